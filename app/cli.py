@@ -1,0 +1,369 @@
+"""The command line: studio | image | verify | bench | train | models | doctor | test.
+
+Tests, scripts and the page use the same functions. A bad value is one sentence on stderr and exit code 2; a bug keeps its traceback.
+With --json the last line of stdout is one JSON object, as written down in the design.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs one command; returns the exit code."""
+    arguments = list(argv) or ["studio"]
+    if arguments[0].startswith("-") and arguments[0] not in ("-h", "--help"):
+        arguments.insert(0, "studio")
+    from engine.errors import ForetokenError
+
+    try:
+        options, rest = _parser().parse_known_args(arguments)
+        if rest and options.command not in ("test", "train"):
+            raise ForetokenError(f"Unknown option: {' '.join(rest)}. See: python launch.py {options.command} --help")
+        options.rest = rest
+        return COMMANDS[options.command](options)
+    except ForetokenError as e:
+        print(e, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def main_from_command_line() -> None:
+    """The `foretoken` script."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("launch.py", description="Fast autoregressive image generation, and why it is fast.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    studio = commands.add_parser("studio", help="open the page (the default)")
+    studio.add_argument("--port", type=int)
+    studio.add_argument("--host", default="127.0.0.1")
+    studio.add_argument("--no-browser", action="store_true")
+    _model_options(studio)
+    image = commands.add_parser("image", help="one picture from a prompt")
+    image.add_argument("prompt")
+    _run_options(image)
+    image.add_argument("--method", default="sjdpp")
+    image.add_argument("--compare", action="store_true", help="time plain decoding beside it")
+    image.add_argument("--out", type=Path, help="folder that receives a copy of the run")
+    image.add_argument("--seed", type=int, default=0)
+    verify = commands.add_parser("verify", help="the table of exactness, on the toy")
+    verify.add_argument("methods", nargs="*")
+    verify.add_argument("--full", action="store_true", help="150,000 runs and three seeds")
+    verify.add_argument("--json", action="store_true")
+    bench = commands.add_parser("bench", help="the table of speed")
+    bench.add_argument("what", choices=["image"])
+    bench.add_argument("--methods", default="all")
+    bench.add_argument("--prompts", type=Path, help="a file with one prompt a line (default: 20 held-out prompts)")
+    bench.add_argument("--count", type=int, default=20, help="how many prompts")
+    bench.add_argument("--repeats", type=int, default=1)
+    bench.add_argument("--csv", type=Path, help="append rows to this file")
+    _run_options(bench)
+    train = commands.add_parser("train", help="a training recipe", add_help=False)
+    train.add_argument("name", nargs="?")
+    models = commands.add_parser("models", help="what can be loaded")
+    models.add_argument("--json", action="store_true")
+    doctor = commands.add_parser("doctor", help="what this machine offers")
+    doctor.add_argument("--json", action="store_true")
+    commands.add_parser("test", help="the whole test suite (pytest options go through)", add_help=False)
+    return parser
+
+
+def _model_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--backbone", default="pictogram", metavar="NAME|PATH")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+
+
+def _run_options(parser: argparse.ArgumentParser) -> None:
+    _model_options(parser)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a knob of the method")
+    parser.add_argument("--verify", choices=["residual", "match-seed"])
+    parser.add_argument("--size", type=int, help="pixels")
+    parser.add_argument("--temperature", type=float)
+    parser.add_argument("--top-k", type=int)
+    parser.add_argument("--top-p", type=float)
+    parser.add_argument("--guidance", type=float)
+    parser.add_argument("--json", action="store_true")
+
+
+# --- shared by commands -----------------------------------------------------------------------------------------------
+
+
+def load_backbone(name_or_path: str, device: str) -> Any:
+    """A backbone by name, or pictogram weights from a folder."""
+    import torch
+
+    from engine.backbones import BACKBONES, load
+    from engine.errors import NotSupported
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise NotSupported("No CUDA device is visible to PyTorch here. Use --device cpu, or see: python launch.py doctor")
+    if name_or_path in BACKBONES:
+        return load(name_or_path, None, device)
+    folder = Path(name_or_path)
+    if not folder.is_dir():
+        raise NotSupported(f"'{name_or_path}' is neither a backbone ({', '.join(BACKBONES)}) nor a folder of weights.")
+    card = folder / "card.json"
+    named = json.loads(card.read_text(encoding="utf-8")).get("name") if card.exists() else "janus"
+    return load(named, str(folder), device)
+
+
+def sampling_of(options: argparse.Namespace, backbone: Any) -> Any:
+    """The backbone's sampling with what the person changed; raises BadPrompt for values out of range."""
+    from dataclasses import replace
+
+    from engine.errors import BadPrompt
+
+    given = {k: getattr(options, k) for k in ("temperature", "top_k", "top_p", "guidance") if getattr(options, k) is not None}
+    ranges = {"temperature": (0, 5), "top_k": (0, 10**6), "top_p": (0.01, 1), "guidance": (0, 20)}
+    for name, value in given.items():
+        low, high = ranges[name]
+        if not low <= value <= high:
+            raise BadPrompt(f"{name} = {value:g} is out of range. Choose {low:g} to {high:g}.")
+    return replace(backbone.sampling, **given)
+
+
+def knobs_of(options: argparse.Namespace, method: Any, preset: dict[str, Any]) -> dict[str, Any]:
+    """Knob values from --set and --verify on top of a preset's; raises BadKnob."""
+    from engine.errors import BadKnob
+
+    knobs = dict(preset)
+    for pair in options.set:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise BadKnob(f"--set needs NAME=VALUE, not '{pair}'.")
+        knobs[name.strip()] = value.strip()
+    if options.verify and any(k.name == "verify" for k in method.knobs):
+        knobs["verify"] = options.verify
+    elif options.verify and method.name != "ar":
+        raise BadKnob(f"{method.name} has no verification mode; leave --verify out.")
+    return knobs
+
+
+def check_seed(seed: int) -> int:
+    """The seed; raises BadPrompt for a negative or huge one."""
+    from engine.errors import BadPrompt
+
+    if not 0 <= seed < 2**63:
+        raise BadPrompt(f"The seed {seed} is out of range. Choose 0 to 2^63 - 1.")
+    return seed
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def studio(options: argparse.Namespace) -> int:
+    """Opens the page."""
+    from app.studio import launch
+
+    name, path = options.backbone, None
+    if Path(name).is_dir():
+        name, path = "pictogram", options.backbone
+    launch(name, path, options.device, options.port, options.host, not options.no_browser)
+    return 0
+
+
+def image(options: argparse.Namespace) -> int:
+    """One picture; with --compare plain decoding is timed beside it."""
+    from app.history import check_writable, home, save
+    from engine.core import Prompt
+    from engine.methods import find
+    from engine.run import generate
+
+    method, preset = find(options.method)
+    knobs = knobs_of(options, method, preset)
+    for folder in (home() / "runs", options.out):
+        if folder is not None:
+            check_writable(folder)
+    backbone = load_backbone(options.backbone, options.device)
+    prompt = Prompt(
+        options.prompt, seed=check_seed(options.seed), size=options.size, sampling=sampling_of(options, backbone)
+    )
+    unknown = backbone.unknown_words(options.prompt) if hasattr(backbone, "unknown_words") else {}
+    comparison: dict[str, Any] = {}
+    if options.compare:
+        run, comparison = compare(backbone, method, prompt, knobs)
+    else:
+        run = generate(backbone, method, prompt, knobs).finish()
+    for word, near in unknown.items():
+        print(f"{backbone.name} does not know '{word}'; nearest: {', '.join(near) or 'nothing alike'}.", file=sys.stderr)
+    start = time.perf_counter()
+    folder = save(run)
+    rendering = time.perf_counter() - start
+    shown = copy_run(folder, options.out) if options.out else folder
+    line = report(run, knobs, shown) | {"rendering_seconds": round(rendering, 4), "unknown_words": unknown} | comparison
+    print(json.dumps(line, ensure_ascii=False) if options.json else readable(line))
+    return 0
+
+
+def compare(backbone: Any, method: Any, prompt: Any, knobs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """One unmeasured run of each, then plain, accelerated, accelerated, plain; the speed-up is the ratio of the medians."""
+    from statistics import median
+
+    from engine.methods import METHODS
+    from engine.run import generate
+
+    def go(which: Any, values: dict[str, Any]) -> Any:
+        return generate(backbone, which, prompt, values).finish()
+
+    plain = METHODS["ar"]
+    go(plain, {}), go(method, knobs)
+    runs = [go(plain, {}), go(method, knobs), go(method, knobs), go(plain, {})]
+    slow, fast = median([runs[0].seconds, runs[3].seconds]), median([runs[1].seconds, runs[2].seconds])
+    same = runs[0].tokens == runs[1].tokens
+    return runs[1], {
+        "compare": {"method": "ar", "seconds": round(slow, 4), "speedup": round(slow / fast, 3), "same_tokens": same}
+    }
+
+
+def report(run: Any, knobs: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The contract line of `image`."""
+    totals = run.totals
+    return {
+        "backbone": run.backbone.name,
+        "method": run.method.name,
+        "exact": run.exact,
+        "verify": run.fixed.get("verify", "residual"),
+        "seed": run.prompt.seed,
+        "tokens": totals["tokens"],
+        "forwards": totals["forwards"],
+        "draft_forwards": totals["draft_forwards"],
+        "step_compression": round(totals["step_compression"], 3),
+        "seconds": round(totals["seconds"], 4),
+        "tokens_per_second": round(totals["tokens_per_second"], 2),
+        "knobs": run.steps[-1].knobs if run.steps else {},
+        "files": {p.stem: str(p) for p in sorted(folder.iterdir())},
+    }
+
+
+def readable(line: dict[str, Any]) -> str:
+    """The same line for a person."""
+    text = (
+        f"{line['method']} ({'exact' if line['exact'] else 'not exact'}): {line['tokens']} tokens in {line['forwards']} passes "
+        f"({line['step_compression']:.2f} a pass), {line['seconds']:.2f} s, {line['tokens_per_second']:.0f} tokens/s"
+    )
+    if "compare" in line:
+        c = line["compare"]
+        text += f"\nplain decoding: {c['seconds']:.2f} s, so {c['speedup']:.2f}x; same tokens: {'yes' if c['same_tokens'] else 'no'}"
+    return text + "\n" + "\n".join(line["files"].values())
+
+
+def copy_run(folder: Path, out: Path) -> Path:
+    """Copies a run's files into --out."""
+    import shutil
+
+    for path in folder.iterdir():
+        shutil.copy2(path, out / path.name)
+    return out
+
+
+def verify(options: argparse.Namespace) -> int:
+    """The table of exactness; exit code 1 if any claim is false."""
+    from engine.errors import NotSupported
+    from engine.measure import exactness
+
+    table = exactness.table()
+    for name in options.methods:
+        if name not in table:
+            raise NotSupported(f"There is no method '{name}' to verify. There are: {', '.join(table)}.")
+    rows, holds, seconds = exactness.verify(options.methods or list(table), options.full)
+    for key, row in rows.items():
+        mutants = ", ".join(f"{m} {z:.0f}" for m, z in row["mutants"].items())
+        print(f"{key:42} {'exact' if row['exact'] else 'NOT EXACT':9} z = {row['z']:8.2f}   mutants: {mutants or '-'}")
+    print(f"{'Every claim holds' if holds else 'A CLAIM IS FALSE'} ({len(rows)} rows, {seconds:.0f} s)")
+    if options.json:
+        print(json.dumps(rows))
+    return 0 if holds else 1
+
+
+def bench(options: argparse.Namespace) -> int:
+    """The table of speed."""
+    from engine.measure import speed
+
+    backbone = load_backbone(options.backbone, options.device)
+    rows = speed.bench(backbone, options, sampling_of(options, backbone))
+    if options.json:
+        print(json.dumps(rows))
+    return 0
+
+
+def train(options: argparse.Namespace) -> int:
+    """A training recipe."""
+    from engine.errors import NotSupported
+    from engine.train import RECIPES
+    from engine.train.loop import Options
+
+    if options.name not in RECIPES:
+        raise NotSupported(f"There is no recipe '{options.name or ''}'. There are: {', '.join(RECIPES)}.")
+    given = Options.parser(options.name).parse_args(options.rest)
+    importlib.import_module(RECIPES[options.name]).main(Options(given.preset, given.minutes, given.fresh, given.export))
+    return 0
+
+
+def models(options: argparse.Namespace) -> int:
+    """What can be loaded, and whether its weights are here."""
+    from engine.backbones import BACKBONES
+
+    found = {}
+    for name in BACKBONES:
+        card = ROOT / "assets" / "models" / name / "card.json"
+        shipped = json.loads(card.read_text(encoding="utf-8")) if card.exists() else {}
+        ready = bool(shipped) or name == "toy"
+        found[name] = {"ready": ready, "how": "shipped" if ready else f"give a local folder: --backbone PATH ({name})"}
+        if "decoder" in shipped:
+            found[name] |= {"sizes": [8 * s for s in shipped["sides"]], "held_out": shipped["decoder"]["held_out"]}
+    for name, row in found.items():
+        print(f"{name:12} {row['how']}" + (f", sizes {row['sizes']}" if "sizes" in row else ""))
+    if options.json:
+        print(json.dumps(found))
+    return 0
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """This machine: versions, devices, browser, font, and the cost of a pass by its width."""
+    from engine.measure.speed import cost_curve, find_browser, machine_report
+
+    facts = machine_report()
+    facts["browser"] = find_browser()
+    try:
+        facts["pass_milliseconds"] = cost_curve(load_backbone("pictogram", "cpu"))
+    except Exception as e:  # a doctor reports what is broken instead of failing on it
+        facts["pass_milliseconds"] = f"not measured: {e}"
+    for key, value in facts.items():
+        print(f"{key:20} {value}")
+    if options.json:
+        print(json.dumps(facts))
+    return 0
+
+
+def test(options: argparse.Namespace) -> int:
+    """The whole test suite."""
+    return subprocess.call([sys.executable, "-m", "pytest", *options.rest], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
+
+
+COMMANDS = {
+    "studio": studio,
+    "image": image,
+    "verify": verify,
+    "bench": bench,
+    "train": train,
+    "models": models,
+    "doctor": doctor,
+    "test": test,
+}
+
+if __name__ == "__main__":
+    main_from_command_line()

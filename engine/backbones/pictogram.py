@@ -1,0 +1,303 @@
+"""pictogram: text -> picture of an emoji scene. Our own small model, trained by this project and shipped with it.
+
+A caption becomes 32 word slots (bidirectional among themselves), one slot that names the scale, then the picture's tokens row
+by row. One set of weights serves 8x8, 16x16 and 32x32 tokens: rotary coordinates are normalised to the picture. Guidance pairs
+the caption with the empty caption, which has the same length, so a pair is one batch of two.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.backbones.transformer import Decoder, TransformerSequence, causal, rotary_table
+from engine.backbones.vq import FACTOR, PictureTokenizer
+from engine.cache import Slab
+from engine.core import Prompt, Sampling
+from engine.errors import BadPrompt, MissingWeights
+from engine.layout import Raster
+
+FOLDER = Path(__file__).resolve().parents[2] / "assets" / "models" / "pictogram"
+TEXT_SLOTS = 32
+SCALES = (8, 16, 32)  # tokens along a side
+LONGEST_PROMPT = 1000  # characters
+
+
+class PictogramModel(nn.Module):
+    """The decoder with its embeddings and its head.
+
+    A token enters as the sum of embeddings of its quantizer digits, so neighbouring codes start alike; the head adds the same
+    structure to a free row for every code. `words` has one row a word; row 0 is padding.
+    """
+
+    def __init__(self, levels: tuple[int, ...], words: int, layers: int = 6, width: int = 320, heads: int = 5, inner: int = 896):
+        super().__init__()
+        self.settings = {"layers": layers, "width": width, "heads": heads, "inner": inner}
+        self.levels, self.width = tuple(levels), width
+        self.vocabulary = int(np.prod(levels))
+        self.words = nn.Embedding(words + 1, width)
+        self.scale = nn.Embedding(len(SCALES), width)
+        self.digits_in = nn.Parameter(torch.randn(sum(levels), width) * 0.02)
+        self.digits_out = nn.Parameter(torch.randn(sum(levels), width) * 0.02)
+        self.head_rows = nn.Parameter(torch.zeros(self.vocabulary, width))
+        nn.init.normal_(self.words.weight, std=0.02)
+        nn.init.normal_(self.scale.weight, std=0.02)
+        self.decoder = Decoder(layers, width, heads, inner)
+        self.register_buffer("one_hot", self._digit_matrix(), persistent=False)
+
+    def _digit_matrix(self) -> Tensor:
+        """[V, sum(levels)]: a one for each digit of each code."""
+        rest = torch.arange(self.vocabulary)
+        columns = []
+        for level in self.levels:
+            columns.append(F.one_hot(rest % level, level))
+            rest = rest // level
+        return torch.cat(columns, -1).float()
+
+    def token_table(self) -> Tensor:
+        """Input embeddings [V, width]."""
+        return self.one_hot @ self.digits_in
+
+    def head_table(self) -> Tensor:
+        """Output rows [V, width]."""
+        return self.head_rows + self.one_hot @ self.digits_out
+
+    def rotary(self, side: int) -> tuple[Tensor, Tensor]:
+        """cos and sin of all slots of a sequence with side x side tokens: text on row -2, the scale on -1, the picture in 0..16."""
+        text = torch.stack([torch.full((TEXT_SLOTS,), -2.0), torch.arange(TEXT_SLOTS) / 2], -1)
+        y, x = torch.meshgrid(*[(torch.arange(side) + 0.5) / side * 16] * 2, indexing="ij")
+        picture = torch.stack([y.flatten(), x.flatten()], -1)
+        coordinates = torch.cat([text, torch.tensor([[-1.0, 0.0]]), picture])
+        return rotary_table(coordinates, self.width // self.decoder.heads)
+
+    def prefix(self, words: Tensor, side: int) -> Tensor:
+        """Word ids [B, 32] -> embeddings [B, 33, width]: the words, then the scale."""
+        scale = self.scale.weight[SCALES.index(side)].expand(len(words), 1, -1)
+        return torch.cat([self.words(words), scale], 1)
+
+    def training_logits(self, words: Tensor, tokens: Tensor, side: int) -> Tensor:
+        """Logits [B, side*side, V] of all tokens [B, side*side] behind captions [B, 32], in one pass."""
+        x = torch.cat([self.prefix(words, side), self.token_table()[tokens[:, :-1]] + self.scale.weight[SCALES.index(side)]], 1)
+        cos, sin = (t.to(x.device) for t in self.rotary(side))
+        mask = text_mask(x.shape[1], x.device)
+        hidden = self.decoder(x, cos[: x.shape[1]], sin[: x.shape[1]], mask)
+        return hidden[:, TEXT_SLOTS:] @ self.head_table().T
+
+
+def text_mask(count: int, device: torch.device) -> Tensor:
+    """Causal, but all words see each other: bool [count, count]."""
+    mask = causal(count, 0, device)
+    mask[:TEXT_SLOTS, :TEXT_SLOTS] = True
+    return mask
+
+
+class _Trunk:
+    """PictogramModel at one scale, as TransformerSequence wants it."""
+
+    def __init__(self, model: PictogramModel, side: int, table: Tensor, head: Tensor):
+        self.model, self.table, self.rows = model, table + model.scale.weight[SCALES.index(side)], head
+        self.cos, self.sin = (t.to(table) for t in model.rotary(side))
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        return self.table[tokens][None]
+
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab) -> Tensor:
+        return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, slab)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        return F.linear(hidden, self.rows)
+
+
+class Pictogram:
+    """The backbone: weights, words and pictures."""
+
+    name = "pictogram"
+    capabilities = frozenset({"raster", "text", "codebook", "encode", "hidden"})
+    sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0, guidance=3.0)
+
+    def __init__(self, model: PictogramModel, tokenizer: PictureTokenizer, words: list[str], sides: tuple[int, ...], card: dict):
+        self.model, self.tokenizer, self.card = model.eval(), tokenizer.eval(), card
+        self.words = {w: i + 1 for i, w in enumerate(words)}
+        self.sides = sides  # scales that were trained
+        self.device = next(model.parameters()).device
+
+    @cached_property
+    def _tables(self) -> tuple[Tensor, Tensor]:
+        with torch.inference_mode():
+            return self.model.token_table(), self.model.head_table()
+
+    @property
+    def sizes(self) -> list[int]:
+        """Picture sides that were trained, in pixels."""
+        return [s * FACTOR for s in self.sides]
+
+    def start(self, prompt: Prompt) -> TransformerSequence:
+        """Prefills a caption; raises BadPrompt for an empty or too long text, or a size that was not trained."""
+        words = self._read(prompt)
+        side, sampling = self._side(prompt.size), prompt.sampling or self.sampling
+        branches = 1 if sampling.guidance == 1 else 2
+        table, head = self._tables
+        trunk = _Trunk(self.model, side, table, head)
+        rows = torch.tensor([words, [0] * TEXT_SLOTS][:branches], device=self.device)
+        decoder = self.model.decoder
+        capacity = TEXT_SLOTS + 1 + side * side + 256
+        slab = Slab(len(decoder.blocks), branches, decoder.heads, capacity, decoder.width // decoder.heads, self.device, table.dtype)
+        mask = text_mask(TEXT_SLOTS, self.device)
+        return TransformerSequence(
+            trunk, self.model.prefix(rows, side), mask, slab,
+            vocabulary=self.model.vocabulary, limit=side * side, layout=Raster(side, side, FACTOR), sampling=sampling,
+        )  # fmt: skip
+
+    def _read(self, prompt: Prompt) -> list[int]:
+        """Word ids of a prompt, padded to 32; unknown words are left out (see unknown_words)."""
+        text = (prompt.text or "").strip()
+        if not text:
+            raise BadPrompt("The prompt is empty. Say what to draw, for instance: a red apple on a blue background.")
+        if len(text) > LONGEST_PROMPT:
+            raise BadPrompt(f"The prompt has {len(text):,} characters; at most {LONGEST_PROMPT:,} are read. Shorten it.")
+        known = [self.words[w] for w in split_words(text) if w in self.words]
+        if len(known) > TEXT_SLOTS:
+            raise BadPrompt(f"The prompt has {len(known)} words; pictogram reads at most {TEXT_SLOTS}. Shorten it.")
+        if not known:
+            near = self.unknown_words(text)
+            hint = ", ".join(f"'{w}' (nearest: {', '.join(n) or 'none'})" for w, n in list(near.items())[:5])
+            raise BadPrompt(f"pictogram knows no word of this prompt: {hint}. See `launch.py models` for what it can draw.")
+        return known + [0] * (TEXT_SLOTS - len(known))
+
+    def unknown_words(self, text: str) -> dict[str, list[str]]:
+        """Words that the model does not know, each with up to three known ones that are written alike."""
+        return {
+            w: difflib.get_close_matches(w, list(self.words), 3, 0.6) for w in dict.fromkeys(split_words(text)) if w not in self.words
+        }
+
+    def _side(self, size: int | None) -> int:
+        """Tokens along a side for a size in pixels (None: 128, or the nearest that was trained)."""
+        size = size or min(self.sizes, key=lambda s: abs(s - 128))
+        if size not in self.sizes:
+            raise BadPrompt(f"pictogram makes pictures of {', '.join(map(str, self.sizes))} pixels, not {size}. Choose one of these.")
+        return size // FACTOR
+
+    @torch.inference_mode()
+    def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> np.ndarray:
+        """uint8 [H, W, 3]. Missing tokens of a partial picture are dark gray. final=False: the quick preview decoder, but only at
+        256 pixels: up to 128 the full decoder takes a few milliseconds and looks better."""
+        side = self._side(size)
+        preview = not final and side > 16
+        grid = torch.zeros(side * side, dtype=torch.int64, device=self.device)
+        known = torch.zeros(side * side, dtype=torch.bool, device=self.device)
+        at = torch.tensor(positions, dtype=torch.int64, device=self.device)
+        grid[at], known[at] = torch.tensor(tokens, dtype=torch.int64, device=self.device), True
+        picture = self.tokenizer.decode(grid.view(1, side, side), preview=preview)[0].float()
+        pixels = ((picture.clamp(-1, 1) + 1) * 127.5).round().byte().permute(1, 2, 0)
+        shown = known.view(side, side).repeat_interleave(FACTOR, 0).repeat_interleave(FACTOR, 1)
+        pixels[~shown] = torch.tensor([30, 34, 42], dtype=torch.uint8, device=self.device)
+        return pixels.cpu().numpy()
+
+    def codebook(self) -> Tensor:
+        """The decoder's input for every token, float32 [V, D]."""
+        return self.tokenizer.quantizer.codebook()
+
+    @torch.inference_mode()
+    def encode(self, picture: np.ndarray) -> list[int]:
+        """Tokens of a picture uint8 [H, W, 3], row by row; H and W are multiples of 8."""
+        x = torch.from_numpy(picture).to(self.device).permute(2, 0, 1)[None].float() / 127.5 - 1
+        return self.tokenizer.encode(x).flatten().tolist()
+
+
+def split_words(text: str) -> list[str]:
+    """Lower-case words without punctuation."""
+    return "".join(c if c.isalnum() else " " for c in text.lower()).split()
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    """Tensors of a weights file as float32; raises MissingWeights if it is absent or damaged."""
+    if not path.exists():
+        raise MissingWeights(f"The weights file {path} is missing. Restore it with git, or train it: python launch.py train.")
+    try:
+        return {k: v.float() for k, v in load_file(str(path)).items()}
+    except (SafetensorError, OSError, ValueError) as e:
+        raise MissingWeights(f"The weights file {path} is damaged ({e}). Restore it with git, or train it again.") from e
+
+
+def _read_card(folder: Path) -> dict:
+    path = folder / "card.json"
+    if not path.exists():
+        raise MissingWeights(f"{path} is missing; a model folder needs its card. Restore it with git.")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as e:
+        raise MissingWeights(f"{path} is not JSON ({e}). Restore it with git.") from e
+
+
+def _fill(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """Loads tensors; raises MissingWeights if names or shapes do not fit."""
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError as e:
+        first = str(e).splitlines()[1].strip() if "\n" in str(e) else str(e)
+        raise MissingWeights(f"The weights in {path} belong to another model ({first}). Restore them with git.") from e
+
+
+def tokenizer_is_shipped(folder: Path = FOLDER) -> bool:
+    """True if there is a trained tokenizer."""
+    return (folder / "tokenizer.safetensors").exists()
+
+
+def load_tokenizer(folder: Path = FOLDER) -> PictureTokenizer:
+    """The shipped tokenizer."""
+    card = _read_card(folder)
+    model = PictureTokenizer(**card["tokenizer"]["settings"])
+    path = folder / "tokenizer.safetensors"
+    _fill(model, _read_file(path), path)
+    return model.eval()
+
+
+def decoder_files(folder: Path = FOLDER) -> list[Path]:
+    """The files that the decoder's weights are split into (each below 10 MB)."""
+    return sorted(folder.glob("decoder-*.safetensors"))
+
+
+def load_model(folder: Path = FOLDER) -> PictogramModel:
+    """The shipped decoder."""
+    card = _read_card(folder)
+    files = decoder_files(folder)
+    expected = card["decoder"]["files"]
+    if len(files) != expected:
+        raise MissingWeights(f"{folder} holds {len(files)} of {expected} decoder files. Restore them with git, or train: launch.py train.")
+    tensors: dict[str, Tensor] = {}
+    for path in files:
+        tensors |= _read_file(path)
+    model = PictogramModel(tuple(card["tokenizer"]["settings"]["levels"]), len(card["words"]), **card["decoder"]["settings"])
+    _fill(model, tensors, files[0])
+    return model.eval()
+
+
+def load(path: str | None = None, device: str = "cpu") -> Pictogram:
+    """The backbone from a model folder (default: the shipped one)."""
+    folder = Path(path) if path else FOLDER
+    card = _read_card(folder)
+    torch.set_flush_denormal(True)
+    model, tokenizer = load_model(folder).to(device), load_tokenizer(folder).to(device)
+    return Pictogram(model, tokenizer, card["words"], tuple(card["sides"]), card)
+
+
+def ship(folder: Path, files: dict[str, dict[str, Tensor]], card: dict) -> None:
+    """Writes weights as half precision and adds to the card."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, tensors in files.items():
+        save_file({k: v.half().contiguous().cpu() for k, v in tensors.items()}, str(folder / name))
+    path = folder / "card.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps(known | card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

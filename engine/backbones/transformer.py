@@ -1,0 +1,219 @@
+"""The decoder shape that our own models share, and the running sequence that every transformer adapter uses.
+
+Two things live here. `Decoder` is a Llama-shaped stack (RMSNorm, SwiGLU, rotary positions from a table, normalised queries and
+keys) that reads and writes a `Slab`. `TransformerSequence` is the seam over any such trunk: it keeps the pending token, turns a Draft
+into tokens, positions and a visibility mask, and keeps the accepted path. Positions are explicit: nothing is inferred from the
+length of the cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.cache import Slab
+from engine.core import Draft, Rows, Sampling
+from engine.layout import Layout
+from engine.sampling import guide, warp
+from engine.tree import depths, is_chain, visibility
+
+
+class Block(nn.Module):
+    """Attention and a gated feed-forward part, each behind a norm, each added to its input."""
+
+    def __init__(self, width: int, heads: int, inner: int):
+        super().__init__()
+        self.heads = heads
+        self.attention_norm = nn.RMSNorm(width, eps=1e-6)
+        self.query_key_value = nn.Linear(width, 3 * width, bias=False)
+        self.query_norm = nn.RMSNorm(width // heads, eps=1e-6)
+        self.key_norm = nn.RMSNorm(width // heads, eps=1e-6)
+        self.attention_out = nn.Linear(width, width, bias=False)
+        self.feed_norm = nn.RMSNorm(width, eps=1e-6)
+        self.gate_up = nn.Linear(width, 2 * inner, bias=False)
+        self.feed_out = nn.Linear(inner, width, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, slab: Slab | None, layer: int) -> Tensor:
+        """x [B, R, width]; cos, sin [R, head width]; mask bool [R, all] or None (see everything)."""
+        b, r, width = x.shape
+        mixed = self.query_key_value(self.attention_norm(x)).view(b, r, 3, self.heads, -1)
+        q, k, v = mixed.unbind(2)
+        q = rotate(self.query_norm(q), cos, sin).transpose(1, 2)
+        k = rotate(self.key_norm(k), cos, sin).transpose(1, 2)
+        v = v.transpose(1, 2)
+        if slab is not None:
+            k, v = slab.write(layer, k, v)
+        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        x = x + self.attention_out(seen.transpose(1, 2).reshape(b, r, width))
+        gate, up = self.gate_up(self.feed_norm(x)).chunk(2, -1)
+        return x + self.feed_out(F.silu(gate) * up)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary position: x [B, R, heads, d], cos and sin [R, d] (the two halves of d are the two parts of each pair)."""
+    cos, sin = cos.to(x.dtype)[:, None], sin.to(x.dtype)[:, None]
+    a, b = x.chunk(2, -1)
+    return x * cos + torch.cat([-b, a], -1) * sin
+
+
+def rotary_table(coordinates: Tensor, width: int, base: float = 100.0) -> tuple[Tensor, Tensor]:
+    """cos and sin [slots, width] for coordinates [slots, axes]; the pairs of a head are shared out evenly among the axes."""
+    axes = coordinates.shape[1]
+    pairs = width // 2 // axes
+    frequency = base ** (-torch.arange(pairs, dtype=torch.float32) / pairs)
+    angles = (coordinates[:, :, None].float() * frequency).flatten(1)  # [slots, axes * pairs]
+    angles = F.pad(angles, (0, width // 2 - angles.shape[1]))
+    return torch.cat([angles.cos()] * 2, -1), torch.cat([angles.sin()] * 2, -1)
+
+
+class Decoder(nn.Module):
+    """A stack of blocks and a final norm."""
+
+    def __init__(self, layers: int, width: int, heads: int, inner: int):
+        super().__init__()
+        self.width, self.heads = width, heads
+        self.blocks = nn.ModuleList(Block(width, heads, inner) for _ in range(layers))
+        self.norm = nn.RMSNorm(width, eps=1e-6)
+        for name, p in self.named_parameters():
+            if p.ndim == 2:
+                out = name.endswith(("attention_out.weight", "feed_out.weight"))
+                nn.init.normal_(p, std=0.02 / math.sqrt(2 * layers) if out else 0.02)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, slab: Slab | None = None) -> Tensor:
+        """Hidden states [B, R, width] after the final norm; writes the rows' keys and values into the slab, if there is one."""
+        for layer, block in enumerate(self.blocks):
+            x = block(x, cos, sin, mask, slab, layer)
+        return self.norm(x)
+
+
+class Trunk(Protocol):
+    """What TransformerSequence needs of a model."""
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """[R] ids of the head in use -> [1 or branches, R, H]"""
+        ...
+
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab) -> Tensor:
+        """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape."""
+        ...
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """[branches, R, H] -> logits [branches, R, V]"""
+        ...
+
+
+class TransformerSequence:
+    """One run on one prompt: slab cache, pending token, warp. `prefix` has been fed, all but its last row, which is pending."""
+
+    def __init__(
+        self,
+        trunk: Trunk,
+        prefix: Tensor,
+        prefix_mask: Tensor | None,
+        slab: Slab,
+        *,
+        vocabulary: int,
+        limit: int,
+        layout: Layout,
+        sampling: Sampling,
+        end: int | None = None,
+        allowed: Callable[[int, list[int]], Tensor | None] | None = None,
+    ):
+        """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
+        allowed(length, path) -> bool [V] or None : the grammar."""
+        self.trunk, self.slab = trunk, slab
+        self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end
+        self.allowed = allowed
+        self.device = prefix.device
+        self.prefix = prefix.shape[1]
+        self.tokens: list[int] = []
+        self.done = limit == 0
+        self._pending = prefix[:, -1:]
+        self._draft: list[int] = []
+        if self.prefix > 1:
+            mask = causal(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
+            trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self.device), mask, slab)
+            slab.keep(list(range(self.prefix - 1)))
+
+    @property
+    def length(self) -> int:
+        """Committed tokens."""
+        return len(self.tokens)
+
+    def forward(self, draft: Draft) -> Rows:
+        """One pass over the pending token and the nodes of the draft."""
+        assert self.slab.kept == self.prefix + self.length - 1, (self.slab.kept, self.prefix, self.length)
+        count = len(draft.tokens)
+        parents = None if draft.parents is None else draft.parents.tolist()
+        base = self.prefix + self.length - 1
+        x = self._pending
+        if count:
+            nodes = self.trunk.embed(draft.tokens.to(self.device))
+            x = torch.cat([x, nodes.expand(x.shape[0], -1, -1)], 1)
+        hidden = self.trunk.run(x, self._slots(draft, parents, base), self._mask(draft, parents, count), self.slab)
+        self._draft = draft.tokens.tolist()
+        self._paths = (parents, draft.tokens)
+        return Rows(self.trunk.head(hidden), self._warp, hidden)
+
+    def _slots(self, draft: Draft, parents: list[int] | None, base: int) -> Tensor:
+        if draft.positions is not None:
+            own = draft.positions.to(self.device) + self.prefix
+            return torch.cat([torch.tensor([base], device=self.device), own])
+        if parents is None:
+            return torch.arange(base, base + len(draft.tokens) + 1, device=self.device)
+        return torch.tensor([base, *(base + d for d in depths(parents))], device=self.device)
+
+    def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | None:
+        if draft.visible is None and (parents is None or is_chain(parents)):
+            return None if count == 0 else causal(count + 1, self.slab.kept, self.device)
+        tail = draft.visible if draft.visible is not None else visibility(parents)
+        past = torch.ones(count + 1, self.slab.kept, dtype=torch.bool, device=self.device)
+        return torch.cat([past, tail.to(self.device)], 1)
+
+    def _warp(self, logits: Tensor) -> Tensor:
+        guided = guide(logits.float(), self.sampling.guidance)
+        if self.allowed is None:
+            return warp(guided, self.sampling)
+        parents, tokens = self._paths
+        return warp(guided, self.sampling, self._grammar(parents, tokens.tolist()))
+
+    def _grammar(self, parents: list[int] | None, tokens: list[int]) -> Tensor:
+        """Allowed ids of every row of the last pass, bool [N+1, V], each along its own path."""
+        rows, paths = [], [self.tokens]
+        for i, token in enumerate(tokens):
+            paths.append([*paths[(i if parents is None else parents[i] + 1)], token])
+        for path in paths:
+            mask = self.allowed(len(path), path)
+            rows.append(torch.ones(self.vocabulary, dtype=torch.bool) if mask is None else mask)
+        return torch.stack(rows).to(self.device)
+
+    def law(self, logits: Tensor, path: list[int]) -> Tensor:
+        """Laws [k, V] of guided logits [k, V] behind the committed tokens and a hypothetical path."""
+        mask = None if self.allowed is None else self.allowed(self.length + len(path), [*self.tokens, *path])
+        return torch.softmax(warp(logits.float(), self.sampling, mask), -1)
+
+    def commit(self, nodes: list[int], token: int) -> list[int]:
+        """Keeps a path of the last pass and makes `token` pending; cuts at the end of sequence and at the limit."""
+        new = [self._draft[i] for i in nodes] + [token]
+        new = new[: self.limit - self.length]
+        if self.end is not None and self.end in new:
+            new = new[: new.index(self.end) + 1]
+        self.slab.keep([0, *(i + 1 for i in nodes[: len(new) - 1])])
+        self.tokens += new
+        self.done = self.length >= self.limit or (self.end is not None and new[-1] == self.end)
+        self._pending = self.trunk.embed(torch.tensor([new[-1]], device=self.device)).expand(self.slab.branches, -1, -1)
+        return new
+
+    def close(self) -> None:
+        """Frees the cache."""
+        self.slab = None
+
+
+def causal(count: int, kept: int, device: torch.device) -> Tensor:
+    """Who sees whom when `count` rows follow `kept` cached ones: bool [count, kept + count]."""
+    return torch.ones(count, kept + count, dtype=torch.bool, device=device).tril_(kept)

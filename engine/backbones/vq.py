@@ -1,0 +1,113 @@
+"""The picture tokenizer: a convolutional autoencoder with factor 8 around a finite scalar quantizer.
+
+Paper: Finite Scalar Quantization, Mentzer et al., arXiv 2309.15505: each latent channel is bounded and rounded to a few levels,
+the code is the mixed-radix number of the levels. There is no learned codebook that could collapse; the neighbours of a code are
+the codes one level away. Fully convolutional, so the same weights serve 64, 128 and 256 pixels.
+
+There are two decoders. `decode` is the full one, for the final picture; `preview` is a tiny one, about a hundredth of the work, for the
+picture that grows on the screen. Normalisation is left out on purpose: residual branches start at zero, which trains as
+well at this depth and keeps every output local, so that a change of one token changes only its neighbourhood.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+FACTOR = 8
+
+
+class Residual(nn.Module):
+    """Two 3x3 convolutions added to the input; the second starts at zero, so the block starts as the identity."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.first = nn.Conv2d(width, width, 3, padding=1)
+        self.second = nn.Conv2d(width, width, 3, padding=1)
+        nn.init.zeros_(self.second.weight)
+        nn.init.zeros_(self.second.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.second(F.silu(self.first(F.silu(x))))
+
+
+class FiniteScalarQuantizer(nn.Module):
+    """Latents [..., D] <-> codes. `levels[d]` values a channel, evenly spaced in -1..1; V = product of levels."""
+
+    def __init__(self, levels: tuple[int, ...]):
+        super().__init__()
+        self.levels = levels
+        self.size = math.prod(levels)
+        radix = [math.prod(levels[:d]) for d in range(len(levels))]
+        self.register_buffer("count", torch.tensor(levels, dtype=torch.float32), persistent=False)
+        self.register_buffer("radix", torch.tensor(radix), persistent=False)
+
+    def digits(self, latent: Tensor) -> Tensor:
+        """Rounded level numbers, float [..., D] in 0..level-1, with the straight-through gradient of the bounded latent."""
+        bounded = (torch.tanh(latent.float()) + 1) / 2 * (self.count - 1e-3) - 0.5 + 0.5e-3
+        rounded = bounded.round().clamp(min=0).minimum(self.count - 1)
+        return bounded + (rounded - bounded).detach()
+
+    def values(self, digits: Tensor) -> Tensor:
+        """Digits to the decoder's input, -1..1."""
+        return digits / (self.count - 1) * 2 - 1
+
+    def codes(self, digits: Tensor) -> Tensor:
+        """Digits [..., D] to ids int64 [...], 0..V-1."""
+        return (digits.round().long() * self.radix).sum(-1)
+
+    def codebook(self) -> Tensor:
+        """The decoder's input for every id, float32 [V, D]."""
+        ids = torch.arange(self.size, device=self.radix.device)
+        return self.values((ids[:, None] // self.radix % self.count.long()).float())
+
+
+def _stage(width: int, blocks: int) -> list[nn.Module]:
+    return [Residual(width) for _ in range(blocks)]
+
+
+class PictureTokenizer(nn.Module):
+    """Pictures [B, 3, 8h, 8w] in -1..1 <-> tokens int64 [B, h, w]."""
+
+    def __init__(self, levels: tuple[int, ...] = (8, 8, 8, 5), encoder: int = 40, decoder: int = 56, blocks: int = 2):
+        super().__init__()
+        self.settings = {"levels": list(levels), "encoder": encoder, "decoder": decoder, "blocks": blocks}
+        self.quantizer = FiniteScalarQuantizer(tuple(levels))
+        depth, w = len(levels), encoder
+        self.encoder = nn.Sequential(
+            nn.PixelUnshuffle(2), nn.Conv2d(12, w, 3, padding=1), *_stage(w, blocks),
+            nn.Conv2d(w, 2 * w, 4, stride=2, padding=1), *_stage(2 * w, blocks),
+            nn.Conv2d(2 * w, 4 * w, 4, stride=2, padding=1), *_stage(4 * w, blocks),
+            nn.SiLU(), nn.Conv2d(4 * w, depth, 1),
+        )  # fmt: skip
+        w = decoder
+        self.decoder = nn.Sequential(
+            nn.Conv2d(depth, 4 * w, 3, padding=1), *_stage(4 * w, blocks),
+            nn.Conv2d(4 * w, 8 * w, 1), nn.PixelShuffle(2), *_stage(2 * w, blocks),
+            nn.Conv2d(2 * w, 4 * w, 1), nn.PixelShuffle(2), *_stage(w, blocks),
+            nn.SiLU(), nn.Conv2d(w, 12, 3, padding=1), nn.PixelShuffle(2),
+        )  # fmt: skip
+        self.preview_decoder = nn.Sequential(
+            nn.Conv2d(depth, 96, 3, padding=1), nn.SiLU(), nn.Conv2d(96, 3 * FACTOR**2, 3, padding=1), nn.PixelShuffle(FACTOR)
+        )
+
+    def quantize(self, pictures: Tensor) -> Tensor:
+        """Digits [B, h, w, D] of pictures, differentiable (straight through)."""
+        return self.quantizer.digits(self.encoder(pictures).permute(0, 2, 3, 1))
+
+    def reconstruct(self, digits: Tensor, preview: bool = False) -> Tensor:
+        """Pictures [B, 3, 8h, 8w] from digits [B, h, w, D]."""
+        latent = self.quantizer.values(digits).permute(0, 3, 1, 2)
+        return (self.preview_decoder if preview else self.decoder)(latent)
+
+    def encode(self, pictures: Tensor) -> Tensor:
+        """Tokens int64 [B, h, w]."""
+        return self.quantizer.codes(self.quantize(pictures))
+
+    def decode(self, tokens: Tensor, preview: bool = False) -> Tensor:
+        """Pictures [B, 3, 8h, 8w] in about -1..1 from tokens int64 [B, h, w]."""
+        latent = self.quantizer.codebook()[tokens].permute(0, 3, 1, 2)
+        return (self.preview_decoder if preview else self.decoder)(latent)

@@ -1,0 +1,289 @@
+"""The vocabulary: what a person asks for, what a method proposes, what a model answers, what a run emits.
+
+Two sides meet here and nowhere else. A backbone turns a `Prompt` into a `Sequence`; a method drives that `Sequence` by
+proposing a `Draft`, reading `Rows`, committing, and yielding a `Step`. The invariant between them (specs, 0.2): committed tokens are
+x[0:n]; the cache holds the prompt and x[0:n-1]; x[n-1] is *pending* and is fed first in the next forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.errors import BadKnob
+
+if TYPE_CHECKING:
+    from engine.layout import Layout
+    from engine.noise import Noise
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How logits become a law. Order: guidance, grammar, temperature, top-k, top-p, softmax."""
+
+    temperature: float = 1.0  # 0 = always the most probable token
+    top_k: int = 0  # 0 = off
+    top_p: float = 1.0  # 1 = off
+    guidance: float = 1.0  # u + g (c - u); 1 = conditional only
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What the person wants: text, class label or points, with seed, size and sampling."""
+
+    text: str | None = None
+    label: int | None = None
+    points: Tensor | None = None  # [N, 6] float32: xyz and unit normal
+    seed: int = 0
+    size: int | None = None  # pixels, or a face budget for a mesh; None = the backbone's own
+    sampling: Sampling | None = None  # None = the backbone's own
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One setting of a method: it feeds sliders, drop-downs, checks, documentation and tests."""
+
+    name: str
+    symbol: str  # the paper's letter, for the slider's label; "" if it has none
+    default: float | str
+    low: float = 0.0
+    high: float = 1.0
+    step: float = 0.01
+    scale: str = "linear"  # or "log"
+    help: str = ""
+    choices: tuple[str, ...] = ()  # names; stored as their index
+    live: bool = True  # False: read when the run starts, not later
+
+    def to_number(self, value: float | str) -> float:
+        """The stored number of a value; raises BadKnob with the range or the choices."""
+        if self.choices:
+            names = {c.replace("-", " ").replace("_", " "): i for i, c in enumerate(self.choices)}
+            key = str(value).strip().lower().replace("-", " ").replace("_", " ")
+            if key not in names:
+                raise BadKnob(f"{self.name} cannot be '{value}'. Choose one of: {', '.join(self.choices)}.")
+            return float(names[key])
+        try:
+            number = float(value)
+        except ValueError:
+            raise BadKnob(f"{self.name} needs a number, not '{value}'.") from None
+        if not self.low <= number <= self.high:  # also refuses nan
+            raise BadKnob(f"{self.name} = {value} is out of range. Choose {self.low:g} to {self.high:g}.")
+        return number
+
+    def to_value(self, number: float) -> float | str:
+        """The value of a stored number: a choice's name, an int where the step is whole, else a float."""
+        if self.choices:
+            return self.choices[int(number)]
+        return int(number) if float(self.step).is_integer() and float(self.low).is_integer() else float(number)
+
+
+class KnobArray:
+    """The live values of a run: float64, one slot a knob, one writer, one reader, over any buffer (shared memory too)."""
+
+    def __init__(self, knobs: tuple[Knob, ...], values: Mapping[str, float | str], buffer: np.ndarray | None = None):
+        self.knobs = {k.name: (i, k) for i, k in enumerate(knobs)}
+        unknown = sorted(set(values) - set(self.knobs))
+        if unknown:
+            raise BadKnob(f"There is no knob '{unknown[0]}' here. There are: {', '.join(self.knobs) or 'none'}.")
+        self.numbers = np.zeros(max(1, len(knobs))) if buffer is None else buffer
+        for i, k in self.knobs.values():
+            self.numbers[i] = k.to_number(values.get(k.name, k.default))
+
+    def write(self, name: str, value: float | str) -> None:
+        """Sets a knob; raises BadKnob for an unknown name or a value out of range."""
+        if name not in self.knobs:
+            raise BadKnob(f"There is no knob '{name}' here. There are: {', '.join(self.knobs) or 'none'}.")
+        i, knob = self.knobs[name]
+        self.numbers[i] = knob.to_number(value)
+
+    def read(self) -> dict[str, float | str]:
+        """All values now."""
+        return {name: k.to_value(self.numbers[i]) for name, (i, k) in self.knobs.items()}
+
+
+class Knobs:
+    """The values a method reads, as attributes: one snapshot a step, written by Run before it advances the method."""
+
+    def __init__(self, values: Mapping[str, float | str]):
+        self.values = dict(values)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["values"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+class Rows:
+    """What one pass answers, row 0 after the prefix and row i+1 after node i. Made lazily, so that a kernel may skip p.
+
+    logits : [branches, N+1, V], as the model gives them
+    scores : [N+1, V] float32 (float64 on the toy): guided, masked and warped, not normalised; argmax(scores + Gumbel noise) draws from p
+    p      : [N+1, V], softmax of scores: what we verify with is what we sample from
+    hidden : [branches, N+1, H], the last hidden states, or None
+    """
+
+    def __init__(self, logits: Tensor, warp: Callable[[Tensor], Tensor], hidden: Tensor | None = None):
+        self.logits, self.hidden = logits, hidden
+        self._warp = warp
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """Warped scores [N+1, V]."""
+        return self._warp(self.logits)
+
+    @cached_property
+    def p(self) -> Tensor:
+        """Laws [N+1, V], rows sum to 1."""
+        return torch.softmax(self.scores, -1)
+
+    def law(self, start: int, stop: int) -> Tensor:
+        """Some rows of p, [stop-start, V], without making the others."""
+        return self.p[start:stop] if "p" in self.__dict__ else torch.softmax(self.scores[start:stop], -1)
+
+
+@dataclass(frozen=True)
+class LawHandle:
+    """Laws by reference: some rows of an earlier pass, materialised only where a rule needs them."""
+
+    rows: Rows
+    index: Tensor  # int64 [N]
+
+    def dense(self) -> Tensor:
+        """[N, V]"""
+        return self.rows.p[self.index]
+
+
+@dataclass
+class Draft:
+    """Proposed tokens as a forest behind the prefix: chain, window, tree, wavefront, block or dual stream.
+
+    tokens     : int64 [N], ids 0..V-1 of the head in use
+    parents    : int64 [N] or None; -1 = after the prefix; None = a chain; siblings in the order drawn
+    q          : the law each token was drawn from, [N, V] or a LawHandle; None = chosen deterministically (one-hot);
+                 of a sibling: conditional on the earlier ones
+    positions  : int64 [N] or None = length + depth
+    visible    : bool [N+1, N+1] or None = ancestors; row and column 0 are the pending token
+    predictive : bool [N] or None; rows that run with the drafter's adapter and can never be committed
+    """
+
+    tokens: Tensor
+    parents: Tensor | None = None
+    q: Tensor | LawHandle | None = None
+    positions: Tensor | None = None
+    visible: Tensor | None = None
+    predictive: Tensor | None = None
+
+    def laws(self) -> Tensor | None:
+        """q as a tensor [N, V], or None."""
+        return self.q.dense() if isinstance(self.q, LawHandle) else self.q
+
+
+NO_DRAFT = Draft(torch.empty(0, dtype=torch.int64))
+
+
+class Sequence(Protocol):
+    """One run of one model on one prompt: cache, grammar and layout. The seam, running."""
+
+    length: int  # committed tokens n
+    limit: int  # n can not exceed this
+    done: bool
+    vocabulary: int  # V of the head in use
+    layout: Layout
+    device: torch.device
+
+    def forward(self, draft: Draft) -> Rows:
+        """One pass over the pending token and the nodes; the cache of the nodes is kept until commit or the next forward."""
+        ...
+
+    def commit(self, nodes: list[int], token: int) -> list[int]:
+        """Keeps the cache of `nodes` (a path), makes `token` pending. End of sequence and the length limit are cut here
+        and nowhere else. Returns the tokens really committed: those of the nodes, then `token`, cut."""
+        ...
+
+    def law(self, logits: Tensor, path: list[int]) -> Tensor:
+        """Laws [k, V] of raw guided logits [k, V] behind a hypothetical path: the same warp and grammar, for drafters."""
+        ...
+
+    def close(self) -> None:
+        """Frees the cache."""
+        ...
+
+
+class Backbone(Protocol):
+    """A model: weights, tokenizer, renderer. It knows no method."""
+
+    name: str
+    capabilities: frozenset[str]  # e.g. raster, mesh, codebook, encode, hidden, at_scale
+    sampling: Sampling  # defaults
+    device: torch.device
+
+    def start(self, prompt: Prompt) -> Sequence:
+        """Prefills the prompt; raises BadPrompt."""
+        ...
+
+    def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> Any:
+        """The picture (uint8 [H, W, 3]) or mesh of some committed tokens; final=False may be cheaper and coarser.
+        size: the prompt's."""
+        ...
+
+
+@dataclass
+class Step:
+    """One step of a method: what was committed, what it cost, and what the diagnostics draw.
+
+    tokens, positions : committed now, each position once in a run
+    draft             : what may be shown but is not committed: {"tokens", "positions", "scale", "status"}
+    drafted           : nodes verified in this step; forwards, draft_forwards: target passes and all other passes
+    trace             : arrays as long as tokens (accepted, accept_probability, entropy, depth, ...) or as the step needs
+    seconds, exact, knobs are written by Run
+    """
+
+    tokens: list[int]
+    positions: list[int]
+    drafted: int = 0
+    forwards: int = 1
+    draft_forwards: int = 0
+    draft: dict[str, Any] | None = None
+    trace: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    exact: bool = True
+    knobs: dict[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of `verify`: knobs, what is claimed, and the mutants (names in measure/mutants.py) that must break the claim."""
+
+    name: str  # for instance "SJD-EXACT random"
+    claim: str  # "same law" | "same tokens" | "not exact"
+    knobs: Mapping[str, float | str] = field(default_factory=dict)
+    toy: Mapping[str, Any] = field(default_factory=dict)  # settings of the toy backbone that differ from its own
+    mutants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the table of methods."""
+
+    name: str
+    title: str
+    decode: Callable[[Sequence, Knobs, Noise, Any], Iterator[Step]]
+    knobs: tuple[Knob, ...]
+    paper: str
+    exact: Callable[[Knobs], bool]
+    why: Callable[[Knobs], str]  # one sentence for the badge: why it is exact, or why not
+    needs: frozenset[str] = frozenset()
+    cases: tuple[Case, ...] = ()
+
+
+VERIFY = Knob(
+    "verify", "", "residual", choices=("residual", "match seed"), live=False,
+    help="residual: speculative sampling, the same law as plain decoding. match seed: the very tokens of plain decoding with this seed.",
+)  # fmt: skip

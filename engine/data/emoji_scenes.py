@@ -1,0 +1,450 @@
+"""The world that pictogram learns: scenes of emoji on backgrounds, with captions from a small grammar.
+
+A scene is a pure function of a seed. Objects come from the open Noto Color Emoji font, so the font is needed to train and to
+test scenes, never to generate pictures. Sizes and places lie on the 8-pixel lattice of the tokenizer (at 128 pixels), which
+makes the world learnable for a small model: the same object at the same size is nearly the same block of tokens wherever it
+stands. One scene renders at 256 pixels and is box-filtered to 128 and 64, so that its three sizes agree.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from engine.errors import MissingFont
+
+FONT_PATHS = (
+    Path("/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf"),
+    Path("/usr/share/fonts/noto/NotoColorEmoji.ttf"),
+    Path("/usr/share/fonts/google-noto-emoji/NotoColorEmoji.ttf"),
+    Path("/usr/share/fonts/google-noto-color-emoji-fonts/NotoColorEmoji.ttf"),
+)
+FONT_NAME = "Noto Color Emoji 2.042 (Debian package fonts-noto-color-emoji)"
+CANVAS = 128  # lattice units are pixels of this canvas
+LATTICE = 8
+MASTER = 256  # every scene is drawn at this size first
+
+# name: emoji, then further names separated by "|". A name may have several words.
+OBJECTS: dict[str, str] = {
+    # animals
+    "dog": "🐶 puppy", "cat": "🐱 kitten", "fox": "🦊", "bear": "🐻", "panda": "🐼", "tiger": "🐯", "lion": "🦁",
+    "cow": "🐮", "pig": "🐷", "frog": "🐸", "monkey": "🐵", "rabbit": "🐰 bunny", "mouse": "🐭", "koala": "🐨",
+    "chicken": "🐔 hen", "chick": "🐥", "penguin": "🐧", "owl": "🦉", "unicorn": "🦄", "horse": "🐴", "wolf": "🐺",
+    "bee": "🐝", "butterfly": "🦋", "ladybug": "🐞 ladybird", "snail": "🐌", "turtle": "🐢 tortoise", "snake": "🐍",
+    "octopus": "🐙", "crab": "🦀", "fish": "🐟", "dolphin": "🐬", "whale": "🐳", "shark": "🦈", "elephant": "🐘",
+    "camel": "🐫", "duck": "🦆", "dinosaur": "🦖",
+    # food
+    "apple": "🍎", "banana": "🍌", "tangerine": "🍊 mandarin", "strawberry": "🍓", "watermelon": "🍉", "lemon": "🍋",
+    "cherry": "🍒", "pineapple": "🍍", "peach": "🍑", "carrot": "🥕", "corn": "🌽", "mushroom": "🍄 toadstool",
+    "broccoli": "🥦", "eggplant": "🍆 aubergine", "tomato": "🍅", "bread": "🍞", "cheese": "🧀", "pizza": "🍕",
+    "burger": "🍔 hamburger", "donut": "🍩 doughnut", "cookie": "🍪 biscuit", "cake": "🎂", "ice cream": "🍦",
+    "egg": "🥚", "croissant": "🥐", "lollipop": "🍭",
+    # things that move
+    "car": "🚗", "bus": "🚌", "rocket": "🚀 spaceship", "airplane": "✈️ plane", "helicopter": "🚁",
+    "boat": "⛵ sailboat", "ship": "🚢", "bicycle": "🚲 bike", "train": "🚂 locomotive", "tractor": "🚜",
+    "truck": "🚚 lorry", "ufo": "🛸", "scooter": "🛵", "taxi": "🚕",
+    # the sky and the land
+    "sun": "☀️", "moon": "🌕", "crescent moon": "🌙 crescent", "star": "⭐", "cloud": "☁️", "rainbow": "🌈",
+    "snowflake": "❄️", "lightning": "⚡", "fire": "🔥 flame", "drop": "💧", "earth": "🌍 globe", "planet": "🪐 saturn",
+    "comet": "☄️", "volcano": "🌋", "mountain": "🏔️", "island": "🏝️",
+    # plants
+    "tree": "🌳", "pine": "🌲 fir", "palm": "🌴", "cactus": "🌵", "sunflower": "🌻", "rose": "🌹",
+    "flower": "🌷 tulip", "clover": "🍀", "leaf": "🍁", "pumpkin": "🎃",
+    # things
+    "house": "🏠 home", "castle": "🏰", "tent": "⛺", "balloon": "🎈", "gift": "🎁 present", "umbrella": "☂️",
+    "hat": "🎩", "crown": "👑", "diamond": "💎 gem", "key": "🔑", "bell": "🔔", "bulb": "💡 lamp", "book": "📕",
+    "clock": "⏰", "guitar": "🎸", "trumpet": "🎺", "drum": "🥁", "violin": "🎻", "football": "⚽", "basketball": "🏀",
+    "trophy": "🏆 cup", "palette": "🎨", "scissors": "✂️", "hammer": "🔨", "magnet": "🧲", "camera": "📷",
+    "laptop": "💻 computer", "television": "📺 tv", "robot": "🤖", "ghost": "👻", "snowman": "⛄", "skull": "💀",
+    "alien": "👽", "heart": "❤️", "door": "🚪", "chair": "🪑", "teddy": "🧸", "anchor": "⚓", "candle": "🕯️",
+    "shoe": "👟 sneaker", "shirt": "👕", "dress": "👗", "glasses": "👓", "cap": "🧢", "backpack": "🎒 bag",
+}  # fmt: skip
+
+IRREGULAR = {
+    "mouse": "mice", "wolf": "wolves", "fish": "fish", "snowman": "snowmen", "leaf": "leaves", "corn": "corn",
+    "bread": "bread", "broccoli": "broccoli", "scissors": "scissors", "glasses": "glasses", "lightning": "lightning",
+    "fire": "fires", "ice cream": "ice creams", "octopus": "octopuses", "puppy": "puppies",
+}  # fmt: skip
+
+# Objects that also exist in other colours (hue of their saturated pixels, degrees); the first colour is the font's own.
+HUES = {"red": 2, "yellow": 48, "green": 120, "blue": 215, "purple": 280}
+COLOURED = {"car": "red", "balloon": "red", "heart": "red", "umbrella": "purple", "book": "red", "cap": "blue",
+            "shirt": "blue", "fish": "blue", "butterfly": "blue", "apple": "red"}  # fmt: skip
+
+PLAIN = {
+    "red": (214, 64, 60), "orange": (240, 150, 60), "yellow": (247, 214, 90), "green": (92, 176, 96),
+    "blue": (86, 138, 222), "purple": (150, 104, 200), "pink": (244, 168, 192), "white": (246, 246, 244),
+    "gray": (150, 152, 156), "black": (34, 34, 40), "brown": (140, 98, 68), "turquoise": (84, 190, 190),
+}  # fmt: skip
+COLOUR_SYNONYMS = {"gray": ["gray", "grey"], "purple": ["purple", "violet"], "turquoise": ["turquoise", "teal"]}
+
+# Landscapes and skies: how a caption may say them.
+PLACES: dict[str, list[str]] = {
+    "night sky": [", night sky", " in the night sky", " at night", " under the stars"],
+    "sunset sky": [", sunset sky", " at sunset", " in the evening"],
+    "cloudy sky": [", cloudy sky", " in a cloudy sky", " among clouds"],
+    "blue sky": [", clear sky", " in the sky", " in a clear sky"],
+    "meadow": [" on a meadow", " on the grass", " in a field"],
+    "beach": [" on a beach", " on the beach", " by the sea"],
+    "desert": [" in the desert", " in a desert", " on sand"],
+    "snow": [" in the snow", " on snow", " in winter"],
+    "underwater": [" under water", " in the sea", " in the ocean"],
+    "space": [" in space", ", outer space", " in outer space"],
+    "night meadow": [" on a meadow at night", " on the grass at night", " in a field at night"],
+    "room": [" in a room", " on a wooden floor", " indoors"],
+}
+
+COUNTS = ("", "one", "two", "three", "four")
+SIZE_WORDS = {"small": ["small", "little", "tiny"], "large": ["large", "big", "huge"], "": [""]}
+RELATIONS = {
+    "above": ["above", "over"],
+    "below": ["below", "under", "beneath"],
+    "left of": ["left of", "to the left of"],
+    "right of": ["right of", "to the right of"],
+    "beside": ["and", "beside", "next to", "with", "near"],
+}
+HELD_OUT = 10  # one combination in ten is never trained
+
+
+@dataclass(frozen=True)
+class Group:
+    """One to four equal objects. `size` is "", "small" or "large"; `colour` is "" for the font's own."""
+
+    name: str
+    count: int = 1
+    size: str = ""
+    colour: str = ""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Groups, their relation, a background and the boxes (object, colour, left, top, side) on the 128-pixel canvas."""
+
+    groups: tuple[Group, ...]
+    relation: str
+    background: str
+    boxes: tuple[tuple[str, str, int, int, int], ...]
+    texture: int  # seed of stars, clouds, grass
+
+    @property
+    def held_out(self) -> bool:
+        """True for a combination that training never sees (a tenth of all, decided by a checksum)."""
+        parts = [f"{g.count} {g.colour} {g.name}" for g in self.groups] + [self.relation, self.background]
+        return zlib.crc32("|".join(parts).encode()) % HELD_OUT == 0
+
+
+def plural(name: str) -> str:
+    """The plural of an object's name: "cherry" -> "cherries", "mouse" -> "mice"."""
+    if name in IRREGULAR:
+        return IRREGULAR[name]
+    if name.endswith("y") and name[-2] not in "aeiou":
+        return name[:-1] + "ies"
+    return name + ("es" if name.endswith(("s", "x", "ch", "sh", "o")) else "s")
+
+
+def names_of(name: str) -> list[str]:
+    """The name and its synonyms."""
+    _, _, rest = OBJECTS[name].partition(" ")
+    return [name, *(rest.split("|") if rest else [])]
+
+
+def backgrounds() -> list[str]:
+    """Every background: the plain colours, then the places."""
+    return [*PLAIN, *PLACES]
+
+
+# --- making a scene ---------------------------------------------------------------------------------------------------
+
+
+def make_scene(seed: int) -> Scene:
+    """The scene of a seed."""
+    r = random.Random(seed)
+    kind = r.choices(["single", "several", "pair", "triple"], [0.42, 0.2, 0.3, 0.08])[0]
+    background = r.choice(list(PLAIN)) if r.random() < 0.45 else r.choice(list(PLACES))
+    if kind == "single":
+        groups, relation = (_group(r, 1, sized=0.4),), ""
+    elif kind == "several":
+        groups, relation = (_group(r, r.choice([2, 2, 3, 3, 4]), sized=0),), ""
+    elif kind == "pair":
+        first, second = _group(r, 2 if r.random() < 0.15 else 1, 0.2), _group(r, 1, 0.2)
+        groups, relation = (first, second), r.choice(list(RELATIONS))
+    else:
+        groups, relation = tuple(_group(r, 1, 0) for _ in range(3)), "beside"
+    if len({g.name for g in groups}) < len(groups):
+        return make_scene(seed + 1_000_003)
+    return Scene(groups, relation, background, _place(groups, relation, r), r.getrandbits(31))
+
+
+def _group(r: random.Random, count: int, sized: float) -> Group:
+    name = r.choice(list(OBJECTS))
+    size = r.choice(["small", "large"]) if r.random() < sized else ""
+    colour = r.choice(list(HUES)) if name in COLOURED and r.random() < 0.6 else ""
+    return Group(name, count, size, "" if COLOURED.get(name) == colour else colour)
+
+
+def _lattice(r: random.Random, low: int, high: int) -> int:
+    """A multiple of the lattice between low and high, both included."""
+    return r.randrange(-(-low // LATTICE), high // LATTICE + 1) * LATTICE
+
+
+def _place(groups: tuple[Group, ...], relation: str, r: random.Random) -> tuple[tuple[str, str, int, int, int], ...]:
+    if len(groups) == 1:
+        return _alone(groups[0], r)
+    if len(groups) == 3:
+        left, top = _lattice(r, 0, 8), _lattice(r, 32, 56)
+        return tuple((g.name, g.colour, left + 40 * i, top, 40) for i, g in enumerate(groups))
+    first, second = (_box(g) for g in groups)
+    if relation in ("above", "below"):
+        upper, lower = (0, 1) if relation == "above" else (1, 0)
+        return _stack(groups, upper, lower, (first, second), r)
+    left, right = (1, 0) if relation == "right of" else (0, 1)
+    return _row(groups, left, right, (first, second), r)
+
+
+def _box(g: Group) -> tuple[int, int]:
+    """Width and height of a group beside another."""
+    side = {"small": 32, "": 48, "large": 64}[g.size]
+    return (64, 32) if g.count == 2 else (side, side)
+
+
+def _members(g: Group, left: int, top: int) -> list[tuple[str, str, int, int, int]]:
+    width, height = _box(g)
+    side = width // g.count if g.count > 1 else height
+    return [(g.name, g.colour, left + i * side, top, side) for i in range(g.count)]
+
+
+def _alone(g: Group, r: random.Random) -> tuple[tuple[str, str, int, int, int], ...]:
+    if g.count == 1:
+        side = {"small": 40, "": 64, "large": 96}[g.size]
+        low, high = max(0, (CANVAS - side) // 2 - 16), min(CANVAS - side, (CANVAS - side) // 2 + 16)
+        return ((g.name, g.colour, _lattice(r, low, high), _lattice(r, low, high), side),)
+    if g.count == 4:
+        left, top = _lattice(r, 8, 24), _lattice(r, 8, 24)
+        return tuple((g.name, g.colour, left + 56 * (i % 2), top + 56 * (i // 2), 48) for i in range(4))
+    side, pitch = (48, 56) if g.count == 2 else (40, 40)
+    left, top = _lattice(r, 0, CANVAS - pitch * (g.count - 1) - side), _lattice(r, 24, 56)
+    return tuple((g.name, g.colour, left + pitch * i, top, side) for i in range(g.count))
+
+
+def _stack(groups, upper: int, lower: int, boxes, r: random.Random):
+    """One group above the other, their columns overlapping."""
+    (wu, hu), (wl, hl) = boxes[upper], boxes[lower]
+    gap = max(0, CANVAS - hu - hl)
+    top = _lattice(r, 0, min(16, gap))
+    bottom = CANVAS - hl - _lattice(r, 0, max(0, min(16, gap - top)))
+    centre = _lattice(r, 48, 80)
+    at = {upper: (wu, top), lower: (wl, bottom)}
+    boxes_out = []
+    for i, g in enumerate(groups):
+        width, y = at[i]
+        x = min(max(0, (centre - width // 2) // 8 * 8), CANVAS - width)
+        boxes_out += _members(g, x, y)
+    return tuple(boxes_out)
+
+
+def _row(groups, left: int, right: int, boxes, r: random.Random):
+    """One group left of the other, their rows overlapping."""
+    (wl, hl), (wr, hr) = boxes[left], boxes[right]
+    gap = max(0, CANVAS - wl - wr)
+    x_left = _lattice(r, 0, min(16, gap))
+    x_right = CANVAS - wr - _lattice(r, 0, max(0, min(16, gap - x_left)))
+    centre = _lattice(r, 56, 80)
+    at = {left: (x_left, hl), right: (x_right, hr)}
+    boxes_out = []
+    for i, g in enumerate(groups):
+        x, height = at[i]
+        y = min(max(0, (centre - height // 2) // 8 * 8), CANVAS - height)
+        boxes_out += _members(g, x, y)
+    return tuple(boxes_out)
+
+
+# --- saying a scene ---------------------------------------------------------------------------------------------------
+
+
+def caption(scene: Scene, seed: int) -> str:
+    """One of the sentences that describe a scene; the seed picks synonyms and word order."""
+    r = random.Random(seed)
+    said = [_say(g, r) for g in scene.groups]
+    if len(said) == 1:
+        text = said[0]
+    elif len(said) == 3:
+        text = f"{said[0]}, {said[1]} and {said[2]}"
+    elif scene.relation == "beside" and r.random() < 0.5:
+        text = " and ".join(said)
+    else:
+        text = f"{said[0]} {r.choice(RELATIONS[scene.relation])} {said[1]}"
+    return text + _say_background(scene.background, r)
+
+
+def _say(g: Group, r: random.Random) -> str:
+    name = r.choice(names_of(g.name)) if r.random() < 0.35 else g.name
+    colour = g.colour or (COLOURED[g.name] if g.name in COLOURED and r.random() < 0.5 else "")
+    adjectives = [w for w in (r.choice(SIZE_WORDS[g.size]), colour) if w]
+    if g.count > 1:
+        return " ".join([r.choice([COUNTS[g.count], COUNTS[g.count], str(g.count)]), *adjectives, plural(name)])
+    words = [*adjectives, name]
+    article = "an" if words[0][0] in "aeiou" and words[0] not in ("unicorn", "ufo") else "a"
+    return " ".join([r.choice([article, article, "one", "the"]), *words])
+
+
+def _say_background(background: str, r: random.Random) -> str:
+    if background in PLACES:
+        return r.choice(PLACES[background])
+    colour = r.choice(COLOUR_SYNONYMS.get(background, [background]))
+    article = "an" if colour[0] in "aeiou" else "a"
+    return r.choice([f" on {article} {colour} background", f" on {article} {colour} background", f" on {colour}"])
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a caption or a prompt, lower case, without punctuation."""
+    kept = "".join(c if c.isalnum() else " " for c in text.lower())
+    return kept.split()
+
+
+@lru_cache(maxsize=1)
+def vocabulary() -> tuple[str, ...]:
+    """Every word that a caption can contain, sorted."""
+    said: list[str] = ["a", "an", "the", "and", "on", "background", *COUNTS, *"1234"]
+    for name in OBJECTS:
+        for n in names_of(name):
+            said += [n, plural(n)]
+    said += [*HUES, *PLAIN]
+    for group in (*COLOUR_SYNONYMS.values(), *PLACES.values(), *SIZE_WORDS.values(), *RELATIONS.values()):
+        said += group
+    return tuple(sorted({w for text in said for w in words_of(text)}))
+
+
+# --- drawing a scene --------------------------------------------------------------------------------------------------
+
+
+def font_path() -> Path:
+    """Where the emoji font lies; raises MissingFont with the way to install it."""
+    for path in FONT_PATHS:
+        if path.exists():
+            return path
+    raise MissingFont(
+        "The font Noto Color Emoji is needed to draw training scenes and was not found. "
+        "Install it: apt-get install fonts-noto-color-emoji (Debian, Ubuntu), or your system's package of that name."
+    )
+
+
+@lru_cache(maxsize=4096)
+def sprite(name: str, colour: str, side: int) -> Image.Image:
+    """One object as RGBA, `side` x `side` pixels, cut to its ink and centred."""
+    symbol = OBJECTS[name].split(" ")[0]
+    picture = Image.new("RGBA", (160, 160))
+    font = ImageFont.truetype(str(font_path()), 109)  # the only size of the bitmap font
+    ImageDraw.Draw(picture).text((10, 10), symbol, font=font, embedded_color=True)
+    picture = picture.crop(picture.getbbox())
+    square = Image.new("RGBA", (max(picture.size),) * 2)
+    square.paste(picture, tuple((max(picture.size) - s) // 2 for s in picture.size))
+    if colour:
+        square = _recolour(square, HUES[colour])
+    return square.resize((side, side), Image.LANCZOS)
+
+
+def _recolour(picture: Image.Image, hue: int) -> Image.Image:
+    """Turns the hue of every saturated pixel; shading and white parts stay."""
+    alpha = picture.getchannel("A")
+    h, s, v = (np.array(c) for c in picture.convert("RGB").convert("HSV").split())
+    strong = s > 70
+    h = np.where(strong, round(hue / 360 * 255), h).astype(np.uint8)
+    bright = np.where(strong & (hue == HUES["yellow"]), np.minimum(255, v * 1.25), v).astype(np.uint8)
+    turned = Image.merge("HSV", [Image.fromarray(x) for x in (h, s, bright)]).convert("RGB")
+    turned.putalpha(alpha)
+    return turned
+
+
+def render(scene: Scene, pixels: int) -> np.ndarray:
+    """The picture of a scene, uint8 [pixels, pixels, 3]; pixels is 64, 128 or 256."""
+    picture = Image.fromarray(_background(scene.background, scene.texture)).convert("RGBA")
+    scale = MASTER // CANVAS
+    for name, colour, left, top, side in scene.boxes:
+        drawn = sprite(name, colour, side * scale)
+        picture.alpha_composite(drawn, (left * scale, top * scale))
+    small = picture.convert("RGB")
+    if pixels != MASTER:
+        small = small.resize((pixels, pixels), Image.BOX)
+    return np.asarray(small)
+
+
+def _gradient(*stops: tuple[float, tuple[int, int, int]]) -> np.ndarray:
+    """A vertical colour gradient, float32 [MASTER, MASTER, 3]; stops are (height 0..1, colour)."""
+    y = np.linspace(0, 1, MASTER)
+    at = [s[0] for s in stops]
+    rows = np.stack([np.interp(y, at, [s[1][c] for s in stops]) for c in range(3)], -1)
+    return np.repeat(rows[:, None, :], MASTER, 1).astype(np.float32)
+
+
+def _speckle(picture: np.ndarray, r: np.random.Generator, count: int, colour, size: int, top: int, bottom: int) -> None:
+    """Small squares of a colour (stars, flakes, pebbles) between two rows."""
+    for x, y in zip(r.integers(0, MASTER - size, count), r.integers(top, bottom - size, count), strict=True):
+        picture[y : y + size, x : x + size] = colour
+
+
+def _puffs(picture: np.ndarray, r: np.random.Generator, count: int) -> None:
+    """Soft white clouds made of three discs."""
+    yy, xx = np.mgrid[0:MASTER, 0:MASTER]
+    for _ in range(count):
+        cx, cy = r.integers(20, MASTER - 20), r.integers(16, 150)
+        for dx, size in ((-22, 13), (0, 20), (22, 14)):
+            inside = ((xx - cx - dx) / 1.4) ** 2 + (yy - cy) ** 2 < size**2
+            picture[inside] = 0.25 * picture[inside] + 0.75 * np.array((255, 255, 255))
+
+
+@lru_cache(maxsize=512)
+def _background(name: str, texture: int) -> np.ndarray:
+    """A background, uint8 [MASTER, MASTER, 3]. Textures come in 64 variants a place, so that they repeat and can be learned."""
+    r = np.random.default_rng(texture % 64)
+    if name in PLAIN:
+        return np.broadcast_to(np.array(PLAIN[name], np.uint8), (MASTER, MASTER, 3)).copy()
+    if name == "night sky":
+        p = _gradient((0, (14, 18, 52)), (1, (46, 52, 104)))
+        _speckle(p, r, 26, (250, 246, 210), 4, 0, MASTER)
+    elif name == "sunset sky":
+        p = _gradient((0, (84, 70, 140)), (0.5, (226, 110, 110)), (1, (252, 196, 110)))
+    elif name == "cloudy sky":
+        p = _gradient((0, (98, 160, 230)), (1, (190, 222, 248)))
+        _puffs(p, r, 4)
+    elif name == "blue sky":
+        p = _gradient((0, (92, 158, 232)), (1, (202, 230, 250)))
+    elif name == "meadow":
+        p = _land((120, 184, 240), (206, 232, 250), (118, 190, 84), (76, 148, 60))
+        _speckle(p, r, 22, (240, 240, 140), 4, 168, MASTER)
+    elif name == "night meadow":
+        p = _land((14, 18, 52), (46, 52, 104), (34, 82, 60), (20, 56, 44))
+        _speckle(p, r, 18, (250, 246, 210), 4, 0, 150)
+    elif name == "beach":
+        p = _land((126, 192, 242), (206, 234, 250), (240, 218, 160), (224, 190, 124))
+        p[128:160] = np.array((62, 150, 204))
+    elif name == "desert":
+        p = _land((246, 206, 140), (252, 232, 190), (228, 172, 96), (204, 140, 72))
+    elif name == "snow":
+        p = _land((150, 176, 208), (206, 220, 236), (244, 248, 252), (222, 232, 244))
+        _speckle(p, r, 30, (255, 255, 255), 4, 0, 160)
+    elif name == "underwater":
+        p = _gradient((0, (70, 178, 214)), (1, (16, 66, 130)))
+        _speckle(p, r, 14, (150, 214, 236), 6, 0, MASTER)
+    elif name == "space":
+        p = _gradient((0, (10, 8, 20)), (1, (24, 12, 44)))
+        _speckle(p, r, 34, (236, 236, 255), 2, 0, MASTER)
+        _speckle(p, r, 10, (180, 160, 250), 4, 0, MASTER)
+    else:  # room
+        p = _land((236, 222, 200), (226, 208, 184), (170, 116, 72), (146, 96, 58))
+        for x in range(0, MASTER, 32):
+            p[160:, x : x + 2] *= 0.8
+    return np.clip(p, 0, 255).astype(np.uint8)
+
+
+def _land(sky_top, sky_low, ground_high, ground_low) -> np.ndarray:
+    """Sky above ground, the horizon at five eighths (row 160 of 256: on the token lattice at every scale)."""
+    sky = _gradient((0, sky_top), (0.625, sky_low), (1, sky_low))
+    ground = _gradient((0, ground_high), (0.625, ground_high), (1, ground_low))
+    sky[160:] = ground[160:]
+    return sky

@@ -1,0 +1,29 @@
+"""What a person can do wrong or lack, each as one sentence that says what happened and what to do. All else is a bug."""
+
+
+class ForetokenError(Exception):
+    """The parent of every error whose message is meant for a person; the command line exits with code 2."""
+
+
+class BadPrompt(ForetokenError):
+    """The prompt or its settings cannot be used."""
+
+
+class BadKnob(ForetokenError):
+    """A knob does not exist or its value is out of range."""
+
+
+class NotSupported(ForetokenError):
+    """The method, the backbone and the settings do not fit together."""
+
+
+class MissingWeights(ForetokenError):
+    """Weights are absent, damaged or belong to another model."""
+
+
+class MissingFont(ForetokenError):
+    """The emoji font that draws the training scenes is not installed."""
+
+
+class BadOutput(ForetokenError):
+    """A folder or file cannot be written."""

@@ -1,0 +1,42 @@
+"""Where a token lives: raster (row, column, scale) or mesh (patch, vertex, face)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Raster:
+    """Tokens of a picture, row by row. `factor` is the width of a token in pixels."""
+
+    rows: int
+    columns: int
+    factor: int = 8
+
+    def place(self, position: int) -> tuple[int, int]:
+        """(row, column) of a position."""
+        return divmod(position, self.columns)
+
+    def left(self, position: int) -> int | None:
+        """The position to the left, None in column 0."""
+        return position - 1 if position % self.columns else None
+
+    def above(self, position: int) -> int | None:
+        """The position above, None in row 0."""
+        return position - self.columns if position >= self.columns else None
+
+
+@dataclass(frozen=True)
+class Line:
+    """Tokens without a grid (a mesh before it is parsed): the left neighbour is the previous token, nothing is above."""
+
+    def left(self, position: int) -> int | None:
+        """The previous position."""
+        return position - 1 if position else None
+
+    def above(self, position: int) -> int | None:
+        """None, always."""
+        return None
+
+
+Layout = Raster | Line

@@ -1,0 +1,34 @@
+"""The table of methods and of their presets. A new method is one file and one line here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from engine.core import Method
+from engine.errors import NotSupported
+from engine.methods import ar, jacobi, sjd, sjdpp
+
+METHODS: dict[str, Method] = {
+    "ar": ar.METHOD,
+    "jacobi": jacobi.METHOD,
+    "sjd": sjd.METHOD,
+    "sjdpp": sjdpp.METHOD,
+}
+
+PRESETS: dict[str, tuple[str, Mapping[str, float | str]]] = {  # name: method, knobs
+    "sjdpp_published": ("sjdpp", {"refresh": "reuse published", "reuse_ratio": 0.5}),
+}
+
+
+def find(name: str) -> tuple[Method, dict[str, float | str]]:
+    """The method of a name or of a preset, with the preset's knobs; raises NotSupported with the nearest names."""
+    if name in METHODS:
+        return METHODS[name], {}
+    if name in PRESETS:
+        method, knobs = PRESETS[name]
+        return METHODS[method], dict(knobs)
+    known = [*METHODS, *PRESETS]
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    raise NotSupported(f"There is no method '{name}'.{hint} There are: {', '.join(known)}.")

@@ -1,0 +1,39 @@
+"""Plain autoregressive decoding.
+
+Paper: every one of them; the baseline that all others are compared with.
+Idea: one pass, one token. The token is drawn by Gumbel-argmax with noise that belongs to (seed, position), which is a draw from
+the law, and which lets every other method reproduce these very tokens (`verify: match seed`).
+Exactness: it is the definition.
+Deviations: None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from engine.core import NO_DRAFT, Case, Knobs, Method, Sequence, Step
+from engine.noise import Noise
+from engine.sampling import draw_gumbel, entropy
+
+
+def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
+    """Yields one Step a token."""
+    while not sequence.done:
+        n = sequence.length
+        rows = sequence.forward(NO_DRAFT)
+        token = draw_gumbel(rows.scores, noise.gumbel(n, 1)).item()
+        committed = sequence.commit([], token)
+        yield Step(committed, [n], trace={"accepted": [False], "accept_probability": [0.0], "entropy": entropy(rows.p[:1])})
+
+
+METHOD = Method(
+    name="ar",
+    title="Plain decoding",
+    decode=decode,
+    knobs=(),
+    paper="the baseline",
+    exact=lambda knobs: True,
+    why=lambda knobs: "Exact: this is the definition of the law.",
+    cases=(Case("AR-CAL", "same law", toy={"top_p": 0.8, "temperature": 1.5}, mutants=("temperature after top-p",)),),
+)

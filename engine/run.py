@@ -1,0 +1,145 @@
+"""generate(): the only loop. race(): two runs against each other by their own clocks. Run: iterator, live knobs, totals, trace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from engine.core import Backbone, KnobArray, Knobs, Method, Prompt, Sequence, Step
+from engine.errors import NotSupported
+from engine.noise import Noise
+
+
+class Run:
+    """One generation: iterate it for Steps. The clock counts the model and the method (prefill included), never rendering."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        method: Method,
+        prompt: Prompt,
+        knobs: Mapping[str, float | str],
+        drafter: Any = None,
+        buffer: np.ndarray | None = None,
+    ):
+        missing = sorted(method.needs - backbone.capabilities)
+        if missing:
+            raise NotSupported(f"{method.name} needs {', '.join(missing)}; {backbone.name} does not have it. Choose another method.")
+        self.backbone, self.method, self.prompt, self.drafter = backbone, method, prompt, drafter
+        self.live = KnobArray(method.knobs, knobs, buffer)
+        self.fixed = {k.name: self.live.read()[k.name] for k in method.knobs if not k.live}
+        self.steps: list[Step] = []
+        self.tokens: list[int] = []
+        self.positions: list[int] = []
+        self.seconds = 0.0
+        self.stopped = self.finished = False
+        self.sequence: Sequence | None = None
+        self._current = Knobs({})
+        self._decode: Iterator[Step] | None = None
+
+    def __iter__(self) -> Run:
+        return self
+
+    @torch.inference_mode()
+    def __next__(self) -> Step:
+        if self.stopped or self.finished:
+            self.close()
+            raise StopIteration
+        self._current.values = self.live.read() | self.fixed
+        start = time.perf_counter()
+        if self._decode is None:
+            self._begin()
+        step = next(self._decode, None)
+        elapsed = time.perf_counter() - start
+        if step is None:
+            self.seconds += elapsed
+            self.finished = True
+            self.close()
+            raise StopIteration
+        step.seconds, step.knobs = elapsed, self._current.values
+        step.exact = self.method.exact(self._current)
+        self.seconds += elapsed
+        self.steps.append(step)
+        self.tokens += step.tokens
+        self.positions += step.positions
+        return step
+
+    def _begin(self) -> None:
+        self.sequence = self.backbone.start(self.prompt)
+        noise = Noise(self.prompt.seed, self.sequence.vocabulary, self.sequence.device)
+        self._decode = self.method.decode(self.sequence, self._current, noise, self.drafter)
+
+    def set(self, **values: float | str) -> None:
+        """Moves live knobs; they act on the next step. Raises BadKnob."""
+        for name, value in values.items():
+            self.live.write(name, value)
+
+    def stop(self) -> None:
+        """Ends the run before its next step; what was committed stays."""
+        self.stopped = True
+
+    def close(self) -> None:
+        """Frees the cache of the run."""
+        if self._decode is not None:
+            self._decode.close()
+        if self.sequence is not None:
+            self.sequence.close()
+        self._decode = self.sequence = None
+
+    def finish(self) -> Run:
+        """Runs to the end."""
+        for _ in self:
+            pass
+        return self
+
+    def result(self) -> Any:
+        """The final picture or mesh of what was committed so far."""
+        return self.backbone.render(self.tokens, self.positions, True, self.prompt.size)
+
+    @property
+    def exact(self) -> bool:
+        """True if every step so far was exact."""
+        return all(s.exact for s in self.steps)
+
+    @property
+    def totals(self) -> dict[str, float]:
+        """Tokens, passes, seconds and their ratios so far."""
+        forwards = sum(s.forwards for s in self.steps)
+        tokens = len(self.tokens)
+        return {
+            "tokens": tokens,
+            "forwards": forwards,
+            "draft_forwards": sum(s.draft_forwards for s in self.steps),
+            "drafted": sum(s.drafted for s in self.steps),
+            "step_compression": tokens / forwards if forwards else 0.0,
+            "seconds": self.seconds,
+            "tokens_per_second": tokens / self.seconds if self.seconds else 0.0,
+        }
+
+
+def generate(
+    backbone: Backbone,
+    method: Method,
+    prompt: Prompt,
+    knobs: Mapping[str, float | str] | None = None,
+    drafter: Any = None,
+    buffer: np.ndarray | None = None,
+) -> Run:
+    """Begins a run. knobs: values by name, the rest at their defaults; buffer: where the live values lie (shared memory)."""
+    return Run(backbone, method, prompt, knobs or {}, drafter, buffer)
+
+
+def race(runs: Iterable[Run]) -> Iterator[tuple[int, Step]]:
+    """Advances the run whose own clock is behind, so that people see time and not steps. Yields (which run, its step)."""
+    going = dict(enumerate(runs))
+    while going:
+        which = min(going, key=lambda i: going[i].seconds)
+        step = next(going[which], None)
+        if step is None:
+            del going[which]
+        else:
+            yield which, step

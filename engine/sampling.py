@@ -1,0 +1,71 @@
+"""From logits to laws and from laws to tokens: one definition for the target p and for every draft law q."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.core import Sampling
+
+
+def guide(logits: Tensor, scale: float) -> Tensor:
+    """Classifier-free guidance on raw logits: [2, N, V] (conditional, unconditional) -> [N, V] = u + scale (c - u).
+
+    One branch [1, N, V] is returned as it is.
+    """
+    if logits.shape[0] == 1:
+        return logits[0]
+    return torch.lerp(logits[1], logits[0], scale)
+
+
+def warp(guided: Tensor, sampling: Sampling, allowed: Tensor | None = None) -> Tensor:
+    """Guided logits [N, V] -> scores [N, V]: grammar, temperature, top-k, top-p. softmax(scores) is the law.
+
+    allowed : bool [V] or [N, V]; False is impossible. Ties at the k-th value are all kept. Temperature 0 keeps only the best
+    token (the first of equals).
+    """
+    scores = guided
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, -torch.inf)
+    if sampling.temperature == 0:
+        best = scores.argmax(-1, keepdim=True)
+        return torch.full_like(scores, -torch.inf).scatter_(-1, best, 0.0)
+    if sampling.temperature != 1:
+        scores = scores / sampling.temperature
+    if 0 < sampling.top_k < scores.shape[-1]:
+        kth = scores.topk(sampling.top_k, -1).values[..., -1:]
+        scores = scores.masked_fill(scores < kth, -torch.inf)
+    if sampling.top_p < 1:
+        scores = _top_p(scores, sampling.top_p)
+    return scores
+
+
+def _top_p(scores: Tensor, mass: float) -> Tensor:
+    """Keeps the smallest set of best tokens whose probability reaches `mass`; always at least one."""
+    ordered, order = scores.sort(-1, descending=True)
+    p = torch.softmax(ordered, -1)
+    outside = p.cumsum(-1) - p >= mass
+    return scores.masked_fill(torch.zeros_like(outside).scatter_(-1, order, outside), -torch.inf)
+
+
+def draw(p: Tensor, u: Tensor) -> Tensor:
+    """One token a row by inverting the cumulated law. p : [N, V], need not be normalised; u : [N] in (0, 1) -> int64 [N]."""
+    cumulated = p.double().cumsum(-1)
+    return torch.searchsorted(cumulated, (u.to(p.device) * cumulated[:, -1])[:, None]).squeeze(-1).clamp(max=p.shape[-1] - 1)
+
+
+def draw_gumbel(scores: Tensor, gumbel: Tensor) -> Tensor:
+    """argmax(scores + noise) a row: a draw from softmax(scores) that is fixed by the position's noise. [N, V] x2 -> int64 [N]."""
+    return (scores + gumbel).argmax(-1)
+
+
+def residual(p: Tensor, q: Tensor) -> Tensor:
+    """max(0, p - q) a row, not normalised; p itself where nothing is left (p = q up to rounding). [N, V] x2 -> [N, V]."""
+    left = (p - q).clamp_(min=0)
+    empty = left.sum(-1, keepdim=True) < 1e-12
+    return torch.where(empty, p, left)
+
+
+def entropy(p: Tensor) -> Tensor:
+    """Shannon entropy of each row in nats: [N, V] -> [N]."""
+    return -torch.special.xlogy(p, p).sum(-1)

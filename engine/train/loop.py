@@ -1,0 +1,185 @@
+"""The training loop that every recipe shares: resumable at any second, moving-average weights, a curve of held-out numbers.
+
+A checkpoint is written once a minute and when the process is told to stop (SIGTERM, SIGINT), each time to a temporary name that
+then replaces the old file, so a kill at any moment costs at most a minute. Batches are a function of the step number; a
+resumed run goes on with fresh scenes. The learning rate is warmed up, held, and lowered linearly over the last third of
+the minutes asked for; a later run warms up again from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+CHECKPOINTS = Path(os.environ.get("FORETOKEN_TRAINING", ".training"))
+
+
+@dataclass
+class Options:
+    """What a person asks of a recipe on the command line."""
+
+    preset: str = "cpu"
+    minutes: float | None = None  # None: the preset's
+    fresh: bool = False  # True: forget checkpoint and shipped weights
+    export: bool = False  # True: write the checkpoint to assets/models and stop
+
+    @staticmethod
+    def parser(name: str) -> argparse.ArgumentParser:
+        """The options as arguments of `launch.py train NAME`."""
+        p = argparse.ArgumentParser(f"launch.py train {name}")
+        p.add_argument("--preset", choices=["cpu", "gpu"], default="cpu")
+        p.add_argument("--minutes", type=float, help="how long to train now (default: the preset's)")
+        p.add_argument("--fresh", action="store_true", help="start from random weights")
+        p.add_argument("--export", action="store_true", help="only write the newest checkpoint to assets/models")
+        return p
+
+
+@dataclass
+class Training:
+    """A resumable optimisation of `model`; the recipe gives the loss of a step and the held-out numbers."""
+
+    name: str
+    model: nn.Module
+    learning_rate: float
+    minutes: float
+    device: str
+    warm_steps: int = 200
+    average: float = 0.999
+    weight_decay: float = 0.01
+    muon: str = ""  # prefix of the names of matrices that Muon optimises; "" = none
+    step: int = 0
+    seconds: float = 0.0
+    curve: list[dict] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        torch.set_flush_denormal(True)  # denormals made CPU training eight times slower
+        self.model.to(self.device)
+        self.optimizers = self._optimizers()
+        self.rates = [[g["lr"] for g in o.param_groups] for o in self.optimizers]
+        self.averaged = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+        self.path = CHECKPOINTS / f"{self.name}.pt"
+        self.stopped = False
+
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        """Muon for the matrices named in `muon` (it needs about half the steps of AdamW there), AdamW for all else."""
+        named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
+        matrices = [p for n, p in named if p.ndim == 2 and self.muon and n.startswith(self.muon)]
+        rest = [p for _, p in named if not any(p is m for m in matrices)]
+        groups = [
+            {"params": [p for p in rest if p.ndim > 1], "weight_decay": self.weight_decay},
+            {"params": [p for p in rest if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        adam = torch.optim.AdamW(groups, lr=self.learning_rate, betas=(0.9, 0.95))
+        if not matrices:
+            return [adam]
+        rate = {"lr": self.learning_rate, "weight_decay": self.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
+        return [torch.optim.Muon(matrices, momentum=0.95, **rate), adam]
+
+    def resume(self, fresh: bool) -> bool:
+        """Loads the checkpoint if there is one (and it is wanted); True if it did."""
+        if fresh or not self.path.exists():
+            return False
+        state = torch.load(self.path, map_location=self.device, weights_only=True)
+        self.model.load_state_dict(state["model"])
+        for optimizer, kept in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
+        self.averaged = state["averaged"]
+        self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
+        print(f"{self.name}: resumed at step {self.step}, {self.seconds / 60:.0f} minutes", flush=True)
+        return True
+
+    def warm_start(self, state: dict[str, Tensor]) -> None:
+        """Starts from shipped weights instead of random ones; missing names keep their initial values."""
+        self.model.load_state_dict(state, strict=False)
+        self.averaged = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+        print(f"{self.name}: warm start from the shipped weights", flush=True)
+
+    def save(self) -> None:
+        """Writes the checkpoint, whole or not at all."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_suffix(".part")
+        state = {"model": self.model.state_dict(), "averaged": self.averaged}
+        state["optimizers"] = [o.state_dict() for o in self.optimizers]
+        torch.save(state | {"step": self.step, "seconds": self.seconds, "curve": self.curve}, part)
+        part.replace(self.path)
+
+    def run(self, loss_of: Callable[[int], Tensor], held_out: Callable[[], dict], every: float = 300) -> None:
+        """Steps until the minutes are over or the process is told to stop; `every` seconds the held-out numbers are taken."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: setattr(self, "stopped", True))
+        start, base = time.monotonic(), self.seconds
+        saved = reported = start
+        first, running = self.step, None
+        while not self.stopped and (now := time.monotonic()) - start < self.minutes * 60:
+            self.seconds = base + now - start
+            loss = self._advance(loss_of, self.step - first, (now - start) / (self.minutes * 60))
+            running = loss if running is None else 0.99 * running + 0.01 * loss
+            if now - saved > 60:
+                self.save()
+                saved = now
+            if now - reported > every:
+                self.report(held_out, running)
+                reported = time.monotonic()
+        self.report(held_out, running)
+        self.save()
+
+    def _advance(self, loss_of: Callable[[int], Tensor], since_start: int, elapsed: float) -> float:
+        """One step of the optimiser; elapsed is the part of this run's time that is over, 0..1."""
+        rate = min(1.0, (since_start + 1) / self.warm_steps) * max(0.03, min(1.0, (1 - elapsed) * 3))
+        for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
+            for group, full in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = full * rate
+            optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(self.step)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self.step += 1
+        decay = min(self.average, (1 + self.step) / (10 + self.step))
+        for k, v in self.model.state_dict().items():
+            if v.is_floating_point():
+                self.averaged[k].lerp_(v, 1 - decay)
+        return loss.item()
+
+    def report(self, held_out: Callable[[], dict], loss: float | None) -> None:
+        """Held-out numbers with the averaged weights, printed and added to the curve."""
+        live = {k: v.clone() for k, v in self.model.state_dict().items()}
+        self.model.load_state_dict(self.averaged)
+        self.model.eval()
+        with torch.no_grad():
+            numbers = held_out()
+        self.model.train()
+        self.model.load_state_dict(live)
+        row = {"step": self.step, "minutes": round(self.seconds / 60, 1), "loss": round(loss or 0.0, 4)} | numbers
+        self.curve.append(row)
+        print(json.dumps(row), flush=True)
+
+    def summary(self, preset: str, recipe: str) -> dict:
+        """What a card says about this training: command, steps, minutes, device and the curve's last numbers."""
+        return {
+            "command": f"python launch.py train {recipe} --preset {preset}",
+            "steps": self.step,
+            "minutes": round(self.seconds / 60, 1),
+            "device": processor() if self.device == "cpu" else torch.cuda.get_device_name(0),
+            "held_out": self.curve[-1] if self.curve else {},
+            "curve": self.curve[:: max(1, len(self.curve) // 24)],
+        }
+
+
+def processor() -> str:
+    """The processor's name and cores, for the card."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    name = next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), platform.machine())
+    return f"{name}, {os.cpu_count()} cores"

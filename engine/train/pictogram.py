@@ -1,0 +1,168 @@
+"""Trains pictogram's decoder on tokens of emoji scenes: `launch.py train pictogram --preset cpu|gpu [--scales 16,8,32]`.
+
+Each step takes some new scenes and some that were seen before (a pool in memory, so that drawing and encoding cost little), says each
+of them in a fresh caption, and drops one caption in ten for guidance. One step has one scale. Combinations marked held out by
+`Scene.held_out` are never trained; the curve gives the loss on them beside the loss on unseen scenes of trained combinations.
+"""
+
+from __future__ import annotations
+
+import random
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.backbones import pictogram
+from engine.backbones.pictogram import SCALES, TEXT_SLOTS, PictogramModel, split_words
+from engine.backbones.vq import FACTOR, PictureTokenizer
+from engine.data.emoji_scenes import FONT_NAME, Scene, caption, make_scene, render, vocabulary
+from engine.train.loop import Options, Training
+from engine.train.pictogram_tokenizer import has_fast_bfloat16, to_tensor
+
+PRESETS = {
+    "cpu": {"batch": 32, "minutes": 100.0, "rate": 2e-3, "fresh": 0.5, "scales": {16: 1.0}},
+    "gpu": {"batch": 512, "minutes": 9.0, "rate": 3e-3, "fresh": 0.1, "scales": {8: 0.2, 16: 0.5, 32: 0.3}},
+}
+POOL = 40_000
+DROPPED = 0.1
+FILE_LIMIT = 9_000_000  # bytes of a weights file
+
+
+class Scenes:
+    """Tokenised scenes: new ones on demand, old ones from the pool. Tokens int16 [side*side] a scene and scale."""
+
+    def __init__(self, tokenizer: PictureTokenizer, words: dict[str, int], device: str, half: bool):
+        self.tokenizer, self.words, self.device, self.half = tokenizer, words, device, half
+        self.pool: dict[int, list[tuple[Scene, Tensor]]] = {side: [] for side in SCALES}
+
+    def encode(self, scenes: list[Scene], side: int) -> Tensor:
+        """Tokens int64 [B, side*side]."""
+        pictures = to_tensor([render(s, side * FACTOR) for s in scenes], self.device)
+        with torch.no_grad(), torch.autocast(self.device, torch.bfloat16, enabled=self.half):
+            return self.tokenizer.encode(pictures).flatten(1)
+
+    def caption_ids(self, scene: Scene, seed: int) -> list[int]:
+        """Word ids of one caption, padded."""
+        ids = [self.words[w] for w in split_words(caption(scene, seed))][:TEXT_SLOTS]
+        return ids + [0] * (TEXT_SLOTS - len(ids))
+
+    def batch(self, step: int, size: int, side: int, fresh: float) -> tuple[Tensor, Tensor]:
+        """Captions int64 [B, 32] and tokens int64 [B, side*side] of a step."""
+        r = random.Random(step)
+        pool = self.pool[side]
+        count = size if len(pool) < 2 * size else max(1, int(size * fresh))
+        new = trained_scenes(step * 4096, count)
+        tokens = self.encode(new, side)
+        old = [pool[r.randrange(len(pool))] for _ in range(size - count)]
+        for i, pair in enumerate(zip(new, tokens.short().cpu(), strict=True)):
+            if len(pool) < POOL:
+                pool.append(pair)
+            else:
+                pool[(step * count + i) % POOL] = pair
+        scenes = [*new, *(s for s, _ in old)]
+        ids = [self.caption_ids(s, r.getrandbits(40)) for s in scenes]
+        ids = [[0] * TEXT_SLOTS if r.random() < DROPPED else row for row in ids]
+        stacked = torch.cat([tokens, *(t[None].long().to(self.device) for _, t in old)])
+        return torch.tensor(ids, device=self.device), stacked
+
+
+def trained_scenes(seed: int, count: int) -> list[Scene]:
+    """`count` scenes from `seed` on, held-out combinations left out."""
+    found: list[Scene] = []
+    while len(found) < count:
+        scene = make_scene(seed)
+        seed += 1
+        if not scene.held_out:
+            found.append(scene)
+    return found
+
+
+def held_out_scenes(count: int) -> list[Scene]:
+    """`count` scenes whose combination is never trained."""
+    found: list[Scene] = []
+    seed = 2**40
+    while len(found) < count:
+        scene = make_scene(seed)
+        seed += 1
+        if scene.held_out:
+            found.append(scene)
+    return found
+
+
+def main(options: Options) -> None:
+    """Trains, resumes or exports."""
+    preset = PRESETS[options.preset]
+    device = "cuda" if options.preset == "gpu" else "cpu"
+    half = device == "cuda" or has_fast_bfloat16()
+    tokenizer = pictogram.load_tokenizer().to(device)
+    names = list(vocabulary())
+    words = {w: i + 1 for i, w in enumerate(names)}
+    model = PictogramModel(tokenizer.quantizer.levels, len(names))
+    training = Training(
+        "pictogram", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.05, muon="decoder."
+    )
+    if not training.resume(options.fresh) and not options.fresh and pictogram.decoder_files():
+        training.warm_start(matching_words(pictogram.load_model(), names))
+    scenes = Scenes(tokenizer, words, device, half)
+    seen, unseen = trained_scenes(2**41, 96), held_out_scenes(96)
+    sides = list(preset["scales"])
+    checks = {(n, side): check_batch(scenes, group, side) for n, group in (("seen", seen), ("held_out", unseen)) for side in sides}
+
+    def loss_of(step: int) -> Tensor:
+        side = random.Random(step).choices(sides, list(preset["scales"].values()))[0]
+        ids, tokens = scenes.batch(step, preset["batch"], side, preset["fresh"])
+        with torch.autocast(device, torch.bfloat16, enabled=half):
+            logits = model.training_logits(ids, tokens, side)
+        return F.cross_entropy(logits.float().flatten(0, 1), tokens.flatten())
+
+    def held_out() -> dict:
+        numbers = {}
+        for (name, side), (ids, tokens) in checks.items():
+            with torch.autocast(device, torch.bfloat16, enabled=half):
+                logits = torch.cat([model.training_logits(ids[i : i + 32], tokens[i : i + 32], side) for i in range(0, len(ids), 32)])
+            numbers[f"nats_{name}_{side}"] = round(F.cross_entropy(logits.float().flatten(0, 1), tokens.flatten()).item(), 4)
+        return numbers
+
+    if not options.export:
+        training.run(loss_of, held_out)
+    ship(training, model, names, sides, options.preset)
+
+
+def check_batch(scenes: Scenes, group: list[Scene], side: int) -> tuple[Tensor, Tensor]:
+    """Captions and tokens of fixed scenes."""
+    ids = torch.tensor([scenes.caption_ids(s, i) for i, s in enumerate(group)], device=scenes.device)
+    return ids, torch.cat([scenes.encode(group[i : i + 16], side) for i in range(0, len(group), 16)])
+
+
+def matching_words(shipped: PictogramModel, names: list[str]) -> dict[str, Tensor]:
+    """Shipped weights as a state dict for a vocabulary that may have grown: rows of words go where the words went."""
+    state = shipped.state_dict()
+    old = pictogram._read_card(pictogram.FOLDER)["words"]
+    rows = torch.randn(len(names) + 1, state["words.weight"].shape[1]) * 0.02
+    rows[0] = state["words.weight"][0]
+    for i, word in enumerate(names):
+        if word in old:
+            rows[i + 1] = state["words.weight"][old.index(word) + 1]
+    return state | {"words.weight": rows}
+
+
+def ship(training: Training, model: PictogramModel, names: list[str], sides: list[int], preset: str) -> None:
+    """Writes the averaged weights in files below 10 MB, and the card."""
+    files: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for name, tensor in training.averaged.items():
+        if size + tensor.numel() * 2 > FILE_LIMIT:
+            files.append({})
+            size = 0
+        files[-1][name] = tensor
+        size += tensor.numel() * 2
+    card = {
+        "words": names,
+        "sides": sides,
+        "font": FONT_NAME,
+        "licence": "Weights: Apache-2.0. Trained on pictures drawn with Noto Color Emoji (SIL Open Font License 1.1).",
+        "data": "engine/data/emoji_scenes.py: scenes drawn from seeds, captions from a grammar; a tenth of all combinations is held out.",
+        "decoder": {"settings": model.settings, "files": len(files)} | training.summary(preset, "pictogram"),
+    }
+    pictogram.ship(pictogram.FOLDER, {f"decoder-{i + 1}.safetensors": part for i, part in enumerate(files)}, card)

@@ -1,0 +1,112 @@
+"""Trains pictogram's picture tokenizer on emoji scenes: `launch.py train pictogram-tokenizer --preset cpu|gpu`.
+
+Loss: L1 + half the squared error + L1 of the differences at two scales (edges), for the full decoder; L1 + squared error for the
+preview decoder, which sees the codes but does not move them. Pictures come whole at 64 and 128 pixels and as 128-pixel crops
+of 256, so that one tokenizer serves the three sizes.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.backbones.vq import PictureTokenizer
+from engine.data.emoji_scenes import make_scene, render
+from engine.train.loop import Options, Training
+
+PRESETS = {"cpu": {"batch": 16, "minutes": 40.0, "rate": 1.2e-3}, "gpu": {"batch": 64, "minutes": 8.0, "rate": 1.2e-3}}
+HELD_OUT_SEEDS = range(10_000_000, 10_000_064)
+
+
+def to_tensor(pictures: list[np.ndarray], device: str) -> Tensor:
+    """uint8 pictures [H, W, 3] as one float batch [B, 3, H, W] in -1..1."""
+    x = torch.from_numpy(np.stack(pictures)).to(device).permute(0, 3, 1, 2).float() / 127.5 - 1
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+def batch(step: int, size: int, device: str) -> Tensor:
+    """The pictures of a step: a kind of size drawn by the step number, scenes never repeated."""
+    r = random.Random(step)
+    kind = r.choices(["whole", "crop", "small"], [0.6, 0.2, 0.2])[0]
+    count = 2 * size if kind == "small" else size
+    seeds = [step * 1024 + i for i in range(count)]
+    if kind == "small":
+        return to_tensor([render(make_scene(s), 64) for s in seeds], device)
+    if kind == "whole":
+        return to_tensor([render(make_scene(s), 128) for s in seeds], device)
+    cropped = []
+    for s in seeds:
+        x, y = r.randrange(0, 129, 8), r.randrange(0, 129, 8)
+        cropped.append(render(make_scene(s), 256)[y : y + 128, x : x + 128])
+    return to_tensor(cropped, device)
+
+
+def edges(picture: Tensor, target: Tensor) -> Tensor:
+    """L1 of horizontal and vertical differences at full and half size."""
+    loss = picture.new_zeros(())
+    for _ in range(2):
+        for axis in (2, 3):
+            loss = loss + (picture.diff(dim=axis) - target.diff(dim=axis)).abs().mean()
+        picture, target = F.avg_pool2d(picture, 2), F.avg_pool2d(target, 2)
+    return loss
+
+
+def signal_to_noise(picture: Tensor, target: Tensor) -> Tensor:
+    """Peak signal-to-noise ratio in dB, mean over the batch, for pictures in -1..1."""
+    error = ((picture.clamp(-1, 1) - target) / 2).square().flatten(1).mean(1)
+    return (-10 * error.clamp(min=1e-10).log10()).mean()
+
+
+def main(options: Options) -> None:
+    """Trains, resumes or exports."""
+    from engine.backbones import pictogram
+
+    preset = PRESETS[options.preset]
+    device = "cuda" if options.preset == "gpu" else "cpu"
+    model = PictureTokenizer().to(memory_format=torch.channels_last)
+    training = Training(
+        "pictogram-tokenizer", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.0
+    )
+    if not training.resume(options.fresh) and not options.fresh and pictogram.tokenizer_is_shipped():
+        training.warm_start(pictogram.load_tokenizer().state_dict())
+    pictures = {p: to_tensor([render(make_scene(s), p) for s in HELD_OUT_SEEDS], device) for p in (64, 128, 256)}
+    half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
+
+    def loss_of(step: int) -> Tensor:
+        x = batch(step, preset["batch"], device)
+        with half:
+            digits = model.quantize(x)
+            y, small = model.reconstruct(digits), model.reconstruct(digits.detach(), preview=True)
+        y, small = y.float(), small.float()
+        full = (y - x).abs().mean() + 0.5 * (y - x).square().mean() * 4 + 0.5 * edges(y, x)
+        return full + (small - x).abs().mean() + (small - x).square().mean()
+
+    def held_out() -> dict:
+        numbers, used = {}, set()
+        for p, x in pictures.items():
+            found = [model.encode(x[i : i + 8]) for i in range(0, len(x), 8)]
+            drawn = torch.cat([model.decode(t) for t in found])
+            numbers[f"psnr_{p}"] = round(signal_to_noise(drawn, x).item(), 2)
+            if p == 128:
+                used = set(torch.cat(found).flatten().tolist())
+                numbers["psnr_preview_128"] = round(
+                    signal_to_noise(torch.cat([model.decode(t, preview=True) for t in found]), x).item(), 2
+                )
+        return numbers | {"codes_used": len(used)}
+
+    if not options.export:
+        training.run(loss_of, held_out)
+    pictogram.ship(
+        pictogram.FOLDER,
+        {"tokenizer.safetensors": training.averaged},
+        {"name": "pictogram", "tokenizer": {"settings": model.settings} | training.summary(options.preset, "pictogram-tokenizer")},
+    )
+
+
+def has_fast_bfloat16() -> bool:
+    """True where bfloat16 matrix products run in hardware (AMX); elsewhere the CPU emulates them slowly."""
+    return torch.cpu._is_amx_tile_supported()
