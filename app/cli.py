@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -45,8 +45,17 @@ def main_from_command_line() -> None:
     sys.exit(main(sys.argv[1:]))
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        from engine.errors import ForetokenError
+
+        raise ForetokenError(f"{message[:1].upper()}{message[1:]}. See: python {self.prog} --help")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("launch.py", description="Fast autoregressive image generation, and why it is fast.")
+    parser = _Parser("launch.py", description="Fast autoregressive image generation, and why it is fast.")
     commands = parser.add_subparsers(dest="command", required=True)
     studio = commands.add_parser("studio", help="open the page (the default)")
     studio.add_argument("--port", type=int)
@@ -71,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--count", type=int, default=20, help="how many prompts")
     bench.add_argument("--repeats", type=int, default=1)
     bench.add_argument("--csv", type=Path, help="append rows to this file")
+    bench.add_argument("--sheet", type=Path, help="instead of timing, draw the prompts' pictures into this PNG")
     _run_options(bench)
     train = commands.add_parser("train", help="a training recipe", add_help=False)
     train.add_argument("name", nargs="?")
@@ -107,6 +117,7 @@ def load_backbone(name_or_path: str, device: str) -> Any:
     import torch
 
     from engine.backbones import BACKBONES, load
+    from engine.backbones.pictogram import read_card
     from engine.errors import NotSupported
 
     if device == "cuda" and not torch.cuda.is_available():
@@ -116,8 +127,7 @@ def load_backbone(name_or_path: str, device: str) -> Any:
     folder = Path(name_or_path)
     if not folder.is_dir():
         raise NotSupported(f"'{name_or_path}' is neither a backbone ({', '.join(BACKBONES)}) nor a folder of weights.")
-    card = folder / "card.json"
-    named = json.loads(card.read_text(encoding="utf-8")).get("name") if card.exists() else "janus"
+    named = read_card(folder)["name"] if (folder / "card.json").exists() else "janus"
     return load(named, str(folder), device)
 
 
@@ -291,9 +301,13 @@ def verify(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """The table of speed."""
-    from engine.measure import speed
+    from engine.measure import sheet, speed
 
     backbone = load_backbone(options.backbone, options.device)
+    if options.sheet:
+        sheet.draw(backbone, speed.read_prompts(options.prompts, options.count), options.sheet, options.size)
+        print(json.dumps({"sheet": str(options.sheet)}) if options.json else options.sheet)
+        return 0
     rows = speed.bench(backbone, options, sampling_of(options, backbone))
     if options.json:
         print(json.dumps(rows))
@@ -334,19 +348,31 @@ def models(options: argparse.Namespace) -> int:
 
 def doctor(options: argparse.Namespace) -> int:
     """This machine: versions, devices, browser, font, and the cost of a pass by its width."""
-    from engine.measure.speed import cost_curve, find_browser, machine_report
+    from engine.data.emoji_scenes import font_path
+    from engine.errors import ForetokenError
+    from engine.machine import facts
+    from engine.measure.speed import cost_curve
 
-    facts = machine_report()
-    facts["browser"] = find_browser()
-    try:
-        facts["pass_milliseconds"] = cost_curve(load_backbone("pictogram", "cpu"))
-    except Exception as e:  # a doctor reports what is broken instead of failing on it
-        facts["pass_milliseconds"] = f"not measured: {e}"
-    for key, value in facts.items():
+    found: dict[str, Any] = facts() | {"browser": browser()}
+    checks = {"font": lambda: str(font_path()), "pass_milliseconds": lambda: cost_curve(load_backbone("pictogram", "cpu"))}
+    for name, check in checks.items():
+        try:
+            found[name] = check()
+        except ForetokenError as e:  # a doctor says what is missing instead of failing on it
+            found[name] = f"missing: {e}"
+    for key, value in found.items():
         print(f"{key:20} {value}")
     if options.json:
-        print(json.dumps(facts))
+        print(json.dumps(found))
     return 0
+
+
+def browser() -> str | None:
+    """The browser that the page's tests would use."""
+    import shutil
+
+    names = (os.environ.get("FORETOKEN_CHROMIUM", ""), "chromium", "google-chrome")
+    return next((found for n in names if n and (found := shutil.which(n))), None)
 
 
 def test(options: argparse.Namespace) -> int:

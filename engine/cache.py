@@ -27,6 +27,7 @@ class Slab:
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Lays down [branches, heads, R, width] behind the kept rows; returns all visible keys and values."""
         end = self.kept + keys.shape[2]
+        assert end <= self.capacity, f"{end} rows do not fit into {self.capacity}"  # torch would drop a single row silently
         slab = self.block[layer]
         slab[0, :, :, self.kept : end] = keys
         slab[1, :, :, self.kept : end] = values

@@ -61,7 +61,7 @@ class Noise:
         noise for the whole run, which is what couples draws and makes `match seed` possible."""
         missing = [i for i in range(start, start + count) if i not in self._gumbel]
         if missing:
-            self._make(missing[0], max(len(missing), 1 if count == 1 and self.vocabulary < 64 else 16))
+            self._make(missing[0], max(missing[-1] + 1 - missing[0], 1 if count == 1 and self.vocabulary < 64 else 16))
         return torch.stack([self._gumbel[i] for i in range(start, start + count)])
 
     def _make(self, start: int, count: int) -> None:

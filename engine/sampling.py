@@ -45,6 +45,7 @@ def _top_p(scores: Tensor, mass: float) -> Tensor:
     ordered, order = scores.sort(-1, descending=True)
     p = torch.softmax(ordered, -1)
     outside = p.cumsum(-1) - p >= mass
+    outside[..., 0] = False
     return scores.masked_fill(torch.zeros_like(outside).scatter_(-1, order, outside), -torch.inf)
 
 

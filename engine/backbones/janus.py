@@ -1,13 +1,13 @@
 """janus: text -> picture with Janus and Janus-Pro (DeepSeek), through the classes of transformers.
 
 Paper: Janus-Pro: Unified Multimodal Understanding and Generation with Data and Model Scaling, arXiv 2501.17811.
-A Llama trunk reads the conversation and a begin-of-image token, then 24x24 picture tokens row by row, without row ends. A picture token
-enters through its own embedding and an aligner, and leaves through a head over picture tokens only. Guidance pairs the prompt
-with a prompt of the same length whose words are padding, which is attended like any other token; so a pair is one batch of two.
+A Llama trunk reads the conversation and a begin-of-image token, then 24x24 picture tokens row by row, without row ends. A
+picture token enters through its own embedding and an aligner, and leaves through a head over picture tokens only. Guidance
+pairs the prompt with one of the same length whose words are padding, attended like any other token; so a pair is one batch.
 
-The trunk stays transformers' own; the cache is ours. `_Layer` hands it a `Slab`, because transformers' caches can drop a suffix but
-not keep a path of a tree. Two traps decide the rest: a boolean mask is right only with sdpa attention (eager would add it as 0 and
-1), and positions must be explicit, since a tree's depth is not the length of the cache.
+The trunk stays transformers' own; the cache is ours. `_Layer` hands it a `Slab`, because transformers' caches can drop a suffix
+but not keep a path of a tree. Two traps decide the rest: a boolean mask is right only with sdpa attention (eager would add it
+as 0 and 1), and positions must be explicit, since a tree's depth is not the length of the cache.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def load(path: str | None = None, device: str = "cpu") -> Janus:
 def _folder(path: str | None) -> Path:
     """The folder of a converted Janus checkpoint."""
     if path is None:
-        raise MissingWeights(f"janus needs a folder with its weights. Download {CHECKPOINT} and name the folder as the backbone.")
+        raise MissingWeights(f"janus needs a folder with its weights. Download {CHECKPOINT} and name that folder.")
     folder = Path(path)
     if not (folder / "config.json").is_file():
         raise MissingWeights(f"{folder} holds no config.json. Name the folder of a downloaded {CHECKPOINT}.")

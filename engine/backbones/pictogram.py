@@ -231,7 +231,8 @@ def _read_file(path: Path) -> dict[str, Tensor]:
         raise MissingWeights(f"The weights file {path} is damaged ({e}). Restore it with git, or train it again.") from e
 
 
-def _read_card(folder: Path) -> dict:
+def read_card(folder: Path) -> dict:
+    """The card of a model folder; raises MissingWeights if it is absent or damaged."""
     path = folder / "card.json"
     if not path.exists():
         raise MissingWeights(f"{path} is missing; a model folder needs its card. Restore it with git.")
@@ -257,7 +258,7 @@ def tokenizer_is_shipped(folder: Path = FOLDER) -> bool:
 
 def load_tokenizer(folder: Path = FOLDER) -> PictureTokenizer:
     """The shipped tokenizer."""
-    card = _read_card(folder)
+    card = read_card(folder)
     model = PictureTokenizer(**card["tokenizer"]["settings"])
     path = folder / "tokenizer.safetensors"
     _fill(model, _read_file(path), path)
@@ -271,9 +272,9 @@ def decoder_files(folder: Path = FOLDER) -> list[Path]:
 
 def load_model(folder: Path = FOLDER) -> PictogramModel:
     """The shipped decoder."""
-    card = _read_card(folder)
+    card = read_card(folder)
     files = decoder_files(folder)
-    expected = card["decoder"]["files"]
+    expected = card.get("decoder", {}).get("files", 1)
     if len(files) != expected:
         raise MissingWeights(f"{folder} holds {len(files)} of {expected} decoder files. Restore them with git, or train: launch.py train.")
     tensors: dict[str, Tensor] = {}
@@ -287,7 +288,7 @@ def load_model(folder: Path = FOLDER) -> PictogramModel:
 def load(path: str | None = None, device: str = "cpu") -> Pictogram:
     """The backbone from a model folder (default: the shipped one)."""
     folder = Path(path) if path else FOLDER
-    card = _read_card(folder)
+    card = read_card(folder)
     torch.set_flush_denormal(True)
     model, tokenizer = load_model(folder).to(device), load_tokenizer(folder).to(device)
     return Pictogram(model, tokenizer, card["words"], tuple(card["sides"]), card)

@@ -72,6 +72,8 @@ IRREGULAR = {
     "fire": "fires", "ice cream": "ice creams", "octopus": "octopuses", "puppy": "puppies",
 }  # fmt: skip
 
+PAIRS = ("scissors", "glasses")  # a single one is said without an article
+
 # Objects that also exist in other colours (hue of their saturated pixels, degrees); the first colour is the font's own.
 HUES = {"red": 2, "yellow": 48, "green": 120, "blue": 215, "purple": 280}
 COLOURED = {"car": "red", "balloon": "red", "heart": "red", "umbrella": "purple", "book": "red", "cap": "blue",
@@ -264,6 +266,31 @@ def _row(groups, left: int, right: int, boxes, r: random.Random):
     return tuple(boxes_out)
 
 
+def trained_scenes(seed: int, count: int) -> list[Scene]:
+    """`count` scenes from `seed` on, held-out combinations left out."""
+    return _first(seed, count, held_out=False)
+
+
+def held_out_scenes(count: int) -> list[Scene]:
+    """The first `count` scenes of a fixed range of seeds whose combination is never trained."""
+    return _first(2**40, count, held_out=True)
+
+
+def held_out_prompts(count: int) -> list[str]:
+    """Captions of the held-out scenes: the prompts of benchmarks and contact sheets."""
+    return [caption(scene, i) for i, scene in enumerate(held_out_scenes(count))]
+
+
+def _first(seed: int, count: int, held_out: bool) -> list[Scene]:
+    found: list[Scene] = []
+    while len(found) < count:
+        scene = make_scene(seed)
+        seed += 1
+        if scene.held_out == held_out:
+            found.append(scene)
+    return found
+
+
 # --- saying a scene ---------------------------------------------------------------------------------------------------
 
 
@@ -289,6 +316,8 @@ def _say(g: Group, r: random.Random) -> str:
     if g.count > 1:
         return " ".join([r.choice([COUNTS[g.count], COUNTS[g.count], str(g.count)]), *adjectives, plural(name)])
     words = [*adjectives, name]
+    if name in PAIRS:
+        return " ".join(words)
     article = "an" if words[0][0] in "aeiou" and words[0] not in ("unicorn", "ufo") else "a"
     return " ".join([r.choice([article, article, "one", "the"]), *words])
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import signal
 import time
 from collections.abc import Callable
@@ -20,6 +19,8 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+
+from engine.machine import processor
 
 CHECKPOINTS = Path(os.environ.get("FORETOKEN_TRAINING", ".training"))
 
@@ -115,8 +116,14 @@ class Training:
 
     def run(self, loss_of: Callable[[int], Tensor], held_out: Callable[[], dict], every: float = 300) -> None:
         """Steps until the minutes are over or the process is told to stop; `every` seconds the held-out numbers are taken."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: setattr(self, "stopped", True))
+        kept = {n: signal.signal(n, lambda *_: setattr(self, "stopped", True)) for n in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            self._loop(loss_of, held_out, every)
+        finally:
+            for number, handler in kept.items():
+                signal.signal(number, handler)
+
+    def _loop(self, loss_of: Callable[[int], Tensor], held_out: Callable[[], dict], every: float) -> None:
         start, base = time.monotonic(), self.seconds
         saved = reported = start
         first, running = self.step, None
@@ -175,11 +182,3 @@ class Training:
             "held_out": self.curve[-1] if self.curve else {},
             "curve": self.curve[:: max(1, len(self.curve) // 24)],
         }
-
-
-def processor() -> str:
-    """The processor's name and cores, for the card."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    name = next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), platform.machine())
-    return f"{name}, {os.cpu_count()} cores"

@@ -16,9 +16,10 @@ from torch.nn import functional as F
 from engine.backbones import pictogram
 from engine.backbones.pictogram import SCALES, TEXT_SLOTS, PictogramModel, split_words
 from engine.backbones.vq import FACTOR, PictureTokenizer
-from engine.data.emoji_scenes import FONT_NAME, Scene, caption, make_scene, render, vocabulary
+from engine.data.emoji_scenes import FONT_NAME, Scene, caption, held_out_scenes, render, trained_scenes, vocabulary
+from engine.machine import has_fast_bfloat16
 from engine.train.loop import Options, Training
-from engine.train.pictogram_tokenizer import has_fast_bfloat16, to_tensor
+from engine.train.pictogram_tokenizer import to_tensor
 
 PRESETS = {
     "cpu": {"batch": 32, "minutes": 100.0, "rate": 2e-3, "fresh": 0.5, "scales": {16: 1.0}},
@@ -65,29 +66,6 @@ class Scenes:
         ids = [[0] * TEXT_SLOTS if r.random() < DROPPED else row for row in ids]
         stacked = torch.cat([tokens, *(t[None].long().to(self.device) for _, t in old)])
         return torch.tensor(ids, device=self.device), stacked
-
-
-def trained_scenes(seed: int, count: int) -> list[Scene]:
-    """`count` scenes from `seed` on, held-out combinations left out."""
-    found: list[Scene] = []
-    while len(found) < count:
-        scene = make_scene(seed)
-        seed += 1
-        if not scene.held_out:
-            found.append(scene)
-    return found
-
-
-def held_out_scenes(count: int) -> list[Scene]:
-    """`count` scenes whose combination is never trained."""
-    found: list[Scene] = []
-    seed = 2**40
-    while len(found) < count:
-        scene = make_scene(seed)
-        seed += 1
-        if scene.held_out:
-            found.append(scene)
-    return found
 
 
 def main(options: Options) -> None:
@@ -138,7 +116,7 @@ def check_batch(scenes: Scenes, group: list[Scene], side: int) -> tuple[Tensor, 
 def matching_words(shipped: PictogramModel, names: list[str]) -> dict[str, Tensor]:
     """Shipped weights as a state dict for a vocabulary that may have grown: rows of words go where the words went."""
     state = shipped.state_dict()
-    old = pictogram._read_card(pictogram.FOLDER)["words"]
+    old = pictogram.read_card(pictogram.FOLDER)["words"]
     rows = torch.randn(len(names) + 1, state["words.weight"].shape[1]) * 0.02
     rows[0] = state["words.weight"][0]
     for i, word in enumerate(names):

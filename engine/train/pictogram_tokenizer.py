@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from engine.backbones.vq import PictureTokenizer
 from engine.data.emoji_scenes import make_scene, render
+from engine.machine import has_fast_bfloat16
 from engine.train.loop import Options, Training
 
 PRESETS = {"cpu": {"batch": 16, "minutes": 40.0, "rate": 1.2e-3}, "gpu": {"batch": 64, "minutes": 8.0, "rate": 1.2e-3}}
@@ -106,7 +107,3 @@ def main(options: Options) -> None:
         {"name": "pictogram", "tokenizer": {"settings": model.settings} | training.summary(options.preset, "pictogram-tokenizer")},
     )
 
-
-def has_fast_bfloat16() -> bool:
-    """True where bfloat16 matrix products run in hardware (AMX); elsewhere the CPU emulates them slowly."""
-    return torch.cpu._is_amx_tile_supported()

@@ -1,0 +1,50 @@
+"""Facts of this machine and of this code that a number depends on: they stand beside every measurement, run and card."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def processor() -> str:
+    """The processor's name and how many cores there are."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    name = next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), platform.machine())
+    return f"{name}, {os.cpu_count()} cores"
+
+
+@lru_cache(maxsize=1)
+def commit() -> str:
+    """The commit this code runs from, or "unknown" outside a checkout."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent, check=False)
+    except OSError:  # no git
+        return "unknown"
+    return found.stdout.strip() or "unknown"
+
+
+def has_fast_bfloat16() -> bool:
+    """True where bfloat16 matrix products run in hardware (AMX); other CPUs emulate them slowly."""
+    return torch.cpu._is_amx_tile_supported()
+
+
+def facts() -> dict[str, Any]:
+    """What a number depends on."""
+    return {
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "processor": processor(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "fast_bfloat16": has_fast_bfloat16(),
+        "cuda": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+        "commit": commit(),
+    }

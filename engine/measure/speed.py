@@ -1,0 +1,264 @@
+"""`launch.py bench image`: time, passes and step compression of methods against our own plain decoding, in one process.
+
+Plain and accelerated runs alternate: a prompt is decoded plainly, then by every method, then by every method in reverse order, then plainly
+again, after one unmeasured run of each. A prompt's speed-up is the ratio of the medians; the table gives median, quartiles and
+a bootstrap interval of the median over prompts. Rows carry machine, commit, seed and knobs.
+"""
+
+from __future__ import annotations
+
+import csv
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from engine.backbones.transformer import TransformerSequence
+from engine.core import Backbone, Draft, Prompt, Rows, Sampling
+from engine.data.emoji_scenes import held_out_prompts
+from engine.errors import BadOutput, BadPrompt
+from engine.machine import facts
+from engine.measure import peer
+from engine.methods import METHODS, PRESETS, find
+from engine.methods import sjd as sjd_module
+from engine.noise import Noise
+from engine.run import Run, generate
+
+WIDTHS = (1, 2, 4, 8, 16, 32, 64)
+
+
+def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[dict[str, Any]]:
+    """The rows of the table; prints it as it goes."""
+    names = [*METHODS, *PRESETS] if options.methods == "all" else options.methods.split(",")
+    names = [n for n in dict.fromkeys(names) if n != "ar"]
+    knobs = {n: _knobs(n, options) for n in names}
+    prompts = read_prompts(options.prompts, options.count)
+    runs = measure(backbone, names, knobs, prompts, options.repeats, options.size, sampling)
+    rows = [summary("ar", {}, runs, len(prompts))] + [summary(n, knobs[n], runs, len(prompts)) for n in names]
+    if backbone.name == "pictogram" and sampling == backbone.sampling:
+        rows.append(peer_row(backbone, prompts[: min(5, len(prompts))], options.size, runs))
+    widest = Prompt(prompts[0], seed=0, size=options.size, sampling=sampling)
+    rows += [split(backbone, n, knobs[n], widest) for n in names if n in ("sjd", "sjdpp")]
+    stamp = facts() | {"seeds": f"0..{len(prompts) - 1}", "backbone": backbone.name}
+    for row in rows:
+        print(readable(row))
+        row |= stamp
+    if options.csv:
+        append_csv(options.csv, rows)
+    return rows
+
+
+def _knobs(name: str, options: Namespace) -> dict[str, Any]:
+    method, preset = find(name)
+    given = dict(pair.split("=", 1) for pair in options.set)
+    own = {k.name for k in method.knobs}
+    known = {k: v for k, v in given.items() if k in own}
+    if options.verify and "verify" in own:
+        known["verify"] = options.verify
+    return dict(preset) | known
+
+
+def read_prompts(path: Path | None, count: int) -> list[str]:
+    """The first `count` prompts of a file, a line each (None: held-out prompts of pictogram's world); raises BadPrompt."""
+    if path is None:
+        return held_out_prompts(count)
+    try:
+        lines = [x.strip() for x in path.read_text(encoding="utf-8").splitlines() if x.strip()]
+    except (OSError, UnicodeDecodeError) as e:
+        raise BadPrompt(f"The prompts file {path} cannot be read ({e}). Give another with --prompts.") from e
+    if not lines:
+        raise BadPrompt(f"The prompts file {path} holds no prompt. Write one a line.")
+    return lines[:count]
+
+
+def measure(
+    backbone: Backbone,
+    names: list[str],
+    knobs: dict[str, dict[str, Any]],
+    prompts: list[str],
+    repeats: int,
+    size: int | None,
+    sampling: Sampling,
+) -> dict[str, list[list[Run]]]:
+    """Runs by method and prompt, each prompt's runs in a list; plain decoding under "ar"."""
+    found: dict[str, list[list[Run]]] = {n: [[] for _ in prompts] for n in ["ar", *names]}
+
+    def go(name: str, i: int) -> Run:
+        run = generate(backbone, find(name)[0], Prompt(prompts[i], seed=i, size=size, sampling=sampling), knobs.get(name))
+        return run.finish()
+
+    for name in ["ar", *names]:  # not measured: allocations, noise tables, first-touch of weights
+        go(name, 0)
+    for i in range(len(prompts)):
+        for _ in range(repeats):
+            for name in ["ar", *names, *reversed(names), "ar"]:
+                found[name][i].append(go(name, i))
+    return found
+
+
+def summary(name: str, knobs: dict[str, Any], runs: dict[str, list[list[Run]]], prompts: int) -> dict[str, Any]:
+    """One row of the table."""
+    seconds = np.array([np.median([r.seconds for r in of]) for of in runs[name]])
+    plain = np.array([np.median([r.seconds for r in of]) for of in runs["ar"]])
+    compression = np.array([of[0].totals["step_compression"] for of in runs[name]])
+    forwards = np.array([of[0].totals["forwards"] for of in runs[name]])
+    first = runs[name][0][0]
+    return {
+        "method": name,
+        "exact": first.exact,
+        "prompts": prompts,
+        "tokens": len(first.tokens),
+        "knobs": first.steps[-1].knobs,
+        "seconds": quartiles(seconds),
+        "forwards": quartiles(forwards),
+        "milliseconds_per_pass": round(float(np.median(seconds / forwards)) * 1000, 3),
+        "step_compression": quartiles(compression),
+        "speedup": quartiles(plain / seconds),
+        "speedup_interval": bootstrap(plain / seconds),
+        "same_tokens_as_plain": int(sum(a[0].tokens == b[0].tokens for a, b in zip(runs[name], runs["ar"], strict=True))),
+    }
+
+
+def quartiles(values: np.ndarray) -> list[float]:
+    """Median, first and third quartile."""
+    return [round(float(np.quantile(values, q)), 4) for q in (0.5, 0.25, 0.75)]
+
+
+def bootstrap(values: np.ndarray, draws: int = 2000) -> list[float]:
+    """95 % interval of the median over prompts."""
+    r = np.random.default_rng(0)
+    medians = np.median(r.choice(values, (draws, len(values))), axis=1)
+    return [round(float(np.quantile(medians, q)), 3) for q in (0.025, 0.975)]
+
+
+def peer_row(backbone: Backbone, prompts: list[str], size: int | None, runs: dict[str, list[list[Run]]]) -> dict[str, Any]:
+    """transformers' generate on the same weights, alternating with our plain decoding."""
+    theirs, ours = [], []
+    for i, text in enumerate(prompts):
+        prompt = Prompt(text, seed=i, size=size)
+        model = peer.GuidedModel(backbone, prompt)
+        if i == 0:
+            peer.generate(model, 0)
+        ours.append(generate(backbone, METHODS["ar"], prompt).finish().seconds)
+        start = time.perf_counter()
+        peer.generate(model, i)
+        theirs.append(time.perf_counter() - start)
+        ours.append(generate(backbone, METHODS["ar"], prompt).finish().seconds)
+    pairs = np.array(theirs) / np.array(ours).reshape(-1, 2).mean(1)
+    return {
+        "method": "transformers generate",
+        "exact": True,
+        "prompts": len(prompts),
+        "seconds": quartiles(np.array(theirs)),
+        "slower_than_plain": quartiles(pairs),
+    }
+
+
+def readable(row: dict[str, Any]) -> str:
+    """A row for a person."""
+    if "slower_than_plain" in row:
+        return f"{row['method']:24} {row['seconds'][0]:6.2f} s   our plain decoding is {row['slower_than_plain'][0]:.2f}x as fast"
+    if "model_share" in row:
+        return (
+            f"{row['method']:24} model {row['model_share']:.1%}, sampling {row['sampling_share']:.1%}, "
+            f"bookkeeping {row['bookkeeping_share']:.1%} of a step of {row['milliseconds_per_step']:.2f} ms"
+        )
+    s, c, t = row["speedup"], row["step_compression"], row["seconds"]
+    return (
+        f"{row['method']:24} {'exact' if row['exact'] else 'NOT EXACT':9} {t[0]:6.2f} s   {row['forwards'][0]:5.0f} passes   "
+        f"{c[0]:5.2f} ({c[1]:.2f}-{c[2]:.2f}) tokens a pass   {s[0]:5.2f}x ({s[1]:.2f}-{s[2]:.2f}) in time   "
+        f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"
+    )
+
+
+def append_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Adds the rows to a CSV file; raises BadOutput if it cannot be written."""
+    names = list(dict.fromkeys(k for row in rows for k in row))
+    try:
+        with path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, names)
+            if file.tell() == 0:
+                writer.writeheader()
+            writer.writerows(rows)
+    except OSError as e:
+        raise BadOutput(f"Cannot write {path} ({e.strerror}). Choose another file with --csv.") from e
+
+
+# --- where the time of a step goes ------------------------------------------------------------------------------------
+
+
+class _Clock:
+    """Seconds spent in functions, nested calls counted once, by the outermost."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.depth = 0
+
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*a: Any, **k: Any) -> Any:
+            self.depth += 1
+            start = time.perf_counter()
+            try:
+                return function(*a, **k)
+            finally:
+                self.depth -= 1
+                if self.depth == 0:
+                    self.seconds += time.perf_counter() - start
+
+        return call
+
+
+@contextmanager
+def _timed(clock: _Clock, targets: list[tuple[Any, str]]) -> Iterator[None]:
+    """The clock runs inside these functions while the block lasts."""
+    kept = [(owner, name, getattr(owner, name)) for owner, name in targets]
+    for owner, name, function in kept:
+        setattr(owner, name, clock.timed(function))
+    try:
+        yield
+    finally:
+        for owner, name, function in kept:
+            setattr(owner, name, function)
+
+
+def split(backbone: Backbone, name: str, knobs: dict[str, Any], prompt: Prompt) -> dict[str, Any]:
+    """Shares of a step: the model's pass, sampling (warp, noise, draws, acceptance), and all else."""
+    model, sampling = _Clock(), _Clock()
+    targets = [(sjd_module, n) for n in ("draw", "draw_gumbel", "ratio", "residual", "entropy", "probability_of")]
+    targets += [(Noise, "gumbel"), (Noise, "uniform"), (Rows, "law"), (TransformerSequence, "_warp")]
+    with _timed(sampling, targets), _timed(model, [(TransformerSequence, "forward")]):
+        run = generate(backbone, find(name)[0], prompt, knobs)
+        next(run)
+        model.seconds = sampling.seconds = 0.0
+        before = run.seconds
+        run.finish()
+    total = run.seconds - before
+    return {
+        "method": f"{name}: cost of a step",
+        "model_share": model.seconds / total,
+        "sampling_share": sampling.seconds / total,
+        "bookkeeping_share": 1 - (model.seconds + sampling.seconds) / total,
+        "overhead_of_a_pass": (total - model.seconds) / model.seconds,
+        "milliseconds_per_step": 1000 * total / (len(run.steps) - 1),
+    }
+
+
+@torch.inference_mode()
+def cost_curve(backbone: Backbone, prompt: str = "a cat", repeats: int = 9) -> dict[int, float]:
+    """Milliseconds of a pass by the number of rows in it (the pending token and W-1 drafts), median of some repeats."""
+    sequence = backbone.start(Prompt(prompt))
+    found = {}
+    for width in WIDTHS:
+        draft = Draft(torch.zeros(width - 1, dtype=torch.int64))
+        times = []
+        for _ in range(repeats):
+            start = time.perf_counter()
+            sequence.forward(draft)
+            times.append(time.perf_counter() - start)
+        found[width] = round(1000 * float(np.median(times)), 3)
+    return found

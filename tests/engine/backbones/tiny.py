@@ -1,0 +1,101 @@
+"""Tiny random models that every test here can afford: the same code as the real ones, milliseconds a run."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import nn
+from transformers import JanusConfig, JanusForConditionalGeneration, JanusVisionConfig, JanusVQVAEConfig, LlamaConfig
+
+from engine.backbones.janus import Janus
+from engine.backbones.pictogram import Pictogram, PictogramModel
+from engine.backbones.transformer import TransformerSequence
+from engine.backbones.vq import PictureTokenizer
+from engine.core import Prompt
+
+WORDS = ["red", "green", "apple", "on", "a", "table", "two", "cats"]
+BOS, EOS, PAD, BOI = 0, 1, 2, 3
+
+
+def spread(module: nn.Module, std: float) -> None:
+    """Redraws all matrices so that laws are far from uniform and depend on every earlier token."""
+    for p in module.parameters():
+        if p.ndim == 2:
+            nn.init.normal_(p, std=std)
+
+
+@cache
+def pictogram() -> Pictogram:
+    """8x8 tokens of 32 values."""
+    torch.manual_seed(1)
+    model = PictogramModel((4, 4, 2), len(WORDS), layers=2, width=32, heads=2, inner=64)
+    spread(model.decoder, 0.25)
+    for table in (model.head_rows, model.digits_in, model.digits_out, model.words.weight, model.scale.weight):
+        nn.init.normal_(table, std=0.5)
+    tokenizer = PictureTokenizer((4, 4, 2), encoder=8, decoder=8, blocks=1)
+    return Pictogram(model, tokenizer, WORDS, (8,), {})
+
+
+class WithGrammar(Pictogram):
+    """The tiny pictogram, where a token may not be followed by itself or its successor: a grammar that depends on the path."""
+
+    def __init__(self) -> None:
+        plain = pictogram()
+        super().__init__(plain.model, plain.tokenizer, WORDS, plain.sides, {})
+
+    def start(self, prompt: Prompt) -> TransformerSequence:
+        """A sequence whose laws obey the grammar."""
+        sequence = super().start(prompt)
+        sequence.allowed = self._allowed
+        return sequence
+
+    def _allowed(self, length: int, path: list[int]) -> torch.Tensor | None:
+        """Allowed ids, bool [V]; None = all."""
+        assert length == len(path)
+        if not path:
+            return None
+        allowed = torch.ones(self.model.vocabulary, dtype=torch.bool)
+        allowed[[path[-1], (path[-1] + 1) % self.model.vocabulary]] = False
+        return allowed
+
+
+def janus_model() -> JanusForConditionalGeneration:
+    """4x4 tokens of 48 values; grouped queries (4 heads, 2 of keys), a vision half that generation never calls."""
+    torch.manual_seed(2)
+    config = JanusConfig(
+        text_config=LlamaConfig(
+            vocab_size=32, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=64, bos_token_id=BOS, eos_token_id=EOS, pad_token_id=PAD,
+        ),
+        vision_config=JanusVisionConfig(
+            hidden_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=2, projection_dim=32,
+            num_image_tokens=16, mlp_ratio=2.0,
+        ),
+        vq_config=JanusVQVAEConfig(
+            embed_dim=8, num_embeddings=48, latent_channels=32, base_channels=32, channel_multiplier=[1, 1], num_res_blocks=1,
+            projection_dim=32, image_token_embed_dim=32,
+        ),
+        image_token_id=4,
+    )  # fmt: skip
+    config._attn_implementation = "sdpa"
+    model = JanusForConditionalGeneration(config).eval().requires_grad_(False)
+    spread(model.model.language_model, 0.25)
+    for part in (model.model.generation_embeddings, model.model.generation_aligner, model.model.generation_head):
+        spread(part, 0.4)
+    settings = model.generation_config
+    settings.bos_token_id, settings.eos_token_id, settings.pad_token_id = BOS, EOS, PAD
+    settings.generation_kwargs = {"boi_token_id": BOI}
+    settings._from_model_config = False  # as in converted checkpoints; else these settings are not read back from a file
+    return model
+
+
+def janus_ids(text: str) -> list[int]:
+    """A prompt without a tokenizer: BOS, one id a letter, BOI."""
+    return [BOS, *(5 + ord(c) % 27 for c in text), BOI]
+
+
+@cache
+def janus() -> Janus:
+    """The tiny Janus."""
+    return Janus(janus_model(), janus_ids)

@@ -1,0 +1,105 @@
+"""pictogram's world: pure functions of seeds, captions inside the vocabulary, boxes on the lattice, held-out combinations."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+
+from engine.data import emoji_scenes as world
+from engine.errors import MissingFont
+
+
+@pytest.fixture(scope="module")
+def font() -> None:
+    """Scenes are drawn with the emoji font; without it these tests are skipped."""
+    try:
+        world.font_path()
+    except MissingFont as e:
+        pytest.skip(str(e))
+
+
+def test_the_world_is_as_large_as_promised() -> None:
+    assert len(world.OBJECTS) >= 120
+    assert len(world.backgrounds()) >= 10
+    assert {"night sky", "cloudy sky", "meadow", "desert"} <= set(world.PLACES)
+
+
+def test_a_scene_and_its_caption_are_functions_of_their_seeds() -> None:
+    assert world.make_scene(7) == world.make_scene(7)
+    assert world.make_scene(7) != world.make_scene(8)
+    assert world.caption(world.make_scene(7), 1) == world.caption(world.make_scene(7), 1)
+
+
+def test_boxes_lie_on_the_lattice_and_inside_the_picture() -> None:
+    for seed in range(3000):
+        for name, _, left, top, side in world.make_scene(seed).boxes:
+            assert name in world.OBJECTS
+            assert left % world.LATTICE == top % world.LATTICE == side % world.LATTICE == 0, seed
+            assert left >= 0 and top >= 0 and left + side <= world.CANVAS and top + side <= world.CANVAS, seed
+
+
+def test_relations_hold_in_the_boxes() -> None:
+    seen = set()
+    for seed in range(3000):
+        scene = world.make_scene(seed)
+        if len(scene.groups) != 2:
+            continue
+        n = scene.groups[0].count
+        first, second = scene.boxes[0], scene.boxes[n]
+        middle = [(b[2] + b[4] / 2, b[3] + b[4] / 2) for b in (first, second)]
+        (x1, y1), (x2, y2) = middle
+        holds = {"above": y1 < y2, "below": y1 > y2, "left of": x1 < x2, "right of": x1 > x2, "beside": x1 < x2}
+        assert holds[scene.relation], (seed, scene)
+        seen.add(scene.relation)
+    assert seen == set(world.RELATIONS)
+
+
+def test_captions_name_objects_counts_and_background() -> None:
+    known = set(world.vocabulary())
+    for seed in range(2000):
+        scene = world.make_scene(seed)
+        text = world.caption(scene, seed)
+        assert set(world.words_of(text)) <= known, text
+        for group in scene.groups:
+            said = [n if group.count == 1 else world.plural(n) for n in world.names_of(group.name)]
+            assert any(s in text for s in said), (text, group)
+            if group.count > 1:
+                assert world.COUNTS[group.count] in text or str(group.count) in text
+
+
+def test_plurals() -> None:
+    assert [world.plural(w) for w in ("cat", "cherry", "bus", "mouse", "fish", "crutch", "key")] == [
+        "cats", "cherries", "buses", "mice", "fish", "crutches", "keys",
+    ]  # fmt: skip
+
+
+def test_a_tenth_of_the_combinations_is_held_out_and_never_trained() -> None:
+    share = np.mean([world.make_scene(s).held_out for s in range(3000)])
+    assert 0.07 < share < 0.13
+    assert not any(s.held_out for s in world.trained_scenes(0, 200))
+    assert all(s.held_out for s in world.held_out_scenes(50))
+
+
+def test_pictures_are_the_same_scene_at_three_sizes(font: None) -> None:
+    scene = world.make_scene(11)
+    large, middle, small = (world.render(scene, p).astype(float) for p in (256, 128, 64))
+    assert large.shape == (256, 256, 3)
+    assert np.abs(large.reshape(128, 2, 128, 2, 3).mean((1, 3)) - middle).max() <= 1
+    assert np.abs(large.reshape(64, 4, 64, 4, 3).mean((1, 3)) - small).max() <= 1.5
+
+
+def test_every_object_has_ink_and_its_own_picture(font: None) -> None:
+    checksums = set()
+    for name in world.OBJECTS:
+        drawn = np.asarray(world.sprite(name, "", 48))
+        assert (drawn[..., 3] > 128).mean() > 0.1, name
+        checksums.add(zlib.crc32(drawn.tobytes()))
+    assert len(checksums) == len(world.OBJECTS)
+
+
+def test_colours_change_the_picture(font: None) -> None:
+    for name, own in world.COLOURED.items():
+        pictures = [np.asarray(world.sprite(name, c, 48))[..., :3].astype(float).mean((0, 1)) for c in world.HUES if c != own]
+        assert min(np.abs(a - b).max() for i, a in enumerate(pictures) for b in pictures[:i]) > 8, name

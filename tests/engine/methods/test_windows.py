@@ -1,0 +1,108 @@
+"""The window family beyond its law: bookkeeping, initial laws, what its Steps say."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.backbones.toy import Toy
+from engine.core import Knobs, Prompt, Sampling
+from engine.methods import METHODS, find
+from engine.methods.windows import INIT, Initializer
+from engine.noise import Noise
+from engine.run import generate
+
+WINDOWED = ["jacobi", "sjd", "sjdpp"]
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+@pytest.mark.parametrize("window", [1, 2, 3, 5, 8])
+def test_steps_cover_every_position_once_and_never_cost_more_than_plain(name: str, window: int) -> None:
+    run = generate(Toy(), METHODS[name], Prompt(seed=3), {"window": window}).finish()
+    assert run.positions == list(range(6))
+    assert run.totals["forwards"] <= 6
+    assert all(s.drafted == min(window - 1, 5 - s.positions[0]) for s in run.steps)
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+@pytest.mark.parametrize("window", [2, 4, 8])
+def test_greedy_decoding_is_reproduced(name: str, window: int) -> None:
+    greedy = Prompt(seed=0, sampling=Sampling(temperature=0.0, guidance=1.4))
+    toy = Toy(seed=2)
+    plain = generate(toy, METHODS["ar"], greedy).finish().tokens
+    assert generate(toy, METHODS[name], greedy, {"window": window}).finish().tokens == plain
+
+
+@pytest.mark.parametrize("refresh", next(k for k in METHODS["sjdpp"].knobs if k.name == "refresh").choices)
+@pytest.mark.parametrize("init", INIT.choices)
+def test_match_seed_gives_plain_tokens_for_every_refresh_and_initialisation(refresh: str, init: str) -> None:
+    toy = Toy(seed=1)
+    knobs = {"window": 4, "verify": "match seed", "refresh": refresh, "init": init}
+    for seed in range(25):
+        plain = generate(toy, METHODS["ar"], Prompt(seed=seed)).finish().tokens
+        run = generate(toy, METHODS["sjdpp"], Prompt(seed=seed), knobs).finish()
+        assert run.tokens == plain
+        assert run.exact
+
+
+def test_only_the_published_reuse_in_residual_mode_is_labelled_not_exact() -> None:
+    method, preset = find("sjdpp_published")
+    defaults = {k.name: k.default for k in method.knobs}
+    assert method.exact(Knobs(defaults))
+    assert not method.exact(Knobs(defaults | preset))
+    assert method.exact(Knobs(defaults | preset | {"verify": "match seed"}))
+    assert not generate(Toy(), method, Prompt(seed=0), preset).finish().exact
+
+
+@pytest.mark.parametrize("init", INIT.choices)
+def test_initial_tokens_are_drawn_from_the_law_they_carry(init: str) -> None:
+    toy = Toy(seed=4)
+    sequence = toy.start(Prompt(seed=0))
+    rows = sequence.forward(_draft([]))
+    sequence.commit([], 1)
+    counts = torch.zeros(3, dtype=torch.float64)
+    for seed in range(3000):
+        filler = Initializer(sequence, Noise(seed, 3), seeded=False)
+        filler.saw(0, rows)
+        tokens, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 1, init, 0)
+        counts[tokens[0]] += 1
+    expected = {"random": torch.full((3,), 1 / 3), "repeat left": torch.tensor([0.0, 1.0, 0.0]), "sample left": rows.p[0]}
+    law = expected.get(init, torch.full((3,), 1 / 3))  # nothing is above the first row
+    assert torch.allclose(laws[0].double(), law.double())
+    assert (counts / 3000 - law.double()).abs().max() < 0.04
+
+
+def test_above_means_the_token_one_row_up() -> None:
+    toy = Toy(seed=4)
+    sequence = toy.start(Prompt(seed=0))
+    for token in (2, 0, 1):
+        sequence.forward(_draft([]))
+        sequence.commit([], token)
+    filler = Initializer(sequence, Noise(0, 3), seeded=False)
+    tokens, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 3, "repeat above", 0)
+    assert tokens.tolist() == [2, 0, 1]
+    assert laws.argmax(-1).tolist() == [2, 0, 1]
+
+
+def test_a_live_knob_acts_on_the_next_step_and_a_fixed_one_does_not() -> None:
+    run = generate(Toy(rows=4, columns=4), METHODS["sjdpp"], Prompt(seed=0), {"window": 2})
+    assert next(run).drafted == 1
+    run.set(window=6, refresh="redraw")
+    step = next(run)
+    assert step.drafted == 5 and step.knobs["window"] == 6
+    assert step.knobs["refresh"] == "coupled gumbel"  # read at the start
+
+
+def test_the_trace_says_what_was_accepted() -> None:
+    run = generate(Toy(), METHODS["sjd"], Prompt(seed=5), {"window": 4}).finish()
+    for step in run.steps:
+        assert len(step.trace["accepted"]) == len(step.tokens) == len(step.trace["entropy"])
+        assert step.trace["accepted"][:-1] == [True] * (len(step.tokens) - 1)
+        chance = step.trace["accept_probability"]
+        assert ((0 <= chance) & (chance <= 1)).all()
+
+
+def _draft(tokens: list[int]):
+    from engine.core import Draft
+
+    return Draft(torch.tensor(tokens, dtype=torch.int64))

@@ -1,0 +1,357 @@
+"""The only loop: totals, live knobs, stopping, refusals, races; and what every method owes to it."""
+
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import engine.run
+from engine.backbones.pictogram import Pictogram
+from engine.core import NO_DRAFT, Knob, KnobArray, Knobs, Method, Prompt, Sampling, Sequence, Step
+from engine.errors import BadKnob, ForetokenError, NotSupported
+from engine.methods import METHODS, PRESETS, find
+from engine.noise import Noise
+from engine.run import Run, generate, race
+from tests.engine.backbones import tiny
+
+PROMPT = Prompt(text="two red cats", seed=5, sampling=Sampling(0.8, 20, 0.95, 2.0))
+TOKENS = 64  # of the tiny pictogram
+WINDOWED = [name for name in METHODS if "window" in {k.name for k in METHODS[name].knobs}]
+
+COUNT = Knob("count", "n", 1, 1, 8, 1)
+FIXED = Knob("fixed", "", 2, 0, 9, 1, live=False)
+STYLE = Knob("style", "", "plain text", choices=("plain text", "bold"))
+RATIO = Knob("ratio", "τ", 0.5, 0.0, 2.0, 0.05)
+
+
+def counting(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
+    """A method that commits `count` tokens a step and writes down the knobs that it saw."""
+    while not sequence.done:
+        n, committed = sequence.length, []
+        forwards = int(knobs.count)
+        for _ in range(forwards):
+            if not sequence.done:
+                sequence.forward(NO_DRAFT)
+                committed += sequence.commit([], sequence.length % 7)
+        places = list(range(n, n + len(committed)))
+        yield Step(committed, places, drafted=3, forwards=forwards, draft_forwards=2, trace={"saw": [knobs.count, knobs.fixed]})
+
+
+COUNTING = Method(
+    "counting", "Counting", counting, (COUNT, FIXED, STYLE, RATIO), "none",
+    exact=lambda knobs: knobs.count < 5, why=lambda knobs: "", needs=frozenset({"raster"}),
+)  # fmt: skip
+
+
+def run(method: Method = COUNTING, prompt: Prompt = PROMPT, **knobs: float | str) -> Run:
+    """A run on the tiny pictogram."""
+    return generate(tiny.pictogram(), method, prompt, knobs)
+
+
+# --- totals and steps -------------------------------------------------------------------------------------------------
+
+
+def test_totals_add_up() -> None:
+    finished = run(count=4).finish()
+    totals = finished.totals
+    assert len(finished.steps) == 16 and finished.finished and not finished.stopped
+    assert (totals["tokens"], totals["forwards"], totals["draft_forwards"], totals["drafted"]) == (64, 64, 32, 48)
+    assert totals["step_compression"] == 1.0
+    assert totals["seconds"] == finished.seconds >= sum(s.seconds for s in finished.steps) > 0
+    assert totals["tokens_per_second"] == pytest.approx(64 / finished.seconds)
+    assert finished.tokens == [i % 7 for i in range(64)] and finished.positions == list(range(64))
+
+
+def test_totals_of_nothing() -> None:
+    assert set(run().totals.values()) == {0}
+
+
+def test_rendering_is_not_in_the_clock() -> None:
+    finished = run(count=8).finish()
+    before = finished.seconds
+    assert finished.result().shape == (64, 64, 3)
+    assert finished.seconds == before
+
+
+@pytest.mark.parametrize("name", [*METHODS, *PRESETS])
+@pytest.mark.parametrize("verify", ["residual", "match seed"])
+def test_steps_cover_every_position_once(name: str, verify: str) -> None:
+    method, knobs = find(name)
+    known = {k.name for k in method.knobs}
+    settings = {"window": 6, "verify": verify}
+    finished = run(method, **knobs | {k: v for k, v in settings.items() if k in known}).finish()
+    assert sorted(finished.positions) == list(range(TOKENS))
+    assert len(finished.tokens) == TOKENS and all(0 <= t < 32 for t in finished.tokens)
+    for step in finished.steps:
+        assert len(step.tokens) == len(step.positions) > 0
+        assert set(step.knobs) == known
+        assert {len(step.trace[key]) for key in ("accepted", "entropy") if key in step.trace} == {len(step.tokens)}
+
+
+# --- live knobs -------------------------------------------------------------------------------------------------------
+
+
+def test_a_live_knob_acts_on_the_next_step() -> None:
+    going = run()
+    first = next(going)
+    going.set(count=3, style="bold")
+    second = next(going)
+    assert (len(first.tokens), len(second.tokens)) == (1, 3)
+    assert first.knobs["count"] == first.trace["saw"][0] == 1 and first.knobs["style"] == "plain text"
+    assert second.knobs["count"] == second.trace["saw"][0] == 3 and second.knobs["style"] == "bold"
+
+
+def test_a_fixed_knob_is_read_at_the_start_only() -> None:
+    going = run(fixed=4)
+    next(going)
+    going.set(fixed=7)
+    step = next(going)
+    assert step.knobs["fixed"] == step.trace["saw"][1] == 4
+
+
+def test_a_live_knob_moves_a_real_method() -> None:
+    going = run(METHODS["sjd"], window=4)
+    assert next(going).drafted == 3
+    going.set(window=9)
+    assert next(going).drafted == 8
+
+
+def test_exactness_is_that_of_the_knobs_used() -> None:
+    going = run()
+    next(going)
+    assert going.exact
+    going.set(count=6)
+    assert not next(going).exact
+    going.set(count=1)
+    assert next(going).exact and not going.exact  # one relaxed step makes a relaxed run
+
+
+def test_live_values_may_lie_in_any_buffer() -> None:
+    """Another process writes into shared memory, without the run's own `set`."""
+    buffer = np.zeros(4)
+    going = Run(tiny.pictogram(), COUNTING, PROMPT, {"count": 2}, buffer=buffer)
+    assert len(next(going).tokens) == 2
+    KnobArray(COUNTING.knobs, {"count": 5}, buffer)
+    assert len(next(going).tokens) == 5
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def one_sentence(error: ForetokenError) -> str:
+    """The message, if it is fit for a person."""
+    text = str(error)
+    assert "\n" not in text and text.endswith(".") and len(text) > 20, text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [
+        ({"count": 0}, "Choose 1 to 8"),
+        ({"count": 9}, "Choose 1 to 8"),
+        ({"ratio": math.nan}, "Choose 0 to 2"),
+        ({"ratio": math.inf}, "Choose 0 to 2"),
+        ({"ratio": "wide"}, "needs a number, not 'wide'"),
+        ({"style": "italic"}, "plain text, bold"),
+        ({"style": 1.0}, "plain text, bold"),
+        ({"windoww": 3}, "There are: count, fixed, style, ratio"),
+    ],
+)
+def test_bad_knobs_are_refused(knobs: dict[str, float | str], words: str) -> None:
+    with pytest.raises(BadKnob) as caught:
+        run(**knobs)
+    assert words in one_sentence(caught.value)
+    going = run()
+    with pytest.raises(BadKnob) as caught:
+        going.set(**knobs)
+    assert words in one_sentence(caught.value)
+    assert going.live.read() == run().live.read()  # a refused value leaves no trace
+
+
+@pytest.mark.parametrize("spelling", ["bold", "Bold", " BOLD "])
+def test_choices_are_read_kindly(spelling: str) -> None:
+    assert run(style=spelling).live.read()["style"] == "bold"
+
+
+@pytest.mark.parametrize("spelling", ["match seed", "match-seed", "Match_Seed"])
+def test_dashes_are_spaces(spelling: str) -> None:
+    assert run(METHODS["sjd"], verify=spelling).live.read()["verify"] == "match seed"
+
+
+def test_whole_knobs_are_whole_numbers() -> None:
+    values = run(count="3").live.read()
+    assert values["count"] == 3 and isinstance(values["count"], int) and isinstance(values["ratio"], float)
+
+
+def test_a_missing_capability_is_refused() -> None:
+    method = Method("m", "M", counting, (), "none", lambda k: True, lambda k: "", needs=frozenset({"raster", "mesh"}))
+    with pytest.raises(NotSupported) as caught:
+        run(method)
+    assert "m needs mesh; pictogram" in one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("name", ["sjdp", "nothing at all"])
+def test_an_unknown_method_is_refused(name: str) -> None:
+    with pytest.raises(NotSupported) as caught:
+        find(name)
+    assert "sjdpp" in one_sentence(caught.value)
+
+
+# --- stopping and freeing ---------------------------------------------------------------------------------------------
+
+
+def test_stopping_keeps_what_is_there_and_frees_the_rest() -> None:
+    going = run(count=3)
+    next(going), next(going)
+    slab = weakref.ref(going.sequence.slab)
+    going.stop()
+    assert list(going) == []
+    assert going.stopped and not going.finished and going.sequence is None
+    assert going.tokens == [0, 1, 2, 3, 4, 5] and going.totals["tokens"] == 6
+    gc.collect()
+    assert slab() is None
+    picture = going.result()
+    assert (picture[:8, :48] != (30, 34, 42)).any() and (picture[8:] == (30, 34, 42)).all()
+
+
+def test_finishing_frees_the_cache() -> None:
+    going = run(METHODS["sjdpp"], window=4)
+    next(going)
+    slab = weakref.ref(going.sequence.slab)
+    going.finish()
+    gc.collect()
+    assert slab() is None and next(going, None) is None
+
+
+def test_closing_in_the_middle_closes_the_method() -> None:
+    closed = []
+
+    def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
+        try:
+            yield from counting(sequence, knobs, noise, drafter)
+        finally:
+            closed.append(True)
+
+    going = run(Method("m", "M", decode, (COUNT, FIXED), "none", lambda k: True, lambda k: ""))
+    next(going)
+    going.close()
+    going.close()
+    assert closed == [True]
+
+
+def test_two_runs_on_the_same_weights_do_not_disturb_each_other() -> None:
+    other = Prompt(text="a green apple", seed=6, sampling=PROMPT.sampling)
+    alone = [run(METHODS["sjd"], prompt, window=4).finish().tokens for prompt in (PROMPT, other)]
+    together = [run(METHODS["sjd"], prompt, window=4) for prompt in (PROMPT, other)]
+    while not all(r.finished for r in together):
+        for r in together:
+            next(r, None)
+    assert [r.tokens for r in together] == alone and alone[0] != alone[1]
+
+
+# --- races ------------------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """A clock that only the methods of a test move."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        """Seconds."""
+        return self.now
+
+
+def taking(clock: Clock, seconds: float, steps: int) -> Run:
+    """A run whose steps take `seconds` each."""
+
+    def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
+        for i in range(steps):
+            clock.now += seconds
+            yield Step([1], [i])
+
+    return run(Method("m", "M", decode, (), "none", lambda k: True, lambda k: ""))
+
+
+def test_a_race_advances_the_run_whose_clock_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(engine.run, "time", clock)
+    runs = [taking(clock, 1.0, 8), taking(clock, 3.0, 3)]
+    order = [which for which, _ in race(runs)]
+    assert order == [0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0]  # ties go to the first; at most one step of the slow one ahead
+    assert [r.seconds for r in runs] == [8.0, 9.0]
+    assert all(r.finished and r.sequence is None for r in runs)
+
+
+def test_the_clock_counts_the_prefill_and_nothing_between_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(engine.run, "time", clock)
+    start = Pictogram.start
+
+    def slow_start(self: Pictogram, prompt: Prompt) -> Sequence:
+        clock.now += 10
+        return start(self, prompt)
+
+    monkeypatch.setattr(Pictogram, "start", slow_start)
+    going = taking(clock, 1.0, 2)
+    assert next(going).seconds == 11
+    clock.now += 100  # somebody draws a picture
+    assert next(going).seconds == 1 and going.seconds == 12
+
+
+# --- the same seed ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_same_seed_gives_the_same_tokens(name: str) -> None:
+    prompts = [PROMPT, PROMPT, Prompt(text=PROMPT.text, seed=6, sampling=PROMPT.sampling)]
+    one, again, other = (run(METHODS[name], prompt).finish().tokens for prompt in prompts)
+    assert one == again != other
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+@pytest.mark.parametrize("window", range(1, 9))
+def test_match_seed_gives_plain_tokens_for_any_window(name: str, window: int, plain: list[int]) -> None:
+    finished = run(METHODS[name], window=window, verify="match seed").finish()
+    assert finished.tokens == plain
+    assert finished.exact and finished.totals["forwards"] <= TOKENS
+
+
+@pytest.fixture(scope="module")
+def plain() -> list[int]:
+    """The tokens of plain decoding."""
+    return run(METHODS["ar"]).finish().tokens
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+@pytest.mark.parametrize("init", ["random", "repeat left", "repeat above", "sample left", "sample above"])
+def test_match_seed_gives_plain_tokens_for_any_initialisation(name: str, init: str, plain: list[int]) -> None:
+    assert run(METHODS[name], window=12, init=init, verify="match seed").finish().tokens == plain
+
+
+@pytest.mark.parametrize("refresh", ["redraw", "reuse published", "reuse mixture", "coupled maximal", "coupled gumbel"])
+def test_match_seed_gives_plain_tokens_for_any_refresh(refresh: str, plain: list[int]) -> None:
+    assert run(METHODS["sjdpp"], window=12, refresh=refresh, verify="match seed").finish().tokens == plain
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_greedy_tokens_are_plain_ones_in_every_mode(name: str) -> None:
+    prompt = Prompt(text="a table", sampling=Sampling(temperature=0.0, guidance=2.0))
+    expected = run(METHODS["ar"], prompt).finish().tokens
+    for verify in ("residual", "match seed"):
+        assert run(METHODS[name], prompt, window=8, verify=verify).finish().tokens == expected
+
+
+def test_gradients_are_off() -> None:
+    going = run()
+    next(going)
+    assert going.sequence.slab.block.is_inference() and torch.is_grad_enabled()

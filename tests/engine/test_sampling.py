@@ -1,0 +1,182 @@
+"""From logits to laws and from laws to tokens."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.core import Sampling
+from engine.noise import DRAW, Noise
+from engine.sampling import draw, draw_gumbel, entropy, guide, residual, warp
+
+LAW = torch.tensor([0.4, 0.05, 0.3, 0.0, 0.25])
+DRAWS = 20_000
+
+
+def law(logits: list[float], allowed: list[bool] | None = None, **sampling: float) -> list[float]:
+    """The law of one row of guided logits."""
+    mask = None if allowed is None else torch.tensor(allowed)
+    return torch.softmax(warp(torch.tensor([logits]), Sampling(**sampling), mask), -1)[0].tolist()
+
+
+def chi_square(tokens: Tensor, p: Tensor) -> float:
+    """Standardised chi-square of drawn tokens against a law; an impossible token counts as infinite."""
+    counts, possible = torch.bincount(tokens, minlength=len(p)).double(), p > 0
+    if counts[~possible].any():
+        return math.inf
+    expected = p[possible].double() * len(tokens)
+    freedom = len(expected) - 1
+    return (((counts[possible] - expected) ** 2 / expected).sum().item() - freedom) / math.sqrt(2 * freedom)
+
+
+# --- warp -------------------------------------------------------------------------------------------------------------
+
+
+def test_guidance() -> None:
+    pair = torch.tensor([[[2.0, 0.0]], [[1.0, 1.0]]])  # conditional, unconditional
+    assert guide(pair, 3.0).tolist() == [[4.0, -2.0]]
+    assert guide(pair, 1.0).tolist() == [[2.0, 0.0]]
+    assert guide(pair, 0.0).tolist() == [[1.0, 1.0]]
+    assert guide(pair[:1], 3.0).tolist() == [[2.0, 0.0]]
+
+
+def test_without_settings_nothing_changes() -> None:
+    logits = torch.randn(3, 7)
+    assert torch.equal(warp(logits, Sampling()), logits)
+
+
+def test_temperature_zero_takes_the_first_of_the_best() -> None:
+    assert law([1.0, 3.0, 3.0, 2.0], temperature=0.0) == [0, 1, 0, 0]
+    assert law([1.0, 3.0, 3.0, 2.0], [True, False, True, True], temperature=0.0) == [0, 0, 1, 0]
+
+
+def test_temperature_divides_the_logits() -> None:
+    assert law([0.0, math.log(3) / 2], temperature=0.5) == pytest.approx([0.25, 0.75])
+
+
+def test_top_k_keeps_all_ties_at_the_last_place() -> None:
+    assert [p > 0 for p in law([5.0, 3.0, 3.0, 1.0], top_k=2)] == [True, True, True, False]
+    assert [p > 0 for p in law([5.0, 3.0, 2.0, 1.0], top_k=2)] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("k", [0, 4, 9])
+def test_top_k_of_nothing_or_all_is_off(k: int) -> None:
+    assert min(law([5.0, 3.0, 2.0, 1.0], top_k=k)) > 0
+
+
+@pytest.mark.parametrize(
+    ("mass", "count"), [(0.0, 1), (1e-9, 1), (0.3, 1), (0.5, 2), (0.79, 2), (0.81, 3), (0.999, 4), (1.0, 4)]
+)
+def test_top_p_keeps_the_smallest_set_that_reaches_the_mass(mass: float, count: int) -> None:
+    logits = torch.tensor([0.1, 0.4, 0.1, 0.4]).log() + torch.tensor([0.02, 0.02, 0.0, 0.0])  # 0.1, 0.4 slightly favoured
+    found = law(logits.tolist(), top_p=mass)
+    assert sum(p > 0 for p in found) == count
+    assert sum(found) == pytest.approx(1)
+    assert found[1] == max(found)  # the best one stays
+
+
+def test_temperature_comes_before_top_p() -> None:
+    """A flatter law needs more tokens for the same mass: the other order would keep one."""
+    logits = torch.tensor([0.7, 0.2, 0.1]).log().tolist()
+    assert sum(p > 0 for p in law(logits, top_p=0.6, temperature=4.0)) == 2
+    assert sum(p > 0 for p in law(logits, top_p=0.6)) == 1
+
+
+def test_top_p_counts_what_top_k_left() -> None:
+    """0.4 of 0.7 is more than half: one token, where 0.4 of 1 would need two."""
+    logits = torch.tensor([0.4, 0.3, 0.3 - 1e-3, 1e-3]).log().tolist()
+    assert sum(p > 0 for p in law(logits, top_k=2, top_p=0.5)) == 1
+    assert sum(p > 0 for p in law(logits, top_p=0.5)) == 2
+
+
+def test_a_forbidden_token_is_impossible_and_does_not_count() -> None:
+    assert law([9.0, 2.0, 1.0, 0.0], [False, True, True, True], top_k=2)[0] == 0
+    assert law([9.0, 2.0, 1.0, 0.0], [False, True, True, True], top_k=2)[2] > 0
+
+
+def test_each_row_has_its_own_grammar() -> None:
+    allowed = torch.tensor([[True, False], [False, True]])
+    assert torch.softmax(warp(torch.zeros(2, 2), Sampling(), allowed), -1).tolist() == [[1, 0], [0, 1]]
+
+
+def test_warp_leaves_its_input_alone() -> None:
+    logits = torch.randn(2, 9)
+    before = logits.clone()
+    warp(logits, Sampling(0.7, 3, 0.9), torch.ones(9, dtype=torch.bool))
+    assert torch.equal(logits, before)
+
+
+# --- draws ------------------------------------------------------------------------------------------------------------
+
+
+def test_draw_inverts_the_cumulated_law() -> None:
+    u = torch.tensor([1e-9, 0.39, 0.41, 0.44, 0.46, 0.74, 0.76, 1 - 1e-9], dtype=torch.float64)
+    assert draw(LAW.expand(len(u), -1), u).tolist() == [0, 0, 1, 1, 2, 2, 4, 4]
+
+
+def test_draw_never_takes_an_impossible_token() -> None:
+    u = torch.tensor([2.0**-53, 1 - 2.0**-53], dtype=torch.float64)
+    assert draw(torch.tensor([[0.0, 0.5, 0.5, 0.0]] * 2), u).tolist() == [1, 2]
+
+
+def test_draw_needs_no_normalised_law() -> None:
+    u = Noise(1, 5).uniform(DRAW, 0, 500, 0)
+    assert torch.equal(draw(LAW.expand(500, -1), u), draw(3e-5 * LAW.expand(500, -1), u))
+
+
+def test_draws_follow_the_law() -> None:
+    tokens = draw(LAW.expand(DRAWS, -1), Noise(3, 5).uniform(DRAW, 0, DRAWS, 0))
+    assert abs(chi_square(tokens, LAW)) < 4
+    assert chi_square(tokens, LAW.roll(1).clamp(min=0.01)) > 10  # the statistic sees a wrong law
+    assert chi_square(tokens, torch.tensor([0.42, 0.05, 0.3, 0.0, 0.23])) > 4  # and a slightly wrong one
+
+
+def test_gumbel_draws_follow_the_law() -> None:
+    tokens = draw_gumbel(LAW.log().expand(DRAWS, -1), Noise(4, 5).gumbel(0, DRAWS))
+    assert abs(chi_square(tokens, LAW)) < 4
+    assert chi_square(tokens, torch.tensor([0.42, 0.05, 0.3, 0.0, 0.23])) > 4
+
+
+def test_gumbel_draws_do_not_need_normalised_scores() -> None:
+    noise = Noise(5, 5).gumbel(0, 200)
+    assert torch.equal(draw_gumbel(LAW.log().expand(200, -1), noise), draw_gumbel(LAW.log().expand(200, -1) + 3, noise))
+
+
+def test_a_certain_token_beats_any_noise() -> None:
+    scores = warp(torch.randn(50, 5), Sampling(temperature=0.0))
+    assert torch.equal(draw_gumbel(scores, Noise(6, 5).gumbel(0, 50)), scores.argmax(-1))
+
+
+# --- residual, entropy ------------------------------------------------------------------------------------------------
+
+
+def test_residual_is_what_q_lacks() -> None:
+    p, q = torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([[0.2, 0.5, 0.3]])
+    torch.testing.assert_close(residual(p, q), torch.tensor([[0.3, 0.0, 0.0]]))
+
+
+def test_residual_and_acceptance_make_the_law() -> None:
+    """min(p, q) + (p - q)+ = p: the identity behind speculative sampling."""
+    p, q = torch.softmax(torch.randn(2, 6, 9, dtype=torch.float64), -1)
+    torch.testing.assert_close(torch.minimum(p, q) + residual(p, q), p)
+
+
+def test_an_empty_residual_falls_back_to_the_law() -> None:
+    """Row by row, and never to a uniform law."""
+    p = torch.tensor([[0.7, 0.3, 0.0], [0.5, 0.5, 0.0]])
+    found = residual(p, torch.stack([p[0], torch.tensor([1.0, 0.0, 0.0])]))
+    torch.testing.assert_close(found, torch.tensor([[0.7, 0.3, 0.0], [0.0, 0.5, 0.0]]))
+
+
+def test_residual_leaves_its_input_alone() -> None:
+    p, q = torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 0.0]])
+    residual(p, q)
+    assert p.tolist() == [[0.5, 0.5]] and q.tolist() == [[1.0, 0.0]]
+
+
+def test_entropy() -> None:
+    p = torch.tensor([[0.25] * 4, [1.0, 0, 0, 0], [0.5, 0.5, 0, 0]])
+    assert entropy(p).tolist() == pytest.approx([math.log(4), 0, math.log(2)])

@@ -1,0 +1,106 @@
+"""Training can be stopped and resumed, and learns: checked on tiny models in seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from engine.train import loop
+from engine.train.loop import Training
+
+
+@pytest.fixture
+def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Makes trainings of one small regression, whose checkpoints go to a temporary folder."""
+    monkeypatch.setattr(loop, "CHECKPOINTS", tmp_path)
+
+    def make(minutes: float = 0.02) -> tuple[Training, nn.Linear]:
+        torch.manual_seed(0)
+        model = nn.Linear(4, 1)
+        return Training("tiny", model, 1e-2, minutes, "cpu", warm_steps=5), model
+
+    return make
+
+
+def loss_of(model: nn.Linear):
+    x = torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
+    y = x @ torch.tensor([[1.0], [-2.0], [0.5], [0.0]])
+    return lambda step: (model(x) - y).square().mean()
+
+
+def test_it_learns_and_reports(training) -> None:
+    first, model = training()
+    loss = loss_of(model)
+    before = loss(0).item()
+    first.run(loss, lambda: {"number": loss(0).item()})
+    assert loss(0).item() < before / 4
+    assert first.curve[-1]["number"] < before
+    assert first.step > 20
+
+
+def test_a_stopped_run_goes_on_where_it_was(training) -> None:
+    first, model = training()
+    first.run(loss_of(model), lambda: {})
+    second, other = training()
+    assert second.resume(fresh=False)
+    assert second.step == first.step and second.seconds == first.seconds
+    assert torch.equal(other.weight, model.weight)
+    state, kept = first.optimizers[0].state_dict()["state"], second.optimizers[0].state_dict()["state"]
+    assert all(torch.equal(state[k]["exp_avg"], kept[k]["exp_avg"]) for k in state)
+
+
+def test_fresh_forgets_the_checkpoint(training) -> None:
+    first, model = training()
+    first.run(loss_of(model), lambda: {})
+    second, _ = training()
+    assert not second.resume(fresh=True)
+    assert second.step == 0
+
+
+def test_a_stop_signal_ends_the_run_at_once_and_saves(training) -> None:
+    first, model = training(minutes=10)
+    loss = loss_of(model)
+
+    def stop_at_ten(step: int):
+        if step == 10:
+            first.stopped = True
+        return loss(step)
+
+    first.run(stop_at_ten, lambda: {})
+    assert first.step == 11
+    second, _ = training()
+    assert second.resume(fresh=False) and second.step == 11
+
+
+def test_a_half_written_checkpoint_is_never_seen(training, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, model = training()
+    first.save()
+    good = first.path.read_bytes()
+
+    def broken(state: dict, path: Path) -> None:
+        Path(path).write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(torch, "save", broken)
+    with pytest.raises(OSError):
+        first.save()
+    assert first.path.read_bytes() == good
+
+
+def test_muon_takes_the_named_matrices_only() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    made = Training("two", model, 1e-3, 1, "cpu", muon="0.")
+    assert [len(g["params"]) for g in made.optimizers[0].param_groups] == [1]
+    assert sum(len(g["params"]) for g in made.optimizers[1].param_groups) == 3
+
+
+@pytest.mark.parametrize("name", ["pictogram-tokenizer", "pictogram"])
+def test_recipes_can_be_imported(name: str) -> None:
+    import importlib
+
+    from engine.train import RECIPES
+
+    assert callable(importlib.import_module(RECIPES[name]).main)

@@ -1,0 +1,208 @@
+"""The command line: contract lines, files, and bad input as one sentence with exit code 2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from app import cli
+from engine.backbones.pictogram import ship
+from tests.engine.backbones import tiny
+
+PROMPT = "two red cats on a table"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random pictogram on disk."""
+    path = tmp_path_factory.mktemp("model")
+    made = tiny.pictogram()
+    card = {
+        "name": "pictogram", "words": tiny.WORDS, "sides": [8], "tokenizer": {"settings": made.tokenizer.settings},
+        "decoder": {"settings": made.model.settings, "files": 1, "held_out": {}},
+    }  # fmt: skip
+    ship(path, {"tokenizer.safetensors": made.tokenizer.state_dict(), "decoder-1.safetensors": made.model.state_dict()}, card)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Runs of these tests stay in a temporary folder."""
+    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def image(folder: Path, *arguments: str) -> list[str]:
+    return ["image", PROMPT, "--backbone", str(folder), *arguments]
+
+
+def last_line(capsys: pytest.CaptureFixture) -> dict:
+    return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+
+
+def test_image_prints_the_contract_line_and_writes_the_files(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "out"
+    assert cli.main(image(folder, "--method", "sjdpp", "--compare", "--seed", "7", "--out", str(out), "--json")) == 0
+    line = last_line(capsys)
+    needed = {"backbone", "method", "exact", "verify", "seed", "tokens", "forwards", "step_compression", "seconds", "tokens_per_second",
+              "files", "compare"}  # fmt: skip
+    assert needed <= set(line)
+    assert line["backbone"] == "pictogram" and line["method"] == "sjdpp" and line["exact"] is True and line["seed"] == 7
+    assert line["tokens"] == 64 and 0 < line["forwards"] <= 64
+    assert line["step_compression"] == pytest.approx(64 / line["forwards"], abs=1e-3)
+    assert set(line["compare"]) == {"method", "seconds", "speedup", "same_tokens"}
+    assert set(line["files"]) == {"result", "trace", "run"}
+    picture = Image.open(line["files"]["result"])
+    assert picture.size == (64, 64)
+    settings = json.loads(picture.text["foretoken"])
+    assert settings["prompt"] == PROMPT and settings["seed"] == 7 and settings["knobs"]["window"] == 32
+    trace = np.load(line["files"]["trace"])
+    assert trace["positions"].tolist() == list(range(64))
+    assert trace["step_tokens"].sum() == 64 and trace["step_forwards"].sum() == line["forwards"]
+    assert json.loads(Path(line["files"]["run"]).read_text())["totals"]["forwards"] == line["forwards"]
+
+
+def test_every_run_is_kept_at_home_and_none_is_half_written(folder: Path, own_home: Path) -> None:
+    for _ in range(2):
+        assert cli.main(image(folder)) == 0
+    runs = sorted((own_home / "runs").iterdir())
+    assert len(runs) == 2
+    assert all({p.name for p in r.iterdir()} == {"result.png", "trace.npz", "run.json"} for r in runs)
+
+
+def test_match_seed_gives_the_tokens_of_plain_decoding(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    for seed in range(8):
+        assert cli.main(image(folder, "--seed", str(seed), "--verify", "match-seed", "--compare", "--json")) == 0
+        line = last_line(capsys)
+        assert line["verify"] == "match seed" and line["compare"]["same_tokens"] is True
+
+
+def test_the_published_preset_is_labelled(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    assert cli.main(image(folder, "--method", "sjdpp_published", "--json")) == 0
+    assert last_line(capsys)["exact"] is False
+
+
+def test_unknown_words_are_named_and_the_run_goes_on(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    assert cli.main(["image", "two red cts on a zeppelin", "--backbone", str(folder), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert "does not know 'cts'; nearest: cats" in captured.err
+    assert "'zeppelin'" in captured.err
+    assert json.loads(captured.out.splitlines()[-1])["unknown_words"]["cts"] == ["cats"]
+
+
+def test_knobs_and_sampling_reach_the_run(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    arguments = ["--set", "window=5", "--set", "init=repeat-above", "--temperature", "0.7", "--top-k", "9", "--guidance", "2", "--json"]
+    assert cli.main(image(folder, *arguments)) == 0
+    line = last_line(capsys)
+    assert line["knobs"]["window"] == 5 and line["knobs"]["init"] == "repeat above"
+    settings = json.loads(Path(line["files"]["run"]).read_text())
+    assert settings["sampling"] == {"temperature": 0.7, "top_k": 9, "top_p": 1.0, "guidance": 2.0}
+
+
+BAD = {
+    "empty prompt": (["image", "   "], "prompt is empty"),
+    "long prompt": (["image", "a cat " * 1700], "10,1"),
+    "no known word": (["image", "zzz qqq"], "knows no word"),
+    "unknown method": (["image", "a red cat", "--method", "sjdp"], "Did you mean 'sjd"),
+    "knob out of range": (["image", "a red cat", "--set", "window=9999"], "out of range"),
+    "knob not a number": (["image", "a red cat", "--set", "window=nan"], "out of range"),
+    "unknown knob": (["image", "a red cat", "--set", "windw=4"], "no knob 'windw'"),
+    "unknown choice": (["image", "a red cat", "--set", "init=sideways"], "Choose one of"),
+    "malformed set": (["image", "a red cat", "--set", "window"], "NAME=VALUE"),
+    "no verification mode": (["image", "a red cat", "--temperature", "-1"], "out of range"),
+    "size not trained": (["image", "a red cat", "--size", "100"], "not 100"),
+    "negative seed": (["image", "a red cat", "--seed", "-3"], "out of range"),
+    "seed not a number": (["image", "a red cat", "--seed", "x"], "invalid int value"),
+    "unknown option": (["image", "a red cat", "--colour", "3"], "Unknown option"),
+    "unknown command": (["paint"], "invalid choice"),
+    "unknown backbone": (["image", "a red cat", "--backbone", "nowhere"], "neither a backbone"),
+    "unknown recipe": (["train", "nothing"], "no recipe"),
+    "unknown method to verify": (["verify", "nothing"], "no method"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_sentence_and_exit_code_2(name: str, folder: Path, capsys: pytest.CaptureFixture) -> None:
+    arguments, part = BAD[name]
+    if arguments[0] == "image" and "--backbone" not in arguments:
+        arguments = [*arguments, "--backbone", str(folder)]
+    assert cli.main(arguments) == 2
+    captured = capsys.readouterr()
+    assert part in captured.err
+    assert captured.err.count("\n") == 1, captured.err
+    assert "Traceback" not in captured.err and captured.out == ""
+
+
+def test_an_unwritable_out_is_refused_before_the_work(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    assert cli.main(image(folder, "--out", str(blocked / "under"))) == 2
+    assert "Cannot write" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", ["cut", "missing", "other", "no card", "bad card"])
+def test_damaged_weights_are_one_sentence(damage: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    import shutil
+
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    weights, card = broken / "decoder-1.safetensors", broken / "card.json"
+    if damage == "cut":
+        weights.write_bytes(weights.read_bytes()[:1000])
+    elif damage == "missing":
+        weights.unlink()
+    elif damage == "other":
+        shutil.copy(broken / "tokenizer.safetensors", weights)
+    elif damage == "no card":
+        card.unlink()
+    else:
+        card.write_text("{")
+    assert cli.main(["image", PROMPT, "--backbone", str(broken)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "Traceback" not in error
+
+
+def test_bench_prints_rows_for_every_method(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("a red cat\ntwo cats on a table\n")
+    table = tmp_path / "rows.csv"
+    arguments = ["bench", "image", "--methods", "sjd,sjdpp,sjdpp_published", "--prompts", str(prompts), "--set", "window=8",
+                 "--backbone", str(folder), "--csv", str(table), "--json"]  # fmt: skip
+    assert cli.main(arguments) == 0
+    rows = {r["method"]: r for r in last_line_rows(capsys)}
+    assert {"ar", "sjd", "sjdpp", "sjdpp_published", "transformers generate", "sjdpp: cost of a step"} <= set(rows)
+    assert rows["ar"]["step_compression"] == [1.0, 1.0, 1.0] and rows["ar"]["same_tokens_as_plain"] == 2
+    assert rows["sjdpp"]["exact"] and not rows["sjdpp_published"]["exact"]
+    assert rows["sjdpp"]["knobs"]["window"] == 8
+    for row in (rows["sjd"], rows["sjdpp"]):
+        middle, low, high = row["speedup"]
+        assert 0 < low <= middle <= high
+        assert row["processor"] and row["commit"] and row["torch"]
+    shares = rows["sjdpp: cost of a step"]
+    assert shares["model_share"] + shares["sampling_share"] + shares["bookkeeping_share"] == pytest.approx(1)
+    assert table.read_text().count("\n") == len(rows) + 1
+
+
+def last_line_rows(capsys: pytest.CaptureFixture) -> list[dict]:
+    return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+
+
+def test_models_and_doctor_answer_without_weights(capsys: pytest.CaptureFixture) -> None:
+    assert cli.main(["models", "--json"]) == 0
+    assert last_line(capsys)["toy"]["ready"] is True
+    assert cli.main(["doctor", "--json"]) == 0
+    found = last_line(capsys)
+    assert found["torch"] and "pass_milliseconds" in found
+
+
+def test_verify_prints_the_table(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    from engine.measure import exactness
+
+    row = {"exact": True, "z": 0.5, "tv": 0.01, "floor": 0.01, "mutants": {"a": 20.0}}
+    monkeypatch.setattr(exactness, "verify", lambda names, full: ({"sjd[X]": row}, False, 1.0))
+    assert cli.main(["verify", "sjd", "--json"]) == 1  # a false claim
+    assert last_line(capsys) == {"sjd[X]": row}
