@@ -1,7 +1,7 @@
 """The vocabulary: what a person asks for, what a method proposes, what a model answers, what a run emits.
 
 Two sides meet here and nowhere else. A backbone turns a `Prompt` into a `Sequence`; a method drives that `Sequence` by
-proposing a `Draft`, reading `Rows`, committing, and yielding a `Step`. The invariant between them (specs, 0.2): committed tokens are
+proposing a `Draft`, reading `Rows`, committing, and yielding a `Step`. The invariant between them: committed tokens are
 x[0:n]; the cache holds the prompt and x[0:n-1]; x[n-1] is *pending* and is fed first in the next forward.
 """
 
@@ -70,7 +70,7 @@ class Knob:
             return float(names[key])
         try:
             number = float(value)
-        except ValueError:
+        except (TypeError, ValueError):
             raise BadKnob(f"{self.name} needs a number, not '{value}'.") from None
         if not self.low <= number <= self.high:  # also refuses nan
             raise BadKnob(f"{self.name} = {value} is out of range. Choose {self.low:g} to {self.high:g}.")
@@ -88,17 +88,21 @@ class KnobArray:
 
     def __init__(self, knobs: tuple[Knob, ...], values: Mapping[str, float | str], buffer: np.ndarray | None = None):
         self.knobs = {k.name: (i, k) for i, k in enumerate(knobs)}
-        unknown = sorted(set(values) - set(self.knobs))
-        if unknown:
-            raise BadKnob(f"There is no knob '{unknown[0]}' here. There are: {', '.join(self.knobs) or 'none'}.")
+        self.check(values)
         self.numbers = np.zeros(max(1, len(knobs))) if buffer is None else buffer
         for i, k in self.knobs.values():
             self.numbers[i] = k.to_number(values.get(k.name, k.default))
 
+    def check(self, values: Mapping[str, float | str]) -> None:
+        """Raises BadKnob for an unknown name or a value out of range; changes nothing."""
+        for name, value in values.items():
+            if name not in self.knobs:
+                raise BadKnob(f"There is no knob '{name}' here. There are: {', '.join(self.knobs) or 'none'}.")
+            self.knobs[name][1].to_number(value)
+
     def write(self, name: str, value: float | str) -> None:
         """Sets a knob; raises BadKnob for an unknown name or a value out of range."""
-        if name not in self.knobs:
-            raise BadKnob(f"There is no knob '{name}' here. There are: {', '.join(self.knobs) or 'none'}.")
+        self.check({name: value})
         i, knob = self.knobs[name]
         self.numbers[i] = knob.to_number(value)
 
@@ -168,7 +172,7 @@ class Draft:
     parents    : int64 [N] or None; -1 = after the prefix; None = a chain; siblings in the order drawn
     q          : the law each token was drawn from, [N, V] or a LawHandle; None = chosen deterministically (one-hot);
                  of a sibling: conditional on the earlier ones
-    positions  : int64 [N] or None = length + depth
+    positions  : int64 [N] or None = length + depth - 1 (a child of the prefix has depth 1)
     visible    : bool [N+1, N+1] or None = ancestors; row and column 0 are the pending token
     predictive : bool [N] or None; rows that run with the drafter's adapter and can never be committed
     """
@@ -191,7 +195,8 @@ NO_DRAFT = Draft(torch.empty(0, dtype=torch.int64))
 class Sequence(Protocol):
     """One run of one model on one prompt: cache, grammar and layout. The seam, running."""
 
-    length: int  # committed tokens n
+    tokens: list[int]  # committed
+    length: int  # how many, n
     limit: int  # n can not exceed this
     done: bool
     vocabulary: int  # V of the head in use

@@ -51,9 +51,13 @@ class Run:
             raise StopIteration
         self._current.values = self.live.read() | self.fixed
         start = time.perf_counter()
-        if self._decode is None:
-            self._begin()
-        step = next(self._decode, None)
+        try:
+            if self._decode is None:
+                self._begin()
+            step = next(self._decode, None)
+        except BaseException:
+            self.close()  # a failing method must not hold its cache
+            raise
         elapsed = time.perf_counter() - start
         if step is None:
             self.seconds += elapsed
@@ -75,6 +79,7 @@ class Run:
 
     def set(self, **values: float | str) -> None:
         """Moves live knobs; they act on the next step. Raises BadKnob."""
+        self.live.check(values)  # all or nothing
         for name, value in values.items():
             self.live.write(name, value)
 

@@ -175,9 +175,7 @@ class Pictogram:
 
     def unknown_words(self, text: str) -> dict[str, list[str]]:
         """Words that the model does not know, each with up to three known ones that are written alike."""
-        return {
-            w: difflib.get_close_matches(w, list(self.words), 3, 0.6) for w in dict.fromkeys(split_words(text)) if w not in self.words
-        }
+        return {w: difflib.get_close_matches(w, list(self.words), 3, 0.6) for w in dict.fromkeys(split_words(text)) if w not in self.words}
 
     def _side(self, size: int | None) -> int:
         """Tokens along a side for a size in pixels (None: 128, or the nearest that was trained)."""

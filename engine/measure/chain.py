@@ -1,4 +1,4 @@
-"""Chain speculative decoding (specs M2) with random tables as its drafter: the reference verifier that `verify` tests first.
+"""Chain speculative decoding with random tables as its drafter: the reference verifier that `verify` tests first.
 
 It is not offered to people, because it has no trained drafter; it proves `accept.ratio`, `sampling.residual`, the bonus row and the cache
 with a law q that has nothing to do with p.

@@ -26,7 +26,7 @@ from engine.methods import METHODS
 from engine.methods.ar import METHOD as AR
 from engine.run import Run, generate
 
-RUNS, FULL_RUNS = 20_000, 150_000
+RUNS, FULL_RUNS = 12_000, 150_000
 TOKEN_RUNS = 400
 ACCEPTED, FOUND = 4.0, 10.0
 

@@ -108,6 +108,7 @@ def summary(name: str, knobs: dict[str, Any], runs: dict[str, list[list[Run]]], 
     compression = np.array([of[0].totals["step_compression"] for of in runs[name]])
     forwards = np.array([of[0].totals["forwards"] for of in runs[name]])
     first = runs[name][0][0]
+    differences = [first_difference(a[0].tokens, b[0].tokens) for a, b in zip(runs[name], runs["ar"], strict=True)]
     return {
         "method": name,
         "exact": first.exact,
@@ -120,8 +121,14 @@ def summary(name: str, knobs: dict[str, Any], runs: dict[str, list[list[Run]]], 
         "step_compression": quartiles(compression),
         "speedup": quartiles(plain / seconds),
         "speedup_interval": bootstrap(plain / seconds),
-        "same_tokens_as_plain": int(sum(a[0].tokens == b[0].tokens for a, b in zip(runs[name], runs["ar"], strict=True))),
+        "same_tokens_as_plain": sum(at is None for at in differences),
+        "first_differences": {i: at for i, at in enumerate(differences) if at is not None},
     }
+
+
+def first_difference(a: list[int], b: list[int]) -> int | None:
+    """The first position where two runs differ, None if there is none."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), None)
 
 
 def quartiles(values: np.ndarray) -> list[float]:

@@ -1,6 +1,6 @@
 """Jacobi decoding: the fixed-point iteration of plain decoding over a window.
 
-Paper: Accelerating Transformer Inference by Parallel Decoding, Santilli et al. 2023; seed 002 section 3.2, equation 1.
+Paper: Accelerating Transformer Inference by Parallel Decoding, Santilli et al. 2023; SJD++ paper section 3.2, equation 1.
 Idea: guess a window, let one pass say what plain decoding would put at each place given the guesses before it, keep the prefix
 where guess and answer agree, and use the answers as the next guesses.
 Exactness: a token is committed only if it equals the model's own fresh draw in its true context, so what is committed is
@@ -62,7 +62,7 @@ METHOD = Method(
     title="Jacobi",
     decode=decode,
     knobs=(WINDOW, INIT, VERIFY),
-    paper="Santilli et al. 2023; seed 002 section 3.2",
+    paper="Santilli et al. 2023",
     exact=lambda knobs: True,
     why=lambda knobs: "Exact: a token is kept only if it equals the model's own draw in its true context.",
     cases=(

@@ -1,12 +1,12 @@
 """Speculative Jacobi decoding (SJD): the window's tokens are draws with known laws, so the same model can verify them.
 
-Paper: Accelerating Auto-regressive Text-to-Image Generation with Training-free Speculative Jacobi Decoding, Teng et al.; seed 002
-section 4, equations 2, 3 and 6.
+Paper: Accelerating Auto-regressive Text-to-Image Generation with Training-free Speculative Jacobi Decoding, Teng et al.,
+arXiv 2410.01699; SJD++ paper section 4, equations 2, 3 and 6.
 Idea: every draft was drawn in the pass before from a law that is kept. The next pass of the same network gives the target
 law; speculative sampling between the two passes accepts a prefix, the first rejected token is drawn from the residual, and all later
 drafts are drawn anew from the laws just computed.
 Exactness: always. Each draft has a known law that does not depend on its value, so acceptance by p/q and residual draws give p
-(retention lemma, specs 0.5). Verified by distribution with failing mutants. With `match seed` the redraw uses the position's own
+(`Verified` gives the argument). Shown by distribution with failing mutants. With `match seed` the redraw uses the position's own
 noise, and the output is plain decoding's, token for token.
 Deviations: the public code initialises with one-hot laws even where it draws uniformly, which is exact but rejects nearly all of
 these; here every initial token carries the law it was really drawn from. The window is clipped at the end of the picture.
@@ -31,6 +31,11 @@ from engine.sampling import draw, draw_gumbel, entropy, residual
 @dataclass
 class Verified:
     """What a refresh may look at after a pass: the old window and its verdict.
+
+    Why carrying drafts is exact. Suppose the draft x of a position has law q given everything that happened at earlier positions.
+    (a) Accepting it with probability min(1, p(x)/q(x)) and drawing from the residual otherwise gives a token with law p.
+    (b) Kept without a look at its value, x still has law q. (c) Kept with probability k(x) and else redrawn from r, it has law
+    q k + (1 - sum q k) r, and this law must be carried. (d) With k = min(1, r/q) and a redraw from r's residual, that law is r itself.
 
     tokens : int64 [m]; laws : [m, V] or None (match seed keeps none unless the refresh needs them); ratios : p/q [m] or None
     rows   : of the pass, row i is the law of position start+i, i = 0..m
@@ -58,14 +63,12 @@ def redraw(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
 
 
 def coupled_gumbel(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
-    """Drawn anew under the position's own noise, so that a token changes only as far as its law does (specs M5)."""
+    """Drawn anew under the position's own noise, so that a token changes only as far as its law does (MC-SJD)."""
     scores = window.rows.scores[first:]
     return draw_gumbel(scores, window.noise.gumbel(window.start + first, len(scores))), None
 
 
-def speculative_jacobi(
-    sequence: Sequence, knobs: Knobs, noise: Noise, refresh: Refresh, needs_laws: bool = False
-) -> Iterator[Step]:
+def speculative_jacobi(sequence: Sequence, knobs: Knobs, noise: Noise, refresh: Refresh, needs_laws: bool = False) -> Iterator[Step]:
     """The loop of SJD and SJD++. Locals: the window's tokens and the laws they were drawn from."""
     seeded = knobs.verify == "match seed"
     keep_laws = needs_laws or not seeded
@@ -108,9 +111,7 @@ def verify(
     return (matches(tokens, answers[:size]) if seeded else accepted), ratios, answers
 
 
-def correct(
-    rows: Rows, laws: Tensor | None, answers: Tensor | None, a: int, size: int, noise: Noise, n: int, iteration: int
-) -> int:
+def correct(rows: Rows, laws: Tensor | None, answers: Tensor | None, a: int, size: int, noise: Noise, n: int, iteration: int) -> int:
     """The token behind the accepted prefix: the seeded answer, a draw from the residual, or a free one from the last row."""
     if answers is not None:
         return answers[a].item()
@@ -142,20 +143,24 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     return speculative_jacobi(sequence, knobs, noise, refresh)
 
 
+def _case(init: str, *mutants: str) -> Case:
+    return Case(f"SJD-EXACT {init}", "same law", {"window": 6, "init": init}, mutants=mutants)
+
+
 METHOD = Method(
     name="sjd",
     title="SJD",
     decode=decode,
     knobs=(WINDOW, INIT, VERIFY),
-    paper="seed 002 section 4 (SJD)",
+    paper="SJD, Teng et al., arXiv 2410.01699",
     exact=lambda knobs: True,
     why=lambda knobs: "Exact: every draft is verified against the law it was drawn from (speculative sampling).",
     cases=(
-        Case("SJD-EXACT random", "same law", {"window": 6, "init": "random"}, mutants=("one-hot ratio for a uniform draw", "residual is p")),
-        Case("SJD-EXACT repeat left", "same law", {"window": 6, "init": "repeat left"}, mutants=("residual is p",)),
-        Case("SJD-EXACT repeat above", "same law", {"window": 6, "init": "repeat above"}, mutants=("inverted ratio",)),
-        Case("SJD-EXACT sample left", "same law", {"window": 6, "init": "sample left"}, mutants=("stale law after refinement",)),
-        Case("SJD-EXACT sample above", "same law", {"window": 6, "init": "sample above"}, mutants=("residual is p",)),
+        _case("random", "one-hot ratio for a uniform draw", "residual is p"),
+        _case("repeat left", "residual is p"),
+        _case("repeat above", "inverted ratio"),
+        _case("sample left", "stale law after refinement"),
+        _case("sample above", "residual is p"),
         Case("SEED-EXACT", "same tokens", {"window": 6, "verify": "match seed"}, mutants=("iteration in the noise",)),
     ),
-)  # fmt: skip
+)

@@ -1,7 +1,7 @@
 """SJD++: speculative Jacobi decoding that keeps drafts it has not reached, with exact ways of keeping them.
 
 Paper: SJD++: Improved Speculative Jacobi Decoding for Training-free Acceleration of Discrete Auto-regressive Text-to-Image
-Generation; seed 002, equations 4 and 5. The coupled refresh: MC-SJD, arXiv 2510.24211.
+Generation, Teng et al., equations 4 and 5. The coupled refresh: MC-SJD, arXiv 2510.24211.
 Idea: SJD redraws every draft behind the first rejection, so most of the window is new in every pass. SJD++ keeps a draft whose
 likelihood ratio between two passes exceeds a threshold. Coupling does better: it redraws from the new law, but in the way that leaves
 the token as it was as often as possible.
@@ -22,7 +22,7 @@ from torch import Tensor
 from engine.core import VERIFY, Case, Knob, Knobs, Method, Sequence, Step
 from engine.methods.sjd import Refresh, Verified, coupled_gumbel, redraw, speculative_jacobi
 from engine.methods.windows import INIT, WINDOW
-from engine.noise import DRAW, RESIDUAL, Noise
+from engine.noise import RESIDUAL, Noise
 from engine.sampling import draw, residual
 
 
@@ -97,7 +97,7 @@ METHOD = Method(
     title="SJD++",
     decode=decode,
     knobs=(WINDOW, INIT, REFRESH, REUSE_RATIO, VERIFY),
-    paper="seed 002 (SJD++); coupling: MC-SJD",
+    paper="SJD++, Teng et al.; coupling: MC-SJD, arXiv 2510.24211",
     exact=is_exact,
     why=why,
     cases=(

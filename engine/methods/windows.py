@@ -31,7 +31,7 @@ class Initializer:
         self.passes = [(start, start + count, rows), *(x for x in self.passes if x[1] > back and x[0] < start)]
 
     def fill(self, tokens: Tensor, laws: Tensor | None, size: int, init: str, iteration: int) -> tuple[Tensor, Tensor]:
-        """Extends a window to `size` tokens; each new one comes with its true law (specs M3.4).
+        """Extends a window to `size` tokens; each new one comes with its true law.
 
         tokens : int64 [k], at positions length .. length+k-1; laws : [k, V], or None where the method keeps none.
         Returns tokens [size] and the laws [size, V] (of the new slots only, if laws is None).

@@ -69,9 +69,7 @@ def main(options: Options) -> None:
     preset = PRESETS[options.preset]
     device = "cuda" if options.preset == "gpu" else "cpu"
     model = PictureTokenizer().to(memory_format=torch.channels_last)
-    training = Training(
-        "pictogram-tokenizer", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.0
-    )
+    training = Training("pictogram-tokenizer", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.0)
     if not training.resume(options.fresh) and not options.fresh and pictogram.tokenizer_is_shipped():
         training.warm_start(pictogram.load_tokenizer().state_dict())
     pictures = {p: to_tensor([render(make_scene(s), p) for s in HELD_OUT_SEEDS], device) for p in (64, 128, 256)}
@@ -94,9 +92,7 @@ def main(options: Options) -> None:
             numbers[f"psnr_{p}"] = round(signal_to_noise(drawn, x).item(), 2)
             if p == 128:
                 used = set(torch.cat(found).flatten().tolist())
-                numbers["psnr_preview_128"] = round(
-                    signal_to_noise(torch.cat([model.decode(t, preview=True) for t in found]), x).item(), 2
-                )
+                numbers["psnr_preview_128"] = round(signal_to_noise(torch.cat([model.decode(t, preview=True) for t in found]), x).item(), 2)
         return numbers | {"codes_used": len(used)}
 
     if not options.export:
@@ -106,4 +102,3 @@ def main(options: Options) -> None:
         {"tokenizer.safetensors": training.averaged},
         {"name": "pictogram", "tokenizer": {"settings": model.settings} | training.summary(options.preset, "pictogram-tokenizer")},
     )
-

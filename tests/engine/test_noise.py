@@ -89,9 +89,7 @@ def test_numbers_never_change_between_versions() -> None:
 
 
 @pytest.mark.parametrize("vocabulary", [5, 100])
-@pytest.mark.parametrize(
-    "requests", [[(0, 40)], [(20, 1), (0, 40)], [(39, 1), (3, 2), (20, 9), (0, 40)], [(i, 1) for i in range(40)]]
-)
+@pytest.mark.parametrize("requests", [[(0, 40)], [(20, 1), (0, 40)], [(39, 1), (3, 2), (20, 9), (0, 40)], [(i, 1) for i in range(40)]])
 def test_gumbel_noise_does_not_depend_on_the_order_of_requests(vocabulary: int, requests: list[tuple[int, int]]) -> None:
     whole = Noise(3, vocabulary).gumbel(0, 40)
     noise = Noise(3, vocabulary)

@@ -211,13 +211,13 @@ def test_an_unknown_method_is_refused(name: str) -> None:
 def test_stopping_keeps_what_is_there_and_frees_the_rest() -> None:
     going = run(count=3)
     next(going), next(going)
-    slab = weakref.ref(going.sequence.slab)
+    sequence, slab = going.sequence, weakref.ref(going.sequence.slab)
     going.stop()
     assert list(going) == []
     assert going.stopped and not going.finished and going.sequence is None
     assert going.tokens == [0, 1, 2, 3, 4, 5] and going.totals["tokens"] == 6
     gc.collect()
-    assert slab() is None
+    assert slab() is None and sequence.slab is None  # whoever still holds the sequence holds no cache
     picture = going.result()
     assert (picture[:8, :48] != (30, 34, 42)).any() and (picture[8:] == (30, 34, 42)).all()
 

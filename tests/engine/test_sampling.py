@@ -67,9 +67,7 @@ def test_top_k_of_nothing_or_all_is_off(k: int) -> None:
     assert min(law([5.0, 3.0, 2.0, 1.0], top_k=k)) > 0
 
 
-@pytest.mark.parametrize(
-    ("mass", "count"), [(0.0, 1), (1e-9, 1), (0.3, 1), (0.5, 2), (0.79, 2), (0.81, 3), (0.999, 4), (1.0, 4)]
-)
+@pytest.mark.parametrize(("mass", "count"), [(0.0, 1), (1e-9, 1), (0.3, 1), (0.5, 2), (0.79, 2), (0.81, 3), (0.999, 4), (1.0, 4)])
 def test_top_p_keeps_the_smallest_set_that_reaches_the_mass(mass: float, count: int) -> None:
     logits = torch.tensor([0.1, 0.4, 0.1, 0.4]).log() + torch.tensor([0.02, 0.02, 0.0, 0.0])  # 0.1, 0.4 slightly favoured
     found = law(logits.tolist(), top_p=mass)

@@ -213,6 +213,8 @@ def test_commit_cuts_at_the_limit(case: Case) -> None:
     sequence.forward(draft_of([1, 2]))
     assert sequence.commit([0, 1], 0) == [1, 2]
     assert sequence.done and sequence.length == sequence.limit
+    if hasattr(sequence, "slab"):  # the invariant: all but the pending token is in the cache
+        assert sequence.slab.kept == sequence.prefix + sequence.limit - 1
 
 
 def test_the_last_token_ends_the_sequence(case: Case) -> None:
@@ -322,6 +324,8 @@ def test_the_end_token_cuts_a_commit() -> None:
         sequence.forward(draft_of([1, end, 0]))
         assert sequence.commit([0, 1, 2], 0) == [1, end]
         assert sequence.done and sequence.length == 3
+        if hasattr(sequence, "slab"):
+            assert sequence.slab.kept == sequence.prefix + 2
 
 
 @torch.inference_mode()
@@ -339,4 +343,4 @@ def test_a_grammar_follows_each_path() -> None:
     feed(sequence, [5])
     rows = sequence.forward(draft_of([1, 2, 3], [-1, -1, 1]))
     forbidden = [(rows.p[i] == 0).nonzero().flatten().tolist() for i in range(4)]
-    assert forbidden == [[5, 6], [1, 2], [2, 3], [3, 4]]
+    assert forbidden == [[5], [1, 5], [2, 5], [2, 3]]

@@ -38,7 +38,7 @@ def pictogram() -> Pictogram:
 
 
 class WithGrammar(Pictogram):
-    """The tiny pictogram, where a token may not be followed by itself or its successor: a grammar that depends on the path."""
+    """The tiny pictogram, where a token may not equal either of the two before it: a grammar that depends on the path."""
 
     def __init__(self) -> None:
         plain = pictogram()
@@ -56,7 +56,7 @@ class WithGrammar(Pictogram):
         if not path:
             return None
         allowed = torch.ones(self.model.vocabulary, dtype=torch.bool)
-        allowed[[path[-1], (path[-1] + 1) % self.model.vocabulary]] = False
+        allowed[path[-2:]] = False
         return allowed
 
 

@@ -99,7 +99,7 @@ def test_the_trace_says_what_was_accepted() -> None:
         assert len(step.trace["accepted"]) == len(step.tokens) == len(step.trace["entropy"])
         assert step.trace["accepted"][:-1] == [True] * (len(step.tokens) - 1)
         chance = step.trace["accept_probability"]
-        assert ((0 <= chance) & (chance <= 1)).all()
+        assert ((chance >= 0) & (chance <= 1)).all()
 
 
 def _draft(tokens: list[int]):

@@ -76,7 +76,7 @@ def test_a_stop_signal_ends_the_run_at_once_and_saves(training) -> None:
 
 
 def test_a_half_written_checkpoint_is_never_seen(training, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, model = training()
+    first, _model = training()
     first.save()
     good = first.path.read_bytes()
 

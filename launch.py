@@ -1,0 +1,248 @@
+"""Starts Foretoken on a machine that has nothing but Python: prepares .venv beside this file, then hands over to app.cli.
+
+usage: python launch.py [--torch cpu|cuda|skip] [--dry-run] [COMMAND ...]
+
+  COMMAND        studio (the default), image, verify, bench, train, models, doctor, test; each knows --help
+  --torch cpu    PyTorch for the processor (the default where no NVIDIA driver is seen)
+  --torch cuda   PyTorch for NVIDIA (the default where nvidia-smi is found)
+  --torch skip   leaves PyTorch to you: the one of the system or the one you put into .venv is used
+  --dry-run      prints what would be installed and stops
+
+Options of the launcher stand before the command. The first start installs; later starts only compare a stamp in .venv with
+pyproject.toml, which takes milliseconds. Nothing is installed outside .venv, and no weights are ever downloaded here.
+"""
+
+# Standard library only, and the syntax of Python 3.8, so that an old Python meets a sentence instead of a SyntaxError. What
+# only an installation needs is imported there: most starts need none of it.
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from typing import Mapping, NamedTuple, Sequence
+
+OLDEST = (3, 11)
+GUARD = "FORETOKEN_LAUNCHED"  # set when launch.py starts itself again with the Python of .venv
+TORCH_CHOICES = ("cpu", "cuda", "skip")
+# An extra source, never the only one, and asked once: where it cannot be reached, the ordinary index answers alone.
+CPU_INDEX = ("--extra-index-url", "https://download.pytorch.org/whl/cpu", "--timeout", "15", "--retries", "0")
+
+Pip = Sequence[str]  # the arguments of one call of pip
+
+
+class Plan(NamedTuple):
+    """What one start will do. Made by decide() without touching anything, so that tests can read it."""
+
+    arguments: tuple[str, ...] = ()  # for app.cli
+    steps: tuple[tuple[Pip, ...], ...] = ()  # in order; each is a call of pip and, behind it, what to try if that fails
+    stamp: str = ""  # to be written once the steps are through
+    torch: str = ""
+    isolated: bool = True  # False: .venv also sees the packages of the system
+    dry_run: bool = False
+    help: bool = False
+    refusal: str = ""  # one sentence; exit code 2
+
+
+def decide(
+    python: Sequence[int], argv: Sequence[str], nvidia_seen: bool, stamp: str, pyproject: str, system: str = sys.platform
+) -> Plan:
+    """The plan for a version of Python and the arguments behind launch.py. stamp ("" = none), pyproject: texts of the files."""
+    if tuple(python[:2]) < OLDEST:
+        version = ".".join(map(str, python[:2]))
+        return Plan(refusal=f"Foretoken needs Python 3.11 or newer; this is {version}. Start launch.py with a newer one.")
+    options, command, refusal = split_arguments(argv)
+    if refusal or "help" in options:
+        return Plan(refusal=refusal, help="help" in options)
+    old = read_stamp(stamp)
+    asked = options.get("torch") or (old.get("torch", "") if old.get("torch_asked") else "")  # a choice holds until the next
+    torch = asked or ("cuda" if nvidia_seen else "cpu")
+    extras = {"cuda"} if torch == "cuda" and system == "linux" else set()
+    extras |= {"test"} if command[0] == "test" else set()
+    new = {
+        "pyproject": hashlib.sha256(pyproject.encode()).hexdigest(),
+        "python": f"{python[0]}.{python[1]}",
+        "torch": torch,
+        "torch_asked": bool(asked),
+        "extras": sorted(extras | (set(old.get("extras", ())) - {"cuda"})),  # tests stay installed
+    }
+    current = all(old.get(key) == new[key] for key in ("pyproject", "python", "torch", "extras"))
+    steps = () if current else install_steps(torch, old.get("torch", ""), new["extras"], pyproject)
+    return Plan(tuple(command), steps, json.dumps(new), torch, torch != "skip", "dry-run" in options)
+
+
+def split_arguments(argv: Sequence[str]) -> tuple[dict[str, str], list[str], str]:
+    """Options of the launcher, the command for app.cli, and a sentence if the options make no sense."""
+    options: dict[str, str] = {}
+    rest = list(argv)
+    while rest and rest[0].split("=")[0] in ("--torch", "--dry-run", "-h", "--help"):
+        name, equals, value = rest.pop(0).partition("=")
+        if name == "--torch":
+            value = rest.pop(0) if rest and not equals else value
+            if value not in TORCH_CHOICES:
+                return {}, [], f"--torch cannot be '{value}'. Choose one of: {', '.join(TORCH_CHOICES)}."
+        options["help" if name in ("-h", "--help") else name[2:]] = value
+    if not rest or rest[0].startswith("-"):
+        rest.insert(0, "studio")
+    return options, rest, ""
+
+
+def read_stamp(text: str) -> dict:
+    """The stamp as a dictionary; empty if it is absent or damaged."""
+    try:
+        stamp = json.loads(text)
+    except ValueError:
+        return {}
+    return stamp if isinstance(stamp, dict) else {}
+
+
+def install_steps(torch: str, before: str, extras: Sequence[str], pyproject: str) -> tuple[tuple[Pip, ...], ...]:
+    """PyTorch first and alone, so that its source is chosen for it only; then the project, editable, which finds it there."""
+    project = f".[{','.join(extras)}]" if extras else "."
+    if torch == "skip":
+        return ((("install", *without_torch(pyproject, extras)),), (("install", "--no-deps", "-e", "."),))
+    pinned = re.search(r'"(torch==[^"]+)"', pyproject)
+    if pinned is None:
+        raise ValueError("pyproject.toml does not pin torch==")
+    plain = ("install", pinned.group(1))
+    steps = [(plain,)] if torch == "cuda" else [((*plain, *CPU_INDEX), plain)]
+    if before in ("cpu", "cuda") and before != torch:  # the same version from another source counts as installed
+        steps.insert(0, (("uninstall", "-y", "torch"),))
+    return (*steps, (("install", "-e", project),))
+
+
+def without_torch(pyproject: str, extras: Sequence[str]) -> list[str]:
+    """The requirements of the project and its extras, less PyTorch."""
+    import tomllib  # Python 3.11
+
+    project = tomllib.loads(pyproject)["project"]
+    wanted = project["dependencies"] + [r for extra in extras for r in project["optional-dependencies"][extra]]
+    return [r for r in wanted if not r.startswith("torch==")]
+
+
+def route(inside: bool, venv_python_exists: bool, env: Mapping[str, str]) -> str:
+    """What to do next: "stay" in the Python of .venv, "enter" it, "make" it first, or "lost" if entering it did not work."""
+    if inside:
+        return "stay"
+    if env.get(GUARD):
+        return "lost"
+    return "enter" if venv_python_exists else "make"
+
+
+def read(path: str) -> str:
+    """A small text file; "" if there is none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def say(sentence: str) -> None:
+    """One line for the person; stdout belongs to the command, whose last line may be JSON."""
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def pip(arguments: Pip, folder: str) -> bool:
+    """Runs pip of the running Python with its output on stderr; True if it succeeded."""
+    import subprocess
+
+    say("pip " + shlex.join(arguments))
+    return not subprocess.call([sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments], cwd=folder, stdout=2)
+
+
+def make_venv(venv: str, isolated: bool) -> bool:
+    """An empty virtual environment; True if it is there. What a broken one held is cleared."""
+    import subprocess
+
+    say(f"First start: making {venv}")
+    flags = [] if isolated else ["--system-site-packages"]
+    return not subprocess.call([sys.executable, "-m", "venv", "--clear", *flags, venv], stdout=2)
+
+
+def install(plan: Plan, folder: str, stamp: str) -> str:
+    """Carries out the steps and writes the stamp; returns a sentence if something fails."""
+    import importlib.util
+    import subprocess
+
+    if os.path.exists(stamp):
+        os.remove(stamp)  # an interrupted installation must not look finished
+    if importlib.util.find_spec("pip") is None and subprocess.call([sys.executable, "-m", "ensurepip"], stdout=2):
+        return "pip cannot be added to .venv. On Debian or Ubuntu: apt install python3-venv; then delete .venv and start again."
+    if plan.torch == "skip" and importlib.util.find_spec("torch") is None:  # asked first: others would bring a PyTorch along
+        return f"--torch skip leaves PyTorch to you, but .venv sees none. Install yours: {sys.executable} -m pip install torch"
+    say("Installing what Foretoken needs into .venv; this takes some minutes, once.")
+    for attempts in plan.steps:
+        if not any(pip(arguments, folder) for arguments in attempts):
+            return f"Installing failed at 'pip {shlex.join(attempts[-1])}': pip says why above. Start again to go on from here."
+    importlib.invalidate_caches()  # so that this very process finds what was just installed
+    with open(stamp, "w", encoding="utf-8") as file:
+        file.write(plan.stamp)
+    return ""
+
+
+def enter(python: str, script: str, arguments: Sequence[str]) -> int:
+    """Starts this file again with another Python. Windows cannot replace a process, so there the new one is waited for."""
+    os.environ[GUARD] = "1"
+    command = [python, script, *arguments]
+    if os.name != "nt":
+        os.execv(python, command)
+    import subprocess
+
+    return subprocess.call(command)
+
+
+def print_plan(plan: Plan, fresh: bool) -> None:
+    """What would be done, as commands."""
+    lines = ["python -m venv .venv"] if fresh else []
+    for attempts in plan.steps:
+        lines += ["pip " + shlex.join(attempts[0]), *("  or, if that fails: pip " + shlex.join(a) for a in attempts[1:])]
+    print("\n".join(lines) if lines else "Nothing to install.")
+    print("then: app.cli " + shlex.join(plan.arguments))
+
+
+def main() -> int:
+    """Prepares, enters .venv, and hands over; returns the exit code."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    venv = os.path.join(folder, ".venv")
+    python = os.path.join(venv, "Scripts", "python.exe") if os.name == "nt" else os.path.join(venv, "bin", "python")
+    stamp = os.path.join(venv, "foretoken-stamp.json")
+    nvidia_seen = shutil.which("nvidia-smi") is not None
+    plan = decide(sys.version_info, sys.argv[1:], nvidia_seen, read(stamp), read(os.path.join(folder, "pyproject.toml")))
+    if plan.refusal:
+        say(plan.refusal)
+        return 2
+    if plan.help:
+        print((__doc__ or "").strip())
+        return 0
+    where = route(os.path.realpath(sys.prefix) == os.path.realpath(venv), os.path.exists(python), os.environ)
+    if plan.dry_run and where in ("stay", "make"):
+        print_plan(plan, where == "make")
+        return 0
+    if where == "lost":
+        say(f"{python} does not run inside .venv. Delete the folder .venv and start again.")
+        return 1
+    if where == "make" and not make_venv(venv, plan.isolated):
+        say("Python could not make .venv: see its message above. On Debian or Ubuntu: apt install python3-venv.")
+        return 1
+    if where != "stay":
+        return enter(python, os.path.abspath(__file__), sys.argv[1:])
+    os.environ.pop(GUARD, None)  # a launch.py started by a test is a start of its own
+    failure = install(plan, folder, stamp) if plan.steps else ""
+    if failure:
+        say(failure)
+        return 1
+    from app.cli import main as run_command
+
+    return run_command(list(plan.arguments))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,44 @@
+"""What holds for every test: no network, no trace in the user's own folders, and no silent skip of the page tests in CI."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+import pytest
+
+# Set before anything imports gradio or huggingface_hub, which read them once.
+os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Finished runs of the tests go to a folder that is thrown away."""
+    config.foretoken_home = os.environ["FORETOKEN_HOME"] = tempfile.mkdtemp(prefix="foretoken-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Throws it away."""
+    shutil.rmtree(config.foretoken_home, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked gpu are skipped, with the reason, where PyTorch sees none."""
+    needy = [item for item in items if item.get_closest_marker("gpu")]
+    if not needy:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in needy:
+            item.add_marker(pytest.mark.skip(reason="PyTorch sees no NVIDIA GPU here"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
+    """A page test that is skipped in CI is a failure: there a Chromium has been installed, so something is wrong with it."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI") and item.get_closest_marker("browser"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome, report.longrepr = "failed", f"In CI the page tests must run, but: {reason}"
+    return report

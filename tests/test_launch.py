@@ -1,0 +1,222 @@
+"""launch.py: its decisions as pure functions, and one real start through a virtual environment that has nothing to install."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import launch
+
+ROOT = Path(launch.__file__).parent
+PYPROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+CPU_TORCH = ("install", "torch==2.13.0", "--extra-index-url", "https://download.pytorch.org/whl/cpu")
+PLAIN_TORCH = ("install", "torch==2.13.0")
+
+
+def decide(*argv: str, python=(3, 11), nvidia=False, stamp="", pyproject=PYPROJECT, system="linux") -> launch.Plan:
+    """The plan on a Linux machine without a GPU unless told otherwise."""
+    return launch.decide(python, argv, nvidia, stamp, pyproject, system)
+
+
+def project(plan: launch.Plan) -> str:
+    """What the last call of pip installs."""
+    return plan.steps[-1][0][-1]
+
+
+def test_first_start_without_gpu():
+    torch, rest = decide().steps
+    assert torch[0][:4] == CPU_TORCH  # alone, from the CPU index as an extra source, asked once
+    assert torch[0][4:] == ("--timeout", "15", "--retries", "0")
+    assert torch[1] == PLAIN_TORCH  # and without it, should pip stumble over it
+    assert rest == (("install", "-e", "."),)
+
+
+def test_first_start_with_gpu():
+    torch, rest = decide(nvidia=True).steps
+    assert torch == (PLAIN_TORCH,)
+    assert rest == (("install", "-e", ".[cuda]"),)
+    assert project(decide(nvidia=True, system="win32")) == "."  # Triton is for Linux
+
+
+def test_torch_option_overrides_what_is_seen():
+    assert decide("--torch", "cpu", nvidia=True).steps[0][0][:4] == CPU_TORCH
+    assert decide("--torch=cuda").steps[0] == (PLAIN_TORCH,)
+
+
+def test_torch_skip_installs_everything_else():
+    plan = decide("--torch", "skip", "test")
+    everything = [argument for attempts in plan.steps for call in attempts for argument in call]
+    assert not any(argument.startswith("torch") for argument in everything)
+    assert any(argument.startswith("gradio") for argument in everything)
+    assert any(argument.startswith("pytest") for argument in everything)
+    assert plan.steps[-1] == (("install", "--no-deps", "-e", "."),)
+    assert not plan.isolated
+
+
+@pytest.mark.parametrize("value", ["rocm", ""])
+def test_bad_torch_is_one_sentence(value):
+    refusal = decide(f"--torch={value}", "doctor").refusal
+    assert refusal == f"--torch cannot be '{value}'. Choose one of: cpu, cuda, skip."
+    assert decide("--torch").refusal
+
+
+@pytest.mark.parametrize("version", [(2, 7, 18), (3, 8, 0), (3, 10, 13, "final", 0)])
+def test_old_python_is_one_sentence(version):
+    plan = decide(python=version)
+    assert "needs Python 3.11" in plan.refusal
+    assert f"this is {version[0]}.{version[1]}." in plan.refusal
+    assert not plan.steps
+
+
+def test_old_python_can_read_the_file():
+    tree = ast.parse((ROOT / "launch.py").read_text(encoding="utf-8"), feature_version=(3, 8))
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in names} - set(sys.stdlib_module_names) == {"app"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "arguments"),
+    [
+        ((), ("studio",)),
+        (("--port", "7861"), ("studio", "--port", "7861")),
+        (("--torch", "cpu", "image", "a red apple", "--json"), ("image", "a red apple", "--json")),
+        (("test", "-k", "launch", "--torch", "x"), ("test", "-k", "launch", "--torch", "x")),  # behind the command: not ours
+        (("--dry-run", "doctor"), ("doctor",)),
+    ],
+)
+def test_arguments_for_the_command_line(argv, arguments):
+    assert decide(*argv).arguments == arguments
+
+
+def test_stamp_makes_the_second_start_idle():
+    first = decide()
+    assert first.steps
+    second = decide("doctor", stamp=first.stamp)
+    assert not second.steps
+    assert second.arguments == ("doctor",)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"python": (3, 12)},
+        {"pyproject": PYPROJECT + "\n# changed"},
+        {"nvidia": True},
+        {"stamp": "{broken"},
+        {"stamp": "[]"},
+        {"stamp": ""},
+    ],
+)
+def test_stamp_is_void(change):
+    assert decide(**({"stamp": decide().stamp} | change)).steps
+
+
+def test_test_extras_are_added_once_and_stay():
+    plain = decide().stamp
+    tests = decide("test", stamp=plain)
+    assert project(tests) == ".[test]"
+    assert not decide("test", stamp=tests.stamp).steps
+    assert not decide("studio", stamp=tests.stamp).steps  # more than needed is fine
+    assert project(decide("studio", stamp=tests.stamp, pyproject=PYPROJECT + "\n")) == ".[test]"
+
+
+def test_another_torch_replaces_the_old_one():
+    steps = decide(stamp=decide().stamp, nvidia=True).steps
+    assert steps[:2] == ((("uninstall", "-y", "torch"),), (PLAIN_TORCH,))
+    assert project(decide("--torch", "cpu", stamp=decide(nvidia=True).stamp)) == "."  # and Triton is no longer asked for
+
+
+def test_a_spoken_choice_of_torch_is_kept():
+    skip = decide("--torch", "skip").stamp
+    assert not decide(stamp=skip, nvidia=True).steps
+    assert decide("--torch", "cuda", stamp=skip).steps[0] == (PLAIN_TORCH,)  # what the user brought is not uninstalled
+
+
+@pytest.mark.parametrize(
+    ("inside", "exists", "env", "where"),
+    [
+        (True, True, {}, "stay"),
+        (True, True, {launch.GUARD: "1"}, "stay"),
+        (False, True, {}, "enter"),
+        (False, False, {}, "make"),
+        (False, True, {launch.GUARD: "1"}, "lost"),  # entered and still outside: never a loop
+    ],
+)
+def test_route(inside, exists, env, where):
+    assert launch.route(inside, exists, env) == where
+
+
+def test_failing_pip_is_one_sentence_and_leaves_no_stamp(tmp_path, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(launch, "pip", lambda arguments, folder: asked.append(arguments))
+    stamp = tmp_path / "stamp.json"
+    stamp.write_text("{}")
+    sentence = launch.install(decide(), str(tmp_path), str(stamp))
+    assert "Installing failed at 'pip install torch==2.13.0'" in sentence
+    assert [tuple(call[:4]) for call in asked] == [CPU_TORCH, PLAIN_TORCH]  # the extra index, then without; nothing after
+    assert not stamp.exists()
+
+
+def test_stamp_is_written_when_all_went_well(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "pip", lambda arguments, folder: True)
+    plan = decide("test")
+    assert launch.install(plan, str(tmp_path), str(tmp_path / "stamp.json")) == ""
+    assert json.loads((tmp_path / "stamp.json").read_text())["extras"] == ["test"]
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """A checkout whose .venv is complete and whose app.cli only says what it was given."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in ("launch.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "app").mkdir()
+    (folder / "app" / "__init__.py").touch()  # else a regular package `app` on PYTHONPATH would win
+    (folder / "app" / "cli.py").write_text("import sys\ndef main(argv):\n    print(sys.prefix, *argv, sep='|')\n    return 7\n")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / ".venv"], check=True)
+    plan = launch.decide(sys.version_info, (), shutil.which("nvidia-smi") is not None, "", PYPROJECT)
+    (folder / ".venv" / "foretoken-stamp.json").write_text(plan.stamp)
+    return folder
+
+
+def start(checkout: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess:
+    """Runs the launcher of a checkout with this Python."""
+    env = {k: v for k, v in os.environ.items() if k != launch.GUARD} | env
+    command = [sys.executable, checkout / "launch.py", *arguments]
+    return subprocess.run(command, env=env, cwd=checkout.parent, capture_output=True, text=True, timeout=60)
+
+
+def test_second_start_enters_the_environment_at_once(checkout):
+    seconds = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        done = start(checkout, "image", "a red apple", "--json")
+        seconds.append(time.perf_counter() - begun)
+    assert done.stdout.strip() == f"{checkout / '.venv'}|image|a red apple|--json"
+    assert done.returncode == 7
+    assert min(seconds) < 1  # nothing but a comparison of a stamp
+
+
+def test_guard_ends_a_loop(checkout):
+    done = start(checkout, "doctor", **{launch.GUARD: "1"})
+    assert done.returncode == 1
+    assert "does not run inside .venv" in done.stderr
+
+
+def test_dry_run_and_help_touch_nothing(tmp_path):
+    for name in ("launch.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    done = start(tmp_path, "--torch", "cpu", "--dry-run", "test", "-q")
+    assert done.stdout.splitlines()[0] == "python -m venv .venv"
+    assert done.stdout.splitlines()[-1] == "then: app.cli test -q"
+    assert "usage: python launch.py" in start(tmp_path, "--help").stdout
+    assert not (tmp_path / ".venv").exists()
