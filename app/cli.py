@@ -199,9 +199,7 @@ def image(options: argparse.Namespace) -> int:
         if folder is not None:
             check_writable(folder)
     backbone = load_backbone(options.backbone, options.device)
-    prompt = Prompt(
-        options.prompt, seed=check_seed(options.seed), size=options.size, sampling=sampling_of(options, backbone)
-    )
+    prompt = Prompt(options.prompt, seed=check_seed(options.seed), size=options.size, sampling=sampling_of(options, backbone))
     unknown = backbone.unknown_words(options.prompt) if hasattr(backbone, "unknown_words") else {}
     comparison: dict[str, Any] = {}
     if options.compare:
@@ -234,9 +232,7 @@ def compare(backbone: Any, method: Any, prompt: Any, knobs: dict[str, Any]) -> t
     runs = [go(plain, {}), go(method, knobs), go(method, knobs), go(plain, {})]
     slow, fast = median([runs[0].seconds, runs[3].seconds]), median([runs[1].seconds, runs[2].seconds])
     same = runs[0].tokens == runs[1].tokens
-    return runs[1], {
-        "compare": {"method": "ar", "seconds": round(slow, 4), "speedup": round(slow / fast, 3), "same_tokens": same}
-    }
+    return runs[1], {"compare": {"method": "ar", "seconds": round(slow, 4), "speedup": round(slow / fast, 3), "same_tokens": same}}
 
 
 def report(run: Any, knobs: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -323,7 +319,7 @@ def train(options: argparse.Namespace) -> int:
     if options.name not in RECIPES:
         raise NotSupported(f"There is no recipe '{options.name or ''}'. There are: {', '.join(RECIPES)}.")
     given = Options.parser(options.name).parse_args(options.rest)
-    importlib.import_module(RECIPES[options.name]).main(Options(given.preset, given.minutes, given.fresh, given.export))
+    importlib.import_module(RECIPES[options.name]).main(Options(**vars(given)))
     return 0
 
 

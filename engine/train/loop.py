@@ -33,6 +33,7 @@ class Options:
     minutes: float | None = None  # None: the preset's
     fresh: bool = False  # True: forget checkpoint and shipped weights
     export: bool = False  # True: write the checkpoint to assets/models and stop
+    compiled: bool = False  # True: torch.compile the loss (needs a C++ compiler on a CPU)
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
@@ -42,6 +43,7 @@ class Options:
         p.add_argument("--minutes", type=float, help="how long to train now (default: the preset's)")
         p.add_argument("--fresh", action="store_true", help="start from random weights")
         p.add_argument("--export", action="store_true", help="only write the newest checkpoint to assets/models")
+        p.add_argument("--compile", action="store_true", dest="compiled", help="compile the loss; a CPU needs a C++ compiler for it")
         return p
 
 
@@ -72,7 +74,7 @@ class Training:
         self.stopped = False
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
-        """Muon for the matrices named in `muon` (it needs about half the steps of AdamW there), AdamW for all else."""
+        """Muon (Jordan et al. 2024) for the matrices named in `muon`, AdamW for all else."""
         named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
         matrices = [p for n, p in named if p.ndim == 2 and self.muon and n.startswith(self.muon)]
         rest = [p for _, p in named if not any(p is m for m in matrices)]

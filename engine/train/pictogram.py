@@ -22,7 +22,7 @@ from engine.train.loop import Options, Training
 from engine.train.pictogram_tokenizer import to_tensor
 
 PRESETS = {
-    "cpu": {"batch": 32, "minutes": 100.0, "rate": 2e-3, "fresh": 0.5, "scales": {16: 1.0}},
+    "cpu": {"batch": 32, "minutes": 100.0, "rate": 2e-3, "fresh": 0.3, "scales": {16: 1.0}},
     "gpu": {"batch": 512, "minutes": 9.0, "rate": 3e-3, "fresh": 0.1, "scales": {8: 0.2, 16: 0.5, 32: 0.3}},
 }
 POOL = 40_000
@@ -78,7 +78,7 @@ def main(options: Options) -> None:
     words = {w: i + 1 for i, w in enumerate(names)}
     model = PictogramModel(tokenizer.quantizer.levels, len(names))
     training = Training(
-        "pictogram", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.05, muon="decoder."
+        "pictogram", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.05, muon="decoder.", average=0.997
     )
     if not training.resume(options.fresh) and not options.fresh and pictogram.decoder_files():
         training.warm_start(matching_words(pictogram.load_model(), names))
@@ -87,12 +87,17 @@ def main(options: Options) -> None:
     sides = list(preset["scales"])
     checks = {(n, side): check_batch(scenes, group, side) for n, group in (("seen", seen), ("held_out", unseen)) for side in sides}
 
+    def likelihood(ids: Tensor, tokens: Tensor, side: int) -> Tensor:
+        logits = model.training_logits(ids, tokens, side)
+        return F.cross_entropy(logits.float().flatten(0, 1), tokens.flatten())
+
+    loss = torch.compile(likelihood) if options.compiled else likelihood
+
     def loss_of(step: int) -> Tensor:
         side = random.Random(step).choices(sides, list(preset["scales"].values()))[0]
         ids, tokens = scenes.batch(step, preset["batch"], side, preset["fresh"])
         with torch.autocast(device, torch.bfloat16, enabled=half):
-            logits = model.training_logits(ids, tokens, side)
-        return F.cross_entropy(logits.float().flatten(0, 1), tokens.flatten())
+            return loss(ids, tokens, side)
 
     def held_out() -> dict:
         numbers = {}
