@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from engine.diagnostics import arrays
 from engine.errors import BadOutput
+from engine.machine import facts
 from engine.run import Run
 
 
@@ -33,41 +30,6 @@ def home() -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("APPDATA", Path.home())) / "foretoken"
     return Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "foretoken"
-
-
-@lru_cache(maxsize=1)
-def commit() -> str:
-    """The commit this code runs from, or "unknown" outside a checkout."""
-    try:
-        found = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent, check=False
-        )
-    except OSError:
-        return "unknown"
-    return found.stdout.strip() or "unknown"
-
-
-@lru_cache(maxsize=1)
-def machine() -> dict[str, Any]:
-    """What the numbers of a run depend on."""
-    return {
-        "platform": platform.platform(),
-        "processor": processor(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "cuda": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
-    }
-
-
-def processor() -> str:
-    """The processor's name."""
-    path = Path("/proc/cpuinfo")
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def describe(run: Run) -> dict[str, Any]:
@@ -85,8 +47,7 @@ def describe(run: Run) -> dict[str, Any]:
         "sampling": {k: getattr(sampling, k) for k in ("temperature", "top_k", "top_p", "guidance")},
         "knobs": run.steps[-1].knobs if run.steps else {},
         "totals": run.totals,
-        "machine": machine(),
-        "commit": commit(),
+        "machine": facts(),
     }
 
 

@@ -1,0 +1,129 @@
+"""Steps -> screen updates: the latest picture wins, every number counts.
+
+Gradio has no back-pressure: what is yielded is sent, and a browser that falls behind stays behind. So updates are held back here,
+in one place, while every Step is still written to its board. Pictures are rendered between Steps, outside the clocks of the runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from engine.core import Step
+from engine.diagnostics import per_token
+from engine.run import Run, race
+
+UPDATES_PER_SECOND = 12
+PENDING, OWN, CORRECTED, ACCEPTED = range(4)  # what became of a position
+
+
+class Throttle:
+    """Says when the screen may be updated again: at most once a period, and never so often that drawing takes half of the time."""
+
+    def __init__(self, period: float = 1 / UPDATES_PER_SECOND, clock: Callable[[], float] = time.perf_counter):
+        self.period, self.clock = period, clock
+        self.started = self.drawn = -float("inf")
+
+    def ready(self) -> bool:
+        """True if an update may begin now."""
+        now = self.clock()
+        if now < max(self.started + self.period, self.drawn + self.cost):
+            return False
+        self.started = now
+        return True
+
+    def done(self) -> None:
+        """The update is drawn and sent."""
+        self.drawn = self.clock()
+
+    @property
+    def cost(self) -> float:
+        """How long the last update took, in seconds."""
+        return self.drawn - self.started if self.drawn > self.started else 0.0
+
+
+class Board:
+    """All that is shown of one run: an entry for every position of the picture, filled Step by Step.
+
+    verdict : uint8 [positions]; PENDING, OWN (the model's token where no draft was checked), CORRECTED (a draft was rejected),
+              ACCEPTED
+    token, step : int32 [positions], -1 = pending; probability, entropy : float32 [positions], nan = not known
+    """
+
+    def __init__(self, run: Run):
+        self.run = run
+        self.rows = self.columns = self.count = 0
+        self.draft: dict[str, Any] | None = None
+        self._allocate(0)
+
+    def _allocate(self, positions: int) -> None:
+        self.verdict = np.full(positions, PENDING, np.uint8)
+        self.token = np.full(positions, -1, np.int32)
+        self.step = np.full(positions, -1, np.int32)
+        self.probability = np.full(positions, np.nan, np.float32)
+        self.entropy = np.full(positions, np.nan, np.float32)
+
+    def add(self, step: Step) -> None:
+        """Writes a Step to its positions."""
+        if not self.rows:
+            layout = self.run.sequence.layout  # a run that has made a step has a sequence
+            self.rows, self.columns = layout.rows, layout.columns
+            self._allocate(self.rows * self.columns)
+        at = np.array(step.positions, np.int64)
+        self.token[at] = step.tokens
+        self.step[at] = self.count
+        self.verdict[at] = verdicts(step)
+        self.probability[at] = per_token(step, "accept_probability") if step.drafted else np.nan
+        self.entropy[at] = per_token(step, "entropy")
+        self.draft = step.draft
+        self.count += 1
+
+    @property
+    def ended(self) -> bool:
+        """True if no further Step will come."""
+        return self.run.finished or self.run.stopped
+
+    def drafted(self) -> tuple[list[int], list[int]]:
+        """Tokens and positions that may be shown but are not committed; none once the run has ended."""
+        if self.draft is None or self.ended or self.draft.get("scale"):  # a draft at another scale has other positions
+            return [], []
+        tokens, positions = (_as_list(self.draft[name]) for name in ("tokens", "positions"))
+        shown = [(t, p) for t, p in zip(tokens, positions, strict=True) if p < len(self.verdict) and self.verdict[p] == PENDING]
+        return [t for t, _ in shown], [p for _, p in shown]
+
+    def picture(self) -> np.ndarray:
+        """uint8 [H, W, 3]: the growing picture with its drafts, cheap; the final decoding once the run has ended."""
+        tokens, positions = self.drafted()
+        run = self.run
+        return run.backbone.render(run.tokens + tokens, run.positions + positions, self.ended, run.prompt.size)
+
+
+def verdicts(step: Step) -> np.ndarray:
+    """uint8 [tokens of the step]: what became of each; a token behind the last draft was nobody's draft."""
+    accepted = per_token(step, "accepted") == 1
+    kinds = np.where(accepted, ACCEPTED, CORRECTED).astype(np.uint8)
+    kinds[step.drafted :] = OWN
+    return kinds
+
+
+def _as_list(values: Any) -> list[int]:
+    return values.tolist() if hasattr(values, "tolist") else list(values)
+
+
+def updates(boards: list[Board], throttle: Throttle) -> Iterator[set[int]]:
+    """Races the runs of the boards; yields which boards changed as often as the throttle allows, and all of them at the end."""
+    changed: set[int] = set()
+    final: set[int] = set()  # boards whose last picture was yielded
+    for which, step in race([board.run for board in boards]):
+        boards[which].add(step)
+        ended = {i for i, board in enumerate(boards) if board.ended}
+        changed |= {which} | (ended - final)
+        if throttle.ready():
+            yield changed
+            throttle.done()
+            final |= changed & ended
+            changed = set()
+    yield set(range(len(boards)))

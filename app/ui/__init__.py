@@ -1,0 +1,8 @@
+"""The page's tabs. A new tab is one file and one line here; the page imports nothing else by name."""
+
+from __future__ import annotations
+
+TABS: dict[str, str] = {  # name on the page: module with `build(place: app.ui.place.Place) -> None`
+    "Image": "app.ui.image_tab",
+    "Models": "app.ui.models_tab",
+}

@@ -1,0 +1,74 @@
+"""Controls from the engine's Knob declarations: one panel shows the sliders and menus of whatever it is given.
+
+A slider moves over `stops`, the list of values it can take, so a logarithmic knob needs nothing special in the browser and
+always shows its real value. The panel's value holds declarations and values; a move sends it back whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import gradio as gr
+import numpy as np
+
+from app.ui.panels import panel
+from engine.core import Knob, Knobs, Method
+
+LOG_STOPS = 64
+TEMPLATE = '<div class="ft-knobs"></div>'
+
+
+def build(value: dict[str, Any], elem_id: str) -> gr.HTML:
+    """A panel of controls."""
+    return panel("knobs", value, TEMPLATE, elem_id=elem_id)
+
+
+def encode(name: str, knobs: Iterable[Knob], values: Mapping[str, float | str] | None = None) -> dict[str, Any]:
+    """The panel's value for some knobs. name: whose they are; values: where they differ from their defaults."""
+    knobs = tuple(knobs)
+    given = values or {}
+    return {
+        "name": name,
+        "declarations": [declare(k) for k in knobs],
+        "values": {k.name: given.get(k.name, k.default) for k in knobs},
+    }
+
+
+def declare(knob: Knob) -> dict[str, Any]:
+    """What the browser needs to know of a knob."""
+    return {
+        "name": knob.name,
+        "label": label(knob),
+        "symbol": knob.symbol,
+        "help": knob.help,
+        "default": knob.default,
+        "choices": list(knob.choices),
+        "stops": [] if knob.choices else stops(knob),
+        "live": knob.live,
+    }
+
+
+def label(knob: Knob) -> str:
+    """The knob's name as words."""
+    return knob.name.replace("_", " ").capitalize()
+
+
+def stops(knob: Knob) -> list[float]:
+    """The values a slider can take, ascending, both ends and the default among them."""
+    if knob.scale == "log":
+        first = max(knob.low, knob.step)  # a logarithm has no zero; a knob that allows it gets it as an extra stop
+        doublings = first * 2.0 ** np.arange(math.floor(math.log2(knob.high / first)) + 1)  # the shapes that passes come in
+        values = [knob.low, *np.geomspace(first, knob.high, LOG_STOPS), *doublings]
+    else:
+        values = np.arange(knob.low, knob.high + knob.step / 2, knob.step)
+    on_grid = {knob.low + round((v - knob.low) / knob.step) * knob.step for v in values}
+    kept = {round(v, 9) for v in on_grid if v <= knob.high + 1e-9}
+    return [int(v) if float(v).is_integer() else float(v) for v in sorted(kept | {float(knob.default), float(knob.high)})]
+
+
+def badge(method: Method, values: Mapping[str, float | str]) -> dict[str, Any]:
+    """Whether these settings are exact, and the method's sentence why."""
+    knobs = Knobs({k.name: values.get(k.name, k.default) for k in method.knobs})
+    return {"exact": method.exact(knobs), "why": method.why(knobs)}

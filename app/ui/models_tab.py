@@ -1,0 +1,75 @@
+"""What is loaded, on what machine, and what the model's card says of its data and numbers."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import gradio as gr
+
+from app import history
+from app.ui.place import Place
+from engine.core import Backbone
+from engine.machine import facts
+
+ABOUT = "Foretoken runs on this machine alone: no prompt, picture or number leaves it."
+LONG = 12  # entries of a list that are shown before the rest is only counted
+
+
+def build(place: Place) -> None:
+    """The tab."""
+    backbone = place.backbone
+    with gr.Column(elem_classes="ft-about"):
+        gr.HTML(section(f"Loaded: {backbone.name}", summary(backbone)))
+        gr.HTML(section("Card", card(getattr(backbone, "card", {}))))
+        if words := getattr(backbone, "words", None):
+            gr.HTML(paragraph(f"{len(words)} words it knows", ", ".join(sorted(words))))
+        gr.HTML(section("This machine", {**facts(), "runs are kept in": str(history.home() / "runs")}))
+        gr.HTML(paragraph("About", ABOUT))
+
+
+def summary(backbone: Backbone) -> dict[str, Any]:
+    """The loaded model in a few lines."""
+    model = getattr(backbone, "model", None)
+    sampling = backbone.sampling
+    found: dict[str, Any] = {"device": str(backbone.device)}
+    if model is not None:
+        found["parameters"] = f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f} million"
+        found["tokens it can choose from"] = f"{model.vocabulary:,}"
+    if sizes := getattr(backbone, "sizes", None):
+        found["picture sizes"] = ", ".join(f"{s} px" for s in sizes)
+    found["default sampling"] = f"guidance {sampling.guidance:g}, temperature {sampling.temperature:g}"
+    return found
+
+
+def card(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A card's entries, flattened; the word list has its own place."""
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        if key == "words":
+            continue
+        name = f"{prefix}{key.replace('_', ' ')}"
+        if isinstance(value, dict):
+            found |= card(value, f"{name} / ")
+        else:
+            found[name] = brief(value)
+    return found
+
+
+def brief(value: Any) -> str:
+    """A value as text; long lists are cut."""
+    if not isinstance(value, list):
+        return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    shown = ", ".join(map(str, value[:LONG]))
+    return f"{shown} and {len(value) - LONG} more" if len(value) > LONG else shown
+
+
+def paragraph(title: str, text: str) -> str:
+    """A heading and some text, escaped."""
+    return f'<section><h2>{escape(title)}</h2><p class="ft-words">{escape(text)}</p></section>'
+
+
+def section(title: str, rows: dict[str, Any]) -> str:
+    """A heading and a table; everything is escaped, since a card may come from anywhere."""
+    cells = "".join(f"<tr><th>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>" for k, v in rows.items() if v is not None)
+    return f"<section><h2>{escape(title)}</h2><table>{cells}</table></section>"

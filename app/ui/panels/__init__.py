@@ -1,0 +1,30 @@
+"""Live panels: each a pair of files, encode(...) in .py and drawing in .js.
+
+A panel is a gr.HTML with a constant template that its script fills; the script draws once when it loads and again whenever the
+value changes. Text of a person never enters a template: it travels in the value and is set as textContent.
+"""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import numpy as np
+
+FOLDER = Path(__file__).parent
+
+
+def panel(name: str, value: Any, template: str, constants: dict[str, str] | None = None, **options: Any) -> gr.HTML:
+    """A panel drawn by `<name>.js`. constants: what to put in place of the script's __NAMES__."""
+    script = (FOLDER / f"{name}.js").read_text(encoding="utf-8")
+    for key, text in (constants or {}).items():
+        script = script.replace(f"__{key}__", text)
+    options.setdefault("elem_classes", ["ft-panel"])
+    return gr.HTML(value, html_template=template, js_on_load=script, apply_default_css=False, **options)
+
+
+def to_text(values: np.ndarray) -> str:
+    """The bytes of an array as base64: Gradio compares lists number by number, strings at once."""
+    return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")

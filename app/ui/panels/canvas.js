@@ -1,0 +1,152 @@
+// One side of the comparison. The value is what app/ui/panels/canvas.py encodes; everything below draws it.
+const VIRIDIS = __VIRIDIS__;
+const VERDICTS = __VERDICTS__;
+const COUNTERS = __COUNTERS__;
+const card = element.querySelector(".ft-card");
+const part = (name) => card.querySelector(name);
+const picture = part(".ft-picture"), veil = part(".ft-veil"), overlay = part(".ft-overlay");
+const frame = part(".ft-frame"), cursor = part(".ft-cursor"), readout = part(".ft-readout");
+const view = { map: "accepted", opacity: 0.35, at: null };
+let decoded = {}; // the arrays of the value that is shown
+let drawn = 0; // pictures decode out of order; only a newer one may replace an older one
+let asked = 0;
+
+const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+
+function colour(level) {
+  const at = ((level - 1) / 254) * (VIRIDIS.length - 1), low = Math.min(Math.floor(at), VIRIDIS.length - 2);
+  return VIRIDIS[low].map((c, i) => c + (VIRIDIS[low + 1][i] - c) * (at - low));
+}
+
+function paint(canvas, levels, colourOf) {
+  const { columns, rows } = props.value;
+  canvas.width = columns;
+  canvas.height = rows;
+  const image = new ImageData(columns, rows);
+  levels.forEach((level, i) => level && image.data.set([...colourOf(level), 255], 4 * i));
+  canvas.getContext("2d").putImageData(image, 0, 0);
+}
+
+function drawOverlay() {
+  const v = props.value;
+  overlay.style.opacity = view.opacity;
+  // Nothing is drafted on the plain side: the two maps about drafts would only gray it out.
+  const silent = v.side === "plain" && (view.map === "accepted" || view.map === "probability");
+  overlay.hidden = !v.maps || silent;
+  if (!overlay.hidden) paint(overlay, decoded[view.map], view.map === "accepted" ? (k) => VERDICTS[k].colour : colour);
+}
+
+async function drawPicture(address) {
+  const mine = ++asked;
+  const [head, body] = address.split(",");
+  const bitmap = await createImageBitmap(new Blob([bytes(body)], { type: head.slice(5).split(";")[0] }));
+  if (mine < drawn) return;
+  drawn = mine;
+  picture.width = bitmap.width;
+  picture.height = bitmap.height;
+  picture.getContext("2d").drawImage(bitmap, 0, 0);
+  card.dataset.pictures = Number(card.dataset.pictures || 0) + 1;
+}
+
+function clear() {
+  drawn = ++asked;
+  for (const canvas of [picture, veil, overlay]) canvas.width = canvas.height = 1;
+  decoded = {};
+}
+
+const formats = {
+  seconds: (n) => n.toFixed(2),
+  tokens_per_second: (n) => n.toFixed(n < 10 ? 1 : 0),
+  forwards: (n) => String(n),
+  step_compression: (n) => n.toFixed(2),
+};
+
+function drawCounters(totals) {
+  const list = part(".ft-counters");
+  if (!list.childElementCount) {
+    for (const [key, [label, help]] of Object.entries(COUNTERS)) {
+      const cell = document.createElement("div");
+      cell.title = help;
+      cell.innerHTML = "<dt></dt><dd></dd>";
+      cell.querySelector("dt").textContent = label;
+      cell.dataset.key = key;
+      list.append(cell);
+    }
+  }
+  for (const cell of list.children) {
+    cell.querySelector("dd").textContent = totals ? formats[cell.dataset.key](totals[cell.dataset.key]) : "–";
+  }
+}
+
+function drawBadge(badge) {
+  const mark = part(".ft-badge");
+  mark.hidden = !badge;
+  if (!badge) return;
+  mark.textContent = badge.exact ? "exact" : "not exact";
+  mark.dataset.exact = badge.exact;
+  mark.dataset.tip = badge.why;
+  mark.setAttribute("aria-label", badge.why);
+}
+
+function drawReadout() {
+  const v = props.value, at = view.at;
+  cursor.hidden = at === null || !v.maps;
+  if (cursor.hidden) {
+    readout.textContent = v.maps && v.side === "fast" ? "Point at a picture to read a token." : "";
+    return;
+  }
+  const row = Math.floor(at / v.columns), column = at % v.columns;
+  cursor.style.cssText = `left:${(100 * column) / v.columns}%;top:${(100 * row) / v.rows}%;width:${100 / v.columns}%;height:${100 / v.rows}%`;
+  const verdict = decoded.accepted[at];
+  if (!verdict) {
+    readout.textContent = decoded.draft[at] ? "drafted, not yet accepted" : "not drawn yet";
+    return;
+  }
+  const said = [`token ${decoded.tokens[at]}`];
+  if (v.side === "fast") said.push(VERDICTS[verdict].name);
+  const value = (map) => (v.scales[map] * (decoded[map][at] - 1)) / 254;
+  if (decoded.probability[at] && v.side === "fast") said.push(`p ${value("probability").toFixed(2)}`);
+  if (decoded.entropy[at]) said.push(`entropy ${value("entropy").toFixed(2)}`);
+  said.push(`step ${Math.round(value("step")) + 1}`);
+  readout.textContent = said.join(" · ");
+}
+
+function draw() {
+  const v = props.value;
+  if (!v) return;
+  card.dataset.state = v.state;
+  card.dataset.side = v.side;
+  part("h3").textContent = v.title;
+  part(".ft-empty").textContent = v.text || "";
+  drawBadge(v.badge);
+  drawCounters(v.totals);
+  const tokens = v.totals ? v.totals.tokens : 0;
+  card.dataset.tokens = tokens;
+  part(".ft-progress b").style.width = v.limit ? `${(100 * tokens) / v.limit}%` : "0";
+  picture.setAttribute("aria-label", tokens ? `${v.title}: ${tokens} of ${v.limit} tokens, ${v.state}` : "No picture yet");
+  if (v.maps) {
+    for (const name of Object.keys(v.maps)) decoded[name] = bytes(v.maps[name]);
+    decoded.tokens = new Int32Array(bytes(v.tokens).buffer);
+    decoded.draft = bytes(v.draft);
+    drawPicture(v.picture);
+    paint(veil, decoded.draft, () => [12, 16, 22]);
+    window.dispatchEvent(new CustomEvent("foretoken:scales", { detail: v.scales }));
+  } else clear();
+  drawOverlay();
+  drawReadout();
+}
+
+frame.addEventListener("pointermove", (event) => {
+  const v = props.value;
+  if (!v.maps) return;
+  const box = frame.getBoundingClientRect();
+  const column = Math.floor(((event.clientX - box.left) / box.width) * v.columns);
+  const row = Math.floor(((event.clientY - box.top) / box.height) * v.rows);
+  const inside = column >= 0 && row >= 0 && column < v.columns && row < v.rows;
+  window.dispatchEvent(new CustomEvent("foretoken:point", { detail: inside ? row * v.columns + column : null }));
+});
+frame.addEventListener("pointerleave", () => window.dispatchEvent(new CustomEvent("foretoken:point", { detail: null })));
+window.addEventListener("foretoken:point", (event) => { view.at = event.detail; drawReadout(); });
+window.addEventListener("foretoken:overlay", (event) => { Object.assign(view, event.detail); drawOverlay(); });
+watch("value", draw);
+draw();

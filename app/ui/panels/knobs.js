@@ -1,0 +1,84 @@
+// Sliders and menus of some knobs. A move writes the value and triggers "input"; knobs that are not live rest while a run goes.
+const box = element.querySelector(".ft-knobs");
+let shown = ""; // whose controls stand here
+let running = false;
+
+const show = (number) => (Number.isInteger(number) ? String(number) : String(+number.toFixed(3)));
+
+function nearest(stops, value) {
+  return stops.reduce((best, stop, i) => (Math.abs(stop - value) < Math.abs(stops[best] - value) ? i : best), 0);
+}
+
+function move(name, value) {
+  props.value = { ...props.value, values: { ...props.value.values, [name]: value } };
+  trigger("input");
+}
+
+function slider(knob, output) {
+  const input = document.createElement("input");
+  Object.assign(input, { type: "range", min: 0, max: knob.stops.length - 1, step: 1 });
+  input.put = (value) => {
+    input.value = nearest(knob.stops, value);
+    tell(value);
+  };
+  const tell = (value) => {
+    output.textContent = show(value);
+    input.setAttribute("aria-valuetext", show(value));
+    input.style.setProperty("--at", `${(100 * input.value) / (knob.stops.length - 1)}%`);
+  };
+  input.addEventListener("input", () => {
+    tell(knob.stops[input.value]);
+    move(knob.name, knob.stops[input.value]);
+  });
+  input.addEventListener("dblclick", () => { input.put(knob.default); move(knob.name, knob.default); });
+  return input;
+}
+
+function menu(knob) {
+  const select = document.createElement("select");
+  for (const choice of knob.choices) select.add(new Option(choice));
+  select.put = (value) => { select.value = value; };
+  select.addEventListener("change", () => move(knob.name, select.value));
+  return select;
+}
+
+function row(knob) {
+  const line = document.createElement("div");
+  line.className = "ft-knob";
+  line.dataset.knob = knob.name;
+  line.dataset.live = knob.live;
+  line.innerHTML = '<span class="ft-name"></span><button type="button" class="ft-help">?</button><em></em><output></output>';
+  const name = knob.symbol ? `${knob.label} (${knob.symbol})` : knob.label, help = line.querySelector(".ft-help");
+  line.querySelector(".ft-name").textContent = name;
+  help.dataset.tip = knob.help;
+  help.setAttribute("aria-label", knob.help);
+  help.hidden = !knob.help;
+  const control = knob.choices.length ? menu(knob) : slider(knob, line.querySelector("output"));
+  control.setAttribute("aria-label", name);
+  control.className = "ft-control";
+  line.append(control);
+  return line;
+}
+
+function rest() {
+  for (const line of box.querySelectorAll(".ft-knob")) {
+    const live = line.dataset.live === "true";
+    line.querySelector(".ft-control").disabled = running && !live;
+    line.querySelector("em").textContent = !running ? "" : live ? "live" : "next run";
+  }
+}
+
+function draw() {
+  const v = props.value;
+  if (!v) return;
+  if (v.name !== shown) {
+    shown = v.name;
+    box.replaceChildren(...v.declarations.map(row));
+  }
+  for (const label of box.querySelectorAll(".ft-knob")) label.querySelector(".ft-control").put(v.values[label.dataset.knob]);
+  rest();
+}
+
+window.addEventListener("foretoken:running", (event) => { running = event.detail; rest(); });
+watch("value", draw);
+draw();

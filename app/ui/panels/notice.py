@@ -1,0 +1,37 @@
+"""Sentences for the person: what the model does not know, who is ahead in the line, what went wrong and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import gradio as gr
+
+from app.ui.panels import panel
+
+TEMPLATE = '<div class="ft-notices" role="status"></div>'
+
+
+def build(elem_id: str) -> gr.HTML:
+    """A strip that takes no room while there is nothing to say."""
+    return panel("notice", [], TEMPLATE, elem_id=elem_id)
+
+
+def unknown(name: str, words: Mapping[str, list[str]]) -> list[dict[str, str]]:
+    """One sentence for the words that a model does not know."""
+    if not words:
+        return []
+    said = [f"'{w}' (nearest: {', '.join(near)})" if near else f"'{w}'" for w, near in words.items()]
+    return [{"kind": "hint", "text": f"{name} does not know {', '.join(said)}; it draws the rest."}]
+
+
+def error(text: str) -> list[dict[str, str]]:
+    """A mistake and the way out, as the engine says it."""
+    return [{"kind": "error", "text": text}]
+
+
+def place(ahead: int) -> list[dict[str, str]]:
+    """A place in the line of people who share this machine."""
+    if ahead < 1:
+        return []
+    runs = "one run ends" if ahead == 1 else f"{ahead} runs end"
+    return [{"kind": "hint", "text": f"You are number {ahead} in line: yours begins when {runs}."}]

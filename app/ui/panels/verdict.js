@@ -1,0 +1,22 @@
+// The line above the pictures. It also tells the other panels whether a run is going.
+const box = element.querySelector(".ft-verdict");
+const write = (name, text) => {
+  const part = box.querySelector(name);
+  if (part.textContent !== text) part.textContent = text;
+};
+
+function draw() {
+  const v = props.value;
+  if (!v) return;
+  box.dataset.state = v.state;
+  box.dataset.tone = v.tone || "";
+  write(".ft-headline", v.headline || "");
+  write(".ft-live", v.live || "");
+  write(".ft-agreement", v.agreement || "");
+  box.querySelector(".ft-agreement").dataset.same = Boolean(v.same);
+  write(".ft-detail", v.detail || "");
+  window.dispatchEvent(new CustomEvent("foretoken:running", { detail: v.state === "running" }));
+}
+
+watch("value", draw);
+draw();

@@ -1,0 +1,56 @@
+"""How the page looks: fonts that ship with Gradio (nothing is fetched), colours that colour-blind people can tell apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gradio as gr
+
+HEAD = """<meta name="color-scheme" content="dark light"><link rel="icon" href="data:,">
+<script>if (localStorage.getItem("foretoken-theme") !== "light") document.documentElement.style.background = "#0c1016";</script>
+"""  # dark from the first paint on; the header's script does the rest
+
+WEIGHTS = (400, 700)  # the files of the weights between lack most letters
+
+
+def theme() -> gr.themes.Base:
+    """Gradio's variables, set from the page's own (studio.css), so that a colour is written once."""
+    base = gr.themes.Base(
+        primary_hue="teal",
+        neutral_hue="slate",
+        radius_size="md",
+        font=[gr.themes.LocalFont("IBM Plex Sans", WEIGHTS), "system-ui", "sans-serif"],
+        font_mono=[gr.themes.LocalFont("IBM Plex Mono", WEIGHTS), "ui-monospace", "monospace"],
+    )
+    return base.set(
+        **{name + end: f"var(--ft-{ours})" for name, ours in OURS.items() for end in ("", "_dark") if name + end in known(base)}
+    )
+
+
+def known(base: gr.themes.Base) -> set[str]:
+    """The names that `set` takes: not every variable has a dark twin."""
+    return set(vars(base))
+
+
+OURS = {
+    "color_accent": "accent", "body_background_fill": "page", "body_text_color": "text", "body_text_color_subdued": "muted",
+    "background_fill_primary": "surface", "background_fill_secondary": "page", "border_color_primary": "line",
+    "block_background_fill": "surface", "block_border_color": "line", "block_label_text_color": "muted",
+    "block_title_text_color": "muted", "block_info_text_color": "muted",
+    "input_background_fill": "field", "input_background_fill_focus": "field", "input_border_color": "line",
+    "input_border_color_focus": "accent", "input_placeholder_color": "muted",
+    "button_primary_background_fill": "accent", "button_primary_background_fill_hover": "accent-strong",
+    "button_primary_text_color": "on-accent", "button_secondary_background_fill": "raised",
+    "button_secondary_background_fill_hover": "line", "button_secondary_text_color": "text",
+    "button_cancel_background_fill": "raised", "button_cancel_background_fill_hover": "line",
+    "button_cancel_text_color": "text",
+    "checkbox_background_color": "field", "checkbox_border_color": "line-strong",
+    "checkbox_background_color_selected": "accent", "checkbox_border_color_selected": "accent",
+    "checkbox_label_background_fill": "none", "checkbox_label_background_fill_hover": "none",
+    "checkbox_label_background_fill_selected": "none", "checkbox_label_border_color": "none",
+}  # fmt: skip
+
+
+def css() -> str:
+    """The page's style sheet."""
+    return Path(__file__).with_name("studio.css").read_text(encoding="utf-8")

@@ -1,0 +1,176 @@
+"""A tiny pictogram with random weights, a studio that serves it, and a browser that looks at it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+import torch
+
+from engine.backbones.pictogram import Pictogram, PictogramModel, load, ship
+from engine.backbones.vq import PictureTokenizer
+from engine.data.emoji_scenes import vocabulary
+
+ROOT = Path(__file__).resolve().parents[2]
+LEVELS = (5, 5, 5)
+START_LIMIT = 120  # seconds until the studio must answer
+FLAGS = (
+    "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny tensors on many threads only wait for each other, the more so on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def picto_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder as `load` wants it. At 256 pixels a run is slow enough to be touched while it goes."""
+    torch.manual_seed(0)
+    words = list(vocabulary())
+    model = PictogramModel(LEVELS, len(words), layers=4, width=128, heads=2, inner=256)
+    torch.nn.init.normal_(model.head_rows, std=0.3)
+    tokenizer = PictureTokenizer(LEVELS, encoder=8, decoder=8, blocks=1)
+    folder = tmp_path_factory.mktemp("picto")
+    weights = {"tokenizer.safetensors": tokenizer.state_dict(), "decoder-1.safetensors": model.state_dict()}
+    card = {
+        "name": "pictogram",
+        "words": words,
+        "sides": [8, 16, 32],
+        "tokenizer": {"settings": tokenizer.settings},
+        "decoder": {"settings": model.settings, "files": 1},
+    }
+    ship(folder, weights, card)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def picto(picto_folder: Path) -> Pictogram:
+    """The backbone itself."""
+    return load(str(picto_folder))
+
+
+@dataclass(frozen=True)
+class Served:
+    """A studio in another process."""
+
+    address: str
+    home: Path
+    log: Path
+
+    def runs(self) -> list[Path]:
+        """The folders of the runs it has saved, oldest first."""
+        return sorted((f for f in (self.home / "runs").glob("[0-9]*")), key=lambda f: f.stat().st_mtime)
+
+
+@pytest.fixture(scope="session")
+def served(picto_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The real studio on a free port."""
+    folder = tmp_path_factory.mktemp("studio")
+    log = folder / "log.txt"
+    command = f"from app.studio import launch; launch(path={str(picto_folder)!r}, port=7900, open_browser=False)"
+    own = {"FORETOKEN_HOME": str(folder / "home"), "GRADIO_TEMP_DIR": str(folder / "gradio"), "OMP_NUM_THREADS": "1"}
+    with log.open("w") as file:
+        process = subprocess.Popen([sys.executable, "-c", command], cwd=ROOT, stdout=file, stderr=file, env={**os.environ, **own})
+    try:
+        yield Served(wait_for(process, log), folder / "home", log)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def wait_for(process: subprocess.Popen, log: Path) -> str:
+    """The studio's address once it answers; fails with its last words if it does not."""
+    deadline = time.monotonic() + START_LIMIT
+    while time.monotonic() < deadline and process.poll() is None:
+        found = re.search(r"http://\S+", log.read_text())
+        if found and answers(found[0]):
+            return found[0]
+        time.sleep(0.1)
+    raise AssertionError(f"The studio did not start:\n{log.read_text()[-3000:]}")
+
+
+def answers(address: str) -> bool:
+    """True if the studio answers a request."""
+    try:
+        with urlopen(f"{address}/config", timeout=5) as response:
+            return response.status == 200
+    except OSError:
+        return False
+
+
+def chromium() -> str | None:
+    """The browser's path: $FORETOKEN_CHROMIUM, then the system's; None = Playwright's own."""
+    given = os.environ.get("FORETOKEN_CHROMIUM")
+    return given or shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator:
+    """A Chromium; where there is none the tests are skipped, but fail where CI is set."""
+    try:
+        from playwright.sync_api import Error, sync_playwright
+    except ImportError as e:
+        lacking(f"Playwright is not installed ({e}).")
+    with sync_playwright() as playwright:
+        try:
+            found = playwright.chromium.launch(executable_path=chromium(), args=list(FLAGS))
+        except Error as e:
+            lacking(f"No Chromium starts ({str(e).splitlines()[0]}). Install one, or set FORETOKEN_CHROMIUM.")
+        yield found
+        found.close()
+
+
+def lacking(reason: str) -> None:
+    """Skips with a reason; fails in CI, where a skipped test would pass for a passed one."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+class Watched:
+    """A page that remembers what must not happen: errors, and requests that leave the machine."""
+
+    def __init__(self, context, address: str):
+        self.wrong: list[str] = []
+        self.page = context.new_page()
+        self.page.set_default_timeout(60_000)
+        self.page.on("pageerror", lambda e: self.wrong.append(f"page error: {e}"))
+        self.page.on("console", lambda m: self.wrong.append(f"console: {m.text}") if m.type == "error" else None)
+        inside = (f"{address}/", "data:", "blob:")
+        self.page.on("request", lambda r: None if r.url.startswith(inside) else self.wrong.append(f"left the machine: {r.url}"))
+        self.page.on("response", lambda r: self.wrong.append(f"{r.status}: {r.url}") if r.status >= 400 else None)
+        self.page.goto(address)
+        self.page.wait_for_selector("#knobs .ft-knob")  # drawn by our own script: the page is alive
+
+
+@pytest.fixture
+def open_page(browser, served: Served) -> Iterator:
+    """A function that opens the studio as a new visitor; at the end nothing may have gone wrong on any of their pages."""
+    contexts, visits = [], []
+
+    def visit(width: int = 1366, height: int = 1000):
+        contexts.append(browser.new_context(viewport={"width": width, "height": height}))
+        visits.append(Watched(contexts[-1], served.address))
+        return visits[-1].page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert [line for v in visits for line in v.wrong] == []
+    assert "Traceback" not in served.log.read_text(), served.log.read_text()[-3000:]

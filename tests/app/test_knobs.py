@@ -1,0 +1,64 @@
+"""Knobs become controls that can take every value worth taking and show the real one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.ui import image_tab, knobs
+from engine.core import Knob
+from engine.methods import METHODS, PRESETS, find
+
+ALL = [(m.name, k) for m in METHODS.values() for k in m.knobs if not k.choices]
+
+
+@pytest.mark.parametrize(("method", "knob"), ALL, ids=lambda v: v if isinstance(v, str) else v.name)
+def test_stops_cover_the_range_and_are_accepted_by_the_engine(method, knob):
+    stops = knobs.stops(knob)
+    assert stops == sorted(set(stops))
+    assert (stops[0], stops[-1]) == (knob.low, knob.high)
+    assert knob.default in stops
+    for stop in stops:
+        assert knob.to_value(knob.to_number(stop)) == stop
+
+
+def test_a_logarithmic_slider_gives_small_values_their_room():
+    stops = knobs.stops(Knob("window", "W", 32, 1, 256, 1, "log"))
+    assert stops[:8] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert all(isinstance(s, int) for s in stops)
+    assert stops.index(16) > len(stops) / 5  # a linear slider would spend a sixteenth on it
+    assert {2**i for i in range(9)} <= set(stops)  # the shapes that passes come in
+    assert knobs.stops(Knob("beam", "", 0, 0, 100, 1, "log"))[0] == 0
+
+
+def test_the_papers_letter_and_the_knobs_nature_reach_the_page():
+    value = knobs.encode("sjdpp", find("sjdpp")[0].knobs, {"refresh": "reuse published"})
+    json.dumps(value)
+    by_name = {d["name"]: d for d in value["declarations"]}
+    assert (by_name["reuse_ratio"]["symbol"], by_name["reuse_ratio"]["label"]) == ("τ", "Reuse ratio")
+    assert by_name["refresh"]["live"] is False
+    assert value["values"]["refresh"] == "reuse published"
+    assert value["values"]["window"] == 32
+
+
+def test_the_badge_is_a_function_of_the_knobs():
+    method, _ = find("sjdpp")
+    assert knobs.badge(method, {})["exact"]
+    relaxed = knobs.badge(method, {"refresh": "reuse published"})
+    assert not relaxed["exact"] and relaxed["why"].startswith("Not exact")
+    assert knobs.badge(method, {"refresh": "reuse published", "verify": "match seed"})["exact"]
+
+
+def test_every_method_and_preset_that_fits_is_offered(picto):
+    offered = {name for _, name in image_tab.choices(picto)}
+    fitting = {n for n, m in METHODS.items() if m.needs <= picto.capabilities} - {"ar"}
+    assert offered == fitting | {p for p, (m, _) in PRESETS.items() if m in fitting}
+    assert "SJD++ (published)" in {title for title, _ in image_tab.choices(picto)}
+
+
+def test_what_stands_on_the_page_becomes_a_prompt(picto):
+    values = knobs.encode("settings", image_tab.settings(picto))["values"]
+    prompt = image_tab.read_prompt("a cat", 7, values | {"size": "256 px", "guidance": 2}, picto)
+    assert (prompt.size, prompt.seed, prompt.sampling.guidance, prompt.sampling.top_p) == (256, 7, 2.0, 1.0)
+    assert image_tab.read_prompt("a cat", 7, values, picto).size == 128

@@ -1,0 +1,209 @@
+"""The studio as a person meets it, in a real browser. Every wait is for something on the page, never for time."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+pytestmark = pytest.mark.browser
+TOKENS = "Number(document.querySelector('#canvas-{} .ft-card').dataset.tokens)"
+STATE = "document.querySelector('#canvas-fast .ft-card').dataset.state"
+
+
+def move(page, panel: str, knob: str, stop: int) -> None:
+    """Moves a slider to one of its stops, as a drag does."""
+    page.locator(f"#{panel} .ft-knob[data-knob={knob}] input").evaluate(
+        "(input, stop) => { input.value = stop; input.dispatchEvent(new Event('input', {bubbles: true})); }", stop
+    )
+
+
+def choose(page, panel: str, knob: str, choice: str) -> None:
+    """Takes a choice of a menu."""
+    page.locator(f"#{panel} .ft-knob[data-knob={knob}] select").select_option(choice)
+
+
+def start(page, size: str = "256 px") -> None:
+    """Presses Generate and waits until both sides have tokens; 256 pixels last long enough to be watched."""
+    choose(page, "settings", "size", size)
+    page.click("#generate")
+    page.wait_for_function(f"{TOKENS.format('fast')} > 0 && {TOKENS.format('plain')} > 0")
+
+
+def finish(page) -> None:
+    """Waits for the end of a run."""
+    page.wait_for_selector("#generate")
+    page.wait_for_selector("#download:not([disabled])")
+
+
+def test_both_sides_grow_and_finish(open_page):
+    page = open_page()
+    start(page)
+    first = page.evaluate(TOKENS.format("plain"))
+    assert page.evaluate(STATE) == "running"
+    assert page.locator("#knobs .ft-knob[data-knob=refresh] select").is_disabled()
+    assert page.locator("#knobs .ft-knob[data-knob=window] input").is_enabled()
+    page.wait_for_function(f"{TOKENS.format('plain')} > {first} && {STATE} === 'running'")
+    finish(page)
+    for side in ("plain", "fast"):
+        card = page.locator(f"#canvas-{side} .ft-card")
+        assert card.get_attribute("data-state") == "done"
+        assert card.get_attribute("data-tokens") == "1024"
+        assert int(card.get_attribute("data-pictures")) >= 3
+        assert "1024 of 1024 tokens, done" in card.locator(".ft-picture").get_attribute("aria-label")
+    assert page.locator("#canvas-fast .ft-badge").inner_text() == "exact"
+    said = page.inner_text("#verdict")
+    assert "1,024 of 1,024 tokens equal" in said
+    assert "faster" in said or "slower" in said or "As fast as" in said
+    assert spread(page, "fast") > 0
+
+
+def spread(page, side: str) -> float:
+    """The standard deviation of the pixels that a canvas shows: an empty one has none."""
+    values = page.locator(f"#canvas-{side} .ft-picture").evaluate(
+        "c => Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data)"
+    )
+    return float(np.std(np.array(values).reshape(-1, 4)[:, :3]))
+
+
+def test_a_slider_acts_in_the_running_run_and_is_recorded(open_page, served):
+    page = open_page()
+    start(page)
+    move(page, "knobs", "window", 2)
+    finish(page)
+    with np.load(served.runs()[-1] / "trace.npz") as file:
+        trace = dict(file)
+    windows = trace["knob_window"]
+    assert windows[0] == 32
+    assert windows[-1] == 3
+    assert set(windows) == {32, 3}
+    assert max(trace["step_drafted"][windows == 3]) <= 2
+
+
+def test_cancel_keeps_the_partial_picture(open_page, served):
+    page = open_page()
+    start(page)
+    page.click("#cancel")
+    finish(page)
+    assert page.evaluate(STATE) == "stopped"
+    kept = page.evaluate(TOKENS.format("fast"))
+    assert 0 < kept < 1024
+    assert "Stopped" in page.inner_text("#verdict")
+    assert spread(page, "fast") > 0
+    settings = json.loads((served.runs()[-1] / "run.json").read_text())
+    assert settings["totals"]["tokens"] == kept
+
+
+def test_the_download_holds_the_settings(open_page, tmp_path):
+    page = open_page()
+    page.fill("#prompt textarea, #prompt input", "two cats on snow")
+    page.fill("#seed input", "41")
+    page.press("#seed input", "Tab")
+    start(page, "64 px")
+    finish(page)
+    with page.expect_download() as waiting:
+        page.click("#download")
+    file = tmp_path / "picture.png"
+    waiting.value.save_as(file)
+    assert waiting.value.suggested_filename == "foretoken-sjdpp-41.png"
+    picture = Image.open(file)
+    settings = json.loads(picture.text["foretoken"])
+    assert picture.size == (64, 64)
+    assert (settings["prompt"], settings["seed"], settings["size"]) == ("two cats on snow", 41, 64)
+    assert settings["knobs"]["window"] == 32
+
+
+def test_unknown_words_and_mistakes_are_said(open_page):
+    page = open_page()
+    prompt = page.locator("#prompt textarea, #prompt input")
+    prompt.fill("a girafe and a camle on snow")
+    page.wait_for_selector("#hints p:has-text(\"'camle' (nearest: camel\")")
+    assert "does not know 'girafe'" in page.inner_text("#hints")
+    prompt.fill(" ")
+    page.click("#generate")
+    page.wait_for_selector("#messages p[data-kind=error]:has-text('The prompt is empty')")
+    page.wait_for_selector("#generate")
+    page.locator(".ft-chip").nth(2).click()
+    page.wait_for_function("document.querySelector('#prompt textarea, #prompt input').value.startsWith('a red apple')")
+    page.wait_for_selector("#hints p", state="detached")
+
+
+def test_a_second_visitor_sees_their_place(open_page):
+    first, second = open_page(), open_page()
+    start(first)
+    second.click("#generate")
+    second.wait_for_selector("#line p:has-text('You are number 1 in line')")
+    first.click("#cancel")
+    finish(first)
+    second.wait_for_function(f"{TOKENS.format('fast')} > 0")
+    second.wait_for_selector("#line p", state="detached")
+    finish(second)
+
+
+def test_a_wait_can_be_given_up(open_page):
+    first, second = open_page(), open_page()
+    start(first)
+    second.click("#generate")
+    second.wait_for_selector("#line p")
+    second.click("#cancel")
+    second.wait_for_selector("#generate")
+    second.wait_for_selector("#line p", state="detached")
+    choose(second, "settings", "size", "64 px")
+    second.click("#generate")
+    second.wait_for_selector("#line p")
+    first.click("#cancel")
+    finish(second)
+    assert second.locator("#canvas-fast .ft-card").get_attribute("data-tokens") == "64"  # what was asked for last
+
+
+def test_a_closed_page_frees_the_engine(open_page):
+    first, second = open_page(), open_page()
+    start(first)
+    second.uncheck("#compare input")
+    choose(second, "settings", "size", "64 px")
+    second.click("#generate")
+    second.wait_for_selector("#line p")
+    first.close()
+    finish(second)
+    assert second.locator("#canvas-fast .ft-card").get_attribute("data-state") == "done"
+    assert second.locator("#canvas-plain .ft-card").get_attribute("data-state") == "empty"  # nothing was compared
+
+
+def test_a_preset_brings_its_knobs_and_its_badge(open_page):
+    page = open_page()
+    page.locator("#method input").click()
+    page.get_by_role("option", name="SJD++ (published)").click()
+    page.wait_for_selector("#badge .ft-badge[data-exact=false]")
+    assert page.locator("#knobs .ft-knob[data-knob=refresh] select").input_value() == "reuse published"
+    choose(page, "knobs", "verify", "match seed")
+    page.wait_for_selector("#badge .ft-badge[data-exact=true]")
+    choose(page, "knobs", "verify", "residual")
+    page.wait_for_selector("#badge .ft-badge[data-exact=false]")
+    start(page, "64 px")
+    finish(page)
+    assert page.locator("#canvas-fast .ft-badge").inner_text() == "not exact"
+    assert "sharpens the law" in page.locator("#canvas-fast .ft-badge").get_attribute("data-tip")
+
+
+def test_the_map_is_drawn_without_asking_the_server(open_page):
+    page = open_page()
+    start(page, "64 px")
+    finish(page)
+    asked = []
+    page.on("request", lambda r: asked.append(r.url))
+    page.locator("#overlay input").evaluate("r => { r.value = 80; r.dispatchEvent(new Event('input')); }")
+    page.select_option("#overlay select", "entropy")
+    assert page.locator("#canvas-plain .ft-overlay").evaluate("c => [c.hidden, c.width, c.style.opacity]") == [False, 8, "0.8"]
+    page.locator("#canvas-plain .ft-frame").hover(position={"x": 20, "y": 20})
+    assert page.locator("#canvas-fast .ft-readout").inner_text().startswith("token ")
+    assert asked == []
+
+
+def test_it_fits_a_phone_and_shows_its_models(open_page):
+    page = open_page(390, 844)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.get_by_role("tab", name="Models").click()
+    page.wait_for_selector(".ft-about :text('Loaded: pictogram')")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390

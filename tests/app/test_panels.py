@@ -1,0 +1,118 @@
+"""What the panels are sent: pure functions of boards."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import app.ui.panels
+from app.stream import Board
+from app.ui.panels import canvas, notice, verdict
+from engine.core import Prompt
+from engine.methods import find
+from engine.run import generate
+
+SCRIPTS = sorted(Path(app.ui.panels.__file__).parent.glob("*.js"))
+
+
+def board(picto, name: str, steps: int | None = None, **knobs) -> Board:
+    """A board after some steps, or at the end."""
+    method, given = find(name)
+    made = Board(generate(picto, method, Prompt("a red apple", seed=5, size=64), given | knobs))
+    for step in made.run:
+        made.add(step)
+        if made.count == steps:
+            break
+    return made
+
+
+def numbers(text: str, kind: type = np.uint8) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), kind)
+
+
+def test_encode_is_small_plain_data(picto):
+    shown = board(picto, "sjdpp", 5, window=8)
+    value = canvas.encode(shown, shown.picture(), canvas.scales([shown]), "fast", "SJD++", None)
+    assert len(json.dumps(value)) < 40_000
+    assert (value["rows"], value["columns"], value["limit"], value["state"]) == (8, 8, 64, "running")
+    committed = numbers(value["maps"]["accepted"]) > 0
+    assert committed.sum() == len(shown.run.tokens) == value["totals"]["tokens"]
+    assert (numbers(value["maps"]["step"]) > 0).tolist() == committed.tolist()
+    assert numbers(value["tokens"], np.int32)[shown.run.positions].tolist() == shown.run.tokens
+    assert not (numbers(value["draft"]).astype(bool) & committed).any()
+    assert 0 < numbers(value["draft"]).sum() <= 7
+
+
+def test_the_growing_picture_is_a_jpeg_and_the_last_one_is_lossless(picto):
+    growing, done = board(picto, "ar", 9), board(picto, "ar")
+    for shown, kind in ((growing, "JPEG"), (done, "PNG")):
+        picture = shown.picture()
+        address = canvas.data_url(picture, shown.ended)
+        head, body = address.split(",")
+        opened = Image.open(io.BytesIO(base64.b64decode(body)))
+        assert (opened.format, opened.size) == (kind, (64, 64))
+        assert head == f"data:image/{kind.lower()};base64"
+    assert (np.asarray(opened) == picture).all()
+
+
+def test_quantize_keeps_the_ends_and_leaves_a_hole_for_nothing():
+    assert canvas.quantize(np.array([0.0, 1.0, 2.0, 9.0, np.nan]), 2.0).tolist() == [1, 128, 255, 255, 0]
+
+
+def test_scales_are_shared_and_plain_numbers(picto):
+    both = [board(picto, "sjdpp", 3, window=8), board(picto, "ar", 9)]
+    scales = canvas.scales(both)
+    assert scales["step"] == 8
+    assert scales["entropy"] >= max(np.nanmax(b.entropy) for b in both)
+    assert {type(v) for v in scales.values()} == {float}  # numpy's own would reach the page as text
+    assert canvas.scales([]) == {"probability": 1.0, "entropy": 1.5, "step": 1.0}
+
+
+def test_the_verdict_follows_the_fair_rule_and_does_not_flatter(picto):
+    fast, plain = board(picto, "sjdpp", window=8, verify="match seed"), board(picto, "ar")
+    fast.run.seconds, plain.run.seconds = 1.0, 2.3
+    value = verdict.encode(fast, plain)
+    assert (value["headline"], value["tone"]) == ("2.3× faster", "good")
+    assert (value["agreement"], value["same"]) == ("64 of 64 tokens equal", True)
+    fast.run.seconds = 3.45
+    assert verdict.encode(fast, plain)["headline"] == "1.5× slower"
+    fast.run.seconds = 2.3
+    assert verdict.encode(fast, plain)["headline"] == "As fast as plain decoding"
+
+
+def test_nothing_is_promised_of_tokens_where_only_the_law_is_the_same(picto):
+    assert verdict.agreement(board(picto, "sjdpp", window=8), board(picto, "ar")) == {}
+
+
+def test_the_verdict_of_a_run_that_goes_or_was_stopped(picto):
+    fast, plain = board(picto, "sjdpp", 3, window=8), board(picto, "ar", 2)
+    assert verdict.encode(fast, plain)["state"] == "running"
+    for each in (fast, plain):
+        each.run.stop()
+    stopped = verdict.encode(fast, plain)
+    assert stopped["state"] == "stopped"
+    assert f"2 and {len(fast.run.tokens)} tokens" in stopped["detail"]
+
+
+def test_notices_are_sentences():
+    assert notice.unknown("pictogram", {}) == []
+    said = notice.unknown("pictogram", {"camle": ["camel"], "xyzzy": []})[0]["text"]
+    assert said == "pictogram does not know 'camle' (nearest: camel), 'xyzzy'; it draws the rest."
+    assert notice.place(0) == []
+    assert "number 2" in notice.place(2)[0]["text"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed; the page tests run the scripts as well")
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda s: s.name)
+def test_scripts_parse(script: Path, tmp_path: Path):
+    wrapped = tmp_path / script.name
+    wrapped.write_text(f"async function load(element, props, trigger, watch) {{\n{script.read_text()}\n}}")
+    subprocess.run(["node", "--check", wrapped], check=True)
