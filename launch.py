@@ -48,9 +48,7 @@ class Plan(NamedTuple):
     refusal: str = ""  # one sentence; exit code 2
 
 
-def decide(
-    python: Sequence[int], argv: Sequence[str], nvidia_seen: bool, stamp: str, pyproject: str, system: str = sys.platform
-) -> Plan:
+def decide(python: Sequence[int], argv: Sequence[str], nvidia_seen: bool, stamp: str, pyproject: str, system: str = sys.platform) -> Plan:
     """The plan for a version of Python and the arguments behind launch.py. stamp ("" = none), pyproject: texts of the files."""
     if tuple(python[:2]) < OLDEST:
         version = ".".join(map(str, python[:2]))

@@ -4,9 +4,9 @@ Paper: Finite Scalar Quantization, Mentzer et al., arXiv 2309.15505: each latent
 the code is the mixed-radix number of the levels. There is no learned codebook that could collapse; the neighbours of a code are
 the codes one level away. Fully convolutional, so the same weights serve 64, 128 and 256 pixels.
 
-There are two decoders. `decode` is the full one, for the final picture; `preview` is a tiny one, about a hundredth of the work, for the
-picture that grows on the screen. Normalisation is left out on purpose: residual branches start at zero, which trains as
-well at this depth and keeps every output local, so that a change of one token changes only its neighbourhood.
+There are two decoders. `decode` is the full one, for the final picture; `preview` is a tiny one, about a hundredth of the work, for
+a large picture that grows on the screen. Normalisation is left out on purpose: residual branches start at zero, which trains without
+trouble at this depth, and every output stays local, so that a change of one token changes only its neighbourhood.
 """
 
 from __future__ import annotations
