@@ -50,6 +50,7 @@ class Run:
             self.close()
             raise StopIteration
         self._current.values = self.live.read() | self.fixed
+        torch.set_flush_denormal(True)  # a setting of the thread, and a page may advance a run from several
         start = time.perf_counter()
         try:
             if self._decode is None:

@@ -201,12 +201,9 @@ def _place(groups: tuple[Group, ...], relation: str, r: random.Random) -> tuple[
     if len(groups) == 3:
         left, top = _lattice(r, 0, 8), _lattice(r, 32, 56)
         return tuple((g.name, g.colour, left + 40 * i, top, 40) for i, g in enumerate(groups))
-    first, second = (_box(g) for g in groups)
     if relation in ("above", "below"):
-        upper, lower = (0, 1) if relation == "above" else (1, 0)
-        return _stack(groups, upper, lower, (first, second), r)
-    left, right = (1, 0) if relation == "right of" else (0, 1)
-    return _row(groups, left, right, (first, second), r)
+        return _apart(groups, 0 if relation == "above" else 1, 1, 48, r)
+    return _apart(groups, 1 if relation == "right of" else 0, 0, 56, r)
 
 
 def _box(g: Group) -> tuple[int, int]:
@@ -234,36 +231,25 @@ def _alone(g: Group, r: random.Random) -> tuple[tuple[str, str, int, int, int], 
     return tuple((g.name, g.colour, left + pitch * i, top, side) for i in range(g.count))
 
 
-def _stack(groups, upper: int, lower: int, boxes, r: random.Random):
-    """One group above the other, their columns overlapping."""
-    (wu, hu), (wl, hl) = boxes[upper], boxes[lower]
-    gap = max(0, CANVAS - hu - hl)
-    top = _lattice(r, 0, min(16, gap))
-    bottom = CANVAS - hl - _lattice(r, 0, max(0, min(16, gap - top)))
-    centre = _lattice(r, 48, 80)
-    at = {upper: (wu, top), lower: (wl, bottom)}
-    boxes_out = []
-    for i, g in enumerate(groups):
-        width, y = at[i]
-        x = min(max(0, (centre - width // 2) // 8 * 8), CANVAS - width)
-        boxes_out += _members(g, x, y)
-    return tuple(boxes_out)
+def _apart(groups: tuple[Group, ...], leading: int, axis: int, low: int, r: random.Random) -> tuple[tuple[str, str, int, int, int], ...]:
+    """Two groups one behind the other along an axis (0: left to right, 1: top to bottom), group `leading` first.
 
-
-def _row(groups, left: int, right: int, boxes, r: random.Random):
-    """One group left of the other, their rows overlapping."""
-    (wl, hl), (wr, hr) = boxes[left], boxes[right]
-    gap = max(0, CANVAS - wl - wr)
-    x_left = _lattice(r, 0, min(16, gap))
-    x_right = CANVAS - wr - _lattice(r, 0, max(0, min(16, gap - x_left)))
-    centre = _lattice(r, 56, 80)
-    at = {left: (x_left, hl), right: (x_right, hr)}
-    boxes_out = []
-    for i, g in enumerate(groups):
-        x, height = at[i]
-        y = min(max(0, (centre - height // 2) // 8 * 8), CANVAS - height)
-        boxes_out += _members(g, x, y)
-    return tuple(boxes_out)
+    Across the axis both are centred on one line, between `low` and 80 pixels.
+    """
+    boxes = [_box(g) for g in groups]
+    ahead, behind = boxes[leading][axis], boxes[1 - leading][axis]
+    gap = max(0, CANVAS - ahead - behind)
+    start = _lattice(r, 0, min(16, gap))
+    end = CANVAS - behind - _lattice(r, 0, max(0, min(16, gap - start)))
+    centre = _lattice(r, low, 80)
+    found = []
+    for i, group in enumerate(groups):
+        across = boxes[i][1 - axis]
+        place = [0, 0]
+        place[axis] = start if i == leading else end
+        place[1 - axis] = min(max(0, (centre - across // 2) // LATTICE * LATTICE), CANVAS - across)
+        found += _members(group, *place)
+    return tuple(found)
 
 
 def trained_scenes(seed: int, count: int) -> list[Scene]:

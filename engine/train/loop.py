@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 
 from engine.machine import processor
 
-CHECKPOINTS = Path(os.environ.get("FORETOKEN_TRAINING", ".training"))
+CHECKPOINTS = Path(__file__).resolve().parents[2] / ".training"  # ignored by git
 
 
 @dataclass
