@@ -39,6 +39,7 @@ def describe(run: Run) -> dict[str, Any]:
     return {
         "backbone": run.backbone.name,
         "weights": getattr(run.backbone, "weights_hash", None),
+        "dtype": getattr(run.backbone, "dtype", None),
         "method": run.method.name,
         "exact": run.exact,
         "prompt": prompt.text,

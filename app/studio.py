@@ -59,10 +59,11 @@ def launch(
     port: int | None = None,
     host: str = "127.0.0.1",
     open_browser: bool = True,
+    dtype: str = "auto",
 ) -> None:
     """Serves the studio until it is interrupted. A port in use is no reason to stop: the next free one is taken and said."""
     leave_a_core(device)
-    model = load(backbone, path, device)
+    model = load(backbone, path, device, dtype)
     wanted = FIRST_PORT if port is None else port
     found = free_port(host, wanted)
     if found != wanted:

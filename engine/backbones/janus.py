@@ -179,13 +179,15 @@ def special_ids(model: JanusForConditionalGeneration) -> tuple[int, int, int]:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def load(path: str | None = None, device: str = "cpu") -> Janus:
-    """The backbone from a local folder; nothing is downloaded. float32 on a CPU, bfloat16 elsewhere.
+def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Janus:
+    """The backbone from a local folder; nothing is downloaded. dtype "auto": float32 on a CPU, bfloat16 elsewhere.
 
     Raises MissingWeights for an absent, incomplete or damaged folder, NotSupported for the folder of another model.
     """
     folder = _folder(path)
-    model = _read_model(folder, torch.float32 if torch.device(device).type == "cpu" else torch.bfloat16)
+    if dtype == "auto":
+        dtype = "float32" if torch.device(device).type == "cpu" else "bfloat16"
+    model = _read_model(folder, getattr(torch, dtype))
     for part in ("vision_model", "aligner"):  # they understand pictures; generation never calls them
         setattr(model.model, part, None)
     return Janus(model.requires_grad_(False).to(device), _reader(folder, special_ids(model)[1]))

@@ -8,6 +8,7 @@ the caption with the empty caption, which has the same length, so a pair is one 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +24,8 @@ from engine.backbones.transformer import Decoder, TransformerSequence, causal, r
 from engine.backbones.vq import FACTOR, PictureTokenizer
 from engine.cache import Slab
 from engine.core import Prompt, Sampling
-from engine.errors import BadPrompt, MissingWeights
+from engine.errors import BadPrompt, MissingWeights, NotSupported
+from engine.kernels import packed_linear
 from engine.layout import Raster
 
 FOLDER = Path(__file__).resolve().parents[2] / "assets" / "models" / "pictogram"
@@ -103,9 +105,9 @@ def text_mask(count: int, device: torch.device) -> Tensor:
 class _Trunk:
     """PictogramModel at one scale, as TransformerSequence wants it."""
 
-    def __init__(self, model: PictogramModel, side: int, table: Tensor, head: Tensor):
+    def __init__(self, model: PictogramModel, side: int, table: Tensor, head: Tensor, dtype: torch.dtype):
         self.model, self.table, self.rows = model, table + model.scale.weight[SCALES.index(side)], head
-        self.cos, self.sin = (t.to(table) for t in model.rotary(side))
+        self.cos, self.sin = (t.to(table.device, dtype) for t in model.rotary(side))
 
     def embed(self, tokens: Tensor) -> Tensor:
         return self.table[tokens][None]
@@ -126,6 +128,7 @@ class Pictogram:
 
     def __init__(self, model: PictogramModel, tokenizer: PictureTokenizer, words: list[str], sides: tuple[int, ...], card: dict):
         self.model, self.tokenizer, self.card = model.eval(), tokenizer.eval(), card
+        self.dtype, self.weights_hash = "float32", None  # dtype: of the passes; residual stream, logits and laws are always float32
         self.words = {w: i + 1 for i, w in enumerate(words)}
         self.sides = sides  # scales that were trained
         self.device = next(model.parameters()).device
@@ -146,11 +149,12 @@ class Pictogram:
         side, sampling = self._side(prompt.size), prompt.sampling or self.sampling
         branches = 1 if sampling.guidance == 1 else 2
         table, head = self._tables
-        trunk = _Trunk(self.model, side, table, head)
+        trunk = _Trunk(self.model, side, table, head, getattr(torch, self.dtype))
         rows = torch.tensor([words, [0] * TEXT_SLOTS][:branches], device=self.device)
         decoder = self.model.decoder
         capacity = TEXT_SLOTS + 1 + side * side + 256
-        slab = Slab(len(decoder.blocks), branches, decoder.heads, capacity, decoder.width // decoder.heads, self.device, table.dtype)
+        dtype = getattr(torch, self.dtype)
+        slab = Slab(len(decoder.blocks), branches, decoder.heads, capacity, decoder.width // decoder.heads, self.device, dtype)
         mask = text_mask(TEXT_SLOTS, self.device)
         return TransformerSequence(
             trunk, self.model.prefix(rows, side), mask, slab,
@@ -283,13 +287,32 @@ def load_model(folder: Path = FOLDER) -> PictogramModel:
     return model.eval()
 
 
-def load(path: str | None = None, device: str = "cpu") -> Pictogram:
-    """The backbone from a model folder (default: the shipped one)."""
+def hash_of(files: list[Path]) -> str:
+    """A short checksum of weights files, for the record of a run."""
+    found = hashlib.sha256()
+    for path in files:
+        found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Pictogram:
+    """The backbone from a model folder (default: the shipped one).
+
+    dtype : "float32" (which is what "auto" means), or "bfloat16", which needs a CPU with matrix units: wide passes cost less, passes of one
+    token more, and the law is that of rounded sums.
+    """
+    if dtype == "bfloat16" and not packed_linear.is_supported():
+        raise NotSupported("This CPU has no bfloat16 matrix units (AMX), so bfloat16 would be slower. Use --dtype float32.")
     folder = Path(path) if path else FOLDER
     card = read_card(folder)
     torch.set_flush_denormal(True)
     model, tokenizer = load_model(folder).to(device), load_tokenizer(folder).to(device)
-    return Pictogram(model, tokenizer, card["words"], tuple(card["sides"]), card)
+    found = Pictogram(model, tokenizer, card["words"], tuple(card["sides"]), card)
+    found.weights_hash = hash_of([folder / "tokenizer.safetensors", *decoder_files(folder)])
+    if dtype == "bfloat16":
+        packed_linear.pack(model.decoder)
+        found.dtype = "bfloat16"
+    return found
 
 
 def ship(folder: Path, files: dict[str, dict[str, Tensor]], card: dict) -> None:

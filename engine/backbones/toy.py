@@ -8,7 +8,6 @@ real attention over the stored keys and values of what it saw, and a wrong cache
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -227,11 +226,6 @@ def _norm(x: np.ndarray) -> np.ndarray:
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)
 
 
-def load(path: str | None = None, device: str = "cpu", **settings: Any) -> Toy:
-    """The toy; it has no weights to load."""
-    return Toy(**settings)
-
-
-def sequences(vocabulary: int, length: int) -> list[tuple[int, ...]]:
-    """All sequences of a length, for tables."""
-    return list(itertools.product(range(vocabulary), repeat=length))
+def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Toy:
+    """The toy; it has no weights to load, and is float64 always."""
+    return Toy()

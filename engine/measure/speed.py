@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from engine.backbones import load
 from engine.backbones.transformer import TransformerSequence
 from engine.core import Backbone, Draft, Prompt, Rows, Sampling
 from engine.data.emoji_scenes import held_out_prompts
@@ -30,6 +31,7 @@ from engine.noise import Noise
 from engine.run import Run, generate
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
+BASELINE = "ar in float32"  # a row of its own where the rest runs in another dtype
 
 
 def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[dict[str, Any]]:
@@ -38,13 +40,14 @@ def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[di
     names = [n for n in dict.fromkeys(names) if n != "ar"]
     knobs = {n: _knobs(n, options) for n in names}
     prompts = read_prompts(options.prompts, options.count)
-    runs = measure(backbone, names, knobs, prompts, options.repeats, options.size, sampling)
-    rows = [summary("ar", {}, runs, len(prompts))] + [summary(n, knobs[n], runs, len(prompts)) for n in names]
+    exact = in_float32(backbone, options)
+    runs = measure(backbone, exact, names, knobs, prompts, options.repeats, options.size, sampling)
+    rows = [summary(n, runs, len(prompts)) for n in runs]
     if backbone.name == "pictogram" and sampling == backbone.sampling:
-        rows.append(peer_row(backbone, prompts[: min(5, len(prompts))], options.size, runs))
+        rows.append(peer_row(exact, options, prompts[: min(5, len(prompts))]))
     widest = Prompt(prompts[0], seed=0, size=options.size, sampling=sampling)
     rows += [split(backbone, n, knobs[n], widest) for n in names if n in ("sjd", "sjdpp")]
-    stamp = facts() | {"seeds": f"0..{len(prompts) - 1}", "backbone": backbone.name}
+    stamp = facts() | {"seeds": f"0..{len(prompts) - 1}", "backbone": backbone.name, "dtype": getattr(backbone, "dtype", None)}
     for row in rows:
         print(readable(row))
         row |= stamp
@@ -76,8 +79,16 @@ def read_prompts(path: Path | None, count: int) -> list[str]:
     return lines[:count]
 
 
+def in_float32(backbone: Backbone, options: Namespace) -> Backbone:
+    """The same weights in float32: our fastest plain decoding on a CPU, and so the baseline whatever the dtype of the rest."""
+    if getattr(backbone, "dtype", "float32") == "float32":
+        return backbone
+    return load(backbone.name, options.backbone if Path(options.backbone).is_dir() else None, options.device, "float32")
+
+
 def measure(
     backbone: Backbone,
+    exact: Backbone,
     names: list[str],
     knobs: dict[str, dict[str, Any]],
     prompts: list[str],
@@ -85,26 +96,27 @@ def measure(
     size: int | None,
     sampling: Sampling,
 ) -> dict[str, list[list[Run]]]:
-    """Runs by method and prompt, each prompt's runs in a list; plain decoding under "ar"."""
-    found: dict[str, list[list[Run]]] = {n: [[] for _ in prompts] for n in ["ar", *names]}
+    """Runs by method and prompt, each prompt's runs in a list; plain decoding under "ar", and under BASELINE if that is another."""
+    plain = ["ar"] if exact is backbone else [BASELINE, "ar"]
+    found: dict[str, list[list[Run]]] = {n: [[] for _ in prompts] for n in [*plain, *names]}
 
     def go(name: str, i: int) -> Run:
-        run = generate(backbone, find(name)[0], Prompt(prompts[i], seed=i, size=size, sampling=sampling), knobs.get(name))
-        return run.finish()
+        model, method = (exact, METHODS["ar"]) if name == BASELINE else (backbone, find(name)[0])
+        return generate(model, method, Prompt(prompts[i], seed=i, size=size, sampling=sampling), knobs.get(name)).finish()
 
-    for name in ["ar", *names]:  # not measured: allocations, noise tables, first-touch of weights
+    for name in found:  # not measured: allocations, noise tables, first-touch of weights
         go(name, 0)
     for i in range(len(prompts)):
         for _ in range(repeats):
-            for name in ["ar", *names, *reversed(names), "ar"]:
+            for name in [*found, *reversed(found)]:
                 found[name][i].append(go(name, i))
     return found
 
 
-def summary(name: str, knobs: dict[str, Any], runs: dict[str, list[list[Run]]], prompts: int) -> dict[str, Any]:
-    """One row of the table."""
+def summary(name: str, runs: dict[str, list[list[Run]]], prompts: int) -> dict[str, Any]:
+    """One row of the table. The speed-up is over the baseline: plain decoding in float32."""
     seconds = np.array([np.median([r.seconds for r in of]) for of in runs[name]])
-    plain = np.array([np.median([r.seconds for r in of]) for of in runs["ar"]])
+    plain = np.array([np.median([r.seconds for r in of]) for of in runs.get(BASELINE, runs["ar"])])
     compression = np.array([of[0].totals["step_compression"] for of in runs[name]])
     forwards = np.array([of[0].totals["forwards"] for of in runs[name]])
     first = runs[name][0][0]
@@ -143,33 +155,37 @@ def bootstrap(values: np.ndarray, draws: int = 2000) -> list[float]:
     return [round(float(np.quantile(medians, q)), 3) for q in (0.025, 0.975)]
 
 
-def peer_row(backbone: Backbone, prompts: list[str], size: int | None, runs: dict[str, list[list[Run]]]) -> dict[str, Any]:
-    """transformers' generate on the same weights, alternating with our plain decoding."""
-    theirs, ours = [], []
-    for i, text in enumerate(prompts):
-        prompt = Prompt(text, seed=i, size=size)
-        model = peer.GuidedModel(backbone, prompt)
-        if i == 0:
-            peer.generate(model, 0)
-        ours.append(generate(backbone, METHODS["ar"], prompt).finish().seconds)
-        start = time.perf_counter()
-        peer.generate(model, i)
-        theirs.append(time.perf_counter() - start)
-        ours.append(generate(backbone, METHODS["ar"], prompt).finish().seconds)
-    pairs = np.array(theirs) / np.array(ours).reshape(-1, 2).mean(1)
+def peer_row(exact: Backbone, options: Namespace, prompts: list[str]) -> dict[str, Any]:
+    """transformers' generate on the same weights in float32, alternating with our plain decoding."""
+    asked = [Prompt(text, seed=i, size=options.size) for i, text in enumerate(prompts)]
+    models = [peer.GuidedModel(exact, prompt) for prompt in asked]
+    peer.generate(models[0], 0)
+    theirs, plain = np.array([_peer_pair(exact, model, prompt) for model, prompt in zip(models, asked)]).T
     return {
         "method": "transformers generate",
         "exact": True,
         "prompts": len(prompts),
-        "seconds": quartiles(np.array(theirs)),
-        "slower_than_plain": quartiles(pairs),
+        "seconds": quartiles(theirs),
+        "plain_seconds": quartiles(plain),
+        "slower_than_plain": quartiles(theirs / plain),
     }
+
+
+def _peer_pair(ours: Backbone, model: peer.GuidedModel, prompt: Prompt) -> tuple[float, float]:
+    """Seconds of transformers' generate, and the mean of our plain decoding before and after it."""
+    before = generate(ours, METHODS["ar"], prompt).finish().seconds
+    start = time.perf_counter()
+    peer.generate(model, prompt.seed)
+    theirs = time.perf_counter() - start
+    after = generate(ours, METHODS["ar"], prompt).finish().seconds
+    return theirs, (before + after) / 2
 
 
 def readable(row: dict[str, Any]) -> str:
     """A row for a person."""
     if "slower_than_plain" in row:
-        return f"{row['method']:24} {row['seconds'][0]:6.2f} s   our plain decoding is {row['slower_than_plain'][0]:.2f}x as fast"
+        theirs, ours, ratio = row["seconds"][0], row["plain_seconds"][0], row["slower_than_plain"][0]
+        return f"{row['method']}: {theirs:.2f} s against {ours:.2f} s, so our plain decoding is {ratio:.2f}x as fast"
     if "model_share" in row:
         return (
             f"{row['method']:24} model {row['model_share']:.1%}, sampling {row['sampling_share']:.1%}, "
