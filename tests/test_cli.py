@@ -11,6 +11,7 @@ from PIL import Image
 
 from app import cli
 from engine.backbones.pictogram import ship
+from engine.methods.windows import WINDOW
 from tests.engine.backbones import tiny
 
 PROMPT = "two red cats on a table"
@@ -59,7 +60,7 @@ def test_image_prints_the_contract_line_and_writes_the_files(folder: Path, tmp_p
     picture = Image.open(line["files"]["result"])
     assert picture.size == (64, 64)
     settings = json.loads(picture.text["foretoken"])
-    assert settings["prompt"] == PROMPT and settings["seed"] == 7 and settings["knobs"]["window"] == 32
+    assert settings["prompt"] == PROMPT and settings["seed"] == 7 and settings["knobs"]["window"] == WINDOW.default
     trace = np.load(line["files"]["trace"])
     assert trace["positions"].tolist() == list(range(64))
     assert trace["step_tokens"].sum() == 64 and trace["step_forwards"].sum() == line["forwards"]

@@ -9,6 +9,7 @@ import pytest
 from app.ui import image_tab, knobs
 from engine.core import Knob
 from engine.methods import METHODS, PRESETS, find
+from engine.methods.windows import WINDOW
 
 ALL = [(m.name, k) for m in METHODS.values() for k in m.knobs if not k.choices]
 
@@ -39,7 +40,7 @@ def test_the_papers_letter_and_the_knobs_nature_reach_the_page():
     assert (by_name["reuse_ratio"]["symbol"], by_name["reuse_ratio"]["label"]) == ("τ", "Reuse ratio")
     assert by_name["refresh"]["live"] is False
     assert value["values"]["refresh"] == "reuse published"
-    assert value["values"]["window"] == 32
+    assert value["values"]["window"] == WINDOW.default
 
 
 def test_the_badge_is_a_function_of_the_knobs():

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from engine.methods.windows import WINDOW
+
 pytestmark = pytest.mark.browser
 TOKENS = "Number(document.querySelector('#canvas-{} .ft-card').dataset.tokens)"
 STATE = "document.querySelector('#canvas-fast .ft-card').dataset.state"
@@ -76,9 +78,9 @@ def test_a_slider_acts_in_the_running_run_and_is_recorded(open_page, served):
     with np.load(served.runs()[-1] / "trace.npz") as file:
         trace = dict(file)
     windows = trace["knob_window"]
-    assert windows[0] == 32
+    assert windows[0] == WINDOW.default
     assert windows[-1] == 3
-    assert set(windows) == {32, 3}
+    assert set(windows) == {WINDOW.default, 3}
     assert max(trace["step_drafted"][windows == 3]) <= 2
 
 
@@ -112,7 +114,7 @@ def test_the_download_holds_the_settings(open_page, tmp_path):
     settings = json.loads(picture.text["foretoken"])
     assert picture.size == (64, 64)
     assert (settings["prompt"], settings["seed"], settings["size"]) == ("two cats on snow", 41, 64)
-    assert settings["knobs"]["window"] == 32
+    assert settings["knobs"]["window"] == WINDOW.default
 
 
 def test_unknown_words_and_mistakes_are_said(open_page):

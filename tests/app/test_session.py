@@ -8,6 +8,7 @@ from app.session import Sessions
 from engine.core import Prompt
 from engine.errors import BadKnob
 from engine.methods import find
+from engine.methods.windows import WINDOW
 from engine.run import generate
 
 
@@ -63,7 +64,7 @@ def test_knobs_reach_the_visitors_own_runs_of_that_method(picto):
     sessions.move("a", "sjd", {"window": 7})
     assert mine.live.read()["window"] == 5
     assert mine.live.read()["verify"] == "residual"  # read at the start only
-    assert other.live.read()["window"] == 32
+    assert other.live.read()["window"] == WINDOW.default
     with pytest.raises(BadKnob):
         sessions.move("a", "sjdpp", {"window": 0})
 
