@@ -1,7 +1,7 @@
 """Trains pictogram's decoder on tokens of emoji scenes: `launch.py train pictogram --preset cpu|gpu [--scales 16,8,32]`.
 
-Each step takes some new scenes and some that were seen before (a pool in memory, so that drawing and encoding cost little), says each
-of them in a fresh caption, and drops one caption in ten for guidance. One step has one scale. Combinations marked held out by
+Each step takes new scenes, or (where drawing them is what costs, as beside a GPU) some new ones and some from a large pool in memory, says
+each of them in a fresh caption, and drops one caption in ten for guidance. One step has one scale. Combinations marked held out by
 `Scene.held_out` are never trained; the curve gives the loss on them beside the loss on unseen scenes of trained combinations.
 """
 
@@ -22,7 +22,7 @@ from engine.train.loop import Options, Training
 from engine.train.pictogram_tokenizer import to_tensor
 
 PRESETS = {
-    "cpu": {"batch": 32, "minutes": 100.0, "rate": 2e-3, "fresh": 0.3, "scales": {16: 1.0}},
+    "cpu": {"batch": 32, "minutes": 100.0, "rate": 2e-3, "fresh": 1.0, "scales": {16: 1.0}},
     "gpu": {"batch": 512, "minutes": 9.0, "rate": 3e-3, "fresh": 0.1, "scales": {8: 0.2, 16: 0.5, 32: 0.3}},
 }
 POOL = 40_000
@@ -52,7 +52,7 @@ class Scenes:
         """Captions int64 [B, 32] and tokens int64 [B, side*side] of a step."""
         r = random.Random(step)
         pool = self.pool[side]
-        count = size if len(pool) < 2 * size else max(1, int(size * fresh))
+        count = size if len(pool) < 100 * size else max(1, int(size * fresh))  # a small pool would be learned by heart
         new = trained_scenes(step * 4096, count)
         tokens = self.encode(new, side)
         old = [pool[r.randrange(len(pool))] for _ in range(size - count)]
