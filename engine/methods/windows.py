@@ -9,7 +9,7 @@ from engine.core import Knob, Rows, Sequence
 from engine.noise import INITIAL, Noise
 from engine.sampling import draw, draw_gumbel
 
-WINDOW = Knob("window", "W", 32, 1, 256, 1, "log", "Tokens in a pass: the pending one and the drafts behind it.")
+WINDOW = Knob("window", "W", 16, 1, 256, 1, "log", "Tokens in a pass: the pending one and the drafts behind it.")
 INIT = Knob(
     "init", "", "sample left", choices=("random", "repeat left", "repeat above", "sample left", "sample above"),
     help="How new window slots are filled: uniformly, with a neighbour's token, or by a draw from a neighbour's law.",
