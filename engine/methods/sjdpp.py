@@ -8,7 +8,8 @@ the token as it was as often as possible.
 Exactness: with `redraw`, `reuse mixture`, `coupled maximal` and `coupled gumbel` always; with `reuse published` only under `match seed`.
 The published rule keeps a token because of its value and goes on as if it were a fresh draw, which sharpens the law; the table of
 `verify` finds it. `reuse mixture` keeps the same tokens and carries the law they really have.
-Deviations: the paper's rule is one click away and labelled not exact; the default refresh is the fastest exact one we measured.
+Deviations: the paper's rule is one click away and labelled not exact; the default refresh couples by Gumbel
+noise, which serves both verification modes; maximal coupling was within a tenth of its speed, either way, at windows up to 24.
 """
 
 from __future__ import annotations
