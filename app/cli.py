@@ -1,4 +1,4 @@
-"""The command line: studio | image | verify | bench | train | models | doctor | test.
+"""The command line: studio | image | mesh | verify | bench | train | models | doctor | test.
 
 Tests, scripts and the page use the same functions. A bad value is one sentence on stderr and exit code 2; a bug keeps its traceback.
 With --json the last line of stdout is one JSON object, as written down in the design.
@@ -69,15 +69,26 @@ def _parser() -> argparse.ArgumentParser:
     image.add_argument("--compare", action="store_true", help="time plain decoding beside it")
     image.add_argument("--out", type=Path, help="folder that receives a copy of the run")
     image.add_argument("--seed", type=int, default=0)
+    mesh = commands.add_parser("mesh", help="a mesh from a point cloud or from another mesh")
+    mesh.add_argument("input", type=Path, help="a file (PLY, OBJ, GLB, STL, OFF, XYZ, NPY, PCD ...), or a folder of them")
+    _run_options(mesh, "lowpoly")
+    mesh.add_argument("--method", default="xspecmesh")
+    mesh.add_argument("--compare", action="store_true", help="time plain decoding beside it")
+    mesh.add_argument("--out", type=Path, help="folder that receives a copy of the run")
+    mesh.add_argument("--seed", type=int, default=0)
+    mesh.add_argument("--faces", type=int, help="the most faces the mesh may have")
+    mesh.add_argument("--up", default="auto", help="the input's axis that is up: x, y, z, -x, -y, -z or auto")
+    mesh.add_argument("--formats", default="glb", help="result files besides acceptance.glb: glb,obj,ply,stl")
     verify = commands.add_parser("verify", help="the table of exactness, on the toy")
     verify.add_argument("methods", nargs="*")
     verify.add_argument("--full", action="store_true", help="150,000 runs and three seeds")
     verify.add_argument("--json", action="store_true")
     bench = commands.add_parser("bench", help="the table of speed")
-    bench.add_argument("what", choices=["image"])
+    bench.add_argument("what", choices=["image", "mesh"])
     bench.add_argument("--methods", default="all")
     bench.add_argument("--prompts", type=Path, help="a file with one prompt a line (default: 20 held-out prompts)")
-    bench.add_argument("--count", type=int, default=20, help="how many prompts")
+    bench.add_argument("--count", type=int, help="how many prompts (20) or clouds (40)")
+    bench.add_argument("--full", action="store_true", help="mesh: 200 clouds and three seeds")
     bench.add_argument("--repeats", type=int, default=1)
     bench.add_argument("--csv", type=Path, help="append rows to this file")
     bench.add_argument("--sheet", type=Path, help="instead of timing, draw the prompts' pictures into this PNG")
@@ -92,8 +103,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _model_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--backbone", default="pictogram", metavar="NAME|PATH")
+def _model_options(parser: argparse.ArgumentParser, backbone: str = "pictogram") -> None:
+    parser.add_argument("--backbone", default=backbone, metavar="NAME|PATH")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument(
         "--dtype",
@@ -103,8 +114,8 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run_options(parser: argparse.ArgumentParser) -> None:
-    _model_options(parser)
+def _run_options(parser: argparse.ArgumentParser, backbone: str = "pictogram") -> None:
+    _model_options(parser, backbone)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a knob of the method")
     parser.add_argument("--verify", choices=["residual", "match-seed"])
     parser.add_argument("--size", type=int, help="pixels")
@@ -119,11 +130,11 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def load_backbone(name_or_path: str, device: str, dtype: str = "auto") -> Any:
-    """A backbone by name, or pictogram weights from a folder."""
+    """A backbone by name, or weights from a folder."""
     import torch
 
     from engine.backbones import BACKBONES, load
-    from engine.backbones.pictogram import read_card
+    from engine.backbones.folder import read_card
     from engine.errors import NotSupported
 
     if device == "cuda" and not torch.cuda.is_available():
@@ -197,7 +208,6 @@ def image(options: argparse.Namespace) -> int:
     from app.history import check_writable, home, save
     from engine.core import Prompt
     from engine.methods import find
-    from engine.run import generate
 
     method, preset = find(options.method)
     knobs = knobs_of(options, method, preset)
@@ -207,11 +217,7 @@ def image(options: argparse.Namespace) -> int:
     backbone = load_backbone(options.backbone, options.device, options.dtype)
     prompt = Prompt(options.prompt, seed=check_seed(options.seed), size=options.size, sampling=sampling_of(options, backbone))
     unknown = backbone.unknown_words(options.prompt) if hasattr(backbone, "unknown_words") else {}
-    comparison: dict[str, Any] = {}
-    if options.compare:
-        run, comparison = compare(backbone, method, prompt, knobs)
-    else:
-        run = generate(backbone, method, prompt, knobs).finish()
+    run, comparison = go(options, backbone, method, prompt, knobs)
     for word, near in unknown.items():
         print(f"{backbone.name} does not know '{word}'; nearest: {', '.join(near) or 'nothing alike'}.", file=sys.stderr)
     start = time.perf_counter()
@@ -221,6 +227,90 @@ def image(options: argparse.Namespace) -> int:
     line = report(run, knobs, shown) | {"rendering_seconds": round(rendering, 4), "unknown_words": unknown} | comparison
     print(json.dumps(line, ensure_ascii=False) if options.json else readable(line))
     return 0
+
+
+def go(options: argparse.Namespace, backbone: Any, method: Any, prompt: Any, knobs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """One finished run; with --compare also what plain decoding took beside it."""
+    from engine.run import generate
+
+    if options.compare:
+        return compare(backbone, method, prompt, knobs)
+    return generate(backbone, method, prompt, knobs).finish(), {}
+
+
+def mesh(options: argparse.Namespace) -> int:
+    """One mesh, or one for every file of a folder; with --compare plain decoding is timed beside it."""
+    from app.history import MESH_FORMATS, check_writable, home
+    from engine.errors import BadPrompt, ForetokenError, NotSupported
+    from engine.mesh.read import READERS
+    from engine.methods import find
+
+    method, preset = find(options.method)
+    knobs = knobs_of(options, method, preset)
+    formats = tuple(options.formats.lower().split(","))
+    if unknown := set(formats) - set(MESH_FORMATS):
+        raise NotSupported(f"There is no mesh format '{min(unknown)}'. Choose some of: {', '.join(MESH_FORMATS)}.")
+    files = [options.input]
+    if options.input.is_dir():
+        files = sorted(p for p in options.input.iterdir() if p.suffix.lower() in READERS)
+        if not files:
+            raise BadPrompt(f"{options.input} holds no file that can be read ({', '.join(READERS)}). Give another folder.")
+    for folder in (home() / "runs", options.out):
+        if folder is not None:
+            check_writable(folder)
+    backbone = load_backbone(options.backbone, options.device, options.dtype)
+    lines, failed = [], False
+    for path in files:
+        try:
+            lines.append(one_mesh(options, backbone, method, knobs, path, formats, several=len(files) > 1))
+        except ForetokenError as e:
+            if len(files) == 1:
+                raise
+            failed = True
+            print(f"{path.name}: {e}", file=sys.stderr)
+    if options.json:
+        print(json.dumps(lines if options.input.is_dir() else lines[0], ensure_ascii=False))
+    return 2 if failed else 0
+
+
+def one_mesh(
+    options: argparse.Namespace, backbone: Any, method: Any, knobs: dict[str, Any], path: Path, formats: tuple[str, ...], several: bool
+) -> dict[str, Any]:
+    """The contract line of one file; prints it for a person unless --json."""
+    import torch
+
+    from app.history import placed, save
+    from engine.core import Prompt
+    from engine.mesh.distance import distance
+    from engine.mesh.quality import quality
+    from engine.mesh.read import read
+
+    given = read(path, options.up)
+    sampling, seed = sampling_of(options, backbone), check_seed(options.seed)
+    prompt = Prompt(points=torch.from_numpy(given.points), seed=seed, size=options.faces, sampling=sampling)
+    run, comparison = go(options, backbone, method, prompt, knobs)
+    start = time.perf_counter()
+    folder = save(run, None, given, formats)
+    rendering = time.perf_counter() - start
+    shown = folder
+    if options.out:
+        target = options.out / path.stem if several else options.out
+        target.mkdir(exist_ok=True)
+        shown = copy_run(folder, target)
+    result = run.result()
+    found = quality(result.vertices, result.faces)
+    apart = distance((placed(result.vertices, given), result.faces), given.reference)
+    line = report(run, knobs, shown) | {"input": str(path), "notes": given.notes, "rendering_seconds": round(rendering, 4)}
+    line |= {k: found[k] for k in ("faces", "vertices", "watertight")} | {k: apart[k] for k in ("chamfer", "hausdorff", "floor")}
+    line |= {"quality": found, "ended": bool(run.tokens) and run.tokens[-1] == backbone.end} | comparison
+    if not options.json:
+        print(f"{path.name}: {' '.join(given.notes)}")
+        print(readable(line))
+        if found["faces"]:
+            print(f"{found['faces']} faces, {found['vertices']} vertices, chamfer {apart['chamfer']:.4f} (floor {apart['floor']:.4f})")
+    if not found["faces"]:
+        print(f"{path.name} gave no face. Try another --seed, --up y, or more points with outward normals.", file=sys.stderr)
+    return line
 
 
 def compare(backbone: Any, method: Any, prompt: Any, knobs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -304,14 +394,29 @@ def verify(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """The table of speed."""
-    from engine.measure import sheet, speed
+    from engine.measure import meshes, sheet, speed
 
+    if options.what == "mesh":
+        return bench_mesh(options, meshes)
+    options.count = options.count or 20
     backbone = load_backbone(options.backbone, options.device, options.dtype)
     if options.sheet:
         sheet.draw(backbone, speed.read_prompts(options.prompts, options.count), options.sheet, options.size)
         print(json.dumps({"sheet": str(options.sheet)}) if options.json else options.sheet)
         return 0
     rows = speed.bench(backbone, options, sampling_of(options, backbone))
+    if options.json:
+        print(json.dumps(rows))
+    return 0
+
+
+def bench_mesh(options: argparse.Namespace, meshes: Any) -> int:
+    """The table of mesh methods, or a sheet of results."""
+    if options.sheet:
+        meshes.sheet(options.backbone if Path(options.backbone).is_dir() else None, options.sheet, options.count or 24)
+        print(json.dumps({"sheet": str(options.sheet)}) if options.json else options.sheet)
+        return 0
+    rows = meshes.bench(options)
     if options.json:
         print(json.dumps(rows))
     return 0
@@ -342,6 +447,8 @@ def models(options: argparse.Namespace) -> int:
         found[name] = {"ready": ready, "how": "shipped" if ready else f"give a local folder: --backbone PATH ({name})"}
         if "decoder" in shipped:
             found[name] |= {"sizes": [8 * s for s in shipped["sides"]], "held_out": shipped["decoder"]["held_out"]}
+        if "model" in shipped:
+            found[name] |= {"families": shipped["families"], "held_out": shipped["model"]["held_out"]}
     for name, row in found.items():
         print(f"{name:12} {row['how']}" + (f", sizes {row['sizes']}" if "sizes" in row else ""))
     if options.json:
@@ -386,6 +493,7 @@ def test(options: argparse.Namespace) -> int:
 COMMANDS = {
     "studio": studio,
     "image": image,
+    "mesh": mesh,
     "verify": verify,
     "bench": bench,
     "train": train,

@@ -15,10 +15,16 @@ import numpy as np
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from engine.diagnostics import arrays
+from engine.backbones.lowpoly import Mesh
+from engine.diagnostics import arrays, per_face
 from engine.errors import BadOutput
 from engine.machine import facts
+from engine.mesh.read import Input
+from engine.mesh.write import write
 from engine.run import Run
+
+MESH_FORMATS = ("glb", "obj", "ply", "stl")
+UNKNOWN = (150, 152, 156)  # of a face whose tokens say nothing
 
 
 def home() -> Path:
@@ -32,8 +38,8 @@ def home() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "foretoken"
 
 
-def describe(run: Run) -> dict[str, Any]:
-    """Everything needed to repeat a run, and its totals: the content of run.json."""
+def describe(run: Run, given: Input | None = None) -> dict[str, Any]:
+    """Everything needed to repeat a run, and its totals: the content of run.json. given: the cloud or mesh that was its prompt."""
     prompt = run.prompt
     sampling = prompt.sampling or run.backbone.sampling
     return {
@@ -42,7 +48,7 @@ def describe(run: Run) -> dict[str, Any]:
         "dtype": getattr(run.backbone, "dtype", None),
         "method": run.method.name,
         "exact": run.exact,
-        "prompt": prompt.text,
+        "prompt": prompt.text if given is None else given.name,
         "seed": prompt.seed,
         "size": prompt.size,
         "sampling": {k: getattr(sampling, k) for k in ("temperature", "top_k", "top_p", "guidance")},
@@ -59,21 +65,63 @@ def picture_with_settings(picture: np.ndarray, settings: dict[str, Any], path: P
     Image.fromarray(picture).save(path, pnginfo=info)
 
 
-def save(run: Run, folder: Path | None = None) -> Path:
-    """Writes a run's folder (result.png, trace.npz, run.json) under `folder` or the user's runs; returns its path."""
+def save(run: Run, folder: Path | None = None, given: Input | None = None, formats: tuple[str, ...] = ("glb",)) -> Path:
+    """Writes a run's folder (result, trace.npz, run.json) under `folder` or the user's runs; returns its path.
+
+    A picture is result.png. A mesh is result.glb and what else `formats` names, in the place, size and axes of `given`, and
+    acceptance.glb with a colour a face; a run without a single face writes none of these.
+    """
     root = folder or home() / "runs"
     check_writable(root)
-    settings = describe(run)
+    settings = describe(run, given)
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{run.method.name}-{run.prompt.seed}"
     part = Path(tempfile.mkdtemp(prefix=".part-", dir=root))
     try:
-        picture_with_settings(run.result(), settings, part / "result.png")
+        result = run.result()
+        if isinstance(result, Mesh):
+            write_mesh(run, result, part, settings, given, formats)
+        else:
+            picture_with_settings(result, settings, part / "result.png")
         np.savez_compressed(part / "trace.npz", **arrays(run.steps))
         (part / "run.json").write_text(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         return _rename(part, root, name)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
+
+
+def write_mesh(run: Run, mesh: Mesh, folder: Path, settings: dict[str, Any], given: Input | None, formats: tuple[str, ...]) -> None:
+    """result.* and acceptance.glb in a folder; adds to the settings how many tokens own no face."""
+    settings["tokens_without_face"] = len(mesh.parser.dangling())
+    if not len(mesh.faces):
+        return
+    for suffix in formats:
+        write(folder / f"result.{suffix}", placed(mesh.vertices, given), mesh.faces, metadata=settings)
+    soup = run.backbone.render(run.tokens, run.positions, False)
+    accepted = arrays(run.steps).get("accepted", np.full(len(run.tokens), np.nan, np.float32))
+    write(
+        folder / "acceptance.glb",
+        placed(soup.vertices, given),
+        soup.faces,
+        acceptance_colours(per_face(soup.parser.faces, accepted)),
+        settings,
+    )
+
+
+def placed(vertices: np.ndarray, given: Input | None) -> np.ndarray:
+    """Vertices [V, 3] of the model's frame in the coordinates of the input."""
+    return vertices if given is None else given.frame.from_model(vertices)
+
+
+def acceptance_colours(share: np.ndarray) -> np.ndarray:
+    """uint8 [F, 3]: the accepted share of a face's tokens, 0 to 1, on the viridis scale; gray where it is not known."""
+    from plotly.colors import sample_colorscale  # slow to load, and only meshes need it
+
+    known = ~np.isnan(share)
+    colours = np.full((len(share), 3), UNKNOWN, np.uint8)
+    if known.any():
+        colours[known] = np.array(sample_colorscale("Viridis", share[known].tolist(), colortype="tuple")) * 255
+    return colours
 
 
 def _rename(part: Path, root: Path, name: str) -> Path:

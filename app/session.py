@@ -12,18 +12,21 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from engine.run import Run
 
 
 @dataclass
 class Visit:
-    """What belongs to one visitor: the runs that are going, the wish to stop, places given up, and a folder for downloads."""
+    """What belongs to one visitor: the runs that are going, the wish to stop, places given up, a folder for downloads, and what they
+    gave to work on."""
 
     runs: list[Run] = field(default_factory=list)
     stopped: bool = False
     given_up: int = 0  # generators that Gradio will still start although their place was given up
     folder: Path | None = None
+    given: Any = None
 
 
 class Sessions:
@@ -79,10 +82,13 @@ class Sessions:
                 for run in runs:
                     run.stop()
 
-    def move(self, visitor: str, method: str, values: Mapping[str, float | str]) -> None:
-        """Writes live knobs into the visitor's runs of a method; they act on the next step. Raises BadKnob."""
+    def move(self, visitor: str, method: str, values: Mapping[str, float | str], backbone: str | None = None) -> None:
+        """Writes live knobs into the visitor's runs of a method; they act on the next step. Raises BadKnob.
+
+        backbone: only runs of the model of this name
+        """
         for run in self._runs(visitor):
-            if run.method.name == method:
+            if run.method.name == method and backbone in (None, run.backbone.name):
                 live = {k.name for k in run.method.knobs if k.live}
                 run.set(**{name: value for name, value in values.items() if name in live})
 
@@ -121,6 +127,17 @@ class Sessions:
             if visit.folder is None:
                 visit.folder = Path(tempfile.mkdtemp(prefix="foretoken-"))
             return visit.folder
+
+    def give(self, visitor: str, given: Any) -> None:
+        """Keeps what a visitor gave to work on; it goes when they leave."""
+        with self._lock:
+            self._visits.setdefault(visitor, Visit()).given = given
+
+    def given(self, visitor: str) -> Any:
+        """What a visitor gave last, None if nothing."""
+        with self._lock:
+            visit = self._visits.get(visitor)
+            return visit.given if visit else None
 
     def leave(self, visitor: str) -> None:
         """The page was closed: runs stop, place and folder are given up. The generator closes its runs by itself."""

@@ -7,7 +7,7 @@ in one place, while every Step is still written to its board. Pictures are rende
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,8 +45,36 @@ class Throttle:
         return self.drawn - self.started if self.drawn > self.started else 0.0
 
 
-class Board:
-    """All that is shown of one run: an entry for every position of the picture, filled Step by Step.
+class Growth:
+    """A run as it is watched: the Steps so far and the draft that is open. What is shown of them is a child's affair.
+
+    count : Steps so far; draft : what the newest one may show although it is not committed
+    """
+
+    def __init__(self, run: Run):
+        self.run = run
+        self.count = 0
+        self.draft: dict[str, Any] | None = None
+
+    def add(self, step: Step) -> None:
+        """Takes the next Step."""
+        self.count += 1
+        self.draft = step.draft
+
+    @property
+    def ended(self) -> bool:
+        """True if no further Step will come."""
+        return self.run.finished or self.run.stopped
+
+    def drafted(self) -> tuple[list[int], list[int]]:
+        """Tokens and positions that may be shown but are not committed; none once the run has ended."""
+        if self.draft is None or self.ended or self.draft.get("scale"):  # a draft at another scale has other positions
+            return [], []
+        return _as_list(self.draft["tokens"]), _as_list(self.draft["positions"])
+
+
+class Board(Growth):
+    """All that is shown of one picture: an entry for every position, filled Step by Step.
 
     verdict : uint8 [positions]; PENDING, OWN (the model's token where no draft was checked), CORRECTED (a draft was rejected),
               ACCEPTED
@@ -54,9 +82,8 @@ class Board:
     """
 
     def __init__(self, run: Run):
-        self.run = run
-        self.rows = self.columns = self.count = 0
-        self.draft: dict[str, Any] | None = None
+        super().__init__(run)
+        self.rows = self.columns = 0
         self._allocate(0)
 
     def _allocate(self, positions: int) -> None:
@@ -78,20 +105,12 @@ class Board:
         self.verdict[at] = verdicts(step)
         self.probability[at] = per_token(step, "accept_probability") if step.drafted else np.nan
         self.entropy[at] = per_token(step, "entropy")
-        self.draft = step.draft
-        self.count += 1
-
-    @property
-    def ended(self) -> bool:
-        """True if no further Step will come."""
-        return self.run.finished or self.run.stopped
+        super().add(step)
 
     def drafted(self) -> tuple[list[int], list[int]]:
-        """Tokens and positions that may be shown but are not committed; none once the run has ended."""
-        if self.draft is None or self.ended or self.draft.get("scale"):  # a draft at another scale has other positions
-            return [], []
-        tokens, positions = (_as_list(self.draft[name]) for name in ("tokens", "positions"))
-        shown = [(t, p) for t, p in zip(tokens, positions, strict=True) if p < len(self.verdict) and self.verdict[p] == PENDING]
+        """The same, where nothing is committed yet."""
+        pairs = zip(*super().drafted(), strict=True)
+        shown = [(t, p) for t, p in pairs if p < len(self.verdict) and self.verdict[p] == PENDING]
         return [t for t, _ in shown], [p for _, p in shown]
 
     def picture(self) -> np.ndarray:
@@ -113,7 +132,7 @@ def _as_list(values: Any) -> list[int]:
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
 
-def updates(boards: list[Board], throttle: Throttle) -> Iterator[set[int]]:
+def updates(boards: Sequence[Growth], throttle: Throttle) -> Iterator[set[int]]:
     """Races the runs of the boards; yields which boards changed as often as the throttle allows, and all of them at the end."""
     changed: set[int] = set()
     final: set[int] = set()  # boards whose last picture was yielded

@@ -5,31 +5,63 @@ from __future__ import annotations
 import importlib
 import os
 import socket
+from pathlib import Path
 
 import gradio as gr
 import torch
 
+from app.lazy import Lazy
 from app.session import Sessions
 from app.ui import TABS, header, theme
 from app.ui.place import Place
 from engine.backbones import load
+from engine.backbones.folder import MODELS, read_card
 from engine.core import Backbone
-from engine.errors import NotSupported
+from engine.errors import MissingWeights, NotSupported
 
 FIRST_PORT = 7860
 PORTS_TRIED = 100
+PICTURES, MESHES = "pictogram", ("lowpoly", "lowpoly_lora")  # what the tabs show unless they are told otherwise: the first of them
 
 
-def build(backbone: Backbone) -> gr.Blocks:
-    """The page for a loaded model."""
+def build(backbone: Backbone, mesh: Lazy | None = None) -> gr.Blocks:
+    """The page for a loaded model of pictures, and one of meshes that is loaded when it is needed (default: the shipped one)."""
+    mesh = mesh or mesh_model()
+    sessions = Sessions()
     with gr.Blocks(title="Foretoken", analytics_enabled=False, fill_width=True) as page:
-        place = Place(page, backbone, Sessions())
-        header.build(backbone)
+        header.build(backbone, mesh)
         with gr.Tabs(elem_id="tabs"):
             for name, module in TABS.items():
-                with gr.Tab(name, id=name.lower()):
-                    importlib.import_module(module).build(place)
+                with gr.Tab(name, id=name.lower()) as tab:
+                    importlib.import_module(module).build(Place(page, tab, backbone, mesh, sessions))
+
+        def leave(request: gr.Request) -> None:
+            sessions.leave(request.session_hash)
+
+        page.unload(leave)
     return page
+
+
+def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "cpu") -> Lazy:
+    """The model of the Mesh tab. path: its folder (default: the shipped one)."""
+
+    def read() -> Backbone:
+        if not path and not lazy.here:
+            raise MissingWeights(
+                "lowpoly's weights are not in this checkout yet. Train them with 'python launch.py train lowpoly'; until then files can be "
+                "looked at."
+            )
+        return load(name, path, device)
+
+    lazy = Lazy(name, Path(path) if path else MODELS / MESHES[0], read)
+    return lazy
+
+
+def models_of(name: str, path: str | None) -> tuple[tuple[str, str | None], tuple[str, str | None]]:
+    """(name, folder) of the models for pictures and for meshes, of which one was asked for: a folder's card says which kind it is."""
+    if path and (Path(path) / "card.json").exists() and (said := read_card(Path(path)).get("name")) in MESHES:
+        name = said
+    return ((PICTURES, None), (name, path)) if name in MESHES else ((name, path), (MESHES[0], None))
 
 
 def free_port(host: str, wanted: int) -> int:
@@ -60,15 +92,21 @@ def launch(
     host: str = "127.0.0.1",
     open_browser: bool = True,
     dtype: str = "auto",
+    mesh_path: str | None = None,
 ) -> None:
-    """Serves the studio until it is interrupted. A port in use is no reason to stop: the next free one is taken and said."""
+    """Serves the studio until it is interrupted. A port in use is no reason to stop: the next free one is taken and said.
+
+    backbone, path : the model of the Image tab or of the Mesh tab, by name or by folder; mesh_path : a folder for the Mesh tab alone
+    """
     leave_a_core(device)
-    model = load(backbone, path, device, dtype)
+    (picture_name, picture_path), (mesh_name, found_path) = models_of(backbone, path)
+    model = load(picture_name, picture_path, device, dtype)
+    mesh = mesh_model(mesh_name, mesh_path or found_path, device)
     wanted = FIRST_PORT if port is None else port
     found = free_port(host, wanted)
     if found != wanted:
         print(f"Port {wanted} is in use; the studio takes {found}.", flush=True)
-    page = build(model)
+    page = build(model, mesh)
     page.queue(default_concurrency_limit=4, api_open=False)
     print(f"Foretoken studio: http://{host}:{found}", flush=True)
     page.launch(

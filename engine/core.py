@@ -2,7 +2,8 @@
 
 Two sides meet here and nowhere else. A backbone turns a `Prompt` into a `Sequence`; a method drives that `Sequence` by
 proposing a `Draft`, reading `Rows`, committing, and yielding a `Step`. The invariant between them: committed tokens are
-x[0:n]; the cache holds the prompt and x[0:n-1]; x[n-1] is *pending* and is fed first in the next forward.
+x[0:n]; the cache holds the prompt and x[0:n-1]; x[n-1] is *pending* and is fed first in the next forward. Where committed positions
+are no prefix (wavefronts), every committed position that is not in the cache is pending, and all of them are fed first.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Sampling:
     top_k: int = 0  # 0 = off
     top_p: float = 1.0  # 1 = off
     guidance: float = 1.0  # u + g (c - u); 1 = conditional only
+    temperature_last: bool = False  # True: top-k and top-p look at the law without temperature (the order of BPT)
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,8 @@ class Draft:
     q          : the law each token was drawn from, [N, V] or a LawHandle; None = chosen deterministically (one-hot);
                  of a sibling: conditional on the earlier ones
     positions  : int64 [N] or None = length + depth - 1 (a child of the prefix has depth 1)
-    visible    : bool [N+1, N+1] or None = ancestors; row and column 0 are the pending token
+    visible    : bool [N+1, N+1] or None = ancestors; row and column 0 are the pending token. Where K tokens are pending, [N+K, N+K] and
+                 the first K. In any case a row sees those cached and pending tokens only that stand at smaller positions
     predictive : bool [N] or None; rows that run with the drafter's adapter and can never be committed
     """
 
@@ -190,6 +193,20 @@ class Draft:
 
 
 NO_DRAFT = Draft(torch.empty(0, dtype=torch.int64))
+
+
+class Grammar(Protocol):
+    """What may follow what, as a machine of states: pure functions, so that drafts can be masked along a hypothetical path."""
+
+    start: Any
+
+    def next(self, state: Any, token: int) -> Any:
+        """The state behind a token."""
+        ...
+
+    def allowed(self, state: Any) -> Tensor:
+        """The ids that may come next, bool [V]; at least one."""
+        ...
 
 
 class Sequence(Protocol):
@@ -216,6 +233,17 @@ class Sequence(Protocol):
         """Laws [k, V] of raw guided logits [k, V] behind a hypothetical path: the same warp and grammar, for drafters."""
         ...
 
+    @property
+    def pending(self) -> list[int]:
+        """By capability "wavefront": committed positions that are not in the cache, ascending; [-1] before the first token. The first K
+        rows of a pass are theirs, the row of position i being the law of position i+1."""
+        ...
+
+    def commit_at(self, positions: list[int], tokens: list[int]) -> None:
+        """By capability "wavefront": keeps the cache of what was pending, forgets every node, commits tokens at any positions (ascending,
+        no end of sequence) and makes them pending. `tokens` holds them in the order of commitment."""
+        ...
+
     def close(self) -> None:
         """Frees the cache."""
         ...
@@ -225,12 +253,16 @@ class Backbone(Protocol):
     """A model: weights, tokenizer, renderer. It knows no method."""
 
     name: str
-    capabilities: frozenset[str]  # e.g. raster, mesh, codebook, encode, hidden, at_scale
+    capabilities: frozenset[str]  # e.g. raster, wavefront, mesh, codebook, encode, hidden, at_scale
     sampling: Sampling  # defaults
     device: torch.device
 
     def start(self, prompt: Prompt) -> Sequence:
         """Prefills the prompt; raises BadPrompt."""
+        ...
+
+    def drafter(self, name: str) -> Any:
+        """By capability of that name: its module that proposes, loaded once."""
         ...
 
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> Any:
@@ -267,10 +299,11 @@ class Case:
     """One row of `verify`: knobs, what is claimed, and the mutants (names in measure/mutants.py) that must break the claim."""
 
     name: str  # for instance "SJD-EXACT random"
-    claim: str  # "same law" | "same tokens" | "not exact"
+    claim: str  # "same law" | "same tokens" | "closed form" | "full spans" | "same as unrelaxed" | "not exact"; also the common ones
     knobs: Mapping[str, float | str] = field(default_factory=dict)
     toy: Mapping[str, Any] = field(default_factory=dict)  # settings of the toy backbone that differ from its own
     mutants: tuple[str, ...] = ()
+    law: str = ""  # of a "closed form": its name in measure/closed_forms.py
 
 
 @dataclass(frozen=True)
@@ -285,7 +318,9 @@ class Method:
     exact: Callable[[Knobs], bool]
     why: Callable[[Knobs], str]  # one sentence for the badge: why it is exact, or why not
     needs: frozenset[str] = frozenset()
+    drafter: str = ""  # what the backbone's `drafter(name)` is asked for; "" = the method has none
     cases: tuple[Case, ...] = ()
+    common: Mapping[str, float | str] = field(default_factory=dict)  # knobs for the claims that every method must meet; exact ones
 
 
 VERIFY = Knob(

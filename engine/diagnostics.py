@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
 
 from engine.core import Step
+
+if TYPE_CHECKING:
+    from engine.backbones.bpt_tokens import Face
 
 PER_TOKEN = ("accepted", "accept_probability", "entropy", "depth", "parent")
 
@@ -49,3 +52,16 @@ def per_token(step: Step, name: str) -> np.ndarray:
         given = np.asarray(value.cpu() if isinstance(value, Tensor) else value, np.float32)[: len(row)]
         row[: len(given)] = given
     return row
+
+
+def per_face(faces: Items[Face], values: np.ndarray) -> np.ndarray:
+    """float32 [F]: the mean of a per-token array over the tokens that each face owns, nan left out.
+
+    Every token has at most one owner, so faces and dangling tokens together share the array out without a rest.
+    """
+    found = np.full(len(faces), np.nan, np.float32)
+    for i, face in enumerate(faces):
+        own = values[list(face.owned)]
+        if not np.isnan(own).all():
+            found[i] = np.nanmean(own)
+    return found

@@ -27,3 +27,7 @@ class MissingFont(ForetokenError):
 
 class BadOutput(ForetokenError):
     """A folder or file cannot be written."""
+
+
+class BadFile(ForetokenError):
+    """A file cannot be read, is damaged or holds nothing usable."""

@@ -29,7 +29,8 @@ class Run:
         missing = sorted(method.needs - backbone.capabilities)
         if missing:
             raise NotSupported(f"{method.name} needs {', '.join(missing)}; {backbone.name} does not have it. Choose another method.")
-        self.backbone, self.method, self.prompt, self.drafter = backbone, method, prompt, drafter
+        self.backbone, self.method, self.prompt = backbone, method, prompt
+        self.drafter = backbone.drafter(method.drafter) if method.drafter and drafter is None else drafter
         self.live = KnobArray(method.knobs, knobs, buffer)
         self.fixed = {k.name: self.live.read()[k.name] for k in method.knobs if not k.live}
         self.steps: list[Step] = []

@@ -22,7 +22,7 @@ def warp(guided: Tensor, sampling: Sampling, allowed: Tensor | None = None) -> T
     """Guided logits [N, V] -> scores [N, V]: grammar, temperature, top-k, top-p. softmax(scores) is the law.
 
     allowed : bool [V] or [N, V]; False is impossible. Ties at the k-th value are all kept. Temperature 0 keeps only the best
-    token (the first of equals).
+    token (the first of equals). With `temperature_last` the temperature comes behind the filters.
     """
     scores = guided
     if allowed is not None:
@@ -30,23 +30,28 @@ def warp(guided: Tensor, sampling: Sampling, allowed: Tensor | None = None) -> T
     if sampling.temperature == 0:
         best = scores.argmax(-1, keepdim=True)
         return torch.full_like(scores, -torch.inf).scatter_(-1, best, 0.0)
-    if sampling.temperature != 1:
+    if sampling.temperature != 1 and not sampling.temperature_last:
         scores = scores / sampling.temperature
-    if 0 < sampling.top_k < scores.shape[-1]:
-        kth = scores.topk(sampling.top_k, -1).values[..., -1:]
-        scores = scores.masked_fill(scores < kth, -torch.inf)
-    if sampling.top_p < 1:
-        scores = _top_p(scores, sampling.top_p)
-    return scores
+    count = sampling.top_k if 0 < sampling.top_k < scores.shape[-1] else scores.shape[-1]
+    if count < scores.shape[-1] or sampling.top_p < 1:
+        best = scores.topk(count, -1).values
+        if count < scores.shape[-1]:
+            scores = scores.masked_fill(scores < best[..., -1:], -torch.inf)
+        if sampling.top_p < 1:
+            scores = _top_p(scores, best, sampling.top_p)
+    return scores / sampling.temperature if sampling.temperature_last else scores
 
 
-def _top_p(scores: Tensor, mass: float) -> Tensor:
-    """Keeps the smallest set of best tokens whose probability reaches `mass`; always at least one."""
-    ordered, order = scores.sort(-1, descending=True)
-    p = torch.softmax(ordered, -1)
+def _top_p(scores: Tensor, best: Tensor, mass: float) -> Tensor:
+    """Keeps the best scores whose probabilities, the last one included, reach `mass`; at least one, and all equals of the last.
+
+    scores [..., V]; best [..., k]: its largest values in order, all that can be kept.
+    """
+    p = (best - scores.logsumexp(-1, keepdim=True)).exp()
     outside = p.cumsum(-1) - p >= mass
     outside[..., 0] = False
-    return scores.masked_fill(torch.zeros_like(outside).scatter_(-1, order, outside), -torch.inf)
+    least = best.masked_fill(outside, torch.inf).min(-1, keepdim=True).values
+    return scores.masked_fill(scores < least, -torch.inf)
 
 
 def draw(p: Tensor, u: Tensor) -> Tensor:

@@ -35,3 +35,35 @@ def visibility(parents: list[int]) -> Tensor:
 def is_chain(parents: list[int]) -> bool:
     """True for -1, 0, 1, ..."""
     return all(parent == i - 1 for i, parent in enumerate(parents))
+
+
+def children(parents: list[int]) -> list[list[int]]:
+    """The children of the prefix, then of every node, each in order of index: N+1 lists, as the rows of a pass."""
+    found: list[list[int]] = [[] for _ in range(len(parents) + 1)]
+    for node, parent in enumerate(parents):
+        found[parent + 1].append(node)
+    return found
+
+
+def closure(parents: list[int], chosen: list[int]) -> list[int]:
+    """The chosen nodes and all their ancestors, in order of index."""
+    return sorted({node for end in chosen for node in path(parents, end)})
+
+
+def best(parents: list[int], scores: list[float], count: int) -> list[int]:
+    """The `count` nodes of greatest score, ancestors included, in order of index; all nodes if there are fewer.
+
+    A node counts with the least score on its path and an earlier node wins a tie, so that no node ever comes without its parent (EAGLE-2's
+    top-k may, where a forced token costs nothing) and no node is moved out by its own descendants.
+    """
+    least: list[float] = []
+    for node, parent in enumerate(parents):
+        least.append(scores[node] if parent < 0 else min(scores[node], least[parent]))
+    order = sorted(range(len(parents)), key=lambda node: (-least[node], node))
+    return sorted(order[:count])
+
+
+def restrict(parents: list[int], kept: list[int]) -> list[int]:
+    """The parents of some nodes, renumbered. `kept` is closed under ancestors and in order of index."""
+    place = {-1: -1} | {node: i for i, node in enumerate(kept)}
+    return [place[parents[node]] for node in kept]

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from app import cli
-from engine.backbones.pictogram import ship
+from engine.backbones.folder import ship
 from engine.methods.windows import WINDOW
 from tests.engine.backbones import tiny
 

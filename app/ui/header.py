@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
+from app.lazy import Lazy
 from app.ui.panels import panel
 from engine.core import Backbone
 
@@ -23,6 +24,7 @@ TEMPLATE = """
 """
 
 
-def build(backbone: Backbone) -> gr.HTML:
+def build(backbone: Backbone, mesh: Lazy) -> gr.HTML:
     """The header."""
-    return panel("header", {"loaded": f"{backbone.name} on {backbone.device}"}, TEMPLATE, elem_id="header")
+    names = " and ".join([backbone.name] + [mesh.name] * mesh.here)
+    return panel("header", {"loaded": f"{names} on {backbone.device}"}, TEMPLATE, elem_id="header")

@@ -25,13 +25,21 @@ def build(value: dict[str, Any], elem_id: str) -> gr.HTML:
     return panel("knobs", value, TEMPLATE, elem_id=elem_id)
 
 
-def encode(name: str, knobs: Iterable[Knob], values: Mapping[str, float | str] | None = None) -> dict[str, Any]:
-    """The panel's value for some knobs. name: whose they are; values: where they differ from their defaults."""
+def encode(
+    name: str,
+    knobs: Iterable[Knob],
+    values: Mapping[str, float | str] | None = None,
+    words: Mapping[str, Mapping[float, str]] | None = None,
+) -> dict[str, Any]:
+    """The panel's value for some knobs.
+
+    name: whose they are; values: where they differ from their defaults; words: by knob, what is shown instead of some numbers
+    """
     knobs = tuple(knobs)
-    given = values or {}
+    given, said = values or {}, words or {}
     return {
         "name": name,
-        "declarations": [declare(k) for k in knobs],
+        "declarations": [declare(k) | {"words": {f"{n:g}": text for n, text in said.get(k.name, {}).items()}} for k in knobs],
         "values": {k.name: given.get(k.name, k.default) for k in knobs},
     }
 

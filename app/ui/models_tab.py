@@ -8,8 +8,11 @@ from typing import Any
 import gradio as gr
 
 from app import history
+from app.lazy import Lazy
 from app.ui.place import Place
+from engine.backbones.folder import read_card
 from engine.core import Backbone
+from engine.errors import ForetokenError
 from engine.machine import facts
 
 ABOUT = "Foretoken runs on this machine alone: no prompt, picture or number leaves it."
@@ -24,8 +27,20 @@ def build(place: Place) -> None:
         gr.HTML(section("Card", card(getattr(backbone, "card", {}))))
         if words := getattr(backbone, "words", None):
             gr.HTML(paragraph(f"{len(words)} words it knows", ", ".join(sorted(words))))
+        gr.HTML(meshes(place.mesh))
         gr.HTML(section("This machine", {**facts(), "runs are kept in": str(history.home() / "runs")}))
         gr.HTML(paragraph("About", ABOUT))
+
+
+def meshes(mesh: Lazy) -> str:
+    """What is known of the model for meshes, which need not be loaded yet."""
+    if not mesh.here:
+        missing = f"Its weights are not in {mesh.folder}. Train them: python launch.py train {mesh.name}."
+        return paragraph(f"For meshes: {mesh.name}", missing)
+    try:
+        return section(f"For meshes: {mesh.name}", card(read_card(mesh.folder)))
+    except ForetokenError as e:
+        return paragraph(f"For meshes: {mesh.name}", str(e))
 
 
 def summary(backbone: Backbone) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from engine.errors import NotSupported
 BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) -> Backbone`
     "toy": "engine.backbones.toy",
     "pictogram": "engine.backbones.pictogram",
+    "lowpoly": "engine.backbones.lowpoly",
+    "lowpoly_lora": "engine.backbones.lowpoly_lora",
     "janus": "engine.backbones.janus",
 }
 

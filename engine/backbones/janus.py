@@ -91,7 +91,7 @@ class Janus:
     """The backbone: a JanusForConditionalGeneration and a function from text to the ids of a whole prompt (BOS ... BOI)."""
 
     name = "janus"
-    capabilities = frozenset({"raster", "text", "codebook", "hidden"})
+    capabilities = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})
     sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0, guidance=5.0)
 
     def __init__(self, model: JanusForConditionalGeneration, read: Callable[[str], list[int]]):

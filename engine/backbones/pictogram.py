@@ -1,34 +1,32 @@
 """pictogram: text -> picture of an emoji scene. Our own small model, trained by this project and shipped with it.
 
-A caption becomes 32 word slots (bidirectional among themselves), one slot that names the scale, then the picture's tokens row
-by row. One set of weights serves 8x8, 16x16 and 32x32 tokens: rotary coordinates are normalised to the picture. Guidance pairs
-the caption with the empty caption, which has the same length, so a pair is one batch of two.
+A caption becomes 32 word slots (bidirectional among themselves), one slot for its gist and the scale, then the picture's tokens row
+by row. The gist, a sum over the words, is added to every token: a direct way from a word to what it looks like, without which a
+small model needs hours to find that words matter. One set of weights serves 8x8, 16x16 and 32x32 tokens: rotary coordinates are
+normalised to the picture. Guidance pairs the caption with the empty caption, which has the same length, so a pair is one batch of two.
 """
 
 from __future__ import annotations
 
 import difflib
-import hashlib
-import json
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from engine.backbones.folder import MODELS, fill, hash_of, parts, read_card, read_parts, read_tensors
 from engine.backbones.transformer import Decoder, TransformerSequence, causal, rotary_table
 from engine.backbones.vq import FACTOR, PictureTokenizer
 from engine.cache import Slab
 from engine.core import Prompt, Sampling
-from engine.errors import BadPrompt, MissingWeights, NotSupported
+from engine.errors import BadPrompt, NotSupported
 from engine.kernels import packed_linear
 from engine.layout import Raster
 
-FOLDER = Path(__file__).resolve().parents[2] / "assets" / "models" / "pictogram"
+FOLDER = MODELS / "pictogram"
 TEXT_SLOTS = 32
 SCALES = (8, 16, 32)  # tokens along a side
 LONGEST_PROMPT = 1000  # characters
@@ -48,11 +46,13 @@ class PictogramModel(nn.Module):
         self.vocabulary = int(np.prod(levels))
         self.words = nn.Embedding(words + 1, width)
         self.scale = nn.Embedding(len(SCALES), width)
+        self.gist_map = nn.Linear(width, width, bias=False)
         self.digits_in = nn.Parameter(torch.randn(sum(levels), width) * 0.02)
         self.digits_out = nn.Parameter(torch.randn(sum(levels), width) * 0.02)
         self.head_rows = nn.Parameter(torch.zeros(self.vocabulary, width))
         nn.init.normal_(self.words.weight, std=0.02)
         nn.init.normal_(self.scale.weight, std=0.02)
+        nn.init.zeros_(self.gist_map.weight)
         self.decoder = Decoder(layers, width, heads, inner)
         self.register_buffer("one_hot", self._digit_matrix(), persistent=False)
 
@@ -81,14 +81,19 @@ class PictogramModel(nn.Module):
         coordinates = torch.cat([text, torch.tensor([[-1.0, 0.0]]), picture])
         return rotary_table(coordinates, self.width // self.decoder.heads)
 
+    def gist(self, words: Tensor, side: int) -> Tensor:
+        """Word ids [B, 32] -> [B, 1, width], added to every row behind the caption: what is said, in any order, and the scale."""
+        said = (words > 0).unsqueeze(-1)
+        total = (self.words(words) * said).sum(1) / said.sum(1).clamp(min=1).sqrt()
+        return self.gist_map(total)[:, None] + self.scale.weight[SCALES.index(side)]
+
     def prefix(self, words: Tensor, side: int) -> Tensor:
-        """Word ids [B, 32] -> embeddings [B, 33, width]: the words, then the scale."""
-        scale = self.scale.weight[SCALES.index(side)].expand(len(words), 1, -1)
-        return torch.cat([self.words(words), scale], 1)
+        """Word ids [B, 32] -> embeddings [B, 33, width]: the words, then the gist."""
+        return torch.cat([self.words(words), self.gist(words, side)], 1)
 
     def training_logits(self, words: Tensor, tokens: Tensor, side: int) -> Tensor:
         """Logits [B, side*side, V] of all tokens [B, side*side] behind captions [B, 32], in one pass."""
-        x = torch.cat([self.prefix(words, side), self.token_table()[tokens[:, :-1]] + self.scale.weight[SCALES.index(side)]], 1)
+        x = torch.cat([self.prefix(words, side), self.token_table()[tokens[:, :-1]] + self.gist(words, side)], 1)
         cos, sin = (t.to(x.device) for t in self.rotary(side))
         mask = text_mask(x.shape[1], x.device)
         hidden = self.decoder(x, cos[: x.shape[1]], sin[: x.shape[1]], mask)
@@ -105,12 +110,12 @@ def text_mask(count: int, device: torch.device) -> Tensor:
 class _Trunk:
     """PictogramModel at one scale, as TransformerSequence wants it."""
 
-    def __init__(self, model: PictogramModel, side: int, table: Tensor, head: Tensor, dtype: torch.dtype):
-        self.model, self.table, self.rows = model, table + model.scale.weight[SCALES.index(side)], head
+    def __init__(self, model: PictogramModel, side: int, gist: Tensor, table: Tensor, head: Tensor, dtype: torch.dtype):
+        self.model, self.gist, self.table, self.rows = model, gist, table, head
         self.cos, self.sin = (t.to(table.device, dtype) for t in model.rotary(side))
 
     def embed(self, tokens: Tensor) -> Tensor:
-        return self.table[tokens][None]
+        return self.table[tokens] + self.gist
 
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab) -> Tensor:
         return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, slab)
@@ -123,7 +128,7 @@ class Pictogram:
     """The backbone: weights, words and pictures."""
 
     name = "pictogram"
-    capabilities = frozenset({"raster", "text", "codebook", "encode", "hidden"})
+    capabilities = frozenset({"raster", "wavefront", "text", "codebook", "encode", "hidden"})
     sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0, guidance=3.0)
 
     def __init__(self, model: PictogramModel, tokenizer: PictureTokenizer, words: list[str], sides: tuple[int, ...], card: dict):
@@ -149,8 +154,8 @@ class Pictogram:
         side, sampling = self._side(prompt.size), prompt.sampling or self.sampling
         branches = 1 if sampling.guidance == 1 else 2
         table, head = self._tables
-        trunk = _Trunk(self.model, side, table, head, getattr(torch, self.dtype))
         rows = torch.tensor([words, [0] * TEXT_SLOTS][:branches], device=self.device)
+        trunk = _Trunk(self.model, side, self.model.gist(rows, side), table, head, getattr(torch, self.dtype))
         decoder = self.model.decoder
         capacity = TEXT_SLOTS + 1 + side * side + 256
         dtype = getattr(torch, self.dtype)
@@ -223,76 +228,22 @@ def split_words(text: str) -> list[str]:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _read_file(path: Path) -> dict[str, Tensor]:
-    """Tensors of a weights file as float32; raises MissingWeights if it is absent or damaged."""
-    if not path.exists():
-        raise MissingWeights(f"The weights file {path} is missing. Restore it with git, or train it: python launch.py train.")
-    try:
-        return {k: v.float() for k, v in load_file(str(path)).items()}
-    except (SafetensorError, OSError, ValueError) as e:
-        raise MissingWeights(f"The weights file {path} is damaged ({e}). Restore it with git, or train it again.") from e
-
-
-def read_card(folder: Path) -> dict:
-    """The card of a model folder; raises MissingWeights if it is absent or damaged."""
-    path = folder / "card.json"
-    if not path.exists():
-        raise MissingWeights(f"{path} is missing; a model folder needs its card. Restore it with git.")
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as e:
-        raise MissingWeights(f"{path} is not JSON ({e}). Restore it with git.") from e
-
-
-def _fill(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Loads tensors; raises MissingWeights if names or shapes do not fit."""
-    try:
-        module.load_state_dict(tensors)
-    except RuntimeError as e:
-        first = str(e).splitlines()[1].strip() if "\n" in str(e) else str(e)
-        raise MissingWeights(f"The weights in {path} belong to another model ({first}). Restore them with git.") from e
-
-
-def tokenizer_is_shipped(folder: Path = FOLDER) -> bool:
-    """True if there is a trained tokenizer."""
-    return (folder / "tokenizer.safetensors").exists()
-
-
 def load_tokenizer(folder: Path = FOLDER) -> PictureTokenizer:
     """The shipped tokenizer."""
     card = read_card(folder)
     model = PictureTokenizer(**card["tokenizer"]["settings"])
     path = folder / "tokenizer.safetensors"
-    _fill(model, _read_file(path), path)
+    fill(model, read_tensors(path), path)
     return model.eval()
-
-
-def decoder_files(folder: Path = FOLDER) -> list[Path]:
-    """The files that the decoder's weights are split into (each below 10 MB)."""
-    return sorted(folder.glob("decoder-*.safetensors"))
 
 
 def load_model(folder: Path = FOLDER) -> PictogramModel:
     """The shipped decoder."""
     card = read_card(folder)
-    files = decoder_files(folder)
-    expected = card.get("decoder", {}).get("files", 1)
-    if len(files) != expected:
-        raise MissingWeights(f"{folder} holds {len(files)} of {expected} decoder files. Restore them with git, or train: launch.py train.")
-    tensors: dict[str, Tensor] = {}
-    for path in files:
-        tensors |= _read_file(path)
+    tensors, files = read_parts(folder, "decoder", card.get("decoder", {}).get("files", 1))
     model = PictogramModel(tuple(card["tokenizer"]["settings"]["levels"]), len(card["words"]), **card["decoder"]["settings"])
-    _fill(model, tensors, files[0])
+    fill(model, tensors, files[0])
     return model.eval()
-
-
-def hash_of(files: list[Path]) -> str:
-    """A short checksum of weights files, for the record of a run."""
-    found = hashlib.sha256()
-    for path in files:
-        found.update(path.read_bytes())
-    return found.hexdigest()[:16]
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Pictogram:
@@ -308,18 +259,8 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> P
     torch.set_flush_denormal(True)
     model, tokenizer = load_model(folder).to(device), load_tokenizer(folder).to(device)
     found = Pictogram(model, tokenizer, card["words"], tuple(card["sides"]), card)
-    found.weights_hash = hash_of([folder / "tokenizer.safetensors", *decoder_files(folder)])
+    found.weights_hash = hash_of([folder / "tokenizer.safetensors", *parts(folder, "decoder")])
     if dtype == "bfloat16":
         packed_linear.pack(model.decoder)
         found.dtype = "bfloat16"
     return found
-
-
-def ship(folder: Path, files: dict[str, dict[str, Tensor]], card: dict) -> None:
-    """Writes weights as half precision and adds to the card."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, tensors in files.items():
-        save_file({k: v.half().contiguous().cpu() for k, v in tensors.items()}, str(folder / name))
-    path = folder / "card.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    path.write_text(json.dumps(known | card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,13 +1,15 @@
 """The toy: a two-layer transformer in float64, so small that every sequence can be enumerated. Exactness is proven on it.
 
 It has all that a real model has: a key/value cache whose rows depend on the context they were computed in, a guidance pair, a
-2-D grid with forced row-end tokens, and optionally an end-of-sequence token. It is fast because it is memoised exactly: a cache
+2-D grid with forced row-end tokens, and optionally an end-of-sequence token and a grammar. Its drafters are random tables, because
+exactness must not depend on training. It is fast because it is memoised exactly: a cache
 row is identified by (token, position, the identities of the rows it saw), so each distinct row is computed once, with
 real attention over the stored keys and values of what it saw, and a wrong cache gives wrong laws just as in a real model.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,17 +19,18 @@ from torch import Tensor
 from engine.core import Draft, Prompt, Rows, Sampling
 from engine.layout import Raster
 from engine.sampling import guide, warp
-from engine.tree import depths
+from engine.tree import depths, path
 
 ROW_END = -2  # the input id of the forced token behind each row of the grid
 START = -1  # the input id of the prompt
+HEADS = 4  # of the drafter
 
 
 class Toy:
     """The backbone. `vocabulary` ids, `rows` x `columns` positions; if `end` the last id ends the sequence."""
 
     name = "toy"
-    capabilities = frozenset({"raster", "hidden"})
+    capabilities = frozenset({"raster", "wavefront", "hidden", "mesh_heads", "feature_draft", "codebook"})
 
     def __init__(
         self,
@@ -41,15 +44,28 @@ class Toy:
         temperature: float = 1.0,
         top_k: int = 0,
         top_p: float = 1.0,
+        grammar: bool = False,
+        counting: bool = False,
     ):
+        """grammar: no token may follow itself. counting: each token is followed by its successor, and the drafter knows it."""
         self.vocabulary, self.layout, self.end = vocabulary, Raster(rows, columns, 1), vocabulary - 1 if end else None
         self.sampling = Sampling(temperature, top_k, top_p, guidance)
         self.device = torch.device("cpu")
-        self.network = _Network(vocabulary, rows * (columns + 1) + 1, seed, sharpness)
+        self.grammar = grammar
+        self.codes = torch.from_numpy(np.random.default_rng(11).normal(size=(vocabulary, 2)))
+        self.network = _Counter(vocabulary) if counting else _Network(vocabulary, rows * (columns + 1) + 1, seed, sharpness)
 
     def start(self, prompt: Prompt) -> ToySequence:
         """An empty sequence; the prompt only brings its sampling."""
         return ToySequence(self, prompt.sampling or self.sampling)
+
+    def drafter(self, name: str) -> TableHeads | TableFeatures:
+        """Heads or a feature drafter that know nothing (or, when counting, everything)."""
+        return TableFeatures(*self.network.features) if name == "feature_draft" else TableHeads(self.network.tables)
+
+    def codebook(self) -> Tensor:
+        """The place of every id among the codes of a picture, float64 [V, 2]: random, so that neighbours mean nothing."""
+        return self.codes
 
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> np.ndarray:
         """uint8 [rows, columns, 3]: a gray level a token."""
@@ -85,11 +101,14 @@ class ToySequence:
     def __init__(self, toy: Toy, sampling: Sampling):
         self.toy, self.network, self.sampling = toy, toy.network, sampling
         self.vocabulary, self.layout, self.device = toy.vocabulary, toy.layout, toy.device
+        self.codebook = toy.codes
         self.limit = toy.layout.rows * toy.layout.columns
         self.tokens: list[int] = []
         self.done = False
         self._cache: tuple[int, ...] = ()
-        self._pending = (START, 0)
+        self.pending = [-1]  # committed positions that are not in the cache, ascending; -1: the prompt
+        self._newest = [START]  # their tokens
+        self._scattered = False  # True: what is committed need not be a prefix
         self._fed: list[tuple[int, ...]] = []  # per row of the last pass: the cache rows that it added
         self._draft: list[int] = []
 
@@ -105,21 +124,20 @@ class ToySequence:
         places = [self.length - 1 + d for d in depths(parents)] if draft.positions is None else draft.positions.tolist()
         seen: list[tuple[int, ...]] = []
         self._fed, reads = [], []
-        for i in range(len(tokens) + 1):
-            if i == 0:
-                context, (token, slot) = self._cache, self._pending
-                place = self.length - 1
+        newest = [*self._newest, *tokens]  # by row; kept for the grammar, because laws are made lazily
+        for i, (token, place) in enumerate(zip(newest, [*self.pending, *places], strict=True)):
+            slot = self._slot(place)
+            if self._scattered:
+                context = self._scattered_context(i, slot, parents, seen, draft.visible)
             else:
-                context = self._context(i, parents, seen, draft.visible)
-                token, place = tokens[i - 1], places[i - 1]
-                slot = self._slot(place)
+                context = self._context(i, parents, seen, draft.visible) if i else self._cache
             added = self._feed(token, slot, place, context)
             self._fed.append(added)
-            seen.append((*context, *added) if draft.visible is None else added)
+            seen.append((*context, *added) if draft.visible is None and not self._scattered else added)
             reads.append(added[-1])
         self._draft = tokens
         logits, hidden = self.network.read(reads)
-        return Rows(logits, self._warp, hidden)
+        return Rows(logits, lambda raw: self._warp(raw, self._allowed(newest)), hidden)
 
     def _context(self, i: int, parents: list[int], seen: list[tuple[int, ...]], visible: Tensor | None) -> tuple[int, ...]:
         """The cache rows that node i-1 sees besides itself."""
@@ -128,9 +146,23 @@ class ToySequence:
         rows = [r for j in range(i) if visible[i, j] for r in seen[j]]
         return (*self._cache, *rows)
 
+    def _scattered_context(
+        self, i: int, slot: int, parents: list[int], seen: list[tuple[int, ...]], visible: Tensor | None
+    ) -> tuple[int, ...]:
+        """The cache rows that row i of a pass sees besides itself, where committed tokens are no prefix; in order of their slots."""
+        heads, slots = len(self.pending), self.network.slots
+        if visible is not None:
+            others = [j for j in range(i) if visible[i, j]]
+        else:
+            ancestors = path(parents, i - heads)[:-1] if i >= heads else []
+            others = [*range(min(i, heads)), *(heads + node for node in ancestors)]
+        rows = [r for r in (*self._cache, *(r for j in others if j < heads for r in seen[j])) if slots[r] < slot]
+        rows += [r for j in others if j >= heads for r in seen[j]]
+        return tuple(sorted(rows, key=lambda r: slots[r]))
+
     def _slot(self, place: int) -> int:
         """The absolute slot of a position: the start token, and a forced token behind every row, take slots too."""
-        return 1 + place + place // self.layout.columns
+        return 1 + place + place // self.layout.columns if place >= 0 else 0
 
     def _feed(self, token: int, slot: int, place: int, context: tuple[int, ...]) -> tuple[int, ...]:
         """Cache rows of a token, and of the forced row end that follows it in the last column."""
@@ -139,12 +171,18 @@ class ToySequence:
             return row, self.network.row(ROW_END, slot + 1, (*context, row))
         return (row,)
 
-    def _warp(self, logits: Tensor) -> Tensor:
-        return warp(guide(logits, self.sampling.guidance), self.sampling)
+    def _warp(self, logits: Tensor, allowed: Tensor | None) -> Tensor:
+        return warp(guide(logits, self.sampling.guidance), self.sampling, allowed)
+
+    def _allowed(self, newest: list[int]) -> Tensor | None:
+        """The grammar's ids behind each of these tokens, bool [N, V]; None if there is no grammar."""
+        if not self.toy.grammar:
+            return None
+        return torch.arange(self.vocabulary) != torch.tensor(newest)[:, None]
 
     def law(self, logits: Tensor, path: list[int]) -> Tensor:
-        """Laws [k, V] of guided logits."""
-        return torch.softmax(warp(logits, self.sampling), -1)
+        """Laws [k, V] of guided logits behind a hypothetical path."""
+        return torch.softmax(warp(logits, self.sampling, self._allowed([([START, *self.tokens, *path])[-1]])), -1)
 
     def commit(self, nodes: list[int], token: int) -> list[int]:
         """Keeps the cache rows of a path, makes `token` pending, cuts at the end of sequence and at the limit."""
@@ -155,8 +193,18 @@ class ToySequence:
             self._cache = (*self._cache, *self._fed[i])
         self.tokens += new
         self.done = self.length >= self.limit or (self.toy.end is not None and new[-1] == self.toy.end)
-        self._pending = (new[-1], self._slot(self.length - 1))
+        self.pending, self._newest = [self.length - 1], new[-1:]
         return new
+
+    def commit_at(self, positions: list[int], tokens: list[int]) -> None:
+        """Keeps what was pending and makes tokens at any positions pending; grammars and ends of sequence know prefixes only."""
+        assert self.toy.end is None and not self.toy.grammar, "a wavefront has no end of sequence and no grammar"
+        self._scattered = True
+        for fed in self._fed[: len(self.pending)]:
+            self._cache = (*self._cache, *fed)
+        self.tokens += tokens
+        self.done = self.length >= self.limit
+        self.pending, self._newest = positions, tokens
 
     def close(self) -> None:
         """Forgets the cache."""
@@ -176,7 +224,12 @@ class _Network:
         self.project = r.normal(size=(self.LAYERS, 4, w, w)) / w**0.5  # query, key, value, out
         self.feed = r.normal(size=(self.LAYERS, w, w)) / w**0.5
         self.out = r.normal(size=(w, vocabulary)) * sharpness / w**0.5
+        self.tables = torch.from_numpy(r.normal(size=(HEADS, w, vocabulary)) * sharpness / w**0.5)  # of the drafter
+        mix, tokens = r.normal(size=(w, w)) / w**0.5, r.normal(size=(vocabulary, w))
+        out = r.normal(size=(w, vocabulary)) * sharpness / w**0.5
+        self.features = torch.from_numpy(mix), torch.from_numpy(tokens), torch.from_numpy(out)  # of the feature drafter
         self.rows: dict[tuple[Any, ...], int] = {}
+        self.slots: list[int] = []  # of every row
         self.keys = np.zeros((4096, self.LAYERS, 2, w))
         self.values = np.zeros_like(self.keys)
         self.logits = torch.zeros(2, 4096, vocabulary, dtype=torch.float64)
@@ -188,6 +241,7 @@ class _Network:
         found = self.rows.get(key)
         if found is None:
             found = self.rows[key] = len(self.rows)
+            self.slots.append(slot)
             self._grow(found)
             self._compute(found, token, slot, list(context))
         return found
@@ -219,6 +273,82 @@ class _Network:
         final = _norm(x)
         self.hidden[:, row] = torch.from_numpy(final)
         self.logits[:, row] = torch.from_numpy(final @ self.out)
+
+
+class _Counter:
+    """Every token is followed by its successor, surely. A row is known by its token alone."""
+
+    def __init__(self, vocabulary: int):
+        self.vocabulary = vocabulary
+        successor = torch.eye(vocabulary, dtype=torch.float64).roll(1, 1) * 60  # row x: the logits behind x
+        self.logits = successor.expand(2, -1, -1)
+        self.tables = torch.stack([successor.roll(j + 1, 1) for j in range(HEADS)])
+        self.features = torch.zeros_like(successor), successor.roll(-1, 1), successor  # the state is the token itself
+        self.rows: list[int] = []
+        self.slots: list[int] = []
+
+    def row(self, token: int, slot: int, context: tuple[int, ...]) -> int:
+        """A new identity for every row."""
+        self.rows.append(token % self.vocabulary)
+        self.slots.append(slot)
+        return len(self.rows) - 1
+
+    def read(self, rows: list[int]) -> tuple[Tensor, Tensor]:
+        """Logits [2, N, V]; the hidden state is the token as a one-hot vector [2, N, V]."""
+        tokens = torch.tensor([self.rows[r] for r in rows])
+        return self.logits[:, tokens], torch.eye(self.vocabulary, dtype=torch.float64)[tokens].expand(2, -1, -1)
+
+
+class TableHeads:
+    """A drafter of mesh heads: head j's logits are the hidden state times a table. tables : [D, H, V]"""
+
+    def __init__(self, tables: Tensor):
+        self.tables, self.depth = tables, len(tables)
+
+    def start(self, sequence: Any) -> Callable[[Tensor], Tensor]:
+        """For one run: hidden [H] -> logits [D, V]."""
+        return self.guess
+
+    def guess(self, hidden: Tensor) -> Tensor:
+        """logits [D, V]"""
+        return torch.einsum("h,dhv->dv", hidden, self.tables)
+
+
+class TableFeatures:
+    """A feature drafter (engine/drafters/feature_draft.py) of random tables: the next state is tanh(state @ mix + tokens[x]).
+
+    mix : [H, H]; tokens : [V, H]; out : [H, V]
+    """
+
+    def __init__(self, mix: Tensor, tokens: Tensor, out: Tensor):
+        self.mix, self.tokens, self.out = mix, tokens, out
+
+    def start(self, sequence: Any) -> TableGrowth:
+        """For one run."""
+        return TableGrowth(self, sequence.sampling.guidance)
+
+
+class TableGrowth:
+    """One run of `TableFeatures`. Its cache is the newest state, and of every node the state behind it."""
+
+    def __init__(self, tables: TableFeatures, guidance: float):
+        self.tables, self.guidance = tables, guidance
+        self.states = torch.empty(0)  # [1 + nodes, branches, H]
+
+    def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
+        """hidden [branches, k, H], k tokens -> guided logits [V] behind the newest token."""
+        state = torch.zeros_like(hidden[:, 0]) if not len(self.states) else self.states[0]
+        for i, token in enumerate(tokens):  # the newest state remembers all of them, so a lost or doubled token shows
+            state = torch.tanh((hidden[:, i] + state / 4) @ self.tables.mix + self.tables.tokens[token])
+        self.states = state[None]
+        return guide(self.states[0][:, None] @ self.tables.out, self.guidance)[0]
+
+    def expand(self, parents: list[int], tokens: list[int]) -> Tensor:
+        """Numbers of parents (-1 is the root) and tokens -> guided logits [k, V]."""
+        behind = self.states[torch.tensor(parents) + 1]
+        new = torch.tanh(behind @ self.tables.mix + self.tables.tokens[tokens][:, None])
+        self.states = torch.cat([self.states, new])
+        return guide((new @ self.tables.out).transpose(0, 1), self.guidance)
 
 
 def _norm(x: np.ndarray) -> np.ndarray:

@@ -9,15 +9,15 @@ length of the cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.core import Draft, Rows, Sampling
+from engine.core import Draft, Grammar, Rows, Sampling
 from engine.layout import Layout
 from engine.sampling import guide, warp
 from engine.tree import depths, is_chain, visibility
@@ -146,18 +146,22 @@ class TransformerSequence:
         layout: Layout,
         sampling: Sampling,
         end: int | None = None,
-        allowed: Callable[[int, list[int]], Tensor | None] | None = None,
+        grammar: Grammar | None = None,
+        condition: Tensor | None = None,
     ):
         """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
-        allowed(length, path) -> bool [V] or None : the grammar."""
+        condition : [C, H] that drafters may look at, or None."""
         self.trunk, self.slab = trunk, slab
         self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end
-        self.allowed = allowed
+        self.grammar, self.condition = grammar, condition
+        self._state = grammar.start if grammar else None  # behind the committed tokens
         self.device = prefix.device
         self.prefix = prefix.shape[1]
         self.tokens: list[int] = []
         self.done = limit == 0
         self._pending = prefix[:, -1:]
+        self.pending = [-1]  # committed positions that are not in the cache, ascending; -1: the end of the prompt
+        self._cached: list[int] | None = None  # positions of the cached tokens, slab row by slab row; None = a prefix, in order
         self._draft: list[int] = []
         if self.prefix > 1:
             mask = causal(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
@@ -171,67 +175,98 @@ class TransformerSequence:
 
     def forward(self, draft: Draft) -> Rows:
         """One pass over the pending token and the nodes of the draft."""
-        assert self.slab.kept == self.prefix + self.length - 1, (self.slab.kept, self.prefix, self.length)
+        assert self.slab.kept == self.prefix + self.length - len(self.pending), (self.slab.kept, self.prefix, self.length, self.pending)
         count = len(draft.tokens)
         parents = None if draft.parents is None else draft.parents.tolist()
-        base = self.prefix + self.length - 1
         x = self._pending
         if count:
             nodes = self.trunk.embed(draft.tokens.to(self.device))
             x = torch.cat([x, nodes.expand(x.shape[0], -1, -1)], 1)
-        hidden = self.trunk.run(x, self._slots(draft, parents, base), self._mask(draft, parents, count), self.slab)
+        hidden = self.trunk.run(x, self._slots(draft, parents), self._mask(draft, parents, count), self.slab)
         self._draft = draft.tokens.tolist()
-        self._paths = (parents, draft.tokens)
-        return Rows(self.trunk.head(hidden), self._warp, hidden)
+        return Rows(self.trunk.head(hidden), partial(self._warp, parents, self._draft, self._state), hidden)
 
-    def _slots(self, draft: Draft, parents: list[int] | None, base: int) -> Tensor:
-        if draft.positions is not None:
-            own = draft.positions.to(self.device) + self.prefix
-            return torch.cat([torch.tensor([base], device=self.device), own])
+    def _slots(self, draft: Draft, parents: list[int] | None) -> Tensor:
+        base = self.prefix + self.pending[-1]
+        if draft.positions is not None or len(self.pending) > 1:
+            own = [] if draft.positions is None else draft.positions.tolist()
+            return torch.tensor([*self.pending, *own], device=self.device) + self.prefix
         if parents is None:
             return torch.arange(base, base + len(draft.tokens) + 1, device=self.device)
         return torch.tensor([base, *(base + d for d in depths(parents))], device=self.device)
 
     def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | None:
+        if self._cached is not None:
+            return self._scattered_mask(draft, parents, count)
         if draft.visible is None and (parents is None or is_chain(parents)):
             return None if count == 0 else causal(count + 1, self.slab.kept, self.device)
         tail = draft.visible if draft.visible is not None else visibility(parents)
         past = torch.ones(count + 1, self.slab.kept, dtype=torch.bool, device=self.device)
         return torch.cat([past, tail.to(self.device)], 1)
 
-    def _warp(self, logits: Tensor) -> Tensor:
-        guided = guide(logits.float(), self.sampling.guidance)
-        if self.allowed is None:
-            return warp(guided, self.sampling)
-        parents, tokens = self._paths
-        return warp(guided, self.sampling, self._grammar(parents, tokens.tolist()))
+    def _scattered_mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | None:
+        """Where committed tokens are no prefix, a row sees those at smaller positions, wherever they lie in the slab."""
+        assert draft.positions is not None or count == 0, "behind a wavefront, drafts name their positions"
+        if count == 0 and len(self.pending) == 1 and max(self._cached, default=-1) < self.pending[0]:
+            return None  # a prefix after all, as in plain decoding
+        heads = len(self.pending)
+        at = torch.tensor([*self.pending, *([] if count == 0 else draft.positions.tolist())])
+        before = torch.cat([torch.full((self.prefix,), -1), torch.tensor(self._cached, dtype=torch.int64), at[:heads]])
+        committed = before <= at[:, None]
+        if draft.visible is not None:
+            committed[:, -heads:] &= draft.visible[:, :heads].cpu()
+            nodes = draft.visible[:, heads:].cpu()
+        else:
+            nodes = F.pad(visibility(parents or list(range(-1, count - 1)))[1:, 1:], (0, 0, heads, 0))
+        return torch.cat([committed, nodes], 1).to(self.device)
 
-    def _grammar(self, parents: list[int] | None, tokens: list[int]) -> Tensor:
-        """Allowed ids of every row of the last pass, bool [N+1, V], each along its own path."""
-        rows, paths = [], [self.tokens]
+    def _warp(self, parents: list[int] | None, tokens: list[int], state: Any, logits: Tensor) -> Tensor:
+        """Scores of a pass over these tokens that began in this state of the grammar; laws are made lazily, perhaps behind the commit."""
+        guided = guide(logits.float(), self.sampling.guidance)
+        if self.grammar is None:
+            return warp(guided, self.sampling)
+        states = [state]
         for i, token in enumerate(tokens):
-            paths.append([*paths[(i if parents is None else parents[i] + 1)], token])
-        for path in paths:
-            mask = self.allowed(len(path), path)
-            rows.append(torch.ones(self.vocabulary, dtype=torch.bool) if mask is None else mask)
-        return torch.stack(rows).to(self.device)
+            states.append(self.grammar.next(states[i if parents is None else parents[i] + 1], token))
+        return warp(guided, self.sampling, torch.stack([self.grammar.allowed(s) for s in states]).to(self.device))
 
     def law(self, logits: Tensor, path: list[int]) -> Tensor:
         """Laws [k, V] of guided logits [k, V] behind the committed tokens and a hypothetical path."""
-        mask = None if self.allowed is None else self.allowed(self.length + len(path), [*self.tokens, *path])
+        mask = None
+        if self.grammar is not None:
+            state = self._state
+            for token in path:
+                state = self.grammar.next(state, token)
+            mask = self.grammar.allowed(state).to(self.device)
         return torch.softmax(warp(logits.float(), self.sampling, mask), -1)
 
     def commit(self, nodes: list[int], token: int) -> list[int]:
         """Keeps a path of the last pass and makes `token` pending; cuts at the end of sequence and at the limit."""
+        assert self._cached is None, "committed tokens are no prefix: commit at positions"
         new = [self._draft[i] for i in nodes] + [token]
         new = new[: self.limit - self.length]
         if self.end is not None and self.end in new:
             new = new[: new.index(self.end) + 1]
         self.slab.keep([0, *(i + 1 for i in nodes[: len(new) - 1])])
         self.tokens += new
+        for token in new if self.grammar else ():
+            self._state = self.grammar.next(self._state, token)
         self.done = self.length >= self.limit or (self.end is not None and new[-1] == self.end)
+        self.pending = [self.length - 1]
         self._pending = self.trunk.embed(torch.tensor([new[-1]], device=self.device)).expand(self.slab.branches, -1, -1)
         return new
+
+    def commit_at(self, positions: list[int], tokens: list[int]) -> None:
+        """Keeps what was pending and makes tokens at any positions pending; grammars and ends of sequence know prefixes only."""
+        assert self.end is None and self.grammar is None, "a wavefront has no end of sequence and no grammar"
+        if self._cached is None:
+            self._cached = list(range(self.length - 1))
+        self.slab.keep(list(range(len(self.pending))))
+        self._cached += [position for position in self.pending if position >= 0]
+        self.tokens += tokens
+        self.done = self.length >= self.limit
+        self.pending = positions
+        self._pending = self.trunk.embed(torch.tensor(tokens, device=self.device)).expand(self.slab.branches, -1, -1)
 
     def close(self) -> None:
         """Frees the cache."""

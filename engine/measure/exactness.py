@@ -1,8 +1,8 @@
 """`launch.py verify`: claims of exactness, tested on the toy by distribution, each with mutants that must fail.
 
 One statistic: z of the pooled chi-square (cells with at least ten expected) against the enumerated law. For claims about tokens, z is
-the number of runs that differ. Exact means |z| < 4 (0 for tokens); a mutant must reach z > 10; a method labelled "not exact" must be
-found so.
+the number of runs that differ. A "closed form" is a law that a rule follows although it is not the model's. Exact means |z| < 4
+(0 for tokens); a mutant must reach z > 10; a method labelled "not exact" must be found so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import torch
 
 from engine.backbones.toy import Toy
 from engine.core import NO_DRAFT, Case, Method, Prompt
-from engine.measure import chain
+from engine.measure import adversary, chain
+from engine.measure.closed_forms import CLOSED_FORMS
 from engine.measure.mutants import applied
 from engine.methods import METHODS
 from engine.methods.ar import METHOD as AR
@@ -29,6 +30,7 @@ from engine.run import Run, generate
 RUNS, FULL_RUNS = 12_000, 150_000
 TOKEN_RUNS = 400
 ACCEPTED, FOUND = 4.0, 10.0
+BY_LAW = ("same law", "closed form", "not exact")  # claims tested by distribution; the others count runs
 
 # Claims that every method of the table must meet besides its own.
 COMMON = (
@@ -56,16 +58,15 @@ class Task:
 
 
 def table() -> dict[str, Method]:
-    """Every method that is verified: those of the table and the chain reference."""
-    return METHODS | {"chain": chain.METHOD}
+    """Every method that is verified: those of the table and the two references."""
+    return METHODS | {"chain": chain.METHOD, "adversary": adversary.METHOD}
 
 
 def cases_of(method: Method) -> tuple[Case, ...]:
-    """A method's own cases and the common ones, with a small window where there is one."""
-    windowed = {"window": 4} if any(k.name == "window" for k in method.knobs) else {}
-    spans = method.name != "ar"  # plain decoding commits one token at a time: no span, so no end inside one
+    """A method's own cases and the common ones."""
+    spans = method.name not in ("ar", "lookup")  # plain decoding has no spans, and an end was never followed by anything to look up
     skipped = set() if spans else {"end inside a span ignored"}
-    common = (Case(c.name, c.claim, windowed, c.toy, tuple(m for m in c.mutants if m not in skipped)) for c in COMMON)
+    common = (Case(c.name, c.claim, method.common, c.toy, tuple(m for m in c.mutants if m not in skipped)) for c in COMMON)
     return (*method.cases, *common)
 
 
@@ -86,7 +87,7 @@ def measure(task: Task) -> dict[str, float]:
     worst: dict[str, float] = {"z": 0.0}
     for seed in range(task.seeds):
         toy = Toy(seed=seed, **task.case.toy)
-        found = _law(task, toy, seed) if task.case.claim in ("same law", "not exact") else _tokens(task, toy)
+        found = _law(task, toy, seed) if task.case.claim in BY_LAW else _tokens(task, toy)
         if abs(found["z"]) >= abs(worst["z"]):
             worst = found
     return worst
@@ -97,18 +98,23 @@ def _run(task: Task, toy: Toy, seed: int) -> Run:
 
 
 def _law(task: Task, toy: Toy, seed: int) -> dict[str, float]:
-    law = toy.enumerate_law()
+    law = CLOSED_FORMS[task.case.law](toy, task.case.knobs) if task.case.law else toy.enumerate_law()
     counts: Counter[tuple[int, ...]] = Counter()
     done = 0
     portion = task.runs if task.mutant is None else max(1000, task.runs // 5)  # a mutant is often found early
     with applied(task.mutant):
         while done < task.runs:
-            counts.update(tuple(_run(task, toy, (seed << 40) + done + i).tokens) for i in range(portion))
+            counts.update(_in_raster_order(_run(task, toy, (seed << 40) + done + i)) for i in range(portion))
             done += portion
             found = statistic(counts, law, done)
             if task.mutant and found["z"] > 2 * FOUND:
                 break
     return found
+
+
+def _in_raster_order(run: Run) -> tuple[int, ...]:
+    """The tokens by position: a wavefront commits them in another order."""
+    return tuple(token for _, token in sorted(zip(run.positions, run.tokens, strict=True)))
 
 
 def statistic(counts: Counter[tuple[int, ...]], law: dict[tuple[int, ...], float], runs: int) -> dict[str, float]:
@@ -132,7 +138,13 @@ def statistic(counts: Counter[tuple[int, ...]], law: dict[tuple[int, ...], float
 
 
 def _tokens(task: Task, toy: Toy) -> dict[str, float]:
-    compare = {"same tokens": _same_tokens, "same cache": _same_cache, "same run": _same_run}[task.case.claim]
+    compare = {
+        "same tokens": _same_tokens,
+        "same as unrelaxed": _same_as_unrelaxed,
+        "same cache": _same_cache,
+        "same run": _same_run,
+        "full spans": _full_spans,
+    }[task.case.claim]
     return {"z": float(sum(compare(task, toy, seed) for seed in range(TOKEN_RUNS)))}
 
 
@@ -141,6 +153,21 @@ def _same_tokens(task: Task, toy: Toy, seed: int) -> bool:
     expected = generate(toy, AR, Prompt(seed=seed)).finish().tokens
     with applied(task.mutant):
         return _run(task, toy, seed).tokens != expected
+
+
+def _same_as_unrelaxed(task: Task, toy: Toy, seed: int) -> bool:
+    """True if the steps differ from those of the same method without its relaxed rule."""
+    exact = generate(toy, table()[task.method], Prompt(seed=seed), {**task.case.knobs, "relax": "off"}).finish()
+    with applied(task.mutant):
+        return [s.tokens for s in _run(task, toy, seed).steps] != [s.tokens for s in exact.steps]
+
+
+def _full_spans(task: Task, toy: Toy, seed: int) -> bool:
+    """True if a pass behind the first committed fewer tokens than it could: the drafts and one more, cut by the limit."""
+    with applied(task.mutant):
+        run = _run(task, toy, seed)
+    depth = toy.drafter(table()[task.method].drafter).depth
+    return len(run.steps) != 1 + -(-(len(run.tokens) - 1) // (depth + 1))
 
 
 def _same_run(task: Task, toy: Toy, seed: int) -> bool:
@@ -176,19 +203,21 @@ def judge(task: Task, z: float) -> bool:
     """Whether a measurement is as claimed."""
     if task.mutant or task.case.claim == "not exact":
         return z > FOUND
-    return abs(z) < ACCEPTED if task.case.claim == "same law" else z == 0
+    return abs(z) < ACCEPTED if task.case.claim in BY_LAW else z == 0
 
 
 def verify(names: Iterable[str], full: bool = False) -> tuple[dict[str, Any], bool, float]:
     """The table by METHOD[CASE], whether every claim holds, and the seconds it took. One process a core."""
     start = time.monotonic()
     todo = tasks(names, full)
-    todo.sort(key=lambda t: t.case.claim not in ("same law", "not exact"))  # long ones first
+    todo.sort(key=lambda t: t.case.claim not in BY_LAW)  # long ones first
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         results = list(zip(todo, pool.map(measure, todo), strict=True))
     rows: dict[str, Any] = {}
     for task, found in results:
-        row = rows.setdefault(task.key, {"exact": task.case.claim != "not exact", "z": 0.0, "tv": None, "floor": None, "mutants": {}})
+        row = rows.setdefault(
+            task.key, {"exact": task.case.claim not in ("not exact", "closed form"), "z": 0.0, "tv": None, "floor": None, "mutants": {}}
+        )
         if task.mutant:
             row["mutants"][task.mutant] = found["z"]
         else:

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine import noise, sampling
+from engine import accept, noise, sampling
 from engine.backbones import toy
 from engine.measure import chain
-from engine.methods import jacobi, sjd, sjdpp
+from engine.methods import eagle, jacobi, lantern, lookup, sjd, sjdpp, xspecmesh, zipar
 
 Patch = tuple[Any, str, Any]
 
@@ -134,6 +134,182 @@ def _law_of_the_first_draw() -> list[Patch]:
     return [(sjdpp.REFRESHES, "reuse mixture", refresh)]
 
 
+# --- heads and lookup -------------------------------------------------------------------------------------------------
+
+
+def _full_law_of_a_cut_draw() -> list[Patch]:
+    cut = xspecmesh.best_of
+    return [
+        (xspecmesh, "narrowed", lambda logits, sequence, path, count, knobs: sequence.law(logits[len(path) : len(path) + 1], path)),
+        (xspecmesh, "draw", _drawn_from(lambda p: cut(p, 2))),
+    ]
+
+
+def _residual_behind_a_threshold() -> list[Patch]:
+    right = xspecmesh.replacement
+
+    def replacement(rows: Any, draft: Any, a: int, noise: noise.Noise, n: int) -> int:
+        if a == len(draft.tokens):
+            return right(rows, draft, a, noise, n)
+        left = sampling.residual(rows.p[a : a + 1], draft.q[a : a + 1])
+        return sampling.draw_gumbel(left.log(), noise.gumbel(n + a, 1)).item()
+
+    return [(xspecmesh, "replacement", replacement)]
+
+
+def _row_before() -> list[Patch]:
+    return [(xspecmesh, "newest", lambda rows, a: rows.hidden[0, max(0, a - 1)])]
+
+
+def _heads_shifted() -> list[Patch]:
+    right = toy.TableHeads.guess
+    return [(toy.TableHeads, "guess", lambda self, hidden: right(self, hidden).roll(1, 0))]
+
+
+def _grammar_of_the_prefix() -> list[Patch]:
+    right = toy.ToySequence._allowed
+    return [(toy.ToySequence, "_allowed", lambda self, newest: right(self, newest[:1] * len(newest)))]
+
+
+def _first_draft_unverified() -> list[Patch]:
+    right = lookup.leading
+    return [(lookup, "leading", lambda accepted: max(right(accepted), min(1, len(accepted))))]
+
+
+# --- trees and relaxed rules ------------------------------------------------------------------------------------------
+
+
+def _parents_missing() -> list[Patch]:
+    def draft(self: eagle.Tree, device: torch.device) -> Any:
+        return type(right(self, device))(torch.tensor(self.tokens, dtype=torch.int64), torch.full((len(self.tokens),), -1))
+
+    right = eagle.Tree.draft
+    return [(eagle.Tree, "draft", draft)]
+
+
+def _ranked_by_tokens() -> list[Patch]:
+    def reranked(parents: list[int], scores: list[float], tokens: list[int], drawn: list[bool], count: int) -> list[int]:
+        liked = [score - 2.0 * token for score, token in zip(scores, tokens, strict=True)]
+        return eagle.best(parents, liked, max(1, len(parents) // 2))
+
+    return [(eagle, "reranked", reranked)]
+
+
+def _controller_sees_the_draft() -> list[Patch]:
+    right = eagle.grow
+
+    def grow(growth: Any, logits: Tensor, sequence: Any, shape: eagle.Shape, *rest: Any) -> eagle.Tree:
+        tree = right(growth, logits, sequence, shape, *rest)
+        return (
+            tree if not tree.tokens or tree.tokens[0] else eagle.Tree([], [], None, [], tree.passes, shape)
+        )  # 0 first: nothing is proposed
+
+    return [(eagle, "grow", grow)]
+
+
+def _unconditional_siblings() -> list[Patch]:
+    return [(eagle, "sibling_laws", lambda laws, tokens, parents, drawn: laws)]
+
+
+def _chosen_as_if_drawn() -> list[Patch]:
+    right = eagle.sibling_laws
+    return [
+        (eagle, "sibling_laws", lambda laws, tokens, parents, drawn: right(laws, tokens, parents, [True] * len(drawn))),
+    ]
+
+
+def _row_of_the_parent() -> list[Patch]:
+    def walk(parents: list[int], tokens: list[int], answers: list[int]) -> tuple[list[int], int]:
+        path, _ = right(parents, tokens, answers)
+        return path, answers[path[-2] + 1 if len(path) > 1 else 0] if path else answers[0]
+
+    right = eagle.walk
+    return [(eagle, "walk", walk)]
+
+
+def _borrowing(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> list[Patch]:
+    """change : run [m, k] of neighbours' mass, p of the tokens [m], budget [m] -> what is borrowed [m]"""
+
+    def borrowed(p: Tensor, tokens: Tensor, neighbours: Tensor, most: Tensor) -> Tensor:
+        return change(p[neighbours[tokens]].cumsum(-1), p[tokens], most)
+
+    return [(accept, "_borrowed", borrowed)]
+
+
+def _one_neighbour_too_many() -> list[Patch]:
+    return _borrowing(lambda run, own, most: run.gather(1, (run <= most[:, None]).sum(1, keepdim=True).clamp(max=run.shape[1] - 1))[:, 0])
+
+
+def _nearest_always() -> list[Patch]:
+    return _borrowing(lambda run, own, most: torch.where(run <= most[:, None], run, 0).amax(-1).maximum(run[:, 0]))
+
+
+def _budget_of_the_other_rule() -> list[Patch]:
+    return _borrowing(lambda run, own, most: torch.where(run <= (most / own)[:, None], run, 0).amax(-1))
+
+
+def _refused_neighbours_struck(whole: bool) -> Callable[[], list[Patch]]:
+    """The residual of the papers' code. whole: all neighbours of the table, else only those that were borrowed from (δ = 0.3)."""
+
+    def patches() -> list[Patch]:
+        tables: list[Tensor] = []
+        right, table = eagle.multi_round, lantern.neighbours
+
+        def neighbours(*arguments: Any) -> Tensor:
+            tables[:] = [table(*arguments)]
+            return tables[0]
+
+        def multi_round(p: Tensor, tokens: Tensor, laws: Tensor, u: list[float], mass: Any) -> tuple[int, Tensor, list[float]]:
+            for j in range(len(tokens)):
+                which, left, chances = right(p, tokens[j : j + 1], laws[j : j + 1], u[j : j + 1], mass)
+                if which == 0:
+                    return j, left, chances
+                near = tables[0][tokens[j]]
+                left = left.clone()
+                left[near if whole else near[p[near].cumsum(0) <= 0.3]] = 0
+                p = left / left.sum() if left.sum() > 0 else p
+            return -1, p, chances
+
+        return [(lantern, "neighbours", neighbours), (eagle, "multi_round", multi_round)]
+
+    return patches
+
+
+# --- wavefronts -------------------------------------------------------------------------------------------------------
+
+
+def _law_of_another_warp() -> list[Patch]:
+    patches: list[Patch] = []
+    for key in ("coupled gumbel", "coupled maximal"):
+        right = zipar.REFRESHES[key]
+
+        def refresh(window: Any, first: int, knobs: Any, right: Any = right) -> tuple[Tensor, Tensor]:
+            tokens, _ = right(window, first, knobs)
+            return tokens, torch.softmax(2 * window.rows.scores[first:], -1)
+
+        patches.append((zipar.REFRESHES, key, refresh))
+    return patches
+
+
+def _carried_with_a_new_law() -> list[Patch]:
+    right = zipar.REFRESHES["carry"]
+    return [(zipar.REFRESHES, "carry", lambda window, first, knobs: (right(window, first, knobs)[0], None))]
+
+
+def _rows_do_not_wait() -> list[Patch]:
+    return [(zipar, "lead", lambda knobs, columns: 1)]
+
+
+def _newest_not_cached() -> list[Patch]:
+    right = toy.ToySequence.commit_at
+
+    def commit_at(self: toy.ToySequence, positions: list[int], tokens: list[int]) -> None:
+        right(self, positions, tokens)
+        self._cache = self._cache[:-1]
+
+    return [(toy.ToySequence, "commit_at", commit_at)]
+
+
 # --- noise ------------------------------------------------------------------------------------------------------------
 
 
@@ -227,6 +403,29 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "stale law after refinement": _stale_law,
     "published law": _published_law,
     "law of the first draw": _law_of_the_first_draw,
+    "heads: one-hot law": _one_hot_ratio(sjd),
+    "heads: full law": _full_law_of_a_cut_draw,
+    "heads: residual behind a threshold": _residual_behind_a_threshold,
+    "heads: row before": _row_before,
+    "heads: shifted by one": _heads_shifted,
+    "grammar of the prefix for every row": _grammar_of_the_prefix,
+    "lookup: first draft unverified": _first_draft_unverified,
+    "tree: parents missing": _parents_missing,
+    "tree: drawn nodes ranked by their tokens": _ranked_by_tokens,
+    "tree: controller sees the draft": _controller_sees_the_draft,
+    "tree: siblings' laws not conditional": _unconditional_siblings,
+    "tree: residual is p": _residual_is_p(accept),
+    "tree: chosen as if drawn": _chosen_as_if_drawn,
+    "tree: row of the parent": _row_of_the_parent,
+    "lantern: the nearest always counts": _nearest_always,
+    "lantern: counts one neighbour too many": _one_neighbour_too_many,
+    "lantern: budget of the other rule": _budget_of_the_other_rule,
+    "lantern: refused neighbourhood struck": _refused_neighbours_struck(False),
+    "lantern: refused table struck": _refused_neighbours_struck(True),
+    "wavefront: law of another warp": _law_of_another_warp,
+    "wavefront: carried with a new law": _carried_with_a_new_law,
+    "wavefront: rows do not wait": _rows_do_not_wait,
+    "wavefront: the newest of a row is not cached": _newest_not_cached,
     "iteration in the noise": _iteration_in_the_noise,
     "noise without the iteration": _no_iteration_in_the_noise,
     "global random numbers": _global_noise,

@@ -71,7 +71,7 @@ class GuidedModel(PreTrainedModel, GenerationMixin):
         self.guidance = (prompt.sampling or backbone.sampling).guidance
         self.tokens = side * side
         words = torch.tensor([backbone._read(prompt), [0] * TEXT_SLOTS])
-        self.table = backbone.model.token_table() + backbone.model.scale.weight[(8, 16, 32).index(side)]
+        self.table, self.gist = backbone.model.token_table(), backbone.model.gist(words, side)
         self.rows = backbone.model.head_table()
         self.prefix = backbone.model.prefix(words, side)
 
@@ -88,7 +88,7 @@ class GuidedModel(PreTrainedModel, GenerationMixin):
         """One pass of the pair; returns guided logits [1, R, V]."""
         cached = past_key_values.get_seq_length()
         first = cached == 0
-        x = self.prefix if first else self.table[input_ids].expand(2, -1, -1)
+        x = self.prefix if first else self.table[input_ids] + self.gist
         mask = text_mask(x.shape[1], x.device)[None, None].expand(2, 1, -1, -1) if first else None
         slots = torch.arange(cached, cached + x.shape[1])[None].expand(2, -1)
         out = self.trunk(inputs_embeds=x, attention_mask=mask, position_ids=slots, past_key_values=past_key_values, use_cache=True)

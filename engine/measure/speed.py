@@ -36,7 +36,8 @@ BASELINE = "ar in float32"  # a row of its own where the rest runs in another dt
 
 def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[dict[str, Any]]:
     """The rows of the table; prints it as it goes."""
-    names = [*METHODS, *PRESETS] if options.methods == "all" else options.methods.split(",")
+    usable = [n for n in (*METHODS, *PRESETS) if find(n)[0].needs <= backbone.capabilities]
+    names = usable if options.methods == "all" else options.methods.split(",")
     names = [n for n in dict.fromkeys(names) if n != "ar"]
     knobs = {n: _knobs(n, options) for n in names}
     prompts = read_prompts(options.prompts, options.count)

@@ -7,17 +7,27 @@ from collections.abc import Mapping
 
 from engine.core import Method
 from engine.errors import NotSupported
-from engine.methods import ar, jacobi, sjd, sjdpp
+from engine.methods import adt_tree, ar, eagle, jacobi, lookup, sjd, sjdpp, xspecmesh, zipar
 
 METHODS: dict[str, Method] = {
     "ar": ar.METHOD,
     "jacobi": jacobi.METHOD,
     "sjd": sjd.METHOD,
     "sjdpp": sjdpp.METHOD,
+    "xspecmesh": xspecmesh.METHOD,
+    "lookup": lookup.METHOD,
+    "eagle": eagle.METHOD,
+    "adt_tree": adt_tree.METHOD,
+    "zipar": zipar.METHOD,
 }
 
 PRESETS: dict[str, tuple[str, Mapping[str, float | str]]] = {  # name: method, knobs
     "sjdpp_published": ("sjdpp", {"refresh": "reuse published", "reuse_ratio": 0.5}),
+    "xspecmesh_exact": ("xspecmesh", {"accept": "residual"}),
+    "lantern": ("eagle", {"relax": "additive"}),
+    "lantern_static": ("eagle", {"relax": "multiplicative", "children": "sampled"}),
+    "adt_tree_lantern": ("adt_tree", {"relax": "additive", "added_mass": 0.4}),
+    "zipar_verified": ("zipar", {"mode": "verified", "window": 4}),
 }
 
 

@@ -65,6 +65,7 @@ METHOD = Method(
     paper="Santilli et al. 2023",
     exact=lambda knobs: True,
     why=lambda knobs: "Exact: a token is kept only if it equals the model's own draw in its true context.",
+    common={"window": 4},
     cases=(
         Case("JAC-GREEDY", "same tokens", {"window": 4, "init": "random"}, {"temperature": 0.0}, ("commit one answer more",)),
         Case("JAC-SAMPLE", "same law", {"window": 4, "init": "random"}, mutants=("commit one answer more",)),

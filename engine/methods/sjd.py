@@ -155,6 +155,7 @@ METHOD = Method(
     paper="SJD, Teng et al., arXiv 2410.01699",
     exact=lambda knobs: True,
     why=lambda knobs: "Exact: every draft is verified against the law it was drawn from (speculative sampling).",
+    common={"window": 4},
     cases=(
         _case("random", "one-hot ratio for a uniform draw", "residual is p"),
         _case("repeat left", "residual is p"),

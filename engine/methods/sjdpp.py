@@ -101,6 +101,7 @@ METHOD = Method(
     paper="SJD++, Teng et al.; coupling: MC-SJD, arXiv 2510.24211",
     exact=is_exact,
     why=why,
+    common={"window": 4},
     cases=(
         _case("reuse mixture", "published law", "law of the first draw", name="SJDPP-MIX"),
         _case("coupled maximal", "noise without the iteration", "residual is p"),

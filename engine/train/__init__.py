@@ -3,4 +3,6 @@
 RECIPES: dict[str, str] = {  # name on the command line: module with `main(options) -> None`
     "pictogram-tokenizer": "engine.train.pictogram_tokenizer",
     "pictogram": "engine.train.pictogram",
+    "lowpoly": "engine.train.lowpoly",
+    "mesh-heads": "engine.train.mesh_heads",
 }

@@ -3,13 +3,14 @@
 A checkpoint is written once a minute and when the process is told to stop (SIGTERM, SIGINT), each time to a temporary name that
 then replaces the old file, so a kill at any moment costs at most a minute. Batches are a function of the step number; a
 resumed run goes on with fresh scenes. The learning rate is warmed up, held, and lowered linearly over the last third of
-the minutes asked for; a later run warms up again from there.
+the minutes asked for (or follows another schedule); a later run warms up again from there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import signal
 import time
 from collections.abc import Callable
@@ -46,6 +47,16 @@ class Options:
         return p
 
 
+def trapezoid(elapsed: float) -> float:
+    """Share of the learning rate when a part 0..1 of the run is over: all of it, then down in a line over the last third."""
+    return max(0.03, min(1.0, (1 - elapsed) * 3))
+
+
+def cosine_to_a_tenth(elapsed: float) -> float:
+    """Share of the learning rate when a part 0..1 of the run is over: half a cosine from 1 to 0.1."""
+    return 0.1 + 0.45 * (1 + math.cos(math.pi * min(1.0, elapsed)))
+
+
 @dataclass
 class Training:
     """A resumable optimisation of `model`; the recipe gives the loss of a step and the held-out numbers."""
@@ -59,6 +70,8 @@ class Training:
     average: float = 0.999
     weight_decay: float = 0.01
     muon: str = ""  # prefix of the names of matrices that Muon optimises; "" = none
+    betas: tuple[float, float] = (0.9, 0.95)  # of AdamW
+    schedule: Callable[[float], float] = trapezoid
     step: int = 0
     seconds: float = 0.0
     curve: list[dict] = field(default_factory=list)
@@ -81,7 +94,7 @@ class Training:
             {"params": [p for p in rest if p.ndim > 1], "weight_decay": self.weight_decay},
             {"params": [p for p in rest if p.ndim <= 1], "weight_decay": 0.0},
         ]
-        adam = torch.optim.AdamW(groups, lr=self.learning_rate, betas=(0.9, 0.95))
+        adam = torch.optim.AdamW(groups, lr=self.learning_rate, betas=self.betas)
         if not matrices:
             return [adam]
         rate = {"lr": self.learning_rate, "weight_decay": self.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
@@ -143,7 +156,7 @@ class Training:
 
     def _advance(self, loss_of: Callable[[int], Tensor], since_start: int, elapsed: float) -> float:
         """One step of the optimiser; elapsed is the part of this run's time that is over, 0..1."""
-        rate = min(1.0, (since_start + 1) / self.warm_steps) * max(0.03, min(1.0, (1 - elapsed) * 3))
+        rate = min(1.0, (since_start + 1) / self.warm_steps) * self.schedule(elapsed)
         for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
             for group, full in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = full * rate

@@ -14,9 +14,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.backbones import pictogram
+from engine.backbones.folder import parts, read_card, split
+from engine.backbones.folder import ship as ship_files
 from engine.backbones.pictogram import SCALES, TEXT_SLOTS, PictogramModel, split_words
 from engine.backbones.vq import FACTOR, PictureTokenizer
-from engine.data.emoji_scenes import FONT_NAME, Scene, caption, held_out_scenes, render, trained_scenes, vocabulary
+from engine.data.emoji_scenes import FONT_NAME, OBJECTS, TAUGHT, Scene, caption, held_out_scenes, render, trained_scenes, vocabulary
 from engine.machine import has_fast_bfloat16
 from engine.train.loop import Options, Training
 from engine.train.pictogram_tokenizer import to_tensor
@@ -27,7 +29,6 @@ PRESETS = {
 }
 POOL = 40_000
 DROPPED = 0.1
-FILE_LIMIT = 9_000_000  # bytes of a weights file
 
 
 class Scenes:
@@ -80,7 +81,7 @@ def main(options: Options) -> None:
     training = Training(
         "pictogram", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.05, muon="decoder.", average=0.997
     )
-    if not training.resume(options.fresh) and not options.fresh and pictogram.decoder_files():
+    if not training.resume(options.fresh) and not options.fresh and parts(pictogram.FOLDER, "decoder"):
         training.warm_start(matching_words(pictogram.load_model(), names))
     scenes = Scenes(tokenizer, words, device, half)
     seen, unseen = trained_scenes(2**41, 96), held_out_scenes(96)
@@ -121,7 +122,7 @@ def check_batch(scenes: Scenes, group: list[Scene], side: int) -> tuple[Tensor, 
 def matching_words(shipped: PictogramModel, names: list[str]) -> dict[str, Tensor]:
     """Shipped weights as a state dict for a vocabulary that may have grown: rows of words go where the words went."""
     state = shipped.state_dict()
-    old = pictogram.read_card(pictogram.FOLDER)["words"]
+    old = read_card(pictogram.FOLDER)["words"]
     rows = torch.randn(len(names) + 1, state["words.weight"].shape[1]) * 0.02
     rows[0] = state["words.weight"][0]
     for i, word in enumerate(names):
@@ -132,20 +133,14 @@ def matching_words(shipped: PictogramModel, names: list[str]) -> dict[str, Tenso
 
 def ship(training: Training, model: PictogramModel, names: list[str], sides: list[int], preset: str) -> None:
     """Writes the averaged weights in files below 10 MB, and the card."""
-    files: list[dict[str, Tensor]] = [{}]
-    size = 0
-    for name, tensor in training.averaged.items():
-        if size + tensor.numel() * 2 > FILE_LIMIT:
-            files.append({})
-            size = 0
-        files[-1][name] = tensor
-        size += tensor.numel() * 2
+    files = split(training.averaged, "decoder")
     card = {
         "words": names,
         "sides": sides,
         "font": FONT_NAME,
         "licence": "Weights: Apache-2.0. Trained on pictures drawn with Noto Color Emoji (SIL Open Font License 1.1).",
         "data": "engine/data/emoji_scenes.py: scenes drawn from seeds, captions from a grammar; a tenth of all combinations is held out.",
+        "objects": f"{len(TAUGHT)} of {len(OBJECTS)}: {', '.join(TAUGHT)}",
         "decoder": {"settings": model.settings, "files": len(files)} | training.summary(preset, "pictogram"),
     }
-    pictogram.ship(pictogram.FOLDER, {f"decoder-{i + 1}.safetensors": part for i, part in enumerate(files)}, card)
+    ship_files(pictogram.FOLDER, files, card)

@@ -65,12 +65,13 @@ def signal_to_noise(picture: Tensor, target: Tensor) -> Tensor:
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
     from engine.backbones import pictogram
+    from engine.backbones.folder import ship
 
     preset = PRESETS[options.preset]
     device = "cuda" if options.preset == "gpu" else "cpu"
     model = PictureTokenizer().to(memory_format=torch.channels_last)
     training = Training("pictogram-tokenizer", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.0)
-    if not training.resume(options.fresh) and not options.fresh and pictogram.tokenizer_is_shipped():
+    if not training.resume(options.fresh) and not options.fresh and (pictogram.FOLDER / "tokenizer.safetensors").exists():
         training.warm_start(pictogram.load_tokenizer().state_dict())
     pictures = {p: to_tensor([render(make_scene(s), p) for s in HELD_OUT_SEEDS], device) for p in (64, 128, 256)}
     half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
@@ -97,7 +98,7 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_of, held_out)
-    pictogram.ship(
+    ship(
         pictogram.FOLDER,
         {"tokenizer.safetensors": training.averaged},
         {"name": "pictogram", "tokenizer": {"settings": model.settings} | training.summary(options.preset, "pictogram-tokenizer")},

@@ -1,4 +1,4 @@
-"""A tiny pictogram with random weights, a studio that serves it, and a browser that looks at it."""
+"""A tiny pictogram and a tiny lowpoly with random weights, a studio that serves them, and a browser that looks at it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,16 @@ from urllib.request import urlopen
 import pytest
 import torch
 
-from engine.backbones.pictogram import Pictogram, PictogramModel, load, ship
+from engine.backbones import lowpoly
+from engine.backbones.bpt import MeshModel, Settings
+from engine.backbones.bpt import describe as describe_model
+from engine.backbones.bpt_tokens import BPT
+from engine.backbones.folder import ship, split
+from engine.backbones.pictogram import Pictogram, PictogramModel, load
 from engine.backbones.vq import PictureTokenizer
 from engine.data.emoji_scenes import vocabulary
+from engine.drafters.mesh_heads import MeshHeads
+from tests.engine.backbones.tiny import spread
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = (5, 5, 5)
@@ -65,6 +72,30 @@ def picto(picto_folder: Path) -> Pictogram:
     return load(str(picto_folder))
 
 
+@pytest.fixture(scope="session")
+def lowpoly_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same for meshes, with draft heads. Its meshes are nonsense of 256 tokens, enough to be touched while they grow."""
+    torch.manual_seed(3)
+    settings = Settings(layers=4, width=64, heads=2, inner=128, length=256, memories=2, encoder_width=32, encoder_blocks=1, latents=9)
+    model = MeshModel(settings)
+    spread(model, 0.25)
+    torch.nn.init.normal_(model.decoder.start, std=0.5)
+    heads = MeshHeads(4, settings.width, settings.heads, BPT.vocabulary, "cross")
+    folder = tmp_path_factory.mktemp("lowpoly")
+    card = {
+        "name": "lowpoly", "families": ["table"], "model": {"settings": describe_model(settings), "files": 1, "held_out": {}},
+        "heads": {"heads_cross": {"settings": heads.settings}},
+    }  # fmt: skip
+    ship(folder, split(model.state_dict(), "model") | {"heads_cross.safetensors": heads.state_dict()}, card)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def low(lowpoly_folder: Path) -> lowpoly.Lowpoly:
+    """That backbone itself."""
+    return lowpoly.load(str(lowpoly_folder))
+
+
 @dataclass(frozen=True)
 class Served:
     """A studio in another process."""
@@ -79,11 +110,12 @@ class Served:
 
 
 @pytest.fixture(scope="session")
-def served(picto_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(picto_folder: Path, lowpoly_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The real studio on a free port."""
     folder = tmp_path_factory.mktemp("studio")
     log = folder / "log.txt"
-    command = f"from app.studio import launch; launch(path={str(picto_folder)!r}, port=7900, open_browser=False)"
+    folders = f"path={str(picto_folder)!r}, mesh_path={str(lowpoly_folder)!r}"
+    command = f"from app.studio import launch; launch({folders}, port=7900, open_browser=False)"
     own = {"FORETOKEN_HOME": str(folder / "home"), "GRADIO_TEMP_DIR": str(folder / "gradio"), "OMP_NUM_THREADS": "1"}
     with log.open("w") as file:
         process = subprocess.Popen([sys.executable, "-c", command], cwd=ROOT, stdout=file, stderr=file, env={**os.environ, **own})

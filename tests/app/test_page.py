@@ -120,8 +120,8 @@ def test_the_download_holds_the_settings(open_page, tmp_path):
 def test_unknown_words_and_mistakes_are_said(open_page):
     page = open_page()
     prompt = page.locator("#prompt textarea, #prompt input")
-    prompt.fill("a girafe and a camle on snow")
-    page.wait_for_selector("#hints p:has-text(\"'camle' (nearest: camel\")")
+    prompt.fill("a girafe and a pengiun on snow")
+    page.wait_for_selector("#hints p:has-text(\"'pengiun' (nearest: penguin\")")
     assert "does not know 'girafe'" in page.inner_text("#hints")
     prompt.fill(" ")
     page.click("#generate")

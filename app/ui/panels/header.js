@@ -14,3 +14,14 @@ button.addEventListener("click", () => {
   put(dark);
 });
 put(localStorage.getItem("foretoken-theme") !== "light");
+
+document.addEventListener("keydown", (event) => { // Ctrl+Enter starts what the open tab makes; in the prompt Gradio does
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.target.closest("#prompt")) return;
+  const button = [...document.querySelectorAll("button.ft-go.primary")].find((b) => b.offsetParent && !b.disabled);
+  if (!button) return;
+  event.preventDefault();
+  const field = event.target.closest("input, textarea");
+  field?.blur(); // a number that is being typed counts when its field is left
+  button.click();
+  field?.focus();
+});

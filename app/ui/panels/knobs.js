@@ -1,5 +1,5 @@
 // Sliders and menus of some knobs. A move writes the value and triggers "input"; knobs that are not live rest while a run goes.
-const box = element.querySelector(".ft-knobs");
+const box = element.querySelector(".ft-knobs"), scope = element.closest("[role=tabpanel]") || window;
 let shown = ""; // whose controls stand here
 let running = false;
 
@@ -22,8 +22,9 @@ function slider(knob, output) {
     tell(value);
   };
   const tell = (value) => {
-    output.textContent = show(value);
-    input.setAttribute("aria-valuetext", show(value));
+    const said = knob.words[show(value)] || show(value);
+    output.textContent = said;
+    input.setAttribute("aria-valuetext", said);
     input.style.setProperty("--at", `${(100 * input.value) / (knob.stops.length - 1)}%`);
   };
   input.addEventListener("input", () => {
@@ -79,6 +80,6 @@ function draw() {
   rest();
 }
 
-window.addEventListener("foretoken:running", (event) => { running = event.detail; rest(); });
+scope.addEventListener("foretoken:running", (event) => { running = event.detail; rest(); });
 watch("value", draw);
 draw();

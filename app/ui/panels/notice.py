@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import gradio as gr
 
@@ -27,6 +27,16 @@ def unknown(name: str, words: Mapping[str, list[str]]) -> list[dict[str, str]]:
 def error(text: str) -> list[dict[str, str]]:
     """A mistake and the way out, as the engine says it."""
     return [{"kind": "error", "text": text}]
+
+
+def hint(text: str) -> list[dict[str, str]]:
+    """Something good to know."""
+    return [{"kind": "hint", "text": text}]
+
+
+def notes(lines: Iterable[str]) -> list[dict[str, str]]:
+    """What a person may want to know, in small print."""
+    return [{"kind": "note", "text": line} for line in lines]
 
 
 def place(ahead: int) -> list[dict[str, str]]:

@@ -1,5 +1,5 @@
-// The line above the pictures. It also tells the other panels whether a run is going.
-const box = element.querySelector(".ft-verdict");
+// The line above the results. It also tells the other panels of its tab whether a run is going.
+const box = element.querySelector(".ft-verdict"), scope = element.closest("[role=tabpanel]") || window;
 const write = (name, text) => {
   const part = box.querySelector(name);
   if (part.textContent !== text) part.textContent = text;
@@ -15,7 +15,7 @@ function draw() {
   write(".ft-agreement", v.agreement || "");
   box.querySelector(".ft-agreement").dataset.same = Boolean(v.same);
   write(".ft-detail", v.detail || "");
-  window.dispatchEvent(new CustomEvent("foretoken:running", { detail: v.state === "running" }));
+  scope.dispatchEvent(new CustomEvent("foretoken:running", { detail: v.state === "running" }));
 }
 
 watch("value", draw);

@@ -1,12 +1,13 @@
-"""Who is ahead and by how much, in one line; and whether the two pictures are the same."""
+"""Who is ahead and by how much, in one line; and whether the two results are the same."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import gradio as gr
 
-from app.stream import Board
+from app.stream import Growth
 from app.ui.panels import panel
 
 TEMPLATE = """
@@ -23,21 +24,29 @@ IDLE = {
 }
 
 
-def build() -> gr.HTML:
-    """The line above the pictures."""
-    return panel("verdict", IDLE, TEMPLATE, elem_id="verdict")
+class Words(NamedTuple):
+    """What things are called on a tab."""
+
+    reading: str = "Reading the prompt"
+    kept: str = "The download holds the right picture."
 
 
-def encode(fast: Board, plain: Board | None) -> dict[str, Any]:
+PICTURE = Words()
+SMALLER = ("window", "depth")  # knobs that make a pass wide
+
+
+def build(idle: Mapping[str, Any] = IDLE, elem_id: str = "verdict") -> gr.HTML:
+    """The line above the results. idle: what it says before the first run."""
+    return panel("verdict", dict(idle), TEMPLATE, elem_id=elem_id)
+
+
+def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE) -> dict[str, Any]:
     """The line for two boards, or for one if nothing is compared. Slower is said as plainly as faster."""
     if not fast.ended or not (plain is None or plain.ended):
-        return {"state": "running", "headline": "", "live": _pace(fast, plain), "detail": "Each side runs on its own clock."}
+        live = _pace(fast, plain) or words.reading
+        return {"state": "running", "headline": "", "live": live, "detail": "Each side runs on its own clock."}
     if fast.run.stopped:
-        return {
-            "state": "stopped",
-            "headline": "Stopped",
-            "detail": f"{_kept(fast, plain)} kept. The download holds the right picture.",
-        }
+        return {"state": "stopped", "headline": "Stopped", "detail": f"{_kept(fast, plain)} kept. {words.kept}"}
     if plain is None:
         seconds = fast.run.totals["seconds"]
         return {
@@ -48,35 +57,45 @@ def encode(fast: Board, plain: Board | None) -> dict[str, Any]:
     return {"state": "done", **_speed(fast, plain), **agreement(fast, plain)}
 
 
-def _pace(fast: Board, plain: Board | None) -> str:
+def _pace(fast: Growth, plain: Growth | None) -> str:
     ours = fast.run.totals["tokens_per_second"]
-    theirs = plain.run.totals["tokens_per_second"] if plain else 0.0
-    return f"{ours / theirs:.1f}× the tokens per second" if theirs and ours else "Reading the prompt"
+    if plain is None:
+        return f"{ours:,.0f} tokens per second" if ours else ""
+    theirs = plain.run.totals["tokens_per_second"]
+    return f"{ours / theirs:.1f}× the tokens per second" if theirs and ours else ""
 
 
-def _kept(fast: Board, plain: Board | None) -> str:
-    counts = [len(b.run.tokens) for b in (plain, fast) if b]
-    return f"{' and '.join(map(str, counts))} tokens are"
+def _kept(fast: Growth, plain: Growth | None) -> str:
+    counts = [f"{len(b.run.tokens):,}" for b in (plain, fast) if b]
+    return f"{' and '.join(counts)} tokens are"
 
 
-def _speed(fast: Board, plain: Board) -> dict[str, Any]:
-    """The fair rule: seconds of the plain run over seconds of the accelerated one, both finished."""
-    ours, theirs = fast.run.seconds, plain.run.seconds
-    times = f"{theirs:.2f} s plain, {ours:.2f} s accelerated"
-    passes = f"{plain.run.totals['forwards']:,} passes became {fast.run.totals['forwards']:,}"
-    ratio = theirs / ours
+def _speed(fast: Growth, plain: Growth) -> dict[str, Any]:
+    """The fair rule: seconds of the plain run over seconds of the accelerated one, both finished.
+
+    Results of different lengths took different work; then the seconds of a token are compared, and it is said.
+    """
+    ours, theirs = fast.run.totals, plain.run.totals
+    times = f"{theirs['seconds']:.2f} s plain, {ours['seconds']:.2f} s accelerated"
+    passes = f"{theirs['forwards']:,} passes became {ours['forwards']:,}"
+    ratio, each = theirs["seconds"] / ours["seconds"], ""
+    if ours["tokens"] != theirs["tokens"]:
+        ratio, each = ratio * ours["tokens"] / theirs["tokens"], " per token"
+        passes += f", for {theirs['tokens']:,} and {ours['tokens']:,} tokens"
     if ratio >= 1.05:
-        return {"headline": f"{ratio:.1f}× faster", "detail": f"{times}; {passes}.", "tone": "good"}
+        return {"headline": f"{ratio:.1f}× faster{each}", "detail": f"{times}; {passes}.", "tone": "good"}
     if ratio > 0.95:
-        return {"headline": "As fast as plain decoding", "detail": f"{times}; {passes}.", "tone": "even"}
+        return {"headline": f"As fast as plain decoding{each}", "detail": f"{times}; {passes}.", "tone": "even"}
     hint = "On this machine a wide pass costs more than it saves"
-    hint += ": try a smaller window." if "window" in fast.run.live.knobs else "."
-    return {"headline": f"{1 / ratio:.1f}× slower", "detail": f"{times}; {passes}. {hint}", "tone": "bad"}
+    wide = next((name for name in SMALLER if name in fast.run.live.knobs), None)
+    hint += f": try a smaller {wide}." if wide else "."
+    return {"headline": f"{1 / ratio:.1f}× slower{each}", "detail": f"{times}; {passes}. {hint}", "tone": "bad"}
 
 
-def agreement(fast: Board, plain: Board) -> dict[str, Any]:
+def agreement(fast: Growth, plain: Growth) -> dict[str, Any]:
     """How many tokens are the same; said only where they are promised to be."""
     if fast.run.fixed.get("verify") != "match seed":
         return {}
-    same, count = int((fast.token == plain.token).sum()), len(fast.token)
+    ours, theirs = (dict(zip(b.run.positions, b.run.tokens, strict=True)) for b in (fast, plain))
+    same, count = sum(theirs.get(p) == token for p, token in ours.items()), max(len(ours), len(theirs))
     return {"agreement": f"{same:,} of {count:,} tokens equal", "same": same == count}

@@ -8,7 +8,9 @@ import torch
 from torch import nn
 from transformers import JanusConfig, JanusForConditionalGeneration, JanusVisionConfig, JanusVQVAEConfig, LlamaConfig
 
+from engine.backbones.bpt import MeshModel, Settings
 from engine.backbones.janus import Janus
+from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.pictogram import Pictogram, PictogramModel
 from engine.backbones.transformer import TransformerSequence
 from engine.backbones.vq import PictureTokenizer
@@ -33,6 +35,7 @@ def pictogram() -> Pictogram:
     spread(model.decoder, 0.25)
     for table in (model.head_rows, model.digits_in, model.digits_out, model.words.weight, model.scale.weight):
         nn.init.normal_(table, std=0.5)
+    nn.init.normal_(model.gist_map.weight, std=0.03)
     tokenizer = PictureTokenizer((4, 4, 2), encoder=8, decoder=8, blocks=1)
     return Pictogram(model, tokenizer, WORDS, (8,), {})
 
@@ -47,16 +50,48 @@ class WithGrammar(Pictogram):
     def start(self, prompt: Prompt) -> TransformerSequence:
         """A sequence whose laws obey the grammar."""
         sequence = super().start(prompt)
-        sequence.allowed = self._allowed
+        sequence.grammar, sequence._state = Unlike(self.model.vocabulary), ()
         return sequence
 
-    def _allowed(self, length: int, path: list[int]) -> torch.Tensor | None:
-        """Allowed ids, bool [V]; None = all."""
-        assert length == len(path)
-        if not path:
-            return None
-        allowed = torch.ones(self.model.vocabulary, dtype=torch.bool)
-        allowed[path[-2:]] = False
+
+@cache
+def mesh_model() -> MeshModel:
+    """The network of lowpoly: two layers, sequences of up to 96 tokens."""
+    torch.manual_seed(3)
+    settings = Settings(layers=2, width=32, heads=2, inner=64, length=96, memories=2, encoder_width=16, encoder_blocks=1, latents=5)
+    model = MeshModel(settings)
+    spread(model, 0.25)
+    nn.init.normal_(model.decoder.start, std=0.5)
+    return model
+
+
+def lowpoly(grammar: bool = True) -> Lowpoly:
+    """Random weights: its meshes are nonsense, its grammar is not."""
+    return Lowpoly(mesh_model(), {}, grammar=grammar)
+
+
+def sphere(count: int = 64) -> torch.Tensor:
+    """Points of a sphere with normals, [count, 6]."""
+    directions = nn.functional.normalize(torch.randn(count, 3, generator=torch.Generator().manual_seed(4)), dim=-1)
+    return torch.cat([0.95 * directions, directions], -1)
+
+
+class Unlike:
+    """A token may not equal either of the two before it."""
+
+    start: tuple[int, ...] = ()
+
+    def __init__(self, vocabulary: int) -> None:
+        self.vocabulary = vocabulary
+
+    def next(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
+        """The last two tokens."""
+        return (*state[-1:], token)
+
+    def allowed(self, state: tuple[int, ...]) -> torch.Tensor:
+        """All ids but these."""
+        allowed = torch.ones(self.vocabulary, dtype=torch.bool)
+        allowed[list(state)] = False
         return allowed
 
 

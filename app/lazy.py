@@ -1,0 +1,31 @@
+"""A model that is loaded when somebody first needs it, so that the page is there before."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.core import Backbone
+
+
+class Lazy:
+    """One model for all visitors. A failure is not remembered: weights that are trained meanwhile are found at the next try."""
+
+    def __init__(self, name: str, folder: Path, read: Callable[[], Backbone]):
+        self.name, self.folder = name, folder
+        self._read = read
+        self._lock = threading.Lock()
+        self._loaded: Backbone | None = None
+
+    @property
+    def here(self) -> bool:
+        """True if the folder holds a model."""
+        return (self.folder / "card.json").exists()
+
+    def get(self) -> Backbone:
+        """The model; loads it the first time, which may raise MissingWeights."""
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = self._read()
+            return self._loaded

@@ -1,0 +1,341 @@
+"""The tab that turns a point cloud or a mesh into two low-polygon meshes: plain decoding and an accelerated method in one 3D view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gradio as gr
+import numpy as np
+import torch
+
+from app import history
+from app.mesh_board import MeshBoard
+from app.mesh_files import FILES, write_files
+from app.stream import Throttle, updates
+from app.ui import knobs as knob_panel
+from app.ui import quality_table
+from app.ui.method_menu import badge_html, choices, choices_for, run_badge, start_values
+from app.ui.panels import canvas, clouds, mesh, notice, verdict
+from app.ui.place import Place
+from app.ui.racing import DIRECT, Racing, fill
+from engine.backbones.lowpoly import Lowpoly
+from engine.core import Backbone, Knob, Method, Prompt, Sampling
+from engine.errors import BadPrompt, ForetokenError
+from engine.mesh.formats import ply
+from engine.mesh.formats.source import Source
+from engine.mesh.frame import UP
+from engine.mesh.read import READERS, Input, read, sample
+from engine.methods import METHODS, find
+from engine.run import Run
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "assets" / "examples" / "clouds"
+ORDER = ("table", "chair", "house", "tree", "tower", "bottle", "mushroom", "rocket")  # of the examples
+FIRST = "chair"
+FAVOURITE = "xspecmesh"
+WARM_STEPS = 3  # the first pass of a method has no draft yet
+SHOWN = 4096  # points in the view at most
+BUDGET = Knob(
+    "face_budget", "", 0, 0, 512, 8, "log", live=False, help="The model is told how many faces it may use, and ends before it has more."
+)
+AXIS = Knob(
+    "up_axis", "", "auto", choices=("auto", *UP), live=False, help="Which axis of the file points up. auto: what its kind suggests."
+)
+PLAIN_SIDE = ("Plain decoding", "One token at a time.")
+RIGHT = "Several tokens at a time, each one checked."
+WORDS = verdict.Words("Reading the points", "The downloads hold the accelerated mesh.")
+IDLE = {
+    "state": "empty",
+    "headline": "Same model, same points. How much faster?",
+    "detail": "Left, plain decoding: one pass of the model for every token. Right: several are drafted and checked in one pass.",
+}
+NO_HEADS = "{} has no draft heads here, so XSpecMesh is not in the menu. Train them: python launch.py train mesh-heads."
+NO_INPUT = "There is nothing to work on yet. Pick an example or drop a file."
+BUSY = "A run is going. Cancel it, or choose again when it is done."
+
+
+class Given(NamedTuple):
+    """What a visitor works on, and the file it was read from."""
+
+    path: Path
+    shape: Input
+
+
+def build(place: Place) -> None:
+    """The tab's controls and panels, and what connects them."""
+    MeshTab(place).wire(place.tab)
+
+
+def settings(sampling: Sampling) -> dict[str, Any]:
+    """The panel of what a run takes apart from the method's own knobs."""
+    temperature = Knob("temperature", "", sampling.temperature, 0, 2, 0.05, help="0: always the most probable token.", live=False)
+    return knob_panel.encode("settings", (temperature, BUDGET), words={"face_budget": {0: "off"}})
+
+
+def axis(name: str = "auto") -> dict[str, Any]:
+    """The panel of the axis that is up."""
+    return knob_panel.encode("input", (AXIS,), {"up_axis": name})
+
+
+def offered(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The methods and presets of a menu, the favourite first."""
+    return sorted(found, key=lambda choice: not choice[1].startswith(FAVOURITE))
+
+
+def read_prompt(given: Input, seed: float, values: Mapping[str, Any], own: Sampling) -> Prompt:
+    """The Prompt of what stands on the page. own: the model's sampling, where the page has no control."""
+    sampling = Sampling(float(values["temperature"]), own.top_k, own.top_p, own.guidance, own.temperature_last)
+    budget = int(values["face_budget"]) or None
+    return Prompt(points=torch.from_numpy(given.points), seed=int(seed or 0), size=budget, sampling=sampling)
+
+
+def describe(given: Input) -> list[dict[str, str]]:
+    """What was read, and a line for everything that was cleaned or guessed on the way."""
+    if given.surface is None:
+        what = f"{given.name}: a cloud of {len(given.points):,} points."
+    else:
+        what = f"{given.name}: a mesh of {len(given.surface[1]):,} faces; {len(given.points):,} points were drawn from its surface."
+    return notice.notes([what, *given.notes])
+
+
+def made(run: Run) -> str:
+    """How many tokens a run has, in words."""
+    return f"{len(run.tokens):,} token{'' if len(run.tokens) == 1 else 's'}"
+
+
+def without_a_face(run: Run) -> dict[str, Any]:
+    """The line above the view for a run that ended without a face: what happened, and what to try."""
+    if run.stopped and not run.finished:
+        detail = f"It came as far as {made(run)}. Let it run a little longer before you cancel."
+        return {"state": "stopped", "headline": "Stopped before the first face", "detail": detail}
+    ended = bool(run.tokens) and run.tokens[-1] == getattr(run.backbone, "end", None)
+    what = "ended the mesh" if ended else "came to the limit of its length"
+    detail = f"{run.method.title} {what} after {made(run)}. Roll another seed, choose another axis as up, or give points with "
+    return {"state": "done", "tone": "bad", "headline": "No face this time", "detail": f"{detail}normals that point outward."}
+
+
+def side_of(board: MeshBoard, title: str, badge: Mapping[str, Any] | None) -> mesh.Side:
+    """A board as the view shows it."""
+    empty = f"No face in {made(board.run)}." if board.ended and not len(board.faces) else ""
+    return mesh.Side(
+        board.faces, board.accepted, board.depth, board.step, board.tokens, board.ghosts,
+        title=title, state=canvas.state(board), badge=badge, counters=board.run.totals, text=empty,
+    )  # fmt: skip
+
+
+def shown_points(given: Input) -> np.ndarray:
+    """The points [N, 6] that the view shows of an input."""
+    return sample(given, min(SHOWN, len(given.points)))
+
+
+def example_clouds() -> dict[str, np.ndarray]:
+    """The points and normals of the examples, [N, 6] by name: as they are, since cleaning all would keep the page waiting."""
+    raw = {name: ply.read(Source(EXAMPLES / f"{name}.ply")) for name in ORDER}
+    return {name: np.concatenate([found.points, found.normals], 1) for name, found in raw.items()}
+
+
+def download(name: str, label: str) -> gr.DownloadButton:
+    """The button of a file that is not there yet."""
+    return gr.DownloadButton(label, size="sm", elem_id=f"mesh-download-{name}", interactive=False, min_width=100)
+
+
+class MeshTab(Racing):
+    """The components of the tab and their handlers."""
+
+    prefix = "mesh-"
+    idle = IDLE
+
+    def __init__(self, place: Place):
+        super().__init__(place)
+        self.model = place.mesh
+        self._build_request()
+        with gr.Row(elem_classes="ft-main"):
+            with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
+                self._build_settings()
+            with gr.Column(elem_classes="ft-stage"):
+                self._build_stage()
+        names = ("viewer", "verdict", "messages", "results", "quality", "line", "clock", "go", "cancel")
+        self.screen = {name: getattr(self, name) for name in names} | self.downloads
+        names = ("viewer", "notes", "tiles", "axis", "verdict", "results", "messages")
+        self.table = {name: getattr(self, name) for name in names}  # what a new file changes
+        self.menu = {name: getattr(self, name) for name in ("method", "knobs", "badge", "settings")}  # what depends on the model
+
+    @property
+    def model_name(self) -> str:
+        """The model that makes meshes."""
+        return self.model.name
+
+    def _build_request(self) -> None:
+        kinds = ", ".join(kind[1:].upper() for kind in READERS)
+        with gr.Row(elem_classes="ft-ask ft-give"):
+            with gr.Column(elem_classes="ft-own", scale=0, min_width=288):
+                # No `file_types`: a file of another kind gets our own sentence in its place, and telephones hide kinds they do not know.
+                self.file = gr.File(
+                    label="A point cloud or a mesh", show_label=False, elem_id="mesh-file", elem_classes="ft-drop", height=58
+                )
+                gr.HTML(f"<p>{kinds}</p>", elem_classes="ft-kinds", apply_default_css=False)
+            self.tiles = clouds.build(example_clouds(), "mesh-examples")
+            self.build_buttons()
+        self.notes = notice.build("mesh-notes")
+        self.build_notices()
+
+    def _build_settings(self) -> None:
+        self.build_method(offered(choices_for(frozenset({"mesh_heads"}))), FAVOURITE)
+        gr.HTML("<h2>Mesh</h2>", elem_classes="ft-heading")
+        self.build_seed()
+        self.settings = knob_panel.build(settings(Lowpoly.sampling), "mesh-settings")
+        self.axis = knob_panel.build(axis(), "mesh-axis")
+        self.build_compare()
+
+    def _build_stage(self) -> None:
+        self.verdict = verdict.build(IDLE, "mesh-verdict")
+        waiting = {"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": mesh.Side.waiting(METHODS[FAVOURITE].title, RIGHT)}
+        self.viewer = mesh.build(mesh.encode(waiting))
+        with gr.Row(elem_classes="ft-results", visible=False) as self.results:
+            self.quality = gr.HTML("", elem_id="mesh-quality", apply_default_css=False)
+            with gr.Column(elem_classes="ft-downloads", scale=0, min_width=240):
+                gr.HTML(
+                    "<h2>Download</h2><p>The accelerated mesh, in the place, size and axes of the input.</p>", elem_classes="ft-heading"
+                )
+                self.downloads = {name: download(name, label) for name, (label, _, _) in FILES.items()}
+
+    def wire(self, tab: gr.Tab) -> None:
+        """Connects the handlers."""
+        inputs = [self.seed, self.method, self.knobs, self.settings, self.compare]
+        self.wire_race([self.go.click], self.run, inputs)
+        outputs = list(self.table.values())
+        tab.select(self.open, self.method, [*outputs, *self.menu.values()], **DIRECT)
+        self.tiles.input(self.pick, [self.tiles, self.method], outputs, **DIRECT)
+        waits = DIRECT | {"show_progress": "minimal", "show_progress_on": self.file}  # a large file takes its time
+        self.file.upload(self.drop, [self.file, self.method], [*outputs, self.file], **waits)
+        self.axis.input(self.turn, [self.axis, self.method], outputs, **DIRECT)
+
+    # --- what is worked on ----------------------------------------------------------------------------------------
+
+    def open(self, name: str, request: gr.Request) -> tuple[Any, ...]:
+        """Loads the model and lays an example on the table, when a visitor looks at the tab for the first time."""
+        visitor = request.session_hash
+        fresh = self.sessions.given(visitor) is None
+        values = self.take(visitor, EXAMPLES / f"{FIRST}.ply", "auto", name) if fresh else {}
+        try:
+            backbone = self.model.get()
+            if fresh:
+                values |= self.menus(backbone)
+        except ForetokenError as e:
+            values["messages"] = notice.error(str(e))
+        return fill(self.table | self.menu, values)
+
+    def menus(self, backbone: Backbone) -> dict[str, Any]:
+        """The methods that the model allows, and its own sampling."""
+        found = offered(choices(backbone))
+        name = found[0][1]
+        method, given = start_values(name)
+        missing = METHODS[FAVOURITE].needs - backbone.capabilities
+        return {
+            "method": gr.Dropdown(found, value=name),
+            "knobs": knob_panel.encode(name, method.knobs, given),
+            "badge": badge_html(method, given),
+            "settings": settings(backbone.sampling),
+            "messages": notice.hint(NO_HEADS.format(backbone.name)) if missing else [],
+        }
+
+    def pick(self, example: str, name: str, request: gr.Request) -> tuple[Any, ...]:
+        """Takes an example."""
+        known = example in ORDER  # a name that comes from a page becomes a path
+        return fill(self.table, self.take(request.session_hash, EXAMPLES / f"{example}.ply", "auto", name) if known else {})
+
+    def drop(self, file: str, name: str, request: gr.Request) -> tuple[Any, ...]:
+        """Takes a person's own file; the zone is free for the next one."""
+        return *fill(self.table, self.take(request.session_hash, Path(file), "auto", name)), None
+
+    def turn(self, value: dict[str, Any], name: str, request: gr.Request) -> tuple[Any, ...]:
+        """Reads the file again with another axis up."""
+        given = self.sessions.given(request.session_hash)
+        up = value["values"]["up_axis"]
+        return fill(self.table, self.take(request.session_hash, given.path, up, name) if given is not None else {})
+
+    def take(self, visitor: str, path: Path, up: str, name: str) -> dict[str, Any]:
+        """Reads a file and shows its points; one that cannot be read changes nothing but the sentence. name: of the method."""
+        before = self.sessions.given(visitor)
+        try:
+            if self.sessions.busy(visitor):
+                raise BadPrompt(BUSY)
+            shape = read(path, up)
+        except ForetokenError as e:
+            return {"tiles": example_name(before), "messages": notice.error(str(e))}
+        self.sessions.give(visitor, given := Given(path, shape))
+        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": mesh.Side.waiting(find(name)[0].title, RIGHT)}
+        return {
+            "viewer": mesh.encode(sides, shown_points(shape)),
+            "notes": describe(shape),
+            "tiles": example_name(given),
+            "axis": axis(up),
+            "verdict": IDLE,
+            "results": gr.Row(visible=False),
+            "messages": [],
+        }
+
+    # --- the run --------------------------------------------------------------------------------------------------
+
+    def run(
+        self, seed: float, name: str, knobs: dict[str, Any], values: dict[str, Any], compare: bool, request: gr.Request
+    ) -> Iterator[tuple[Any, ...]]:
+        """The generator of one comparison."""
+        visitor = request.session_hash
+
+        def race() -> Iterator[tuple[Any, ...]]:
+            given = self.sessions.given(visitor)
+            if given is None:
+                raise BadPrompt(NO_INPUT)
+            backbone = self.model.get()
+            prompt = read_prompt(given.shape, seed, values["values"], backbone.sampling)
+            yield from self.compare_runs(visitor, backbone, given.shape, prompt, find(name)[0], knobs["values"], compare)
+
+        yield from self.hold_engine(visitor, race)
+
+    def compare_runs(
+        self, visitor: str, backbone: Backbone, given: Input, prompt: Prompt, method: Method, knobs: Mapping[str, Any], compare: bool
+    ) -> Iterator[tuple[Any, ...]]:
+        """Races plain decoding against a method, shows both, measures what they made and offers it."""
+        points = shown_points(given)
+        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE) if compare else None, "accelerated": mesh.Side.waiting(method.title, RIGHT)}
+        yield self.show(
+            viewer=mesh.encode(sides, points), verdict={"state": "running", "live": WORDS.reading}, messages=[], line=[],
+            clock=gr.Timer(active=False), results=gr.Row(visible=False),
+        )  # fmt: skip
+        boards = [MeshBoard(run) for run in self.start_runs(visitor, backbone, method, prompt, knobs, compare, WARM_STEPS)]
+        for _ in updates(boards, Throttle()):
+            yield self.draw(boards, points)
+        if boards[0].count and self.sessions.present(visitor):
+            yield self.finish(visitor, boards, given)
+
+    def draw(self, boards: list[MeshBoard], points: np.ndarray) -> tuple[Any, ...]:
+        """The view of both boards, and the line above it."""
+        fast, plain = boards[0], boards[1] if len(boards) > 1 else None
+        badge = run_badge(fast.run) if fast.count else None
+        sides = {
+            "plain": side_of(plain, PLAIN_SIDE[0], None) if plain else None,
+            "accelerated": side_of(fast, fast.run.method.title, badge),
+        }
+        over = all(board.ended for board in boards)
+        said = without_a_face(fast.run) if over and not len(fast.faces) else verdict.encode(fast, plain, WORDS)
+        return self.show(viewer=mesh.encode(sides, points), verdict=said)
+
+    def finish(self, visitor: str, boards: list[MeshBoard], given: Input) -> tuple[Any, ...]:
+        """Measures the meshes, writes the run into the history and offers its files; a disk that refuses costs the history alone."""
+        fast = boards[0]
+        sides = [quality_table.measure(b, "fast" if b is fast else "plain", given) for b in reversed(boards) if b.count]
+        files = write_files(fast.run, given, self.sessions.folder(visitor) / "mesh")
+        try:
+            history.save(fast.run, given=given)
+        except ForetokenError as e:
+            gr.Warning(str(e))
+        offers = {name: gr.DownloadButton(value=str(files.get(name, "")) or None, interactive=name in files) for name in FILES}
+        shown = any(side.numbers["faces"] for side in sides)
+        return self.show(results=gr.Row(visible=shown), quality=quality_table.table(sides), **offers)
+
+
+def example_name(given: Given | None) -> str:
+    """The example that somebody works on; "" if it is a file of their own."""
+    return given.path.stem if given is not None and given.path.parent == EXAMPLES else ""

@@ -1,0 +1,183 @@
+"""Two meshes that grow face by face under one camera, with a map of how each face came about.
+
+A value always holds the whole state, so a tab that is opened late, or lost an update, needs nothing from before. It costs little all
+the same: the faces are base64 of 15 bytes each, a multiple of 3, so the text of more faces begins with the text of fewer, and of a
+text that only grew Gradio sends the new end. The script decodes only that end, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import gradio as gr
+import numpy as np
+
+from app.ui.panels import panel, to_text
+from app.ui.panels.canvas import COUNTERS, VIRIDIS
+
+SIDES = ("plain", "accelerated")
+CELLS = 128  # corner q of a face lies at (q + 0.5) / CELLS * 2 - 1 in the box [-1, 1]
+UNKNOWN = 255  # of a share or a depth: nothing was drafted
+FARTHEST = 32767  # 1.0 as an int16
+RECORD = 15  # bytes of a face: 9 corner coordinates, accepted, depth, tokens, 3 of the step
+
+CIVIDIS = (
+    (0, 34, 78), (0, 46, 108), (31, 58, 110), (53, 69, 108), (72, 81, 108), (87, 93, 109), (103, 104, 112), (119, 117, 117),
+    (136, 130, 121), (152, 144, 121), (170, 157, 118), (188, 171, 112), (207, 186, 102), (226, 202, 88), (245, 218, 65),
+    (254, 232, 56),
+)  # fmt: skip
+EARLY_TO_LATE = ((0, 92, 158), (52, 133, 194), (124, 176, 216), (201, 211, 219), (242, 205, 136), (236, 166, 56), (214, 122, 8))
+MAPS = {
+    "plain": ("Clay", "Only the shape.", ()),
+    "accepted": ("Accepted drafts", "The share of a face's tokens that were drafted and accepted.", VIRIDIS),
+    "step": ("Step", "Which step of the method completed the face; neighbouring steps differ in brightness.", EARLY_TO_LATE),
+    "depth": ("Draft depth", "How far ahead of the model the face's last token was drafted.", CIVIDIS),
+}
+COUNTER_FORMATS = {"seconds": ".2f", "tokens_per_second": ",.1f", "forwards": ",.0f", "step_compression": ".2f"}
+MODES = {"shaded": "Shaded", "wireframe": "Wireframe", "both": "Both", "points": "Points"}
+ACTIONS = {  # name: (label, strokes of its icon)
+    "reset": ("Reset the view (0)", "M13 8a5 5 0 1 1-1.6-3.7M13 2v3h-3"),
+    "save": ("Save as PNG", "M8 2v8M4.8 7 8 10.2 11.2 7M3 13.5h10"),
+    "fullscreen": ("Full screen (f)", "M6 2.5H2.5V6M10 2.5h3.5V6M6 13.5H2.5V10M10 13.5h3.5V10"),
+}
+SIDE = """
+<div data-side="{name}">
+  <header><i class="ft-dot"></i><h3></h3><span class="ft-mesh-count"></span><span class="ft-badge" tabindex="0" hidden></span></header>
+  <p class="ft-empty-text"></p>
+  <p class="ft-readout"></p>
+</div>
+"""
+TEMPLATE = """
+<section class="ft-mesh" data-state="empty">
+  <div class="ft-mesh-frame">
+    <canvas tabindex="0" role="application" aria-roledescription="3D view" aria-label="No mesh yet"
+      aria-description="Arrow keys turn it, with shift they move it, plus and minus zoom, 0 resets the view, f fills the screen."></canvas>
+    <div class="ft-mesh-sides">{sides}</div>
+    <p class="ft-mesh-note" role="status"></p>
+    <div class="ft-mesh-actions">{actions}</div>
+  </div>
+  <div class="ft-mesh-numbers">{counters}</div>
+  <div class="ft-overlay-bar ft-mesh-bar">
+    <div><span>View</span><div class="ft-segments" role="group" aria-label="View">{modes}</div></div>
+    <label><span>Colour by</span><select aria-label="Colour faces by">{maps}</select></label>
+    <div><span>Show</span><div class="ft-segments" role="group" aria-label="Show">
+      <button type="button" data-show="points">Input points</button><button type="button" data-show="ghost">Drafts</button>
+    </div></div>
+    <div class="ft-legend" aria-live="off"></div>
+  </div>
+</section>
+"""
+
+
+def _template() -> str:
+    """The panel without its numbers: two sides over one canvas, the counters, and the bar of what to show."""
+    modes = "".join(f'<button type="button" data-mode="{name}">{label}</button>' for name, label in MODES.items())
+    maps = "".join(f'<option value="{name}">{label}</option>' for name, (label, _, _) in MAPS.items())
+    cells = "".join(f'<div data-key="{key}" title="{text}"><dt>{label}</dt><dd>–</dd></div>' for key, (label, text) in COUNTERS.items())
+    actions = "".join(
+        f'<button type="button" data-do="{name}" title="{label}" aria-label="{label}">'
+        f'<svg viewBox="0 0 16 16" aria-hidden="true"><path d="{path}"/></svg></button>'
+        for name, (label, path) in ACTIONS.items()
+    )
+    sides = "".join(SIDE.format(name=name) for name in SIDES)
+    counters = "".join(f'<dl class="ft-counters" data-side="{name}">{cells}</dl>' for name in SIDES)
+    return TEMPLATE.format(modes=modes, maps=maps, actions=actions, sides=sides, counters=counters)
+
+
+@dataclass
+class Side:
+    """What is shown of one run. A face never changes once it is here, and new ones come behind the others.
+
+    faces    : uint8 [F, 3, 3], corners (x, y, z) in 0..127, +y up
+    accepted : uint8 [F], 0..254 for the share 0..1 of a face's tokens that were accepted drafts; UNKNOWN = nothing was drafted
+    depth    : uint8 [F], how many tokens ahead its last token was drafted, 0 = the model's own; UNKNOWN = nothing was drafted
+    step     : int [F], the step that completed it, from 0
+    tokens   : int [F], how many tokens it took
+    ghost    : uint8 [G, 3, 3], faces of the draft that may still be rejected
+    """
+
+    faces: np.ndarray
+    accepted: np.ndarray
+    depth: np.ndarray
+    step: np.ndarray
+    tokens: np.ndarray
+    ghost: np.ndarray = field(default_factory=lambda: np.zeros((0, 3, 3), np.uint8))
+    title: str = ""
+    state: str = "running"  # empty, running, done or stopped
+    badge: Mapping[str, Any] | None = None  # {"exact": bool, "why": str}
+    counters: Mapping[str, float] | None = None  # by the names of canvas.COUNTERS; others are left out
+    text: str = ""  # what stands in an empty view
+
+    @classmethod
+    def waiting(cls, title: str, text: str = "") -> Side:
+        """A side without a mesh."""
+        nothing = np.zeros(0, np.uint8)
+        return cls(np.zeros((0, 3, 3), np.uint8), nothing, nothing, nothing, nothing, title=title, state="empty", text=text)
+
+
+def build(value: Mapping[str, Any], elem_id: str = "mesh") -> gr.HTML:
+    """The panel. value: what `encode` made of the two sides that wait."""
+    constants = {
+        "MAPS": json.dumps({name: {"help": text, "stops": stops} for name, (_, text, stops) in MAPS.items()}),
+        "CELLS": str(CELLS),
+        "UNKNOWN": str(UNKNOWN),
+        "FARTHEST": str(FARTHEST),
+        "RECORD": str(RECORD),
+    }
+    return panel("mesh", value, _template(), constants, elem_id=elem_id)
+
+
+def encode(sides: Mapping[str, Side | None], points: np.ndarray | None = None) -> dict[str, Any]:
+    """Everything the script draws, as numbers and base64.
+
+    sides  : "plain" and "accelerated"; where one is missing or None the other fills the panel
+    points : float [N, 3] or [N, 6], the input cloud in [-1, 1] and, if known, its unit normals
+    """
+    shown = {name: sides[name] for name in SIDES if sides.get(name) is not None}
+    assert shown, f"at least one side of {', '.join(SIDES)} is shown"
+    states = {side.state for side in shown.values()}
+    return {
+        "state": next((s for s in ("running", "stopped", "done") if s in states), "empty"),
+        "sides": {name: _side(side) for name, side in shown.items()},
+        "points": "" if points is None else to_text(_int16(points)),
+    }
+
+
+def _side(side: Side) -> dict[str, Any]:
+    given = side.counters or {}
+    counters = {name: f"{given[name]:{form}}" for name, form in COUNTER_FORMATS.items() if name in given}
+    return {
+        "title": side.title,
+        "state": side.state,
+        "badge": dict(side.badge) if side.badge else None,
+        "counters": counters,
+        "text": side.text,
+        "faces": to_text(records(side.faces, side.accepted, side.depth, side.tokens, side.step)),
+        "ghost": to_text(records(side.ghost, UNKNOWN, UNKNOWN, 0, 0)),
+    }
+
+
+def records(
+    faces: np.ndarray, accepted: np.ndarray | int, depth: np.ndarray | int, tokens: np.ndarray | int, step: np.ndarray | int
+) -> np.ndarray:
+    """uint8 [F, RECORD]: the faces as they travel; a step is three bytes, the lowest first."""
+    count = len(faces)
+    assert faces.shape == (count, 3, 3), f"faces are [F, 3, 3], not {faces.shape}"
+    assert not count or 0 <= faces.min() <= faces.max() < CELLS, f"corners lie in 0..{CELLS - 1}"
+    rows = np.empty((count, RECORD), np.uint8)
+    rows[:, :9] = faces.reshape(count, 9)
+    rows[:, 9] = accepted
+    rows[:, 10] = depth
+    rows[:, 11] = np.minimum(tokens, 255)
+    rows[:, 12:] = np.full(count, step, "<u4").view(np.uint8).reshape(count, 4)[:, :3]
+    return rows
+
+
+def _int16(points: np.ndarray) -> np.ndarray:
+    assert points.ndim == 2 and points.shape[1] in (3, 6), f"points are [N, 3] or [N, 6], not {points.shape}"
+    numbers = np.zeros((len(points), 6))  # a normal of zero: not known
+    numbers[:, : points.shape[1]] = np.clip(np.nan_to_num(points), -1, 1) * FARTHEST
+    return numbers.round().astype("<i2")

@@ -1,0 +1,196 @@
+"""What the tabs that race two runs have in common: a place in the line, the engine's only slot, live knobs, cancel, mistakes in place.
+
+One generator drives a run: it holds the engine's only slot, and one yield updates every panel that changed. Everything else
+(knobs, cancel, the place in the line) goes around the queue, because a handler in the queue would wait until the run is over.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import gradio as gr
+from gradio.components import Component
+
+from app.session import Sessions
+from app.ui import knobs as knob_panel
+from app.ui.method_menu import PLAIN, badge_html, start_values
+from app.ui.panels import notice, verdict
+from app.ui.place import Place
+from engine.core import Backbone, Method, Prompt
+from engine.errors import ForetokenError
+from engine.methods import METHODS, find
+from engine.run import Run, generate
+
+LARGEST_SEED = 2**31 - 1
+DIRECT = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+# "multiple": a second wait may begin while Gradio still holds the event of one that was given up
+ENGINE = DIRECT | {"queue": True, "concurrency_id": "engine", "concurrency_limit": 1, "trigger_mode": "multiple"}
+
+
+def warm(run: Run, steps: int = 1) -> None:
+    """Some unmeasured steps: the first pass of a shape pays for allocations that belong to nobody's speed."""
+    try:
+        for _ in range(steps):
+            next(run, None)
+    finally:
+        run.close()
+
+
+def fill(parts: Mapping[str, Component], values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a handler with these outputs returns: a value for each named one, the others untouched."""
+    assert values.keys() <= parts.keys(), f"not among the outputs: {values.keys() - parts.keys()}"
+    return tuple(values.get(name, gr.skip()) for name in parts)
+
+
+class Racing:
+    """The components and handlers that both tabs have. A child places the parts, and says what its generator shows.
+
+    prefix : of the ids of its components
+    screen : what the generator may update, by name
+    """
+
+    prefix = ""
+    idle = verdict.IDLE
+    screen: dict[str, Component]
+
+    def __init__(self, place: Place):
+        self.sessions: Sessions = place.sessions
+
+    # --- parts ----------------------------------------------------------------------------------------------------
+
+    def _id(self, name: str) -> str:
+        return f"{self.prefix}{name}"
+
+    def build_buttons(self) -> None:
+        """Generate, and Cancel in its place while a run goes."""
+        look = {"scale": 0, "min_width": 132, "elem_classes": "ft-go"}
+        self.go = gr.Button("Generate", variant="primary", elem_id=self._id("generate"), **look)
+        self.cancel = gr.Button("Cancel", variant="stop", elem_id=self._id("cancel"), visible=False, **look)
+
+    def build_notices(self) -> None:
+        """Mistakes, and the place in the line."""
+        self.messages = notice.build(self._id("messages"))
+        self.line = notice.build(self._id("line"))
+        self.clock = gr.Timer(1.0, active=False)
+
+    def build_method(self, choices: list[tuple[str, str]], favourite: str) -> None:
+        """The menu of methods, the badge and the knobs of the chosen one."""
+        method, given = start_values(favourite)
+        gr.HTML("<h2>Method</h2>", elem_classes="ft-heading")
+        self.method = gr.Dropdown(
+            choices, value=favourite, label="Method", show_label=False, container=False, elem_id=self._id("method"), filterable=False,
+            elem_classes="ft-method",
+        )  # fmt: skip
+        self.badge = gr.HTML(badge_html(method, given), elem_id=self._id("badge"), elem_classes="ft-why", apply_default_css=False)
+        self.knobs = knob_panel.build(knob_panel.encode(favourite, method.knobs, given), self._id("knobs"))
+
+    def build_seed(self) -> None:
+        """The seed, a die for another one, and the lock that keeps it."""
+        with gr.Row(elem_classes="ft-seed"):
+            self.seed = gr.Number(
+                7, label="Seed", precision=0, minimum=0, maximum=LARGEST_SEED, elem_id=self._id("seed"), scale=1, min_width=90
+            )
+            self.dice = gr.Button("Roll", size="sm", elem_id=self._id("dice"), elem_classes="ft-dice", scale=0, min_width=72)
+            self.keep = gr.Checkbox(
+                True, label="Keep", elem_id=self._id("keep"), elem_classes="ft-check", scale=0, min_width=72, interactive=True
+            )
+
+    def build_compare(self) -> None:
+        """Whether plain decoding runs as well."""
+        self.compare = gr.Checkbox(
+            True, label="Compare with plain decoding", elem_id=self._id("compare"), elem_classes="ft-check", interactive=True
+        )
+
+    # --- handlers -------------------------------------------------------------------------------------------------
+
+    def wire_race(self, asking: list[Callable], run: Callable, inputs: list[Component]) -> None:
+        """Connects what starts, stops and steers a run. run: the generator; inputs: what it is given."""
+        waits = [self.seed, self.go, self.cancel, self.messages, self.line, self.clock]
+        asked = gr.on(asking, self.enter, self.keep, waits, trigger_mode="once", **DIRECT)
+        ran = asked.success(run, inputs, list(self.screen.values()), **ENGINE)
+        between = [self.go, self.cancel, self.line, self.clock]
+        ran.then(self.restore, None, between, **DIRECT)
+        self.cancel.click(self.stop, None, between, **DIRECT)
+        self.clock.tick(self.tell_place, None, [self.line], **DIRECT)
+        self.knobs.input(self.move, self.knobs, self.badge, trigger_mode="always_last", **DIRECT)
+        self.method.input(self.choose, self.method, [self.knobs, self.badge], **DIRECT)
+        self.dice.click(lambda: secrets.randbelow(LARGEST_SEED), None, self.seed, **DIRECT)
+
+    def enter(self, keep: bool, request: gr.Request) -> tuple[Any, ...]:
+        """Takes a place in the line, and a new seed if the old one is not kept."""
+        visitor = request.session_hash
+        if not self.sessions.enter(visitor):
+            raise gr.Error("Your last run is still going. Cancel it first.", print_exception=False)
+        fresh = gr.skip() if keep else secrets.randbelow(LARGEST_SEED)
+        line = notice.place(self.sessions.place(visitor))
+        return fresh, gr.Button(visible=False), gr.Button(visible=True), [], line, gr.Timer(active=True)
+
+    def restore(self, request: gr.Request) -> tuple[Any, ...]:
+        """The buttons as they are between runs; not for a visitor who has asked for the next one meanwhile."""
+        if self.sessions.busy(request.session_hash):
+            return (gr.skip(),) * 4
+        return gr.Button(visible=True), gr.Button(visible=False), [], gr.Timer(active=False)
+
+    def stop(self, request: gr.Request) -> tuple[Any, ...]:
+        """Ends the run, which then shows what it has; or the wait for it, which ends at once."""
+        self.sessions.stop(request.session_hash)
+        return self.restore(request)
+
+    def tell_place(self, request: gr.Request) -> Any:
+        """Where the visitor stands in the line."""
+        return notice.place(self.sessions.place(request.session_hash))
+
+    def choose(self, name: str) -> tuple[Any, str]:
+        """Shows the knobs of a method or a preset."""
+        method, given = start_values(name)
+        return knob_panel.encode(name, method.knobs, given), badge_html(method, given)
+
+    def move(self, value: dict[str, Any], request: gr.Request) -> str:
+        """Writes a moved knob into the runs that are going; the badge follows."""
+        method, _ = find(value["name"])
+        try:
+            self.sessions.move(request.session_hash, method.name, value["values"], self.model_name)
+        except ForetokenError as e:
+            raise gr.Error(str(e), print_exception=False) from e
+        return badge_html(method, value["values"])
+
+    @property
+    def model_name(self) -> str:
+        """The model whose runs the knobs steer: the other tab's may be going."""
+        raise NotImplementedError
+
+    def hold_engine(self, visitor: str, race: Callable[[], Iterator[tuple[Any, ...]]]) -> Iterator[tuple[Any, ...]]:
+        """The generator of one race; it ends where the visitor stops it, and what was made stays."""
+        if not self.sessions.begin(visitor):
+            yield self.show()
+            return
+        try:
+            yield from race()
+        except ForetokenError as e:
+            yield self.show(messages=notice.error(str(e)), verdict=self.idle)
+        except Exception:
+            # The controls come back, here because Gradio calls no `then` after an error; the bug keeps its traceback.
+            yield self.show(verdict=self.idle, go=gr.Button(visible=True), cancel=gr.Button(visible=False))
+            raise
+        finally:
+            self.sessions.end(visitor)
+
+    def start_runs(
+        self, visitor: str, backbone: Backbone, method: Method, prompt: Prompt, knobs: Mapping[str, Any], compare: bool, steps: int = 1
+    ) -> list[Run]:
+        """The accelerated run and, if they are compared, the plain one, within reach of the visitor's sliders and of Cancel.
+
+        steps: how many unmeasured ones go before
+        """
+        sides = [(method, knobs), (METHODS[PLAIN], {})][: 2 if compare else 1]
+        for each, values in sides:
+            warm(generate(backbone, each, prompt, values), steps)
+        runs = [generate(backbone, each, prompt, values) for each, values in sides]
+        self.sessions.hold(visitor, runs)
+        return runs
+
+    def show(self, **values: Any) -> tuple[Any, ...]:
+        """One yield of the generator: a value for each named part of the screen, the others untouched."""
+        return fill(self.screen, values)

@@ -1,0 +1,448 @@
+"""Meshes as tokens and back: quantisation, patches of fans around a centre, and a streaming parser that is the only detokenizer.
+
+Paper: Scaling Mesh Generation via Compressive Tokenization (BPT), arXiv 2411.07025. Written from a description, not from its code.
+
+A vertex is a cell of a 128^3 grid, spelled as a block (8 per axis) and an offset inside it (16 per axis); the block is said only when it
+changes. A patch is a centre and the ring of vertices around it: c, r0, r1, ..., and stands for the faces (c, r0, r1), (c, r1, r2), ...
+A patch behind the first opens with a special id, which is the block of its centre in a second alphabet. DeepMesh adds a third level
+and 9 bits; one table of levels covers both. Everything is integers and pure; coordinates are (x, y, z) with y up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+LONGEST_SIDE = 1.9  # of the bounding box, in the model's cube -1..1
+SORT_BLOCKS = 4  # per axis: the vertex sort goes block by block, in coarser blocks than those of the tokens
+NOTHING = -1  # the kind of an id that carries no geometry
+
+Cell = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How a cell is spelled: one id per level, from coarse to fine, in consecutive alphabets; then the special ids, BOS, EOS.
+
+    per_axis : subdivisions per axis at each level; their product is the number of cells per axis
+    axes     : which of x, y, z each digit of an id stands for, most significant first
+    has_bos  : whether there is an id for the beginning (BPT begins with a learned vector instead)
+    """
+
+    name: str
+    per_axis: tuple[int, ...]
+    axes: tuple[int, int, int] = (0, 1, 2)
+    has_bos: bool = False
+
+    @cached_property
+    def cells(self) -> int:
+        """Cells per axis: 128 for BPT, 512 for DeepMesh."""
+        return math.prod(self.per_axis)
+
+    @property
+    def depth(self) -> int:
+        """Levels; the last one is the offset, whose id completes a vertex."""
+        return len(self.per_axis)
+
+    @cached_property
+    def first(self) -> tuple[int, ...]:
+        """The first id of each level."""
+        return tuple(sum(n**3 for n in self.per_axis[:level]) for level in range(self.depth))
+
+    @cached_property
+    def special(self) -> int:
+        """The first of the ids that open a patch, one per cell of the coarsest level."""
+        return sum(n**3 for n in self.per_axis)
+
+    @property
+    def bos(self) -> int | None:
+        """The id of the beginning, or None."""
+        return self.special + self.per_axis[0] ** 3 if self.has_bos else None
+
+    @cached_property
+    def eos(self) -> int:
+        """The id of the end."""
+        return self.special + self.per_axis[0] ** 3 + self.has_bos
+
+    @property
+    def vocabulary(self) -> int:
+        """Rows of the embedding, EOS included."""
+        return self.eos + 1
+
+    @cached_property
+    def kinds(self) -> np.ndarray:
+        """int8 [vocabulary]: the level of an id, `depth` for a special one, NOTHING for BOS and EOS."""
+        kinds = np.full(self.vocabulary, NOTHING, np.int8)
+        for level, (start, n) in enumerate(zip(self.first, self.per_axis)):
+            kinds[start : start + n**3] = level
+        kinds[self.special : self.special + self.per_axis[0] ** 3] = self.depth
+        return kinds
+
+    @cached_property
+    def kind_list(self) -> list[int]:
+        """`kinds` as Python integers, which a loop reads faster."""
+        return self.kinds.tolist()
+
+    @cached_property
+    def amounts(self) -> list[int]:
+        """What each id adds to a packed cell (x << 20 | y << 10 | z); a vertex is the sum over its levels."""
+        amounts = np.zeros(self.vocabulary, np.int64)
+        width = self.cells
+        for level, (start, n) in enumerate(zip(self.first, self.per_axis)):
+            width //= n
+            digits = np.stack(np.unravel_index(np.arange(n**3), (n, n, n)))
+            shifts = np.array([20, 10, 0])[list(self.axes)]
+            amounts[start : start + n**3] = (digits * width << shifts[:, None]).sum(0)
+            if level == 0:
+                amounts[self.special : self.special + n**3] = amounts[: n**3]
+        return amounts.tolist()
+
+    def spell(self, vertices: np.ndarray) -> np.ndarray:
+        """Ids of cells int [V, 3] at every level, int64 [V, depth]."""
+        ids = np.empty((len(vertices), self.depth), np.int64)
+        rest, width = np.asarray(vertices, np.int64)[:, list(self.axes)], self.cells
+        for level, (start, n) in enumerate(zip(self.first, self.per_axis)):
+            width //= n
+            digits, rest = rest // width, rest % width
+            ids[:, level] = start + (digits[:, 0] * n + digits[:, 1]) * n + digits[:, 2]
+        return ids
+
+
+BPT = Levels("bpt", (8, 16))
+DEEPMESH = Levels("deepmesh", (4, 8, 16), axes=(2, 1, 0), has_bos=True)
+
+
+# --- floats to cells and back -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where a mesh stood before it was moved into the model's cube: model = (world - centre) * scale."""
+
+    centre: tuple[float, float, float]
+    scale: float
+
+    def to_model(self, points: np.ndarray) -> np.ndarray:
+        """World points float [N, 3] in the model's cube."""
+        return (np.asarray(points, np.float64) - self.centre) * self.scale
+
+    def from_model(self, points: np.ndarray) -> np.ndarray:
+        """Points of the model's cube float [N, 3] in the world."""
+        return np.asarray(points, np.float64) / self.scale + self.centre
+
+
+def frame_of(vertices: np.ndarray) -> Frame:
+    """The frame that centres the bounding box of vertices float [V, 3] and makes its longest side 1.9."""
+    if not len(vertices):
+        return Frame((0.0, 0.0, 0.0), 1.0)
+    vertices = np.asarray(vertices, np.float64)
+    low, high = vertices.min(0), vertices.max(0)
+    return Frame(tuple(((low + high) / 2).tolist()), LONGEST_SIDE / (float((high - low).max()) + 1e-6))
+
+
+def quantize(vertices: np.ndarray, levels: Levels = BPT) -> tuple[np.ndarray, Frame]:
+    """Cells int64 [V, 3] of world vertices float [V, 3], and the frame that leads back."""
+    frame = frame_of(vertices)
+    scaled = (frame.to_model(np.reshape(vertices, (-1, 3))) + 1) / 2 * levels.cells - 0.5
+    return np.clip(np.round(scaled), 0, levels.cells - 1).astype(np.int64), frame
+
+
+def dequantize(cells: np.ndarray, levels: Levels = BPT) -> np.ndarray:
+    """Centres of cells int [..., 3] in the model's cube, float64 in -1..1."""
+    return (np.asarray(cells, np.float64) + 0.5) / levels.cells * 2 - 1
+
+
+# --- the order of vertices and faces ----------------------------------------------------------------------------------
+
+
+def sort_keys(vertices: np.ndarray, levels: Levels = BPT) -> np.ndarray:
+    """int64 [V]: the place of cells int [V, 3] in the vertex order; equal cells have equal keys.
+
+    First by block, 4 per axis, then within all by y, x, z; blocks too by y, x, z.
+    """
+    yxz = np.asarray(vertices, np.int64)[:, [1, 0, 2]]
+    block = yxz // (levels.cells // SORT_BLOCKS)
+    key = np.zeros(len(yxz), np.int64)
+    for digit, base in ((block, SORT_BLOCKS), (yxz, levels.cells)):
+        for axis in range(3):
+            key = key * base + digit[:, axis]
+    return key
+
+
+def _rows_key(rows: np.ndarray, base: int) -> np.ndarray:
+    """One int64 per row of int [N, 3], ordered as the rows are (base below 2^21)."""
+    return (rows[:, 0] * base + rows[:, 1]) * base + rows[:, 2]
+
+
+def _distinct_faces(faces: np.ndarray, count: int) -> np.ndarray:
+    """Indices of the faces int [F, 3] to keep: three different vertices, and the first of equal oriented triples."""
+    whole = (faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])
+    kept = np.flatnonzero(whole)
+    _, first = np.unique(_rows_key(_rotated(faces[kept]), count), return_index=True)
+    return kept[np.sort(first)]
+
+
+def _rotated(faces: np.ndarray) -> np.ndarray:
+    """Faces with the smallest vertex first, winding kept."""
+    turn = (faces.argmin(1)[:, None] + np.arange(3)) % 3 if len(faces) else np.zeros((0, 3), np.int64)
+    return np.take_along_axis(faces, turn, 1)
+
+
+def clean(vertices: np.ndarray, faces: np.ndarray, levels: Levels = BPT) -> tuple[np.ndarray, np.ndarray]:
+    """The canonical form of a quantised triangle mesh: (cells int64 [V, 3], faces int64 [F, 3]).
+
+    Equal cells are one vertex; faces with a repeated vertex and repeats of an oriented face are dropped, unused vertices too.
+    Vertices are in the order of `sort_keys`; a face begins with its smallest vertex; faces are sorted by their sorted triple.
+    """
+    vertices, faces = np.reshape(vertices, (-1, 3)).astype(np.int64), np.reshape(faces, (-1, 3)).astype(np.int64)
+    _, first, inverse = np.unique(sort_keys(vertices, levels), return_index=True, return_inverse=True)
+    faces = inverse.reshape(-1)[faces]
+    faces = faces[_distinct_faces(faces, len(first))]
+    used = np.zeros(len(first), bool)
+    used[faces] = True
+    faces = _rotated((np.cumsum(used) - 1)[faces])
+    count = int(used.sum())
+    # Two faces back to back share their sorted triple; their own triple decides then, so that the order of the input never matters.
+    order = np.lexsort((_rows_key(faces, count), _rows_key(np.sort(faces, 1), count)))
+    return vertices[first[used]], faces[order]
+
+
+# --- serialisation ----------------------------------------------------------------------------------------------------
+
+
+def patches(faces: np.ndarray, count: int) -> list[list[int]]:
+    """The fans of a clean mesh, each as [centre, ring...]: faces int [F, 3] of `count` vertices, every face in one fan.
+
+    The first face without a fan says the next centre: its vertex with most faces that are still without. The fan's ring begins at
+    the smallest vertex that occurs once in the link, or, where the link is closed, at the smallest of all; it takes the first face
+    that continues it until there is none. If the first face taken then has the other winding, the ring is reversed.
+    """
+    triples = np.asarray(faces).tolist()
+    incident: list[list[int]] = [[] for _ in range(count)]
+    for face, (a, b, c) in enumerate(triples):
+        incident[a].append(face)
+        incident[b].append(face)
+        incident[c].append(face)
+    degree = [len(faces_here) for faces_here in incident]
+    waiting = bytearray(b"\1") * len(triples)
+    found: list[list[int]] = []
+    pointer, last = 0, len(triples)
+    while pointer < last:
+        if not waiting[pointer]:
+            pointer += 1
+            continue
+        # The pointer stays: where several fans meet at the centre, the one that is taken may not hold this face.
+        a, b, c = triples[pointer]
+        centre = a
+        if degree[b] > degree[centre]:
+            centre = b
+        if degree[c] > degree[centre]:
+            centre = c
+        link = []
+        for face in incident[centre]:
+            if waiting[face]:
+                a, b, c = triples[face]
+                u, v = (b, c) if a == centre else (c, a) if b == centre else (a, b)  # centre, u, v is the winding
+                link.append((u, v, face, True) if u < v else (v, u, face, False))
+        link.sort()
+        ends: dict[int, list[int]] = {}
+        for place, (u, v, _, _) in enumerate(link):
+            ends.setdefault(u, []).append(place)
+            ends.setdefault(v, []).append(place)
+        current = min((vertex for vertex, places in ends.items() if len(places) == 1), default=link[0][0])
+        ring, forward = [current], True
+        while True:
+            for place in ends[current]:
+                u, v, face, ascending = link[place]
+                if waiting[face]:
+                    break
+            else:
+                break
+            if len(ring) == 1:
+                forward = ascending == (current == u)
+            waiting[face] = 0
+            current = v if current == u else u
+            ring.append(current)
+            degree[u] -= 1
+            degree[v] -= 1
+        degree[centre] -= len(ring) - 1
+        found.append([centre, *(ring if forward else ring[::-1])])
+    return found
+
+
+def serialize(vertices: np.ndarray, faces: np.ndarray, levels: Levels = BPT) -> np.ndarray:
+    """Tokens int64 [n] of a mesh as `clean` leaves it, without EOS.
+
+    The first patch opens with a plain id; every later one with a special id, after which the register equals no plain id, so that
+    its second vertex is always spelled out. DeepMesh is taken to do the same at its three levels; the parser reads either way.
+    """
+    spelled = levels.spell(vertices)
+    coarse, offset = spelled[:, :-1].tolist(), spelled[:, -1].tolist()
+    shift = levels.special - levels.first[0]
+    tokens: list[int] = []
+    current: list[int] | None = None
+    for patch, ring in enumerate(patches(faces, len(vertices))):
+        centre = coarse[ring[0]]
+        if patch:
+            tokens.append(centre[0] + shift)
+            tokens += centre[1:]
+            current = None
+        else:
+            tokens += centre
+            current = centre
+        tokens.append(offset[ring[0]])
+        for vertex in ring[1:]:
+            here = coarse[vertex]
+            if here != current:
+                same = 0
+                while current is not None and here[same] == current[same]:
+                    same += 1
+                tokens += here[same:]
+                current = here
+            tokens.append(offset[vertex])
+    return np.array(tokens, np.int64)
+
+
+def tokenize(vertices: np.ndarray, faces: np.ndarray, levels: Levels = BPT) -> tuple[np.ndarray, Frame]:
+    """Tokens int64 [n] (without EOS) of a world mesh, float [V, 3] and int [F, 3], and its frame: quantised, cleaned, serialised."""
+    cells, frame = quantize(vertices, levels)
+    return serialize(*clean(cells, faces, levels), levels), frame
+
+
+# --- the parser -------------------------------------------------------------------------------------------------------
+
+
+class Face(NamedTuple):
+    """One triangle as it arrives.
+
+    vertices   : three cells (x, y, z): centre, previous ring vertex, new ring vertex
+    tokens     : the indices of the tokens that spell each corner
+    owned      : the indices of the tokens this face is painted with; every token has at most one owner
+    patch      : the number of its patch
+    degenerate : whether two corners are the same cell; kept here, dropped in `mesh_of`
+    """
+
+    vertices: tuple[Cell, Cell, Cell]
+    tokens: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    owned: tuple[int, ...]
+    patch: int
+    degenerate: bool
+
+
+class Parser:
+    """Tokens in, faces out, one at a time; never raises on any integers. `faces` only ever grows, so a prefix shows a prefix.
+
+    Registers: the cell of the coarse levels (0 at the start), the centre, the previous ring vertex and the tokens since the last
+    vertex. A special id sets the coarsest register and opens a patch; a plain id sets its register; an offset completes a vertex.
+    """
+
+    def __init__(self, levels: Levels = BPT):
+        self.levels = levels
+        self.faces: list[Face] = []
+        self.length = 0  # tokens pushed, ids without geometry included
+        self.skipped = 0  # ids outside the vocabulary
+        self._kinds, self._amounts = levels.kind_list, levels.amounts
+        self._registers = [0] * (levels.depth - 1)
+        self._centre: tuple[int, tuple[int, ...]] | None = None  # packed cell, token indices
+        self._previous: tuple[int, tuple[int, ...]] | None = None
+        self._pending: list[int] = []  # tokens of the vertex that is being spelled
+        self._unowned: list[int] = []  # tokens of this patch that no face has taken yet
+        self._lost: list[int] = []  # tokens that no face will ever take
+        self._patch = -1
+
+    def copy(self) -> Parser:
+        """A parser that goes on from here with an empty list of faces: for faces of a draft that may never be committed.
+
+        Token indices go on counting; its `dangling` knows only the open patch and what comes after.
+        """
+        twin = Parser.__new__(Parser)
+        twin.__dict__.update(self.__dict__)
+        twin.faces, twin._lost = [], []
+        twin._registers, twin._pending, twin._unowned = self._registers[:], self._pending[:], self._unowned[:]
+        return twin
+
+    def push(self, token: int) -> Face | None:
+        """Takes the next token; the face it completes, or None."""
+        index = self.length
+        self.length = index + 1
+        kind = self._kinds[token] if 0 <= token <= self.levels.eos else None
+        if kind is None or kind == NOTHING:
+            self.skipped += kind is None
+            self._lost.append(index)
+            return None
+        registers = self._registers
+        if kind == len(registers) + 1:  # special: a new patch
+            self._lost += self._unowned
+            registers[0] = self._amounts[token]
+            self._pending, self._unowned = [index], [index]
+            self._centre = self._previous = None
+            self._patch += 1
+            return None
+        self._pending.append(index)
+        self._unowned.append(index)
+        if kind < len(registers):
+            registers[kind] = self._amounts[token]
+            return None
+        vertex = (sum(registers) + self._amounts[token], tuple(self._pending))
+        self._pending = []
+        if self._centre is None:
+            self._centre = vertex
+            self._patch += self._patch < 0  # the first patch has no special id
+            return None
+        previous, self._previous = self._previous, vertex
+        if previous is None:
+            return None
+        corners = (self._centre, previous, vertex)
+        a, b, c = (cell for cell, _ in corners)
+        face = Face(
+            ((a >> 20, a >> 10 & 1023, a & 1023), (b >> 20, b >> 10 & 1023, b & 1023), (c >> 20, c >> 10 & 1023, c & 1023)),
+            (self._centre[1], previous[1], vertex[1]),
+            tuple(self._unowned),
+            self._patch,
+            a == b or b == c or c == a,
+        )
+        self._unowned = []
+        self.faces.append(face)
+        return face
+
+    def extend(self, tokens: Iterable[int]) -> list[Face]:
+        """Takes several tokens; the faces they complete."""
+        before = len(self.faces)
+        for token in tokens.tolist() if isinstance(tokens, np.ndarray) else tokens:
+            self.push(token)
+        return self.faces[before:]
+
+    def dangling(self) -> list[int]:
+        """Indices of the tokens no face owns so far: of patches without a face, still pending, skipped, BOS and EOS."""
+        return sorted(self._lost + self._unowned)
+
+    def triangles(self, start: int = 0) -> np.ndarray:
+        """Cells of the faces from number `start` on, int64 [F, 3, 3]: face, corner, (x, y, z)."""
+        return np.array([face.vertices for face in self.faces[start:]], np.int64).reshape(-1, 3, 3)
+
+
+def parse(tokens: Iterable[int], levels: Levels = BPT) -> Parser:
+    """A parser that has taken all tokens."""
+    parser = Parser(levels)
+    parser.extend(tokens)
+    return parser
+
+
+def mesh_of(faces: Sequence[Face] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The welded mesh of a parser's faces (or of int [F, 3, 3]): cells int64 [V, 3] in order of first use and faces int64 [F, 3].
+
+    Degenerate faces and repeats of an oriented face are dropped; the others keep their order.
+    """
+    soup = faces if isinstance(faces, np.ndarray) else np.array([face.vertices for face in faces], np.int64)
+    points = np.asarray(soup, np.int64).reshape(-1, 3)
+    packed = (points[:, 0] << 20) + (points[:, 1] << 10) + points[:, 2]
+    _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
+    welded = first[inverse.reshape(-1)].reshape(-1, 3)  # a vertex goes by the place where it is used first
+    welded = welded[_distinct_faces(welded, len(points))]
+    used, faces_of_used = np.unique(welded, return_inverse=True)
+    return points[used], faces_of_used.reshape(-1, 3).astype(np.int64)

@@ -1,0 +1,100 @@
+"""Folders of shipped weights: safetensors in half precision, each file below 10 MB, and card.json that says where they come from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from engine.errors import MissingWeights
+
+MODELS = Path(__file__).resolve().parents[2] / "assets" / "models"
+FILE_LIMIT = 9_000_000  # bytes of one weights file
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Tensors of a weights file as float32; raises MissingWeights if it is absent or damaged."""
+    if not path.exists():
+        raise MissingWeights(f"The weights file {path} is missing. Restore it with git, or train it: python launch.py train.")
+    try:
+        return {k: v.float() for k, v in load_file(str(path)).items()}
+    except (SafetensorError, OSError, ValueError) as e:
+        raise MissingWeights(f"The weights file {path} is damaged ({e}). Restore it with git, or train it again.") from e
+
+
+def parts(folder: Path, name: str) -> list[Path]:
+    """The files NAME-1.safetensors, NAME-2... that a model's weights are split into."""
+    return sorted(folder.glob(f"{name}-*.safetensors"))
+
+
+def read_parts(folder: Path, name: str, expected: int) -> tuple[dict[str, Tensor], list[Path]]:
+    """All tensors of split weights, and their files; raises MissingWeights if a file is absent or damaged."""
+    files = parts(folder, name)
+    if len(files) != expected:
+        raise MissingWeights(f"{folder} holds {len(files)} of {expected} {name} files. Restore them with git, or train: launch.py train.")
+    tensors: dict[str, Tensor] = {}
+    for path in files:
+        tensors |= read_tensors(path)
+    return tensors, files
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """The card of a model folder; raises MissingWeights if it is absent or damaged."""
+    path = folder / "card.json"
+    if not path.exists():
+        raise MissingWeights(f"{path} is missing; a model folder needs its card. Restore it with git.")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as e:
+        raise MissingWeights(f"{path} is not JSON ({e}). Restore it with git.") from e
+
+
+def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Loads tensors; raises MissingWeights if names or shapes do not fit."""
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError as e:
+        first = str(e).splitlines()[1].strip() if "\n" in str(e) else str(e)
+        raise MissingWeights(f"The weights in {path} belong to another model ({first}). Restore them with git.") from e
+
+
+def hash_of(files: list[Path]) -> str:
+    """A short checksum of weights files, for the record of a run."""
+    found = hashlib.sha256()
+    for path in files:
+        found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def split(tensors: Mapping[str, Tensor], name: str) -> dict[str, dict[str, Tensor]]:
+    """Weights shared out to files NAME-1.safetensors, NAME-2... so that each stays below the limit."""
+    files: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for key, tensor in tensors.items():
+        if size + tensor.numel() * 2 > FILE_LIMIT and files[-1]:
+            files.append({})
+            size = 0
+        files[-1][key] = tensor
+        size += tensor.numel() * 2
+    return {f"{name}-{i + 1}.safetensors": part for i, part in enumerate(files)}
+
+
+def ship(folder: Path, files: Mapping[str, Mapping[str, Tensor]], card: dict[str, Any]) -> None:
+    """Writes weights as half precision and adds to the card; parts of earlier, longer weights go."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for stem in {name.rsplit("-", 1)[0] for name in files if "-" in name}:
+        for stale in set(parts(folder, stem)) - {folder / name for name in files}:
+            stale.unlink()
+    for name, tensors in files.items():
+        path = folder / name
+        save_file({k: v.half().contiguous().cpu() for k, v in tensors.items()}, str(path))
+        path.chmod(0o644)
+    path = folder / "card.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps(known | card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

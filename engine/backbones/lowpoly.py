@@ -1,0 +1,178 @@
+"""lowpoly: point cloud -> low-polygon mesh as BPT tokens. Our own small model, trained by this project and shipped with it.
+
+The network is that of BPT (`bpt.py`) in small; tokens and their grammar are `bpt_tokens.py` and `bpt_grammar.py`. Points come in the
+model's frame: the box centred at 0, its longest side 1.9, +Y up, with unit normals (zeros where they are not known).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.backbones.bpt import MeshModel, budget_bucket, settings_of
+from engine.backbones.bpt_grammar import Grammar
+from engine.backbones.bpt_tokens import BPT, Parser, dequantize, mesh_of, parse
+from engine.backbones.folder import MODELS, fill, hash_of, parts, read_card, read_parts, read_tensors
+from engine.backbones.transformer import TransformerSequence
+from engine.cache import Slab
+from engine.core import Prompt, Sampling
+from engine.errors import BadPrompt, MissingWeights, NotSupported
+from engine.layout import Line
+
+FOLDER = MODELS / "lowpoly"
+POINTS = 1024  # that the encoder looks at
+DRAFT_ROWS = 64  # room behind the longest sequence for the rows of a pass
+FEWEST_POINTS = 16
+
+
+class MaskedGrammar:
+    """The grammar of BPT with its masks as tensors."""
+
+    def __init__(self, budget: int | None):
+        self.rules = Grammar(BPT, canonical=True, budget=budget)
+        self.masks = torch.from_numpy(self.rules.masks.copy())
+        self.start = self.rules.start
+
+    def next(self, state: int, token: int) -> int:
+        """The state behind a token."""
+        return self.rules.next(state, token)
+
+    def allowed(self, state: int) -> Tensor:
+        """The ids that may come next, bool [V]."""
+        return self.masks[self.rules.mask_index(state)]
+
+
+class _Trunk:
+    """MeshDecoder behind one condition, as TransformerSequence wants it."""
+
+    def __init__(self, model: MeshModel, table: Tensor, positions: Tensor, condition: Tensor):
+        self.decoder, self.table, self.positions = model.decoder, table, positions
+        self.looked = model.decoder.look(condition)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        return self.table[tokens][None]
+
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab) -> Tensor:
+        return self.decoder(x + self.positions[slots], mask, self.looked, slab)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        return self.decoder.head(hidden)
+
+
+@dataclass
+class Mesh:
+    """A mesh in the model's frame: vertices float32 [V, 3], faces int64 [F, 3], and the parsed tokens that it came from."""
+
+    vertices: np.ndarray
+    faces: np.ndarray
+    parser: Parser
+
+
+class Lowpoly:
+    """The backbone."""
+
+    name = "lowpoly"
+    end = BPT.eos  # the id that ends a mesh
+    heads_suffix = ""  # of the files of heads that fit these weights
+    sampling = Sampling(temperature=0.5, top_k=50, top_p=0.95, temperature_last=True)  # those of BPT's own script
+
+    def __init__(self, model: MeshModel, card: dict[str, Any], folder: Path | None = None, grammar: bool = True):
+        """grammar: False lets the model say what it likes, to measure what it knows by itself."""
+        self.model, self.card, self.folder, self.grammar = model.eval(), card, folder, grammar
+        self.dtype, self.weights_hash = "float32", None
+        self.device = next(model.parameters()).device
+        self._drafters: dict[str, Any] = {}
+        heads = {f"mesh_heads{'_mlp' if kind == 'mlp' else ''}" for kind in ("cross", "mlp") if self._heads_file(kind).exists()}
+        self.capabilities = frozenset({"mesh", "points", "condition", "hidden"} | heads)
+
+    @cached_property
+    def _tables(self) -> tuple[Tensor, Tensor]:
+        """Embeddings of ids [V, width] and of slots [1 + length, width]; slot 0, the start, has none."""
+        with torch.inference_mode():
+            positions = self.model.decoder.positions
+            return self.model.decoder.table(), torch.cat([torch.zeros_like(positions[:1]), positions])
+
+    def start(self, prompt: Prompt) -> TransformerSequence:
+        """Encodes the points; raises BadPrompt for too few of them or an impossible face budget."""
+        points = self._read(prompt)
+        budget = torch.tensor([budget_bucket(prompt.size)], device=self.device)
+        condition = self.model.encoder(points[None], budget)
+        s = self.model.settings
+        slab = Slab(s.layers, 1, s.heads, 1 + s.length + DRAFT_ROWS, s.width // s.heads, self.device, torch.float32)
+        trunk = _Trunk(self.model, *self._tables, condition)
+        return TransformerSequence(
+            trunk, self.model.decoder.start[None, None], None, slab,
+            vocabulary=s.vocabulary, limit=s.length, layout=Line(), sampling=prompt.sampling or self.sampling, end=BPT.eos,
+            grammar=MaskedGrammar(prompt.size) if self.grammar else None, condition=condition[0],
+        )  # fmt: skip
+
+    def _read(self, prompt: Prompt) -> Tensor:
+        """1,024 of the prompt's points, always the same ones; fewer are repeated."""
+        points = prompt.points
+        if points is None:
+            raise BadPrompt("lowpoly needs a point cloud or a mesh. Give a file: python launch.py mesh FILE.")
+        if points.ndim != 2 or points.shape[1] != 6 or len(points) < FEWEST_POINTS:
+            raise BadPrompt(f"lowpoly needs at least {FEWEST_POINTS} points with normals, [N, 6], not {list(points.shape)}.")
+        if prompt.size is not None and not 1 <= prompt.size <= 10_000:
+            raise BadPrompt(f"A budget of {prompt.size} faces is out of range. Choose 1 to 10,000.")
+        order = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))
+        chosen = order.repeat(-(-POINTS // len(points)))[:POINTS]
+        return points[chosen].to(self.device, torch.float32)
+
+    def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> Mesh:
+        """The mesh of committed tokens. final=False: triangles as they came; final=True: welded, without degenerate ones."""
+        parser = parse(tokens)
+        if final:
+            cells, faces = mesh_of(parser.faces)
+        else:
+            soup = parser.triangles()
+            cells, faces = soup.reshape(-1, 3), np.arange(3 * len(soup)).reshape(-1, 3)
+        return Mesh(dequantize(cells).astype(np.float32), faces, parser)
+
+    def _heads_file(self, kind: str) -> Path:
+        return (self.folder or FOLDER) / f"heads_{kind}{self.heads_suffix}.safetensors"
+
+    def drafter(self, name: str) -> Any:
+        """The heads that were trained for these weights, loaded once: "mesh_heads" (cross-attention) or "mesh_heads_mlp"."""
+        from engine.drafters.mesh_heads import BoundHeads, MeshHeads
+
+        if name not in self.capabilities:
+            raise NotSupported(f"{self.name} has no {name}. Train them: python launch.py train mesh-heads.")
+        if name not in self._drafters:
+            path = self._heads_file("mlp" if name.endswith("_mlp") else "cross")
+            heads = MeshHeads(**self.card["heads"][path.stem]["settings"])
+            fill(heads, read_tensors(path), path)
+            head = self.model.decoder.head
+            self._drafters[name] = BoundHeads(heads.to(self.device), head.weight, head.bias)
+        return self._drafters[name]
+
+
+def load_model(folder: Path = FOLDER) -> MeshModel:
+    """The shipped network; its shape is that of its weights."""
+    card = read_card(folder)
+    tensors, files = read_parts(folder, "model", card.get("model", {}).get("files", 1))
+    try:
+        model = MeshModel(settings_of(tensors))
+    except KeyError as e:
+        raise MissingWeights(f"The weights in {folder} lack {e}. Restore them with git.") from e
+    fill(model, tensors, files[0])
+    return model.eval()
+
+
+def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Lowpoly:
+    """The backbone from a model folder (default: the shipped one); float32 only."""
+    if dtype == "bfloat16":
+        raise NotSupported("lowpoly runs in float32: its passes are too small for bfloat16 to pay. Leave --dtype out.")
+    folder = Path(path) if path else FOLDER
+    if path is None and not (folder / "card.json").exists():
+        raise MissingWeights("lowpoly's weights are not in this checkout. Train them: python launch.py train lowpoly.")
+    torch.set_flush_denormal(True)
+    found = Lowpoly(load_model(folder).to(device), read_card(folder), folder)
+    found.weights_hash = hash_of(parts(folder, "model"))
+    return found

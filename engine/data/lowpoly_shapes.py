@@ -1,0 +1,185 @@
+"""The world that lowpoly learns: shapes from seeds, what is held out of training, and clouds of points as people scan them.
+
+A shape is a pure function of a family and a seed; the families are in engine/data/lowpoly_families.py. Held out are two boxes of
+parameters per family and two whole families (`HELD_OUT_FAMILIES`). `python -m engine.data.lowpoly_shapes` prints faces and tokens of
+every family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.random import PCG64, Generator
+
+from engine.backbones.bpt_tokens import tokenize
+from engine.data.lowpoly_families import FAMILIES, Family, Shape
+from engine.data.solids import rotation
+from engine.errors import BadPrompt
+
+HELD_OUT_FAMILIES = ("boat", "chess_piece")
+TRAINED_FAMILIES = tuple(name for name in FAMILIES if name not in HELD_OUT_FAMILIES)
+EASY = ("table", "chair", "house", "tree", "tower", "bottle", "mushroom", "rocket")  # short sequences, taught first
+
+
+def family_of(name: str) -> Family:
+    """A family by name; raises BadPrompt."""
+    if name not in FAMILIES:
+        raise BadPrompt(f"There is no family '{name}'. There are: {', '.join(FAMILIES)}.")
+    return FAMILIES[name]
+
+
+def _generator(*key: int | str) -> Generator:
+    """A generator that depends on the key alone."""
+    return Generator(PCG64([int.from_bytes(part.encode(), "big") if isinstance(part, str) else part for part in key]))
+
+
+def shape(family: str, seed: int, detail: int = 0) -> Shape:
+    """The shape of a family and a seed >= 0, held out or not."""
+    return family_of(family)(_generator("shape", family, seed), detail)
+
+
+def held_out(shape: Shape) -> bool:
+    """Whether training never sees this shape: it belongs to a held-out family or lies in one of the two boxes of its own."""
+    boxes = family_of(shape.family).held_out
+    inside = any(all(shape.parameters[name] in values for name, values in box.items()) for box in boxes)
+    return inside or shape.family in HELD_OUT_FAMILIES
+
+
+def training_shapes(first_seed: int, count: int, families: Sequence[str] = TRAINED_FAMILIES, detail: int = 0) -> Iterator[Shape]:
+    """`count` shapes that are not held out, each a function of its own seed, first_seed, first_seed + 1, ..."""
+    for seed in range(first_seed, first_seed + count):
+        rng = _generator("training", seed)
+        family = family_of(families[rng.integers(len(families))])
+        if family.name in HELD_OUT_FAMILIES:
+            raise BadPrompt(f"The family '{family.name}' is held out. Train on some of: {', '.join(TRAINED_FAMILIES)}.")
+        candidate = family(rng, detail)
+        while held_out(candidate):
+            candidate = family(rng, detail)
+        yield candidate
+
+
+def held_out_shapes(count: int, kind: str = "boxes", detail: int = 0) -> list[Shape]:
+    """`count` different draws that training never sees, family by family: kind "boxes" of trained families, or whole "families"."""
+    if kind not in ("boxes", "families"):
+        raise BadPrompt(f"Shapes are held out by 'boxes' or by 'families', not by '{kind}'.")
+    names = TRAINED_FAMILIES if kind == "boxes" else HELD_OUT_FAMILIES
+    found: list[Shape] = []
+    for i in range(count):
+        rng = _generator("held out", i)
+        candidate = FAMILIES[names[i % len(names)]](rng, detail)
+        while not held_out(candidate):
+            candidate = FAMILIES[names[i % len(names)]](rng, detail)
+        found.append(candidate)
+    return found
+
+
+# --- augmentation -----------------------------------------------------------------------------------------------------
+
+STEPS = (0.75, 0.875, 1.0, 1.125, 1.25)
+
+
+def augment(shape: Shape, rng: Generator, coarse: bool = False) -> Shape:
+    """A variant, before tokens are made: mirrored, stretched per axis by 0.75 to 1.25, turned about y, a tenth of them jittered.
+
+    A fifth are turned by any angle, the others by quarter turns. coarse: quarter turns, five steps of stretching and no jitter, so that
+    equal features stay equal tokens; for models with little training.
+    """
+    vertices, polygons = shape.vertices, shape.polygons
+    if rng.random() < 0.5:
+        vertices = vertices * [-1.0, 1, 1]
+        backwards = np.where(polygons >= 0, np.arange(polygons.shape[1]), -1)
+        order = np.argsort(-backwards, 1, kind="stable")  # the corners from last to first, then the padding
+        polygons = np.take_along_axis(polygons, order, 1)
+    vertices = vertices * (rng.choice(STEPS, 3) if coarse else rng.uniform(0.75, 1.25, 3))
+    degrees = 90.0 * rng.integers(4)
+    if not coarse and rng.random() < 0.2:
+        degrees = rng.uniform(0, 360)
+    vertices = vertices @ rotation(degrees).T
+    if not coarse and rng.random() < 0.1:
+        vertices = vertices + rng.uniform(-0.01, 0.01, vertices.shape) * np.ptp(vertices, axis=0).max()
+    return replace(shape, vertices=vertices, polygons=polygons)
+
+
+def sample_points(vertices: np.ndarray, faces: np.ndarray, count: int, rng: Generator) -> np.ndarray:
+    """Points of a surface, uniform by area, with the unit normals of their faces: float32 [count, 6]."""
+    corners = np.asarray(vertices, np.float64)[np.asarray(faces)]
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    doubled = np.linalg.norm(normals, axis=1)
+    total = np.cumsum(doubled)
+    if not len(total) or not 0 < total[-1] < np.inf:
+        raise BadPrompt("The mesh has no surface to take points from. Check that it has faces and finite coordinates.")
+    chosen = np.searchsorted(total, rng.random(count) * total[-1], side="right").clip(max=len(total) - 1)
+    u, v = rng.random((2, count, 1))
+    outside = u + v > 1
+    u, v = np.where(outside, 1 - u, u), np.where(outside, 1 - v, v)
+    a, b, c = corners[chosen].swapaxes(0, 1)
+    points = a + u * (b - a) + v * (c - a)
+    return np.concatenate([points, normals[chosen] / doubled[chosen, None]], 1).astype(np.float32)
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    """Rows of length 1; zero rows stay zero."""
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 1e-12)
+
+
+def degrade(points: np.ndarray, rng: Generator) -> np.ndarray:
+    """A scan as people have them, float32 [N, 6] of clean points [N, 6]; lost points are replaced by repeats of others.
+
+    A tenth of the clouds are seen from one side only, a tenth have a hole; all get noise of up to 1 % of the longest side, on places and
+    normals; 5 % have outliers; 15 % have no normals (zeros), 15 % have all normals flipped. Normals are unit or zero.
+    """
+    clean = np.asarray(points, np.float64)
+    size = float(np.ptp(clean[:, :3], axis=0).max())
+    kept = np.ones(len(clean), bool)
+    if rng.random() < 0.1:
+        kept &= clean[:, 3:] @ _unit(rng.normal(size=(1, 3)))[0] > -0.1
+    if rng.random() < 0.1:
+        middle = clean[rng.integers(len(clean)), :3]
+        kept &= np.linalg.norm(clean[:, :3] - middle, axis=1) > rng.uniform(0.1, 0.25) * size
+    left = np.flatnonzero(kept)
+    if len(left) * 4 < len(clean):  # too little to know the object by
+        left = np.arange(len(clean))
+    chosen = np.concatenate([left, rng.choice(left, len(clean) - len(left))])
+    places, normals = clean[chosen, :3], clean[chosen, 3:]
+    noise = rng.uniform(0, 0.01)
+    places = places + rng.normal(size=places.shape) * noise * size
+    normals = _unit(normals + rng.normal(size=normals.shape) * noise * 10)
+    if rng.random() < 0.05:
+        stray = rng.random(len(clean)) < rng.uniform(0.005, 0.03)
+        low, high = clean[:, :3].min(0) - 0.1 * size, clean[:, :3].max(0) + 0.1 * size
+        places[stray] = rng.uniform(low, high, (int(stray.sum()), 3))
+        normals[stray] = _unit(rng.normal(size=(int(stray.sum()), 3)))
+    fate = rng.random()
+    normals = normals * (0.0 if fate < 0.15 else -1.0 if fate < 0.3 else 1.0)
+    return np.concatenate([places, normals], 1).astype(np.float32)
+
+
+# --- the census -------------------------------------------------------------------------------------------------------
+
+
+def census(count: int = 200, detail: int = 0) -> list[tuple[str, int, list[int], list[int]]]:
+    """Per family: name, size of its lattice, and minimum, median and maximum of faces and of tokens over `count` seeds."""
+    rows = []
+    for name, family in FAMILIES.items():
+        faces, tokens = [], []
+        for seed in range(count):
+            one = shape(name, seed, detail)
+            faces.append(len(one.faces))
+            tokens.append(len(tokenize(one.vertices, one.faces)[0]))
+        size = int(np.prod([len(set(values)) for values in family.lattice.values()]))
+        rows.append((name, size, *(np.quantile(numbers, [0, 0.5, 1]).astype(int).tolist() for numbers in (faces, tokens))))
+    return rows
+
+
+def main() -> None:
+    """Prints the census."""
+    print(f"{'family':14}{'lattice':>8}   {'faces min/median/max':22}{'tokens min/median/max':22}")
+    for name, size, faces, tokens in census():
+        print(f"{name:14}{size:8}   {'{} / {} / {}'.format(*faces):22}{'{} / {} / {}'.format(*tokens):22}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Decoding heads that guess the next tokens of a mesh from one hidden state.
+
+Paper: XSpecMesh, section 3.2: head d looks from the hidden state at the condition by cross-attention and predicts the token d places
+behind the next one; the multilayer heads of its ablation are those of Medusa, Cai et al., arXiv 2401.10774.
+All heads are evaluated together and only on the row that is used: the one that predicted the newest token. The paper evaluates them
+on every row and throws all but one away. Keys and values of the condition are made once a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.backbones.bpt import COSINE_SCALE
+from engine.core import Sequence
+
+
+class MeshHeads(nn.Module):
+    """`depth` heads with stacked weights, so that one batched product serves them all.
+
+    kind  : "cross" (attention to the condition, then a gated residual layer) or "mlp" (the residual layer alone)
+    tied  : the output layer is the backbone's own (`head_weight`, `head_bias`); else every head has its own
+    A head begins as the identity on the hidden state: its last layers are zero.
+    """
+
+    def __init__(self, depth: int, width: int, heads: int, vocabulary: int, kind: str = "cross", tied: bool = True):
+        super().__init__()
+        self.settings = {"depth": depth, "width": width, "heads": heads, "vocabulary": vocabulary, "kind": kind, "tied": tied}
+        self.depth, self.heads, self.kind, self.tied = depth, heads, kind, tied
+
+        def matrix(*shape: int, zero: bool = False) -> nn.Parameter:
+            return nn.Parameter(torch.zeros(*shape) if zero else torch.randn(*shape) * 0.02)
+
+        if kind == "cross":
+            self.norm_weight = nn.Parameter(torch.ones(depth, 1, width))
+            self.query = matrix(depth, width, width)
+            self.key_value = matrix(depth, width, 2 * width)
+            self.cross_out = matrix(depth, width, width, zero=True)
+        self.up = matrix(depth, width, 2 * width)
+        self.down = matrix(depth, 2 * width, width, zero=True)
+        if not tied:
+            self.rows = matrix(depth, vocabulary, width)
+            self.bias = nn.Parameter(torch.zeros(depth, vocabulary))
+
+    def look(self, condition: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Keys and values [D, B, heads, C, d] of a condition [B, C, width]; None for heads that do not look."""
+        if self.kind != "cross":
+            return None
+        mixed = torch.einsum("bcw,dwk->dbck", condition, self.key_value)
+        keys, values = (x.unflatten(-1, (self.heads, -1)).transpose(2, 3) for x in mixed.chunk(2, -1))
+        return F.normalize(keys, dim=-1), values
+
+    def features(self, hidden: Tensor, looked: tuple[Tensor, Tensor] | None) -> Tensor:
+        """hidden [B, R, width] -> what the output layer reads, [D, B, R, width]."""
+        b, r, width = hidden.shape
+        x = hidden.expand(self.depth, -1, -1, -1).reshape(self.depth, b * r, width)
+        if looked is not None:
+            asked = torch.bmm(F.layer_norm(x, (width,)) * self.norm_weight, self.query)
+            q = F.normalize(asked.view(self.depth, b, r, self.heads, -1).transpose(2, 3), dim=-1)
+            seen = F.scaled_dot_product_attention(q, *looked, scale=COSINE_SCALE)
+            x = x + torch.bmm(seen.transpose(2, 3).reshape(self.depth, b * r, width), self.cross_out)
+        x = x + torch.bmm(F.silu(torch.bmm(x, self.up)), self.down)
+        return x.view(self.depth, b, r, width)
+
+    def logits(self, features: Tensor, head_weight: Tensor, head_bias: Tensor) -> Tensor:
+        """[D, ..., width] -> [D, ..., V]"""
+        if self.tied:
+            return F.linear(features, head_weight, head_bias)
+        rows = torch.bmm(features.reshape(self.depth, -1, features.shape[-1]), self.rows.transpose(1, 2)) + self.bias[:, None]
+        return rows.view(*features.shape[:-1], -1)
+
+
+class BoundHeads:
+    """Heads with the backbone's output layer: what a method gets as its drafter."""
+
+    def __init__(self, heads: MeshHeads, head_weight: Tensor, head_bias: Tensor):
+        self.heads, self.weight, self.bias = heads.eval(), head_weight, head_bias
+        self.depth = heads.depth
+
+    def start(self, sequence: Sequence) -> Callable[[Tensor], Tensor]:
+        """For one run: hidden state [width] -> logits [D, V]; row j is for the token j + 2 places behind the row's own input."""
+        looked = self.heads.look(sequence.condition[None])
+
+        def guess(hidden: Tensor) -> Tensor:
+            return self.heads.logits(self.heads.features(hidden[None, None], looked)[:, 0, 0], self.weight, self.bias)
+
+        return guess

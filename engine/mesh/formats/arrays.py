@@ -1,0 +1,194 @@
+"""NumPy's .npy and .npz: a table of points [N, 3, 6 or 9], or arrays by name. Python objects in them are never unpickled.
+
+An .npz may name its arrays: points (or xyz, vertices, pos, arr_0) with normals beside them, and faces, which make it a mesh.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import math
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from tokenize import TokenError
+from typing import BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy
+
+from engine.errors import BadFile
+from engine.mesh.formats.columns import WIDTHS, cloud
+from engine.mesh.formats.source import FILE_BYTES, MESH_BYTES, Draw, Raw, Source, plain, spread
+
+HEAD = 16_384  # bytes in which the description of an array must end
+BLOCK = 65_536  # rows at a time
+DIRECTORY_BYTES = 2**20  # of an archive's list of entries
+POINTS = ("points", "xyz", "vertices", "pos", "arr_0")
+NORMALS = ("normals", "vertex_normals", "normal")
+FACES = ("faces", "triangles")
+UNPACKING = (  # what zipfile raises for damaged archives, and RuntimeError for one with a password
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, NotImplementedError, RuntimeError, UnicodeDecodeError,
+)  # fmt: skip
+
+
+@dataclass
+class Head:
+    """What an array says of itself: shape, type, order, and where its data start."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype
+    start: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of data it claims."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def read_npy(source: Source) -> Raw:
+    """The points of a .npy file, which stays on the disk but for the rows that are kept."""
+    with source.open() as file:
+        head = _head(source, file, source.size)
+    count = _table(source, head)
+    if not count:
+        raise BadFile(f"{source.name} holds no points.")
+    mapped = np.memmap(source.path, head.dtype, "r", head.start, head.shape, "F" if head.fortran else "C")
+    return cloud(np.array(mapped[spread(count)], np.float64), count)
+
+
+def read_npz(source: Source) -> Raw:
+    """The points, or the mesh, of an .npz file."""
+    try:
+        with source.open() as file:
+            _check_directory(source, file)
+            archive = zipfile.ZipFile(file)
+            return _archive(source, archive)
+    except UNPACKING as e:
+        raise source.damaged(f"its archive cannot be unpacked ({plain(e)})") from e
+
+
+def _check_directory(source: Source, file: BinaryIO) -> None:
+    """Refuses an archive with very many entries, all of which zipfile would make objects of. Its end says how long their list is."""
+    file.seek(max(0, source.size - 2**16 - 22))
+    tail = file.read()
+    at = tail.rfind(b"PK\5\6")
+    size = int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
+    if size > DIRECTORY_BYTES or b"PK\6\7" in tail[max(0, at - 20) : max(0, at)]:  # the latter: a list for more than 65,535 entries
+        raise BadFile(f"{source.name} has too many entries; save only the arrays with points, normals and faces.")
+    file.seek(0)
+
+
+def _archive(source: Source, archive: zipfile.ZipFile) -> Raw:
+    names = {info.filename.removesuffix(".npy"): info for info in archive.infolist() if info.filename.endswith(".npy")}
+    found = next((names[name] for name in POINTS if name in names), None)
+    if found is None and len(names) == 1:
+        found = next(iter(names.values()))
+    if found is None:
+        raise BadFile(f"{source.name} holds no array named points; it has: {plain(', '.join(sorted(names)) or 'none')}.")
+    normals = next((names[name] for name in NORMALS if name in names), None)
+    faces = next((names[name] for name in FACES if name in names), None)
+    for info in filter(None, (found, normals, faces)):
+        source.check(info.file_size, FILE_BYTES, "arrays, once unpacked,")
+    if faces is not None:
+        return _mesh(source, archive, found, faces)
+    draw = Draw()
+    for block in _stream(source, archive, found, normals):
+        draw.add(block)
+    rows = draw.rows(6)
+    if normals is None:
+        return cloud(rows, draw.seen)
+    return Raw(rows[:, :3], rows[:, -3:], total=draw.seen)
+
+
+def _mesh(source: Source, archive: zipfile.ZipFile, points: zipfile.ZipInfo, faces: zipfile.ZipInfo) -> Raw:
+    """A mesh from two arrays, [V, 3] and integers [F, 3]."""
+    source.check(points.file_size + faces.file_size, MESH_BYTES, "meshes, once unpacked,")
+    none = np.empty((0, 3), np.int8)
+    vertices = np.concatenate([*_rows(source, archive, points, (3,))] or [none])
+    indices = np.concatenate([*_rows(source, archive, faces, (3,))] or [none])
+    source.vertices(len(vertices))
+    source.faces(len(indices))
+    if indices.dtype.kind not in "iu":
+        raise BadFile(f"{source.name} has faces of type {indices.dtype}; they need whole numbers.")
+    return Raw(vertices.astype(np.float64), faces=indices.astype(np.int64))
+
+
+def _stream(source: Source, archive: zipfile.ZipFile, points: zipfile.ZipInfo, normals: zipfile.ZipInfo | None) -> Iterator[np.ndarray]:
+    """Rows of the points, with those of the normals behind them, float64."""
+    rows = _rows(source, archive, points, WIDTHS)
+    if normals is None:
+        yield from (block.astype(np.float64) for block in rows)
+        return
+    beside = _rows(source, archive, normals, (3,))
+    for block in rows:
+        other = next(beside, block[:0])
+        if len(other) != len(block):
+            raise BadFile(f"{source.name} has another number of normals than of points.")
+        yield np.concatenate([block, other], 1, dtype=np.float64)
+
+
+def _rows(source: Source, archive: zipfile.ZipFile, info: zipfile.ZipInfo, widths: tuple[int, ...]) -> Iterator[np.ndarray]:
+    """Blocks of rows of an array in an archive, as they are unpacked."""
+    with archive.open(info) as file:
+        head = _head(source, file, info.file_size)
+        count = _table(source, head, widths)
+        if head.fortran:  # columns stand one behind the other, so all of it is needed at once
+            source.check(head.size, MESH_BYTES, "arrays in Fortran order")
+            yield np.frombuffer(_exactly(source, file, head.size), head.dtype).reshape(head.shape, order="F")
+            return
+        for at in range(0, count, BLOCK):
+            shape = (min(BLOCK, count - at), head.shape[1])
+            yield np.frombuffer(_exactly(source, file, math.prod(shape) * head.dtype.itemsize), head.dtype).reshape(shape)
+
+
+def _exactly(source: Source, file: BinaryIO, size: int) -> bytes:
+    data = file.read(size)
+    if len(data) < size:
+        raise source.damaged("an array ends too early")
+    return data
+
+
+def _head(source: Source, file: BinaryIO, size: int) -> Head:
+    """What an array of `size` bytes says of itself; the file then stands where its data start."""
+    first = file.read(8)
+    try:
+        version = npy.read_magic(io.BytesIO(first))
+        if version not in ((1, 0), (2, 0)):
+            raise ValueError(f"version {version}")
+        length = file.read(2 if version == (1, 0) else 4)
+        described = int.from_bytes(length, "little")
+        if described > HEAD:
+            raise ValueError("it is too long")
+        parse = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, fortran, dtype = parse(io.BytesIO(length + file.read(described)))
+    except (ValueError, TypeError, SyntaxError, TokenError, MemoryError, RecursionError) as e:  # what the parser of its header raises
+        if first[:1] == b"\x80":
+            raise _objects(source) from e
+        raise source.damaged("it does not start as a NumPy array does") from e
+    if dtype.hasobject:
+        raise _objects(source)
+    head = Head(shape, fortran, dtype, len(first) + len(length) + described)
+    if dtype.kind not in "fiu" or dtype.itemsize > 8:
+        raise BadFile(f"{source.name} holds values of type {dtype}; save it as float32.")
+    if min(shape, default=0) < 0:
+        raise source.damaged(f"it claims the shape {shape}")
+    source.claim(math.prod(shape), "values", dtype.itemsize, size - head.start)
+    return head
+
+
+def _objects(source: Source) -> BadFile:
+    return BadFile(
+        f"{source.name} holds pickled Python objects, which are never read because they could run any code: save a plain array of numbers."
+    )
+
+
+def _table(source: Source, head: Head, widths: tuple[int, ...] = WIDTHS) -> int:
+    """How many rows a table has; refuses other shapes."""
+    if len(head.shape) != 2 or head.shape[1] not in widths:
+        wanted = " or ".join(f"(N, {width})" for width in widths)
+        raise BadFile(f"{source.name} holds an array of shape {head.shape}; it needs {wanted}.")
+    return head.shape[0]

@@ -1,0 +1,128 @@
+"""PCD, the point clouds of the Point Cloud Library: ascii, binary and binary_compressed."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+import numpy as np
+
+from engine.errors import BadFile
+from engine.mesh.formats.source import Draw, Raw, Source, plain, spread
+from engine.mesh.formats.text import as_text, blocks
+
+KINDS = {"F": "f", "I": "i", "U": "u"}
+HEAD_LINES, LINE_BYTES = 100, 10_000
+UNPACKED_BYTES = 2**26  # of compressed data, which are unpacked in Python
+NORMALS = ("normal_x", "normal_y", "normal_z")
+
+
+def read(source: Source) -> Raw:
+    """The points of a PCD file."""
+    with source.open() as file:
+        head, line = _header(source, file)
+        row, count = _row(source, head)
+        left = source.size - file.tell()
+        kind = head["DATA"][0]
+        if kind == "ascii":
+            source.claim(count, "points", 2 * sum(field.shape[0] if field.shape else 1 for field, *_ in row.fields.values()), left + 1)
+            return _ascii(source, file, row, count, line)
+        if kind == "binary":
+            source.claim(count, "points", row.itemsize, left)
+            rows = np.memmap(source.path, row, "r", file.tell(), (count,))[spread(count)] if count else np.empty(0, row)
+            return _raw({name: rows[name] for name in row.names}, count)
+        if kind == "binary_compressed":
+            return _raw(_unpacked(source, file, row, count), count)
+    raise source.damaged(f"its data are '{plain(kind)}' and not ascii, binary or binary_compressed")
+
+
+def _header(source: Source, file: BinaryIO) -> tuple[dict[str, list[str]], int]:
+    """The words of the header by keyword, and the number of the line behind it."""
+    head: dict[str, list[str]] = {}
+    for number in range(1, HEAD_LINES):
+        words = file.readline(LINE_BYTES).decode("latin-1").split()
+        if words and not words[0].startswith("#"):
+            head[words[0]] = words[1:] or [""]
+        if "DATA" in head:
+            return head, number + 1
+    raise source.damaged("its header has no line DATA")
+
+
+def _row(source: Source, head: dict[str, list[str]]) -> tuple[np.dtype, int]:
+    """The layout of a point, and how many there are."""
+    try:
+        names = head["FIELDS"]
+        each = head.get("COUNT", ["1"] * len(names))
+        fields = zip(names, head["TYPE"], head["SIZE"], each, strict=True)
+        # padding is named _, several times over, so the names are numbered
+        row = np.dtype([(f"{n}{i}" if n == "_" else n, KINDS[t] + s, (int(c),)) for i, (n, t, s, c) in enumerate(fields)])
+        count = int(head["POINTS"][0]) if "POINTS" in head else int(head["WIDTH"][0]) * int(head["HEIGHT"][0])
+    except (KeyError, ValueError, TypeError) as e:
+        raise source.damaged("its header does not say which fields a point has, or how many points there are") from e
+    if not {"x", "y", "z"} <= set(names) or any(row[c].shape != (1,) for c in "xyz"):
+        raise BadFile(f"{source.name} has points without x, y and z.")
+    return row, count
+
+
+def _raw(columns: dict[str, np.ndarray], total: int) -> Raw:
+    """Fields [n, 1] by name -> points and normals."""
+
+    def stack(names: tuple[str, ...]) -> np.ndarray:
+        return np.concatenate([columns[name] for name in names], 1, dtype=np.float64)
+
+    return Raw(stack(("x", "y", "z")), stack(NORMALS) if set(NORMALS) <= set(columns) else None, total=total)
+
+
+def _ascii(source: Source, file: BinaryIO, row: np.dtype, count: int, line: int) -> Raw:
+    widths = [row[name].shape[0] for name in row.names]
+    ends = np.cumsum(widths)
+    draw = Draw()
+    for block in blocks(as_text(file), source, line, int(ends[-1]), count):
+        draw.add(block)
+    if draw.seen < count:
+        raise source.damaged(f"it claims {count:,} points and ends after {draw.seen:,}")
+    rows = draw.rows(int(ends[-1]))
+    return _raw({name: rows[:, end - width : end] for name, end, width in zip(row.names, ends, widths)}, count)
+
+
+def _unpacked(source: Source, file: BinaryIO, row: np.dtype, count: int) -> dict[str, np.ndarray]:
+    """The fields of compressed points, which stand field by field instead of point by point."""
+    packed, unpacked = (int.from_bytes(file.read(4), "little") for _ in range(2))
+    source.check(unpacked, UNPACKED_BYTES, "compressed points, once unpacked,")
+    source.claim(packed, "bytes of compressed points", 1, source.size - file.tell())
+    source.claim(count, "points", row.itemsize, unpacked)
+    data = _lzf(source, file.read(packed), unpacked)
+    columns, at, chosen = {}, 0, spread(count)
+    for name in row.names:
+        kind, shape = row[name].subdtype
+        columns[name] = np.ndarray((count, *shape), kind, data, at)[chosen]
+        at += count * row[name].itemsize
+    return columns
+
+
+def _lzf(source: Source, packed: bytes, size: int) -> bytearray:
+    """Undoes LibLZF: a byte below 32 announces literals, any other a copy of what was unpacked before."""
+    out = bytearray()
+    at = 0
+    try:
+        while at < len(packed) and len(out) <= size:
+            control = packed[at]
+            at += 1
+            if control < 32:
+                out += packed[at : at + control + 1]
+                at += control + 1
+                continue
+            length = control >> 5
+            if length == 7:
+                length += packed[at]
+                at += 1
+            start = len(out) - ((control & 31) << 8) - packed[at] - 1
+            at += 1
+            if start < 0:
+                raise IndexError("it refers to what is before its beginning")
+            period = bytes(out[start : start + length + 2])
+            out += (period * ((length + 1) // len(period) + 1))[: length + 2]  # a copy may reach into what it writes
+    except IndexError as e:
+        raise source.damaged("its compressed points are broken") from e
+    if len(out) != size:
+        raise source.damaged(f"its compressed points unpack to {len(out):,} bytes instead of {size:,}")
+    return out

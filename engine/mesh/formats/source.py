@@ -1,0 +1,152 @@
+"""One input file: how large it is, how much of it may be kept, and what a reader hands back."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from engine.errors import BadFile
+from engine.mesh.chance import KEEP, generator
+
+FILE_BYTES = 2**30  # of any file
+MESH_BYTES = 2**28  # of a mesh, which has to be in memory as a whole, several times over while it is read
+FACES = 5_000_000  # triangles of a mesh
+KEPT = 200_000  # points of a cloud; of more, so many are drawn at random
+
+
+def said(size: int) -> str:
+    """A size in bytes as people say it."""
+    for unit, name in ((2**30, "GB"), (2**20, "MB"), (2**10, "KB")):
+        if size >= unit:
+            return f"{size / unit:,.1f} {name}"
+    return f"{size} bytes"
+
+
+def plain(text: object, length: int = 60) -> str:
+    """Something out of a file, or a library's complaint about it, fit to stand in a sentence: one line, printable, not long."""
+    line = "".join(c if c.isprintable() else "?" for c in str(text)[: length + 1])
+    return line if len(line) <= length else line[: length - 3] + "..."
+
+
+@dataclass
+class Raw:
+    """What a reader found, in file coordinates.
+
+    points  : [N, 3] float64; the vertices where there are faces
+    normals : [N, 3] or None; any length, nothing is checked
+    faces   : [F, 3] int64, or None for a cloud; indices are not checked
+    total   : how many points the file holds, if only some were kept
+    notes   : sentences about what was left out
+    """
+
+    points: np.ndarray
+    normals: np.ndarray | None = None
+    faces: np.ndarray | None = None
+    total: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+class Source:
+    """A file that exists, is an ordinary one and is not too large. `size` is what every claim is compared with."""
+
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+        self.name = plain(self.path.name)
+        try:
+            info = self.path.stat()
+            if regular := stat.S_ISREG(info.st_mode):
+                self.open().close()
+        except OSError as e:
+            raise BadFile(f"Cannot read {self.path} ({e.strerror or e}).") from e
+        if not regular:  # a folder, a pipe, a device that never ends
+            raise BadFile(f"{self.path} is not a file.")
+        self.size = info.st_size
+        if not self.size:
+            raise BadFile(f"{self.name} is empty.")
+        self.check(self.size, FILE_BYTES)
+
+    def open(self) -> BinaryIO:
+        """The file, to be read as bytes."""
+        return self.path.open("rb")
+
+    def check(self, size: int, limit: int, what: str = "files of this kind") -> None:
+        """Refuses a size above a limit."""
+        if size > limit:
+            raise BadFile(f"{self.name} holds {said(size)}; {what} can have {said(limit)} at most.")
+
+    def whole(self) -> bytes:
+        """The content of a file that has to be in memory at once."""
+        self.check(self.size, MESH_BYTES)
+        return self.path.read_bytes()
+
+    def claim(self, count: int, what: str, smallest: int, left: int) -> None:
+        """Refuses a header that claims more items, each of `smallest` bytes or more, than the `left` bytes of the file can hold."""
+        if count < 0:
+            raise BadFile(f"{self.name} is damaged: its header claims {count:,} {what}.")
+        if count * smallest > max(left, 0):
+            raise BadFile(
+                f"{self.name} claims {count:,} {what} ({said(count * smallest)} or more) but {said(max(left, 0))} of data follow: "
+                "it is truncated or damaged, so save it again."
+            )
+
+    def faces(self, count: int) -> None:
+        """Refuses more triangles than can be handled."""
+        self._most(count, FACES, "faces")
+
+    def vertices(self, count: int) -> None:
+        """Refuses a mesh with more vertices than its triangles could have corners."""
+        self._most(count, 3 * FACES, "vertices")
+
+    def _most(self, count: int, limit: int, what: str) -> None:
+        if count > limit:
+            raise BadFile(f"{self.name} has {count:,} {what}; {limit:,} are the most that can be read, so simplify it first.")
+
+    def damaged(self, what: str) -> BadFile:
+        """The error for content that contradicts the format."""
+        return BadFile(f"{self.name} is damaged: {what}.")
+
+
+def spread(total: int) -> np.ndarray:
+    """Which rows of a table to keep, int64, ascending: all, or KEPT of them, one drawn from each of KEPT equal stretches."""
+    if total <= KEPT:
+        return np.arange(total)
+    return ((np.arange(KEPT) + generator(KEEP).random(KEPT)) * (total / KEPT)).astype(np.int64).clip(0, total - 1)
+
+
+class Draw:
+    """Keeps KEPT rows of a stream, every row with the same probability and in the stream's order, in memory for twice as many."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self._random = generator(KEEP)
+        self._rows: list[np.ndarray] = []
+        self._keys: list[np.ndarray] = []
+        self._below = 1.0  # the KEPT rows with the smallest random keys stay
+
+    def add(self, rows: np.ndarray) -> None:
+        """Takes note of the next rows."""
+        self.seen += len(rows)
+        keys = self._random.random(len(rows))
+        chosen = keys < self._below
+        self._rows.append(rows[chosen])
+        self._keys.append(keys[chosen])
+        if sum(map(len, self._keys)) > 2 * KEPT:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        rows, keys = np.concatenate(self._rows), np.concatenate(self._keys)
+        if len(keys) > KEPT:
+            chosen = np.sort(np.argpartition(keys, KEPT)[:KEPT])
+            rows, keys = rows[chosen], keys[chosen]
+            self._below = float(keys.max())
+        self._rows, self._keys = [rows], [keys]
+
+    def rows(self, width: int) -> np.ndarray:
+        """What was kept, [n, width]."""
+        if self._rows:
+            self._shrink()
+        return self._rows[0] if self._rows else np.empty((0, width))

@@ -1,0 +1,142 @@
+"""Pictures of meshes and clouds without a display, for contact sheets, thumbnails and the command line; never live.
+
+pyvista needs EGL or an X server and is not safe in threads, so `pictures` draws in a process of its own: where the graphics library
+is missing and takes its process down, the caller gets a sentence instead.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from engine.errors import NotSupported
+
+SIZE = 384  # pixels of a square picture
+PATIENCE = 120.0  # seconds for all pictures of a call: the first has to load the library
+TOP, BOTTOM = "#fbfbfa", "#e3e5e8"  # of the background
+SKIN, EDGE, DOT = "#c9d3e0", "#465061", "#3d6597"
+LIGHTS = [((1.0, 3.0, 1.4), 0.9), ((-1.6, 0.8, 2.0), 0.5), ((3.0, 0.2, -0.6), 0.3)]  # where they stand and how strong: key, fill, rim
+EYE = np.array([1.05, 0.75, 1.45])  # three-quarter view from the right, above and in front
+ANGLE = 26.0  # of the view, degrees
+RADIUS = 1.62  # of the ball around the middle that fills the picture: a whole cube just fits
+
+
+@dataclass(frozen=True)
+class View:
+    """One picture: a mesh if there are faces, else a cloud, in the model's frame.
+
+    vertices : [V, 3], or points [N, 3 or more]
+    faces    : [F, 3] or None
+    colours  : uint8 [F, 3] or None
+    title    : stands below it in a contact sheet
+    """
+
+    vertices: np.ndarray
+    faces: np.ndarray | None = None
+    colours: np.ndarray | None = None
+    title: str = ""
+
+
+def draw(views: Sequence[View], size: int = SIZE) -> list[np.ndarray]:
+    """Pictures uint8 [size, size, 3] of some views, drawn in this process and thread with one and the same camera."""
+    import pyvista  # takes seconds, and needs a graphics library that not every machine has
+
+    pyvista.OFF_SCREEN = True
+    pyvista.vtk_verbosity("off")  # it would say on the terminal that there is no display
+    plotter = pyvista.Plotter(off_screen=True, window_size=(size, size), lighting="none")
+    for place, strength in LIGHTS:
+        plotter.add_light(pyvista.Light(position=place, intensity=strength, light_type="scene light"))
+    plotter.set_background(BOTTOM, top=TOP)
+    plotter.enable_anti_aliasing("ssaa")
+    eye = EYE / np.linalg.norm(EYE) * RADIUS / np.sin(np.radians(ANGLE / 2))
+    plotter.camera_position = [tuple(eye), (0, 0, 0), (0, 1, 0)]
+    plotter.camera.view_angle = ANGLE
+    found = []
+    for view in views:
+        if view.faces is not None and len(view.faces):
+            faces = np.concatenate([np.full((len(view.faces), 1), 3), view.faces], 1)
+            shape = pyvista.PolyData(np.asarray(view.vertices, np.float32), faces.reshape(-1))
+            if view.colours is not None:
+                shape.cell_data["colour"] = np.asarray(view.colours[:, :3], np.uint8)
+            look = {"scalars": "colour", "rgb": True} if view.colours is not None else {"color": SKIN}
+            actor = plotter.add_mesh(
+                shape, **look, show_edges=True, edge_color=EDGE, line_width=1, ambient=0.28, diffuse=0.8, specular=0.0,
+                smooth_shading=False, reset_camera=False, copy_mesh=False,
+            )  # fmt: skip
+        elif len(view.vertices):
+            shape = pyvista.PolyData(np.asarray(view.vertices[:, :3], np.float32))
+            actor = plotter.add_points(
+                shape, color=DOT, point_size=max(2.0, size / 90), render_points_as_spheres=True, lighting=False, reset_camera=False
+            )
+        else:
+            actor = None
+        plotter.reset_camera_clipping_range()
+        plotter.render()
+        picture = np.asarray(plotter.screenshot(return_img=True))
+        if actor is not None:
+            if picture.std() < 1:  # some drivers leave the first picture empty
+                plotter.render()
+                picture = np.asarray(plotter.screenshot(return_img=True))
+            plotter.remove_actor(actor, reset_camera=False)
+        found.append(np.ascontiguousarray(picture[:, :, :3], np.uint8))
+    plotter.close()
+    return found
+
+
+def pictures(views: Sequence[View], size: int = SIZE, patience: float = PATIENCE) -> list[np.ndarray]:
+    """The same from a process of its own; raises NotSupported where nothing can be drawn."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(sender, draw, list(views), size), daemon=True)
+    process.start()
+    sender.close()  # ours: the other end is the only one left, so that its death ends the wait
+    try:
+        if not receiver.poll(patience):
+            raise NotSupported(f"Drawing meshes took longer than {patience:.0f} seconds. Draw fewer or smaller pictures.")
+        found = receiver.recv()
+        if isinstance(found, Exception):
+            raise found
+        return found
+    except (EOFError, ImportError, OSError) as e:
+        raise NotSupported("This machine cannot draw meshes off screen. Install libegl1, libgl1 and libgl1-mesa-dri.") from e
+    finally:
+        process.kill()  # one that hangs in the graphics library would never end by itself
+        process.join()
+        receiver.close()
+
+
+def _send(sender: Connection, function: Callable[..., list[np.ndarray]], views: list[View], size: int) -> None:
+    """What the other process does: an error goes to the one who waits, so that a bug does not look like a missing library."""
+    try:
+        sender.send(function(views, size))
+    except Exception as e:
+        sender.send(e)
+
+
+def sheet(rows: Sequence[Sequence[np.ndarray]], titles: Sequence[Sequence[str]] = (), gap: int = 4) -> np.ndarray:
+    """Pictures of one size as a table, uint8 [H, W, 3], with a line of text below each that has a title."""
+    size = rows[0][0].shape[0]
+    line = max(14, size // 18)
+    below = line + 8 if any(map(any, titles)) else 0
+    columns = max(map(len, rows))
+    table = Image.new("RGB", (columns * (size + gap) + gap, len(rows) * (size + below + gap) + gap), "white")
+    pen = ImageDraw.Draw(table)
+    font = ImageFont.load_default(line)
+    for r, row in enumerate(rows):
+        for c, picture in enumerate(row):
+            x, y = gap + c * (size + gap), gap + r * (size + below + gap)
+            table.paste(Image.fromarray(picture), (x, y))
+            if below and r < len(titles) and c < len(titles[r]):
+                pen.text((x + size / 2, y + size + below / 2), titles[r][c], fill=EDGE, font=font, anchor="mm")
+    return np.asarray(table)
+
+
+def contact_sheet(rows: Sequence[Sequence[View]], size: int = SIZE) -> np.ndarray:
+    """A table of views with their titles, for instance each input's points beside its results; raises NotSupported."""
+    flat = iter(pictures([view for row in rows for view in row], size))
+    return sheet([[next(flat) for _ in row] for row in rows], [[view.title for view in row] for row in rows])

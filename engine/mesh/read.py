@@ -1,0 +1,169 @@
+"""A file becomes an input: cloud or mesh is recognised, cleaned, given normals and brought into the model's frame.
+
+What was changed or guessed on the way stands in `notes`, a sentence each. The file's own coordinates are never lost: `frame` leads
+back, and `surface` and `reference` are in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from engine.errors import BadFile
+from engine.mesh import surface
+from engine.mesh.chance import SAMPLE, SURFACE, generator
+from engine.mesh.formats import arrays, gltf, obj, off, pcd, ply, stl, text
+from engine.mesh.formats.source import Raw, Source
+from engine.mesh.frame import Frame, choose_up, fit, outliers
+from engine.mesh.normals import complete, outward
+from engine.mesh.quality import is_inside_out
+
+READERS: dict[str, Callable[[Source], Raw]] = {
+    ".ply": ply.read,
+    ".obj": obj.read,
+    ".glb": gltf.read,
+    ".gltf": gltf.read,
+    ".stl": stl.read,
+    ".off": off.read,
+    ".xyz": text.read,
+    ".txt": text.read,
+    ".csv": text.read,
+    ".npy": arrays.read_npy,
+    ".npz": arrays.read_npz,
+    ".pcd": pcd.read,
+}
+FEWEST = 16  # different points that can say something about a shape
+LARGEST = 1e30  # beyond it squares leave the range of float32
+DRAWN = 16_384  # points drawn from a mesh
+TURNED = 200_000  # faces of a mesh that is tested for being inside out; more would take seconds
+
+
+@dataclass
+class Input:
+    """What a person gave, ready for a model.
+
+    kind    : "cloud" or "mesh"
+    points  : [N, 6] float32 in the model's frame: xyz in a box of longest side 1.9 around 0, +Y up, and unit normals; of a mesh, drawn
+              uniformly from its surface
+    frame   : the way between the file's coordinates and the model's
+    surface : (vertices [V, 3] float64, faces [F, 3] int64) of a mesh in the file's coordinates, None for a cloud
+    notes   : what was cleaned, drawn or guessed, a sentence each
+    """
+
+    name: str
+    kind: str
+    points: np.ndarray
+    frame: Frame
+    surface: tuple[np.ndarray, np.ndarray] | None
+    notes: list[str]
+
+    @property
+    def reference(self) -> tuple[np.ndarray, np.ndarray] | np.ndarray:
+        """What a result in the file's coordinates is compared with: the mesh, or the points and normals [N, 6]."""
+        if self.surface is not None:
+            return self.surface
+        return np.concatenate([self.frame.from_model(self.points[:, :3]), self.frame.turn_back(self.points[:, 3:])], 1)
+
+
+def read(path: Path | str, up: str = "auto") -> Input:
+    """Reads a file of one of the READERS' formats; raises BadFile with a sentence about what is wrong with it.
+
+    up : the file's axis that is up: x, y, z, -x, -y, -z, or auto (see frame.choose_up)
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in READERS:
+        known = ", ".join(name[1:].upper() for name in READERS)
+        raise BadFile(f"{Path(path).name} is of a kind that cannot be read. Save it as one of: {known}.")
+    source = Source(path)
+    with np.errstate(all="ignore"):  # a file may hold any bits; what is not finite is dropped below
+        raw = READERS[suffix](source)
+    return _cloud(source, raw, suffix, up) if raw.faces is None or not len(raw.faces) else _mesh(source, raw, suffix, up)
+
+
+def sample(given: Input, count: int, seed: int = 0) -> np.ndarray:
+    """Points and unit normals [count, 6] float32 in the model's frame: uniform over the surface of a mesh; of a cloud, random points
+    without repetition as far as it has enough, then with."""
+    random = generator(SAMPLE, seed)
+    if given.surface is not None:
+        return _in_frame(given.frame, surface.draw(*given.surface, count, random))
+    have = len(given.points)
+    chosen = random.permutation(have)[:count]
+    return given.points[np.concatenate([chosen, random.integers(0, have, count - len(chosen))])]
+
+
+def _in_frame(frame: Frame, rows: np.ndarray) -> np.ndarray:
+    """Points and normals [N, 6] of the file in the model's frame, float32."""
+    return np.concatenate([frame.to_model(rows[:, :3]), frame.turn(rows[:, 3:])], 1).astype(np.float32)
+
+
+def _is_usable(points: np.ndarray) -> np.ndarray:
+    """Which points [N, 3] are finite and not absurdly far away, bool [N]."""
+    return (np.abs(points) < LARGEST).all(1)  # NaN compares false
+
+
+def _dropped(count: int, what: str, why: str) -> str:
+    """The note about things left out."""
+    return f"{count:,} {what} {why} was dropped." if count == 1 else f"{count:,} {what}s {why} were dropped."
+
+
+def _mesh(source: Source, raw: Raw, suffix: str, up: str) -> Input:
+    """Cleans a mesh: faces that refer to nothing are the file's fault, those with NaN are dropped."""
+    vertices, faces, notes = raw.points, raw.faces, list(raw.notes)
+    if faces.min() < 0 or faces.max() >= len(vertices):
+        worst = faces[(faces < 0) | (faces >= len(vertices))][0]
+        raise source.damaged(f"a face refers to vertex {worst:,} of {len(vertices):,}")
+    good = _is_usable(vertices)
+    if not good.all():
+        kept = good[faces].all(1)
+        notes += [_dropped(int((~kept).sum()), "face", "with NaN or infinite corners")] if not kept.all() else []
+        faces = faces[kept]
+    used, faces = np.unique(faces, return_inverse=True)
+    vertices, faces = vertices[used], faces.reshape(-1, 3)
+    if not len(faces) or np.ptp(vertices, 0).max() <= 0 or surface.areas(vertices, faces).sum() <= 0:
+        raise BadFile(f"{source.name} has no face with an area; check that it holds a surface.")
+    if len(faces) <= TURNED and is_inside_out(vertices, faces):
+        faces = faces[:, ::-1]
+        notes.append("The faces pointed inward and were turned over.")
+    drawn = surface.draw(vertices, faces, DRAWN, generator(SURFACE))
+    axis, note = choose_up(drawn[:, :3], suffix, up)
+    frame = fit(vertices, axis)
+    notes += [note] if note else []
+    return Input(source.name, "mesh", _in_frame(frame, drawn), frame, (vertices, np.ascontiguousarray(faces)), notes)
+
+
+def _cloud(source: Source, raw: Raw, suffix: str, up: str) -> Input:
+    """Cleans a cloud: what is not finite, repeated or far away is dropped, missing normals are estimated."""
+    points, normals, notes = raw.points, raw.normals, list(raw.notes)
+    if normals is not None and normals.shape != points.shape:
+        raise source.damaged(f"it has {len(points):,} points and {len(normals):,} normals")
+    if raw.total is not None and raw.total > len(points):
+        notes.append(f"The file has {raw.total:,} points: {len(points):,} of them were drawn at random.")
+
+    def keep(chosen: np.ndarray, why: str) -> None:
+        nonlocal points, normals
+        if dropped := int((~chosen).sum()):
+            notes.append(_dropped(dropped, "point", why))
+            points, normals = points[chosen], None if normals is None else normals[chosen]
+
+    keep(_is_usable(points), "with NaN or infinite coordinates")
+    if len(points) and np.ptp(points, 0).max() <= 1e-12 * np.abs(points).max():
+        raise BadFile(f"All {len(points):,} points of {source.name} lie in one place; give points on the surface of a shape.")
+    rows = points if normals is None else np.concatenate([points, normals], 1)
+    first = np.zeros(len(rows), bool)
+    first[np.unique(rows, axis=0, return_index=True)[1]] = True
+    keep(first, "equal to another")
+    if len(points) < FEWEST:
+        raise BadFile(f"{source.name} has {len(points):,} usable points; a shape needs at least {FEWEST}.")
+    keep(~outliers(points), "far from all others")
+    axis, note = choose_up(points, suffix, up)
+    notes += [note] if note else []
+    frame = fit(points, axis)
+    had = normals is not None
+    normals, note = complete(points, normals)
+    notes += [note] if note else []
+    if had and not note and outward(points, normals) < -0.5:
+        notes.append("The normals of the file point inward; turn them over if the result looks wrong.")
+    return Input(source.name, "cloud", _in_frame(frame, np.concatenate([points, normals], 1)), frame, None, notes)

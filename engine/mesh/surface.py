@@ -1,0 +1,28 @@
+"""Triangles as a surface: areas, face normals, and points drawn uniformly from it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def crosses(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
+    """Face normals [F, 3] as long as twice the area."""
+    a, b, c = (np.asarray(vertices, np.float64)[faces[:, k]] for k in range(3))
+    return np.cross(b - a, c - a)
+
+
+def areas(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
+    """[F]"""
+    return np.linalg.norm(crosses(vertices, faces), axis=1) / 2
+
+
+def draw(vertices: np.ndarray, faces: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:
+    """Points and unit normals [count, 6], float64, uniform over the area, which must not be zero."""
+    normals = crosses(vertices, faces)
+    length = np.linalg.norm(normals, axis=1)
+    ends = np.cumsum(length)
+    chosen = np.searchsorted(ends, random.random(count) * ends[-1], side="right").clip(0, np.searchsorted(ends, ends[-1]))
+    u, v = random.random((2, count, 1))
+    u, v = np.where(u + v > 1, 1 - u, u), np.where(u + v > 1, 1 - v, v)  # the other half of the parallelogram, folded back
+    a, b, c = (np.asarray(vertices, np.float64)[faces[chosen, k]] for k in range(3))
+    return np.concatenate([a + u * (b - a) + v * (c - a), normals[chosen] / length[chosen, None]], 1)

@@ -1,0 +1,216 @@
+"""ADT-Tree: the depth and width of the next tree follow from the tree beside it, one step deeper if that one was used up.
+
+Paper: ADT-Tree, section IV, equations 2 and 6 to 8; TokenFlock is its initialisation from all tokens within a radius.
+Idea: acceptance varies over a picture and changes slowly, so the tree that produced the neighbouring token says how deep one may guess
+here. Where a share of at least β of its levels was accepted the next tree is deeper and narrower, else shallower and wider.
+Exactness: that of the tree (EAGLE-2): shapes are made from committed history only, never from the tree that is being verified.
+Deviations: no code is public, so the text decides, and where it is silent: the first token of a row takes the end of the row above as its
+left neighbour; an unknown neighbour means the shape of the start; the acceptance that is compared with β is the neighbour's own; depth is
+levels and acceptance counts guesses without the token behind them. At depth 1 the width has no upper end but `nodes`. With β = 1 the
+controller
+settles where a whole tree is accepted every second time, which is not where tokens come fastest: `throughput` chooses the shape with the
+most expected tokens for its cost on a line through this machine's cost curve (`doctor` measures it).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from engine.core import Case, Knob, Knobs, Method, Sequence, Step
+from engine.drafters.feature_draft import FeatureDraft
+from engine.methods import eagle, lantern
+from engine.methods.eagle import Cycle, Schedule, Shape, tree_decoding
+from engine.noise import SCHEDULE, Noise
+
+CONTROLLER = Knob(
+    "controller", "", "adjacent", choices=("adjacent", "throughput"), live=False,
+    help="adjacent: the paper's. throughput: the most expected tokens for the time that a pass takes.",
+)  # fmt: skip
+START = Knob(
+    "tree_init", "", "left", choices=("left", "above", "random", "flock"),
+    help="adjacent: whose tree the next one starts from: a neighbour's, a random one, or the mean within a radius (TokenFlock).",
+)  # fmt: skip
+RADIUS = Knob("radius", "", 3, 1, 8, 1, help="flock: how far a token may be that has a say.")
+FULL = Knob("deepen_above", "β", 1.0, 0.1, 1, 0.05, help="adjacent: the accepted share of levels from which the next tree is deeper.")
+DEPTH_STEP = Knob("depth_step", "l_d", 1, 0, 3, 1, help="adjacent: how many levels deeper or shallower.")
+WIDTH_STEP = Knob("width_step", "l_k", 3, 0, 15, 1, help="adjacent: how much narrower or wider.")
+DEPTH_LOW = Knob("depth_above", "", 0, 0, 10, 1, help="Trees are deeper than this.")
+DEPTH_HIGH = Knob("depth_below", "", 10, 2, 13, 1, help="Trees are shallower than this.")
+WIDTH_LOW = Knob("width_above", "", 3, 0, 38, 1, help="Trees are wider than this.")
+WIDTH_HIGH = Knob("width_below", "", 14, 2, 41, 1, help="Trees are narrower than this, those of one level excepted.")
+ROW_COST = Knob("row_cost", "", 0.045, 0, 1, 0.005, help="throughput: what a further row adds to a pass, as a part of a pass of one row.")
+LEVEL_COST = Knob("level_cost", "", 0.15, 0, 2, 0.01, help="throughput: what a pass of the drafter costs, as a part of a pass of one row.")
+
+FIRST_DEPTH, FIRST_WIDTH = 5, 10  # before any tree was tried (the paper's EAGLE-2 baseline)
+MEMORY = 0.95  # of the average chance that a guess is accepted
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a committed token remembers of the cycle that committed it. accepted : share of the levels, 0 to 1"""
+
+    depth: float
+    width: float
+    accepted: float
+
+
+class Adjacent:
+    """The paper's controller: `marks` holds, by position, the tree that produced each committed token."""
+
+    def __init__(self) -> None:
+        self.marks: dict[int, Mark] = {}
+
+    def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
+        """The neighbour's shape, one step deeper or shallower."""
+        position = sequence.length
+        known = beside(self.marks, sequence, knobs)
+        if knobs.tree_init == "random":
+            known = anything(known, knobs, noise, position, iteration)
+        depth, width = (FIRST_DEPTH, FIRST_WIDTH) if known is None else adapted(known, knobs)
+        depth, width = clipped(depth, width, knobs)
+        return Shape(depth, width, min(knobs.nodes, width + (depth - 1) * width**2))  # eq. 5
+
+    def saw(self, cycle: Cycle) -> None:
+        """Marks what was committed."""
+        mark = Mark(cycle.shape.depth, cycle.shape.width, cycle.accepted / max(1, cycle.levels))
+        self.marks |= dict.fromkeys(range(cycle.start, cycle.start + cycle.committed), mark)
+
+
+def beside(marks: dict[int, Mark], sequence: Sequence, knobs: Knobs) -> Mark | None:
+    """The mark that the next tree starts from (equation 6 and its alternatives); None where there is none."""
+    position, layout = sequence.length, sequence.layout
+    if knobs.tree_init == "flock":
+        return flock(marks, sequence, knobs.radius)
+    left = layout.left(position)
+    left = position - 1 if left is None else left
+    above = layout.above(position) if knobs.tree_init == "above" else None
+    return marks.get(left if above is None else above)
+
+
+def flock(marks: dict[int, Mark], sequence: Sequence, radius: int) -> Mark | None:
+    """Equations 7 and 8: the mean of the past tokens within a radius, each weighted by how few rows it is away."""
+    place = getattr(sequence.layout, "place", lambda position: (0, position))
+    row, column = place(sequence.length)
+    near = [(row - place(at)[0], mark) for at, mark in marks.items() if math.dist(place(at), (row, column)) <= radius]
+    weights = [(radius - rows + 1) / radius for rows, _ in near]
+    total = sum(weights)
+    if not near:
+        return None
+
+    def mean(values: list[float]) -> float:
+        return sum(w * v for w, v in zip(weights, values, strict=True)) / total
+
+    depth, width = mean([mark.depth for _, mark in near]), mean([mark.width for _, mark in near])
+    return Mark(math.floor(depth + 0.5), math.floor(width + 0.5), mean([mark.accepted for _, mark in near]))
+
+
+def anything(known: Mark | None, knobs: Knobs, noise: Noise, position: int, iteration: int) -> Mark | None:
+    """A random shape from the open intervals, with the left neighbour's acceptance."""
+    u = [noise.uniform(SCHEDULE, position, 1, iteration, slot).item() for slot in (2, 3)]
+    depth = knobs.depth_above + 1 + int(u[0] * max(1, knobs.depth_below - knobs.depth_above - 1))
+    width = knobs.width_above + 1 + int(u[1] * max(1, knobs.width_below - knobs.width_above - 1))
+    return None if known is None else Mark(depth, width, known.accepted)
+
+
+def adapted(known: Mark, knobs: Knobs) -> tuple[int, int]:
+    """Equation 2: deeper and narrower, or shallower and wider."""
+    sign = 1 if known.accepted >= knobs.deepen_above else -1
+    return int(known.depth) + sign * knobs.depth_step, int(known.width) - sign * knobs.width_step
+
+
+def clipped(depth: int, width: int, knobs: Knobs) -> tuple[int, int]:
+    """Into the open intervals. At depth 1 the cost is linear in the width, so only `nodes` ends it."""
+    depth = max(knobs.depth_above + 1, min(depth, knobs.depth_below - 1))
+    width = max(knobs.width_above + 1, width if depth == 1 else min(width, knobs.width_below - 1))
+    return depth, max(1, min(width, knobs.nodes))
+
+
+class Throughput:
+    """The shape with the most expected tokens a unit of time, for the running chance that one guess is accepted."""
+
+    def __init__(self) -> None:
+        self.accepted, self.tried = 1.2, 2.0  # begins at the chance that EAGLE-2's trees assume
+
+    def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
+        """Made anew only when the chance has moved by a hundredth."""
+        chance = min(0.95, max(0.02, self.accepted / self.tried))
+        depth = max(1, knobs.depth_below - 1)
+        return best_shape(round(chance, 2), depth, knobs.width, knobs.nodes, knobs.row_cost, knobs.level_cost)
+
+    def saw(self, cycle: Cycle) -> None:
+        """A decayed count of guesses asked and accepted."""
+        self.accepted = MEMORY * self.accepted + cycle.accepted
+        self.tried = MEMORY * self.tried + max(cycle.tries, cycle.accepted)
+
+
+@lru_cache(maxsize=256)
+def best_shape(chance: float, depth: int, width: int, nodes: int, row_cost: float, level_cost: float) -> Shape:
+    """The shape of most expected tokens a unit of time, 1 = a pass of one row.
+
+    A place is reached with the product over its path of s (1 - s)^j, j earlier siblings; a tree takes the likeliest places (Sequoia, Chen
+    et al., arXiv 2402.12374), and every further row and level must earn its cost.
+    """
+    found, most = Shape(1, 1, 1, chance), 0.0
+    for levels in range(1, depth + 1):
+        expected = 1.0
+        for count, reach in enumerate(reaches(chance, levels, width, nodes), 1):
+            expected += reach
+            rate = expected / (1 + row_cost * count + level_cost * levels)
+            if rate > most:
+                found, most = Shape(levels, width, count, chance), rate
+    return found
+
+
+def reaches(chance: float, depth: int, width: int, nodes: int) -> Iterator[float]:
+    """The chances of the likeliest places of a tree, in falling order."""
+    heap = [(-chance, 1, 1)]  # of a place: chance, depth, which child
+    for _ in range(nodes):
+        if not heap:
+            return
+        negative, level, child = heapq.heappop(heap)
+        yield -negative
+        if level < depth:
+            heapq.heappush(heap, (negative * chance, level + 1, 1))
+        if child < width:
+            heapq.heappush(heap, (negative * (1 - chance), level, child + 1))
+
+
+def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft) -> Iterator[Step]:
+    """Yields one Step a pass."""
+    schedule: Schedule = Throughput() if knobs.controller == "throughput" else Adjacent()
+    return tree_decoding(sequence, knobs, noise, drafter, schedule)
+
+
+_TINY = {"depth_below": 4, "width_above": 0, "width_below": 3, "width_step": 1, "nodes": 5, "width": 2}
+_STRIP = {"rows": 2, "columns": 2}
+
+
+def _case(name: str, mutants: tuple[str, ...], **knobs: float | str) -> Case:
+    return Case(f"ADT-EXACT {name}", "same law", _TINY | knobs, _STRIP, mutants)
+
+
+METHOD = Method(
+    name="adt_tree",
+    title="ADT-Tree",
+    decode=decode,
+    knobs=(
+        CONTROLLER, START, RADIUS, FULL, DEPTH_STEP, WIDTH_STEP, DEPTH_LOW, DEPTH_HIGH, WIDTH_LOW, WIDTH_HIGH,
+        eagle.WIDTH, eagle.NODES, eagle.CHILDREN, ROW_COST, LEVEL_COST, *lantern.KNOBS, eagle.VERIFY,
+    ),
+    paper="ADT-Tree; TokenFlock",
+    exact=lantern.exact,
+    why=eagle.why,
+    needs=frozenset({"hidden", "feature_draft"}),
+    drafter="feature_draft",
+    common=_TINY | {"children": "sampled"},
+    cases=(
+        _case("left", ("tree: drawn nodes ranked by their tokens",), children="sampled"),
+        _case("flock", ("tree: parents missing",), tree_init="flock", children="deterministic"),
+        _case("throughput", ("tree: residual is p",), controller="throughput", children="sampled"),
+        Case("SEED-EXACT", "same tokens", _TINY | {"verify": "match seed", "tree_init": "above"}, mutants=("iteration in the noise",)),
+    ),
+)  # fmt: skip

@@ -1,0 +1,115 @@
+"""LANTERN and LANTERN++: a guess may borrow the probability of the codes that look like it. A rule for the tree methods, not a method.
+
+Paper: LANTERN, Jang et al., arXiv 2410.03355 (additive, δ); LANTERN++, Park et al., arXiv 2502.06352 (multiplicative, λ).
+Idea: codes near each other in the codebook are nearly the same picture. A guess x is accepted with min(1, mass(x) / q(x)), where its mass
+is p(x) and that of its nearest neighbours as long as what they add is at most δ, or at most λ p(x).
+Exactness: none. δ bounds what is borrowed for one x, not the deviation of what comes out, because every x borrows the same mass; on flat
+laws a δ of 0.05 already accepts nearly everything. λ is a bound a token: none is accepted more than (1 + λ) times too often. The
+deviation meter says what a setting costs here and now.
+Deviations: behind a refusal the exact residual is drawn from; the papers' code strikes out all k neighbours, and falls back to a uniform
+law over all ids when nothing is left. Two knobs instead of one with a hidden switch at 1. The neighbourhood is a share of the vocabulary,
+because 1,000 neighbours belong to 16,384 codes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.accept import Mass, additive_mass, after_choices, after_one_draw, deviation, multiplicative_mass
+from engine.core import Knob, Knobs, Sequence
+from engine.errors import NotSupported
+from engine.noise import SCHEDULE, Noise
+
+RELAX = Knob(
+    "relax", "", "off", choices=("off", "additive", "multiplicative"),
+    help="off: exact. additive: a guess may borrow δ of probability from codes that look like it. multiplicative: λ times its own.",
+)  # fmt: skip
+ADDED = Knob("added_mass", "δ", 0.1, 0, 1, 0.01, help="additive: how much probability a guess may borrow.")
+MULTIPLIED = Knob(
+    "multiplied_mass", "λ", 0.5, 0, 5, 0.1, help="multiplicative: how much a guess may borrow, as a multiple of its own probability."
+)
+SHARE = Knob("neighbour_share", "k / V", 0.062, 0.001, 0.5, 0.001, "log", "The nearest part of the codebook that counts as looking alike.")
+DISTANCE = Knob("distance", "", "raw", choices=("raw", "cosine"), help="How the distance of two codes is measured.")
+KNOBS = (RELAX, ADDED, MULTIPLIED, SHARE, DISTANCE)
+
+METERED = 0.25  # the share of cycles whose first node is measured
+CHUNK = 1024  # rows of the codebook whose distances are made at once
+
+
+def exact(knobs: Knobs) -> bool:
+    """Whether nothing may be borrowed."""
+    return knobs.relax == "off" or strength(knobs) == 0
+
+
+def strength(knobs: Knobs) -> float:
+    """δ or λ, whichever the rule looks at."""
+    return knobs.added_mass if knobs.relax == "additive" else knobs.multiplied_mass
+
+
+def why(knobs: Knobs) -> str:
+    """The sentence of the badge where a relaxed rule is on."""
+    if knobs.relax == "additive":
+        return f"Not exact: a guess may borrow δ = {knobs.added_mass:g} of probability from codes that look like it."
+    return f"Not exact: a guess may borrow λ = {knobs.multiplied_mass:g} times its own probability from codes that look like it."
+
+
+def neighbours(codebook: Tensor, count: int, distance: str) -> Tensor:
+    """The nearest codes of each, nearest first and without itself: codebook [V, e] -> int64 [V, count]."""
+    places = codebook.float() if codebook.dtype != torch.float64 else codebook
+    if distance == "cosine":
+        places = F.normalize(places, dim=-1)  # on the sphere, raw distances order as cosines do
+    found = []
+    for start in range(0, len(places), CHUNK):
+        far = torch.cdist(places[start : start + CHUNK], places)
+        far[range(len(far)), range(start, start + len(far))] = torch.inf
+        found.append(far.topk(count, -1, largest=False).indices)
+    return torch.cat(found)
+
+
+class Relaxed:
+    """The relaxed rule of one run: its neighbour tables, and the deviation meter.
+
+    deviation : the running mean of TV(what comes out, p) over the measured nodes; nan before the first
+    """
+
+    def __init__(self, sequence: Sequence):
+        self.codebook: Tensor | None = getattr(sequence, "codebook", None)
+        self.vocabulary, self.device = sequence.vocabulary, sequence.device
+        self.tables: dict[tuple[int, str], Tensor] = {}
+        self.measured, self.total = 0, 0.0
+
+    @property
+    def deviation(self) -> float:
+        """Mean total variation distance so far."""
+        return self.total / self.measured if self.measured else float("nan")
+
+    def mass(self, knobs: Knobs) -> Mass | None:
+        """What a guess is credited with under these knobs; None = p(x), the exact rule."""
+        if knobs.relax == "off":
+            return None
+        rule = additive_mass if knobs.relax == "additive" else multiplicative_mass
+        table, most = self._table(knobs), strength(knobs)
+        return lambda p, tokens: rule(p, tokens, table, most)
+
+    def _table(self, knobs: Knobs) -> Tensor:
+        if self.codebook is None or len(self.codebook) != self.vocabulary:
+            raise NotSupported(f"relax={knobs.relax} needs to know which tokens look alike, and this model has no codebook. Set relax=off.")
+        key = min(self.vocabulary - 1, max(1, round(knobs.neighbour_share * self.vocabulary))), knobs.distance
+        if key not in self.tables:
+            self.tables = {key: neighbours(self.codebook.to(self.device), *key)}
+        return self.tables[key]
+
+    def measure(self, p: Tensor, tokens: Tensor, q: Tensor | None, mass: Mass, noise: Noise, position: int, iteration: int) -> None:
+        """On a sample of the cycles: the deviation at the first node.
+
+        p : [V]; tokens : int64 [b], its children; q : [V], the law of the first child if it was drawn, else None.
+        Of chosen children the law that comes out is computed exactly; of drawn ones as if the first were the only one.
+        """
+        if noise.uniform(SCHEDULE, position, 1, iteration, 1).item() >= METERED:
+            return
+        everything = torch.arange(len(p), device=p.device)
+        law = after_choices(p, tokens, mass) if q is None else after_one_draw(p, q, mass(p, everything))
+        self.total += deviation(p, law).item()
+        self.measured += 1

@@ -1,0 +1,100 @@
+"""Prompt lookup: propose what followed the last time the newest tokens were seen.
+
+Paper: Prompt Lookup Decoding, Saxena, 2023 (also the training-free baseline of Cross-Regression, tables 3 and 14).
+Idea: meshes and flat pictures repeat themselves. The longest run of up to three newest tokens that occurred before is looked up, and
+the tokens that followed it are the draft.
+Exactness: always. The draft is a function of the committed tokens, so its law is one-hot: it is accepted with probability p(x), and a
+rejected token leaves p without x.
+Deviations: none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.accept import leading
+from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Sequence, Step
+from engine.methods.sjd import correct, verify
+from engine.methods.xspecmesh import describe
+from engine.noise import Noise
+
+DRAFTED = Knob("drafted", "m", 4, 1, 16, 1, help="How many tokens of the found continuation are proposed.")
+MATCHED = Knob("matched", "g", 3, 1, 6, 1, help="The longest run of newest tokens that is looked up; shorter ones follow, down to one.")
+
+
+class Index:
+    """Where every run of up to `longest` tokens ended last. One entry a run; `add` costs `longest` writes."""
+
+    def __init__(self, longest: int):
+        self.longest = longest
+        self.tokens: list[int] = []
+        self.last: dict[tuple[int, ...], int] = {}
+
+    def add(self, tokens: list[int]) -> None:
+        """Appends committed tokens. A run is entered once a token follows it, so that looking up the newest finds an earlier place."""
+        for token in tokens:
+            for g in range(1, self.longest + 1):
+                if len(self.tokens) >= g:
+                    self.last[tuple(self.tokens[-g:])] = len(self.tokens)
+            self.tokens.append(token)
+
+    def continuation(self, longest: int, count: int) -> list[int]:
+        """Up to `count` tokens that followed the longest known run; a continuation that reaches the present goes on from itself."""
+        for g in range(min(longest, len(self.tokens)), 0, -1):
+            place = self.last.get(tuple(self.tokens[-g:]))
+            if place is not None:
+                period = len(self.tokens) - place
+                return [self.tokens[place + i % period] for i in range(count)]
+        return []
+
+
+def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
+    """Yields one Step a pass."""
+    seeded = knobs.verify == "match seed"
+    index = Index(int(MATCHED.high))
+    iteration = 0
+    while not sequence.done:
+        n = sequence.length
+        draft = found(index, knobs, sequence, noise.dtype)
+        size = len(draft.tokens)
+        rows = sequence.forward(draft)
+        laws = draft.q if size else rows.p[:0]
+        accepted, _, answers = verify(rows, draft.tokens, laws, noise, n, iteration, seeded)
+        a = leading(accepted)
+        committed = sequence.commit(list(range(a)), correct(rows, laws, answers, a, size, noise, n, iteration))
+        index.add(committed)
+        iteration += 1
+        yield describe(rows, draft, a, n, committed)
+
+
+def found(index: Index, knobs: Knobs, sequence: Sequence, dtype: torch.dtype) -> Draft:
+    """The continuation as a chain with one-hot laws."""
+    tokens = index.continuation(knobs.matched, min(knobs.drafted, sequence.limit - sequence.length - 1))
+    if not tokens:
+        return NO_DRAFT
+    ids = torch.tensor(tokens, device=sequence.device)
+    return Draft(ids, q=one_hot(ids, sequence.vocabulary, dtype))
+
+
+def one_hot(ids: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
+    """[m] -> [m, V]"""
+    return torch.zeros(len(ids), vocabulary, dtype=dtype, device=ids.device).scatter_(1, ids[:, None], 1.0)
+
+
+METHOD = Method(
+    name="lookup",
+    title="Prompt lookup",
+    decode=decode,
+    knobs=(DRAFTED, MATCHED, VERIFY),
+    paper="Prompt Lookup Decoding, Saxena, 2023",
+    exact=lambda knobs: True,
+    why=lambda knobs: "Exact: the proposal is fixed by the tokens so far and is accepted with its own probability.",
+    cases=(
+        Case("PLD-EXACT", "same law", {"drafted": 3}, mutants=("lookup: first draft unverified",)),
+        Case("SEED-EXACT", "same tokens", {"verify": "match seed"}, mutants=("iteration in the noise",)),
+    ),
+)

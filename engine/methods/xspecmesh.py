@@ -1,0 +1,223 @@
+"""XSpecMesh: several heads guess the next tokens of a mesh at once, the backbone checks them in one pass.
+
+Paper: XSpecMesh: Quality-Preserving Auto-Regressive Mesh Generation Acceleration via Multi-Head Speculative Decoding, Chen et al.,
+arXiv 2507.23777, algorithm 1 and equation 3.
+Idea: D heads look from the hidden state that predicted the newest token at the point cloud, and each guesses one of the D tokens behind
+it. A pass over these guesses gives their laws; the first that fails is replaced by the backbone's own draw.
+Exactness: of the rule `residual`, always: head d's law is known when its token is drawn and does not depend on it, so speculative
+sampling applies. Not of the others: `threshold` accepts any token more probable than δ, which sharpens the law (for δ >= 1/2
+by at most 1 - δ in total variation a position); `top k` and `typical` are further heuristics of the field.
+Deviations: the paper's random first window is left out (the first pass proposes nothing); heads run on one row instead of all; the
+lost update of s in algorithm 1 is restored; drafts obey the grammar of the sequence along their own path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.accept import leading, more_probable_than, probability_of, top_of, typical
+from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.errors import BadKnob
+from engine.methods.sjd import correct, verify
+from engine.noise import DRAFTER, Noise
+from engine.sampling import draw, draw_gumbel, entropy
+
+DEPTH = Knob("depth", "D", 4, 1, 8, 1, help="How many tokens the heads propose for a pass; at most as many as there are trained heads.")
+RULE = Knob(
+    "accept", "", "threshold", choices=("threshold", "residual", "top k", "typical"),
+    help="threshold: the paper's rule. residual: speculative sampling, exact. top k: among the K most probable. typical: Medusa's rule.",
+)  # fmt: skip
+THRESHOLD = Knob(
+    "accept_probability", "δ", 0.5, 0.05, 0.95, 0.01, help="threshold: a draft is accepted if the backbone gives it more than this."
+)
+JUDGE = Knob(
+    "judge", "", "raw", choices=("raw", "warped"),
+    help="The law that threshold, top k and typical look at: the softmax of equation 3, or the one that tokens are sampled from.",
+)  # fmt: skip
+TOP = Knob("accept_top", "Kₐ", 1, 1, 10, 1, help="top k: how many of the most probable tokens are accepted.")
+FLOOR = Knob("typical_floor", "ε", 0.3, 0.01, 0.9, 0.01, help="typical: no token above this probability is rejected.")
+DRAFTS = Knob(
+    "drafts", "", "independent", choices=("independent", "most probable", "tree", "tree pruned"),
+    help="How guesses are drawn from the heads: each from its law, the best of each, or a path of the tree of the best Kₛ of each.",
+)  # fmt: skip
+TREE_TOP = Knob("tree_top", "Kₛ", 3, 1, 4, 1, help="tree: how many tokens of each head the tree holds.")
+
+TYPICAL_SCALE = 0.09  # α of Medusa's code
+PRUNED = 1e-5  # paths of the tree with less weight are cut (section 3.4)
+
+
+def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
+    """Yields one Step a pass."""
+    seeded = knobs.verify == "match seed"
+    if seeded and knobs.accept != "residual":
+        raise BadKnob(f"match seed needs an exact rule; '{knobs.accept}' is not. Set accept=residual, or verify=residual.")
+    guess = drafter.start(sequence)
+    draft, iteration = NO_DRAFT, 0
+    while not sequence.done:
+        n, size = sequence.length, len(draft.tokens)
+        rows = sequence.forward(draft)
+        if knobs.accept == "residual":
+            laws = draft.q if size else rows.p[:0]
+            accepted, _, answers = verify(rows, draft.tokens, laws, noise, n, iteration, seeded)
+            a = leading(accepted)
+            token = correct(rows, laws, answers, a, size, noise, n, iteration)
+        else:
+            accepted = RULES[knobs.accept](judged(rows, size, knobs.judge), draft.tokens, knobs)
+            a = leading(accepted)
+            token = replacement(rows, draft, a, noise, n)
+        committed = sequence.commit(list(range(a)), token)
+        step = describe(rows, draft, a, n, committed)
+        iteration += 1
+        if not sequence.done:
+            draft = propose(guess(newest(rows, a)), sequence, knobs, noise, drafter.depth, iteration, seeded)
+            step.draft = {"tokens": draft.tokens, "positions": list(range(n + a + 1, n + a + 1 + len(draft.tokens))), "status": "draft"}
+        yield step
+
+
+def newest(rows: Rows, a: int) -> Tensor:
+    """The hidden state [H] that predicted the token behind `a` accepted drafts: h at s* - 1 in the paper."""
+    return rows.hidden[0, a]
+
+
+def replacement(rows: Rows, draft: Draft, a: int, noise: Noise, n: int) -> int:
+    """The token behind the accepted drafts, when the rule is not exact: from p itself, not from a residual (algorithm 1, line 9)."""
+    return draw_gumbel(rows.scores[a : a + 1], noise.gumbel(n + a, 1)).item()
+
+
+def judged(rows: Rows, size: int, which: str) -> Tensor:
+    """The laws [size, V] that a rule looks at: softmax of the raw logits (eq. 3), or what tokens are sampled from."""
+    return torch.softmax(rows.logits[0, :size].float(), -1) if which == "raw" else rows.law(0, size)
+
+
+# laws [m, V], drafts int64 [m], knobs -> accepted bool [m]
+RULES: dict[str, Callable[[Tensor, Tensor, Knobs], Tensor]] = {
+    "threshold": lambda p, tokens, knobs: more_probable_than(p, tokens, knobs.accept_probability),
+    "top k": lambda p, tokens, knobs: top_of(p, tokens, knobs.accept_top),
+    "typical": lambda p, tokens, knobs: typical(p, tokens, knobs.typical_floor, TYPICAL_SCALE),
+}
+
+
+def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, depth: int, iteration: int, seeded: bool) -> Draft:
+    """Draws a chain from the heads' logits [D, V], each token under the grammar behind the ones before it, with its true law."""
+    n = sequence.length
+    count = min(depth, knobs.depth, sequence.limit - n - 1)
+    if count <= 0:
+        return NO_DRAFT
+    u = noise.uniform(DRAFTER, n, count, iteration)
+    path: list[int] = []
+    laws: list[Tensor] = []
+    for j in range(count):
+        law = narrowed(logits, sequence, path, count, knobs)
+        token = draw_gumbel(law.log(), noise.gumbel(n + j, 1)) if seeded else draw(law, u[j : j + 1])
+        path.append(token.item())
+        laws.append(law)
+    return Draft(torch.tensor(path, device=sequence.device), q=torch.cat(laws))
+
+
+def narrowed(logits: Tensor, sequence: Sequence, path: list[int], count: int, knobs: Knobs) -> Tensor:
+    """The law [1, V] that the next draft behind a path is drawn from."""
+    j = len(path)
+    law = sequence.law(logits[j : j + 1], path)
+    if knobs.drafts == "independent":
+        return law
+    if knobs.drafts == "tree pruned":
+        return pruned_law(logits, sequence, path, count, knobs.tree_top)
+    return best_of(law, 1 if knobs.drafts == "most probable" else knobs.tree_top)
+
+
+def best_of(law: Tensor, k: int) -> Tensor:
+    """A law [1, V] cut to its k best tokens. A path of the unpruned tree, drawn by its weight, has exactly this law at every depth."""
+    values, ids = law.topk(k, -1)
+    return torch.zeros_like(law).scatter_(-1, ids, values / values.sum(-1, keepdim=True))
+
+
+def pruned_law(logits: Tensor, sequence: Sequence, path: list[int], count: int, k: int) -> Tensor:
+    """The law [1, V] of the token behind `path` when a whole path of the pruned tree is drawn by its weight.
+
+    Each continuation counts with the weight of the leaves below it that survive the pruning.
+    """
+
+    def weight_below(behind: list[int], weight: float) -> float:
+        """The surviving weight of all leaves behind a node; weights only fall, so a light node has no surviving leaf."""
+        if weight < PRUNED:
+            return 0.0
+        if len(behind) == count:
+            return weight
+        return sum(weight_below([*behind, t], weight * p) for t, p in children(behind))
+
+    def children(behind: list[int]) -> list[tuple[int, float]]:
+        j = len(behind)
+        values, ids = best_of(sequence.law(logits[j : j + 1], behind), k)[0].topk(k)
+        return list(zip(ids.tolist(), values.tolist(), strict=True))
+
+    reached = 1.0
+    for j in range(len(path)):
+        reached *= dict(children(path[:j])).get(path[j], 0.0)
+    below = [(t, weight_below([*path, t], reached * p)) for t, p in children(path)]
+    if sum(w for _, w in below) == 0:  # every leaf is light: nothing is cut
+        below = children(path)
+    law = torch.zeros_like(sequence.law(logits[:1], path))
+    law[0, [t for t, _ in below]] = torch.tensor([w for _, w in below], dtype=law.dtype, device=law.device)
+    return law / law.sum()
+
+
+def describe(rows: Rows, draft: Draft, a: int, n: int, committed: list[int]) -> Step:
+    """The Step of a pass; the chance of a draft is the backbone's probability of it."""
+    k = len(committed)
+    drafted = min(k, len(draft.tokens))
+    trace = {
+        "accepted": ([True] * a + [False])[:k],
+        "accept_probability": probability_of(rows.law(0, drafted), draft.tokens[:drafted]),
+        "entropy": entropy(rows.law(0, k)),
+        "depth": [*range(1, a + 1), 0][:k],
+    }
+    return Step(committed, list(range(n, n + k)), drafted=len(draft.tokens), trace=trace)
+
+
+def _why(knobs: Knobs) -> str:
+    if knobs.accept == "residual":
+        return "Exact: every guess is verified against the law it was drawn from (speculative sampling)."
+    if knobs.accept == "threshold":
+        return f"Not exact: guesses above δ = {knobs.accept_probability:g} are accepted whatever their law, which favours probable tokens."
+    return f"Not exact: the rule '{knobs.accept}' accepts probable guesses whatever their law."
+
+
+_EXACT = {"accept": "residual"}
+_LINE = {"rows": 1, "columns": 3, "vocabulary": 4, "guidance": 1.0, "temperature": 0.7}
+
+METHOD = Method(
+    name="xspecmesh",
+    title="XSpecMesh",
+    decode=decode,
+    knobs=(DEPTH, RULE, THRESHOLD, JUDGE, DRAFTS, TREE_TOP, TOP, FLOOR, VERIFY),
+    paper="XSpecMesh, Chen et al., arXiv 2507.23777",
+    exact=lambda knobs: knobs.accept == "residual",
+    why=_why,
+    needs=frozenset({"mesh_heads"}),
+    drafter="mesh_heads",
+    common=_EXACT,
+    cases=(
+        Case("HEADS-EXACT independent", "same law", _EXACT, mutants=("residual is p", "heads: one-hot law")),
+        Case("HEADS-EXACT most probable", "same law", _EXACT | {"drafts": "most probable"}, mutants=("residual is p",)),
+        Case("HEADS-EXACT tree", "same law", _EXACT | {"drafts": "tree", "tree_top": 2}, mutants=("heads: full law",)),
+        Case("HEADS-EXACT tree pruned", "same law", _EXACT | {"drafts": "tree pruned", "tree_top": 2}, mutants=("residual is p",)),
+        Case("GRAMMAR", "same law", _EXACT, {"grammar": True}, mutants=("grammar of the prefix for every row",)),
+        Case("SEED-EXACT", "same tokens", _EXACT | {"verify": "match seed"}, mutants=("iteration in the noise",)),
+        *(
+            Case(
+                f"THR-LAW {least}", "closed form", {"accept_probability": least}, _LINE,
+                ("heads: residual behind a threshold",), "threshold",
+            )
+            for least in (0.3, 0.5, 0.8)
+        ),
+        Case(
+            "SCR-PERFECT", "full spans", {"accept_probability": 0.5}, {"rows": 1, "columns": 13, "vocabulary": 5, "counting": True},
+            mutants=("heads: row before", "heads: shifted by one"),
+        ),
+        Case("THRESHOLD", "not exact", {"accept_probability": 0.5}),
+    ),
+)  # fmt: skip

@@ -1,0 +1,356 @@
+"""ZipAR: several rows of a picture grow at once, each a few tokens behind the row above; and the same wavefront, verified.
+
+Paper: ZipAR: Parallel Auto-regressive Image Generation through Spatial Locality, He et al., arXiv 2412.04062 (ICML 2025).
+Idea: a token looks mostly at its left neighbours and at those above, so a row may begin when the row above has `window` tokens. One
+pass then extends every active row by a token. As published these tokens are final. Verified, they are drafts: each carries the law that
+it was drawn from, the drafts that have become a gapless continuation of the finished part are verified in raster order in the same
+passes, and those still behind a gap are drawn anew, coupled, from the better law that the pass has just computed.
+Exactness: verified always. The law of a draft depends on smaller raster positions only, because a row sees nothing else, so acceptance
+by p/q with residual draws gives p (`Verified` in sjd.py has the argument; a gap only delays the verdict). As published it is not exact,
+since the tokens to the right of the wavefront are missing in the contexts, for good; at the highest `window` every row waits for the
+whole row above, which is plain decoding token for token. `verify` shows all three.
+Deviations: the first row is no special case (the public code decodes it alone). The window decides when a row begins, and from then on it
+advances in every pass. A row whose left neighbour in raster order is missing begins behind a placeholder, the newest token of the
+row above: models here have no row-end token to show. The adaptive window ends its waiting at `window`; the paper has no such end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.accept import leading, ratio
+from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.errors import BadKnob
+from engine.methods.sjd import Refresh, Verified, correct, coupled_gumbel, describe, verify
+from engine.methods.sjdpp import coupled_maximal
+from engine.noise import ACCEPT, RESIDUAL, Noise
+from engine.sampling import draw, draw_gumbel, entropy, residual
+
+MODE = Knob(
+    "mode", "", "published", choices=("published", "verified"), live=False,
+    help="published: tokens of a wavefront are final. verified: they are drafts, and the picture has the law of plain decoding.",
+)  # fmt: skip
+WINDOW = Knob("window", "s", 8, 1, 256, 1, "log", "A row begins when the row above has so many tokens; 256 waits for the whole row.")
+ROWS = Knob("rows", "", 32, 1, 256, 1, "log", "Most rows of the picture that grow at once.")
+ADAPTIVE = Knob(
+    "adaptive", "", "off", choices=("off", "on"),
+    help="Published only: a row begins as soon as its first token stays the same, between least_window and window tokens behind.",
+)  # fmt: skip
+LEAST_WINDOW = Knob("least_window", "s_min", 4, 1, 256, 1, "log", "Where the adaptive window begins to try.")
+
+
+def carry(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
+    """Drafts stay as they are, with the laws they were drawn from (lemma b); only the last row, which is new, is drawn."""
+    last = len(window.tokens)
+    new, _ = coupled_gumbel(window, last, knobs)
+    laws = None if window.laws is None else torch.cat([window.laws[first:], window.rows.p[last:]])
+    return torch.cat([window.tokens[first:], new]), laws
+
+
+REFRESHES: dict[str, Refresh] = {"coupled gumbel": coupled_gumbel, "coupled maximal": coupled_maximal, "carry": carry}
+REFRESH = Knob(
+    "refresh", "", "coupled gumbel", choices=tuple(REFRESHES), live=False,
+    help="Verified only: what becomes of drafts that could not be verified yet. Redrawn from the newest law so that they change as little "
+    "as possible, or carried as they are.",
+)  # fmt: skip
+
+
+def lead(knobs: Knobs, columns: int) -> int:
+    """How many tokens the row above needs before a row may begin, 1..columns."""
+    return columns if knobs.window >= WINDOW.high else min(columns, knobs.window)
+
+
+# --- as published -----------------------------------------------------------------------------------------------------
+
+
+def published(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
+    """One token of every active row a pass. Locals: tokens per row, the newest token of each, the first token that is being tried."""
+    columns, count = sequence.layout.columns, sequence.layout.rows
+    filled, newest = [0] * count, [0] * count
+    tried: Tried | None = None
+    iteration = 0
+    while not sequence.done:
+        begin = _beginning(filled, columns, knobs)
+        active = [row for row in range(count) if 0 < filled[row] < columns] + ([] if begin is None else [begin])
+        positions = [row * columns + filled[row] for row in active]
+        inputs = sequence.pending  # the pass predicts the position behind each of them
+        before = [position - 1 for position in positions]
+        held = [position for position in before if position not in inputs]  # of the beginning row at most
+        rows = sequence.forward(_placeholders([newest[begin - 1]], held) if held else NO_DRAFT)
+        index = torch.tensor([[*inputs, *held].index(position) for position in before], device=sequence.device)
+        tokens = draw_gumbel(rows.scores[index], _gumbel(noise, positions)).tolist()
+        if begin:
+            early = filled[begin - 1] < lead(knobs, columns)
+            if early or tried is not None:
+                tried = _try_again(rows.p[index[-1:]], tokens[-1], tried, noise, positions[-1], iteration)
+                tokens[-1] = tried.token
+            if early and not tried.stays:
+                del active[-1], positions[-1], tokens[-1]
+            else:
+                tried = None
+        index = index[: len(tokens)]
+        sequence.commit_at(positions, tokens)
+        for row, token in zip(active, tokens, strict=True):
+            filled[row] += 1
+            newest[row] = token
+        step = Step(tokens, positions, trace={"entropy": entropy(rows.p[index])})
+        if tried is not None and begin is not None:
+            step.draft = {"tokens": [tried.token], "positions": [begin * columns], "status": "draft"}
+        iteration += 1
+        yield step
+
+
+def _beginning(filled: list[int], columns: int, knobs: Knobs) -> int | None:
+    """The row that begins (or tries to) in this pass: the first empty one, if the row above has enough tokens."""
+    row = next((i for i, tokens in enumerate(filled) if tokens == 0), None)
+    if row is None or row == 0:
+        return row
+    enough = lead(knobs, columns)
+    if knobs.adaptive == "on":
+        enough = min(enough, int(knobs.least_window))
+    growing = sum(0 < tokens < columns for tokens in filled)
+    return row if filled[row - 1] >= enough and growing < knobs.rows else None
+
+
+def _placeholders(tokens: list[int], positions: list[int]) -> Draft:
+    """Nodes that stand for missing tokens: none sees another, and they are never committed."""
+    return Draft(torch.tensor(tokens), parents=torch.full((len(tokens),), -1), positions=torch.tensor(positions))
+
+
+def _gumbel(noise: Noise, positions: list[int]) -> Tensor:
+    """The noise [N, V] of positions that need not be neighbours."""
+    return torch.cat([noise.gumbel(position, 1) for position in positions])
+
+
+@dataclass
+class Tried:
+    """The first token of a row that has not begun, the law [1, V] it has, and whether the newest context left it as it was."""
+
+    token: int
+    law: Tensor
+    stays: bool
+
+
+def _try_again(p: Tensor, fresh: int, tried: Tried | None, noise: Noise, position: int, iteration: int) -> Tried:
+    """The adaptive window: x has law p_k; with a column more it stays with probability min(1, p_(k+1)/p_k), else is redrawn."""
+    if tried is None:
+        return Tried(fresh, p, False)
+    token = torch.tensor([tried.token], device=p.device)
+    accepted, _ = ratio(p, tried.law, token, noise.uniform(ACCEPT, position, 1, iteration))
+    if accepted.item():
+        return Tried(tried.token, p, True)
+    return Tried(draw(residual(p, tried.law), noise.uniform(RESIDUAL, position, 1, iteration)).item(), p, False)
+
+
+# --- verified ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Stretch:
+    """Drafts without a gap. The first stretch begins behind the committed tokens, every other one at the beginning of a row, behind a gap.
+
+    tokens : int64 [m], at positions start .. start+m-1; laws : [m, V], what they were drawn from, or None where nobody asks
+    """
+
+    start: int
+    tokens: Tensor
+    laws: Tensor | None
+
+    @property
+    def stop(self) -> int:
+        """The first position behind it."""
+        return self.start + len(self.tokens)
+
+
+def verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
+    """Verifies the first stretch and extends all of them, in one pass. Local: the stretches, in raster order, the first perhaps empty."""
+    seeded, refresh = knobs.verify == "match seed", REFRESHES[knobs.refresh]
+    keep_laws = not seeded or knobs.refresh == "coupled maximal"
+    none = torch.empty(0, dtype=torch.int64, device=sequence.device)
+    no_laws = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype) if keep_laws else None
+    stretches = [Stretch(0, none, no_laws)]
+    iteration = 0
+    while not sequence.done:
+        n = sequence.length
+        begin, growing = _plan(stretches, sequence.layout, knobs)
+        if begin is not None:
+            stretches.append(Stretch(begin, none, no_laws))
+        draft, first_rows = _wavefront(sequence, stretches)
+        rows = sequence.forward(draft)
+        windows = [_judge(rows, at, s, noise, iteration, seeded) for at, s in zip(first_rows, stretches, strict=True)]
+        window, answers = windows[0]
+        size = len(window.tokens)
+        a = leading(window.accepted)
+        if n + a == sequence.limit:  # the last draft of the picture is accepted too: nothing is drawn behind it
+            committed = sequence.commit(list(range(a - 1)), window.tokens[a - 1].item())
+        else:
+            token = correct(window.rows, window.laws, answers, a, size, noise, n, iteration)
+            committed = sequence.commit(list(range(a)), token)
+        step = describe(window, a, committed, size)
+        grown = [_extend(w, a + 1 if i == 0 else 0, i in growing, refresh, knobs, keep_laws) for i, (w, _) in enumerate(windows)]
+        stretches = _joined(grown, sequence.length, none, no_laws)
+        step.draft = {
+            "tokens": torch.cat([s.tokens for s in stretches]),
+            "positions": [position for s in stretches for position in range(s.start, s.stop)],
+            "status": "draft",
+        }
+        iteration += 1
+        yield step
+
+
+def _plan(stretches: list[Stretch], layout: Any, knobs: Knobs) -> tuple[int | None, set[int]]:
+    """Where a new stretch begins, if one does, and which stretches may grow by a token (the new one is behind the others).
+
+    It looks at places and never at tokens, so that what is drafted where says nothing about the tokens themselves.
+    """
+    columns = layout.columns
+    enough = lead(knobs, columns)
+    last = stretches[-1].stop
+    below = -(-last // columns)  # the first row without a token
+    first = stretches[0].start // columns
+    counts = _counts(stretches, columns, below)
+
+    def allowed(position: int) -> bool:
+        row, column = divmod(position, columns)
+        if row >= min(layout.rows, first + knobs.rows):
+            return False
+        return row == first or counts[row - 1] >= min(columns, column + enough)
+
+    growing = {i for i, s in enumerate(stretches) if allowed(s.stop)}
+    begin = below * columns
+    if below == 0 or begin == last or not allowed(begin):  # a stretch that ends with a row goes on in the next one by itself
+        return None, growing
+    return begin, growing | {len(stretches)}
+
+
+def _counts(stretches: list[Stretch], columns: int, rows: int) -> list[int]:
+    """Tokens per row, for the first `rows` rows: committed ones and drafts."""
+    counts = [min(columns, max(0, stretches[0].start - row * columns)) for row in range(rows)]
+    for s in stretches:
+        for position in range(s.start, s.stop):
+            counts[position // columns] += 1
+    return counts
+
+
+def _wavefront(sequence: Sequence, stretches: list[Stretch]) -> tuple[Draft, list[int]]:
+    """All drafts as one Draft in raster order, and for each stretch the row of the pass that predicts its first position.
+
+    A node sees the pending token and every draft before it. The gap before a later stretch is held by a placeholder, which no other sees.
+    """
+    tokens, positions, held, first_rows = [], [], [], [0]
+    for i, s in enumerate(stretches):
+        if i:
+            above = stretches[i - 1]
+            newest = above.tokens[-1:] if len(above.tokens) else torch.tensor(sequence.tokens[-1:], device=sequence.device)
+            first_rows.append(len(positions) + 1)
+            held.append(len(positions) + 1)
+            tokens.append(newest)
+            positions.append(s.start - 1)
+        tokens.append(s.tokens)
+        positions += range(s.start, s.stop)
+    if not held:
+        return Draft(torch.cat(tokens)), first_rows
+    visible = torch.ones(len(positions) + 1, len(positions) + 1, dtype=torch.bool).tril()
+    visible[:, held] = False
+    visible[held, held] = True
+    return Draft(torch.cat(tokens), positions=torch.tensor(positions, dtype=torch.int64), visible=visible), first_rows
+
+
+def _judge(rows: Rows, at: int, s: Stretch, noise: Noise, iteration: int, seeded: bool) -> tuple[Verified, Tensor | None]:
+    """A stretch beside the laws just computed for its positions and the one behind, with its verdicts and the seed's own answers.
+
+    Only the first stretch is verified by them; coupling compares the same laws in the others.
+    """
+    stop = at + len(s.tokens) + 1
+    own = Rows(rows.logits[:, at:stop], lambda _: rows.scores[at:stop])
+    accepted, ratios, answers = verify(own, s.tokens, s.laws, noise, s.start, iteration, seeded)
+    return Verified(s.start, s.tokens, s.laws, ratios, accepted, own, noise, iteration), answers
+
+
+def _extend(window: Verified, first: int, grows: bool, refresh: Refresh, knobs: Knobs, keep_laws: bool) -> Stretch:
+    """A stretch behind `first`, refreshed, with a new token at its end if it may grow."""
+    size = len(window.tokens)
+    start, kept = window.start + first, size + grows - first
+    if kept <= 0:
+        return Stretch(start, window.tokens[:0], window.laws[:0] if keep_laws else None)
+    tokens, laws = refresh(window, first, knobs)
+    if keep_laws and laws is None:
+        laws = window.rows.p[first:]
+    return Stretch(start, tokens[:kept], laws[:kept] if keep_laws else None)
+
+
+def _joined(stretches: list[Stretch], length: int, none: Tensor, no_laws: Tensor | None) -> list[Stretch]:
+    """Stretches behind `length` committed tokens: those that touch become one, empty ones go; the first begins at `length`."""
+    found = [Stretch(length, none, no_laws)]
+    for s in stretches:
+        if not len(s.tokens):
+            continue
+        if s.start == found[-1].stop:
+            last = found[-1]
+            laws = None if no_laws is None else torch.cat([last.laws, s.laws])
+            found[-1] = Stretch(last.start, torch.cat([last.tokens, s.tokens]), laws)
+        else:
+            found.append(s)
+    return found
+
+
+# --- the method -------------------------------------------------------------------------------------------------------
+
+
+def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
+    """Yields one Step a pass."""
+    if knobs.mode == "verified":
+        return verified(sequence, knobs, noise)
+    if knobs.verify == "match seed" and not is_exact(knobs):
+        raise BadKnob(f"verify = match seed cannot hold for a published wavefront of window {knobs.window}. Choose mode verified.")
+    return published(sequence, knobs, noise)
+
+
+def is_exact(knobs: Knobs) -> bool:
+    """True if verified, or if every row waits for the whole row above."""
+    return knobs.mode == "verified" or (knobs.window >= WINDOW.high and knobs.adaptive == "off")
+
+
+def why(knobs: Knobs) -> str:
+    """The badge's sentence."""
+    if knobs.mode == "verified":
+        if knobs.verify == "match seed":
+            return "Exact: every token equals plain decoding's token for this seed."
+        return "Exact: every draft of the wavefront is verified in raster order against the law it was drawn from."
+    if is_exact(knobs):
+        return "Exact: every row waits for the whole row above, which is plain decoding."
+    return "Not exact: a token is drawn before those to the right of it in the row above are known."
+
+
+_VERIFIED = {"mode": "verified", "window": 1}
+
+METHOD = Method(
+    name="zipar",
+    title="ZipAR",
+    decode=decode,
+    knobs=(MODE, WINDOW, ROWS, ADAPTIVE, LEAST_WINDOW, REFRESH, VERIFY),
+    paper="ZipAR, He et al., arXiv 2412.04062; verified: ours",
+    exact=is_exact,
+    why=why,
+    needs=frozenset({"raster", "wavefront"}),
+    common=_VERIFIED,
+    cases=(
+        Case("ZIP-VER coupled gumbel", "same law", _VERIFIED, mutants=("wavefront: law of another warp", "residual is p")),
+        Case(
+            "ZIP-VER coupled maximal", "same law", _VERIFIED | {"refresh": "coupled maximal"}, {"rows": 3, "columns": 2},
+            mutants=("wavefront: law of another warp",),
+        ),
+        Case("ZIP-VER carry", "same law", _VERIFIED | {"refresh": "carry"}, mutants=("wavefront: carried with a new law",)),
+        Case("SEED-EXACT", "same tokens", _VERIFIED | {"verify": "match seed"}, {"rows": 4, "columns": 4}, ("iteration in the noise",)),
+        Case(
+            "ZIP-FULL", "same tokens", {"window": 256}, {"rows": 3, "columns": 4},
+            mutants=("wavefront: rows do not wait", "wavefront: the newest of a row is not cached"),
+        ),
+        Case("published", "not exact", {"window": 1}),
+    ),
+)  # fmt: skip

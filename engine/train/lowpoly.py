@@ -1,0 +1,196 @@
+"""Trains lowpoly on tokens of procedural shapes: `launch.py train lowpoly --preset cpu|gpu`.
+
+Each step draws new shapes and new clouds of their surfaces; half of the time the model is told a face budget. The CPU preset teaches a
+few families in canonical pose with clouds that are only sometimes degraded; the GPU preset teaches all of them in every pose. Shapes in
+held-out boxes and families are never trained; the curve gives the loss on both.
+
+While it trains, ids share embeddings for their coordinates (a block is three digits of base 8, an offset three of base 16), in and out, so
+that what is learned of one place helps its neighbours. When it ships, these sums are folded into plain tables: the shape of BPT.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.random import PCG64, Generator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.backbones import lowpoly
+from engine.backbones.bpt import BLOCKS, OFFSETS, MeshModel, Settings, budget_bucket, describe
+from engine.backbones.bpt_tokens import BPT, tokenize
+from engine.backbones.folder import parts, ship, split
+from engine.data.lowpoly_shapes import EASY, TRAINED_FAMILIES, Shape, augment, degrade, held_out_shapes, sample_points, training_shapes
+from engine.machine import has_fast_bfloat16
+from engine.train.loop import Options, Training
+
+PRESETS = {
+    "cpu": {
+        "batch": 32, "minutes": 100.0, "rate": 2e-3, "settings": Settings(layers=5),
+        "families": EASY, "posed": False, "degraded": 0.3,
+    },
+    "gpu": {
+        "batch": 256, "minutes": 9.0, "rate": 2e-3, "settings": Settings(),
+        "families": TRAINED_FAMILIES, "posed": True, "degraded": 0.7,
+    },
+}  # fmt: skip
+GROUP = 4  # batches whose shapes are sorted by length together, so that little is padding
+TOLD = 0.5  # share of shapes whose face budget the model is told
+BUCKET = 32  # lengths are rounded up to a multiple
+PAD = -1
+
+
+@dataclass
+class Sample:
+    """A shape as training needs it: tokens with the end int64 [n], vertices float [V, 3] in the model's frame, faces int [F, 3]."""
+
+    tokens: np.ndarray
+    vertices: np.ndarray
+    faces: np.ndarray
+
+
+def sample_of(shape: Shape) -> Sample:
+    """Tokens and the surface that clouds are taken from."""
+    tokens, frame = tokenize(shape.vertices, shape.faces)
+    return Sample(np.append(tokens, BPT.eos), frame.to_model(shape.vertices), shape.faces)
+
+
+class World:
+    """Batches as a function of the step."""
+
+    def __init__(self, families: tuple[str, ...], batch: int, posed: bool, degraded: float, longest: int):
+        self.families, self.size, self.posed, self.degraded, self.longest = families, batch, posed, degraded, longest
+        self._group: tuple[int, list[Sample]] = (-1, [])
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Points [B, 1024, 6], budgets int64 [B], tokens int64 [B, L] padded with -1."""
+        rng = Generator(PCG64([7, step]))
+        samples = self._samples(step // GROUP)
+        order = Generator(PCG64([8, step // GROUP])).permutation(GROUP)
+        first = int(order[step % GROUP]) * self.size
+        return collate(samples[first : first + self.size], rng, self.degraded)
+
+    def _samples(self, group: int) -> list[Sample]:
+        """The shapes of a group of batches, shortest first."""
+        if self._group[0] != group:
+            rng = Generator(PCG64([9, group]))
+            shapes = training_shapes(group * GROUP * self.size, GROUP * self.size, self.families)
+            samples = [sample_of(augment(s, rng) if self.posed else s) for s in shapes]
+            samples = [s if len(s.tokens) <= self.longest else samples[0] for s in samples]
+            self._group = (group, sorted(samples, key=lambda s: len(s.tokens)))
+        return self._group[1]
+
+
+def collate(samples: list[Sample], rng: Generator, degraded: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Points, budgets and padded tokens of some samples, with clouds drawn by rng."""
+    length = -(-max(len(s.tokens) for s in samples) // BUCKET) * BUCKET
+    tokens = np.full((len(samples), length), PAD, np.int64)
+    clouds, budgets = [], []
+    for row, s in zip(tokens, samples, strict=True):
+        row[: len(s.tokens)] = s.tokens
+        cloud = sample_points(s.vertices, s.faces, lowpoly.POINTS, rng)
+        clouds.append(degrade(cloud, rng) if rng.random() < degraded else cloud)
+        budgets.append(budget_bucket(len(s.faces)) if rng.random() < TOLD else 0)
+    return torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens)
+
+
+class Trainee(nn.Module):
+    """The model with shared embeddings of coordinates beside its tables."""
+
+    def __init__(self, settings: Settings):
+        super().__init__()
+        self.model = MeshModel(settings)
+        self.digits_in = nn.Parameter(torch.randn(96, settings.width) * 0.02)
+        self.digits_out = nn.Parameter(torch.randn(96, settings.width) * 0.02)
+        self.register_buffer("digits", digit_matrix(settings.vocabulary), persistent=False)
+
+    def logits(self, points: Tensor, budgets: Tensor, tokens: Tensor) -> Tensor:
+        """Logits [B, L, V] of tokens [B, L], padding included."""
+        d = self.model.decoder
+        condition = self.model.encoder(points, budgets)
+        table = d.table() + self.digits @ self.digits_in
+        hidden = self.model.training_hidden(condition, table[tokens[:, :-1].clamp(min=0)])
+        return F.linear(hidden, d.head.weight + self.digits @ self.digits_out, d.head.bias)
+
+
+def digit_matrix(vocabulary: int) -> Tensor:
+    """[V, 96]: which of 24 + 48 + 24 coordinate digits an id has (plain block, offset, patch start); the end has none."""
+    rows = torch.zeros(vocabulary, 96)
+    first = 0
+    for start, count, base in ((0, BLOCKS, 8), (BLOCKS, OFFSETS, 16), (BLOCKS + OFFSETS, BLOCKS, 8)):
+        ids = torch.arange(count)
+        for axis in range(3):
+            rows[start + ids, first + axis * base + ids // base ** (2 - axis) % base] = 1.0
+        first += 3 * base
+    return rows
+
+
+def folded(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of a plain MeshModel: the shared embeddings are added to its tables."""
+    plain = {k.removeprefix("model."): v for k, v in state.items() if k.startswith("model.")}
+    digits = digit_matrix(len(plain["decoder.tokens"])).to(plain["decoder.tokens"].device)
+    plain["decoder.tokens"] = plain["decoder.tokens"] + digits @ state["digits_in"]
+    plain["decoder.head.weight"] = plain["decoder.head.weight"] + digits @ state["digits_out"]
+    return plain
+
+
+def unfolded(shipped: MeshModel) -> dict[str, Tensor]:
+    """Shipped weights as a Trainee's: all in the tables, nothing shared."""
+    width = shipped.settings.width
+    return {f"model.{k}": v for k, v in shipped.state_dict().items()} | {n: torch.zeros(96, width) for n in ("digits_in", "digits_out")}
+
+
+def main(options: Options) -> None:
+    """Trains, resumes or exports."""
+    preset = PRESETS[options.preset]
+    device = "cuda" if options.preset == "gpu" else "cpu"
+    half = device == "cuda" or has_fast_bfloat16()
+    settings: Settings = preset["settings"]
+    trainee = Trainee(settings)
+    minutes = options.minutes or preset["minutes"]
+    training = Training("lowpoly", trainee, preset["rate"], minutes, device, weight_decay=0.05, muon="model.decoder.blocks.", average=0.997)
+    if not training.resume(options.fresh) and not options.fresh and parts(lowpoly.FOLDER, "model"):
+        shipped = lowpoly.load_model()
+        if shipped.settings == settings:
+            training.warm_start(unfolded(shipped))
+    world = World(preset["families"], preset["batch"], preset["posed"], preset["degraded"], settings.length)
+    checks = {kind: check_batches(kind, preset["families"]) for kind in ("boxes", "families")}
+
+    def likelihood(points: Tensor, budgets: Tensor, tokens: Tensor) -> Tensor:
+        with torch.autocast(device, torch.bfloat16, enabled=half):
+            logits = trainee.logits(points, budgets, tokens)
+        return F.cross_entropy(logits.float().flatten(0, 1), tokens.flatten(), ignore_index=PAD)
+
+    loss = torch.compile(likelihood, dynamic=True) if options.compiled else likelihood
+
+    def loss_of(step: int) -> Tensor:
+        return loss(*(x.to(device) for x in world.batch(step)))
+
+    def held_out() -> dict[str, float]:
+        found = {}
+        for kind, batches in checks.items():
+            losses = [likelihood(*(x.to(device) for x in b)) for b in batches]
+            found[f"nats_{kind}"] = round(torch.stack(losses).mean().item(), 4)
+        return found
+
+    if not options.export:
+        training.run(loss_of, held_out)
+    card = {
+        "name": "lowpoly",
+        "families": list(preset["families"]),
+        "licence": "Weights: Apache-2.0. Trained on shapes that this project draws from seeds; no third-party mesh was used.",
+        "data": "engine/data/lowpoly_shapes.py; two boxes of parameters per family and the families boat and chess piece are held out.",
+    }
+    files = split(folded(training.averaged), "model")
+    card["model"] = {"settings": describe(settings), "files": len(files)} | training.summary(options.preset, "lowpoly")
+    ship(lowpoly.FOLDER, files, card)
+
+
+def check_batches(kind: str, families: tuple[str, ...]) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Fixed clouds of held-out shapes, of the trained families or of families never seen."""
+    shapes = [s for s in held_out_shapes(320, kind) if kind == "families" or s.family in families][:64]
+    samples = sorted((sample_of(s) for s in shapes), key=lambda s: len(s.tokens))
+    rng = Generator(PCG64(11))
+    return [collate(samples[i : i + 16], rng, 0.0) for i in range(0, len(samples), 16)]

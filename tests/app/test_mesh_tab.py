@@ -1,0 +1,417 @@
+"""The Mesh tab: what is kept of a growing mesh, what is said of it, and the tab as a person meets it in a real browser."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from types import SimpleNamespace
+
+import gradio as gr
+import numpy as np
+import pytest
+import torch
+import trimesh
+
+from app import studio
+from app.lazy import Lazy
+from app.mesh_board import ALL, NOTHING_DRAFTED, MeshBoard
+from app.mesh_files import FILES, write_files
+from app.stream import Throttle, updates
+from app.ui import mesh_tab, quality_table
+from app.ui.method_menu import choices, start_values
+from app.ui.panels import clouds, verdict
+from engine.backbones.bpt_tokens import BPT, parse, tokenize
+from engine.core import Prompt, Step
+from engine.data.solids import box
+from engine.diagnostics import per_face
+from engine.errors import MissingWeights
+from engine.mesh.read import read
+from engine.methods import find
+from engine.run import generate
+
+CHAIR = mesh_tab.EXAMPLES / "chair.ply"
+
+
+def tokens_of_a_box() -> list[int]:
+    """The tokens of a box of 12 faces."""
+    solid = box(3, 2, 1)
+    faces = [(p[0], b, c) for p in solid.polygons for b, c in pairwise(p[1:])]
+    return tokenize(solid.points, np.array(faces))[0].tolist()
+
+
+def fake_run() -> SimpleNamespace:
+    """A run that has not ended."""
+    return SimpleNamespace(finished=False, stopped=False, tokens=[], positions=[])
+
+
+def feed(board: MeshBoard, tokens: list[int], sizes: list[int], **trace) -> list[Step]:
+    """Gives a board the tokens in Steps of these sizes; all but the last token of a Step are accepted drafts."""
+    steps, at = [], 0
+    for size in sizes:
+        own = {"accepted": [True] * (size - 1) + [False]} | {name: value[:size] for name, value in trace.items()}
+        steps.append(Step(tokens[at : at + size], list(range(at, at + size)), drafted=size, trace=own))
+        at += size
+        board.add(steps[-1])
+    return steps
+
+
+def start(low, name: str, seed: int = 7, size: int | None = 8, **knobs):
+    """A run of the tiny model on the chair."""
+    prompt = Prompt(points=torch.from_numpy(read(CHAIR).points), seed=seed, size=size)
+    return generate(low, find(name)[0], prompt, knobs)
+
+
+# ---------------------------------------------------------------- the board
+
+
+def test_every_token_is_painted_once_and_every_face_knows_its_step():
+    tokens, sizes = tokens_of_a_box(), [1, 4, 2, 5, 3]
+    sizes.append(len(tokens) - sum(sizes))
+    board = MeshBoard(fake_run())
+    feed(board, tokens, sizes)
+    whole = parse(tokens)
+    assert (board.faces == whole.triangles()).all() and len(board.faces) == 12
+    assert board.tokens.sum() + board.dangling == len(tokens)
+    ends = np.cumsum(sizes)
+    assert board.step.tolist() == [int(np.searchsorted(ends, face.tokens[2][-1], side="right")) for face in whole.faces]
+
+
+def test_a_face_shows_the_share_of_its_tokens_that_were_accepted_and_how_far_ahead_the_last_was_drafted():
+    tokens = tokens_of_a_box()
+    sizes = [3] * (len(tokens) // 3) + [len(tokens) % 3] * (len(tokens) % 3 > 0)
+    board = MeshBoard(fake_run())
+    steps = feed(board, tokens, sizes)
+    accepted = np.concatenate([step.trace["accepted"] for step in steps]).astype(np.float32)
+    assert np.abs(board.accepted / ALL - per_face(parse(tokens).faces, accepted)).max() < 0.5 / ALL + 1e-6
+    place = [face.tokens[2][-1] for face in parse(tokens).faces]
+    assert board.depth.tolist() == [p % 3 + 1 if accepted[p] else 0 for p in place]
+
+
+def test_a_method_may_say_itself_how_deep_it_drafted():
+    tokens = tokens_of_a_box()
+    board = MeshBoard(fake_run())
+    feed(board, tokens, [len(tokens)], depth=[9] * len(tokens))
+    assert set(board.depth.tolist()) == {0, 9}
+
+
+def test_without_a_draft_nothing_is_said_of_acceptance():
+    tokens = tokens_of_a_box()
+    board = MeshBoard(fake_run())
+    for i, token in enumerate(tokens):
+        board.add(Step([token], [i], trace={"accepted": [False]}))
+    assert set(board.accepted.tolist()) == set(board.depth.tolist()) == {NOTHING_DRAFTED}
+
+
+def test_ghosts_are_the_faces_of_the_open_draft_and_disturb_nothing():
+    tokens = tokens_of_a_box()
+    known, ahead = tokens[:14], tokens[14:30]
+    board = MeshBoard(fake_run())
+    feed(board, known, [len(known)])
+    board.draft = {"tokens": torch.tensor(ahead), "positions": list(range(14, 30)), "status": "draft"}
+    before = len(board.faces)
+    assert (board.ghosts == parse(tokens[:30]).triangles(before)).all() and len(board.ghosts) > 0
+    assert len(board.faces) == before and board.parser.length == 14
+    board.draft = {"tokens": ahead, "positions": list(range(15, 31))}
+    assert board.ghosts.shape == (0, 3, 3), "tokens behind a gap cannot be read"
+    board.draft = {"tokens": ahead, "positions": list(range(14, 30))}
+    board.run.stopped = True
+    assert board.ghosts.shape == (0, 3, 3)
+
+
+def test_ghosts_without_an_area_are_not_shown():
+    tokens = tokens_of_a_box()[:4]
+    offset = tokens[-1]
+    board = MeshBoard(fake_run())
+    feed(board, tokens, [len(tokens)])
+    board.draft = {"tokens": [offset, offset], "positions": [4, 5]}
+    assert board.ghosts.shape == (0, 3, 3)
+
+
+@pytest.mark.parametrize("name", ["xspecmesh", "sjdpp", "lookup", "jacobi"])
+def test_a_race_ends_with_all_faces_on_both_boards(low, name):
+    given = start_values(name)[1]
+    boards = [MeshBoard(start(low, name, size=4, **given)), MeshBoard(start(low, "ar", size=4))]
+    seen = list(updates(boards, Throttle(0.0)))
+    assert seen[-1] == {0, 1}
+    for board in boards:
+        assert board.ended and board.count == len(board.run.steps)
+        assert (board.faces == parse(board.run.tokens).triangles()).all()
+        assert board.tokens.sum() + board.dangling == len(board.run.tokens)
+    if given.get("verify") == "match seed":
+        assert verdict.agreement(*boards)["same"] is True
+        assert (boards[0].faces == boards[1].faces).all()
+
+
+def test_a_stopped_run_keeps_what_it_has(low, tmp_path):
+    board = MeshBoard(start(low, "ar", size=None))
+    for step in board.run:
+        board.add(step)
+        if len(board.faces) == 5:
+            board.run.stop()
+    side = mesh_tab.side_of(board, "Plain decoding", None)
+    assert (side.state, len(side.faces), side.text) == ("stopped", 5, "")
+    shape = read(CHAIR)
+    files = write_files(board.run, shape, tmp_path / "mesh")
+    assert set(files) == set(FILES)
+    assert files["coloured"].name == "chair-ar-7-accepted.glb"
+    whole = board.run.result()
+    for name in ("glb", "obj", "ply", "stl"):
+        found = trimesh.load(files[name], force="mesh")
+        assert len(found.faces) == len(whole.faces)
+        assert np.abs(found.bounds - np.stack([f(shape.frame.from_model(whole.vertices), 0) for f in (np.min, np.max)])).max() < 1e-4
+    assert json.loads(files["settings"].read_text())["prompt"] == "chair.ply"
+
+
+# ---------------------------------------------------------------- what is said
+
+
+def run_without_a_face(low, tokens: list[int], **state):
+    """A run that wrote these tokens."""
+    run = start(low, "xspecmesh")
+    run.tokens, run.positions = tokens, list(range(len(tokens)))
+    run.stopped, run.finished = state.get("stopped", False), state.get("finished", False)
+    return run
+
+
+def test_a_run_without_a_face_says_what_happened_and_what_to_try(low):
+    said = mesh_tab.without_a_face(run_without_a_face(low, [BPT.eos], finished=True))
+    assert said["headline"] == "No face this time" and "ended the mesh after 1 token." in said["detail"]
+    assert "Roll another seed" in said["detail"] and "axis" in said["detail"] and "normals" in said["detail"]
+    assert "limit of its length" in mesh_tab.without_a_face(run_without_a_face(low, [1, 2], finished=True))["detail"]
+    stopped = mesh_tab.without_a_face(run_without_a_face(low, [1, 2], stopped=True))
+    assert stopped["state"] == "stopped" and "2 tokens" in stopped["detail"]
+    board = MeshBoard(run_without_a_face(low, [BPT.eos], finished=True))
+    assert mesh_tab.side_of(board, "XSpecMesh", None).text == "No face in 1 token."
+
+
+def test_an_empty_mesh_offers_its_settings_alone(low, tmp_path):
+    files = write_files(run_without_a_face(low, [BPT.eos], finished=True), read(CHAIR), tmp_path / "mesh")
+    assert set(files) == {"settings"}
+
+
+def test_quality_stands_beside_its_floor_and_tokens_without_a_face_are_counted(low):
+    board = MeshBoard(start(low, "ar", size=8))
+    for step in board.run:
+        board.add(step)
+    measured = quality_table.measure(board, "plain", read(CHAIR))
+    assert measured.dangling == board.dangling and measured.tokens == len(board.run.tokens)
+    assert measured.dropped == len(board.faces) - measured.numbers["faces"]
+    html = quality_table.table([measured._replace(title="<b>")])
+    assert "<b>" not in html and "&lt;b&gt;" in html
+    assert f"{measured.numbers['chamfer']:.4f}" in html and f"{measured.numbers['floor']:.4f}" in html
+    assert f"{board.dangling} of {measured.tokens} tokens" in quality_table.spent(measured)
+    empty = quality_table.measure(MeshBoard(run_without_a_face(low, [BPT.eos], finished=True)), "fast", read(CHAIR))
+    assert "1 of 1 tokens owns no face" in quality_table.spent(empty)
+    assert quality_table.table([empty]).count("<td>–</td>") == len(quality_table.ROWS) - 1
+
+
+def test_the_verdict_compares_seconds_of_a_token_where_lengths_differ(low):
+    fast, plain = (MeshBoard(run_without_a_face(low, [1] * n, finished=True)) for n in (50, 100))
+    fast.run.seconds, plain.run.seconds = 1.0, 3.0
+    said = verdict.encode(fast, plain, mesh_tab.WORDS)
+    assert said["headline"] == "1.5× faster per token" and "for 100 and 50 tokens" in said["detail"]
+    fast.run.finished = False
+    assert verdict.encode(fast, None, mesh_tab.WORDS)["live"] == "50 tokens per second"
+
+
+# ---------------------------------------------------------------- models, menus, examples
+
+
+def test_the_favourite_comes_first_and_is_not_seeded_where_its_rule_is_not_exact(low):
+    names = [name for _, name in mesh_tab.offered(choices(low))]
+    assert names[:2] == ["xspecmesh", "xspecmesh_exact"] and {"lookup", "sjdpp", "jacobi"} <= set(names) and "ar" not in names
+    assert "verify" not in start_values("xspecmesh")[1]
+    assert start_values("lookup")[1]["verify"] == "match seed"
+
+
+def tab_with(mesh: Lazy, picto) -> mesh_tab.MeshTab:
+    """A tab on a page of its own."""
+    from app.session import Sessions
+    from app.ui.place import Place
+
+    with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Mesh") as tab:
+        return mesh_tab.MeshTab(Place(page, tab, picto, mesh, Sessions()))
+
+
+def opened(tab: mesh_tab.MeshTab) -> dict:
+    """What the tab shows when it is opened."""
+    return dict(zip(tab.table | tab.menu, tab.open("xspecmesh", SimpleNamespace(session_hash="a")), strict=True))
+
+
+def test_without_weights_the_tab_opens_and_says_how_to_train_them(picto, tmp_path, monkeypatch):
+    monkeypatch.setattr(studio, "MODELS", tmp_path)
+    mesh = studio.mesh_model()
+    shown = opened(tab_with(mesh, picto))
+    (sentence,) = shown["messages"]
+    assert "weights are not in this checkout" in sentence["text"] and "python launch.py train lowpoly" in sentence["text"]
+    assert shown["viewer"]["points"] and shown["tiles"] == "chair"
+    assert not mesh.here
+
+
+def test_weights_without_heads_are_offered_without_xspecmesh(picto, low, tmp_path):
+    from engine.backbones.lowpoly import Lowpoly
+
+    shown = opened(tab_with(Lazy("lowpoly", tmp_path, lambda: Lowpoly(low.model, {}, tmp_path)), picto))
+    assert shown["knobs"]["name"] != "xspecmesh" and "train mesh-heads" in shown["messages"][0]["text"]
+
+
+def test_a_model_is_loaded_once_and_a_failure_is_not_remembered(tmp_path):
+    answers = iter([MissingWeights("not yet"), "the model"])
+
+    def once():
+        found = next(answers)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    lazy = Lazy("lowpoly", tmp_path, once)
+    with pytest.raises(MissingWeights):
+        lazy.get()
+    assert lazy.get() == lazy.get() == "the model"
+
+
+def test_a_folder_goes_to_the_tab_of_its_kind(picto_folder, lowpoly_folder):
+    assert studio.models_of("pictogram", None) == (("pictogram", None), ("lowpoly", None))
+    assert studio.models_of("pictogram", str(picto_folder)) == (("pictogram", str(picto_folder)), ("lowpoly", None))
+    assert studio.models_of("pictogram", str(lowpoly_folder)) == (("pictogram", None), ("lowpoly", str(lowpoly_folder)))
+    assert studio.models_of("lowpoly_lora", None) == (("pictogram", None), ("lowpoly_lora", None))
+
+
+def test_examples_are_small_clouds_with_normals_that_point_up(tmp_path):
+    files = sorted(mesh_tab.EXAMPLES.glob("*.ply"))
+    assert {f.stem for f in files} == set(mesh_tab.ORDER) and sum(f.stat().st_size for f in files) < 500_000
+    for name, points in mesh_tab.example_clouds().items():
+        shape = read(mesh_tab.EXAMPLES / f"{name}.ply")
+        assert (shape.kind, len(shape.points), shape.frame.up, shape.notes) == ("cloud", 2048, "y", [])
+        dots = clouds.dots(points)
+        assert 300 < len(dots) <= clouds.DOTS and dots[:, :2].max() < clouds.SIDE
+
+
+# ---------------------------------------------------------------- in the browser
+
+VIEW = "document.querySelector('#mesh .ft-mesh').dataset"
+FACES = "Number(" + VIEW + ".{}Faces)"
+
+
+@pytest.fixture
+def open_mesh(open_page):
+    """Opens the studio as a new visitor, on the Mesh tab with an example on the table."""
+
+    def visit(*size: int):
+        page = open_page(*size)
+        page.get_by_role("tab", name="Mesh").click()
+        page.wait_for_selector("#mesh-notes p:has-text('chair.ply: a cloud of 2,048 points')")
+        page.wait_for_function(f"Number({VIEW}.points) === 2048")
+        return page
+
+    return visit
+
+
+def set_knob(page, panel: str, knob: str, stop: int) -> None:
+    """Moves a slider to one of its stops, as a drag does."""
+    page.locator(f"#{panel} .ft-knob[data-knob={knob}] input").evaluate(
+        "(input, stop) => { input.value = stop; input.dispatchEvent(new Event('input', {bubbles: true})); }", stop
+    )
+
+
+def grown(page, faces: int = 0) -> None:
+    """Waits until both sides have more faces."""
+    page.wait_for_function(f"{FACES.format('plain')} > {faces} && {FACES.format('accelerated')} > {faces}")
+
+
+def finished(page) -> None:
+    """Waits for the end of a run and of what is measured after it."""
+    page.wait_for_selector("#mesh-generate")
+    page.wait_for_selector("#mesh-download-glb:not([disabled])")
+
+
+@pytest.mark.browser
+def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path):
+    page = open_mesh()
+    page.locator("[data-cloud=tree]").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#mesh-notes p:has-text('tree.ply')")
+    assert page.locator("[data-cloud=tree]").get_attribute("aria-pressed") == "true"
+    page.keyboard.press("Control+Enter")
+    grown(page)
+    assert page.locator("[data-cloud=chair]").is_disabled()
+    assert page.locator("#mesh-knobs .ft-knob[data-knob=verify] select").is_disabled()
+    assert page.locator("#mesh-knobs .ft-knob[data-knob=accept_probability] em").inner_text() == "live"
+    set_knob(page, "mesh-knobs", "accept_probability", 10)  # 0.05 + 10 * 0.01
+    grown(page, page.evaluate(FACES.format("plain")))
+    finished(page)
+    assert page.evaluate(f"{VIEW}.state") == "done"
+    folder = served.runs()[-1]
+    with np.load(folder / "trace.npz") as trace:
+        assert [round(float(v), 2) for v in dict.fromkeys(trace["knob_accept_probability"])] == [0.5, 0.15]
+    settings = json.loads((folder / "run.json").read_text())
+    assert (settings["backbone"], settings["prompt"], settings["seed"]) == ("lowpoly", "tree.ply", 7)
+    rows = page.locator("#mesh-quality tbody tr").all_inner_texts()
+    assert [row.split("\t")[0] for row in rows] == [label for _, label, _ in quality_table.ROWS]
+    assert page.locator("#mesh-quality").inner_text().count("own") >= 2
+    with page.expect_download() as waiting:
+        page.click("#mesh-download-glb")
+    assert waiting.value.suggested_filename == "tree-xspecmesh-7.glb"
+    waiting.value.save_as(tmp_path / "tree.glb")
+    found, tree = trimesh.load(tmp_path / "tree.glb", force="mesh"), read(mesh_tab.EXAMPLES / "tree.ply")
+    assert len(found.faces) > 10
+    sides = tree.frame.from_model(np.array([[-1, -1, -1], [1, 1, 1]]))
+    assert (found.bounds[0] >= sides[0] - 1e-6).all() and (found.bounds[1] <= sides[1] + 1e-6).all()
+
+
+@pytest.mark.browser
+def test_cancel_keeps_the_partial_mesh_and_the_other_tab_does_not_notice(open_mesh, served):
+    page = open_mesh()
+    page.click("#mesh-generate")
+    grown(page)
+    page.get_by_role("tab", name="Image").click()
+    assert page.locator("#knobs .ft-knob[data-knob=refresh] select").is_enabled()
+    assert page.locator("#generate").is_visible()
+    page.get_by_role("tab", name="Mesh").click()
+    page.click("#mesh-cancel")
+    finished(page)
+    assert page.evaluate(f"{VIEW}.state") == "stopped"
+    assert "Stopped" in page.inner_text("#mesh-verdict")
+    assert page.evaluate(FACES.format("accelerated")) > 0
+    tokens = json.loads((served.runs()[-1] / "run.json").read_text())["totals"]["tokens"]
+    assert 0 < tokens < 256
+    assert (served.runs()[-1] / "result.glb").exists()
+    page.click("[data-cloud=table]")
+    page.wait_for_function(f"{FACES.format('accelerated')} === 0")
+    page.wait_for_selector("#mesh-quality", state="detached")
+
+
+@pytest.mark.browser
+def test_own_files_are_cleaned_and_bad_ones_refused_with_a_sentence(open_mesh, tmp_path):
+    page = open_mesh()
+    drop = page.locator("#mesh-file input[type=file]")
+    good, bad, other = tmp_path / "scan.xyz", tmp_path / "bad.ply", tmp_path / "notes.docx"
+    points = read(CHAIR).points[:900, :3] * 7 + 100
+    good.write_text("\n".join(" ".join(map(str, row)) for row in [*points.tolist(), points[0].tolist(), ["nan"] * 3]))
+    bad.write_text("nothing of the kind")
+    other.write_text("nor this")
+    drop.set_input_files(good)
+    page.wait_for_selector("#mesh-notes p:has-text('scan.xyz: a cloud of 900 points')")
+    assert page.locator("#mesh-notes p").count() == 4
+    assert page.locator("[data-cloud][aria-pressed=true]").count() == 0
+    page.wait_for_function(f"Number({VIEW}.points) === 900")
+    for file, said in ((bad, "bad.ply is damaged"), (other, "notes.docx is of a kind that cannot be read")):
+        drop.set_input_files(file)
+        page.wait_for_selector(f"#mesh-messages p[data-kind=error]:has-text('{said}')")
+        assert "scan.xyz" in page.inner_text("#mesh-notes") and page.evaluate(f"Number({VIEW}.points)") == 900
+    page.locator("#mesh-axis select").select_option("x")
+    page.wait_for_selector("#mesh-messages p", state="detached")
+
+
+@pytest.mark.browser
+def test_it_fits_a_phone_and_ends_within_the_budget(open_mesh):
+    page = open_mesh(390, 844)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    set_knob(page, "mesh-settings", "face_budget", 1)
+    assert page.locator("#mesh-settings .ft-knob[data-knob=face_budget] output").inner_text() == "8"
+    page.uncheck("#mesh-compare input")
+    page.click("#mesh-generate")
+    finished(page)
+    assert 0 < page.evaluate(FACES.format("accelerated")) <= 8
+    assert page.evaluate(f"{VIEW}.views") == "1"
+    assert page.evaluate("document.documentElement.scrollWidth") == 390

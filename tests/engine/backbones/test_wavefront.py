@@ -1,0 +1,138 @@
+"""The contract of wavefronts: committed tokens at any positions are seen by larger positions only, as if each had been fed in its own time.
+
+A pass behind such commits is compared with one pass whose visibility spells out who had seen whom.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.backbones.transformer import TransformerSequence
+from engine.core import NO_DRAFT, Draft, Sequence
+from tests.engine.backbones.test_contract import MAKERS, Case, feed, same_row, tokens_of
+
+WIDE = ["pictogram", "janus", "toy"]
+
+
+@pytest.fixture(params=WIDE)
+def case(request: pytest.FixtureRequest):
+    """Each backbone with the capability in turn."""
+    with torch.inference_mode():
+        found = MAKERS[request.param]()
+        assert "wavefront" in found.backbone.capabilities
+        yield found
+
+
+def placeholder(token: int, position: int) -> Draft:
+    """A node alone."""
+    return Draft(torch.tensor([token]), parents=torch.tensor([-1]), positions=torch.tensor([position]))
+
+
+def grown(case: Case) -> tuple[Sequence, int]:
+    """Two tokens of the first row and two of the second, the second row begun behind a placeholder. Also the width of a row."""
+    sequence = case.start()
+    columns = sequence.layout.columns
+    feed(sequence, [1, 2])
+    sequence.forward(placeholder(0, columns - 1))
+    sequence.commit_at([columns], [0])  # 1 was pending and is cached now
+    sequence.forward(NO_DRAFT)
+    sequence.commit_at([columns + 1], [2])
+    return sequence, columns
+
+
+def test_commits_in_raster_order_are_plain_commits(case: Case) -> None:
+    wide, usual = case.start(), case.start()
+    for position, token in enumerate(tokens_of(wide, wide.layout.columns + 2)):
+        same_row(case, wide.forward(NO_DRAFT), 0, usual.forward(NO_DRAFT), 0)
+        assert wide.pending == usual.pending == [position - 1]
+        wide.commit_at([position], [token])
+        usual.commit([], token)
+    assert wide.tokens == usual.tokens
+    same_row(case, wide.forward(NO_DRAFT), 0, usual.forward(NO_DRAFT), 0)
+
+
+def test_scattered_tokens_are_what_a_spelled_out_pass_sees(case: Case) -> None:
+    """Positions 0, 1 | W | W+1 and 2 | : the row of each pass equals that of one pass over the same tokens from the start."""
+    sequence, columns = grown(case)
+    assert sequence.pending == [columns + 1]
+    rows = sequence.forward(Draft(torch.tensor([1]), parents=torch.tensor([-1]), positions=torch.tensor([2])))
+    spelled = case.start()
+    nodes = [1, 2, 0, 2, 1]  # at 0, 1, W, W+1, 2
+    visible = torch.ones(6, 6, dtype=torch.bool).tril()
+    visible[5, 3:5] = False  # what stands at 2 sees nothing of the second row
+    positions = torch.tensor([0, 1, columns, columns + 1, 2])
+    other = spelled.forward(Draft(torch.tensor(nodes), positions=positions, visible=visible))
+    same_row(case, rows, 0, other, 4)
+    same_row(case, rows, 1, other, 5)
+
+
+def test_several_pending_tokens_are_fed_together(case: Case) -> None:
+    """Rows of a pass: the pending tokens in order of position, then the nodes; a pending token sees the earlier ones."""
+    sequence = case.start()
+    columns = sequence.layout.columns
+    feed(sequence, [1])
+    sequence.forward(placeholder(0, columns - 1))
+    sequence.commit_at([1, columns], [2, 0])
+    assert sequence.pending == [1, columns] and sequence.length == 3
+    rows = sequence.forward(placeholder(1, 2 * columns - 1))
+    assert rows.p.shape == (3, sequence.vocabulary)
+    other = case.start().forward(
+        Draft(torch.tensor([1, 2, 0, 1]), positions=torch.tensor([0, 1, columns, 2 * columns - 1]), visible=torch.ones(5, 5).tril().bool())
+    )
+    for i in range(3):
+        same_row(case, rows, i, other, i + 2)
+
+
+def test_a_filled_gap_is_seen_by_later_rows_and_not_by_earlier_ones(case: Case) -> None:
+    """What is committed in a gap moves the rows behind it; a token behind it moves nothing in front."""
+    logits = []
+    for token, behind in ((0, 0), (1, 0), (0, 1)):
+        sequence = case.start()
+        columns = sequence.layout.columns
+        feed(sequence, [1])
+        sequence.forward(placeholder(0, columns - 1))
+        sequence.commit_at([1, columns], [token, behind])
+        rows = sequence.forward(NO_DRAFT)
+        sequence.commit_at([2, columns + 1], [1, 1])
+        logits.append(torch.cat([rows.logits, sequence.forward(NO_DRAFT).logits], 1))
+    first, other, moved = logits
+    assert ((first - other)[:, [0, 1, 2, 3]].abs().amax((0, 2)) > 1e3 * case.tolerance).all()
+    case.close(first[:, [0, 2]], moved[:, [0, 2]])
+    assert ((first - moved)[:, [1, 3]].abs().amax((0, 2)) > 1e3 * case.tolerance).all()
+
+
+def test_placeholders_leave_no_trace(case: Case) -> None:
+    """Another placeholder, or a pass more with one, changes nothing that comes later."""
+    logits = []
+    for held in (0, 1):
+        sequence = case.start()
+        columns = sequence.layout.columns
+        feed(sequence, [1])
+        for _ in range(held + 1):
+            sequence.forward(placeholder(held, columns - 1))
+        sequence.commit_at([1, columns], [2, 0])
+        logits.append(sequence.forward(NO_DRAFT).logits)
+    case.close(*logits)
+
+
+def test_unfilled_slots_never_leak(case: Case) -> None:
+    """Not a number in every slab row that holds no committed token: no pass shows it."""
+    sequence, columns = grown(case)
+    if not isinstance(sequence, TransformerSequence):
+        pytest.skip(f"{case.backbone.name} keeps no slab")
+    for position in (2, columns + 2):
+        sequence.slab.block[:, :, :, :, sequence.slab.kept :] = torch.nan
+        rows = sequence.forward(placeholder(0, 2 * columns - 1))
+        assert torch.isfinite(rows.logits).all()
+        sequence.commit_at([position], [1])
+
+
+def test_the_last_token_of_a_scattered_picture_ends_it(case: Case) -> None:
+    sequence, columns = grown(case)
+    rest = [p for p in range(sequence.limit) if p not in (0, 1, columns, columns + 1)]
+    for position in rest:
+        assert not sequence.done
+        sequence.forward(NO_DRAFT)
+        sequence.commit_at([position], [0])
+    assert sequence.done and sequence.length == sequence.limit

@@ -1,0 +1,128 @@
+"""From a file to the model's frame and back: scale, position, axes, what is dropped, and what is drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.mesh.frame import SIDE, UP, choose_up, fit, outliers
+from engine.mesh.read import DRAWN, read, sample
+from tests.engine.mesh.files import obj, ply, stl, text
+from tests.engine.mesh.shapes import box, drawn, joined, sphere_points, table, torus
+
+OFFSET = np.array([512_345.25, -20.0, 6_100_000.5])  # of a scan in the coordinates of a map
+
+
+@pytest.mark.parametrize("up", UP)
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 2.5e5])
+@pytest.mark.parametrize("offset", [np.zeros(3), OFFSET], ids=["at home", "far away"])
+def test_there_and_back(up, scale, offset):
+    points = np.random.default_rng(1).uniform(-1, 1, (500, 3)) * [1.0, 0.3, 2.0] * scale + offset
+    frame = fit(points, up)
+    inside = frame.to_model(points)
+    assert np.ptp(inside, 0).max() == pytest.approx(SIDE, rel=1e-4)
+    assert (inside.min(0) + inside.max(0)) == pytest.approx(np.zeros(3), abs=1e-4)
+    assert np.abs(frame.from_model(inside) - points).max() <= 1e-9 * (np.abs(offset).max() + scale)
+    assert np.linalg.det(frame.rotation) == pytest.approx(1)
+    assert frame.turn_back(frame.turn(points)) == pytest.approx(points)
+
+
+@pytest.mark.parametrize(
+    ("up", "axis"), [("x", [1, 0, 0]), ("y", [0, 1, 0]), ("z", [0, 0, 1]), ("-x", [-1, 0, 0]), ("-y", [0, -1, 0]), ("-z", [0, 0, -1])]
+)
+def test_the_chosen_axis_becomes_up(up, axis):
+    frame = fit(np.eye(3), up)
+    assert frame.turn(np.array([axis], float)) == pytest.approx(np.array([[0, 1, 0]]))
+
+
+def test_an_input_returns_to_its_file(tmp_path):
+    points = drawn(table(), 3000)
+    points[:, :3] = points[:, :3] * 0.02 + [7.0, -3.0, 1.0]
+    given = read(text(tmp_path / "a.xyz", points), up="-z")
+    assert np.abs(given.points[:, :3]).max() <= SIDE / 2 + 1e-6
+    assert given.reference == pytest.approx(points, abs=1e-6)
+    assert given.points.dtype == np.float32
+    assert np.linalg.norm(given.points[:, 3:], axis=1) == pytest.approx(np.ones(3000), abs=1e-6)
+
+
+def z_up(points: np.ndarray) -> np.ndarray:
+    """A thing with +Y up as a format with +Z up has it."""
+    return points[:, [0, 2, 1]] * [1, -1, 1]
+
+
+def test_up_is_guessed_where_the_format_does_not_say(tmp_path):
+    vertices, faces = joined(table(), box((1.8, 1.6, 0.2), (0.0, 0.9, -0.9)))  # a chair: alike left and right only
+    assert read(stl(tmp_path / "a.stl", vertices, faces)).frame.up == "y"
+    vertices, faces = table()
+    assert read(stl(tmp_path / "a.stl", vertices, faces)).frame.up == "y"
+    given = read(stl(tmp_path / "b.stl", z_up(vertices), faces))
+    assert given.frame.up == "z"
+    assert given.notes[0].startswith("The z axis was taken as up")
+    assert given.points[np.argmax(given.points[:, 1])] == pytest.approx(given.points[given.points[:, 4] > 0.99][0], abs=2)  # the top is up
+    assert read(obj(tmp_path / "c.obj", z_up(vertices), faces.tolist())).frame.up == "y"  # by custom
+    assert read(tmp_path / "b.stl", up="y").frame.up == "y"
+
+
+def test_up_of_clouds_is_guessed_from_where_they_stand():
+    """Only what stands on z = 0 and looks like standing; else a flat thing in the frame of the model would be turned."""
+    points = drawn(table(), 3000)[:, :3]
+    standing = points - points.min(0) * [0, 1, 0]
+    assert choose_up(standing, ".ply")[0] == "y"
+    assert choose_up(z_up(standing), ".ply")[0] == "z"
+    assert choose_up(z_up(points), ".ply")[0] == "y"
+    assert choose_up(z_up(points), ".pcd")[0] == "z"
+    assert choose_up(z_up(standing), ".ply", "Y") == ("y", "")
+
+
+def test_shapes_alike_on_all_sides_keep_y():
+    assert choose_up(sphere_points(3000)[:, :3], ".stl") == ("y", "")
+    assert choose_up(drawn(torus(), 3000)[:, :3], ".stl") == ("y", "")
+    assert choose_up(drawn(torus(), 3000)[:, [0, 2, 1]], ".stl") == ("y", "")
+
+
+def test_outliers_are_dropped_and_nothing_else(tmp_path):
+    random = np.random.default_rng(3)
+    for mesh in (torus(), table(), box((1.0, 0.02, 1.0))):
+        points = drawn(mesh, 4000)[:, :3]
+        assert not outliers(points).any()
+        stray = random.uniform(-3, 3, (60, 3))
+        far = outliers(np.concatenate([points, stray]))
+        assert not far[:4000].any() and far[4000:].sum() > 40
+    given = read(text(tmp_path / "a.xyz", np.concatenate([points, [[0.0, 50.0, 0.0]]])))
+    assert given.notes[0] == "1 point far from all others was dropped."
+    assert np.ptp(given.points[:, 0]) == pytest.approx(SIDE, abs=1e-3)
+
+
+def test_an_uneven_cloud_loses_nothing():
+    near, away = drawn(box(), 4000)[:, :3], drawn(box((1.0, 1.0, 1.0), (1.5, 0.0, 0.0)), 600, 1)[:, :3] * 3
+    assert not outliers(np.concatenate([near, away])).any()
+
+
+def test_a_mesh_is_sampled_evenly(tmp_path):
+    """Points per area, on faces of very different sizes."""
+    vertices, faces = box((4.0, 2.0, 1.0))
+    given = read(ply(tmp_path / "a.ply", vertices, faces.tolist()))
+    assert given.points.shape == (DRAWN, 6)
+    shares = [(np.abs(given.points[:, 3 + axis]) > 0.99).mean() for axis in range(3)]
+    assert shares == pytest.approx([2 / 14, 4 / 14, 8 / 14], abs=0.02)
+    for axis in range(3):  # on their faces
+        on = np.abs(given.points[:, 3 + axis]) > 0.99
+        assert np.abs(given.points[on, axis]) == pytest.approx(np.full(on.sum(), SIDE / 8 * (4, 2, 1)[axis]), abs=1e-5)
+
+
+def test_samples(tmp_path):
+    mesh = read(ply(tmp_path / "a.ply", box()[0], box()[1].tolist()))
+    cloud = read(text(tmp_path / "a.xyz", sphere_points(300)))
+    for given in (mesh, cloud):
+        assert sample(given, 256, 1).shape == (256, 6) and sample(given, 256, 1).dtype == np.float32
+        assert (sample(given, 256, 1) == sample(given, 256, 1)).all()
+        assert (sample(given, 256, 1) != sample(given, 256, 2)).any()
+        assert sample(given, 1000, 1).shape == (1000, 6)
+        assert sample(given, 0, 1).shape == (0, 6)
+    assert len(np.unique(sample(cloud, 300, 4), axis=0)) == 300  # no repetition while there are enough
+    assert len(np.unique(sample(cloud, 1000, 4), axis=0)) == 300
+
+
+def test_reading_is_the_same_every_time(tmp_path):
+    path = text(tmp_path / "a.xyz", drawn(table(), 2000)[:, :3])
+    assert (read(path).points == read(path).points).all()

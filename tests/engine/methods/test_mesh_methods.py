@@ -1,0 +1,144 @@
+"""XSpecMesh and lookup on meshes: what the toy cannot show, because it has no condition and no grammar of patches."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from engine.backbones.bpt_grammar import Grammar
+from engine.backbones.bpt_tokens import BPT
+from engine.core import Prompt, Sampling
+from engine.drafters.mesh_heads import BoundHeads, MeshHeads
+from engine.errors import BadKnob, NotSupported
+from engine.methods import METHODS, xspecmesh
+from engine.methods.lookup import Index
+from engine.methods.xspecmesh import best_of, pruned_law
+from engine.run import Run, generate
+from tests.engine.backbones import tiny
+
+GREEDY = Sampling(temperature=0.0)
+
+
+def heads(kind: str = "cross", tied: bool = True) -> BoundHeads:
+    """Random heads for the tiny lowpoly."""
+    torch.manual_seed(5)
+    made = MeshHeads(4, 32, 2, BPT.vocabulary, kind, tied)
+    tiny.spread(made, 0.3)
+    for p in made.parameters():
+        if p.ndim == 3:
+            torch.nn.init.normal_(p, std=0.2)
+    head = tiny.mesh_model().decoder.head
+    return BoundHeads(made, head.weight, head.bias)
+
+
+def run(name: str, seed: int = 0, sampling: Sampling | None = None, size: int | None = None, **knobs: float | str) -> Run:
+    """One finished run of a method on the tiny lowpoly with random heads."""
+    backbone = tiny.lowpoly()
+    backbone.capabilities = backbone.capabilities | {"mesh_heads"}
+    prompt = Prompt(points=tiny.sphere(), seed=seed, size=size, sampling=sampling)
+    return generate(backbone, METHODS[name], prompt, knobs, heads() if name == "xspecmesh" else None).finish()
+
+
+EXACT = {
+    "xspecmesh": [{"drafts": d, "accept": "residual"} for d in ("independent", "most probable", "tree", "tree pruned")],
+    "lookup": [{}, {"drafted": 8}],
+    "sjdpp": [{"window": 6}],
+    "jacobi": [{"window": 4}],
+}
+
+
+@pytest.mark.parametrize(("name", "knobs"), [(name, knobs) for name, many in EXACT.items() for knobs in many])
+def test_exact_settings_give_plain_tokens(name: str, knobs: dict[str, float | str]) -> None:
+    """Greedy: bit for bit. Match seed: the tokens of plain decoding with the same seed."""
+    assert run(name, sampling=GREEDY, size=12, **knobs).tokens == run("ar", sampling=GREEDY, size=12).tokens
+    for seed in range(3):
+        assert run(name, seed, size=12, verify="match seed", **knobs).tokens == run("ar", seed, size=12).tokens
+
+
+@pytest.mark.parametrize("accept", ["threshold", "residual", "top k", "typical"])
+def test_every_mesh_obeys_the_grammar_and_its_budget(accept: str) -> None:
+    for seed in range(3):
+        done = run("xspecmesh", seed, size=9, accept=accept, accept_probability=0.05)
+        ended = done.tokens[-1] == BPT.eos
+        assert ended or len(done.tokens) == 96
+        grammar = Grammar(BPT, canonical=True, budget=9)
+        assert not ended or grammar.accepts(done.tokens)
+        assert len(done.result().parser.faces) <= 9
+        assert done.positions == list(range(len(done.tokens)))
+
+
+def test_match_seed_needs_an_exact_rule() -> None:
+    with pytest.raises(BadKnob, match="residual"):
+        run("xspecmesh", verify="match seed")
+
+
+def test_a_backbone_without_heads_is_refused_with_a_sentence() -> None:
+    with pytest.raises(NotSupported, match="mesh_heads"):
+        generate(tiny.lowpoly(), METHODS["xspecmesh"], Prompt(points=tiny.sphere()))
+
+
+@torch.no_grad()
+def test_one_row_of_heads_is_what_all_rows_would_give() -> None:
+    """The drafter's answer for a row equals a batched evaluation over many rows, for every kind of heads."""
+    for kind, tied in itertools.product(("cross", "mlp"), (True, False)):
+        bound = heads(kind, tied)
+        condition, hidden = torch.randn(7, 32), torch.randn(5, 32)
+        many = bound.heads.features(hidden[None], bound.heads.look(condition[None]))
+        logits = bound.heads.logits(many, bound.weight, bound.bias)[:, 0]
+        sequence = type("Sequence", (), {"condition": condition})()
+        for i in range(5):
+            torch.testing.assert_close(bound.start(sequence)(hidden[i]), logits[:, i], atol=2e-5, rtol=1e-4)
+
+
+def test_fresh_heads_repeat_the_backbones_law() -> None:
+    """Zero last layers: a head is the output layer on the hidden state, whatever the condition."""
+    made = MeshHeads(3, 32, 2, BPT.vocabulary)
+    hidden = torch.randn(1, 2, 32)
+    assert torch.equal(made.features(hidden, made.look(torch.randn(1, 4, 32))), hidden.expand(3, -1, -1, -1))
+
+
+class Flat:
+    """A sequence without grammar: a law is the softmax of its logits."""
+
+    def law(self, logits: torch.Tensor, path: list[int]) -> torch.Tensor:
+        """[k, V]"""
+        return torch.softmax(logits, -1)
+
+
+def test_the_pruned_tree_draws_whole_paths_by_their_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The conditionals of `pruned_law` multiply to the weights of the surviving paths, normalised."""
+    monkeypatch.setattr(xspecmesh, "PRUNED", 0.05)
+    logits = torch.randn(3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 1.5
+    tops = [best_of(torch.softmax(row[None], -1), 2)[0] for row in logits]
+    weights = {
+        path: float(torch.stack([t[x] for t, x in zip(tops, path, strict=True)]).prod()) for path in itertools.product(range(6), repeat=3)
+    }
+    alive = {path: w for path, w in weights.items() if w >= 0.05}
+    assert 0 < len(alive) < 8, "some paths are pruned, some are not"
+    for path, weight in alive.items():
+        chance = 1.0
+        for j in range(3):
+            chance *= float(pruned_law(logits, Flat(), list(path[:j]), 3, 2)[0, path[j]])
+        assert chance == pytest.approx(weight / sum(alive.values()))
+
+
+def test_lookup_finds_the_longest_earlier_run() -> None:
+    index = Index(3)
+    assert index.continuation(3, 4) == []
+    index.add([1, 2, 3, 9, 2, 3])
+    assert index.continuation(3, 4) == [9, 2, 3, 9]  # behind "2 3" came 9; at the present it goes on from itself
+    assert index.continuation(1, 1) == [9]
+    index.add([1])
+    assert index.continuation(3, 2) == [2, 3]  # "3 1" is new, "1" is not
+
+
+def test_lookup_of_a_repeated_token_verifies_its_first_draft() -> None:
+    """A known bug elsewhere commits the first draft unseen."""
+    index = Index(3)
+    index.add([1, 1, 1])
+    assert index.continuation(3, 3) == [1, 1, 1]
+    done = run("lookup", 2)
+    assert sum(len(s.tokens) for s in done.steps) == len(done.tokens)
+    assert all(len(s.tokens) <= s.drafted + 1 for s in done.steps)

@@ -1,0 +1,344 @@
+"""Trees: verification, growth, relaxed rules and controllers, by hand-made numbers. Exactness itself is tested in test_exactness.py."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.accept import additive_mass, after_choices, after_one_draw, deviation, multi_round, multiplicative_mass, walk
+from engine.backbones.toy import TableFeatures, Toy
+from engine.core import NO_DRAFT, Knobs, Prompt, Sampling
+from engine.errors import BadKnob, NotSupported
+from engine.layout import Raster
+from engine.methods import METHODS, PRESETS, adt_tree, eagle, lantern
+from engine.methods.adt_tree import Adjacent, Mark, best_shape, flock, reaches
+from engine.methods.eagle import Cycle, Shape
+from engine.noise import Noise
+from engine.run import Run, generate
+from engine.tree import depths, visibility
+from tests.engine.backbones import tiny
+
+P = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
+Q = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+NEAR = torch.tensor([[1, 2], [0, 2], [3, 1], [2, 1]])
+
+
+# --- verification -----------------------------------------------------------------------------------------------------
+
+
+def test_the_walk_of_a_worked_trace() -> None:
+    """Two levels, two children of the root, one of each: the second child is the model's draw, what it leads to is not."""
+    parents, tokens = [-1, -1, 0, 1], [7, 8, 5, 6]
+    assert walk(parents, tokens, [8, 5, 9, 0, 0]) == ([1], 9)
+    assert walk(parents, tokens, [8, 5, 6, 0, 4]) == ([1, 3], 4)
+    assert walk(parents, tokens, [3, 0, 0, 0, 0]) == ([], 3)
+    assert walk([], [], [2]) == ([], 2)
+
+
+def test_of_equal_children_the_first_is_walked() -> None:
+    assert walk([-1, -1], [4, 4], [4, 1, 2]) == ([0], 1)
+
+
+def by_rounds(p: Tensor, q: Tensor, draws: int) -> Tensor:
+    """The law behind `draws` sampled siblings: every order of draws, with the chances that multi_round says."""
+    out = torch.zeros_like(p)
+    for order in permutations(range(len(p)), draws):
+        left, chance, laws = q.clone(), 1.0, []
+        for token in order:
+            laws.append(left / left.sum())
+            chance *= laws[-1][token].item()
+            left[token] = 0
+        laws, reached = torch.stack(laws), chance
+        _, rest, chances = multi_round(p, torch.tensor(order), laws, [float("inf")] * draws)  # all refused
+        for token, accepted in zip(order, chances, strict=True):
+            out[token] += reached * accepted
+            reached *= 1 - accepted
+        out += reached * rest
+    return out
+
+
+@pytest.mark.parametrize("draws", [1, 2, 3])
+def test_sampled_siblings_leave_the_law_as_it_is(draws: int) -> None:
+    assert torch.allclose(by_rounds(P, Q, draws), P)
+
+
+def test_a_chosen_child_is_struck_out_when_refused() -> None:
+    laws = torch.eye(4, dtype=torch.float64)[[0, 1]]
+    which, left, chances = multi_round(P, torch.tensor([0, 1]), laws, [0.9, 0.9])
+    assert which == -1 and chances == pytest.approx([0.5, 0.6])
+    assert torch.allclose(left, torch.tensor([0, 0, 0.75, 0.25], dtype=torch.float64))
+    assert multi_round(P, torch.tensor([0, 1]), laws, [0.9, 0.5])[0] == 1
+
+
+# --- relaxed rules ----------------------------------------------------------------------------------------------------
+
+
+def test_masses_by_hand() -> None:
+    everything = torch.arange(4)
+    assert additive_mass(P, everything, NEAR, 0.0).tolist() == P.tolist()
+    assert multiplicative_mass(P, everything, NEAR, 0.0).tolist() == P.tolist()
+    # 0 borrows 0.3 and then 0.15; 1 nothing, its nearest is too heavy; 2 takes 0.05 and 0.3; 3 takes 0.15 and not 0.3
+    assert additive_mass(P, everything, NEAR, 0.4).tolist() == pytest.approx([0.8, 0.3, 0.5, 0.2])
+    assert multiplicative_mass(P, everything, NEAR, 1.0).tolist() == pytest.approx([0.95, 0.3, 0.2, 0.05])
+
+
+def test_more_budget_never_credits_less() -> None:
+    masses = torch.stack([additive_mass(P, torch.arange(4), NEAR, most / 20) for most in range(21)])
+    assert (masses.diff(dim=0) >= 0).all()
+
+
+def test_laws_behind_a_relaxed_rule() -> None:
+    relaxed = after_one_draw(P, Q, additive_mass(P, torch.arange(4), NEAR, 0.4))
+    assert relaxed.sum() == pytest.approx(1) and deviation(P, relaxed) > 0.05
+    assert torch.allclose(after_one_draw(P, Q, P), P)
+    chosen = torch.tensor([2, 0])
+    assert torch.allclose(after_choices(P, chosen, lambda p, tokens: p[tokens]), P)
+    assert after_choices(P, chosen, lambda p, tokens: additive_mass(p, tokens, NEAR, 0.4)).sum() == pytest.approx(1)
+
+
+def test_multiplication_bounds_what_a_token_gains() -> None:
+    gained = torch.minimum(Q, multiplicative_mass(P, torch.arange(4), NEAR, 0.7))
+    assert (gained <= 1.7 * P + 1e-12).all()
+
+
+@pytest.mark.parametrize("distance", ["raw", "cosine"])
+def test_neighbours_are_nearest_first_and_never_oneself(distance: str) -> None:
+    codes = torch.tensor([[1.0, 0.0], [4.0, 0.1], [0.0, 1.0], [1.2, 0.9]])
+    found = lantern.neighbours(codes, 2, distance)
+    assert all(own not in row for own, row in enumerate(found.tolist()))
+    assert found[0].tolist() == ([3, 2] if distance == "raw" else [1, 3])
+
+
+def test_a_relaxed_rule_needs_a_codebook() -> None:
+    toy = Toy()
+    toy.codes = None
+    with pytest.raises(NotSupported, match="codebook"):
+        generate(toy, METHODS["eagle"], Prompt(), {"relax": "additive"}).finish()
+
+
+def test_a_relaxed_rule_has_no_seed_to_match() -> None:
+    with pytest.raises(BadKnob, match="match seed"):
+        generate(Toy(), METHODS["eagle"], Prompt(), {"relax": "additive", "verify": "match seed"}).finish()
+
+
+def last_deviation(knobs: dict[str, float | str]) -> float:
+    """What the meter shows at the end of some runs, averaged."""
+    shown = []
+    for seed in range(6):
+        run = generate(Toy(columns=6), METHODS["eagle"], Prompt(seed=seed), {"relax": "additive", "neighbour_share": 0.4, **knobs}).finish()
+        shown.append(run.steps[-1].trace["deviation"])
+    return torch.tensor(shown).nanmean().item()
+
+
+def test_the_meter_tells_a_relaxed_rule_from_an_exact_one() -> None:
+    assert last_deviation({"added_mass": 0.0}) == pytest.approx(0, abs=1e-12)
+    assert last_deviation({"added_mass": 0.5, "children": "sampled"}) > 0.02
+
+
+def test_badges_of_the_presets() -> None:
+    for name in ("lantern", "lantern_static", "adt_tree_lantern"):
+        method, knobs = PRESETS[name]
+        run = generate(Toy(), METHODS[method], Prompt(), knobs)
+        next(run)
+        assert not run.exact and METHODS[method].why(Knobs(run.live.read())).startswith("Not exact")
+    exact = Knobs(generate(Toy(), METHODS["eagle"], Prompt()).live.read())
+    assert METHODS["eagle"].exact(exact) and METHODS["eagle"].why(exact).startswith("Exact")
+
+
+# --- growth -----------------------------------------------------------------------------------------------------------
+
+
+def grown(toy: Toy, shape: Shape, kind: str, first: int = 1, seeded: bool = False) -> eagle.Tree:
+    """The tree behind a first token."""
+    sequence = toy.start(Prompt())
+    hidden = sequence.forward(NO_DRAFT).hidden
+    sequence.commit([], first)
+    growth = toy.drafter("feature_draft").start(sequence)
+    room = sequence.limit - 2
+    noise = Noise(3, toy.vocabulary)
+    return eagle.grow(growth, growth.root(hidden, [first]), sequence, shape, room, kind, noise, 1, seeded)
+
+
+@pytest.mark.parametrize("kind", ["deterministic", "sampled", "auto"])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_tree_keeps_to_its_shape(kind: str, temperature: float) -> None:
+    toy = Toy(vocabulary=5, columns=5, temperature=temperature, sharpness=1.0)
+    tree = grown(toy, Shape(3, 4, 9), kind)
+    assert 0 < len(tree.tokens) <= 9
+    assert max(depths(tree.parents)) <= 3
+    assert all(parent < node for node, parent in enumerate(tree.parents))
+    assert len(set(zip(tree.parents, tree.tokens, strict=True))) == len(tree.tokens)  # siblings differ
+    assert (tree.laws is None) == (not any(tree.drawn))
+    if tree.laws is not None:
+        assert torch.allclose(tree.laws.sum(-1), torch.ones(len(tree.tokens), dtype=torch.float64))
+        assert (tree.laws[range(len(tree.tokens)), tree.tokens] > 0).all()
+
+
+def test_few_candidates_are_no_error() -> None:
+    assert len(grown(Toy(), Shape(1, 3, 60), "deterministic").tokens) == 3
+
+
+def test_sampled_trees_have_one_shape_whatever_is_drawn() -> None:
+    shapes = {tuple(grown(Toy(vocabulary=5, columns=5), Shape(3, 3, 8), "sampled", first).parents) for first in range(5)}
+    assert len(shapes) == 1
+
+
+def test_auto_finds_both_kinds() -> None:
+    toy = Toy(vocabulary=4, columns=4, sharpness=2.0)
+    kinds = [kind for first in range(4) for kind in grown(toy, Shape(3, 2, 12), "auto", first).drawn]
+    assert True in kinds and False in kinds
+
+
+def test_rows_of_a_growth_equal_those_of_their_paths() -> None:
+    """A node's logits depend on its path alone, not on who else is grown."""
+    toy = Toy(vocabulary=4)
+    sequence = toy.start(Prompt())
+    hidden = sequence.forward(NO_DRAFT).hidden
+    growth = toy.drafter("feature_draft").start(sequence)
+    growth.root(hidden, [2])
+    together = growth.expand([-1, -1], [0, 3])
+    below = growth.expand([1, 0], [1, 1])
+    growth = toy.drafter("feature_draft").start(sequence)
+    growth.root(hidden, [2])
+    assert torch.equal(growth.expand([-1], [3])[0], together[1])
+    assert torch.equal(growth.expand([0], [1])[0], below[0])
+
+
+def test_siblings_are_drawn_without_replacement_from_conditional_laws() -> None:
+    laws = eagle.sibling_laws(Q.repeat(3, 1), [3, 1, 0], [-1, -1, -1], [True, True, False])
+    assert torch.allclose(laws[0], Q)
+    assert torch.allclose(laws[1], torch.tensor([1, 2, 3, 0], dtype=torch.float64) / 6)
+    assert laws[2].tolist() == [1, 0, 0, 0]
+
+
+def test_a_perfect_drafter_is_always_accepted() -> None:
+    toy = Toy(rows=1, columns=13, vocabulary=5, counting=True)
+    run = generate(toy, METHODS["eagle"], Prompt(seed=1), {"depth": 3, "width": 2, "nodes": 6}).finish()
+    assert [len(step.tokens) for step in run.steps] == [1, 4, 4, 4]
+    assert [step.draft_forwards for step in run.steps] == [3, 3, 3, 0]
+
+
+@pytest.mark.parametrize("kind", ["deterministic", "sampled"])
+def test_trees_on_a_transformer_give_plain_tokens_for_the_same_seed(kind: str) -> None:
+    """The same loop over a real cache with a guidance pair; the drafter knows nothing."""
+    backbone, prompt = tiny.pictogram(), Prompt(text="two red cats", seed=5, sampling=Sampling(0.8, 20, 0.95, 2.0))
+    plain = generate(backbone, METHODS["ar"], prompt).finish().tokens
+    backbone.capabilities = backbone.capabilities | {"feature_draft"}
+    with torch.inference_mode():
+        sequence = backbone.start(prompt)
+        width = sequence.forward(NO_DRAFT).hidden.shape[-1]
+    made = torch.Generator().manual_seed(1)
+    tables = [torch.randn(*size, generator=made) for size in ((width, width), (sequence.vocabulary, width), (width, sequence.vocabulary))]
+    knobs = {"children": kind, "verify": "match seed", "depth": 3, "width": 5, "nodes": 20}
+    run = generate(backbone, METHODS["eagle"], prompt, knobs, drafter=TableFeatures(*tables)).finish()
+    assert run.tokens == plain
+    assert run.totals["forwards"] < len(plain)
+
+
+def test_the_pass_sees_paths_only() -> None:
+    tree = grown(Toy(columns=4), Shape(2, 2, 6), "sampled")
+    assert tree.draft(torch.device("cpu")).visible is None
+    assert visibility(tree.parents).sum() == sum(depths(tree.parents)) + 2 * len(tree.parents) + 1 - len(tree.parents)
+
+
+def test_a_backbone_without_the_drafter_says_so() -> None:
+    toy = Toy()
+    toy.capabilities = frozenset({"raster", "hidden"})
+    with pytest.raises(NotSupported, match="feature_draft"):
+        Run(toy, METHODS["eagle"], Prompt(), {})
+
+
+def test_a_live_knob_reshapes_the_next_tree() -> None:
+    run = generate(Toy(columns=8), METHODS["eagle"], Prompt(seed=2), {"depth": 1, "nodes": 3})
+    next(run)
+    run.set(depth=4, nodes=12)
+    run.finish()
+    assert run.steps[1].drafted == 3 and run.steps[2].drafted > 3
+
+
+# --- controllers ------------------------------------------------------------------------------------------------------
+
+
+class At:
+    """As much of a sequence as a controller may see."""
+
+    def __init__(self, length: int, rows: int = 4, columns: int = 8):
+        self.length, self.layout = length, Raster(rows, columns)
+
+
+def knobs(**values: float | str) -> Knobs:
+    """ADT-Tree's knobs with some changed."""
+    return Knobs({k.name: k.to_value(k.to_number(values.get(k.name, k.default))) for k in adt_tree.METHOD.knobs})
+
+
+def steered(accept: bool, steps: int, **values: float | str) -> list[Shape]:
+    """The shapes of a controller whose trees are always, or never, accepted in full; one token is committed each time."""
+    controller, shapes = Adjacent(), []
+    for n in range(1, steps):
+        shape = controller.next(At(n, 1, 99), knobs(**values), Noise(0, 8), n)
+        shapes.append(shape)
+        controller.saw(Cycle(n, shape, shape.depth, shape.depth if accept else 0, 1, 1))
+    return shapes
+
+
+def test_full_acceptance_drives_the_depth_to_its_end() -> None:
+    shapes = steered(True, 12)
+    assert (shapes[0].depth, shapes[0].width) == (5, 10)
+    assert [s.depth for s in shapes[:5]] == [5, 6, 7, 8, 9]
+    assert (shapes[-1].depth, shapes[-1].width) == (9, 4)  # the intervals (0, 10) and (3, 14) are open
+
+
+def test_rejection_drives_the_depth_to_one_and_the_width_beyond_its_end() -> None:
+    shapes = steered(False, 30)
+    assert [(s.depth, s.width) for s in shapes[:5]] == [(5, 10), (4, 13), (3, 13), (2, 13), (1, 16)]
+    assert (shapes[-1].depth, shapes[-1].width, shapes[-1].nodes) == (1, 60, 60)
+
+
+def test_a_tree_has_no_more_nodes_than_candidates() -> None:
+    assert steered(False, 8, width_below=6, width_above=1, nodes=128)[0].nodes == 5 + 4 * 25
+
+
+def test_neighbours_of_a_controller() -> None:
+    marks = {at: Mark(at, 5, 0.0) for at in range(12)}
+    assert adt_tree.beside(marks, At(12), knobs()).depth == 11
+    assert adt_tree.beside(marks, At(12), knobs(tree_init="above")).depth == 4
+    assert adt_tree.beside(marks, At(8), knobs()).depth == 7  # the end of the row above stands in for the left neighbour
+    assert adt_tree.beside(marks, At(5), knobs(tree_init="above")).depth == 4  # nothing above the first row
+    assert adt_tree.beside({}, At(5), knobs()) is None
+
+
+def test_a_flock_is_weighted_by_rows_and_rounded_half_up() -> None:
+    assert flock({}, At(12), 3) is None
+    marks = {11: Mark(4, 10, 1.0), 4: Mark(7, 4, 0.0), 0: Mark(9, 9, 1.0)}  # left, above, too far away
+    found = flock(marks, At(12), 2)  # weights 1.5 and 1
+    assert (found.depth, found.width, found.accepted) == (5, 8, pytest.approx(0.6))
+    assert flock({11: Mark(4, 5, 1.0), 10: Mark(5, 5, 1.0)}, At(12), 2).depth == 5
+
+
+def test_a_random_shape_stays_inside_the_intervals() -> None:
+    shapes = [adt_tree.anything(Mark(1, 1, 1.0), knobs(), Noise(seed, 8), 5, 1) for seed in range(200)]
+    assert {s.depth for s in shapes} == set(range(1, 10)) and {s.width for s in shapes} == set(range(4, 14))
+
+
+def test_places_of_a_tree_come_in_falling_order_and_add_up() -> None:
+    found = list(reaches(0.6, 2, 2, 99))
+    assert found == sorted(found, reverse=True) and len(found) == 2 + 4
+    assert found[:3] == pytest.approx([0.6, 0.36, 0.24])
+    assert sum(found) == pytest.approx(0.84 + 0.84**2)
+
+
+def test_the_schedule_weighs_tokens_against_cost() -> None:
+    assert best_shape(0.9, 9, 10, 60, 0.02, 0.05).depth > best_shape(0.3, 9, 10, 60, 0.02, 0.05).depth
+    free, dear = best_shape(0.5, 9, 10, 60, 0.0, 0.0), best_shape(0.5, 9, 10, 60, 0.2, 0.5)
+    assert free.nodes == 60 and dear.nodes < 6
+
+
+@pytest.mark.parametrize("init", ["left", "above", "random", "flock"])
+@pytest.mark.parametrize("controller", ["adjacent", "throughput"])
+def test_every_controller_paints_the_whole_picture(controller: str, init: str) -> None:
+    run = generate(Toy(columns=5), METHODS["adt_tree"], Prompt(seed=4), {"controller": controller, "tree_init": init}).finish()
+    assert run.positions == list(range(10)) and run.exact
+    assert all("tree_depth" in step.trace for step in run.steps[1:-1])

@@ -1,0 +1,158 @@
+"""The wavefront beyond its law: how many passes it takes, when it is plain decoding, what its Steps say, what it costs in likelihood."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.backbones.toy import Toy
+from engine.core import Knobs, Prompt, Sampling
+from engine.errors import BadKnob
+from engine.measure.likelihood import log_probabilities
+from engine.methods import METHODS, find
+from engine.methods.zipar import REFRESHES
+from engine.run import Run, generate
+from tests.engine.backbones import tiny
+
+ZIPAR = METHODS["zipar"]
+SHAPES = [(2, 3), (3, 2), (4, 3), (2, 5), (1, 4), (4, 1)]
+
+
+def plain(backbone: Toy, seed: int) -> Run:
+    """Plain decoding with a seed."""
+    return generate(backbone, METHODS["ar"], Prompt(seed=seed)).finish()
+
+
+def in_order(run: Run) -> list[int]:
+    """The tokens by position."""
+    return [token for _, token in sorted(zip(run.positions, run.tokens, strict=True))]
+
+
+@pytest.mark.parametrize("rows,columns", SHAPES)
+@pytest.mark.parametrize("window", [1, 2, 3, 256])
+def test_published_takes_the_passes_of_the_formula(rows: int, columns: int, window: int) -> None:
+    """A row begins `window` passes after the row above and then takes one pass a token, on grids of any shape."""
+    run = generate(Toy(rows=rows, columns=columns), ZIPAR, Prompt(seed=1), {"window": window}).finish()
+    assert run.totals["forwards"] == columns + (rows - 1) * min(window, columns)
+    assert sorted(run.positions) == list(range(rows * columns))
+
+
+@pytest.mark.parametrize("rows,columns", SHAPES)
+@pytest.mark.parametrize("window", ["columns", 256])
+def test_a_window_as_wide_as_a_row_is_plain_decoding(rows: int, columns: int, window: int | str) -> None:
+    toy = Toy(rows=rows, columns=columns)
+    for seed in range(5):
+        run = generate(toy, ZIPAR, Prompt(seed=seed), {"window": columns if window == "columns" else window}).finish()
+        assert run.tokens == plain(toy, seed).tokens
+        assert run.exact == (window == 256)  # the badge does not know how wide the picture is
+
+
+def test_one_row_at_a_time_is_plain_decoding() -> None:
+    toy = Toy(rows=3, columns=3)
+    run = generate(toy, ZIPAR, Prompt(seed=2), {"window": 1, "rows": 1}).finish()
+    assert run.tokens == plain(toy, 2).tokens
+
+
+@pytest.mark.parametrize("refresh", REFRESHES)
+@pytest.mark.parametrize("window", [1, 2, 256])
+def test_verified_matches_the_seed_for_every_refresh(refresh: str, window: int) -> None:
+    knobs = {"mode": "verified", "verify": "match seed", "refresh": refresh, "window": window}
+    for shape in ((3, 3), (4, 2), (2, 5)):
+        toy = Toy(rows=shape[0], columns=shape[1])
+        for seed in range(4):
+            run = generate(toy, ZIPAR, Prompt(seed=seed), knobs).finish()
+            assert run.tokens == plain(toy, seed).tokens and run.exact
+
+
+@pytest.mark.parametrize("mode", ["published", "verified"])
+@pytest.mark.parametrize("window", [1, 2])
+def test_where_every_token_is_sure_the_floor_is_reached(mode: str, window: int) -> None:
+    """With one successor for every token a draft is right once its true left neighbour is known."""
+    toy = Toy(vocabulary=3, rows=4, columns=3, counting=True)
+    run = generate(toy, ZIPAR, Prompt(seed=0), {"mode": mode, "window": window}).finish()
+    assert run.totals["forwards"] >= 3 + 3 * window
+    assert run.totals["forwards"] <= 12
+    assert mode == "published" or in_order(run) == in_order(generate(toy, METHODS["ar"], Prompt(seed=0)).finish())
+
+
+def test_verified_is_faster_than_plain_and_commits_a_prefix() -> None:
+    toy = Toy(rows=4, columns=4)
+    passes = []
+    for seed in range(5):
+        run = generate(toy, ZIPAR, Prompt(seed=seed), {"mode": "verified", "window": 1}).finish()
+        assert run.positions == list(range(16))
+        passes.append(run.totals["forwards"])
+    assert sum(passes) / len(passes) < 12
+
+
+def test_drafts_on_the_screen_are_the_open_positions() -> None:
+    """Every draft is shown where it stands, none of them is committed yet, and rows behind a gap are among them."""
+    run = generate(Toy(rows=3, columns=4), ZIPAR, Prompt(seed=3), {"mode": "verified", "window": 1})
+    apart = False
+    for step in run:
+        shown = step.draft["positions"]
+        assert len(shown) == len(step.draft["tokens"]) == len(set(shown))
+        assert not set(shown) & set(run.positions)
+        apart |= bool(shown) and min(shown) > len(run.positions)
+    assert apart
+
+
+def test_greedy_decoding_is_reproduced_when_verified() -> None:
+    greedy = Prompt(seed=0, sampling=Sampling(temperature=0.0, guidance=1.4))
+    toy = Toy(seed=2, rows=3, columns=3)
+    expected = generate(toy, METHODS["ar"], greedy).finish().tokens
+    assert generate(toy, ZIPAR, greedy, {"mode": "verified", "window": 1}).finish().tokens == expected
+
+
+def test_the_adaptive_window_lies_between_its_bounds() -> None:
+    toy = Toy(rows=3, columns=4)
+    for seed in range(8):
+        knobs = {"window": 4, "adaptive": "on", "least_window": 2}
+        run = generate(toy, ZIPAR, Prompt(seed=seed), knobs).finish()
+        assert 4 + 2 * 2 < run.totals["forwards"] <= 12  # the first trial never stays: it has nothing to be compared with
+        assert sorted(run.positions) == list(range(12))
+
+
+def test_knobs_may_move_at_any_time() -> None:
+    for mode in ("published", "verified"):
+        run = generate(Toy(rows=4, columns=4), ZIPAR, Prompt(seed=5), {"mode": mode, "window": 1})
+        for moved in ({"window": 3}, {"rows": 1}, {"adaptive": "on", "least_window": 1}, {"adaptive": "off"}, {"window": 1, "rows": 9}):
+            next(run)
+            run.set(**moved)
+        assert sorted(run.finish().positions) == list(range(16))
+
+
+def test_labels() -> None:
+    defaults = {k.name: k.default for k in ZIPAR.knobs}
+    _, preset = find("zipar_verified")
+    assert not ZIPAR.exact(Knobs(defaults))
+    assert ZIPAR.exact(Knobs(defaults | preset))
+    assert ZIPAR.exact(Knobs(defaults | {"window": 256}))
+    assert not ZIPAR.exact(Knobs(defaults | {"window": 256, "adaptive": "on"}))
+    with pytest.raises(BadKnob, match="verified"):
+        generate(Toy(), ZIPAR, Prompt(seed=0), {"verify": "match seed"}).finish()
+
+
+def test_log_probabilities_are_those_of_single_passes() -> None:
+    """The meter agrees with the laws that plain decoding drew from, and finds a wavefront's tokens in raster order."""
+    toy = Toy(rows=2, columns=3)
+    law = toy.enumerate_law()
+    for run in (plain(toy, 4), generate(toy, ZIPAR, Prompt(seed=4), {"window": 1}).finish()):
+        found = log_probabilities(toy, Prompt(), run.tokens, run.positions)
+        assert found.shape == (6,)
+        assert found.sum().exp().item() == pytest.approx(law[tuple(in_order(run))])
+
+
+@pytest.mark.parametrize("maker", [tiny.pictogram, tiny.janus])
+def test_on_transformers(maker) -> None:
+    """The same on models with a slab: full windows and match seed give plain tokens, short windows the passes of the formula."""
+    backbone = maker()
+    prompt = Prompt(text="red apple", seed=3)
+    expected = generate(backbone, METHODS["ar"], prompt).finish().tokens
+    side = round(len(expected) ** 0.5)
+    assert generate(backbone, ZIPAR, prompt, {"window": side}).finish().tokens == expected
+    seeded = {"mode": "verified", "window": 2, "verify": "match seed"}
+    assert generate(backbone, ZIPAR, prompt, seeded).finish().tokens == expected
+    run = generate(backbone, ZIPAR, prompt, {"window": 2}).finish()
+    assert run.totals["forwards"] == side + (side - 1) * 2
+    assert torch.isfinite(log_probabilities(backbone, prompt, run.tokens, run.positions)).all()

@@ -1,0 +1,133 @@
+"""The mesh recipes: what is folded is what was trained, labels stand where the heads look, adapters survive their file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.random import PCG64, Generator
+
+from engine.backbones import folder, lowpoly, lowpoly_lora
+from engine.backbones.bpt import Settings, budget_bucket, describe, settings_of
+from engine.backbones.bpt_grammar import Grammar
+from engine.backbones.bpt_tokens import BPT, parse
+from engine.core import Prompt
+from engine.data.lowpoly_shapes import EASY, held_out_shapes
+from engine.methods import METHODS
+from engine.run import generate
+from engine.train import loop, mesh_heads
+from engine.train.loop import Options
+from engine.train.lowpoly import PAD, Trainee, World, collate, digit_matrix, folded, sample_of, unfolded
+from tests.engine.backbones import tiny
+
+SMALL = Settings(layers=1, width=32, heads=2, inner=48, length=460, memories=1, encoder_width=16, encoder_blocks=1, latents=4)
+
+
+def test_a_batch_is_a_function_of_its_step_and_little_of_it_is_padding() -> None:
+    one, other = (World(EASY, 8, False, 0.3, 460) for _ in range(2))
+    for a, b in zip(one.batch(6), other.batch(6), strict=True):
+        assert torch.equal(a, b)
+    tokens = torch.cat([(one.batch(s)[2] == PAD).float().mean()[None] for s in range(8)])
+    assert tokens.mean() < 0.25
+    points, budgets, tokens = one.batch(3)
+    assert points.shape == (8, lowpoly.POINTS, 6) and points[..., :3].abs().max() < 1.1
+    grammar = Grammar(BPT, canonical=True)
+    for row, budget in zip(tokens, budgets.tolist(), strict=True):
+        real = row[row != PAD].tolist()
+        assert grammar.accepts(real)
+        assert budget in (0, budget_bucket(len(parse(real).faces)))
+
+
+def test_clouds_lie_on_the_mesh_that_the_tokens_spell() -> None:
+    sample = sample_of(held_out_shapes(1)[0])
+    points = collate([sample], Generator(PCG64(0)), 0.0)[0][0, :, :3].numpy()
+    corners = (parse(sample.tokens).triangles() + 0.5) / 64 - 1
+    assert np.abs(points.max(0) - corners.max((0, 1))).max() < 0.05
+    assert np.abs(points.min(0) - corners.min((0, 1))).max() < 0.05
+
+
+def test_digits_say_every_coordinate() -> None:
+    digits = digit_matrix(BPT.vocabulary)
+    assert digits[: BPT.eos].sum(1).eq(3).all() and digits[BPT.eos].sum() == 0
+    assert len(torch.unique(digits, dim=0)) == BPT.vocabulary
+
+
+def test_folded_weights_are_the_same_function() -> None:
+    torch.manual_seed(0)
+    trainee = Trainee(SMALL).eval()
+    tiny.spread(trainee, 0.2)
+    batch = World(EASY, 2, False, 0.0, 460).batch(0)
+    plain = folded(trainee.state_dict())
+    assert settings_of(plain) == SMALL
+    again = Trainee(SMALL).eval()
+    model = again.model
+    model.load_state_dict(plain)
+    again.load_state_dict(unfolded(model))
+    with torch.no_grad():
+        a, b = trainee.logits(*batch), again.logits(*batch)
+    assert a.shape == (*batch[2].shape, BPT.vocabulary)
+    torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a tiny random lowpoly, where recipes read and write."""
+    torch.manual_seed(1)
+    trainee = Trainee(SMALL)
+    tiny.spread(trainee, 0.3)
+    files = folder.split(folded(trainee.state_dict()), "model")
+    card = {"name": "lowpoly", "families": list(EASY), "model": {"settings": describe(SMALL), "files": len(files)}}
+    folder.ship(tmp_path / "lowpoly", files, card)
+    for module in (lowpoly, mesh_heads.lowpoly):
+        monkeypatch.setattr(module, "FOLDER", tmp_path / "lowpoly")
+    monkeypatch.setattr(lowpoly.load, "__defaults__", (str(tmp_path / "lowpoly"), "cpu", "auto"))
+    monkeypatch.setattr(lowpoly.load_model, "__defaults__", (tmp_path / "lowpoly",))
+    monkeypatch.setattr(loop, "CHECKPOINTS", tmp_path / "training")
+    monkeypatch.setattr(mesh_heads, "CHECKPOINTS", tmp_path / "training", raising=False)
+    return tmp_path / "lowpoly"
+
+
+def test_generating_together_is_generating_alone(shipped: Path) -> None:
+    """A batch of sequences keeps its rows apart: greedy, each equals plain decoding of its own cloud."""
+    backbone = lowpoly.load()
+    backbone.sampling = type(backbone.sampling)(temperature=0.0)
+    points = torch.stack([tiny.sphere(lowpoly.POINTS), tiny.sphere(lowpoly.POINTS) * 0.5])
+    together = mesh_heads.generate_together(backbone, points, Generator(PCG64(0)))
+    order = torch.randperm(lowpoly.POINTS, generator=torch.Generator().manual_seed(0))
+    for cloud, tokens in zip(points, together, strict=True):
+        assert generate(backbone, METHODS["ar"], Prompt(points=cloud[order.argsort()])).finish().tokens == tokens
+
+
+def test_heads_and_adapters_are_trained_written_and_read(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole recipe for a few seconds; the merged backbone then decodes with its own heads, exactly."""
+    monkeypatch.setitem(mesh_heads.PRESETS, "cpu", {"minutes": 0.1, "sequences": 4, "batch": 2, "rows": 64})
+    monkeypatch.setattr(mesh_heads, "UNSEEN", 4)
+    mesh_heads.main(Options())
+    names = {p.name for p in shipped.iterdir()}
+    assert {"heads_cross.safetensors", "heads_mlp.safetensors", "heads_cross_lora.safetensors", "lora_cross", "lora_mlp"} <= names
+    for backbone in (lowpoly.load(), lowpoly_lora.load(), lowpoly_lora.load(kind="mlp")):
+        assert "mesh_heads" in backbone.capabilities
+        prompt = Prompt(points=tiny.sphere(), seed=3, size=6)
+        plain = generate(backbone, METHODS["ar"], prompt).finish().tokens
+        knobs = {"accept": "residual", "verify": "match seed"}
+        assert generate(backbone, METHODS["xspecmesh"], prompt, knobs).finish().tokens == plain
+    row = lowpoly.read_card(shipped)["heads"]["heads_cross_lora"]
+    assert row["divergence"]["kl"] >= 0 and len(row["held_out"]["top_1"]) == mesh_heads.DEPTH
+
+
+def test_merging_an_adapter_is_wearing_it(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W + AB gives the hidden states that the adapter gave in training."""
+    model = lowpoly.load_model()
+    pupil = mesh_heads.Pupil(model, mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary), True)
+    for name, p in pupil.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(p, std=0.1)
+    mesh_heads.save_adapter(pupil.decoder.blocks, "cross")
+    merged = mesh_heads.Pupil(lowpoly_lora.load().model, pupil.heads, False)
+    points, _, tokens = World(EASY, 2, False, 0.0, 460).batch(0)
+    with torch.no_grad():
+        worn, plain = pupil.hidden(points, tokens)[0], mesh_heads.Pupil(lowpoly.load_model(), pupil.heads, False).hidden(points, tokens)[0]
+        torch.testing.assert_close(merged.hidden(points, tokens)[0], worn, atol=2e-3, rtol=1e-2)
+    assert (worn - plain).abs().max() > 0.05

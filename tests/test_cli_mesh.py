@@ -1,0 +1,156 @@
+"""`launch.py mesh` and `bench mesh`: the contract line, the files, a folder of inputs, and bad input as one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import trimesh
+
+from app import cli
+from engine.backbones.bpt import describe
+from engine.backbones.bpt_tokens import BPT
+from engine.backbones.folder import ship, split
+from engine.drafters.mesh_heads import MeshHeads
+from engine.mesh.write import write
+from tests.engine.backbones import tiny
+
+NEEDED = {"backbone", "method", "exact", "verify", "seed", "tokens", "forwards", "step_compression", "seconds", "tokens_per_second",
+          "files", "compare", "faces", "vertices", "watertight", "chamfer", "hausdorff", "floor"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random lowpoly with both kinds of heads on disk."""
+    path = tmp_path_factory.mktemp("lowpoly")
+    model = tiny.mesh_model()
+    heads = {f"heads_{kind}": MeshHeads(4, 32, 2, BPT.vocabulary, kind) for kind in ("cross", "mlp")}
+    files = split(model.state_dict(), "model") | {f"{name}.safetensors": h.state_dict() for name, h in heads.items()}
+    card = {
+        "name": "lowpoly", "families": ["table", "chair"], "model": {"settings": describe(model.settings), "files": 1, "held_out": {}},
+        "heads": {name: {"settings": h.settings} for name, h in heads.items()},
+    }  # fmt: skip
+    ship(path, files, card)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Runs of these tests stay in a temporary folder."""
+    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Path:
+    """A box of 10 x 40 x 20 at (100, 0, -7), in inches for all we know."""
+    made = trimesh.creation.box((10, 40, 20))
+    return write(tmp_path / "box.ply", np.add(made.vertices, (100, 0, -7)), made.faces)
+
+
+def mesh(folder: Path, given: Path, *arguments: str) -> list[str]:
+    return ["mesh", str(given), "--backbone", str(folder), "--faces", "8", *arguments]
+
+
+def last_line(capsys: pytest.CaptureFixture) -> dict:
+    return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+
+
+def test_mesh_prints_the_contract_line_and_files_in_the_inputs_frame(
+    folder: Path, box: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    options = ("--method", "xspecmesh", "--compare", "--seed", "7", "--formats", "glb,obj,ply,stl", "--out", str(out), "--json")
+    assert cli.main(mesh(folder, box, *options)) == 0
+    line = last_line(capsys)
+    assert set(line) >= NEEDED
+    assert line["backbone"] == "lowpoly" and line["method"] == "xspecmesh" and line["exact"] is False and line["seed"] == 7
+    assert {"result.glb", "result.obj", "result.ply", "result.stl", "acceptance.glb", "trace.npz", "run.json"} == {
+        p.name for p in out.iterdir()
+    }
+    for suffix in ("glb", "obj", "ply", "stl"):
+        found = trimesh.load(out / f"result.{suffix}", force="mesh")
+        assert (found.bounds[0] >= np.array([95, -20, -17]) - 31).all() and (found.bounds[1] <= np.array([105, 20, 3]) + 31).all()
+    settings = json.loads((out / "run.json").read_text())
+    assert settings["prompt"] == "box.ply" and settings["totals"]["tokens"] == line["tokens"]
+    with np.load(out / "trace.npz") as trace:
+        assert len(trace["tokens"]) == line["tokens"]
+
+
+def test_the_exact_preset_with_match_seed_gives_plain_tokens(folder: Path, box: Path, capsys: pytest.CaptureFixture) -> None:
+    options = ("--method", "xspecmesh_exact", "--verify", "match-seed", "--compare", "--json")
+    assert cli.main(mesh(folder, box, *options)) == 0
+    line = last_line(capsys)
+    assert line["exact"] is True and line["compare"]["same_tokens"] is True and line["verify"] == "match seed"
+
+
+def test_a_folder_runs_all_its_files_and_names_the_bad_one(folder: Path, box: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    many = tmp_path / "many"
+    many.mkdir()
+    (many / "a.ply").write_bytes(box.read_bytes())
+    (many / "b.xyz").write_text("1 2\n3 4\n")
+    (many / "c.ply").write_bytes(box.read_bytes())
+    (many / "notes.md").write_text("not a mesh")
+    assert cli.main(mesh(folder, many, "--method", "ar", "--out", str(tmp_path / "out"), "--json")) == 2
+    captured = capsys.readouterr()
+    lines = json.loads(captured.out.strip().splitlines()[-1])
+    assert [Path(line["input"]).name for line in lines] == ["a.ply", "c.ply"]
+    assert captured.err.startswith("b.xyz: ") and len(captured.err.strip().splitlines()) == 1
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"a", "c"}
+
+
+BAD = {
+    "missing file": lambda p: (p / "no.ply", ()),
+    "unknown kind": lambda p: (_text(p / "cloud.docx", "x"), ()),
+    "empty folder": lambda p: (p, ()),
+    "three points": lambda p: (_text(p / "three.xyz", "0 0 0\n1 0 0\n0 1 0\n"), ()),
+    "a picture's method knob": lambda p: (_sphere(p), ("--set", "window=4")),
+    "no such format": lambda p: (_sphere(p), ("--formats", "fbx")),
+    "no faces allowed": lambda p: (_sphere(p), ("--faces", "0")),
+    "match seed with the threshold": lambda p: (_sphere(p), ("--verify", "match-seed")),
+    "no such axis": lambda p: (_sphere(p), ("--up", "w")),
+}
+
+
+def _text(path: Path, content: str) -> Path:
+    path.write_text(content)
+    return path
+
+
+def _sphere(folder: Path) -> Path:
+    path = folder / "sphere.npy"
+    np.save(path, tiny.sphere().numpy())
+    return path
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_sentence_and_exit_code_2(name: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    inside = tmp_path / "inputs"
+    inside.mkdir()
+    given, options = BAD[name](inside)
+    assert cli.main(mesh(folder, given, *options)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and len(captured.err.strip().splitlines()) == 1 and captured.err.strip().endswith((".", ")"))
+
+
+def test_bench_prints_the_rows_that_the_weights_allow(folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    from engine.measure import meshes
+
+    monkeypatch.setattr(meshes, "SWEPT", 1)
+    monkeypatch.setattr(meshes, "DEPTHS", (2,))
+    monkeypatch.setattr(meshes, "THRESHOLDS", (0.3,))
+    torch.manual_seed(0)
+    assert cli.main(["bench", "mesh", "--backbone", str(folder), "--count", "2", "--json"]) == 0
+    output = capsys.readouterr().out
+    rows = {row["row"]: row for row in json.loads(output.strip().splitlines()[-1])}
+    assert {"A plain", "B MLP", "D cross-attention", "D exact", "lookup", "sweep: depth 2", "sweep: threshold 0.3"} <= set(rows)
+    assert "E cross-attention + LoRA" not in rows and "E cross-attention + LoRA: its heads" in output
+    assert rows["A plain"]["step_compression"][0] == 1.0
+    assert rows["D exact"]["exact"] is True and rows["D cross-attention"]["exact"] is False
+    assert 0 <= rows["held-out boxes, with grammar mask"]["valid"] <= 1
+    assert rows["held-out families, with grammar mask"]["valid"] == 1.0
+    states = rows["D cross-attention: accepted by state"]["states"]
+    assert set(states) <= {"q0", "q1", "q2c", "q2s", "q3", "q4"} and all(0 <= share <= 1 for _, share in states.values())
