@@ -49,6 +49,7 @@ def describe(run: Run, given: Input | None = None) -> dict[str, Any]:
         "method": run.method.name,
         "exact": run.exact,
         "prompt": prompt.text if given is None else given.name,
+        "input": None if given is None else {"up": given.frame.up, "notes": given.notes},
         "seed": prompt.seed,
         "size": prompt.size,
         "sampling": {k: getattr(sampling, k) for k in ("temperature", "top_k", "top_p", "guidance")},
@@ -98,7 +99,9 @@ def write_mesh(run: Run, mesh: Mesh, folder: Path, settings: dict[str, Any], giv
     for suffix in formats:
         write(folder / f"result.{suffix}", placed(mesh.vertices, given), mesh.faces, metadata=settings)
     soup = run.backbone.render(run.tokens, run.positions, False)
-    accepted = arrays(run.steps).get("accepted", np.full(len(run.tokens), np.nan, np.float32))
+    trace = arrays(run.steps)
+    accepted = trace.get("accepted", np.full(len(run.tokens), np.nan, np.float32))
+    accepted = np.where(trace["step_drafted"][trace["step"]] > 0, accepted, np.nan)  # where nothing was drafted, nothing was refused
     write(
         folder / "acceptance.glb",
         placed(soup.vertices, given),

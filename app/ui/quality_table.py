@@ -35,7 +35,7 @@ ROWS = (  # name, label, what it means
     ("hausdorff", "Hausdorff distance", "The largest of these distances."),
 )
 FLOORS = {"chamfer": "floor", "hausdorff": "floor_hausdorff"}
-FLOOR_HELP = "Floor: the same distance between two samples of the input itself; no mesh can be expected below it."
+FLOOR_HELP = "Floor: the same distance between two samples of the input itself, about what a perfect mesh would have."
 
 
 def measure(board: MeshBoard, side: str, given: Input) -> Measured:

@@ -71,9 +71,10 @@ class GuidedModel(PreTrainedModel, GenerationMixin):
         self.guidance = (prompt.sampling or backbone.sampling).guidance
         self.tokens = side * side
         words = torch.tensor([backbone._read(prompt), [0] * TEXT_SLOTS])
-        self.table, self.gist = backbone.model.token_table(), backbone.model.gist(words, side)
-        self.rows = backbone.model.head_table()
-        self.prefix = backbone.model.prefix(words, side)
+        with torch.inference_mode():
+            self.table, self.gist = backbone.model.token_table(), backbone.model.gist(words, side)
+            self.rows = backbone.model.head_table()
+            self.prefix = backbone.model.prefix(words, side)
 
     def _init_weights(self, module: nn.Module) -> None:
         """Nothing: the weights are given."""

@@ -29,6 +29,7 @@ from tests.engine.backbones.tiny import spread
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = (5, 5, 5)
+MESH_TOKENS = 1024  # of a mesh that is not given a budget
 START_LIMIT = 120  # seconds until the studio must answer
 FLAGS = (
     "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
@@ -74,9 +75,11 @@ def picto(picto_folder: Path) -> Pictogram:
 
 @pytest.fixture(scope="session")
 def lowpoly_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same for meshes, with draft heads. Its meshes are nonsense of 256 tokens, enough to be touched while they grow."""
+    """The same for meshes, with draft heads. Its meshes are nonsense, and long enough to be touched while they grow."""
     torch.manual_seed(3)
-    settings = Settings(layers=4, width=64, heads=2, inner=128, length=256, memories=2, encoder_width=32, encoder_blocks=1, latents=9)
+    settings = Settings(
+        layers=4, width=64, heads=2, inner=128, length=MESH_TOKENS, memories=2, encoder_width=32, encoder_blocks=1, latents=9
+    )  # fmt: skip
     model = MeshModel(settings)
     spread(model, 0.25)
     torch.nn.init.normal_(model.decoder.start, std=0.5)

@@ -28,6 +28,7 @@ from engine.errors import MissingWeights
 from engine.mesh.read import read
 from engine.methods import find
 from engine.run import generate
+from tests.app.conftest import MESH_TOKENS
 
 CHAIR = mesh_tab.EXAMPLES / "chair.ply"
 
@@ -374,7 +375,7 @@ def test_cancel_keeps_the_partial_mesh_and_the_other_tab_does_not_notice(open_me
     assert "Stopped" in page.inner_text("#mesh-verdict")
     assert page.evaluate(FACES.format("accelerated")) > 0
     tokens = json.loads((served.runs()[-1] / "run.json").read_text())["totals"]["tokens"]
-    assert 0 < tokens < 256
+    assert 0 < tokens < MESH_TOKENS
     assert (served.runs()[-1] / "result.glb").exists()
     page.click("[data-cloud=table]")
     page.wait_for_function(f"{FACES.format('accelerated')} === 0")
