@@ -327,7 +327,7 @@ def compare(backbone: Any, method: Any, prompt: Any, knobs: dict[str, Any]) -> t
     go(plain, {}), go(method, knobs)
     runs = [go(plain, {}), go(method, knobs), go(method, knobs), go(plain, {})]
     slow, fast = median([runs[0].seconds, runs[3].seconds]), median([runs[1].seconds, runs[2].seconds])
-    same = runs[0].tokens == runs[1].tokens
+    same = runs[0].in_order == runs[1].in_order
     return runs[1], {"compare": {"method": "ar", "seconds": round(slow, 4), "speedup": round(slow / fast, 3), "same_tokens": same}}
 
 

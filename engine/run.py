@@ -108,6 +108,11 @@ class Run:
         return self.backbone.render(self.tokens, self.positions, True, self.prompt.size)
 
     @property
+    def in_order(self) -> list[int]:
+        """The tokens so far by position; a wavefront commits them in another order."""
+        return [token for _, token in sorted(zip(self.positions, self.tokens, strict=True))]
+
+    @property
     def exact(self) -> bool:
         """True if every step so far was exact."""
         return all(s.exact for s in self.steps)

@@ -104,17 +104,12 @@ def _law(task: Task, toy: Toy, seed: int) -> dict[str, float]:
     portion = task.runs if task.mutant is None else max(1000, task.runs // 5)  # a mutant is often found early
     with applied(task.mutant):
         while done < task.runs:
-            counts.update(_in_raster_order(_run(task, toy, (seed << 40) + done + i)) for i in range(portion))
+            counts.update(tuple(_run(task, toy, (seed << 40) + done + i).in_order) for i in range(portion))
             done += portion
             found = statistic(counts, law, done)
             if task.mutant and found["z"] > 2 * FOUND:
                 break
     return found
-
-
-def _in_raster_order(run: Run) -> tuple[int, ...]:
-    """The tokens by position: a wavefront commits them in another order."""
-    return tuple(token for _, token in sorted(zip(run.positions, run.tokens, strict=True)))
 
 
 def statistic(counts: Counter[tuple[int, ...]], law: dict[tuple[int, ...], float], runs: int) -> dict[str, float]:

@@ -26,7 +26,7 @@ from engine.core import Prompt
 from engine.data.lowpoly_shapes import Shape, held_out_shapes, sample_points
 from engine.errors import MissingWeights
 from engine.machine import facts
-from engine.measure.speed import append_csv, bootstrap, quartiles
+from engine.measure.speed import bootstrap, publish, quartiles
 from engine.mesh.distance import distance, published
 from engine.mesh.picture import View, contact_sheet
 from engine.mesh.quality import quality
@@ -150,12 +150,7 @@ def bench(options: Namespace) -> list[dict[str, Any]]:
         unseen = subjects(count, kind, card["families"])
         rows += [fidelity(run, kind, unseen, grammar) for grammar in (False, True)]
     stamp = facts() | {"backbone": "lowpoly", "seeds": seeds, "inputs": len(inputs)}
-    for row in rows:
-        print(readable(row))
-        row |= stamp
-    if options.csv:
-        append_csv(options.csv, rows)
-    return rows
+    return publish(rows, readable, stamp, options.csv)
 
 
 def summary(name: str, runs: dict[str, list[list[Run]]], inputs: list[Subject]) -> dict[str, Any]:

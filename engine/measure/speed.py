@@ -49,11 +49,18 @@ def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[di
     widest = Prompt(prompts[0], seed=0, size=options.size, sampling=sampling)
     rows += [split(backbone, n, knobs[n], widest) for n in names if n in ("sjd", "sjdpp")]
     stamp = facts() | {"seeds": f"0..{len(prompts) - 1}", "backbone": backbone.name, "dtype": getattr(backbone, "dtype", None)}
+    return publish(rows, readable, stamp, options.csv)
+
+
+def publish(
+    rows: list[dict[str, Any]], readable: Callable[[dict[str, Any]], str], stamp: dict[str, Any], path: Path | None
+) -> list[dict[str, Any]]:
+    """Prints the rows, adds the stamp to each, and appends them to a CSV file if there is a path; returns them."""
     for row in rows:
         print(readable(row))
         row |= stamp
-    if options.csv:
-        append_csv(options.csv, rows)
+    if path:
+        append_csv(path, rows)
     return rows
 
 
@@ -121,7 +128,7 @@ def summary(name: str, runs: dict[str, list[list[Run]]], prompts: int) -> dict[s
     compression = np.array([of[0].totals["step_compression"] for of in runs[name]])
     forwards = np.array([of[0].totals["forwards"] for of in runs[name]])
     first = runs[name][0][0]
-    differences = [first_difference(a[0].tokens, b[0].tokens) for a, b in zip(runs[name], runs["ar"], strict=True)]
+    differences = [first_difference(a[0].in_order, b[0].in_order) for a, b in zip(runs[name], runs["ar"], strict=True)]
     return {
         "method": name,
         "exact": first.exact,
