@@ -91,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--full", action="store_true", help="mesh: 200 clouds and three seeds")
     bench.add_argument("--repeats", type=int, default=1)
     bench.add_argument("--csv", type=Path, help="append rows to this file")
+    bench.add_argument("--judge", action="store_true", help="image: instead of timing, count how often pictures show what was asked for")
     bench.add_argument("--sheet", type=Path, help="instead of timing, draw the prompts' pictures into this PNG")
     _run_options(bench)
     train = commands.add_parser("train", help="a training recipe", add_help=False)
@@ -394,7 +395,7 @@ def verify(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """The table of speed."""
-    from engine.measure import meshes, sheet, speed
+    from engine.measure import judged, meshes, sheet, speed
 
     if options.what == "mesh":
         return bench_mesh(options, meshes)
@@ -404,7 +405,7 @@ def bench(options: argparse.Namespace) -> int:
         sheet.draw(backbone, speed.read_prompts(options.prompts, options.count), options.sheet, options.size)
         print(json.dumps({"sheet": str(options.sheet)}) if options.json else options.sheet)
         return 0
-    rows = speed.bench(backbone, options, sampling_of(options, backbone))
+    rows = (judged if options.judge else speed).bench(backbone, options, sampling_of(options, backbone))
     if options.json:
         print(json.dumps(rows))
     return 0
@@ -430,8 +431,9 @@ def train(options: argparse.Namespace) -> int:
 
     if options.name not in RECIPES:
         raise NotSupported(f"There is no recipe '{options.name or ''}'. There are: {', '.join(RECIPES)}.")
-    given = Options.parser(options.name).parse_args(options.rest)
-    importlib.import_module(RECIPES[options.name]).main(Options(**vars(given)))
+    recipe = importlib.import_module(RECIPES[options.name])
+    asked = getattr(recipe, "Options", Options)  # a recipe may ask for more than all do
+    recipe.main(asked(**vars(asked.parser(options.name).parse_args(options.rest))))
     return 0
 
 

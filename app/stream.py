@@ -7,14 +7,16 @@ in one place, while every Step is still written to its board. Pictures are rende
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from engine.core import Step
-from engine.diagnostics import per_token
+from engine.diagnostics import candidates, per_token
 from engine.run import Run, race
+from engine.tree import children, depths
 
 UPDATES_PER_SECOND = 12
 PENDING, OWN, CORRECTED, ACCEPTED = range(4)  # what became of a position
@@ -45,21 +47,91 @@ class Throttle:
         return self.drawn - self.started if self.drawn > self.started else 0.0
 
 
+class Move(NamedTuple):
+    """A knob that was moved: its name, what it was and is, the first step that used the new value, and the tokens committed before."""
+
+    name: str
+    before: float | str
+    after: float | str
+    step: int
+    token: int
+
+
+class Shape(NamedTuple):
+    """A tree that was verified. depth, width : levels, and children a node was allowed; accepted : guesses"""
+
+    depth: int
+    width: int
+    accepted: int
+
+
+class Trail:
+    """What the diagnostics draw of a run, in the order in which things happened. It needs Steps and no run, so a saved one has it too.
+
+    positions, step : int32, of every committed token; verdict : uint8, see `verdicts`
+    series : by name of SERIES, float32 of every committed token, nan = not known
+    candidates : of every committed token what its draft tree held in its place
+    said : the names of all that the Steps have told in their traces
+    tree, round : the newest that a Step told; deviation : the newest mean
+    """
+
+    SERIES = ("accept_probability", "entropy", "depth", "energy", "threshold")
+
+    def __init__(self) -> None:
+        self.positions, self.step, self.verdict = array("i"), array("i"), bytearray()
+        self.series = {name: array("f") for name in self.SERIES}
+        self.candidates: list[list[int]] = []
+        self.said: set[str] = set()
+        self.moves: list[Move] = []
+        self.shapes: list[Shape] = []
+        self.tree: dict[str, Any] | None = None
+        self.round: dict[str, Any] | None = None
+        self.deviation: float | None = None
+        self.count = 0
+        self._knobs: dict[str, float | str] = {}
+
+    def add(self, step: Step) -> None:
+        """Takes the next Step."""
+        old = self._knobs
+        self.moves += [Move(n, old[n], v, self.count, len(self.positions)) for n, v in step.knobs.items() if n in old and old[n] != v]
+        self._knobs = step.knobs
+        self.positions.extend(step.positions)
+        self.step.extend([self.count] * len(step.tokens))
+        self.verdict += verdicts(step).tobytes()
+        for name, values in self.series.items():
+            values.frombytes(known(step, name).tobytes())
+        self.candidates += candidates(step)
+        self.said |= step.trace.keys()
+        tree = step.trace.get("tree")
+        if tree and tree["parents"]:
+            self.tree = tree | {"behind": len(self.positions) - len(step.tokens)}
+            widest = max(len(nodes) for nodes in children(tree["parents"]))
+            width = int(step.trace.get("tree_width", widest))
+            self.shapes.append(Shape(max(depths(tree["parents"])), width, len(tree["path"])))
+        told = step.trace.get("round")
+        if told and len(told["energy"]):
+            self.round = told
+        self.deviation = step.trace.get("mean_deviation", step.trace.get("deviation", self.deviation))
+        self.count += 1
+
+
 class Growth:
     """A run as it is watched: the Steps so far and the draft that is open. What is shown of them is a child's affair.
 
-    count : Steps so far; draft : what the newest one may show although it is not committed
+    count : Steps so far; draft : what the newest one may show although it is not committed; trail : what the diagnostics draw
     """
 
     def __init__(self, run: Run):
         self.run = run
         self.count = 0
         self.draft: dict[str, Any] | None = None
+        self.trail = Trail()
 
     def add(self, step: Step) -> None:
         """Takes the next Step."""
         self.count += 1
         self.draft = step.draft
+        self.trail.add(step)
 
     @property
     def ended(self) -> bool:
@@ -78,7 +150,8 @@ class Board(Growth):
 
     verdict : uint8 [positions]; PENDING, OWN (the model's token where no draft was checked), CORRECTED (a draft was rejected),
               ACCEPTED
-    token, step : int32 [positions], -1 = pending; probability, entropy : float32 [positions], nan = not known
+    token, step : int32 [positions], -1 = pending
+    known : by name of Trail.SERIES, float32 [positions], nan = not known
     """
 
     def __init__(self, run: Run):
@@ -90,8 +163,7 @@ class Board(Growth):
         self.verdict = np.full(positions, PENDING, np.uint8)
         self.token = np.full(positions, -1, np.int32)
         self.step = np.full(positions, -1, np.int32)
-        self.probability = np.full(positions, np.nan, np.float32)
-        self.entropy = np.full(positions, np.nan, np.float32)
+        self.known = {name: np.full(positions, np.nan, np.float32) for name in Trail.SERIES}
 
     def add(self, step: Step) -> None:
         """Writes a Step to its positions."""
@@ -103,8 +175,8 @@ class Board(Growth):
         self.token[at] = step.tokens
         self.step[at] = self.count
         self.verdict[at] = verdicts(step)
-        self.probability[at] = per_token(step, "accept_probability") if step.drafted else np.nan
-        self.entropy[at] = per_token(step, "entropy")
+        for name, values in self.known.items():
+            values[at] = known(step, name)
         super().add(step)
 
     def drafted(self) -> tuple[list[int], list[int]]:
@@ -118,6 +190,13 @@ class Board(Growth):
         tokens, positions = self.drafted()
         run = self.run
         return run.backbone.render(run.tokens + tokens, run.positions + positions, self.ended, run.prompt.size)
+
+
+def known(step: Step, name: str) -> np.ndarray:
+    """float32 [tokens of the step]: an entry of its trace, nan where it says nothing or there was no draft to say it of."""
+    if name != "entropy" and not step.drafted:
+        return np.full(len(step.tokens), np.nan, np.float32)
+    return per_token(step, name)
 
 
 def verdicts(step: Step) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -50,6 +51,77 @@ def typical(p: Tensor, tokens: Tensor, floor: float, scale: float) -> Tensor:
     """Medusa (Cai et al. 2024): accept x if p(x) > min(floor, scale * exp(-entropy)). Not exact. p [N, V], int64 [N] -> bool [N]."""
     least = (scale * (-entropy(p)).exp()).clamp(max=floor)
     return probability_of(p, tokens) > least
+
+
+@dataclass(frozen=True)
+class EnergyRule:
+    """A threshold for energies, and the chance of reaching it.
+
+    threshold : (slope [m], u [m], Θ) -> what each draft's energy must reach [m]; slope is sqrt(k / γ), see `ramp`
+    chance    : (energies [...], slope [...], Θ) -> the probability that they do, over u
+    """
+
+    threshold: Callable[[Tensor, Tensor, float], Tensor]
+    chance: Callable[[Tensor, Tensor, float], Tensor]
+
+
+# log u - Θ sqrt(k / γ): without smoothing x is accepted with min(1, exp(Θ sqrt(k / γ)) p/q), and at Θ = 0 that is speculative sampling.
+CONSISTENT = EnergyRule(
+    lambda slope, u, tolerance: u.log() - tolerance * slope,
+    lambda energies, slope, tolerance: (energies + tolerance * slope).exp().clamp(max=1),
+)
+# Algorithm 2 as printed: max(τ sqrt(k / γ), u') with τ = -Θ and u' uniform in (τ, 0). At τ = 0 it accepts where p >= q and nowhere else, so
+# a token with q > p never comes.
+LITERAL = EnergyRule(
+    lambda slope, u, tolerance: torch.maximum(-tolerance * slope, -tolerance * u),
+    lambda energies, slope, tolerance: (energies >= -tolerance * slope) * (1 + energies / max(tolerance, 1e-12)).clamp(0, 1),
+)
+
+
+def energy(
+    p: Tensor, q: Tensor, tokens: Tensor, u: Tensor, smoothing: float, tolerance: float, horizon: int, rule: EnergyRule
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Cross-Regression (section 4): draft k is accepted if its smoothed log ratio reaches a threshold that falls with sqrt(k / γ).
+
+    p, q : [m, V]; tokens : int64 [m], drawn from q; u : [m] in (0, 1); smoothing : β; tolerance : Θ; horizon : γ.
+    Returns accepted bool [m], the smoothed energies [m] and their thresholds [m], float64. An impossible token is never accepted.
+    """
+    at = tokens[:, None]
+    probable, drawn = (x.gather(1, at).squeeze(1).double() for x in (p, q))
+    levels = smoothed(probable.log() - drawn.log(), smoothing)
+    least = rule.threshold(ramp(levels, horizon), u.to(levels.device), tolerance)
+    return (levels >= least) & (probable > 0), levels, least
+
+
+def smoothed(energies: Tensor, smoothing: float) -> Tensor:
+    """The moving average with its bias corrected: at k the mean of E_1..E_k with weights β^(k-j); β = 0 changes nothing. [m] -> [m].
+
+    An impossible token counts as -30: no average outlives log 0.
+    """
+    return averages(len(energies), smoothing).to(energies) @ energies.clamp(min=-30)
+
+
+def averages(count: int, smoothing: float) -> Tensor:
+    """Row k holds the weights of E_1..E_k in the average at k, float64 [m, m]."""
+    place = torch.arange(count)
+    weights = (smoothing ** (place[:, None] - place).clamp(min=0).double()).tril()
+    return weights / weights.sum(-1, keepdim=True)
+
+
+def ramp(energies: Tensor, horizon: int) -> Tensor:
+    """sqrt(k / γ) of drafts k = 1..m: far ones are allowed more. [m] -> [m]"""
+    return (torch.arange(1, len(energies) + 1, device=energies.device, dtype=energies.dtype) / horizon).sqrt()
+
+
+def after_energy(
+    p: Tensor, q: Tensor, tokens: Tensor, levels: Tensor, smoothing: float, tolerance: float, horizon: int, rule: EnergyRule
+) -> Tensor:
+    """The law [m, V] of each position's token given the energies before it, if its draft is drawn from q. Shapes as in `energy`."""
+    own = averages(len(tokens), smoothing).diagonal().to(levels)[:, None]  # how much of the average is the draft's own
+    energies = (p.double().log() - q.double().log()).nan_to_num(nan=-30.0).clamp(min=-30)
+    others = levels[:, None] - own * energies.gather(1, tokens[:, None])
+    chance = rule.chance(others + own * energies, ramp(levels, horizon)[:, None], tolerance)
+    return after_one_draw(p, q, torch.where(p > 0, q * chance.to(q), 0))
 
 
 # --- trees ------------------------------------------------------------------------------------------------------------
@@ -118,17 +190,43 @@ def multiplicative_mass(p: Tensor, tokens: Tensor, neighbours: Tensor, factor: f
     return p[tokens] + _borrowed(p, tokens, neighbours, factor * p[tokens])
 
 
+def pooled_mass(p: Tensor, tokens: Tensor, near: Tensor, most: float) -> Tensor:
+    """MuLo-SD, equation 9: the probability of a token and of its nearest neighbours, which add at most δ in all, each by its own law.
+
+    p : [N, V]; tokens : int64 [N]; near : int64 [N, k], the neighbours of each, nearest first, without itself. Returns [N], at most 1.
+    """
+    return (probability_of(p, tokens) + _longest(p.gather(1, near), torch.full_like(p[:, 0], most))).clamp(max=1)
+
+
 def _borrowed(p: Tensor, tokens: Tensor, neighbours: Tensor, most: Tensor) -> Tensor:
     """The mass [m] of the longest run of nearest neighbours that does not exceed `most` [m]."""
-    run = p[neighbours[tokens]].cumsum(-1)
+    return _longest(p[neighbours[tokens]], most)
+
+
+def _longest(masses: Tensor, most: Tensor) -> Tensor:
+    """The sum [m] of as many of the first masses [m, k] as do not exceed `most` [m]."""
+    run = masses.cumsum(-1)
     return torch.where(run <= most[:, None], run, 0).amax(-1)
 
 
+def first_above(p: Tensor, soft: Tensor, tokens: Tensor, mass: Mass) -> tuple[int, Tensor, list[float]]:
+    """LANTERN at temperature 0: the first sibling that is the model's token, or becomes it with what its neighbours lend it.
+
+    p : [V], one-hot; soft : [V], the law that p is the best token of; tokens : int64 [b]. A sibling becomes the model's token if its mass
+    exceeds the probability of every token; those that lend to it are less than their sum. Returns as `multi_round` does, with p left.
+    """
+    wins = (p[tokens] > 0) | (mass(soft, tokens) > soft.max())
+    which = int(wins.long().argmax()) if wins.any() else -1
+    asked = len(tokens) if which < 0 else which + 1
+    return which, p, [float(win) for win in wins[:asked].tolist()]
+
+
 def after_one_draw(p: Tensor, q: Tensor, mass: Tensor) -> Tensor:
-    """The law of one draft from q that is accepted with min(1, mass(x) / q(x)) and else replaced by the exact residual. [V] x3 -> [V]."""
+    """The law of one draft from q that is accepted with min(1, mass(x) / q(x)) and else replaced by the exact residual. [..., V] x3 ->
+    [..., V]."""
     accepted = torch.minimum(q, mass)
     left = residual(p, q)
-    return accepted + (1 - accepted.sum()) * left / left.sum()
+    return accepted + (1 - accepted.sum(-1, keepdim=True)) * left / left.sum(-1, keepdim=True)
 
 
 def after_choices(p: Tensor, tokens: Tensor, mass: Mass) -> Tensor:

@@ -8,8 +8,8 @@ are no prefix (wavefronts), every committed position that is not in the cache is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +20,7 @@ from torch import Tensor
 from engine.errors import BadKnob
 
 if TYPE_CHECKING:
+    from engine.drafters.resampler import Resampler
     from engine.layout import Layout
     from engine.noise import Noise
 
@@ -33,6 +34,10 @@ class Sampling:
     top_p: float = 1.0  # 1 = off
     guidance: float = 1.0  # u + g (c - u); 1 = conditional only
     temperature_last: bool = False  # True: top-k and top-p look at the law without temperature (the order of BPT)
+
+    def softened(self) -> Sampling:
+        """The same with temperature 1 in the place of 0."""
+        return replace(self, temperature=self.temperature or 1.0)
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,7 @@ class Rows:
     hidden : [branches, N+1, H], the last hidden states, or None
     """
 
-    def __init__(self, logits: Tensor, warp: Callable[[Tensor], Tensor], hidden: Tensor | None = None):
+    def __init__(self, logits: Tensor, warp: Callable[..., Tensor], hidden: Tensor | None = None):
         self.logits, self.hidden = logits, hidden
         self._warp = warp
 
@@ -149,9 +154,19 @@ class Rows:
         """Laws [N+1, V], rows sum to 1."""
         return torch.softmax(self.scores, -1)
 
+    @cached_property
+    def soft(self) -> Tensor:
+        """p as it would be at temperature 1 where the temperature is 0 [N+1, V]: what is left to compare where p knows one token only."""
+        return torch.softmax(self._warp(self.logits, soft=True), -1)
+
     def law(self, start: int, stop: int) -> Tensor:
         """Some rows of p, [stop-start, V], without making the others."""
         return self.p[start:stop] if "p" in self.__dict__ else torch.softmax(self.scores[start:stop], -1)
+
+    def first(self, count: int) -> Rows:
+        """The first rows of the pass as a pass of their own: the ones that are verified, where others only propose."""
+        hidden = None if self.hidden is None else self.hidden[:, :count]
+        return Rows(self.logits[:, :count], lambda _, soft=False: (self.soft.log() if soft else self.scores)[:count], hidden)
 
 
 @dataclass(frozen=True)
@@ -177,7 +192,8 @@ class Draft:
     positions  : int64 [N] or None = length + depth - 1 (a child of the prefix has depth 1)
     visible    : bool [N+1, N+1] or None = ancestors; row and column 0 are the pending token. Where K tokens are pending, [N+K, N+K] and
                  the first K. In any case a row sees those cached and pending tokens only that stand at smaller positions
-    predictive : bool [N] or None; rows that run with the drafter's adapter and can never be committed
+    predictive : bool [N] or None; rows that run with the drafter's adapter and can never be committed. They come last; no
+                 other row sees them. What they say is warped without a grammar, and `Sequence.law` makes laws of it
     """
 
     tokens: Tensor
@@ -219,6 +235,8 @@ class Sequence(Protocol):
     vocabulary: int  # V of the head in use
     layout: Layout
     device: torch.device
+    codebook: Tensor | None  # by capability "codebook": [V, e], where each id lies among the codes of a picture; else None
+    adapter: Any  # by capability "predictive_stream": what predictive rows run with; the drafter puts it here when it starts
 
     def forward(self, draft: Draft) -> Rows:
         """One pass over the pending token and the nodes; the cache of the nodes is kept until commit or the next forward."""
@@ -239,9 +257,22 @@ class Sequence(Protocol):
         rows of a pass are theirs, the row of position i being the law of position i+1."""
         ...
 
-    def commit_at(self, positions: list[int], tokens: list[int]) -> None:
-        """By capability "wavefront": keeps the cache of what was pending, forgets every node, commits tokens at any positions (ascending,
-        no end of sequence) and makes them pending. `tokens` holds them in the order of commitment."""
+    def commit_at(self, positions: list[int], tokens: list[int], nodes: Iterable[int] = ()) -> None:
+        """By capability "wavefront": keeps the cache of what was pending, commits tokens at any positions (ascending, no end of sequence)
+        and makes them pending. `nodes` of the last pass are committed before them, where they stand and with their cache; all others are
+        forgotten. `tokens` holds them in the order of commitment."""
+        ...
+
+    scales: tuple[int, ...]  # by capability "at_scale": the smaller sizes, in pixels, that at_scale knows; ascending
+    resampler: Resampler  # by capability "at_scale": its laws between two scales
+
+    def at_scale(self, size: int) -> Sequence:
+        """By capability "at_scale": a fresh sequence of the same model and prompt at another size; raises BadPrompt for one it cannot make.
+        Who asked for it closes it."""
+        ...
+
+    def rewind(self, length: int) -> None:
+        """By capability "at_scale": forgets the committed tokens from `length` on, and their cache. What is committed is a prefix."""
         ...
 
     def close(self) -> None:
@@ -299,7 +330,7 @@ class Case:
     """One row of `verify`: knobs, what is claimed, and the mutants (names in measure/mutants.py) that must break the claim."""
 
     name: str  # for instance "SJD-EXACT random"
-    claim: str  # "same law" | "same tokens" | "closed form" | "full spans" | "same as unrelaxed" | "not exact"; also the common ones
+    claim: str  # "same law" | "same tokens" | "closed form" | "full spans" | "same context" | "same as unrelaxed" | "not exact"
     knobs: Mapping[str, float | str] = field(default_factory=dict)
     toy: Mapping[str, Any] = field(default_factory=dict)  # settings of the toy backbone that differ from its own
     mutants: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Items
 from typing import TYPE_CHECKING, Any
 
@@ -9,20 +10,25 @@ import numpy as np
 from torch import Tensor
 
 from engine.core import Step
+from engine.tree import children
 
 if TYPE_CHECKING:
     from engine.backbones.bpt_tokens import Face
 
-PER_TOKEN = ("accepted", "accept_probability", "entropy", "depth", "parent")
+PER_TOKEN = ("accepted", "accept_probability", "entropy", "depth", "parent", "energy", "threshold")
+PER_STEP = ("deviation", "mean_deviation", "strength", "tree_depth", "tree_width")  # numbers of the step as a whole
 
 
 def arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
-    """The whole trace of a run.
+    """The whole trace of a run; `replay` reads it back.
 
     One value a committed token, in the order of commitment: tokens, positions (int32), step (int32, which step committed it) and,
-    as float32 with nan where a method says nothing, accepted, accept_probability, entropy, depth, parent.
+    as float32 with nan where a method says nothing, those of PER_TOKEN.
     One value a step: step_tokens, step_drafted, step_forwards, step_draft_forwards (int32), step_seconds (float64), step_exact
-    (bool), and knob_NAME (float32, or text for a choice).
+    (bool), knob_NAME (float32, or text for a choice) and, where a method gives them, step_NAME of PER_STEP (float32, nan = not given).
+    One value a node of the trees that were verified, one tree behind the other: tree_tokens, tree_parents (int32, -1 = the prefix; counted
+    within the tree), tree_accepted (bool), with step_nodes (int32) a step. One value a draft of the passes that tell energies:
+    round_energy, round_threshold (float32), with step_round and step_round_accepted (int32) a step.
     """
     found: dict[str, Any] = {
         "tokens": np.array([t for s in steps for t in s.tokens], np.int32),
@@ -38,10 +44,81 @@ def arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
     for name in PER_TOKEN:
         if any(name in s.trace for s in steps):
             found[name] = np.concatenate([per_token(s, name) for s in steps])
+    for name in PER_STEP:
+        if any(name in s.trace for s in steps):
+            found[f"step_{name}"] = np.array([s.trace.get(name, np.nan) for s in steps], np.float32)
     for name in steps[0].knobs if steps else ():
         values = [s.knobs[name] for s in steps]
         found[f"knob_{name}"] = np.array(values, str if isinstance(values[0], str) else np.float32)
-    return found
+    return found | _trees(steps) | _rounds(steps)
+
+
+def _trees(steps: Items[Step]) -> dict[str, np.ndarray]:
+    """The trees of the steps as `arrays` has them; nothing if there are none."""
+    if not any("tree" in s.trace for s in steps):
+        return {}
+    trees = [s.trace.get("tree", {"tokens": [], "parents": [], "path": []}) for s in steps]
+    return {
+        "step_nodes": np.array([len(t["parents"]) for t in trees], np.int32),
+        "tree_tokens": np.array([token for t in trees for token in t["tokens"]], np.int32),
+        "tree_parents": np.array([parent for t in trees for parent in t["parents"]], np.int32),
+        "tree_accepted": np.array([node in t["path"] for t in trees for node in range(len(t["parents"]))], bool),
+    }
+
+
+def _rounds(steps: Items[Step]) -> dict[str, np.ndarray]:
+    """The energies of all drafts of the steps as `arrays` has them; nothing if there are none."""
+    if not any("round" in s.trace for s in steps):
+        return {}
+    rounds = [s.trace.get("round", {"energy": (), "threshold": (), "accepted": 0}) for s in steps]
+    return {
+        "step_round": np.array([len(r["energy"]) for r in rounds], np.int32),
+        "step_round_accepted": np.array([r["accepted"] for r in rounds], np.int32),
+        "round_energy": np.concatenate([to_numbers(r["energy"]) for r in rounds]),
+        "round_threshold": np.concatenate([to_numbers(r["threshold"]) for r in rounds]),
+    }
+
+
+def replay(trace: Mapping[str, np.ndarray]) -> Iterator[Step]:
+    """The Steps of a trace that `arrays` made, with all that it holds. The drafts that waited between the steps are not among it."""
+    ends = {name: np.cumsum(trace[name]) for name in ("step_tokens", "step_nodes", "step_round") if name in trace}
+
+    def part(name: str, count: str, i: int) -> np.ndarray:
+        end = int(ends[count][i])
+        return trace[name][end - int(trace[count][i]) : end]
+
+    for i in range(len(trace["step_tokens"])):
+        told = {name: float(trace[f"step_{name}"][i]) for name in PER_STEP if f"step_{name}" in trace}
+        said: dict[str, Any] = {name: value for name, value in told.items() if not np.isnan(value)}
+        said |= {name: part(name, "step_tokens", i) for name in PER_TOKEN if name in trace}  # nan and all: the method tells it
+        if "step_nodes" in trace:
+            parents, accepted = part("tree_parents", "step_nodes", i), part("tree_accepted", "step_nodes", i)
+            tokens = part("tree_tokens", "step_nodes", i)
+            said["tree"] = {"tokens": tokens.tolist(), "parents": parents.tolist(), "path": np.flatnonzero(accepted).tolist()}
+        if "step_round" in trace:
+            levels, least = part("round_energy", "step_round", i), part("round_threshold", "step_round", i)
+            said["round"] = {"energy": levels, "threshold": least, "accepted": int(trace["step_round_accepted"][i])}
+        knobs = {name.removeprefix("knob_"): values[i].item() for name, values in trace.items() if name.startswith("knob_")}
+        counts = (int(trace[f"step_{name}"][i]) for name in ("drafted", "forwards", "draft_forwards"))
+        yield Step(
+            part("tokens", "step_tokens", i).tolist(), part("positions", "step_tokens", i).tolist(), *counts, trace=said,
+            seconds=float(trace["step_seconds"][i]), exact=bool(trace["step_exact"][i]), knobs=knobs,
+        )  # fmt: skip
+
+
+def candidates(step: Step) -> list[list[int]]:
+    """For each token of a step what its draft tree held in its place: the tokens of the siblings, in the order they were asked."""
+    tree = step.trace.get("tree")
+    if tree is None:
+        return [[] for _ in step.tokens]
+    below = children(tree["parents"])
+    rows = [[tree["tokens"][node] for node in below[at + 1]] for at in (-1, *tree["path"])]
+    return (rows + [[]] * len(step.tokens))[: len(step.tokens)]
+
+
+def to_numbers(values: Any) -> np.ndarray:
+    """float32 of what a trace holds: a list, an array, or a tensor on any device."""
+    return np.asarray(values.cpu() if isinstance(values, Tensor) else values, np.float32)
 
 
 def per_token(step: Step, name: str) -> np.ndarray:
@@ -49,7 +126,7 @@ def per_token(step: Step, name: str) -> np.ndarray:
     row = np.full(len(step.tokens), np.nan, np.float32)
     value = step.trace.get(name)
     if value is not None:
-        given = np.asarray(value.cpu() if isinstance(value, Tensor) else value, np.float32)[: len(row)]
+        given = to_numbers(value)[: len(row)]
         row[: len(given)] = given
     return row
 
@@ -65,3 +142,31 @@ def per_face(faces: Items[Face], values: np.ndarray) -> np.ndarray:
         if not np.isnan(own).all():
             found[i] = np.nanmean(own)
     return found
+
+
+def multi_scale_speedup(stayed: float, fine: int, coarse: int) -> float:
+    """MuLo-SD, equation 10: S = T_p / ((1 - a) T_p + T_q), how many plain passes one pass replaces.
+
+    stayed : a, the share of drafts that stay; fine, coarse : T_p and T_q, tokens of the picture and of the drafted one. It counts a pass
+    for every token that is drawn, at either size, and takes them to cost the same; verification, which is wide, it leaves out.
+    """
+    return fine / ((1 - stayed) * fine + coarse)
+
+
+def multi_scale_point(steps: Items[Step], coarse: int) -> dict[str, float]:
+    """What a finished run of MuLo-SD measured beside its theory line: where it lies on the line, and where it really is.
+
+    coarse : tokens of the drafted picture. Returns stayed, the share of tokens that are drafts; theory, equation 10 there; passes, tokens
+    over all passes that were made; verification, the share of these that equation 10 does not know of. A verification that draws the first
+    refused token is the pass of that token, so only blocks in which all stayed have one too many; side by side, islands make it negative.
+    """
+    tokens = sum(len(s.tokens) for s in steps)
+    stayed = float(np.nansum([np.nansum(per_token(s, "accepted")) for s in steps])) / tokens
+    made = sum(s.forwards + s.draft_forwards for s in steps)
+    known = (1 - stayed) * tokens + coarse
+    return {
+        "stayed": stayed,
+        "theory": multi_scale_speedup(stayed, tokens, coarse),
+        "passes": tokens / made,
+        "verification": (made - known) / made,
+    }

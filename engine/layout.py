@@ -26,6 +26,11 @@ class Raster:
         return position - self.columns if position >= self.columns else None
 
 
+def fine_rows(coarse: Raster, fine: Raster, first: int, stop: int) -> tuple[int, int]:
+    """The rows of a finer raster that lie in coarser rows first..stop-1: from which one, and one past the last."""
+    return -(-first * fine.rows // coarse.rows), -(-stop * fine.rows // coarse.rows)
+
+
 @dataclass(frozen=True)
 class Line:
     """Tokens without a grid (a mesh before it is parsed): the left neighbour is the previous token, nothing is above."""

@@ -11,7 +11,7 @@ from app import history
 from app.stream import Board, Throttle, updates
 from app.ui import knobs as knob_panel
 from app.ui.method_menu import choices, run_badge
-from app.ui.panels import canvas, notice, overlay, verdict
+from app.ui.panels import canvas, notice, overlay, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, Racing
 from engine.core import Backbone, Knob, Method, Prompt, Sampling
@@ -70,7 +70,7 @@ class ImageTab(Racing):
                 self._build_settings()
             with gr.Column(elem_classes="ft-stage"):
                 self._build_stage()
-        names = ("left", "right", "verdict", "messages", "download", "line", "clock", "go", "cancel")
+        names = ("left", "right", "verdict", "trace", "tree", "messages", "download", "line", "clock", "go", "cancel")
         self.screen = {name: getattr(self, name) for name in names}
 
     @property
@@ -105,6 +105,8 @@ class ImageTab(Racing):
         with gr.Row(elem_classes="ft-tools"):
             overlay.build()
             self.download = gr.DownloadButton("Download PNG", size="sm", elem_id="download", interactive=False, scale=0, min_width=140)
+        self.trace = trace.build()
+        self.tree = tree.build()
 
     def wire(self) -> None:
         """Connects the handlers."""
@@ -146,6 +148,7 @@ class ImageTab(Racing):
             left=canvas.waiting(*LEFT[:2], LEFT[2] if compare else "Not compared."),
             right=canvas.waiting("fast", method.title, RIGHT),
             verdict={"state": "running", "live": "Reading the prompt"}, messages=[], line=[], clock=gr.Timer(active=False),
+            trace=trace.IDLE, tree=tree.IDLE,
             download=gr.DownloadButton(interactive=False),
         )  # fmt: skip
         runs = self.start_runs(visitor, self.backbone, method, prompt, knobs, compare)
@@ -165,7 +168,11 @@ class ImageTab(Racing):
                 side, title = ("fast", board.run.method.title) if which == 0 else LEFT[:2]
                 badge = run_badge(board.run) if which == 0 else None
                 panels["right" if which == 0 else "left"] = canvas.encode(board, board.picture(), scales, side, title, badge)
-        return self.show(verdict=verdict.encode(boards[0], boards[1] if len(boards) > 1 else None), **panels)
+        fast = boards[0]
+        if 0 in changed and fast.count:
+            panels["trace"] = trace.encode(fast.trail, fast.run.method, canvas.state(fast), len(fast.verdict))
+            panels["tree"] = tree.encode(fast.trail, fast.run.method, canvas.state(fast))
+        return self.show(verdict=verdict.encode(fast, boards[1] if len(boards) > 1 else None), **panels)
 
     def keep_run(self, visitor: str, run: Run) -> Any:
         """Writes the run into the history and offers its picture; a disk that refuses costs the history, not the download."""

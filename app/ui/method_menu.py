@@ -21,7 +21,7 @@ def choices(backbone: Backbone) -> list[tuple[str, str]]:
 def choices_for(capabilities: frozenset[str]) -> list[tuple[str, str]]:
     """The same for what a backbone can do."""
     methods = {n: m for n, m in METHODS.items() if m.needs <= capabilities and n != PLAIN}
-    presets = [(preset_title(name), name) for name, (method, _) in PRESETS.items() if method in methods]
+    presets = [(preset_title(name), name) for name in PRESETS if find(name)[0].needs <= capabilities]
     return [(m.title, n) for n, m in methods.items()] + presets
 
 

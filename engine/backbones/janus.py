@@ -122,6 +122,7 @@ class Janus:
         return TransformerSequence(
             trunk, trunk.language.embed_tokens(rows), None, slab,
             vocabulary=self.vocabulary, limit=self.limit, layout=self.layout, sampling=sampling,
+            codebook=self.codebook(),
         )  # fmt: skip
 
     def unconditional(self, ids: list[int]) -> list[int]:

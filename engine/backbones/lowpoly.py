@@ -22,6 +22,7 @@ from engine.backbones.folder import MODELS, fill, hash_of, parts, read_card, rea
 from engine.backbones.transformer import TransformerSequence
 from engine.cache import Slab
 from engine.core import Prompt, Sampling
+from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.layout import Line
 
@@ -89,7 +90,8 @@ class Lowpoly:
         self.device = next(model.parameters()).device
         self._drafters: dict[str, Any] = {}
         heads = {f"mesh_heads{'_mlp' if kind == 'mlp' else ''}" for kind in ("cross", "mlp") if self._heads_file(kind).exists()}
-        self.capabilities = frozenset({"mesh", "points", "condition", "hidden"} | heads)
+        drafts = {"feature_draft"} if folder is not None and self._drafter_file().exists() else set()
+        self.capabilities = frozenset({"mesh", "points", "condition", "hidden"} | heads | drafts)
 
     @cached_property
     def _tables(self) -> tuple[Tensor, Tensor]:
@@ -138,10 +140,20 @@ class Lowpoly:
     def _heads_file(self, kind: str) -> Path:
         return (self.folder or FOLDER) / f"heads_{kind}{self.heads_suffix}.safetensors"
 
+    def _drafter_file(self) -> Path:
+        return weights_file(self.folder or FOLDER, self.heads_suffix)
+
     def drafter(self, name: str) -> Any:
-        """The heads that were trained for these weights, loaded once: "mesh_heads" (cross-attention) or "mesh_heads_mlp"."""
+        """What was trained for these weights, loaded once: the heads "mesh_heads" (cross-attention) and "mesh_heads_mlp", and the
+        drafter "feature_draft"; raises MissingWeights or NotSupported where there is none."""
         from engine.drafters.mesh_heads import BoundHeads, MeshHeads
 
+        if name == "feature_draft":
+            if name not in self.capabilities:
+                raise MissingWeights(f"{self.name} has no {name}. Train it: python launch.py train feature-draft --backbone {self.name}.")
+            if name not in self._drafters:
+                self._drafters[name] = read_drafter(self._drafter_file(), self.card, self.device)
+            return self._drafters[name]
         if name not in self.capabilities:
             raise NotSupported(f"{self.name} has no {name}. Train them: python launch.py train mesh-heads.")
         if name not in self._drafters:

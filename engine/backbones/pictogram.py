@@ -9,8 +9,10 @@ normalised to the picture. Guidance pairs the caption with the empty caption, wh
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +24,10 @@ from engine.backbones.transformer import Decoder, TransformerSequence, causal, r
 from engine.backbones.vq import FACTOR, PictureTokenizer
 from engine.cache import Slab
 from engine.core import Prompt, Sampling
-from engine.errors import BadPrompt, NotSupported
+from engine.drafters.feature_draft import read_drafter, weights_file
+from engine.drafters.predictive_stream import is_trained, read_adapter
+from engine.drafters.resampler import Resampler, read_resampler
+from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.kernels import packed_linear
 from engine.layout import Raster
 
@@ -124,19 +129,45 @@ class _Trunk:
         return F.linear(hidden, self.rows)
 
 
+class PictogramSequence(TransformerSequence):
+    """One run at one scale. It can begin the same prompt at a smaller one, if that was trained too."""
+
+    def __init__(self, backbone: Pictogram, prompt: Prompt, *arguments: Any, **settings: Any):
+        super().__init__(*arguments, **settings)
+        self._backbone, self._prompt = backbone, prompt
+        self.scales = tuple(s for s in sorted(backbone.sizes) if s < self.layout.columns * FACTOR)
+        self.resampler = backbone.resampler
+
+    def at_scale(self, size: int) -> TransformerSequence:
+        """A fresh sequence of the same prompt at another size; raises BadPrompt for one that was not trained."""
+        return self._backbone.start(replace(self._prompt, size=size))
+
+
 class Pictogram:
     """The backbone: weights, words and pictures."""
 
     name = "pictogram"
     capabilities = frozenset({"raster", "wavefront", "text", "codebook", "encode", "hidden"})
-    sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0, guidance=3.0)
+    sampling = Sampling(temperature=0.7, top_k=0, top_p=0.9, guidance=1.8)  # what looked best; more guidance tears objects apart
 
-    def __init__(self, model: PictogramModel, tokenizer: PictureTokenizer, words: list[str], sides: tuple[int, ...], card: dict):
+    def __init__(
+        self, model: PictogramModel, tokenizer: PictureTokenizer, words: list[str], sides: tuple[int, ...], card: dict,
+        folder: Path | None = None,
+    ):  # fmt: skip
+        """folder : of the weights, where a drafter may lie beside them."""
         self.model, self.tokenizer, self.card = model.eval(), tokenizer.eval(), card
         self.dtype, self.weights_hash = "float32", None  # dtype: of the passes; residual stream, logits and laws are always float32
         self.words = {w: i + 1 for i, w in enumerate(words)}
         self.sides = sides  # scales that were trained
         self.device = next(model.parameters()).device
+        self.folder = folder
+        self._drafters: dict[str, Any] = {}
+        if len(sides) > 1:
+            self.capabilities = self.capabilities | {"at_scale"}
+        if folder is not None and weights_file(folder).exists():
+            self.capabilities = self.capabilities | {"feature_draft"}
+        if is_trained(folder):
+            self.capabilities = self.capabilities | {"predictive_stream"}
 
     @cached_property
     def _tables(self) -> tuple[Tensor, Tensor]:
@@ -161,9 +192,10 @@ class Pictogram:
         dtype = getattr(torch, self.dtype)
         slab = Slab(len(decoder.blocks), branches, decoder.heads, capacity, decoder.width // decoder.heads, self.device, dtype)
         mask = text_mask(TEXT_SLOTS, self.device)
-        return TransformerSequence(
-            trunk, self.model.prefix(rows, side), mask, slab,
+        return PictogramSequence(
+            self, prompt, trunk, self.model.prefix(rows, side), mask, slab,
             vocabulary=self.model.vocabulary, limit=side * side, layout=Raster(side, side, FACTOR), sampling=sampling,
+            codebook=self.codebook(),
         )  # fmt: skip
 
     def _read(self, prompt: Prompt) -> list[int]:
@@ -213,6 +245,24 @@ class Pictogram:
         """The decoder's input for every token, float32 [V, D]."""
         return self.tokenizer.quantizer.codebook()
 
+    @cached_property
+    def resampler(self) -> Resampler:
+        """The laws between two scales: trained ones where the folder has them, else those of a picture that is resized and encoded."""
+        return read_resampler(self.folder, self.card, self.tokenizer)
+
+    def drafter(self, name: str) -> Any:
+        """The feature drafter or the predictive stream that was trained for these weights, loaded once; raises MissingWeights where there
+        is none."""
+        if name == "predictive_stream":
+            if name not in self._drafters:
+                self._drafters[name] = read_adapter(self.folder, self.model.decoder, self.name, self.weights_hash)
+            return self._drafters[name]
+        if name not in self.capabilities or self.folder is None:
+            raise MissingWeights(f"{self.name} has no {name}. Train it: python launch.py train feature-draft.")
+        if name not in self._drafters:
+            self._drafters[name] = read_drafter(weights_file(self.folder), self.card, self.device)
+        return self._drafters[name]
+
     @torch.inference_mode()
     def encode(self, picture: np.ndarray) -> list[int]:
         """Tokens of a picture uint8 [H, W, 3], row by row; H and W are multiples of 8."""
@@ -258,7 +308,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> P
     card = read_card(folder)
     torch.set_flush_denormal(True)
     model, tokenizer = load_model(folder).to(device), load_tokenizer(folder).to(device)
-    found = Pictogram(model, tokenizer, card["words"], tuple(card["sides"]), card)
+    found = Pictogram(model, tokenizer, card["words"], tuple(card["sides"]), card, folder)
     found.weights_hash = hash_of([folder / "tokenizer.safetensors", *parts(folder, "decoder")])
     if dtype == "bfloat16":
         packed_linear.pack(model.decoder)

@@ -9,15 +9,16 @@ real attention over the stored keys and values of what it saw, and a wrong cache
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from engine.core import Draft, Prompt, Rows, Sampling
-from engine.layout import Raster
+from engine.layout import Raster, fine_rows
 from engine.sampling import guide, warp
 from engine.tree import depths, path
 
@@ -30,7 +31,7 @@ class Toy:
     """The backbone. `vocabulary` ids, `rows` x `columns` positions; if `end` the last id ends the sequence."""
 
     name = "toy"
-    capabilities = frozenset({"raster", "wavefront", "hidden", "mesh_heads", "feature_draft", "codebook"})
+    capabilities = frozenset({"raster", "wavefront", "hidden", "mesh_heads", "feature_draft", "predictive_stream", "codebook", "at_scale"})
 
     def __init__(
         self,
@@ -46,21 +47,35 @@ class Toy:
         top_p: float = 1.0,
         grammar: bool = False,
         counting: bool = False,
+        bidirectional: bool = False,
     ):
-        """grammar: no token may follow itself. counting: each token is followed by its successor, and the drafter knows it."""
+        """grammar: no token may follow itself. counting: each token is followed by its successor, and the drafter knows it.
+        bidirectional: predictive rows see those behind them too."""
         self.vocabulary, self.layout, self.end = vocabulary, Raster(rows, columns, 1), vocabulary - 1 if end else None
         self.sampling = Sampling(temperature, top_k, top_p, guidance)
         self.device = torch.device("cpu")
-        self.grammar = grammar
+        self.grammar, self.bidirectional = grammar, bidirectional
+        self.seed, self.sharpness, self.counting = seed, sharpness, counting
         self.codes = torch.from_numpy(np.random.default_rng(11).normal(size=(vocabulary, 2)))
+        self.resampler = TableResampler(vocabulary)
+        self._smaller: dict[int, Toy] = {}
         self.network = _Counter(vocabulary) if counting else _Network(vocabulary, rows * (columns + 1) + 1, seed, sharpness)
+
+    def at_scale(self, size: int) -> Toy:
+        """A toy of `size` columns with laws of its own, which have nothing to do with these; made once."""
+        if size not in self._smaller:
+            rows, shape = -(-self.layout.rows * size // self.layout.columns), (self.sharpness, self.sampling.guidance)
+            self._smaller[size] = Toy(self.vocabulary, rows, size, self.seed + 100 + size, False, *shape, counting=self.counting)
+        return self._smaller[size]
 
     def start(self, prompt: Prompt) -> ToySequence:
         """An empty sequence; the prompt only brings its sampling."""
         return ToySequence(self, prompt.sampling or self.sampling)
 
-    def drafter(self, name: str) -> TableHeads | TableFeatures:
-        """Heads or a feature drafter that know nothing (or, when counting, everything)."""
+    def drafter(self, name: str) -> TableHeads | TableFeatures | TableStream:
+        """Heads, a feature drafter or a predictive stream that know nothing (or, but for the stream, when counting, everything)."""
+        if name == "predictive_stream":
+            return TableStream(*self.network.stream, causal=not self.bidirectional)
         return TableFeatures(*self.network.features) if name == "feature_draft" else TableHeads(self.network.tables)
 
     def codebook(self) -> Tensor:
@@ -102,6 +117,8 @@ class ToySequence:
         self.toy, self.network, self.sampling = toy, toy.network, sampling
         self.vocabulary, self.layout, self.device = toy.vocabulary, toy.layout, toy.device
         self.codebook = toy.codes
+        self.resampler = toy.resampler
+        self.scales = tuple(s for s in sorted({-(-self.layout.columns // r) for r in (2, 4)}) if s < self.layout.columns)
         self.limit = toy.layout.rows * toy.layout.columns
         self.tokens: list[int] = []
         self.done = False
@@ -109,7 +126,8 @@ class ToySequence:
         self.pending = [-1]  # committed positions that are not in the cache, ascending; -1: the prompt
         self._newest = [START]  # their tokens
         self._scattered = False  # True: what is committed need not be a prefix
-        self._fed: list[tuple[int, ...]] = []  # per row of the last pass: the cache rows that it added
+        self._fed: list[tuple[int, ...]] = []  # per row of the last pass, but predictive ones: the cache rows that it added
+        self.adapter: TableStream | None = None
         self._draft: list[int] = []
 
     @property
@@ -122,6 +140,9 @@ class ToySequence:
         tokens = draft.tokens.tolist()
         parents = list(range(-1, len(tokens) - 1)) if draft.parents is None else draft.parents.tolist()
         places = [self.length - 1 + d for d in depths(parents)] if draft.positions is None else draft.positions.tolist()
+        if draft.predictive is not None:
+            tokens = tokens[: int((~draft.predictive).sum())]
+            places = places[: len(tokens)]
         seen: list[tuple[int, ...]] = []
         self._fed, reads = [], []
         newest = [*self._newest, *tokens]  # by row; kept for the grammar, because laws are made lazily
@@ -137,7 +158,10 @@ class ToySequence:
             reads.append(added[-1])
         self._draft = tokens
         logits, hidden = self.network.read(reads)
-        return Rows(logits, lambda raw: self._warp(raw, self._allowed(newest)), hidden)
+        if draft.predictive is not None:
+            states = self.adapter.states(hidden, draft)
+            logits, hidden = torch.cat([logits, states @ self.adapter.out], 1), torch.cat([hidden, states], 1)
+        return Rows(logits, lambda raw, soft=False: self._warp(raw, self._allowed(newest), soft), hidden)
 
     def _context(self, i: int, parents: list[int], seen: list[tuple[int, ...]], visible: Tensor | None) -> tuple[int, ...]:
         """The cache rows that node i-1 sees besides itself."""
@@ -171,8 +195,10 @@ class ToySequence:
             return row, self.network.row(ROW_END, slot + 1, (*context, row))
         return (row,)
 
-    def _warp(self, logits: Tensor, allowed: Tensor | None) -> Tensor:
-        return warp(guide(logits, self.sampling.guidance), self.sampling, allowed)
+    def _warp(self, logits: Tensor, allowed: Tensor | None, soft: bool = False) -> Tensor:
+        if allowed is not None:  # predictive rows come behind the others, and have no grammar yet
+            allowed = F.pad(allowed, (0, 0, 0, logits.shape[1] - len(allowed)), value=True)
+        return warp(guide(logits, self.sampling.guidance), self.sampling.softened() if soft else self.sampling, allowed)
 
     def _allowed(self, newest: list[int]) -> Tensor | None:
         """The grammar's ids behind each of these tokens, bool [N, V]; None if there is no grammar."""
@@ -196,15 +222,29 @@ class ToySequence:
         self.pending, self._newest = [self.length - 1], new[-1:]
         return new
 
-    def commit_at(self, positions: list[int], tokens: list[int]) -> None:
-        """Keeps what was pending and makes tokens at any positions pending; grammars and ends of sequence know prefixes only."""
+    def commit_at(self, positions: list[int], tokens: list[int], nodes: Iterable[int] = ()) -> None:
+        """Keeps what was pending and some nodes, and makes tokens at any positions pending; grammars and ends of sequence know prefixes
+        only."""
         assert self.toy.end is None and not self.toy.grammar, "a wavefront has no end of sequence and no grammar"
+        nodes, heads = list(nodes), len(self.pending)
         self._scattered = True
-        for fed in self._fed[: len(self.pending)]:
-            self._cache = (*self._cache, *fed)
-        self.tokens += tokens
+        for i in [*range(heads), *(heads + node for node in nodes)]:
+            self._cache = (*self._cache, *self._fed[i])
+        self.tokens += [self._draft[i] for i in nodes] + tokens
         self.done = self.length >= self.limit
         self.pending, self._newest = positions, tokens
+
+    def at_scale(self, size: int) -> ToySequence:
+        """A fresh sequence of another toy, which is smaller."""
+        return self.toy.at_scale(size).start(Prompt(sampling=self.sampling))
+
+    def rewind(self, length: int) -> None:
+        """Forgets the committed tokens from `length` on."""
+        assert not self._scattered and length <= self.length, "only a prefix can be shortened"
+        self.tokens = self.tokens[:length]
+        self._cache = tuple(r for r in self._cache if self.network.slots[r] < self._slot(length - 1))
+        self.done = self.length >= self.limit
+        self.pending, self._newest = [length - 1], self.tokens[-1:] or [START]
 
     def close(self) -> None:
         """Forgets the cache."""
@@ -228,6 +268,10 @@ class _Network:
         mix, tokens = r.normal(size=(w, w)) / w**0.5, r.normal(size=(vocabulary, w))
         out = r.normal(size=(w, vocabulary)) * sharpness / w**0.5
         self.features = torch.from_numpy(mix), torch.from_numpy(tokens), torch.from_numpy(out)  # of the feature drafter
+        stream = np.random.default_rng([seed, 17])
+        read, heard = stream.normal(size=(w, w)) / w**0.5, stream.normal(size=(2 * slots + 1, vocabulary, w))
+        guessed = stream.normal(size=(w, vocabulary)) * sharpness / w**0.5
+        self.stream = torch.from_numpy(read), torch.from_numpy(heard), torch.from_numpy(guessed)  # of the predictive stream
         self.rows: dict[tuple[Any, ...], int] = {}
         self.slots: list[int] = []  # of every row
         self.keys = np.zeros((4096, self.LAYERS, 2, w))
@@ -312,6 +356,61 @@ class TableHeads:
     def guess(self, hidden: Tensor) -> Tensor:
         """logits [D, V]"""
         return torch.einsum("h,dhv->dv", hidden, self.tables)
+
+
+class TableResampler:
+    """A resampler (engine/drafters/resampler.py) of random tables: a finer token's law looks at the coarser token of its cell and at its
+    place in it, a coarser token at all finer ones of its cell."""
+
+    def __init__(self, vocabulary: int):
+        r = np.random.default_rng(13)
+        self.laws = torch.softmax(torch.from_numpy(r.normal(size=(2, 2, vocabulary, vocabulary))) * 1.5, -1)
+        self.votes = r.normal(size=(2, 2, vocabulary, vocabulary))
+
+    def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
+        """Laws [N, V] of the finer tokens."""
+        rows = [self.laws[row % 2, column % 2, tokens[above]] for row, column, above in _cells(coarse, fine, first, stop)]
+        return torch.stack(rows)
+
+    def down(self, tokens: Tensor, fine: Raster, coarse: Raster, first: int, stop: int) -> Tensor:
+        """Coarser tokens int64 [N]."""
+        votes = np.zeros((stop * coarse.columns, len(self.votes[0, 0])))
+        for row, column, above in _cells(coarse, fine, first, stop):
+            votes[above] += self.votes[row % 2, column % 2, tokens[row * fine.columns + column]]
+        return torch.from_numpy(votes[first * coarse.columns :].argmax(-1))
+
+
+def _cells(coarse: Raster, fine: Raster, first: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Row, column and coarser position of every finer position of some coarser rows."""
+    for row in range(*fine_rows(coarse, fine, first, stop)):
+        for column in range(fine.columns):
+            yield row, column, row * coarse.rows // fine.rows * coarse.columns + column * coarse.columns // fine.columns
+
+
+class TableStream:
+    """A predictive stream (engine/drafters/predictive_stream.py) of random tables: what a row says depends on the committed tokens, and on
+    every input that it sees and where that stands.
+
+    read : [H, H]; heard : [distances, V, H], the middle one is distance 0; out : [H, V]; causal: rows do not see those behind them
+    """
+
+    def __init__(self, read: Tensor, heard: Tensor, out: Tensor, causal: bool):
+        self.read, self.heard, self.out, self.causal = read, heard, out, causal
+
+    def start(self, sequence: ToySequence) -> Callable[[Rows, int], Tensor]:
+        """For one run: rows of a pass and the number of the first predictive one -> guided logits [R, V] of those."""
+        sequence.adapter = self
+        return lambda rows, first: guide(rows.logits[:, first:], sequence.sampling.guidance)
+
+    def states(self, hidden: Tensor, draft: Draft) -> Tensor:
+        """What the predictive rows know, [branches, R, H]: the mean of the control rows that they see, and their inputs. hidden
+        [branches, C, H] of all control rows, pending token and drafts."""
+        control = hidden.shape[1]
+        sees, places = draft.visible[control:].double(), draft.positions[control - 1 :]
+        context = (sees[:, :control] / sees[:, :control].sum(-1, keepdim=True)) @ hidden
+        far = (places - places[:, None]) + len(self.heard) // 2
+        inputs = self.heard[far, draft.tokens[control - 1 :]]  # [R, R, H], row by input
+        return torch.tanh(context @ self.read + (sees[:, control:, None] * inputs).sum(1) / 2)
 
 
 class TableFeatures:

@@ -70,14 +70,12 @@ OBJECTS: dict[str, str] = {
 # What the shipped decoder has been taught so far: few and clean before many and blurred. Others join as training goes on; the
 # tokenizer has seen all of them.
 TAUGHT: tuple[str, ...] = (
-    "dog", "cat", "fox", "bear", "panda", "lion", "pig", "frog", "rabbit", "penguin", "owl", "unicorn", "bee", "butterfly", "ladybug",
-    "octopus", "crab", "fish",
-    "apple", "banana", "tangerine", "strawberry", "watermelon", "lemon", "cherry", "carrot", "mushroom", "pizza", "burger", "donut",
-    "cake", "ice cream",
-    "car", "bus", "rocket", "airplane", "boat", "ufo",
-    "sun", "moon", "star", "cloud", "rainbow", "fire", "snowflake", "planet",
+    "dog", "cat", "fox", "bear", "panda", "lion", "pig", "frog", "rabbit", "penguin", "owl", "butterfly", "fish",
+    "apple", "banana", "tangerine", "strawberry", "lemon", "mushroom", "pizza", "cake",
+    "car", "bus", "rocket", "airplane", "boat",
+    "sun", "moon", "star", "cloud", "rainbow", "fire",
     "tree", "pine", "cactus", "sunflower", "pumpkin",
-    "house", "castle", "balloon", "gift", "umbrella", "heart", "crown", "diamond", "guitar", "football", "robot", "ghost", "snowman",
+    "house", "castle", "balloon", "gift", "umbrella", "heart", "crown", "football", "robot", "ghost", "snowman",
 )  # fmt: skip
 
 IRREGULAR = {
@@ -88,10 +86,10 @@ IRREGULAR = {
 
 PAIRS = ("scissors", "glasses")  # a single one is said without an article
 
-# Objects that also exist in other colours (hue of their saturated pixels, degrees); the first colour is the font's own.
-HUES = {"red": 2, "yellow": 48, "green": 120, "blue": 215, "purple": 280}
-COLOURED = {"car": "red", "balloon": "red", "heart": "red", "umbrella": "purple", "book": "red", "cap": "blue",
-            "shirt": "blue", "fish": "blue", "butterfly": "blue", "apple": "red"}  # fmt: skip
+# Objects that also exist in other colours (hue of their saturated pixels, degrees); the first colour is the font's own. Few: to the
+# model each colour is one more object to learn.
+HUES = {"red": 2, "yellow": 48, "green": 120, "blue": 215}
+COLOURED = {"car": "red", "balloon": "red", "heart": "red", "book": "red", "cap": "blue", "shirt": "blue"}
 
 PLAIN = {
     "red": (214, 64, 60), "orange": (240, 150, 60), "yellow": (247, 214, 90), "green": (92, 176, 96),
@@ -294,8 +292,8 @@ def _first(seed: int, count: int, held_out: bool) -> list[Scene]:
 # --- saying a scene ---------------------------------------------------------------------------------------------------
 
 
-def caption(scene: Scene, seed: int) -> str:
-    """One of the sentences that describe a scene; the seed picks synonyms and word order."""
+def caption(scene: Scene, seed: int, placed: bool = True) -> str:
+    """One of the sentences that describe a scene; the seed picks synonyms and word order. placed=False leaves the background unsaid."""
     r = random.Random(seed)
     said = [_say(g, r) for g in scene.groups]
     if len(said) == 1:
@@ -306,7 +304,7 @@ def caption(scene: Scene, seed: int) -> str:
         text = " and ".join(said)
     else:
         text = f"{said[0]} {r.choice(RELATIONS[scene.relation])} {said[1]}"
-    return text + _say_background(scene.background, r)
+    return text + _say_background(scene.background, r) if placed else text
 
 
 def _say(g: Group, r: random.Random) -> str:

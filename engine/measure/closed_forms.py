@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from engine.backbones.toy import Toy
-from engine.core import NO_DRAFT, Prompt, Rows
+from engine.core import NO_DRAFT, Draft, Prompt, Rows
 
 Law = dict[tuple[int, ...], float]
 
@@ -108,4 +110,94 @@ def _credited(p: Tensor, x: int, codebook: Tensor, knobs: Mapping[str, Any]) -> 
     return p[x] + added
 
 
-CLOSED_FORMS: dict[str, Callable[[Toy, Mapping[str, Any]], Law]] = {"threshold": threshold, "relaxed tree": relaxed_tree}
+def energy_tolerance(toy: Toy, knobs: Mapping[str, Any]) -> Law:
+    """Cross-Regression's rule on four positions with γ = 2: plain, two that are verified, plain. A rejection leaves the second alone.
+
+    The drafts come from the laws behind the prompt and uniform noise. Draft k is accepted with min(1, exp(Θ sqrt(k / 2)) p/q), and the
+    second is draft 2 behind an accepted one and draft 1 of the next pass behind a rejected one, with the law that it was drawn from.
+    """
+    root, laws = _rows_behind(toy, ()), _proposed(toy)
+    law: Law = {}
+    for first, chance in enumerate(root.p[0].tolist()):
+        p = _rows_behind(toy, (first,)).p[0]
+        for second in range(toy.vocabulary):
+            behind = _rows_behind(toy, (first, second)).p[0]
+            thirds = torch.zeros_like(p)
+            for q, then in laws:
+                accepted, replaced = _tolerated(p, q, knobs["energy_tolerance"], 1)
+                after = [sum(_tolerated(behind, then, knobs["energy_tolerance"], k)) for k in (1, 2)]
+                thirds += (accepted[second] * after[1] + replaced[second] * after[0]) / len(laws)
+            for third, last in enumerate(thirds.tolist()):
+                for fourth, end in enumerate(_rows_behind(toy, (first, second, third)).p[0].tolist()):
+                    law[first, second, third, fourth] = chance * last * end
+    return law
+
+
+def _proposed(toy: Toy) -> list[tuple[Tensor, Tensor]]:
+    """The laws [V] of positions 1 and 2 that two predictive rows give behind the prompt, for every noise that they may read."""
+    found = []
+    for noise in product(range(toy.vocabulary), repeat=2):
+        sequence = toy.start(Prompt())
+        read = toy.drafter("predictive_stream").start(sequence)
+        visible = torch.ones(3, 3, dtype=torch.bool).tril()
+        predictive = torch.ones(2, dtype=torch.bool)
+        rows = sequence.forward(Draft(torch.tensor(noise), positions=torch.arange(2), visible=visible, predictive=predictive))
+        found.append(tuple(sequence.law(read(rows, 1), [])))
+    return found
+
+
+def _tolerated(p: Tensor, q: Tensor, tolerance: float, k: int) -> tuple[Tensor, Tensor]:
+    """The probability that draft k from q [V] is accepted as each token, and that it is replaced by each, [V] both."""
+    accepted = torch.minimum(q, math.exp(tolerance * math.sqrt(k / 2)) * p)
+    left = (p - q).clamp(min=0)
+    return accepted, (1 - accepted.sum()) * left / left.sum()
+
+
+def grouped_window(toy: Toy, knobs: Mapping[str, Any]) -> Law:
+    """GSD on three positions with windows of one draft: uniform at first; if refused, the next one comes from the law behind the refused.
+
+    A draft that is accepted is followed by a free draw, so there is no second one.
+    """
+    codes = toy.codebook()
+    p = {path: _rows_behind(toy, path).p[0] for count in range(3) for path in product(range(toy.vocabulary), repeat=count)}
+    first, uniform = p[()], torch.full_like(p[()], 1 / toy.vocabulary)
+    refused = (first - uniform).clamp(min=0)
+    refused = refused / refused.sum()
+    law: Law = dict.fromkeys(product(range(toy.vocabulary), repeat=3), 0.0)
+    for draft in range(toy.vocabulary):
+        accepted = _group_chance(first, uniform, draft, codes, knobs)
+        for second, last in product(range(toy.vocabulary), repeat=2):
+            then = (uniform[draft] * accepted * p[draft,][second] * p[draft, second][last]).item()
+            law[draft, second, last] += then
+        for token, chance in enumerate((uniform[draft] * (1 - accepted) * refused).tolist()):
+            out = _behind_a_group(p[token,], p[draft,], codes, knobs)
+            for second, last in product(range(toy.vocabulary), repeat=2):
+                law[token, second, last] += chance * (out[second] * p[token, second][last]).item()
+    return law
+
+
+def _behind_a_group(p: Tensor, q: Tensor, codes: Tensor, knobs: Mapping[str, Any]) -> Tensor:
+    """The law [V] behind one draft from q [V] that its group judges; the residual is that of single tokens."""
+    accepted = torch.stack([q[x] * _group_chance(p, q, x, codes, knobs) for x in range(len(p))])
+    left = (p - q).clamp(min=0)
+    return accepted if left.sum() < 1e-12 else accepted + (1 - accepted.sum()) * left / left.sum()
+
+
+def _group_chance(p: Tensor, q: Tensor, x: int, codes: Tensor, knobs: Mapping[str, Any]) -> float:
+    """min(1, P(G) / Q(G)) of the group around x: `half_width` ranks below it to one less above."""
+    order = sorted(range(len(p)), key=lambda v: (p[v].item(), v))
+    rank, half = order.index(x), knobs["half_width"]
+    members = {x}
+    for v in order[max(0, rank - half) : rank + half]:
+        cosine = codes[v] @ codes[x] / (codes[v].norm() * codes[x].norm())
+        if abs(p[v] - p[x]) < knobs["probability_gap"] and 1 - cosine < knobs["code_distance"]:
+            members.add(v)
+    return min(1.0, (sum(p[v] for v in members) / sum(q[v] for v in members)).item())
+
+
+CLOSED_FORMS: dict[str, Callable[[Toy, Mapping[str, Any]], Law]] = {
+    "threshold": threshold,
+    "relaxed tree": relaxed_tree,
+    "energy tolerance": energy_tolerance,
+    "grouped window": grouped_window,
+}

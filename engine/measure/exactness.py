@@ -26,8 +26,10 @@ from engine.measure.mutants import applied
 from engine.methods import METHODS
 from engine.methods.ar import METHOD as AR
 from engine.run import Run, generate
+from engine.sampling import entropy
 
-RUNS, FULL_RUNS = 12_000, 150_000
+RUNS, FULL_RUNS = 8_000, 150_000  # of a claim
+MUTANT_RUNS = 12_000  # at most: most mutants are found early
 TOKEN_RUNS = 400
 ACCEPTED, FOUND = 4.0, 10.0
 BY_LAW = ("same law", "closed form", "not exact")  # claims tested by distribution; the others count runs
@@ -64,7 +66,7 @@ def table() -> dict[str, Method]:
 
 def cases_of(method: Method) -> tuple[Case, ...]:
     """A method's own cases and the common ones."""
-    spans = method.name not in ("ar", "lookup")  # plain decoding has no spans, and an end was never followed by anything to look up
+    spans = method.name not in ("ar", "lookup", "mulo")  # no spans, nothing that ever followed an end, no spans where all is redrawn
     skipped = set() if spans else {"end inside a span ignored"}
     common = (Case(c.name, c.claim, method.common, c.toy, tuple(m for m in c.mutants if m not in skipped)) for c in COMMON)
     return (*method.cases, *common)
@@ -77,7 +79,7 @@ def tasks(names: Iterable[str], full: bool) -> list[Task]:
     for name in names:
         for case in cases_of(table()[name]):
             found.append(Task(name, case, None, runs, seeds))
-            found += [Task(name, case, m, runs, 1) for m in case.mutants]
+            found += [Task(name, case, m, max(runs, MUTANT_RUNS), 1) for m in case.mutants]
     return found
 
 
@@ -139,6 +141,7 @@ def _tokens(task: Task, toy: Toy) -> dict[str, float]:
         "same cache": _same_cache,
         "same run": _same_run,
         "full spans": _full_spans,
+        "same context": _same_context,
     }[task.case.claim]
     return {"z": float(sum(compare(task, toy, seed) for seed in range(TOKEN_RUNS)))}
 
@@ -163,6 +166,18 @@ def _full_spans(task: Task, toy: Toy, seed: int) -> bool:
         run = _run(task, toy, seed)
     depth = toy.drafter(table()[task.method].drafter).depth
     return len(run.steps) != 1 + -(-(len(run.tokens) - 1) // (depth + 1))
+
+
+def _same_context(task: Task, toy: Toy, seed: int) -> bool:
+    """True if the law of any token that was no draft differs from that behind a fresh sequence fed the same tokens one by one."""
+    with applied(task.mutant):
+        run = _run(task, toy, seed)
+    sequence, expected = toy.start(Prompt(seed=seed)), []
+    for token in run.in_order:
+        expected.append(entropy(sequence.forward(NO_DRAFT).p[:1]).item())
+        sequence.commit([], token)
+    notes = (zip(s.positions, s.trace["accepted"], s.trace["entropy"], strict=True) for s in run.steps)
+    return any(abs(expected[position] - nats) > 1e-9 for note in notes for position, stayed, nats in note if not stayed)
 
 
 def _same_run(task: Task, toy: Toy, seed: int) -> bool:

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from engine import accept, noise, sampling
 from engine.backbones import toy
+from engine.core import Draft
 from engine.measure import chain
-from engine.methods import eagle, jacobi, lantern, lookup, sjd, sjdpp, xspecmesh, zipar
+from engine.methods import cross_regression, eagle, gsd, jacobi, lantern, lookup, mulo, sjd, sjdpp, xspecmesh, zipar
 
 Patch = tuple[Any, str, Any]
 
@@ -275,6 +276,17 @@ def _refused_neighbours_struck(whole: bool) -> Callable[[], list[Patch]]:
     return patches
 
 
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def _one_rank_higher() -> list[Patch]:
+    return [(gsd, "beside", lambda half: [0, *range(1 - half, 0), *range(1, half + 1)])]
+
+
+def _law_of_the_draft_alone() -> list[Patch]:
+    return [(gsd, "grouped", lambda above, below, chosen: (above * chosen).sum(-1) / below[:, 0])]
+
+
 # --- wavefronts -------------------------------------------------------------------------------------------------------
 
 
@@ -308,6 +320,110 @@ def _newest_not_cached() -> list[Patch]:
         self._cache = self._cache[:-1]
 
     return [(toy.ToySequence, "commit_at", commit_at)]
+
+
+# --- scales -----------------------------------------------------------------------------------------------------------
+
+
+def _stale_cache() -> list[Patch]:
+    return [(mulo, "is_stale", lambda knobs: True)]
+
+
+def _row_of_the_refused_draft() -> list[Patch]:
+    right = mulo._draw
+    return [(mulo, "_draw", lambda rows, row, position, noise: right(rows, min(row + 1, rows.logits.shape[1] - 1), position, noise))]
+
+
+# --- two streams ------------------------------------------------------------------------------------------------------
+
+
+def _literal_rule() -> list[Patch]:
+    return [(cross_regression.RULES, "consistent", accept.LITERAL)]
+
+
+def _tolerance_from_zero() -> list[Patch]:
+    right = accept.ramp
+    return [(accept, "ramp", lambda energies, horizon: (right(energies, horizon) ** 2 - 1 / horizon).clamp(min=0).sqrt())]
+
+
+def _residual_of_a_fresh_law() -> list[Patch]:
+    """Algorithm 1, lines 10 to 12 as printed: the residual is that of a law which the network gives after the rejection."""
+    right, dual = cross_regression.correct, cross_regression.dual
+    sequences: list[Any] = []
+
+    def remembering(tokens: Tensor, ahead: int, sequence: Any, *rest: Any) -> Draft:
+        sequences[:] = [sequence]
+        return dual(tokens, ahead, sequence, *rest)
+
+    def correct(rows: Any, laws: Tensor, answers: Any, a: int, size: int, made: noise.Noise, n: int, iteration: int) -> int:
+        if a < size:
+            newest = torch.tensor([([*sequences[0].tokens, *sequences[0]._draft[:a]])[-1]])
+            fresh = Draft(newest, positions=torch.tensor([n + a - 1]), visible=torch.ones(2, 2, dtype=torch.bool))
+            state = sequences[0].adapter.states(rows.hidden[:, a : a + 1], fresh)
+            guided = sampling.guide(state @ sequences[0].adapter.out, sequences[0].sampling.guidance)
+            laws = torch.cat([laws[:a], torch.softmax(guided, -1), laws[a + 1 :]])
+        return right(rows, laws, answers, a, size, made, n, iteration)
+
+    return [(cross_regression, "dual", remembering), (cross_regression, "correct", correct)]
+
+
+def _new_law_of_a_carried_draft() -> list[Patch]:
+    right = cross_regression.refill
+
+    def refill(logits: Tensor, tokens: Tensor, laws: Tensor, sequence: Any, *rest: Any) -> tuple[Tensor, Tensor]:
+        found, _ = right(logits, tokens, laws, sequence, *rest)
+        return found, sequence.law(logits, [])
+
+    return [(cross_regression, "refill", refill)]
+
+
+def _new_drafts_verified_at_once() -> list[Patch]:
+    """Algorithm 1, lines 3 to 6 as printed: control rows read noise behind the carried drafts, and judge what is drawn in its place."""
+    refill, dual, energy = cross_regression.refill, cross_regression.dual, cross_regression.energy
+    seen: dict[str, Any] = {"carried": 0}
+
+    def buffered(logits: Tensor, tokens: Tensor, laws: Tensor, sequence: Any, *rest: Any) -> tuple[Tensor, Tensor]:
+        found, new = refill(logits, tokens, laws, sequence, *rest)
+        seen["carried"] = min(len(tokens), len(found))
+        made, iteration = rest[1:3]
+        u = made.uniform(noise.SCHEDULE, sequence.length, len(found), iteration)
+        noisy = (u * sequence.vocabulary).long()
+        noisy[: seen["carried"]] = found[: seen["carried"]]
+        return noisy, new
+
+    def remembering(tokens: Tensor, ahead: int, sequence: Any, made: noise.Noise, iteration: int, causal: bool) -> Draft:
+        draft = dual(tokens, ahead, sequence, made, iteration, causal)
+        seen.update(sequence=sequence, noise=made, iteration=iteration, draft=draft)
+        return draft
+
+    def judged(p: Tensor, laws: Tensor, tokens: Tensor, *rest: Any) -> Any:
+        sequence, draft = seen["sequence"], seen["draft"]
+        if draft.predictive is not None and len(tokens):
+            logits = seen["read"](seen["rows"], len(tokens) + 1)
+            for k in range(max(1, seen["carried"]), min(len(tokens), len(logits) + 1)):
+                laws[k] = sequence.law(logits[k - 1 : k], [])[0]
+                u = seen["noise"].uniform(noise.SCHEDULE, sequence.length + k, 1, seen["iteration"], 1)
+                tokens[k] = sampling.draw(laws[k : k + 1], u)[0]
+                sequence._draft[k] = int(tokens[k])
+        return energy(p, laws, tokens, *rest)
+
+    start, forward = toy.TableStream.start, toy.ToySequence.forward
+
+    def started(self: toy.TableStream, sequence: Any) -> Any:
+        seen["read"], seen["carried"] = start(self, sequence), 0
+        return seen["read"]
+
+    def watched(self: toy.ToySequence, draft: Draft) -> Any:
+        seen["rows"] = forward(self, draft)
+        return seen["rows"]
+
+    return [
+        (cross_regression, "refill", buffered),
+        (cross_regression, "dual", remembering),
+        (cross_regression, "energy", judged),
+        (toy.TableStream, "start", started),
+        (toy.ToySequence, "forward", watched),
+    ]
 
 
 # --- noise ------------------------------------------------------------------------------------------------------------
@@ -422,10 +538,19 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "lantern: budget of the other rule": _budget_of_the_other_rule,
     "lantern: refused neighbourhood struck": _refused_neighbours_struck(False),
     "lantern: refused table struck": _refused_neighbours_struck(True),
+    "gsd: one rank higher": _one_rank_higher,
+    "gsd: the law of the draft alone": _law_of_the_draft_alone,
     "wavefront: law of another warp": _law_of_another_warp,
     "wavefront: carried with a new law": _carried_with_a_new_law,
     "wavefront: rows do not wait": _rows_do_not_wait,
     "wavefront: the newest of a row is not cached": _newest_not_cached,
+    "mulo: stale cache": _stale_cache,
+    "mulo: row of the refused draft": _row_of_the_refused_draft,
+    "stream: literal rule": _literal_rule,
+    "stream: tolerance from zero": _tolerance_from_zero,
+    "stream: residual of a fresh law": _residual_of_a_fresh_law,
+    "stream: new law of a carried draft": _new_law_of_a_carried_draft,
+    "stream: new drafts verified at once": _new_drafts_verified_at_once,
     "iteration in the noise": _iteration_in_the_noise,
     "noise without the iteration": _no_iteration_in_the_noise,
     "global random numbers": _global_noise,

@@ -68,7 +68,7 @@ class GuidedModel(PreTrainedModel, GenerationMixin):
         config = Qwen3Config(**trunk.config.to_dict() | {"vocab_size": backbone.model.vocabulary, "pad_token_id": 0})
         super().__init__(config)
         self.trunk = trunk
-        self.guidance = (prompt.sampling or backbone.sampling).guidance
+        self.sampling = prompt.sampling or backbone.sampling
         self.tokens = side * side
         words = torch.tensor([backbone._read(prompt), [0] * TEXT_SLOTS])
         with torch.inference_mode():
@@ -93,15 +93,17 @@ class GuidedModel(PreTrainedModel, GenerationMixin):
         mask = text_mask(x.shape[1], x.device)[None, None].expand(2, 1, -1, -1) if first else None
         slots = torch.arange(cached, cached + x.shape[1])[None].expand(2, -1)
         out = self.trunk(inputs_embeds=x, attention_mask=mask, position_ids=slots, past_key_values=past_key_values, use_cache=True)
-        logits = guide(nn.functional.linear(out.last_hidden_state[:, -1:], self.rows), self.guidance)
+        logits = guide(nn.functional.linear(out.last_hidden_state[:, -1:], self.rows), self.sampling.guidance)
         return CausalLMOutputWithPast(logits=logits[None], past_key_values=past_key_values)
 
 
 @torch.inference_mode()
-def generate(model: GuidedModel, seed: int, sample: bool = True) -> list[int]:
-    """The tokens of one picture, by transformers' generate."""
+def generate(model: GuidedModel, seed: int) -> list[int]:
+    """The tokens of one picture, by transformers' generate with the prompt's sampling."""
     torch.manual_seed(seed)
-    ids = model.generate(
-        torch.zeros(1, 1, dtype=torch.int64), max_new_tokens=model.tokens, do_sample=sample, top_k=0, top_p=1.0, temperature=1.0
-    )
+    how = {"do_sample": False}
+    if model.sampling.temperature:
+        chosen = model.sampling
+        how = {"do_sample": True, "temperature": chosen.temperature, "top_k": chosen.top_k, "top_p": chosen.top_p}
+    ids = model.generate(torch.zeros(1, 1, dtype=torch.int64), max_new_tokens=model.tokens, **how)
     return ids[0, 1:].tolist()

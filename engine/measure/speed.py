@@ -36,10 +36,8 @@ BASELINE = "ar in float32"  # a row of its own where the rest runs in another dt
 
 def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[dict[str, Any]]:
     """The rows of the table; prints it as it goes."""
-    usable = [n for n in (*METHODS, *PRESETS) if find(n)[0].needs <= backbone.capabilities]
-    names = usable if options.methods == "all" else options.methods.split(",")
-    names = [n for n in dict.fromkeys(names) if n != "ar"]
-    knobs = {n: _knobs(n, options) for n in names}
+    names = names_of(backbone, options)
+    knobs = {n: knobs_of(n, options) for n in names}
     prompts = read_prompts(options.prompts, options.count)
     exact = in_float32(backbone, options)
     runs = measure(backbone, exact, names, knobs, prompts, options.repeats, options.size, sampling)
@@ -50,6 +48,13 @@ def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[di
     rows += [split(backbone, n, knobs[n], widest) for n in names if n in ("sjd", "sjdpp")]
     stamp = facts() | {"seeds": f"0..{len(prompts) - 1}", "backbone": backbone.name, "dtype": getattr(backbone, "dtype", None)}
     return publish(rows, readable, stamp, options.csv)
+
+
+def names_of(backbone: Backbone, options: Namespace) -> list[str]:
+    """The methods and presets asked for, without plain decoding; "all" are those that the backbone can serve."""
+    usable = [n for n in (*METHODS, *PRESETS) if find(n)[0].needs <= backbone.capabilities]
+    names = usable if options.methods == "all" else options.methods.split(",")
+    return [n for n in dict.fromkeys(names) if n != "ar"]
 
 
 def publish(
@@ -64,7 +69,8 @@ def publish(
     return rows
 
 
-def _knobs(name: str, options: Namespace) -> dict[str, Any]:
+def knobs_of(name: str, options: Namespace) -> dict[str, Any]:
+    """A preset's knobs and those given with --set that the method has."""
     method, preset = find(name)
     given = dict(pair.split("=", 1) for pair in options.set)
     own = {k.name for k in method.knobs}

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import replace
 
 from engine.core import Method
 from engine.errors import NotSupported
-from engine.methods import adt_tree, ar, eagle, jacobi, lookup, sjd, sjdpp, xspecmesh, zipar
+from engine.methods import adt_tree, ar, cross_regression, eagle, gsd, jacobi, lookup, mulo, sjd, sjdpp, xspecmesh, zipar
 
 METHODS: dict[str, Method] = {
     "ar": ar.METHOD,
     "jacobi": jacobi.METHOD,
     "sjd": sjd.METHOD,
     "sjdpp": sjdpp.METHOD,
+    "gsd": gsd.METHOD,
     "xspecmesh": xspecmesh.METHOD,
     "lookup": lookup.METHOD,
     "eagle": eagle.METHOD,
     "adt_tree": adt_tree.METHOD,
     "zipar": zipar.METHOD,
+    "mulo": mulo.METHOD,
+    "cross_regression": cross_regression.METHOD,
 }
 
 PRESETS: dict[str, tuple[str, Mapping[str, float | str]]] = {  # name: method, knobs
@@ -28,7 +32,10 @@ PRESETS: dict[str, tuple[str, Mapping[str, float | str]]] = {  # name: method, k
     "lantern_static": ("eagle", {"relax": "multiplicative", "children": "sampled"}),
     "adt_tree_lantern": ("adt_tree", {"relax": "additive", "added_mass": 0.4}),
     "zipar_verified": ("zipar", {"mode": "verified", "window": 4}),
+    "mulo_jacobi": ("sjdpp", {"init": "up-sampled"}),
 }
+
+NEEDS: dict[str, frozenset[str]] = {"mulo_jacobi": frozenset({"raster", "at_scale"})}  # of presets whose knobs need more than their method
 
 
 def find(name: str) -> tuple[Method, dict[str, float | str]]:
@@ -36,8 +43,8 @@ def find(name: str) -> tuple[Method, dict[str, float | str]]:
     if name in METHODS:
         return METHODS[name], {}
     if name in PRESETS:
-        method, knobs = PRESETS[name]
-        return METHODS[method], dict(knobs)
+        method, knobs = METHODS[PRESETS[name][0]], dict(PRESETS[name][1])
+        return (replace(method, needs=method.needs | NEEDS[name]) if name in NEEDS else method), knobs
     known = [*METHODS, *PRESETS]
     near = difflib.get_close_matches(name, known, 1)
     hint = f" Did you mean '{near[0]}'?" if near else ""

@@ -23,7 +23,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from engine.accept import Mass, multi_round, probability, walk
+from engine.accept import Mass, first_above, multi_round, probability, walk
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.drafters.feature_draft import FeatureDraft, FeatureGrowth
 from engine.errors import BadKnob
@@ -140,15 +140,15 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
             raise BadKnob(f"match seed needs an exact rule; relax={knobs.relax} is not. Set relax=off, or verify=residual.")
         rows = sequence.forward(tree.draft(sequence.device))
         path, token, tries, chances = verify(rows, tree, noise, n, iteration, seeded, mass)
-        if mass is not None and tree.tokens:
+        if mass is not None and tree.tokens and relaxed.meter.is_due(knobs, noise, n, iteration):
             siblings = children(tree.parents)[0]
             tokens = torch.tensor([tree.tokens[node] for node in siblings], device=sequence.device)
-            relaxed.measure(rows.p[0], tokens, tree.laws[0] if tree.drawn[0] else None, mass, noise, n, iteration)
+            relaxed.measure(rows, tokens, tree.laws[0] if tree.drawn[0] else None, mass)
         hidden = rows.hidden[:, [0, *(node + 1 for node in path)]]
         committed = sequence.commit(path, token)
         step = describe(rows, tree, path, chances, n, committed)
         if mass is not None:
-            step.trace["deviation"] = relaxed.deviation
+            step.trace |= relaxed.meter.trace()
         if tree.shape is not None:
             schedule.saw(Cycle(n, tree.shape, max(depths(tree.parents), default=0), len(path), tries, len(committed)))
         iteration += 1
@@ -177,9 +177,12 @@ def verify(
     left = law_behind(rows, at)
     while nodes := below[at + 1]:
         tokens = torch.tensor([tree.tokens[node] for node in nodes], device=left.device)
-        laws = certain(tokens, left) if tree.laws is None else tree.laws[nodes]
-        u = [noise.uniform(ACCEPT, n + len(path), 1, iteration, node).item() for node in nodes]
-        which, left, asked = multi_round(left, tokens, laws, u, mass or probability)
+        if mass is not None and lantern.is_sure(left):
+            which, left, asked = first_above(left, rows.soft[at + 1], tokens, mass)
+        else:
+            laws = certain(tokens, left) if tree.laws is None else tree.laws[nodes]
+            u = [noise.uniform(ACCEPT, n + len(path), 1, iteration, node).item() for node in nodes]
+            which, left, asked = multi_round(left, tokens, laws, u, mass or probability)
         tries += len(asked)
         if which < 0:
             break
@@ -377,6 +380,7 @@ def why(knobs: Knobs) -> str:
 
 KNOBS = (DEPTH, WIDTH, NODES, CHILDREN, *lantern.KNOBS, VERIFY)
 _SMALL = {"depth": 2, "width": 2, "nodes": 5}
+_LOAN_AT_0 = {"depth": 2, "width": 3, "nodes": 9, "relax": "additive", "added_mass": 0.0, "neighbour_share": 0.4}
 _SQUARE = {"rows": 2, "columns": 2}
 _FOUR = {"rows": 2, "columns": 2, "vocabulary": 4, "sharpness": 1.2}  # flat enough for auto to choose both kinds
 _LINE = {"rows": 1, "columns": 3, "vocabulary": 5, "guidance": 1.0, "temperature": 0.7}
@@ -422,6 +426,10 @@ METHOD = Method(
         ),
         Case(
             "LAN-0", "same as unrelaxed", _SMALL | {"children": "sampled", "relax": "additive", "added_mass": 0.0, "neighbour_share": 0.4},
+            mutants=("lantern: the nearest always counts",),
+        ),
+        Case(
+            "LAN-0 T0", "same tokens", _LOAN_AT_0, {"temperature": 0.0, "vocabulary": 5, "sharpness": 0.6},
             mutants=("lantern: the nearest always counts",),
         ),
         *(

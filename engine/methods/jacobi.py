@@ -45,7 +45,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         answered = answers.tolist()
         committed = sequence.commit(list(range(a)), answered[a])
         k = len(committed)
-        step = Step(committed, list(range(n, n + k)), drafted=size)
+        step = Step(committed, list(range(n, n + k)), drafted=size, draft_forwards=initializer.counted())
         step.trace = {
             "accepted": ([True] * a + [False])[:k],
             "accept_probability": probability_of(rows.law(0, min(k, size)), tokens[:k]),

@@ -2,11 +2,13 @@
 
 Paper: LANTERN, Jang et al., arXiv 2410.03355 (additive, δ); LANTERN++, Park et al., arXiv 2502.06352 (multiplicative, λ).
 Idea: codes near each other in the codebook are nearly the same picture. A guess x is accepted with min(1, mass(x) / q(x)), where its mass
-is p(x) and that of its nearest neighbours as long as what they add is at most δ, or at most λ p(x).
+is p(x) and that of its nearest neighbours as long as what they add is at most δ, or at most λ p(x). At temperature 0 it is accepted if
+this mass makes it the most probable token.
 Exactness: none. δ bounds what is borrowed for one x, not the deviation of what comes out, because every x borrows the same mass; on flat
 laws a δ of 0.05 already accepts nearly everything. λ is a bound a token: none is accepted more than (1 + λ) times too often. The
-deviation meter says what a setting costs here and now.
-Deviations: behind a refusal the exact residual is drawn from; the papers' code strikes out all k neighbours, and falls back to a uniform
+deviation meter says what a setting costs here and now, and `allowed_deviation` holds δ or λ down to what may be spent.
+Deviations: at temperature 0 the first child that wins is taken, where the papers' code takes the longest path of winners. Behind a refusal
+the exact residual is drawn from; the papers' code strikes out all k neighbours, and falls back to a uniform
 law over all ids when nothing is left. Two knobs instead of one with a hidden switch at 1. The neighbourhood is a share of the vocabulary,
 because 1,000 neighbours belong to 16,384 codes.
 """
@@ -17,10 +19,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.accept import Mass, additive_mass, after_choices, after_one_draw, deviation, multiplicative_mass
-from engine.core import Knob, Knobs, Sequence
+from engine.accept import Mass, additive_mass, after_choices, after_one_draw, deviation, first_above, multiplicative_mass
+from engine.core import Knob, Knobs, Rows, Sequence
 from engine.errors import NotSupported
-from engine.noise import SCHEDULE, Noise
+from engine.methods.deviation import ALLOWED, Meter
 
 RELAX = Knob(
     "relax", "", "off", choices=("off", "additive", "multiplicative"),
@@ -32,15 +34,14 @@ MULTIPLIED = Knob(
 )
 SHARE = Knob("neighbour_share", "k / V", 0.062, 0.001, 0.5, 0.001, "log", "The nearest part of the codebook that counts as looking alike.")
 DISTANCE = Knob("distance", "", "raw", choices=("raw", "cosine"), help="How the distance of two codes is measured.")
-KNOBS = (RELAX, ADDED, MULTIPLIED, SHARE, DISTANCE)
+KNOBS = (RELAX, ADDED, MULTIPLIED, SHARE, DISTANCE, ALLOWED)
 
-METERED = 0.25  # the share of cycles whose first node is measured
 CHUNK = 1024  # rows of the codebook whose distances are made at once
 
 
 def exact(knobs: Knobs) -> bool:
     """Whether nothing may be borrowed."""
-    return knobs.relax == "off" or strength(knobs) == 0
+    return knobs.relax == "off" or strength(knobs) == 0 or knobs.allowed_deviation == 0
 
 
 def strength(knobs: Knobs) -> float:
@@ -50,47 +51,39 @@ def strength(knobs: Knobs) -> float:
 
 def why(knobs: Knobs) -> str:
     """The sentence of the badge where a relaxed rule is on."""
-    if knobs.relax == "additive":
-        return f"Not exact: a guess may borrow δ = {knobs.added_mass:g} of probability from codes that look like it."
-    return f"Not exact: a guess may borrow λ = {knobs.multiplied_mass:g} times its own probability from codes that look like it."
+    amount = f"δ = {knobs.added_mass:g} of" if knobs.relax == "additive" else f"λ = {knobs.multiplied_mass:g} times its own"
+    limit = f", held to a deviation of {knobs.allowed_deviation:g} a token" if knobs.allowed_deviation < 1 else ""
+    return f"Not exact: a guess may borrow {amount} probability from codes that look like it{limit}."
 
 
-def neighbours(codebook: Tensor, count: int, distance: str) -> Tensor:
-    """The nearest codes of each, nearest first and without itself: codebook [V, e] -> int64 [V, count]."""
+def neighbours(codebook: Tensor, count: int, distance: str, tokens: Tensor | None = None) -> Tensor:
+    """The nearest codes of each, nearest first and without itself: codebook [V, e] -> int64 [V, count], or [N, count] of N tokens."""
     places = codebook.float() if codebook.dtype != torch.float64 else codebook
     if distance == "cosine":
         places = F.normalize(places, dim=-1)  # on the sphere, raw distances order as cosines do
     found = []
-    for start in range(0, len(places), CHUNK):
-        far = torch.cdist(places[start : start + CHUNK], places)
-        far[range(len(far)), range(start, start + len(far))] = torch.inf
+    for some in (torch.arange(len(places), device=places.device) if tokens is None else tokens).split(CHUNK):
+        far = torch.cdist(places[some], places)
+        far[range(len(far)), some] = torch.inf
         found.append(far.topk(count, -1, largest=False).indices)
     return torch.cat(found)
 
 
 class Relaxed:
-    """The relaxed rule of one run: its neighbour tables, and the deviation meter.
-
-    deviation : the running mean of TV(what comes out, p) over the measured nodes; nan before the first
-    """
+    """The relaxed rule of one run: its neighbour tables, and the deviation meter."""
 
     def __init__(self, sequence: Sequence):
-        self.codebook: Tensor | None = getattr(sequence, "codebook", None)
+        self.codebook: Tensor | None = sequence.codebook
         self.vocabulary, self.device = sequence.vocabulary, sequence.device
         self.tables: dict[tuple[int, str], Tensor] = {}
-        self.measured, self.total = 0, 0.0
-
-    @property
-    def deviation(self) -> float:
-        """Mean total variation distance so far."""
-        return self.total / self.measured if self.measured else float("nan")
+        self.meter = Meter()
 
     def mass(self, knobs: Knobs) -> Mass | None:
-        """What a guess is credited with under these knobs; None = p(x), the exact rule."""
+        """What a guess is credited with in the next pass under these knobs; None = p(x), the exact rule."""
         if knobs.relax == "off":
             return None
         rule = additive_mass if knobs.relax == "additive" else multiplicative_mass
-        table, most = self._table(knobs), strength(knobs)
+        table, most = self._table(knobs), self.meter.allow(strength(knobs), knobs)
         return lambda p, tokens: rule(p, tokens, table, most)
 
     def _table(self, knobs: Knobs) -> Tensor:
@@ -101,15 +94,23 @@ class Relaxed:
             self.tables = {key: neighbours(self.codebook.to(self.device), *key)}
         return self.tables[key]
 
-    def measure(self, p: Tensor, tokens: Tensor, q: Tensor | None, mass: Mass, noise: Noise, position: int, iteration: int) -> None:
-        """On a sample of the cycles: the deviation at the first node.
+    def measure(self, rows: Rows, tokens: Tensor, q: Tensor | None, mass: Mass) -> None:
+        """The deviation at the first node of a pass.
 
-        p : [V]; tokens : int64 [b], its children; q : [V], the law of the first child if it was drawn, else None.
+        tokens : int64 [b], its children; q : [V], the law of the first child if it was drawn, else None.
         Of chosen children the law that comes out is computed exactly; of drawn ones as if the first were the only one.
         """
-        if noise.uniform(SCHEDULE, position, 1, iteration, 1).item() >= METERED:
-            return
-        everything = torch.arange(len(p), device=p.device)
-        law = after_choices(p, tokens, mass) if q is None else after_one_draw(p, q, mass(p, everything))
-        self.total += deviation(p, law).item()
-        self.measured += 1
+        p = rows.p[0]
+        if is_sure(p):
+            which, law, _ = first_above(p, rows.soft[0], tokens, mass)
+            law = p if which < 0 else torch.zeros_like(p).index_fill_(0, tokens[which], 1.0)
+        elif q is None:
+            law = after_choices(p, tokens, mass)
+        else:
+            law = after_one_draw(p, q, mass(p, torch.arange(len(p), device=p.device)))
+        self.meter.saw(deviation(p, law).item())
+
+
+def is_sure(p: Tensor) -> bool:
+    """Whether a law [V] holds one token only: at temperature 0, and where the grammar leaves no choice."""
+    return p.max().item() > 1 - 1e-9

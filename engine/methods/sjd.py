@@ -68,8 +68,14 @@ def coupled_gumbel(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, 
     return draw_gumbel(scores, window.noise.gumbel(window.start + first, len(scores))), None
 
 
-def speculative_jacobi(sequence: Sequence, knobs: Knobs, noise: Noise, refresh: Refresh, needs_laws: bool = False) -> Iterator[Step]:
-    """The loop of SJD and SJD++. Locals: the window's tokens and the laws they were drawn from."""
+# (p [m, V], q [m, V], tokens int64 [m], u [m]) -> accepted bool [m] and what u was compared with [m]
+Rule = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def speculative_jacobi(
+    sequence: Sequence, knobs: Knobs, noise: Noise, refresh: Refresh, needs_laws: bool = False, rule: Rule | None = None
+) -> Iterator[Step]:
+    """The loop of SJD, SJD++ and GSD, which brings a `rule` of its own. Locals: the window's tokens and the laws they were drawn from."""
     seeded = knobs.verify == "match seed"
     keep_laws = needs_laws or not seeded
     initializer = Initializer(sequence, noise, seeded)
@@ -83,12 +89,13 @@ def speculative_jacobi(sequence: Sequence, knobs: Knobs, noise: Noise, refresh: 
         laws = filled if keep_laws else None
         rows = sequence.forward(Draft(tokens, q=laws))  # eq. 2: the laws of iteration j given the window of iteration j - 1
         initializer.saw(n, rows)
-        accepted, ratios, answers = verify(rows, tokens, laws, noise, n, iteration, seeded)
+        accepted, ratios, answers = verify(rows, tokens, laws, noise, n, iteration, seeded, rule)
         a = leading(accepted)
         token = correct(rows, laws, answers, a, size, noise, n, iteration)
         window = Verified(n, tokens, laws, ratios, accepted, rows, noise, iteration)
         committed = sequence.commit(list(range(a)), token)
         step = describe(window, a, committed, size)
+        step.draft_forwards = initializer.counted()
         if a < size:
             tokens, laws = refresh(window, a + 1, knobs)
             laws = rows.p[a + 1 :] if keep_laws and laws is None else laws
@@ -100,14 +107,14 @@ def speculative_jacobi(sequence: Sequence, knobs: Knobs, noise: Noise, refresh: 
 
 
 def verify(
-    rows: Rows, tokens: Tensor, laws: Tensor | None, noise: Noise, n: int, iteration: int, seeded: bool
+    rows: Rows, tokens: Tensor, laws: Tensor | None, noise: Noise, n: int, iteration: int, seeded: bool, rule: Rule | None = None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Verdicts bool [m], ratios [m] or None, and the seeded answers [m+1] or None."""
+    """Verdicts bool [m], ratios [m] or None, and the seeded answers [m+1] or None; without a rule, speculative sampling's."""
     size = len(tokens)
     answers = draw_gumbel(rows.scores, noise.gumbel(n, size + 1)) if seeded else None
     if laws is None:
         return matches(tokens, answers[:size]), None, answers
-    accepted, ratios = ratio(rows.p[:size], laws, tokens, noise.uniform(ACCEPT, n, size, iteration))  # eq. 3
+    accepted, ratios = (rule or ratio)(rows.p[:size], laws, tokens, noise.uniform(ACCEPT, n, size, iteration))  # eq. 3
     return (matches(tokens, answers[:size]) if seeded else accepted), ratios, answers
 
 
@@ -162,6 +169,7 @@ METHOD = Method(
         _case("repeat above", "inverted ratio"),
         _case("sample left", "stale law after refinement"),
         _case("sample above", "residual is p"),
+        _case("up-sampled", "one-hot ratio for a uniform draw"),
         Case("SEED-EXACT", "same tokens", {"window": 6, "verify": "match seed"}, mutants=("iteration in the noise",)),
     ),
 )

@@ -108,6 +108,7 @@ METHOD = Method(
         _case("coupled gumbel", "stale law after refinement", "residual is p"),
         _case("redraw", "stale law after refinement"),
         _case("reuse published", claim="not exact", name="published"),
+        Case("MULTI-SCALE", "same law", {"window": 6, "init": "up-sampled"}, mutants=("one-hot ratio for a uniform draw",)),
         Case("SEED-EXACT", "same tokens", {"window": 6, "verify": "match seed"}, mutants=("iteration in the noise",)),
     ),
 )

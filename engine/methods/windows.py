@@ -6,13 +6,15 @@ import torch
 from torch import Tensor
 
 from engine.core import Knob, Rows, Sequence
+from engine.methods.scales import Coarser, scales_of
 from engine.noise import INITIAL, Noise
 from engine.sampling import draw, draw_gumbel
 
 WINDOW = Knob("window", "W", 16, 1, 256, 1, "log", "Tokens in a pass: the pending one and the drafts behind it.")
 INIT = Knob(
-    "init", "", "sample left", choices=("random", "repeat left", "repeat above", "sample left", "sample above"),
-    help="How new window slots are filled: uniformly, with a neighbour's token, or by a draw from a neighbour's law.",
+    "init", "", "sample left", choices=("random", "repeat left", "repeat above", "sample left", "sample above", "up-sampled"),
+    help="How new window slots are filled: uniformly, with a neighbour's token, by a draw from a neighbour's law, or by a draw from what "
+    "the same picture, made first at the model's smallest size, says of them.",
 )  # fmt: skip
 
 
@@ -23,6 +25,8 @@ class Initializer:
         """seeded: draw by Gumbel-argmax under the position's own noise, so that `match seed` can agree with the draft."""
         self.sequence, self.noise, self.seeded = sequence, noise, seeded
         self.passes: list[tuple[int, int, Rows]] = []  # first position, one past the last, rows; newest first
+        self.up_sampled: Tensor | None = None  # laws [limit, V] of the picture made at a smaller size, once somebody asks for them
+        self.draft_forwards = 0  # passes at that size since they were last counted
 
     def saw(self, start: int, rows: Rows) -> None:
         """Remembers a pass whose row i is the law of position start+i."""
@@ -49,6 +53,8 @@ class Initializer:
     def _law(self, position: int, start: int, tokens: Tensor, init: str) -> Tensor:
         """The law [V] of one empty slot; uniform where there is no neighbour."""
         layout, v = self.sequence.layout, self.sequence.vocabulary
+        if init == "up-sampled":
+            return self._enlarged()[position]
         neighbour = layout.above(position) if init.endswith("above") else layout.left(position)
         if init == "random" or neighbour is None or start == 0:
             return torch.full((v,), 1.0 / v, device=self.sequence.device, dtype=self.noise.dtype)
@@ -60,6 +66,23 @@ class Initializer:
         row = torch.zeros(v, device=self.sequence.device, dtype=self.noise.dtype)
         row[token] = 1.0
         return row
+
+    def _enlarged(self) -> Tensor:
+        """The laws [limit, V] that a smaller picture gives all positions; its noise is its own, so they know nothing of any draw here."""
+        if self.up_sampled is None:
+            coarser = Coarser(self.sequence, self.noise, scales_of(self.sequence, "init = up-sampled")[0])
+            try:
+                coarser.draft(coarser.layout.rows, 0)
+                self.up_sampled = coarser.laws(0, coarser.layout.rows)
+            finally:
+                coarser.close()
+            self.draft_forwards += coarser.passes
+        return self.up_sampled
+
+    def counted(self) -> int:
+        """The passes at a smaller size since the last call."""
+        found, self.draft_forwards = self.draft_forwards, 0
+        return found
 
     def _seen(self, position: int) -> Tensor:
         """The newest law of a position; uniform if it was never computed or is forgotten."""

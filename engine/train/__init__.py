@@ -3,6 +3,10 @@
 RECIPES: dict[str, str] = {  # name on the command line: module with `main(options) -> None`
     "pictogram-tokenizer": "engine.train.pictogram_tokenizer",
     "pictogram": "engine.train.pictogram",
+    "judge": "engine.train.judge",
     "lowpoly": "engine.train.lowpoly",
     "mesh-heads": "engine.train.mesh_heads",
+    "feature-draft": "engine.train.feature_draft",
+    "predictive-stream": "engine.train.predictive_stream",
+    "resampler": "engine.train.resampler",
 }

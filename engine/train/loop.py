@@ -52,6 +52,12 @@ def trapezoid(elapsed: float) -> float:
     return max(0.03, min(1.0, (1 - elapsed) * 3))
 
 
+def straight_down(elapsed: float) -> float:
+    """Share of the learning rate when a part 0..1 of the run is over: down in a line from the start. For the short runs in which a model
+    goes on learning: held at its height, the rate first undoes what its last decay had won."""
+    return max(0.03, 1 - elapsed)
+
+
 def cosine_to_a_tenth(elapsed: float) -> float:
     """Share of the learning rate when a part 0..1 of the run is over: half a cosine from 1 to 0.1."""
     return 0.1 + 0.45 * (1 + math.cos(math.pi * min(1.0, elapsed)))
@@ -113,11 +119,15 @@ class Training:
         print(f"{self.name}: resumed at step {self.step}, {self.seconds / 60:.0f} minutes", flush=True)
         return True
 
-    def warm_start(self, state: dict[str, Tensor]) -> None:
-        """Starts from shipped weights instead of random ones; missing names keep their initial values."""
+    def warm_start(self, state: dict[str, Tensor], before: dict) -> None:
+        """Starts from shipped weights instead of random ones and counts on from `before`, the summary on their card.
+
+        Missing names keep their initial values; the optimisers start anew.
+        """
         self.model.load_state_dict(state, strict=False)
         self.averaged = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
-        print(f"{self.name}: warm start from the shipped weights", flush=True)
+        self.step, self.seconds, self.curve = before["steps"], before["minutes"] * 60, list(before["curve"])
+        print(f"{self.name}: warm start from the shipped weights, step {self.step}", flush=True)
 
     def save(self) -> None:
         """Writes the checkpoint, whole or not at all."""

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from engine.backbones import lowpoly
 from engine.backbones.bpt import BLOCKS, OFFSETS, MeshModel, Settings, budget_bucket, describe
 from engine.backbones.bpt_tokens import BPT, tokenize
-from engine.backbones.folder import parts, ship, split
+from engine.backbones.folder import parts, read_card, ship, split
 from engine.data.lowpoly_shapes import EASY, TRAINED_FAMILIES, Shape, augment, degrade, held_out_shapes, sample_points, training_shapes
 from engine.machine import has_fast_bfloat16
 from engine.train.loop import Options, Training
@@ -154,7 +154,7 @@ def main(options: Options) -> None:
     if not training.resume(options.fresh) and not options.fresh and parts(lowpoly.FOLDER, "model"):
         shipped = lowpoly.load_model()
         if shipped.settings == settings:
-            training.warm_start(unfolded(shipped))
+            training.warm_start(unfolded(shipped), read_card(lowpoly.FOLDER)["model"])
     world = World(preset["families"], preset["batch"], preset["posed"], preset["degraded"], settings.length)
     checks = {kind: check_batches(kind, preset["families"]) for kind in ("boxes", "families")}
 

@@ -65,14 +65,14 @@ def signal_to_noise(picture: Tensor, target: Tensor) -> Tensor:
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
     from engine.backbones import pictogram
-    from engine.backbones.folder import ship
+    from engine.backbones.folder import read_card, ship
 
     preset = PRESETS[options.preset]
     device = "cuda" if options.preset == "gpu" else "cpu"
     model = PictureTokenizer().to(memory_format=torch.channels_last)
     training = Training("pictogram-tokenizer", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.0)
     if not training.resume(options.fresh) and not options.fresh and (pictogram.FOLDER / "tokenizer.safetensors").exists():
-        training.warm_start(pictogram.load_tokenizer().state_dict())
+        training.warm_start(pictogram.load_tokenizer().state_dict(), read_card(pictogram.FOLDER)["tokenizer"])
     pictures = {p: to_tensor([render(make_scene(s), p) for s in HELD_OUT_SEEDS], device) for p in (64, 128, 256)}
     half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
 

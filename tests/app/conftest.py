@@ -24,6 +24,7 @@ from engine.backbones.folder import ship, split
 from engine.backbones.pictogram import Pictogram, PictogramModel, load
 from engine.backbones.vq import PictureTokenizer
 from engine.data.emoji_scenes import vocabulary
+from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
 from engine.drafters.mesh_heads import MeshHeads
 from tests.engine.backbones.tiny import spread
 
@@ -48,20 +49,24 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def picto_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model folder as `load` wants it. At 256 pixels a run is slow enough to be touched while it goes."""
+    """A model folder as `load` wants it, with a drafter for trees. At 256 pixels a run is slow enough to be touched while it goes."""
     torch.manual_seed(0)
     words = list(vocabulary())
     model = PictogramModel(LEVELS, len(words), layers=4, width=128, heads=2, inner=256)
     torch.nn.init.normal_(model.head_rows, std=0.3)
     tokenizer = PictureTokenizer(LEVELS, encoder=8, decoder=8, blocks=1)
+    drafter = FeatureDrafter(128, 2, 192)
+    spread(drafter, 0.05)
     folder = tmp_path_factory.mktemp("picto")
     weights = {"tokenizer.safetensors": tokenizer.state_dict(), "decoder-1.safetensors": model.state_dict()}
+    weights[weights_file(folder).name] = drafter.state_dict()
     card = {
         "name": "pictogram",
         "words": words,
         "sides": [8, 16, 32],
         "tokenizer": {"settings": tokenizer.settings},
         "decoder": {"settings": model.settings, "files": 1},
+        NAME: {"settings": drafter.settings},
     }
     ship(folder, weights, card)
     return folder

@@ -82,6 +82,7 @@ def test_a_slider_acts_in_the_running_run_and_is_recorded(open_page, served):
     assert windows[-1] == 3
     assert set(windows) == {WINDOW.default, 3}
     assert max(trace["step_drafted"][windows == 3]) <= 2
+    assert page.locator("#trace .ft-chart").get_attribute("data-moves") == "1"
 
 
 def test_cancel_keeps_the_partial_picture(open_page, served):
@@ -200,6 +201,34 @@ def test_the_map_is_drawn_without_asking_the_server(open_page):
     assert page.locator("#canvas-plain .ft-overlay").evaluate("c => [c.hidden, c.width, c.style.opacity]") == [False, 8, "0.8"]
     page.locator("#canvas-plain .ft-frame").hover(position={"x": 20, "y": 20})
     assert page.locator("#canvas-fast .ft-readout").inner_text().startswith("token ")
+    page.locator("#trace canvas").first.hover(position={"x": 60, "y": 40})
+    assert "of 64 · " in page.inner_text("#trace output")
+    depth = page.locator("#overlay option[value=depth]")
+    assert (depth.get_attribute("disabled"), depth.inner_text()) == ("", "Draft depth (SJD++ tells no depth)")
+    assert "SJD++ drafts no trees" in page.inner_text("#tree")
+    assert asked == []
+
+
+def test_trees_are_drawn_and_their_candidates_can_be_read(open_page):
+    page = open_page()
+    page.locator("#method input").click()
+    page.get_by_role("option", name="EAGLE-2", exact=True).click()
+    page.wait_for_selector("#knobs .ft-knob[data-knob=nodes]")
+    page.uncheck("#compare input")
+    choose(page, "settings", "size", "64 px")
+    page.click("#generate")
+    finish(page)
+    assert int(page.locator("#tree .ft-chart").get_attribute("data-trees")) > 0
+    assert page.locator("#trace .ft-chart").get_attribute("data-tokens") == "64"
+    asked = []
+    page.on("request", lambda r: asked.append(r.url))
+    page.select_option("#overlay select", "depth")
+    assert page.locator("#canvas-fast .ft-overlay").evaluate("c => [c.hidden, c.width]") == [False, 8]
+    page.locator("#canvas-fast .ft-frame").hover(position={"x": 40, "y": 200})
+    assert page.inner_text("#canvas-fast .ft-readout").startswith("token ")
+    assert "depth" in page.inner_text("#tree figcaption >> nth=1")
+    page.locator("#tree canvas").first.hover(position={"x": 4, "y": 45})
+    assert "candidate 1 of" in page.inner_text("#tree output")
     assert asked == []
 
 

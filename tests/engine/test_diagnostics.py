@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from engine.backbones.bpt_tokens import parse, tokenize
 from engine.core import Step
 from engine.data.lowpoly_shapes import shape
-from engine.diagnostics import arrays, per_face
+from engine.diagnostics import arrays, candidates, multi_scale_point, multi_scale_speedup, per_face, replay
 
 
 def test_every_token_is_counted_once() -> None:
@@ -40,3 +41,57 @@ def test_arrays_keep_the_order_of_commitment() -> None:
     assert found["tokens"].tolist() == [5, 6, 7] and found["step"].tolist() == [0, 0, 1]
     assert found["accepted"][:2].tolist() == [1, 0] and np.isnan(found["accepted"][2])
     assert found["knob_window"].tolist() == [4, 5] and found["step_drafted"].tolist() == [3, 0]
+
+
+def test_a_trace_plays_again_as_the_steps_it_came_from() -> None:
+    """Trees, energies and all numbers of every step: a saved run is drawn like one that goes."""
+    steps = [
+        Step([5], [0], trace={"depth": [0], "tree": {"tokens": [], "parents": [], "path": []}}, knobs={"depth": 2, "kind": "drawn"}),
+        Step(
+            [6, 7], [1, 2], drafted=3, draft_forwards=2, exact=False, seconds=0.5, knobs={"depth": 3, "kind": "drawn"},
+            trace={
+                "accepted": [True, False], "accept_probability": [0.5], "depth": [1, 0],
+                "deviation": 0.25, "tree_depth": 2, "tree_width": 2,
+                "tree": {"tokens": [6, 9, 8], "parents": [-1, -1, 0], "path": [0]},
+                "round": {"energy": torch.tensor([-1.0, 0.5]), "threshold": [-2.0, 1.0], "accepted": 1},
+            },
+        ),
+    ]  # fmt: skip
+    trace = arrays(steps)
+    assert {name: values.tolist() for name, values in trace.items() if name.startswith("tree_")} == {
+        "tree_tokens": [6, 9, 8], "tree_parents": [-1, -1, 0], "tree_accepted": [True, False, False]
+    }  # fmt: skip
+    again = list(replay(trace))
+    assert [(s.tokens, s.positions, s.drafted, s.draft_forwards, s.exact, s.seconds, s.knobs) for s in again] == [
+        (s.tokens, s.positions, s.drafted, s.draft_forwards, s.exact, s.seconds, s.knobs) for s in steps
+    ]
+    assert again[1].trace["tree"] == steps[1].trace["tree"]
+    assert again[1].trace["round"]["energy"].tolist() == [-1.0, 0.5] and again[1].trace["round"]["accepted"] == 1
+    assert "deviation" not in again[0].trace and again[1].trace["deviation"] == 0.25
+    twice = arrays(again)
+    assert all(np.array_equal(values, twice[name], equal_nan=values.dtype.kind == "f") for name, values in trace.items())
+
+
+def test_candidates_stand_in_the_order_in_which_they_were_asked() -> None:
+    tree = {"tokens": [6, 9, 8, 4], "parents": [-1, -1, 0, 2], "path": [0, 2]}
+    step = Step([6, 8, 3], [4, 5, 6], drafted=4, trace={"tree": tree})
+    assert candidates(step) == [[6, 9], [8], [4]]
+    assert candidates(Step([1, 2], [0, 1])) == [[], []]
+    assert candidates(Step([6], [4], trace={"tree": tree})) == [[6, 9]]  # cut at the end of the picture
+
+
+def test_the_theory_line_of_two_scales() -> None:
+    """The paper's numbers: at most 4x from half the size and 16x from a quarter; 1.7x where 47 % stay at a quarter."""
+    assert multi_scale_speedup(1.0, 1024, 256) == 4.0 and multi_scale_speedup(1.0, 4096, 256) == 16.0
+    assert round(multi_scale_speedup(0.47, 4096, 256), 1) == 1.7
+    assert multi_scale_speedup(0.0, 1024, 256) == 0.8
+
+
+def test_a_run_beside_the_theory_line() -> None:
+    """A block of four tokens, of which three stay: a verification that draws the one, one draft pass."""
+    steps = [Step([1, 2, 3, 4], [0, 1, 2, 3], drafted=4, draft_forwards=1, trace={"accepted": [True, False, True, True]})]
+    point = multi_scale_point(steps, 1)
+    assert point["stayed"] == 0.75 and point["theory"] == 2.0 and point["passes"] == 2.0 and point["verification"] == 0.0
+    steps = [Step([1, 2, 3, 4], [0, 1, 2, 3], drafted=4, draft_forwards=1, trace={"accepted": [True] * 4})]
+    point = multi_scale_point(steps, 1)
+    assert point["theory"] == 4.0 and point["passes"] == 2.0 and point["verification"] == 0.5

@@ -25,6 +25,11 @@ def panel(name: str, value: Any, template: str, constants: dict[str, str] | None
     return gr.HTML(value, html_template=template, js_on_load=script, apply_default_css=False, **options)
 
 
+def chart_script() -> str:
+    """What the scripts of charts have in common, for their __CHART__."""
+    return (FOLDER / "chart.js").read_text(encoding="utf-8")
+
+
 def to_text(values: np.ndarray) -> str:
     """The bytes of an array as base64: Gradio compares lists number by number, strings at once."""
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")

@@ -6,6 +6,8 @@ const card = element.querySelector(".ft-card");
 const part = (name) => card.querySelector(name);
 const picture = part(".ft-picture"), veil = part(".ft-veil"), overlay = part(".ft-overlay");
 const frame = part(".ft-frame"), cursor = part(".ft-cursor"), readout = part(".ft-readout");
+const others = part(".ft-candidates");
+const ACCEPTED = 3; // in VERDICTS
 const view = { map: "accepted", opacity: 0.35, at: null };
 let decoded = {}; // the arrays of the value that is shown
 let drawn = 0; // pictures decode out of order; only a newer one may replace an older one
@@ -14,9 +16,19 @@ let asked = 0;
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 
 function colour(level) {
-  const at = ((level - 1) / 254) * (VIRIDIS.length - 1), low = Math.min(Math.floor(at), VIRIDIS.length - 2);
+  return shade((level - 1) / 254);
+}
+
+function shade(share) {
+  const at = share * (VIRIDIS.length - 1), low = Math.min(Math.floor(at), VIRIDIS.length - 2);
   return VIRIDIS[low].map((c, i) => c + (VIRIDIS[low + 1][i] - c) * (at - low));
 }
+
+function depthColour(level) { // 1 = the model's own token
+  return level === 1 ? VERDICTS[1].colour : shade(Math.max(0, level - 2) / Math.max(1, props.value.scales.depth - 1));
+}
+
+const colours = { accepted: (k) => VERDICTS[k].colour, depth: depthColour };
 
 function paint(canvas, levels, colourOf) {
   const { columns, rows } = props.value;
@@ -30,10 +42,10 @@ function paint(canvas, levels, colourOf) {
 function drawOverlay() {
   const v = props.value;
   overlay.style.opacity = view.opacity;
-  // Nothing is drafted on the plain side: the two maps about drafts would only gray it out.
-  const silent = v.side === "plain" && (view.map === "accepted" || view.map === "probability");
-  overlay.hidden = !v.maps || silent;
-  if (!overlay.hidden) paint(overlay, decoded[view.map], view.map === "accepted" ? (k) => VERDICTS[k].colour : colour);
+  // Nothing is drafted on the plain side: the maps about drafts would only gray it out.
+  const silent = v.side === "plain" && ["accepted", "probability", "depth"].includes(view.map);
+  overlay.hidden = !v.maps || silent || Boolean(v.missing[view.map]);
+  if (!overlay.hidden) paint(overlay, decoded[view.map], colours[view.map] || colour);
 }
 
 async function drawPicture(address) {
@@ -88,27 +100,57 @@ function drawBadge(badge) {
   mark.setAttribute("aria-label", badge.why);
 }
 
+// Where each position's candidates begin in decoded.candidates: [position, count, tokens, ...].
+function placesOf(candidates) {
+  const places = {};
+  for (let i = 0; i < candidates.length; i += 2 + candidates[i + 1]) places[candidates[i]] = i + 1;
+  return places;
+}
+
 function drawReadout() {
   const v = props.value, at = view.at;
-  cursor.hidden = at === null || !v.maps;
+  cursor.hidden = at === null || !v.maps || at >= v.limit;
+  others.replaceChildren();
   if (cursor.hidden) {
-    readout.textContent = v.maps && v.side === "fast" ? "Point at a picture to read a token." : "";
+    readout.textContent = v.maps && v.side === "fast" ? "Point at a picture, or at the trace, to read a token." : "";
     return;
   }
   const row = Math.floor(at / v.columns), column = at % v.columns;
   cursor.style.cssText = `left:${(100 * column) / v.columns}%;top:${(100 * row) / v.rows}%;width:${100 / v.columns}%;height:${100 / v.rows}%`;
+  const place = `row ${row + 1}, column ${column + 1}`;
   const verdict = decoded.accepted[at];
   if (!verdict) {
-    readout.textContent = decoded.draft[at] ? "drafted, not yet accepted" : "not drawn yet";
+    readout.textContent = `${place} · ${decoded.draft[at] ? "drafted, not yet accepted" : "not drawn yet"}`;
     return;
   }
-  const said = [`token ${decoded.tokens[at]}`];
-  if (v.side === "fast") said.push(VERDICTS[verdict].name);
+  const said = [`token ${decoded.tokens[at]}`, place];
+  const fast = v.side === "fast";
   const value = (map) => (v.scales[map] * (decoded[map][at] - 1)) / 254;
-  if (decoded.probability[at] && v.side === "fast") said.push(`p ${value("probability").toFixed(2)}`);
+  if (fast) said.push(VERDICTS[verdict].name);
+  if (decoded.probability[at] && fast) said.push(`chance ${value("probability").toFixed(2)}`);
+  if (decoded.depth[at] > 1 && fast) said.push(`depth ${decoded.depth[at] - 1}`);
+  if (decoded.energy && !Number.isNaN(decoded.energy[at])) {
+    said.push(`energy ${decoded.energy[at].toFixed(2)}, needed ${decoded.threshold[at].toFixed(2)}`);
+  }
   if (decoded.entropy[at]) said.push(`entropy ${value("entropy").toFixed(2)}`);
   said.push(`step ${Math.round(value("step")) + 1}`);
   readout.textContent = said.join(" · ");
+  drawCandidates(at);
+}
+
+function drawCandidates(at) {
+  const from = decoded.places ? decoded.places[at] : undefined;
+  if (from === undefined) return;
+  const tokens = decoded.candidates.subarray(from + 1, from + 1 + decoded.candidates[from]);
+  const taken = tokens.indexOf(decoded.tokens[at]);
+  const chips = Array.from(tokens, (token, i) => {
+    const chip = document.createElement("b");
+    chip.textContent = token;
+    chip.dataset.taken = decoded.accepted[at] === ACCEPTED && i === taken;
+    return chip;
+  });
+  const words = decoded.accepted[at] === ACCEPTED ? "" : "none of them was taken";
+  others.replaceChildren("Candidates in the tree ", ...chips, words);
 }
 
 function draw() {
@@ -125,12 +167,18 @@ function draw() {
   part(".ft-progress b").style.width = v.limit ? `${(100 * tokens) / v.limit}%` : "0";
   picture.setAttribute("aria-label", tokens ? `${v.title}: ${tokens} of ${v.limit} tokens, ${v.state}` : "No picture yet");
   if (v.maps) {
+    decoded = {};
     for (const name of Object.keys(v.maps)) decoded[name] = bytes(v.maps[name]);
     decoded.tokens = new Int32Array(bytes(v.tokens).buffer);
     decoded.draft = bytes(v.draft);
+    for (const [name, text] of Object.entries(v.energies)) decoded[name] = new Float32Array(bytes(text).buffer);
+    decoded.candidates = new Int32Array(bytes(v.candidates).buffer);
+    decoded.places = placesOf(decoded.candidates);
+    card.dataset.tree = decoded.candidates.length > 0;
     drawPicture(v.picture);
     paint(veil, decoded.draft, () => [12, 16, 22]);
     window.dispatchEvent(new CustomEvent("foretoken:scales", { detail: v.scales }));
+    if (v.side === "fast") window.dispatchEvent(new CustomEvent("foretoken:missing", { detail: v.missing }));
   } else clear();
   drawOverlay();
   drawReadout();

@@ -12,7 +12,7 @@ import gradio as gr
 import numpy as np
 from PIL import Image
 
-from app.stream import Board
+from app.stream import Board, Trail
 from app.ui.panels import panel, to_text
 
 QUALITY = 82  # of the JPEG while a picture grows; the last one is lossless
@@ -22,6 +22,14 @@ VIRIDIS = (
     (253, 231, 37),
 )  # fmt: skip
 VERDICTS = {1: ("not drafted", (153, 153, 153)), 2: ("rejected", (213, 94, 0)), 3: ("accepted", (0, 158, 115))}
+MISSING = {  # map: what a Step must tell for it, and what is said of a method that does not
+    "accepted": ("accepted", "checks no drafts"),
+    "probability": ("accept_probability", "checks no drafts"),
+    "depth": ("depth", "tells no depth"),
+    "entropy": ("entropy", "tells no entropy"),
+}
+DEEPEST = 254  # a depth that the map still tells from a greater one
+SHALLOW = 4.0  # the depth that has the last colour where nothing was drafted deeper
 COUNTERS = {
     "seconds": ("seconds", "On its own clock: model and method, without drawing on the screen."),
     "tokens_per_second": ("tokens / s", "Tokens committed for each second of its own clock."),
@@ -42,6 +50,7 @@ TEMPLATE = """
   </div>
   <dl class="ft-counters"></dl>
   <p class="ft-readout"></p>
+  <p class="ft-candidates"></p>
 </section>
 """
 
@@ -66,8 +75,8 @@ def encode(
 ) -> dict[str, Any]:
     """Everything the script draws, as numbers and base64.
 
-    Maps are uint8 [rows*columns], 0 = nothing to show; verdicts are 1..3, the others 1..255 from 0 to their scale.
-    scales: the value of the upper end of each continuous map, shared by both sides so that their colours compare.
+    Maps are uint8 [rows*columns], 0 = nothing to show; verdicts are 1..3, depths 1 more than they are, the others 1..255 from 0 to their
+    scale. scales: the value of the upper end of each map, shared by both sides so that their colours compare.
     """
     positions = board.drafted()[1]
     draft = np.zeros(len(board.verdict), np.uint8)
@@ -82,11 +91,15 @@ def encode(
         "columns": board.columns,
         "maps": {
             "accepted": to_text(board.verdict),
-            "probability": to_text(quantize(board.probability, scales["probability"])),
-            "entropy": to_text(quantize(board.entropy, scales["entropy"])),
+            "probability": to_text(quantize(board.known["accept_probability"], scales["probability"])),
+            "depth": to_text(levels(board.known["depth"])),
+            "entropy": to_text(quantize(board.known["entropy"], scales["entropy"])),
             "step": to_text(quantize(np.where(board.step < 0, np.nan, board.step), scales["step"])),
         },
         "scales": scales,
+        "missing": missing(board.trail, board.run.method.title),
+        "energies": {n: to_text(board.known[n]) for n in ("energy", "threshold") if n in board.trail.said},
+        "candidates": to_text(of_positions(board)) if "tree" in board.trail.said else "",
         "tokens": to_text(board.token),
         "draft": to_text(draft),
         "totals": board.run.totals,
@@ -103,12 +116,34 @@ def state(board: Board) -> str:
 
 def scales(boards: list[Board]) -> dict[str, float]:
     """The upper ends of the continuous maps over all sides."""
-    entropy = [float(np.nanmax(b.entropy)) for b in boards if b.count and not np.isnan(b.entropy).all()]
+    entropy, depth = (_greatest(boards, name) for name in ("entropy", "depth"))
     return {
         "probability": 1.0,
+        "depth": max([SHALLOW, *depth]),
         "entropy": math.ceil(max(entropy, default=1.0) * 2 + 1e-6) / 2,  # in halves, so that the colours do not flicker
         "step": float(max([1, *(b.count - 1 for b in boards)])),
     }
+
+
+def _greatest(boards: list[Board], name: str) -> list[float]:
+    """The greatest value that each board knows of a name."""
+    return [float(np.nanmax(b.known[name])) for b in boards if b.count and not np.isnan(b.known[name]).all()]
+
+
+def missing(trail: Trail, title: str) -> dict[str, str]:
+    """The maps for which a run has nothing, with the reason in a few words."""
+    return {name: f"{title} {why}" for name, (entry, why) in MISSING.items() if entry not in trail.said}
+
+
+def of_positions(board: Board) -> np.ndarray:
+    """int32 [*]: of every position how many candidates its token had, and which: position, count, tokens, again and again."""
+    pairs = zip(board.trail.positions, board.trail.candidates, strict=True)
+    return np.array([n for position, tokens in pairs if tokens for n in (position, len(tokens), *tokens)], np.int32)
+
+
+def levels(depth: np.ndarray) -> np.ndarray:
+    """uint8: depths 0, 1, 2, ... become 1, 2, 3, ..., nan becomes 0."""
+    return np.where(np.isnan(depth), 0, 1 + np.clip(np.nan_to_num(depth), 0, DEEPEST)).astype(np.uint8)
 
 
 def quantize(values: np.ndarray, high: float) -> np.ndarray:

@@ -4,6 +4,7 @@ const VERDICTS = __VERDICTS__;
 const GRADIENT = __GRADIENT__;
 const select = element.querySelector("select"), range = element.querySelector("input"), legend = element.querySelector(".ft-legend");
 let scales = { probability: 1 };
+let missing = {}; // of the newest run: map -> why it has none
 
 for (const [name, [label]] of Object.entries(MAPS)) select.add(new Option(label, name));
 
@@ -14,8 +15,20 @@ function swatch(colour, text) {
   return item;
 }
 
+function greyOut() {
+  for (const option of select.options) {
+    const why = missing[option.value];
+    option.disabled = Boolean(why);
+    option.textContent = MAPS[option.value][0] + (why ? ` (${why})` : "");
+  }
+}
+
 function drawLegend() {
   legend.title = MAPS[select.value][1];
+  if (missing[select.value]) {
+    legend.textContent = `Nothing to show: ${missing[select.value]}.`;
+    return;
+  }
   if (select.value === "accepted") {
     const marks = VERDICTS.map((v) => swatch(`rgb(${v.colour})`, v.name));
     legend.replaceChildren(...marks, swatch("#5a6678", "dim: still a draft"));
@@ -23,10 +36,11 @@ function drawLegend() {
   }
   const bar = document.createElement("b");
   bar.style.background = GRADIENT;
-  const offset = select.value === "step" ? 1 : 0; // people count steps from one
   const high = scales[select.value];
-  const text = high === undefined ? "" : offset ? String(high + offset) : high.toFixed(1);
-  legend.replaceChildren(offset ? "1" : "0", bar, text);
+  const whole = { step: [1, high + 1], depth: [1, high] }[select.value]; // people count steps from one
+  const [from, to] = high === undefined ? ["", ""] : whole || [0, high.toFixed(1)];
+  const own = select.value === "depth" ? [swatch(`rgb(${VERDICTS[0].colour})`, "the model's own")] : [];
+  legend.replaceChildren(...own, String(from), bar, String(to));
 }
 
 function tell() {
@@ -38,4 +52,5 @@ function tell() {
 select.addEventListener("change", tell);
 range.addEventListener("input", tell);
 window.addEventListener("foretoken:scales", (event) => { scales = event.detail; drawLegend(); });
+window.addEventListener("foretoken:missing", (event) => { missing = event.detail; greyOut(); drawLegend(); });
 tell();

@@ -12,6 +12,7 @@ from app.ui.panels.canvas import VERDICTS, VIRIDIS
 MAPS = {
     "accepted": ("Accepted or rejected", "What became of each token's draft."),
     "probability": ("Acceptance probability", "How probable it was that the draft would be accepted."),
+    "depth": ("Draft depth", "How many tokens ahead of the finished part a token was drafted when it was accepted."),
     "entropy": ("Entropy", "How undecided the model was, in nats."),
     "step": ("Step", "Which step of the method committed the token."),
 }

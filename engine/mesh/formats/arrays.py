@@ -55,7 +55,7 @@ def read_npy(source: Source) -> Raw:
         head = _head(source, file, source.size)
     count = _table(source, head)
     if not count:
-        raise BadFile(f"{source.name} holds no points.")
+        raise BadFile(f"{source.name} holds no points; give a cloud or a mesh.")
     mapped = np.memmap(source.path, head.dtype, "r", head.start, head.shape, "F" if head.fortran else "C")
     return cloud(np.array(mapped[spread(count)], np.float64), count)
 
@@ -113,7 +113,7 @@ def _mesh(source: Source, archive: zipfile.ZipFile, points: zipfile.ZipInfo, fac
     source.vertices(len(vertices))
     source.faces(len(indices))
     if indices.dtype.kind not in "iu":
-        raise BadFile(f"{source.name} has faces of type {indices.dtype}; they need whole numbers.")
+        raise BadFile(f"{source.name} has faces of type {indices.dtype}; they need whole numbers, so save them as int32.")
     return Raw(vertices.astype(np.float64), faces=indices.astype(np.int64))
 
 
@@ -127,7 +127,7 @@ def _stream(source: Source, archive: zipfile.ZipFile, points: zipfile.ZipInfo, n
     for block in rows:
         other = next(beside, block[:0])
         if len(other) != len(block):
-            raise BadFile(f"{source.name} has another number of normals than of points.")
+            raise BadFile(f"{source.name} has another number of normals than of points; leave the normals out or save both again.")
         yield np.concatenate([block, other], 1, dtype=np.float64)
 
 

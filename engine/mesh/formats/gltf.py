@@ -171,7 +171,7 @@ def _scene(source: Source, tree: dict[str, Any], buffers: Buffers) -> Raw:
         notes = [f"{sum(map(len, points)):,} points beside the mesh were left out."] if points else []
         return Raw(np.concatenate(vertices), faces=np.concatenate(faces), notes=notes)
     if not points:
-        raise BadFile(f"{source.name} holds neither faces nor points.")
+        raise BadFile(f"{source.name} holds neither faces nor points; give a cloud or a mesh.")
     known = [n for n in normals if n is not None]
     return Raw(np.concatenate(points), np.concatenate(known) if len(known) == len(normals) else None, total=sum(map(len, points)))
 

@@ -59,7 +59,7 @@ def _row(source: Source, head: dict[str, list[str]]) -> tuple[np.dtype, int]:
     except (KeyError, ValueError, TypeError) as e:
         raise source.damaged("its header does not say which fields a point has, or how many points there are") from e
     if not {"x", "y", "z"} <= set(names) or any(row[c].shape != (1,) for c in "xyz"):
-        raise BadFile(f"{source.name} has points without x, y and z.")
+        raise BadFile(f"{source.name} has points without x, y and z; export it again with them.")
     return row, count
 
 

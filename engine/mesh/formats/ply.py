@@ -69,10 +69,10 @@ def read(source: Source) -> Raw:
         order, elements, line = _header(source, file)
         names = [e.name for e in elements]
         if "vertex" not in names:
-            raise BadFile(f"{source.name} has no vertices.")
+            raise BadFile(f"{source.name} has no vertices; give a cloud or a mesh.")
         vertex = elements[names.index("vertex")]
         if not vertex.flat or not {"x", "y", "z"} <= {p.name for p in vertex.properties}:
-            raise BadFile(f"{source.name} has vertices without x, y and z.")
+            raise BadFile(f"{source.name} has vertices without x, y and z; export it again with them.")
         mesh = any(e.name == "face" and e.count for e in elements)
         if mesh:
             source.check(source.size, MESH_BYTES, "meshes")
@@ -174,7 +174,7 @@ def _binary(source: Source, file: BinaryIO, elements: list[Element], mesh: bool,
             if e.name == "face" and e.count:
                 faces = triangles(source, corners, sizes)
     if not table:
-        raise BadFile(f"{source.name} holds no points.")
+        raise BadFile(f"{source.name} holds no points; give a cloud or a mesh.")
     return _raw(table, faces, total)
 
 

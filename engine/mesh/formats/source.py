@@ -63,10 +63,10 @@ class Source:
         except OSError as e:
             raise BadFile(f"Cannot read {self.path} ({e.strerror or e}).") from e
         if not regular:  # a folder, a pipe, a device that never ends
-            raise BadFile(f"{self.path} is not a file.")
+            raise BadFile(f"{self.path} is not a file; give the path of one.")
         self.size = info.st_size
         if not self.size:
-            raise BadFile(f"{self.name} is empty.")
+            raise BadFile(f"{self.name} is empty; export it again.")
         self.check(self.size, FILE_BYTES)
 
     def open(self) -> BinaryIO:
@@ -76,7 +76,7 @@ class Source:
     def check(self, size: int, limit: int, what: str = "files of this kind") -> None:
         """Refuses a size above a limit."""
         if size > limit:
-            raise BadFile(f"{self.name} holds {said(size)}; {what} can have {said(limit)} at most.")
+            raise BadFile(f"{self.name} holds {said(size)}; {what} can have {said(limit)} at most, so make it smaller first.")
 
     def whole(self) -> bytes:
         """The content of a file that has to be in memory at once."""
@@ -86,7 +86,7 @@ class Source:
     def claim(self, count: int, what: str, smallest: int, left: int) -> None:
         """Refuses a header that claims more items, each of `smallest` bytes or more, than the `left` bytes of the file can hold."""
         if count < 0:
-            raise BadFile(f"{self.name} is damaged: its header claims {count:,} {what}.")
+            raise self.damaged(f"its header claims {count:,} {what}")
         if count * smallest > max(left, 0):
             raise BadFile(
                 f"{self.name} claims {count:,} {what} ({said(count * smallest)} or more) but {said(max(left, 0))} of data follow: "
@@ -107,7 +107,7 @@ class Source:
 
     def damaged(self, what: str) -> BadFile:
         """The error for content that contradicts the format."""
-        return BadFile(f"{self.name} is damaged: {what}.")
+        return BadFile(f"{self.name} is damaged: {what}; export it again.")
 
 
 def spread(total: int) -> np.ndarray:

@@ -50,5 +50,5 @@ def _text(source: Source) -> np.ndarray:
 
 def _mesh(source: Source, corners: np.ndarray) -> Raw:
     if not len(corners):
-        raise BadFile(f"{source.name} holds no faces.")
+        raise BadFile(f"{source.name} holds no faces; give a mesh, or a cloud in another format.")
     return Raw(corners.astype(np.float64), faces=np.arange(len(corners)).reshape(-1, 3))

@@ -40,6 +40,13 @@ def pictogram() -> Pictogram:
     return Pictogram(model, tokenizer, WORDS, (8,), {})
 
 
+@cache
+def scaled() -> Pictogram:
+    """The tiny pictogram as if all three of its scales had been trained: 8x8, 16x16 and 32x32 tokens."""
+    plain = pictogram()
+    return Pictogram(plain.model, plain.tokenizer, WORDS, (8, 16, 32), {})
+
+
 class WithGrammar(Pictogram):
     """The tiny pictogram, where a token may not equal either of the two before it: a grammar that depends on the path."""
 

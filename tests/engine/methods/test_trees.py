@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.accept import additive_mass, after_choices, after_one_draw, deviation, multi_round, multiplicative_mass, walk
+from engine.accept import additive_mass, after_choices, after_one_draw, deviation, first_above, multi_round, multiplicative_mass, walk
 from engine.backbones.toy import TableFeatures, Toy
 from engine.core import NO_DRAFT, Knobs, Prompt, Sampling
 from engine.errors import BadKnob, NotSupported
@@ -129,13 +129,74 @@ def last_deviation(knobs: dict[str, float | str]) -> float:
     shown = []
     for seed in range(6):
         run = generate(Toy(columns=6), METHODS["eagle"], Prompt(seed=seed), {"relax": "additive", "neighbour_share": 0.4, **knobs}).finish()
-        shown.append(run.steps[-1].trace["deviation"])
+        shown.append(run.steps[-1].trace["mean_deviation"])
     return torch.tensor(shown).nanmean().item()
 
 
 def test_the_meter_tells_a_relaxed_rule_from_an_exact_one() -> None:
     assert last_deviation({"added_mass": 0.0}) == pytest.approx(0, abs=1e-12)
     assert last_deviation({"added_mass": 0.5, "children": "sampled"}) > 0.02
+
+
+def test_at_temperature_0_a_child_wins_by_what_it_borrows() -> None:
+    """The model's token is 0. With δ = 0.4 its sibling 2 is worth 0.25 + 0.05 + 0.3 and wins; with less it lacks the 0.3."""
+    sure, siblings = torch.tensor([1.0, 0, 0, 0], dtype=torch.float64), torch.tensor([2, 3, 0])
+
+    def lent(soft: Tensor, most: float) -> tuple[int, list[float]]:
+        which, left, asked = first_above(sure, soft, siblings, lambda p, tokens: additive_mass(p, tokens, NEAR, most))
+        assert torch.equal(left, sure)
+        return which, asked
+
+    soft = torch.tensor([0.4, 0.3, 0.25, 0.05], dtype=torch.float64)
+    assert lent(soft, 0.0) == lent(soft, 0.3) == (2, [0, 0, 1])
+    assert lent(soft, 0.4) == (0, [1])
+    assert lent(P, 0.9) == (2, [0, 0, 1])  # 0.15 + 0.05 + 0.3 is a tie, and a tie is the model's
+    assert first_above(sure, P, siblings[:2], lambda p, tokens: p[tokens])[0] == -1
+
+
+def greedy(toy: Toy, **values: float | str) -> Run:
+    """A relaxed run at temperature 0."""
+    toy.sampling = Sampling(temperature=0.0, guidance=1.4)
+    knobs = {"relax": "additive", "neighbour_share": 0.5, "depth": 2, "width": 3, "nodes": 9, **values}
+    return generate(toy, METHODS["eagle"], Prompt(), knobs).finish()
+
+
+def test_at_temperature_0_relaxing_leaves_the_greedy_path_by_what_the_meter_says() -> None:
+    differing = 0
+    for seed in range(12):
+        plain = generate(Toy(5, 3, 3, seed), METHODS["ar"], Prompt(sampling=Sampling(0.0, guidance=1.4))).finish().tokens
+        assert greedy(Toy(5, 3, 3, seed), added_mass=0.0).tokens == plain
+        assert greedy(Toy(5, 3, 3, seed), allowed_deviation=0.0).tokens == plain
+        run = greedy(Toy(5, 3, 3, seed), added_mass=0.6, allowed_deviation=0.995)
+        seen = [s.trace["deviation"] for s in run.steps[1:] if s.trace["deviation"] == s.trace["deviation"]]
+        assert set(seen) <= {0.0, 1.0}  # a token is the model's, or it is not
+        differing += run.tokens != plain
+    assert differing > 3
+
+
+@pytest.mark.parametrize("rule", [{"relax": "additive", "added_mass": 0.6}, {"relax": "multiplicative", "multiplied_mass": 3.0}])
+@pytest.mark.parametrize("method", ["eagle", "adt_tree"])
+def test_the_allowed_deviation_holds(method: str, rule: dict[str, float | str]) -> None:
+    """The running mean ends near or below what is allowed, however strong the rule would be, and the rule is used as far as it goes."""
+    knobs = {**rule, "neighbour_share": 0.4, "children": "sampled", "nodes": 9}
+    free, held = [], []
+    for seed in range(4):
+        for found, allowed in ((free, 1.0), (held, 0.05)):
+            toy = Toy(5, 1, 48, sharpness=1.0)
+            run = generate(toy, METHODS[method], Prompt(seed=seed), {**knobs, "allowed_deviation": allowed}).finish()
+            found.append(run.steps[-1].trace["mean_deviation"])
+            if allowed < 1:
+                strengths = [step.trace["strength"] for step in run.steps]
+                assert min(strengths) < max(strengths) <= 3.0
+    assert min(held) > 0.005 and max(held) < 0.065 < min(free)
+
+
+def test_nothing_allowed_is_exact() -> None:
+    for method in ("eagle", "adt_tree"):
+        knobs = {"relax": "additive", "added_mass": 0.6, "neighbour_share": 0.4, "children": "sampled", "allowed_deviation": 0.0}
+        run = generate(Toy(columns=6), METHODS[method], Prompt(seed=3), knobs).finish()
+        exact = generate(Toy(columns=6), METHODS[method], Prompt(seed=3), {**knobs, "relax": "off"}).finish()
+        assert run.exact and run.tokens == exact.tokens and run.steps[-1].trace["mean_deviation"] == pytest.approx(0)
 
 
 def test_badges_of_the_presets() -> None:

@@ -1,0 +1,102 @@
+"""The course of a run, token by token: energies and their thresholds where a method has them, else the chances of its drafts; entropies;
+and where a knob was moved."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import gradio as gr
+import numpy as np
+
+from app.stream import Move, Trail
+from app.ui.panels import chart_script, panel, to_text
+from app.ui.panels.canvas import VERDICTS
+from engine.core import Knob, Method
+from engine.diagnostics import to_numbers
+
+IMPOSSIBLE = -30.0  # the energy of a token that can not come
+TEMPLATE = """
+<section class="ft-chart" data-state="empty">
+  <header><h3>Trace</h3><p class="ft-about-chart"></p><output></output></header>
+  <div class="ft-charts">
+    <figure data-chart="run"><figcaption></figcaption><canvas role="img" aria-label="No trace yet"></canvas></figure>
+    <figure data-chart="last" hidden><figcaption></figcaption><canvas role="img" aria-label="No pass yet"></canvas></figure>
+  </div>
+  <div class="ft-legend"></div>
+</section>
+"""
+IDLE = {
+    "state": "empty",
+    "about": "Every token of the accelerated run: the chance of its draft to be accepted, and how undecided the model was.",
+}
+
+
+def build() -> gr.HTML:
+    """The panel below the pictures."""
+    verdicts = {k: {"name": name, "colour": colour} for k, (name, colour) in VERDICTS.items()}
+    constants = {"CHART": chart_script(), "VERDICTS": json.dumps(verdicts)}
+    return panel("trace", dict(IDLE), TEMPLATE, constants, elem_id="trace")
+
+
+def encode(trail: Trail, method: Method, state: str, limit: int) -> dict[str, Any]:
+    """Everything the script draws, as numbers and base64: arrays as long as the committed tokens, in the order of commitment.
+
+    verdict : uint8, 1..3; position, step : int32; chance, entropy, energy, threshold : float32, nan = not known; the last two only where
+    the method tells energies, and then `last` is its newest pass with all drafts. limit : tokens of a whole run
+    """
+    energies = "energy" in trail.said
+    series = {name: np.array(values, np.float32) for name, values in trail.series.items()}
+    return {
+        "state": state,
+        "about": about(trail, method),
+        "limit": limit,
+        "verdict": to_text(np.frombuffer(bytes(trail.verdict), np.uint8)),
+        "position": to_text(np.array(trail.positions, np.int32)),
+        "step": to_text(np.array(trail.step, np.int32)),
+        "chance": to_text(series["accept_probability"]),
+        "entropy": to_text(series["entropy"]),
+        "energy": to_text(finite(series["energy"])) if energies else "",
+        "threshold": to_text(finite(series["threshold"])) if energies else "",
+        "last": newest(trail) if energies else None,
+        "moves": [in_words(move, method.knobs) for move in trail.moves],
+        "deviation": told(trail.deviation),
+    }
+
+
+def about(trail: Trail, method: Method) -> str:
+    """What the upper lane shows, in a sentence."""
+    if "energy" in trail.said:
+        return "Energy of each draft, log p/q, and the threshold it had to reach. Below, the entropy of the model's law."
+    if "accept_probability" in trail.said:
+        return "Chance of each draft to be accepted. Below, the entropy of the model's law."
+    return f"{method.title} checks no drafts, so only the entropy of the model's law is drawn."
+
+
+def newest(trail: Trail) -> dict[str, Any] | None:
+    """The newest pass: energy and threshold of all its drafts, and how many of them were accepted."""
+    if trail.round is None:
+        return None
+    drafts = {name: to_text(finite(to_numbers(trail.round[name]))) for name in ("energy", "threshold")}
+    return {**drafts, "accepted": trail.round["accepted"], "drafts": len(trail.round["energy"])}
+
+
+def finite(values: np.ndarray) -> np.ndarray:
+    """float32 with IMPOSSIBLE in place of what is below it; nan stays."""
+    return np.maximum(values, IMPOSSIBLE, dtype=np.float32)
+
+
+def in_words(move: Move, knobs: Iterable[Knob]) -> dict[str, Any]:
+    """A moved knob by the letter on its slider, its values as text, and the tokens committed before it acted."""
+    letters = {k.name: k.symbol or k.name.replace("_", " ") for k in knobs}
+    before, after = (v if isinstance(v, str) else f"{v:g}" for v in (move.before, move.after))
+    return {"letter": letters[move.name], "before": before, "after": after, "token": move.token}
+
+
+def told(deviation: float | None) -> str:
+    """The deviation meter in words; "" where a method has none, or nothing was measured yet."""
+    if deviation is None or math.isnan(deviation):
+        return ""
+    return f"deviation from plain decoding {deviation:.3f}"

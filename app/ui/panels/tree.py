@@ -1,0 +1,52 @@
+"""The newest draft tree with the path that was accepted, and how deep and wide all trees of the run were."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import gradio as gr
+import numpy as np
+
+from app.stream import Trail
+from app.ui.panels import chart_script, panel, to_text
+from app.ui.panels.canvas import VERDICTS
+from engine.core import Method
+
+TEMPLATE = """
+<section class="ft-chart" data-state="empty">
+  <header><h3>Draft trees</h3><p class="ft-about-chart"></p><output></output></header>
+  <div class="ft-charts">
+    <figure data-chart="last"><figcaption></figcaption><canvas role="img" aria-label="No tree yet"></canvas></figure>
+    <figure data-chart="shapes"><figcaption></figcaption><canvas role="img" aria-label="No trees yet"></canvas></figure>
+  </div>
+</section>
+"""
+IDLE = {"state": "empty", "about": "Methods that draft trees (EAGLE-2, ADT-Tree, LANTERN) show them here."}
+
+
+def build() -> gr.HTML:
+    """The panel below the trace. A method without trees leaves one line of it."""
+    constants = {"CHART": chart_script(), "ACCEPTED": json.dumps(VERDICTS[3][1])}
+    return panel("tree", dict(IDLE), TEMPLATE, constants, elem_id="tree")
+
+
+def encode(trail: Trail, method: Method, state: str) -> dict[str, Any]:
+    """Everything the script draws, as numbers and base64.
+
+    tokens, parents : int32 [N] of the newest tree, -1 = behind the prefix; path : the accepted nodes; behind : tokens before it
+    depth, width, accepted : int32, of every tree of the run
+    """
+    if trail.tree is None:
+        waiting = "tree" in trail.said  # its first pass has none yet
+        return IDLE if waiting else {"state": "empty", "about": f"{method.title} drafts no trees. EAGLE-2, ADT-Tree and LANTERN do."}
+    tree, shapes = trail.tree, np.array(trail.shapes, np.int32)
+    return {
+        "state": state,
+        "about": "Each box is a drafted token, under the token it follows; boxes share the width by what they lead to.",
+        "tokens": to_text(np.array(tree["tokens"], np.int32)),
+        "parents": to_text(np.array(tree["parents"], np.int32)),
+        "path": list(tree["path"]),
+        "behind": tree["behind"],
+        **{name: to_text(shapes[:, i]) for i, name in enumerate(("depth", "width", "accepted"))},
+    }

@@ -1,0 +1,195 @@
+"""The predictive stream: a low-rank adapter that some rows of a pass run with, while all others run the network as it is.
+
+Paper: Unifying Autoregressive and Discrete Diffusion Language Modeling via Cross-Regressive Decoding, Abulkhanov et al., section 4.1.
+Row-selective: y = W x + s B A x on the rows from some number on, added behind each linear layer, so the rows before are untouched to the
+last bit. The layers are hooked for one pass at a time and for one thread: plain decoding on the same weights knows nothing of it.
+Adapters lie on disk as peft writes them, so that one trained with peft is read and one of ours can be loaded there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from engine.backbones.folder import read_card, read_tensors
+from engine.core import Rows, Sequence
+from engine.errors import MissingWeights
+from engine.sampling import guide
+
+PREFIX = "base_model.model."  # of every name in peft's files
+# What peft can write and rows on their own cannot be: another formula, other weights, or other strengths by layer.
+FOREIGN = ("use_dora", "modules_to_save", "rank_pattern", "alpha_pattern", "lora_bias", "alora_invocation_tokens", "target_parameters")
+
+
+class Stream(Protocol):
+    """What a backbone's `drafter("predictive_stream")` gives: weights, shared by all runs.
+
+    causal : a predictive row sees predictive rows before it only, and not those behind it
+    """
+
+    causal: bool
+
+    def start(self, sequence: Sequence) -> Callable[[Rows, int], Tensor]:
+        """For one run: from now on predictive rows of the sequence run with the adapter.
+
+        Returns a function: rows of a pass and the number of the first predictive one -> guided logits [R, V] of those. They come raw, that
+        is without grammar, temperature and filters; `Sequence.law` makes laws of them.
+        """
+        ...
+
+
+class RowLora(nn.Module):
+    """The adapter: for each linear layer, named by its path in the trunk, A [rank, in] and B [out, rank]. A new one changes nothing."""
+
+    def __init__(self, trunk: nn.Module, shapes: dict[str, tuple[int, int]], rank: int, scale: float):
+        """shapes : (out, in) of each layer; scale : s, of B A x."""
+        super().__init__()
+        self.paths, self.scale = list(shapes), scale
+        self.down = nn.ParameterList(nn.Parameter(torch.randn(rank, size[1]) / math.sqrt(size[1])) for size in shapes.values())
+        self.up = nn.ParameterList(nn.Parameter(torch.zeros(size[0], rank)) for size in shapes.values())
+        self._layers = [trunk.get_submodule(path) for path in shapes]  # a list of theirs, not ours: never trained, not part of the state
+
+    @contextmanager
+    def worn(self, first: int) -> Iterator[None]:
+        """Inside, rows from number `first` on of every pass of this thread run with the adapter, and all others as they are."""
+        thread = threading.get_ident()
+
+        def hook(down: Tensor, up: Tensor) -> Callable[..., Tensor | None]:
+            def add(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> Tensor | None:
+                if threading.get_ident() != thread:
+                    return None
+                more = (inputs[0][:, first:].to(down.dtype) @ down.T) @ up.T * self.scale
+                output[:, first:] += more.to(output.dtype)
+                return output
+
+            return add
+
+        hooks = [layer.register_forward_hook(hook(*pair)) for layer, *pair in zip(self._layers, self.down, self.up, strict=True)]
+        try:
+            yield
+        finally:
+            for handle in hooks:
+                handle.remove()
+
+
+class PredictiveStream:
+    """An adapter with its visibility: what a method gets as its drafter."""
+
+    def __init__(self, lora: RowLora, causal: bool):
+        self.lora, self.causal = lora.eval(), causal
+
+    def start(self, sequence: Sequence) -> Callable[[Rows, int], Tensor]:
+        """For one run; see `Stream`."""
+        sequence.adapter = self.lora
+        guidance = sequence.sampling.guidance
+        return lambda rows, first: guide(rows.logits[:, first:].float(), guidance)
+
+
+def fresh(trunk: nn.Module, layers: tuple[str, ...], rank: int, alpha: float, skipped: int = 0) -> RowLora:
+    """A new adapter on the linear layers of these names in all of the trunk's `blocks` but the first `skipped`."""
+    shapes = {
+        path: tuple(layer.weight.shape)
+        for path, layer in trunk.named_modules()
+        if path.rsplit(".", 1)[-1] in layers and path.startswith("blocks.") and int(path.split(".")[1]) >= skipped
+    }
+    return RowLora(trunk, shapes, rank, alpha / rank)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def folder_of(weights: Path) -> Path:
+    """Where the adapter lies beside a model's weights."""
+    return weights / "predictive_stream"
+
+
+def is_trained(weights: Path | None) -> bool:
+    """Whether there is an adapter beside a model's weights."""
+    return weights is not None and (folder_of(weights) / "adapter_config.json").exists()
+
+
+def write_adapter(folder: Path, lora: RowLora, base: str, weights_hash: str | None, alpha: float) -> None:
+    """Writes an adapter as peft does, in half precision. The base model's name and hash stand where peft names a model and its revision."""
+    from peft import LoraConfig
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    names = sorted({path.rsplit(".", 1)[-1] for path in lora.paths})
+    LoraConfig(
+        r=len(lora.down[0]), lora_alpha=alpha, target_modules=names, inference_mode=True, base_model_name_or_path=base,
+        revision=weights_hash, layers_to_transform=sorted({int(path.split(".")[1]) for path in lora.paths}), layers_pattern="blocks",
+    ).save_pretrained(str(folder))  # fmt: skip
+    tensors: dict[str, Tensor] = {}
+    for path, down, up in zip(lora.paths, lora.down, lora.up, strict=True):
+        tensors |= {f"{PREFIX}{path}.lora_A.weight": down, f"{PREFIX}{path}.lora_B.weight": up}
+    save_file({k: v.detach().half().contiguous().cpu() for k, v in tensors.items()}, str(folder / "adapter_model.safetensors"))
+    (folder / "adapter_model.safetensors").chmod(0o644)
+
+
+def read_adapter(weights: Path | None, trunk: nn.Module, base: str, weights_hash: str | None) -> PredictiveStream:
+    """The adapter that was trained for these weights; raises MissingWeights if there is none, or one that belongs to others."""
+    if not is_trained(weights):
+        raise MissingWeights(f"{base} has no predictive_stream. Train it: python launch.py train predictive-stream.")
+    folder = folder_of(weights)
+    config = _read_config(folder / "adapter_config.json")
+    if (config.get("base_model_name_or_path"), config.get("revision")) != (base, weights_hash):
+        other = f"{config.get('base_model_name_or_path')} ({config.get('revision')})"
+        raise _refused(folder, f"was trained for the weights {other}, and these are {base} ({weights_hash})")
+    tensors = read_tensors(folder / "adapter_model.safetensors")
+    pairs = _pairs(folder, tensors, trunk)
+    rank = config["r"]
+    lora = RowLora(trunk, {path: (len(up), down.shape[1]) for path, (down, up) in pairs.items()}, rank, _scale(config))
+    for ours, theirs in zip((*lora.down, *lora.up), (*(d for d, _ in pairs.values()), *(u for _, u in pairs.values())), strict=True):
+        if ours.shape != theirs.shape:
+            raise _refused(folder, f"has a tensor {list(theirs.shape)} where its rank {rank} asks for {list(ours.shape)}")
+        ours.data = theirs
+    causal = read_card(folder).get("causal", True) if (folder / "card.json").exists() else True
+    device = next(trunk.parameters()).device
+    return PredictiveStream(lora.requires_grad_(False).to(device), causal)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    """peft's settings; raises MissingWeights if they are damaged or of an adapter that rows cannot wear."""
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        scale = _scale(config)
+    except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as e:
+        raise _refused(path.parent, f"has settings that cannot be read ({type(e).__name__}: {e})") from e
+    strange = [name for name in FOREIGN if config.get(name)]
+    if config.get("peft_type") != "LORA" or config.get("bias", "none") != "none" or strange or not scale > 0:
+        raise _refused(path.parent, f"is no plain LoRA ({', '.join(strange) or config.get('peft_type')})")
+    return config
+
+
+def _scale(config: dict[str, Any]) -> float:
+    """s of s B A x."""
+    return config["lora_alpha"] / (math.sqrt(config["r"]) if config.get("use_rslora") else config["r"])
+
+
+def _pairs(folder: Path, tensors: dict[str, Tensor], trunk: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
+    """A and B of every layer by its path in the trunk; raises MissingWeights for names or shapes that the trunk does not have."""
+    layers = dict(trunk.named_modules())
+    paths = sorted({key.removeprefix(PREFIX).rsplit(".lora_", 1)[0] for key in tensors})
+    expected = {f"{PREFIX}{path}.lora_{half}.weight" for path in paths for half in "AB"}
+    if not paths or expected != set(tensors) or not set(paths) <= set(layers):
+        strange = next(iter(sorted(expected ^ set(tensors)) or sorted(set(paths) - set(layers))), "no tensor at all")
+        raise _refused(folder, f"does not fit this network ({strange})")
+    pairs = {path: (tensors[f"{PREFIX}{path}.lora_A.weight"], tensors[f"{PREFIX}{path}.lora_B.weight"]) for path in paths}
+    for path, (down, up) in pairs.items():
+        layer = layers[path]
+        if isinstance(layer, nn.Linear) and (len(up), down.shape[1]) != tuple(layer.weight.shape):
+            own = f"{layer.in_features} -> {layer.out_features}"
+            raise _refused(folder, f"adapts a layer {down.shape[1]} -> {len(up)} at {path}, which is {own} here")
+    return pairs
+
+
+def _refused(folder: Path, what: str) -> MissingWeights:
+    return MissingWeights(f"The adapter in {folder} {what}. Train one for these weights: python launch.py train predictive-stream.")

@@ -1,0 +1,162 @@
+"""Between two scales of one picture: laws of the finer tokens given the coarser ones, and coarser tokens of what is finished.
+
+Paper: MuLo-SD, section 3.2 (U_r and D_r): an up-sampler makes high-resolution drafts of low-resolution tokens, a down-sampler brings
+what was committed back to the drafter's scale. There are two kinds here. The training-free one decodes the tokens, resizes the picture
+and encodes it again; where the encoder's latent z falls between the codes, q(v) ~ exp(-||z - e_v||^2 / s) says how sure it is, with
+one fitted number s a factor. The trained one is a small pixel-shuffle network that gives the law at once and makes no picture. Down is
+always the training-free way: there the picture is finished, and what is wanted is its token and no law.
+
+Rows below the ones asked for are never looked at, because while a picture is drafted they do not exist yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.backbones.folder import fill, read_tensors
+from engine.backbones.vq import PictureTokenizer
+from engine.layout import Raster, fine_rows
+
+CONTEXT = 2  # coarser rows above the ones asked for that go through the tokenizer with them
+SPREADS = {2: 0.12, 4: 0.2}  # s by factor, fitted on held-out scenes with the shipped tokenizer
+
+
+class Resampler(Protocol):
+    """What a sequence's `resampler` is: weights, shared by all runs."""
+
+    def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
+        """Laws [N, V] of the finer tokens that lie in coarser rows first..stop-1, row by row.
+
+        tokens : int64 [stop * coarse.columns], the coarser rows so far
+        """
+        ...
+
+    def down(self, tokens: Tensor, fine: Raster, coarse: Raster, first: int, stop: int) -> Tensor:
+        """The coarser tokens int64 [(stop - first) * coarse.columns] of coarser rows first..stop-1.
+
+        tokens : int64, at least the finer rows down to the last one that lies in them
+        """
+        ...
+
+
+class PictureResampler:
+    """Decode, resize, encode: needs a tokenizer and no training. spreads : s by factor."""
+
+    def __init__(self, tokenizer: PictureTokenizer, spreads: Mapping[int, float] | None = None):
+        self.tokenizer, self.spreads = tokenizer, {**SPREADS, **(spreads or {})}
+        self.codebook = tokenizer.quantizer.codebook()
+
+    def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
+        """Laws [N, V]: how near each code is to the latent of the enlarged picture."""
+        factor = fine.columns // coarse.columns
+        latent = self.latent(self.band(tokens, coarse, first, stop), factor)
+        skipped = min(first, CONTEXT) * factor
+        asked = latent[skipped : skipped + (stop - first) * factor].flatten(0, 1)
+        return torch.softmax(-torch.cdist(asked, self.codebook).square() / self.spreads[factor], -1)
+
+    def down(self, tokens: Tensor, fine: Raster, coarse: Raster, first: int, stop: int) -> Tensor:
+        """Tokens of the picture made smaller."""
+        begin, end = fine_rows(coarse, fine, max(0, first - CONTEXT), stop)
+        factor = fine.columns // coarse.columns
+        grid = tokens[begin * fine.columns : end * fine.columns].view(1, end - begin, fine.columns)
+        small = F.interpolate(self.tokenizer.decode(grid).clamp(-1, 1), scale_factor=1 / factor, mode="area")
+        return self.tokenizer.encode(small)[0, min(first, CONTEXT) :].flatten()
+
+    def band(self, tokens: Tensor, coarse: Raster, first: int, stop: int) -> Tensor:
+        """int64 [rows, columns]: the rows asked for, some above, and in place of the unknown one below the last row again."""
+        rows = tokens[: stop * coarse.columns].view(stop, coarse.columns)[max(0, first - CONTEXT) :]
+        return rows if stop == coarse.rows else torch.cat([rows, rows[-1:]])
+
+    def latent(self, grid: Tensor, factor: int) -> Tensor:
+        """Tokens [h, w] -> where the encoder puts the enlarged picture among the codes, float32 [factor h, factor w, D]."""
+        large = F.interpolate(self.tokenizer.decode(grid[None]), scale_factor=factor, mode="bicubic").clamp(-1, 1)
+        quantizer = self.tokenizer.quantizer
+        return quantizer.values(quantizer.bounded(self.tokenizer.encoder(large).permute(0, 2, 3, 1)))[0]
+
+
+class _RowCausal(nn.Conv2d):
+    """A 3x3 convolution that sees the two rows above and its own, never one below."""
+
+    def __init__(self, inputs: int, outputs: int):
+        super().__init__(inputs, outputs, 3, padding=(0, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(F.pad(x, (0, 0, 2, 0)))
+
+
+class _Residual(nn.Module):
+    """Two row-causal convolutions added to the input; the second starts at zero."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.first, self.second = _RowCausal(width, width), _RowCausal(width, width)
+        nn.init.zeros_(self.second.weight)
+        nn.init.zeros_(self.second.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.second(F.silu(self.first(F.silu(x))))
+
+
+class UpSampler(nn.Module):
+    """Coarser tokens -> logits of the finer ones, `factor` times as many along a side; row-causal convolutions and pixel shuffles.
+
+    codebook : [V, D], the decoder's input for every token, in which alike codes start alike
+    """
+
+    def __init__(self, codebook: Tensor, factor: int, width: int = 64, blocks: int = 2):
+        super().__init__()
+        self.settings = {"factor": factor, "width": width, "blocks": blocks}
+        self.register_buffer("codebook", codebook.clone(), persistent=False)
+        stages: list[nn.Module] = [_RowCausal(codebook.shape[1], width), *(_Residual(width) for _ in range(blocks))]
+        while factor > 1:
+            stages += [nn.Conv2d(width, 4 * width, 1), nn.PixelShuffle(2), *(_Residual(width) for _ in range(blocks))]
+            factor //= 2
+        self.stages = nn.Sequential(*stages, nn.SiLU())
+        self.head = nn.Conv2d(width, len(codebook), 1)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """int64 [B, h, w] -> logits [B, V, factor h, factor w]"""
+        return self.head(self.stages(self.codebook[tokens].permute(0, 3, 1, 2)))
+
+
+class TrainedResampler(PictureResampler):
+    """Laws by trained networks for the factors that have one, by the picture for the others."""
+
+    def __init__(self, tokenizer: PictureTokenizer, networks: Mapping[int, UpSampler], spreads: Mapping[int, float] | None = None):
+        super().__init__(tokenizer, spreads)
+        self.networks = {factor: network.eval() for factor, network in networks.items()}
+
+    def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
+        """Laws [N, V]: the network's, from all rows so far."""
+        factor = fine.columns // coarse.columns
+        if factor not in self.networks:
+            return super().up(tokens, coarse, fine, first, stop)
+        logits = self.networks[factor](tokens[: stop * coarse.columns].view(1, stop, coarse.columns))
+        return torch.softmax(logits[0, :, first * factor :].flatten(1).T, -1)
+
+
+def weights_file(folder: Path) -> Path:
+    """Where a model folder keeps its trained networks."""
+    return folder / "resampler.safetensors"
+
+
+def read_resampler(folder: Path | None, card: Mapping[str, Any], tokenizer: PictureTokenizer) -> Resampler:
+    """The resampler of a model folder: trained networks where it has them; raises MissingWeights if they are damaged."""
+    known = card.get("resampler", {})
+    spreads = {int(factor): float(s) for factor, s in known.get("spreads", {}).items()}
+    if folder is None or not known.get("networks"):
+        return PictureResampler(tokenizer, spreads)
+    path, codebook = weights_file(folder), tokenizer.quantizer.codebook()
+    tensors = read_tensors(path)
+    networks = {}
+    for name, settings in known["networks"].items():
+        network = UpSampler(codebook.cpu(), **settings)
+        fill(network, {k.removeprefix(f"{name}."): v for k, v in tensors.items() if k.startswith(f"{name}.")}, path)
+        networks[int(name)] = network.to(codebook.device)
+    return TrainedResampler(tokenizer, networks, spreads)

@@ -1,0 +1,148 @@
+"""A judge of pictures of the emoji world: it reads what stands where, so that a picture can be held against its caption.
+
+It is trained on scenes that were drawn, some of them through the tokenizer, and never on generated pictures (`engine/train/judge.py`), so
+a generator cannot have learned its taste. Its card says how often it is right about scenes whose content is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.backbones.folder import MODELS, fill, read_card, read_tensors
+from engine.backbones.vq import Residual
+from engine.data.emoji_scenes import CANVAS, HUES, LATTICE, Group, Scene, backgrounds
+
+FOLDER = MODELS / "judge"
+CELLS = CANVAS // LATTICE
+COLOURS = ("", *HUES)  # "" = the font's own
+
+
+@dataclass(frozen=True)
+class Found:
+    """An object that was seen: its centre in lattice cells (row, column) and how sure the judge is, 0..1."""
+
+    name: str
+    colour: str
+    row: int
+    column: int
+    chance: float
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a picture shows."""
+
+    objects: tuple[Found, ...]
+    background: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A reading held against a scene. None: the scene says nothing about it."""
+
+    objects: bool  # every object asked for was seen, and no other
+    counts: bool  # and as many of each as asked for
+    relation: bool | None
+    colours: bool | None
+    background: bool
+
+    @property
+    def all(self) -> bool:
+        """True if nothing is wrong."""
+        return self.counts and self.background and self.relation is not False and self.colours is not False
+
+
+class Judge(nn.Module):
+    """Pictures [B, 3, 128, 128] in -1..1 -> for every lattice cell the logits of the objects whose centre it holds and of their colour, and
+    for the picture the logits of its background."""
+
+    def __init__(self, names: Sequence[str], width: int = 24):
+        super().__init__()
+        self.names, self.settings = tuple(names), {"width": width}
+        w = width
+        self.trunk = nn.Sequential(
+            nn.Conv2d(3, w, 4, stride=2, padding=1), Residual(w),
+            nn.Conv2d(w, 2 * w, 4, stride=2, padding=1), Residual(2 * w), Residual(2 * w),
+            nn.Conv2d(2 * w, 4 * w, 4, stride=2, padding=1), *(Residual(4 * w) for _ in range(4)), nn.SiLU(),
+        )  # fmt: skip
+        self.objects = nn.Conv2d(4 * w, len(self.names), 1)
+        self.colours = nn.Conv2d(4 * w, len(COLOURS), 1)
+        self.background = nn.Linear(4 * w, len(backgrounds()))
+        nn.init.constant_(self.objects.bias, -5.0)  # nearly every cell holds no centre
+
+    def forward(self, pictures: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits [B, N, 16, 16], [B, colours, 16, 16] and [B, backgrounds]."""
+        x = self.trunk(pictures)
+        return self.objects(x), self.colours(x), self.background(x.mean((2, 3)))
+
+    @torch.inference_mode()
+    def read(self, pictures: Sequence[np.ndarray]) -> list[Reading]:
+        """Pictures uint8 [H, W, 3] of any one size; larger ones are box-filtered to 128 pixels first."""
+        x = torch.from_numpy(np.stack([at_canvas(p) for p in pictures])).permute(0, 3, 1, 2).float() / 127.5 - 1
+        objects, colours, background = self(x)
+        chances = objects.sigmoid()
+        peaks = (chances > 0.5) & (chances == F.max_pool2d(chances, 3, stride=1, padding=1))
+        hue = colours.argmax(1)
+        found: list[list[Found]] = [[] for _ in pictures]
+        for b, name, row, column in peaks.nonzero().tolist():
+            seen = Found(self.names[name], COLOURS[hue[b, row, column]], row, column, chances[b, name, row, column].item())
+            found[b].append(seen)
+        known = backgrounds()
+        return [Reading(tuple(f), known[i]) for f, i in zip(found, background.argmax(-1).tolist(), strict=True)]
+
+
+def at_canvas(picture: np.ndarray) -> np.ndarray:
+    """The picture at 128 x 128 pixels."""
+    image = Image.fromarray(picture)
+    return np.array(image if image.size == (CANVAS, CANVAS) else image.resize((CANVAS, CANVAS), Image.BOX))
+
+
+def centre(box: tuple[str, str, int, int, int]) -> tuple[int, int]:
+    """The lattice cell (row, column) that holds the centre of a scene's box."""
+    _, _, left, top, side = box
+    return (2 * top + side) // (2 * LATTICE), (2 * left + side) // (2 * LATTICE)
+
+
+def compare(reading: Reading, scene: Scene) -> Verdict:
+    """Holds what was seen against what was asked for."""
+    seen: dict[str, list[Found]] = {}
+    for found in reading.objects:
+        seen.setdefault(found.name, []).append(found)
+    asked = {g.name: g for g in scene.groups}
+    objects = set(seen) == set(asked)
+    counts = objects and all(len(seen[name]) == g.count for name, g in asked.items())
+    coloured = [g for g in scene.groups if g.colour]
+    colours = all(f.colour == g.colour for g in coloured for f in seen.get(g.name, [])) and objects if coloured else None
+    return Verdict(objects, counts, _related(seen, scene), colours, reading.background == scene.background)
+
+
+def _related(seen: dict[str, list[Found]], scene: Scene) -> bool | None:
+    """Whether two groups lie as asked; None where nothing was asked."""
+    if len(scene.groups) != 2 or scene.relation == "beside":
+        return None
+    (y1, x1), (y2, x2) = (_middle(seen.get(g.name, []), g) for g in scene.groups)
+    return {"above": y1 < y2, "below": y1 > y2, "left of": x1 < x2, "right of": x1 > x2}[scene.relation]
+
+
+def _middle(found: list[Found], group: Group) -> tuple[float, float]:
+    """The middle of a group's objects; not a number, so that every comparison fails, if none was seen."""
+    if not found:
+        return float("nan"), float("nan")
+    return sum(f.row for f in found) / len(found), sum(f.column for f in found) / len(found)
+
+
+def load(folder: Path = FOLDER) -> Judge:
+    """The shipped judge; raises MissingWeights."""
+    card = read_card(folder)
+    model = Judge(card["names"], **card["judge"]["settings"])
+    path = folder / "judge.safetensors"
+    fill(model, read_tensors(path), path)
+    return model.eval()

@@ -1,0 +1,71 @@
+"""`launch.py bench image --judge`: how often pictures show what was asked for, method beside plain decoding on the same prompts and seeds.
+
+The judge (`engine/judge.py`) reads every picture of held-out scenes. Rows give the share of right objects, counts, relations, colours and
+backgrounds; the difference from plain decoding is paired, prompt by prompt, with a 95 % interval.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+import numpy as np
+
+from engine import judge
+from engine.backbones.folder import read_card
+from engine.core import Backbone, Prompt, Sampling
+from engine.data.emoji_scenes import Scene, caption, held_out_scenes
+from engine.judge import Verdict, compare
+from engine.machine import facts
+from engine.measure.speed import knobs_of, names_of, publish
+from engine.methods import find
+from engine.run import generate
+
+ASPECTS = ("objects", "counts", "relation", "colours", "background", "all")
+
+
+def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[dict[str, Any]]:
+    """The rows of the table, plain decoding first; raises MissingWeights where there is no judge."""
+    reader = judge.load()
+    scenes = held_out_scenes(options.count)
+    verdicts: dict[str, list[Verdict]] = {}
+    rows = []
+    for name in ["ar", *names_of(backbone, options)]:
+        method, knobs = find(name)[0], knobs_of(name, options)
+        pictures = [
+            generate(backbone, method, Prompt(caption(s, i), seed=i, size=options.size, sampling=sampling), knobs).finish().result()
+            for i, s in enumerate(scenes)
+        ]
+        verdicts[name] = [compare(r, s) for r, s in zip(reader.read(pictures), scenes, strict=True)]
+        rows.append({"method": name, "prompts": len(scenes), "knobs": knobs} | shares(verdicts[name], scenes) | difference(verdicts, name))
+    stamp = facts() | {"backbone": backbone.name, "seeds": f"0..{len(scenes) - 1}", "judge": read_card(judge.FOLDER)["judge"]["held_out"]}
+    return publish(rows, readable, stamp, options.csv)
+
+
+def shares(verdicts: list[Verdict], scenes: list[Scene]) -> dict[str, float]:
+    """The share of right answers in every aspect among the scenes that ask for it, and of the right objects where one was asked for and
+    where two were that stand in a relation."""
+    found = {}
+    for aspect in ASPECTS:
+        found[aspect] = share([getattr(verdict, aspect) for verdict in verdicts])
+    found["single"] = share([v.objects for v, s in zip(verdicts, scenes, strict=True) if len(s.boxes) == 1])
+    found["pair"] = share([v.objects and v.relation is not False for v, s in zip(verdicts, scenes, strict=True) if len(s.groups) == 2])
+    return found
+
+
+def share(answers: list[bool | None]) -> float:
+    """The share of right answers among those that were asked for; not a number where none was."""
+    asked = [a for a in answers if a is not None]
+    return round(sum(asked) / len(asked), 4) if asked else float("nan")
+
+
+def difference(verdicts: dict[str, list[Verdict]], name: str) -> dict[str, float]:
+    """How much more often than plain decoding the objects are right, paired, and the half width of its 95 % interval."""
+    paired = np.array([a.objects - b.objects for a, b in zip(verdicts[name], verdicts["ar"], strict=True)], float)
+    return {"objects_more": round(float(paired.mean()), 4), "half_width": round(float(1.96 * paired.std() / np.sqrt(len(paired))), 4)}
+
+
+def readable(row: dict[str, Any]) -> str:
+    """One line of the table."""
+    said = "  ".join(f"{aspect} {row[aspect]:.1%}" for aspect in (*ASPECTS, "single", "pair"))
+    return f"{row['method']:<18} {said}  against plain {row['objects_more']:+.1%} ± {row['half_width']:.1%}"

@@ -1,0 +1,208 @@
+"""Cross-Regression: the network runs in two streams at once; one says what is right, the other what comes next.
+
+Paper: Unifying Autoregressive and Discrete Diffusion Language Modeling via Cross-Regressive Decoding, Abulkhanov et al., algorithms 1, 2.
+Idea: a pass has control rows (the pending token and the drafts, frozen weights), which give the law p of every draft, and predictive rows
+(the same weights with an adapter), which read the drafts and noise behind them and give laws q of the positions ahead. A prefix of the
+drafts is accepted by their log ratios; what was not reached is carried or drawn anew, and becomes the input of the next pass.
+Exactness: at Θ = 0 and β = 0 with the consistent rule, always: every draft keeps the whole law that it was drawn from, that law looks at
+earlier positions only, and the residual is taken from it (speculative sampling). Θ > 0 accepts with min(1, exp(Θ sqrt(k/γ)) p/q), which is
+another law; β > 0 lets a draft's neighbours decide. The paper's literal rule is not exact at any setting.
+Deviations: u is uniform in (0, 1) and Θ = -τ a tolerance, the one reading under which 0 is exact and more is longer, as in the paper's
+tables. Only drafts that a pass has read are verified in it (algorithm 1 also asks the new ones, whose rows saw the old buffer). Residuals
+come from the cached law, not from a fresh one; a full acceptance earns a token from the last row. γ predictive rows serve a pass, so
+after a acceptances γ - a positions are drafted. `redraw` and `coupled` are ours: they refine drafts as a Jacobi window does. Sequential
+mode takes a token from its drafting pass too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.accept import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, energy, leading, matches, ramp
+from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.errors import BadKnob, NotSupported
+from engine.methods.sjd import correct
+from engine.noise import ACCEPT, DRAFTER, INITIAL, Noise
+from engine.sampling import draw, draw_gumbel, entropy
+
+HORIZON = Knob("horizon", "γ", 16, 1, 64, 1, "log", "Predictive rows of a pass, and the most drafts that they can leave behind.")
+MODE = Knob(
+    "mode", "", "joint", choices=("joint", "sequential"), live=False,
+    help="joint: every pass verifies old drafts and makes new ones. sequential: one pass drafts, the next one verifies.",
+)  # fmt: skip
+REFRESH = Knob(
+    "refresh", "", "coupled", choices=("carry", "redraw", "coupled"), live=False,
+    help="What becomes of drafts that were not reached (joint mode): kept with their law, as in the paper; drawn anew from the newest law; "
+    "or drawn anew so that they change as little as possible.",
+)  # fmt: skip
+RULE = Knob(
+    "rule", "", "consistent", choices=("consistent", "paper"),
+    help="consistent: log u - Θ sqrt(k/γ), exact at Θ = 0. paper: algorithm 2 as printed, not exact even there.",
+)  # fmt: skip
+TOLERANCE = Knob("energy_tolerance", "Θ", 0.0, 0.0, 16.0, 0.25, help="How much less probable than drafted a token may be, in nats.")
+SMOOTHING = Knob("energy_smoothing", "β", 0.0, 0.0, 0.9, 0.05, help="How much of its predecessors' energy a draft inherits.")
+
+RULES: dict[str, EnergyRule] = {"consistent": CONSISTENT, "paper": LITERAL}
+
+
+def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
+    """Yields one Step a pass. Locals: the drafts with the laws they were drawn from, and the deviation meter."""
+    seeded = knobs.verify == "match seed"
+    if knobs.refresh == "coupled" and knobs.mode == "joint" and not drafter.causal:  # a draft would help to make its own next law
+        raise NotSupported("refresh=coupled needs a drafter that only looks back, and this one looks both ways. Set refresh=redraw.")
+    read = drafter.start(sequence)
+    tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
+    laws = torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
+    iteration, total, measured = 0, 0.0, 0
+    while not sequence.done:
+        if seeded and not is_unrelaxed(knobs):
+            raise BadKnob(f"match seed needs an exact rule; {setting(knobs)} is not. Set Θ = β = 0, or verify=residual.")
+        n = sequence.length
+        tokens, laws = tokens[: knobs.horizon], laws[: knobs.horizon]
+        m = len(tokens)
+        drafts = knobs.mode == "joint" or m == 0
+        ahead = max(0, min(knobs.horizon, sequence.limit - n - 2)) if drafts else 0
+        rows = sequence.forward(dual(tokens, ahead, sequence, noise, iteration, drafter.causal))  # algorithm 1, line 3
+        control = rows.first(m + 1)
+        rule = (knobs.energy_smoothing, knobs.energy_tolerance, knobs.horizon, RULES[knobs.rule])
+        accepted, levels, least = energy(control.p[:m], laws, tokens, noise.uniform(ACCEPT, n, m, iteration), *rule)  # line 6
+        answers = draw_gumbel(control.scores, noise.gumbel(n, m + 1)) if seeded else None
+        a = leading(matches(tokens, answers[:m]) if seeded else accepted)
+        token = correct(control, laws, answers, a, m, noise, n, iteration)  # line 12, with the law of the rejected draft itself
+        committed = sequence.commit(list(range(a)), token)
+        step = describe(control, a, m, n, committed, levels, least, knobs)
+        if not is_unrelaxed(knobs) and m:
+            asked = slice(0, min(m, a + 1))
+            relaxed = after_energy(control.p[asked], laws[asked], tokens[asked], levels[asked], *rule)
+            total, measured = total + deviation(control.p[asked], relaxed).sum().item(), measured + asked.stop
+            step.trace["deviation"] = total / measured
+        iteration += 1
+        if not sequence.done:
+            tokens, laws = refill(read(rows, m + 1)[a:], tokens[a + 1 :], laws[a + 1 :], sequence, knobs, noise, iteration, seeded)
+            step.draft = {"tokens": tokens, "positions": list(range(n + a + 1, n + a + 1 + len(tokens))), "status": "draft"}
+        yield step
+
+
+def dual(tokens: Tensor, ahead: int, sequence: Sequence, noise: Noise, iteration: int, causal: bool) -> Draft:
+    """A pass of both streams: the drafts int64 [m] as control rows, and `ahead` predictive rows that read them, and noise behind them.
+
+    Control rows see control rows before them. Predictive rows see what is committed and each other: those before them, or all.
+    The row at position i proposes a law for position i + 1. The laws of the drafts do not travel in the Draft: noise has none.
+    """
+    if ahead == 0:
+        return Draft(tokens) if len(tokens) else NO_DRAFT
+    n, m = sequence.length, len(tokens)
+    rest = noise.uniform(INITIAL, n + m, max(0, ahead - m), iteration)
+    buffer = torch.cat([tokens, (rest * sequence.vocabulary).long().to(tokens.device)])[:ahead]
+    visible = torch.zeros(1 + m + ahead, 1 + m + ahead, dtype=torch.bool)
+    visible[:, 0] = True
+    visible[: m + 1, : m + 1] = torch.ones(m + 1, m + 1, dtype=torch.bool).tril()
+    among = torch.ones(ahead, ahead, dtype=torch.bool)
+    visible[m + 1 :, m + 1 :] = among.tril() if causal else among
+    return Draft(
+        torch.cat([tokens, buffer]),
+        parents=torch.tensor([*range(-1, m - 1), *[-1] * ahead]),
+        positions=torch.tensor([*range(n, n + m), *range(n, n + ahead)]),
+        visible=visible,
+        predictive=torch.arange(m + ahead) >= m,
+    )
+
+
+def refill(
+    logits: Tensor, tokens: Tensor, laws: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool
+) -> tuple[Tensor, Tensor]:
+    """The next drafts int64 [k] and their laws [k, V]: what was not reached, kept or drawn anew, and new ones behind it.
+
+    logits : [k, V], guided, of the positions behind the committed tokens; tokens [j], laws [j, V] : the drafts not reached, j <= k.
+    """
+    n, count = sequence.length, len(logits)
+    kept = min(count, len(tokens)) if knobs.mode == "joint" and knobs.refresh == "carry" else 0
+    coupled = seeded or (knobs.mode == "joint" and knobs.refresh == "coupled")
+    u = noise.uniform(DRAFTER, n, count, iteration)
+    found: list[int] = tokens[:kept].tolist()
+    new = [laws[:kept]]  # lemma b: kept without a look, a draft has the law it was drawn from
+    for j in range(kept, count):
+        law = sequence.law(logits[j : j + 1], found)
+        token = draw_gumbel(law.log(), noise.gumbel(n + j, 1)) if coupled else draw(law, u[j : j + 1])
+        found.append(token.item())
+        new.append(law)
+    return torch.tensor(found, dtype=torch.int64, device=sequence.device), torch.cat(new)
+
+
+def describe(rows: Rows, a: int, m: int, n: int, committed: list[int], levels: Tensor, least: Tensor, knobs: Knobs) -> Step:
+    """The Step of a pass. Energy and threshold stand with the token of the draft's position, and in `round` for all drafts of the pass."""
+    k = len(committed)
+    drafted = min(k, m)
+    chance = RULES[knobs.rule].chance(levels, ramp(levels, knobs.horizon), knobs.energy_tolerance)
+    trace = {
+        "accepted": ([True] * a + [False])[:k],
+        "accept_probability": chance[:drafted],
+        "entropy": entropy(rows.p[:k]),
+        "energy": levels[:drafted],
+        "threshold": least[:drafted],
+        "depth": [*range(1, a + 1), 0][:k],
+        "round": {"energy": levels, "threshold": least, "accepted": a},
+    }
+    return Step(committed, list(range(n, n + k)), drafted=m, trace=trace)
+
+
+def is_unrelaxed(knobs: Knobs) -> bool:
+    """True if the rule is speculative sampling."""
+    return knobs.rule == "consistent" and knobs.energy_tolerance == 0 and knobs.energy_smoothing == 0
+
+
+def setting(knobs: Knobs) -> str:
+    """The settings of the rule, for a sentence."""
+    return f"rule={knobs.rule} with Θ = {knobs.energy_tolerance:g} and β = {knobs.energy_smoothing:g}"
+
+
+def why(knobs: Knobs) -> str:
+    """The sentence of the badge."""
+    if knobs.rule == "paper":
+        return "Not exact: the rule as printed accepts by p >= q, or nearly so, and never returns what it lost."
+    if knobs.energy_tolerance > 0:
+        return f"Not exact: drafts may be less probable than drafted, by up to Θ = {knobs.energy_tolerance:g} nats."
+    if knobs.energy_smoothing > 0:
+        return f"Not exact: with β = {knobs.energy_smoothing:g} a draft is judged by the energy of its predecessors too."
+    return "Exact: every draft is verified against the law it was drawn from, and is replaced from the residual of that law."
+
+
+_SMALL = {"horizon": 3}
+_LINE = {"rows": 1, "columns": 5}
+_FOUR = {"rows": 1, "columns": 4}
+
+METHOD = Method(
+    name="cross_regression",
+    title="Cross-Regression",
+    decode=decode,
+    knobs=(HORIZON, TOLERANCE, SMOOTHING, REFRESH, MODE, RULE, VERIFY),
+    paper="Cross-Regression, Abulkhanov et al.",
+    exact=is_unrelaxed,
+    why=why,
+    needs=frozenset({"predictive_stream"}),
+    drafter="predictive_stream",
+    common=_SMALL,
+    cases=(
+        Case(
+            "CR-EXACT carry", "same law", _SMALL | {"refresh": "carry"}, _LINE,
+            mutants=("stream: literal rule", "stream: residual of a fresh law", "stream: new drafts verified at once",
+                     "stream: new law of a carried draft"),
+        ),
+        Case(
+            "CR-EXACT both ways", "same law", _SMALL | {"refresh": "redraw"}, _LINE | {"bidirectional": True},
+            mutants=("residual is p",),
+        ),
+        Case("CR-EXACT coupled", "same law", _SMALL | {"refresh": "coupled"}, _LINE, mutants=("residual is p",)),
+        Case("CR-EXACT sequential", "same law", _SMALL | {"mode": "sequential"}, _FOUR, mutants=("residual is p",)),
+        Case(
+            "CR-LAW", "closed form", {"horizon": 2, "refresh": "carry", "energy_tolerance": 1.0}, _FOUR,
+            mutants=("stream: tolerance from zero",), law="energy tolerance",
+        ),
+        Case("LITERAL", "not exact", _SMALL | {"refresh": "carry", "rule": "paper"}, _LINE),
+        Case("SEED-EXACT", "same tokens", _SMALL | {"verify": "match seed"}, mutants=("iteration in the noise",)),
+    ),
+)  # fmt: skip

@@ -1,0 +1,143 @@
+"""GSD: grouped speculative decoding; a draft is judged together with the tokens that look like it and are about as probable.
+
+Paper: Grouped Speculative Decoding for Autoregressive Image Generation, arXiv 2508.07747; the public code.
+Idea: SJD, but a draft is accepted with the ratio of two sums, the model's law over the draft's law, over a group around the draft: of
+the tokens next to it in the model's ranking those whose probability and whose code are close to its own.
+Exactness: none, unless the group is the draft alone. Groups overlap and depend on p, and behind a refusal the residual is that of single
+tokens, so no bound is known. What comes out of one draft follows a closed form, q min(1, P(G) / Q(G)) and the residual for the rest, and
+`verify` holds the method to it. The deviation meter measures it, and `allowed_deviation` holds it down: then a draft is judged by a
+mixture of the exact ratio and the grouped one.
+Deviations: at both ends of the ranking the window of ranks is cut; the code falls back to the plain ratio at one of them. Where its ids
+pass 10,000 the code drops the distance silently; here all ids are picture tokens. The distance is one minus the cosine, 0 to 2, in which
+the paper's threshold lies; the text does not name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.accept import deviation
+from engine.core import VERIFY, Case, Knob, Knobs, Method, Sequence, Step
+from engine.errors import BadKnob, NotSupported
+from engine.methods.deviation import ALLOWED, Meter
+from engine.methods.sjd import redraw, speculative_jacobi
+from engine.methods.windows import INIT, WINDOW
+from engine.noise import Noise
+from engine.sampling import residual
+
+HALF = Knob("half_width", "G / 2", 7, 0, 50, 1, help="How many ranks to either side of the draft belong to its group (one less above).")
+GAP = Knob("probability_gap", "", 0.15, 0, 1, 0.01, help="Tokens of a group are less than this apart from the draft in probability.")
+FAR = Knob("code_distance", "", 0.5, 0, 2, 0.05, help="One minus the cosine of their codes and the draft's is below this.")
+
+
+def beside(half: int) -> list[int]:
+    """The ranks of a group as steps from the draft's own, the draft first: half below it and half - 1 above, as in the public code."""
+    return [0, *range(-half, 0), *range(1, half)]
+
+
+def group(p: Tensor, order: Tensor, ranks: Tensor, codes: Tensor, half: int, gap: float, far: float) -> tuple[Tensor, Tensor]:
+    """The tokens beside each draft in the ranking of its row, and which of them are its group.
+
+    p, order : [m or 1, V], a law and its tokens from the least probable on; ranks : int64 [m], of the drafts; codes : [V, e], of length 1.
+    Returns int64 [m, k], the draft itself first, and bool of the same shape; the draft is always in its group.
+    """
+    count, vocabulary = len(ranks), p.shape[-1]
+    at = ranks[:, None] + torch.tensor(beside(half), device=p.device)
+    inside = (at >= 0) & (at < vocabulary)
+    members = order.expand(count, -1).gather(1, at.clamp(0, vocabulary - 1))
+    chances = p.expand(count, -1).gather(1, members)
+    close = (chances - chances[:, :1]).abs() < gap
+    alike = 1 - (codes[members] * codes[members[:, :1]]).sum(-1) < far
+    chosen = inside & close & alike
+    chosen[:, 0] = True
+    return members, chosen
+
+
+def grouped(above: Tensor, below: Tensor, chosen: Tensor) -> Tensor:
+    """P(G) / Q(G) [m], from the probabilities of the members [m, k] in either law."""
+    return (above * chosen).sum(-1) / (below * chosen).sum(-1)
+
+
+class Grouped:
+    """The rule of one run: the codes, the deviation meter, and how far the next pass may go towards the grouped ratio."""
+
+    def __init__(self, sequence: Sequence, knobs: Knobs, noise: Noise):
+        if sequence.codebook is None or len(sequence.codebook) != sequence.vocabulary:
+            raise NotSupported("gsd needs to know which tokens look alike, and this model has no codebook. Choose sjd.")
+        self.sequence, self.knobs, self.noise = sequence, knobs, noise
+        self.codes = F.normalize(sequence.codebook.to(sequence.device), dim=-1)
+        self.meter, self.iteration = Meter(), 0
+
+    def ratio(self, p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """In the place of speculative sampling's: p, q [m, V], tokens int64 [m], u [m] -> accepted bool [m], ratios [m]."""
+        share = self.meter.allow(1.0, self.knobs)
+        order = p.argsort(dim=-1, stable=True)
+        ranks = (order == tokens[:, None]).long().argmax(-1)
+        ratios = self._ratios(p, q, order, ranks, share)
+        if len(tokens) and self.meter.is_due(self.knobs, self.noise, self.sequence.length, self.iteration):
+            self.meter.saw(self._deviation(p[:1], q[:1], order[:1], share))
+        self.iteration += 1
+        return u.to(p.device) < ratios, ratios
+
+    def _ratios(self, p: Tensor, q: Tensor, order: Tensor, ranks: Tensor, share: float) -> Tensor:
+        """Between p(x) / q(x) and P(G) / Q(G) [m], for the tokens of these ranks [m] in laws [m or 1, V]."""
+        k = self.knobs
+        members, chosen = group(p, order, ranks, self.codes, k.half_width, k.probability_gap, k.code_distance)
+        above, below = (law.expand(len(ranks), -1).gather(1, members) for law in (p, q))
+        return torch.lerp(above[:, 0] / below[:, 0], grouped(above, below, chosen), share)
+
+    def _deviation(self, p: Tensor, q: Tensor, order: Tensor, share: float) -> float:
+        """TV(what comes out of one draft, p), exactly, of laws [1, V]: every token that could have been drawn is judged."""
+        ratios = self._ratios(p, q, order, torch.arange(p.shape[-1], device=p.device), share)
+        drawn = q[0, order[0]]
+        accepted = torch.where(drawn > 0, drawn * ratios.clamp(max=1), 0)
+        left = residual(p, q)[0]
+        out = torch.zeros_like(left).index_copy_(0, order[0], accepted) + (1 - accepted.sum()) * left / left.sum()
+        return deviation(p[0], out).item()
+
+
+def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
+    """Yields one Step a pass: SJD's loop with another ratio."""
+    if knobs.verify == "match seed" and not exact(knobs):
+        raise BadKnob("match seed needs an exact rule; groups of more than one token are not. Set half_width=0, or verify=residual.")
+    rule = Grouped(sequence, knobs, noise)
+    for step in speculative_jacobi(sequence, knobs, noise, redraw, rule=rule.ratio):
+        step.trace |= rule.meter.trace()
+        yield step
+
+
+def exact(knobs: Knobs) -> bool:
+    """Whether every group is its draft alone."""
+    return 0 in (knobs.half_width, knobs.probability_gap, knobs.code_distance, knobs.allowed_deviation)
+
+
+def why(knobs: Knobs) -> str:
+    """The sentence of the badge."""
+    if exact(knobs):
+        return "Exact: every group is the draft alone, and that is speculative Jacobi decoding."
+    return f"Not exact: a draft is judged together with up to {2 * knobs.half_width - 1} tokens that look like it."
+
+
+_GROUPS = {"window": 2, "init": "random", "half_width": 2, "probability_gap": 0.6, "code_distance": 1.9}
+_LINE = {"rows": 1, "columns": 3, "vocabulary": 5, "guidance": 1.0}
+
+METHOD = Method(
+    name="gsd",
+    title="GSD",
+    decode=decode,
+    knobs=(WINDOW, INIT, HALF, GAP, FAR, ALLOWED, VERIFY),
+    paper="GSD, arXiv 2508.07747",
+    exact=exact,
+    why=why,
+    needs=frozenset({"codebook"}),
+    common={"window": 4, "half_width": 0},
+    cases=(
+        Case("GSD-0", "same law", {"window": 3, "half_width": 0}, _LINE, ("residual is p",)),
+        Case("GSD-LAW", "closed form", _GROUPS, _LINE, ("gsd: one rank higher", "gsd: the law of the draft alone"), "grouped window"),
+    ),
+)

@@ -1,0 +1,72 @@
+"""The same picture at a smaller scale, for methods that draft there: plain decoding by the same model, and what it says of finer tokens.
+
+The coarse tokens are drawn with noise of their own (the drafter's stream). Were they drawn with the noise of positions, which the finer
+picture uses too, a law made of them would know something of the draws that are verified against it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.core import NO_DRAFT, Draft, Sequence
+from engine.errors import NotSupported
+from engine.noise import DRAFTER, Noise
+from engine.sampling import draw
+
+
+class Coarser:
+    """A coarser picture beside a sequence: its tokens so far, row by row, and the passes it took."""
+
+    def __init__(self, sequence: Sequence, noise: Noise, size: int):
+        """size: of the coarser picture, one of the sequence's scales."""
+        self.noise, self.size, self.fine = noise, size, sequence.layout
+        self.resampler = sequence.resampler
+        self.sequence = sequence.at_scale(size)
+        self.layout = self.sequence.layout
+        self.tokens: list[int] = []
+        self.passes = 0
+
+    def draft(self, stop: int, iteration: int) -> list[int]:
+        """Draws tokens down to the row before `stop`; returns the new ones."""
+        begin = len(self.tokens)
+        while len(self.tokens) < stop * self.layout.columns:
+            waiting = self.tokens[self.sequence.length :]  # taken from the finer picture and not fed yet
+            draft = Draft(torch.tensor(waiting, device=self.sequence.device)) if waiting else NO_DRAFT
+            p = self.sequence.forward(draft).p[len(waiting) :]
+            token = draw(p, self.noise.uniform(DRAFTER, len(self.tokens), 1, iteration)).item()
+            self.sequence.commit(list(range(len(waiting))), token)
+            self.tokens.append(token)
+            self.passes += 1
+        return self.tokens[begin:]
+
+    def follow(self, picture: Tensor, first: int, stop: int) -> None:
+        """Rows first..stop-1 become those of the finer picture int64 [limit]; where they differ, the drafter's cache goes back."""
+        begin = first * self.layout.columns
+        new = self.resampler.down(picture, self.fine, self.layout, first, stop).tolist()
+        same = next((i for i, pair in enumerate(zip(new, self.tokens[begin:], strict=True)) if pair[0] != pair[1]), None)
+        if same is not None:
+            self.sequence.rewind(min(self.sequence.length, begin + same))
+            self.tokens[begin:] = new
+
+    def laws(self, first: int, stop: int) -> Tensor:
+        """Laws [N, V] of the finer tokens that lie in rows first..stop-1."""
+        tokens = torch.tensor(self.tokens[: stop * self.layout.columns], device=self.sequence.device)
+        return self.resampler.up(tokens, self.layout, self.fine, first, stop).to(self.noise.dtype)
+
+    def close(self) -> None:
+        """Frees the cache."""
+        self.sequence.close()
+
+
+def scales_of(sequence: Sequence, wanted: str) -> tuple[int, ...]:
+    """The smaller sizes of a sequence's model, ascending; raises NotSupported where there is none.
+
+    wanted: what asks for them, as the beginning of the sentence
+    """
+    scales = getattr(sequence, "scales", ())
+    if not scales:
+        raise NotSupported(
+            f"{wanted} drafts at a smaller size, and this model has none below this one. Choose a larger size or another way."
+        )
+    return scales

@@ -1,0 +1,405 @@
+"""Trains the drafter of the trees: `launch.py train feature-draft [--backbone pictogram|lowpoly] [--loss kl|paper] --preset cpu|gpu`.
+
+Paper: EAGLE, Li et al., arXiv 2401.15077, with guidance as in the trainer of LANTERN, Jang et al., arXiv 2410.03355. The backbone generates
+sequences itself, one batch a pass; their tokens and the last hidden states of both guidance branches are kept in `.training/`, and the
+drafter learns, from token t and the state that predicted it, the state that predicts token t+1. The states come with uniform noise,
+because behind the first level it reads its own. `paper` is the paper's loss: smooth L1 on the states and a tenth of the cross-entropy
+towards the model's law, a branch at a time.
+Deviations: the default loss is KL(p || q) of the guided laws at the sampling temperature, which is what acceptance depends on (1 - TV), and
+smooth L1 beside it, because the next level reads the state. Minutes instead of epochs; the output layer is read on a sample of rows a
+step, and while it trains without a grammar. Pictures are recorded at the backbone's default size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from numpy.random import PCG64, Generator
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.backbones import lowpoly, pictogram
+from engine.backbones.folder import ship
+from engine.backbones.pictogram import TEXT_SLOTS, split_words, text_mask
+from engine.backbones.transformer import causal
+from engine.backbones.vq import FACTOR
+from engine.cache import Slab
+from engine.core import Sampling
+from engine.data.emoji_scenes import caption, held_out_scenes, trained_scenes
+from engine.data.lowpoly_shapes import held_out_shapes, training_shapes
+from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
+from engine.layout import Layout, Line, Raster
+from engine.sampling import draw, guide, warp
+from engine.train import loop
+from engine.train.loop import Training
+from engine.train.lowpoly import PAD, collate, sample_of
+from engine.train.mesh_heads import generate_together
+
+PRESETS = {
+    "cpu": {"minutes": 30.0, "sequences": 512, "batch": 8, "rows": 768},
+    "gpu": {"minutes": 6.0, "sequences": 4096, "batch": 64, "rows": 8192},
+}
+TOGETHER = 32  # sequences that are generated in one batch, and kept in one file
+UNSEEN = 16  # held-out sequences that acceptance is measured on
+DEPTH = 5  # levels that it is measured on
+RATE = 1e-3
+FEATURE_WEIGHT = 0.5  # of smooth L1 beside KL
+PAPER_WEIGHT = 0.1  # of the cross-entropy beside smooth L1
+NOISE = 0.2  # width of the uniform noise on the states, as a part of their own size
+
+
+@dataclass
+class Options(loop.Options):
+    """What a person asks of this recipe: whose drafter, and by which loss."""
+
+    backbone: str = "pictogram"
+    loss: str = "kl"
+
+    @staticmethod
+    def parser(name: str) -> argparse.ArgumentParser:
+        """The options as arguments of `launch.py train NAME`."""
+        p = loop.Options.parser(name)
+        p.add_argument("--backbone", choices=list(TEACHERS), default="pictogram", help="the model whose tokens are guessed")
+        p.add_argument("--loss", choices=["kl", "paper"], default="kl", help="kl: the guided laws. paper: smooth L1 and cross-entropy")
+        return p
+
+
+@dataclass
+class Recorded:
+    """A sequence that the backbone generated.
+
+    said   : what it was asked for: word ids int64 [32], or points float32 [1024, 6]
+    tokens : int64 [L]
+    hidden : float16 [branches, L, H], last hidden states; row i predicted token i
+    """
+
+    said: Tensor
+    tokens: Tensor
+    hidden: Tensor
+
+
+class Teacher(Protocol):
+    """A backbone that generates, and shows its states."""
+
+    folder: Path
+    weights_hash: str
+    sampling: Sampling
+    width: int
+    heads: int
+    inner: int  # of the drafter's feed-forward part, so that its file stays near 2 MB
+    final_norm: tuple[Tensor, Tensor | None]  # weight and bias, each [H]
+
+    def questions(self, count: int, held_out: bool) -> Tensor:
+        """What to ask for, [count, ...]."""
+        ...
+
+    def generate(self, said: Tensor, rng: Generator) -> list[Recorded]:
+        """Sequences for some questions [B, ...], one token of each a pass, under the backbone's own sampling."""
+        ...
+
+    def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
+        """Embeddings [branches * B, L, H] of tokens int64 [B, L], branch by branch."""
+        ...
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """[..., H] -> logits [..., V]"""
+        ...
+
+    def layout(self, length: int) -> Layout:
+        """Where the tokens of a sequence of this length live."""
+        ...
+
+    def allowed(self, tokens: list[int]) -> Tensor | None:
+        """The ids that may follow each token, bool [L, V]; None without a grammar."""
+        ...
+
+
+class PictureTeacher:
+    """pictogram: captions of the world that it was taught."""
+
+    def __init__(self, device: str):
+        self.backbone = pictogram.load(device=device)
+        self.model = self.backbone.model.requires_grad_(False)
+        self.folder, self.weights_hash, self.sampling = self.backbone.folder, self.backbone.weights_hash, self.backbone.sampling
+        self.side = self.backbone._side(None)
+        self.width, self.heads, self.inner = self.model.width, self.model.decoder.heads, 6 * self.model.width // 5
+        self.final_norm = (self.model.decoder.norm.weight, None)
+        self.table, self.rows = self.model.token_table(), self.model.head_table()
+
+    def questions(self, count: int, held_out: bool) -> Tensor:
+        """Word ids int64 [count, 32]."""
+        scenes = held_out_scenes(count) if held_out else trained_scenes(2**42, count)
+        found = torch.zeros(count, TEXT_SLOTS, dtype=torch.int64)
+        for i, scene in enumerate(scenes):
+            ids = [self.backbone.words[w] for w in split_words(caption(scene, i)) if w in self.backbone.words][:TEXT_SLOTS]
+            found[i, : len(ids)] = torch.tensor(ids, dtype=torch.int64)
+        return found
+
+    def _pair(self, said: Tensor) -> Tensor:
+        """Captions [B, 32] and as many empty ones, [branches * B, 32]."""
+        said = said.to(self.table.device)
+        return said if self.sampling.guidance == 1 else torch.cat([said, torch.zeros_like(said)])
+
+    @torch.inference_mode()
+    def generate(self, said: Tensor, rng: Generator) -> list[Recorded]:
+        """Pictures for captions [B, 32]."""
+        pair, model, device = self._pair(said), self.model, self.table.device
+        decoder, length = model.decoder, self.side**2
+        slab = Slab(
+            len(decoder.blocks), len(pair), decoder.heads, TEXT_SLOTS + length, decoder.width // decoder.heads, device, torch.float32
+        )
+        cos, sin = (t.to(device) for t in model.rotary(self.side))
+        prefix, gist = model.prefix(pair, self.side), model.gist(pair, self.side)
+        decoder(prefix[:, :TEXT_SLOTS], cos[:TEXT_SLOTS], sin[:TEXT_SLOTS], text_mask(TEXT_SLOTS, device), slab)
+        slab.keep(list(range(TEXT_SLOTS)))
+        x, states, tokens = prefix[:, TEXT_SLOTS:], [], []
+        for slot in range(TEXT_SLOTS, TEXT_SLOTS + length):
+            states.append(decoder(x, cos[slot : slot + 1], sin[slot : slot + 1], None, slab))
+            slab.keep([0])
+            logits = self.head(states[-1]).view(-1, len(said), len(self.rows))
+            p = torch.softmax(warp(guide(logits.float(), self.sampling.guidance), self.sampling), -1)
+            tokens.append(draw(p, torch.from_numpy(rng.random(len(said)))))
+            x = self.table[tokens[-1]].repeat(len(pair) // len(said), 1)[:, None] + gist
+        hidden = torch.cat(states, 1).unflatten(0, (-1, len(said))).half().cpu()
+        return [Recorded(*row) for row in zip(said.cpu(), torch.stack(tokens, 1).cpu(), hidden.transpose(0, 1).contiguous(), strict=True)]
+
+    def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
+        """The token's row of the table, and the gist of the caption or of none."""
+        pair = self._pair(said)
+        return self.table[tokens].repeat(len(pair) // len(said), 1, 1) + self.model.gist(pair, self.side)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Logits of picture tokens."""
+        return F.linear(hidden, self.rows)
+
+    def layout(self, length: int) -> Layout:
+        """A square."""
+        return Raster(self.side, self.side, FACTOR)
+
+    def allowed(self, tokens: list[int]) -> None:
+        """Anything may follow anything."""
+
+
+class MeshTeacher:
+    """lowpoly: clouds of the families that it was taught."""
+
+    def __init__(self, device: str):
+        self.backbone = lowpoly.load(device=device)
+        self.model = self.backbone.model.requires_grad_(False)
+        self.folder, self.weights_hash, self.sampling = self.backbone.folder, self.backbone.weights_hash, self.backbone.sampling
+        s = self.model.settings
+        self.width, self.heads, self.inner = s.width, s.heads, s.inner
+        self.final_norm = (self.model.decoder.norm.weight, self.model.decoder.norm.bias)
+        self.table = self.model.decoder.table()
+
+    def questions(self, count: int, held_out: bool) -> Tensor:
+        """Points [count, 1024, 6]."""
+        families = tuple(self.backbone.card["families"])
+        if held_out:
+            shapes = [s for s in held_out_shapes(8 * count) if s.family in families][:count]
+        else:
+            shapes = training_shapes(2**34, count, families)
+        return collate([sample_of(s) for s in shapes], Generator(PCG64(8)), 0.0)[0]
+
+    @torch.inference_mode()
+    def generate(self, said: Tensor, rng: Generator) -> list[Recorded]:
+        """Meshes for clouds [B, 1024, 6]; their states come from one pass over all that was generated."""
+        found = generate_together(self.backbone, said, rng)
+        tokens = padded([torch.tensor(row) for row in found]).to(self.table.device)
+        condition = self.model.encoder(said.to(self.table.device))
+        hidden = self.model.training_hidden(condition, self.embed(said, tokens.clamp(min=0))[:, :-1]).half().cpu()
+        rows = zip(said.cpu(), found, hidden, strict=True)
+        return [Recorded(cloud, torch.tensor(row), states[None, : len(row)].clone()) for cloud, row, states in rows]
+
+    def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
+        """The token's row of the table, without its position."""
+        return self.table[tokens]
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Logits of all ids."""
+        return self.model.decoder.head(hidden)
+
+    def layout(self, length: int) -> Layout:
+        """One behind the other."""
+        return Line()
+
+    def allowed(self, tokens: list[int]) -> Tensor:
+        """What the grammar of BPT lets follow."""
+        grammar = lowpoly.MaskedGrammar(None)
+        state, found = grammar.start, []
+        for token in tokens:
+            state = grammar.next(state, token)
+            found.append(grammar.allowed(state))
+        return torch.stack(found).to(self.table.device)
+
+
+TEACHERS: dict[str, type[Teacher]] = {"pictogram": PictureTeacher, "lowpoly": MeshTeacher}
+
+
+def padded(rows: list[Tensor]) -> Tensor:
+    """int64 [B, L], short rows filled with -1."""
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+
+
+# --- recordings -------------------------------------------------------------------------------------------------------
+
+
+class Library:
+    """Recorded sequences. A portion lies in a file of its own, so that generating them can be stopped and goes on where it was."""
+
+    def __init__(self, name: str, teacher: Teacher, count: int, batch: int, held_out: bool = False):
+        self.batch_size = batch
+        self.recorded: list[Recorded] = []
+        folder = loop.CHECKPOINTS / f"{NAME}_{name}" / str(teacher.weights_hash)
+        for stale in folder.parent.glob("*"):
+            if stale != folder:
+                shutil.rmtree(stale)  # states of earlier weights teach nothing
+        folder.mkdir(parents=True, exist_ok=True)
+        questions = teacher.questions(count, held_out)
+        for i in range(0, len(questions), TOGETHER):
+            path = folder / f"{'unseen' if held_out else 'seen'}_{i}_{min(TOGETHER, len(questions) - i)}.pt"
+            if not path.exists():
+                self._record(teacher, questions[i : i + TOGETHER], Generator(PCG64([9, i, held_out])), path)
+                print(f"generated {min(i + TOGETHER, len(questions))} of {len(questions)} sequences", flush=True)
+            self.recorded += [Recorded(**row) for row in torch.load(path, weights_only=True)]
+        self.order = sorted(range(len(self.recorded)), key=lambda i: len(self.recorded[i].tokens))
+
+    def _record(self, teacher: Teacher, said: Tensor, rng: Generator, path: Path) -> None:
+        """Writes a portion, whole or not at all."""
+        part = path.with_suffix(".part")
+        torch.save([vars(row) for row in teacher.generate(said, rng)], part)
+        part.replace(path)
+
+    def batch(self, step: int) -> list[Recorded]:
+        """Some sequences of nearly equal lengths."""
+        first = int(Generator(PCG64([7, step])).integers(max(1, len(self.order) - self.batch_size + 1)))
+        return [self.recorded[i] for i in self.order[first : first + self.batch_size]]
+
+
+def together(teacher: Teacher, rows: list[Recorded], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens int64 [B, L] padded with -1, their embeddings [branches * B, L, H], and states [branches, B, L, H]."""
+    tokens = padded([row.tokens for row in rows]).to(device)
+    hidden = torch.zeros(len(rows[0].hidden), *tokens.shape, rows[0].hidden.shape[-1], device=device)
+    for i, row in enumerate(rows):
+        hidden[:, i, : len(row.tokens)] = row.hidden.to(device).float()
+    return tokens, teacher.embed(torch.stack([row.said for row in rows]), tokens.clamp(min=0)), hidden
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+def loss_of_rows(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded], count: int, kind: str, step: int) -> Tensor:
+    """The loss of one pass over some sequences; the output layer is read on `count` rows."""
+    device = network.bias.device
+    tokens, embedded, hidden = together(teacher, rows, device)
+    features, wanted = hidden[:, :, :-1], hidden[:, :, 1:]
+    r = torch.Generator(device).manual_seed(step)
+    size = features.square().mean().sqrt()
+    noisy = features + (torch.rand(features.shape, generator=r, device=device) - 0.5) * NOISE * size
+    length = features.shape[2]
+    cos, sin = network.rotary(teacher.layout(tokens.shape[1]), length)
+    found = network(embedded[:, :-1], noisy.flatten(0, 1), cos, sin, causal(length, 0, device)).view_as(wanted)
+    real = torch.nonzero(tokens[:, 1:] != PAD)
+    chosen = real[torch.randperm(len(real), generator=r, device=device)[:count]]
+    found, wanted = found[:, chosen[:, 0], chosen[:, 1]], wanted[:, chosen[:, 0], chosen[:, 1]]  # [branches, rows, H]
+    regression = F.smooth_l1_loss(found, wanted)
+    logits = teacher.head(found)
+    with torch.no_grad():
+        right = teacher.head(wanted)
+    if kind == "paper":
+        return regression + PAPER_WEIGHT * F.cross_entropy(logits.flatten(0, 1), right.softmax(-1).flatten(0, 1))
+    p = torch.softmax(warp(guide(right, teacher.sampling.guidance), teacher.sampling), -1)
+    q = torch.log_softmax(guide(logits, teacher.sampling.guidance) / (teacher.sampling.temperature or 1.0), -1)
+    return (torch.xlogy(p, p) - p * q).sum(-1).mean() + FEATURE_WEIGHT * regression
+
+
+def chains(network: FeatureDrafter, teacher: Teacher, row: Recorded, depth: int) -> Iterator[Tensor]:
+    """For 1 .. depth levels: guided logits [L-1, V] of the tokens behind each token, as a chain of that many levels gives them.
+
+    At level j, row i reads token i beside the drafter's own state of row i-1 one level before, and sees what a chain that began j-1 tokens
+    earlier would: true rows up to its root, then its ancestors, one from every level, and itself.
+    """
+    device = network.bias.device
+    tokens, embedded, hidden = together(teacher, [row], device)
+    branches, count = len(hidden), tokens.shape[1] - 1
+    settings = network.settings
+    slab = Slab(1, branches, settings["heads"], depth * count, settings["width"] // settings["heads"], device, torch.float32)
+    cos, sin = network.rotary(teacher.layout(tokens.shape[1]), count)
+    features, at = hidden[:, 0, :-1], torch.arange(count, device=device)
+    for level in range(1, depth + 1):
+        mask = torch.zeros(count, level, count, dtype=torch.bool, device=device)
+        mask[:, 0] = at <= at[:, None] - level + 1
+        for j in range(1, level):
+            mask[:, j] = at == at[:, None] - level + 1 + j
+        mask[at, level - 1, at] = True  # also where there is no such chain, because it would begin before the first token
+        states = network(embedded[:, :-1], features, cos, sin, mask.flatten(1), slab)
+        slab.keep(list(range(count)))
+        yield guide(teacher.head(states).float(), teacher.sampling.guidance)
+        features = F.pad(states[:, :-1], (0, 0, 1, 0))
+
+
+@torch.no_grad()
+def acceptance(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded], depth: int = DEPTH) -> list[float]:
+    """The chance that a drawn token is accepted at each depth: the mean of sum min(p, q), both under the backbone's sampling."""
+    found: list[list[Tensor]] = [[] for _ in range(depth)]
+    for row in rows:
+        if len(row.tokens) <= depth:
+            continue
+        allowed = teacher.allowed(row.tokens[:-1].tolist())
+        guided = guide(teacher.head(row.hidden[:, 1:].to(network.bias.device).float()), teacher.sampling.guidance)
+        p = torch.softmax(warp(guided, teacher.sampling, allowed), -1)
+        for level, logits in enumerate(chains(network, teacher, row, depth)):
+            q = torch.softmax(warp(logits, teacher.sampling, allowed), -1)
+            found[level].append(torch.minimum(p, q).sum(-1)[level:])
+    return [round(torch.cat(level).mean().item(), 3) for level in found]
+
+
+# --- the recipe -------------------------------------------------------------------------------------------------------
+
+
+def begin(network: FeatureDrafter, teacher: Teacher) -> None:
+    """The first weights: the next state is the state that was read."""
+    width = network.settings["width"]
+    weight, bias = teacher.final_norm
+    with torch.no_grad():
+        network.mix.weight[:, :width].normal_(std=0.02)
+        network.mix.weight[:, width:] = torch.eye(width)
+        network.decoder.norm.weight.copy_(weight)
+        if bias is not None:
+            network.bias.copy_(bias)
+
+
+def main(options: Options) -> None:
+    """Trains the drafter of one backbone, or resumes where it stopped; writes its weights and adds to the backbone's card."""
+    preset = PRESETS[options.preset]
+    device = "cuda" if options.preset == "gpu" else "cpu"
+    teacher = TEACHERS[options.backbone](device)
+    seen = Library(options.backbone, teacher, preset["sequences"], preset["batch"])
+    unseen = Library(options.backbone, teacher, UNSEEN, preset["batch"], held_out=True)
+    network = FeatureDrafter(teacher.width, teacher.heads, teacher.inner)
+    begin(network, teacher)
+    training = Training(f"{NAME}_{options.backbone}", network, RATE, options.minutes or preset["minutes"], device, average=0.995)
+    training.resume(options.fresh)
+
+    def loss_on(step: int) -> Tensor:
+        return loss_of_rows(network, teacher, seen.batch(step), preset["rows"], options.loss, step)
+
+    def held_out() -> dict[str, Any]:
+        loss = loss_of_rows(network, teacher, unseen.batch(0), preset["rows"], options.loss, 0)
+        return {"held_out_loss": round(loss.item(), 4), "acceptance": acceptance(network, teacher, unseen.recorded)}
+
+    if not options.export:
+        training.run(loss_on, held_out)
+    row = {
+        "settings": network.settings,
+        "backbone": teacher.weights_hash,  # with other weights it stays exact and guesses worse
+        "loss": options.loss,
+        "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
+    } | training.summary(options.preset, f"feature-draft --backbone {options.backbone} --loss {options.loss}")
+    ship(teacher.folder, {weights_file(teacher.folder).name: training.averaged}, {NAME: row})

@@ -1,0 +1,116 @@
+"""Trains the judge of pictures on scenes of the emoji world: `launch.py train judge --preset cpu|gpu`.
+
+Each step draws new scenes of trained combinations. Half of them go through pictogram's tokenizer and back, and all get a little noise and
+blur, so that the judge reads content and not the sharpness of edges; no generated picture is ever used. A cell that holds the centre of
+an object should say so (binary cross-entropy, its neighbours are left alone), and there its colour; the picture says its background.
+"""
+
+from __future__ import annotations
+
+import random
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine import judge
+from engine.backbones import pictogram
+from engine.backbones.folder import read_card, ship
+from engine.backbones.vq import PictureTokenizer
+from engine.data.emoji_scenes import TAUGHT, Scene, backgrounds, held_out_scenes, render, trained_scenes
+from engine.judge import CELLS, COLOURS, Judge, Verdict, centre, compare
+from engine.machine import has_fast_bfloat16
+from engine.train.loop import Options, Training
+from engine.train.pictogram_tokenizer import to_tensor
+
+PRESETS = {"cpu": {"batch": 32, "minutes": 25.0, "rate": 2e-3}, "gpu": {"batch": 128, "minutes": 4.0, "rate": 2e-3}}
+CENTRE_WEIGHT = 20.0  # of a cell with an object: there are about two among 16,384 cells and names
+HELD_OUT = 512
+
+
+def targets(scenes: list[Scene]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What the judge should say of scenes: centres [B, N, 16, 16], 0 or 1; their weights (0 beside a centre); colours int64 [B, 16, 16],
+    -1 where no object is; backgrounds int64 [B]."""
+    centres = torch.zeros(len(scenes), len(TAUGHT), CELLS, CELLS)
+    weights = torch.ones_like(centres)
+    colours = torch.full((len(scenes), CELLS, CELLS), -1)
+    names, places = {n: i for i, n in enumerate(TAUGHT)}, {n: i for i, n in enumerate(backgrounds())}
+    for b, scene in enumerate(scenes):
+        cells = [(names[box[0]], *centre(box), COLOURS.index(box[1])) for box in scene.boxes]
+        for name, row, column, _ in cells:
+            weights[b, name, max(0, row - 1) : row + 2, max(0, column - 1) : column + 2] = 0.0
+        for name, row, column, colour in cells:
+            centres[b, name, row, column], weights[b, name, row, column] = 1.0, CENTRE_WEIGHT
+            colours[b, row, column] = colour
+    return centres, weights, colours, torch.tensor([places[s.background] for s in scenes])
+
+
+def seen_through(pictures: Tensor, tokenizer: PictureTokenizer, step: int) -> Tensor:
+    """Half of the pictures [B, 3, 128, 128] as the tokenizer draws them; all with a little noise, a quarter blurred."""
+    half = len(pictures) // 2
+    with torch.no_grad():
+        drawn = tokenizer.decode(tokenizer.encode(pictures[:half])).clamp(-1, 1)
+    x = torch.cat([drawn.float(), pictures[half:]])
+    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(step)).to(x.device)
+    blurred = F.avg_pool2d(x[::4], 3, stride=1, padding=1)
+    x = x.clone()
+    x[::4] = blurred
+    return x + noise * random.Random(step).uniform(0, 0.1)
+
+
+def accuracy(verdicts: list[Verdict]) -> dict[str, float]:
+    """Shares of right answers, each among the scenes that ask for it."""
+    found = {}
+    for name in ("objects", "counts", "relation", "colours", "background", "all"):
+        said = [v for v in (getattr(verdict, name) for verdict in verdicts) if v is not None]
+        found[name] = round(sum(said) / max(1, len(said)), 4)
+    return found
+
+
+def main(options: Options) -> None:
+    """Trains, resumes or exports."""
+    preset = PRESETS[options.preset]
+    device = "cuda" if options.preset == "gpu" else "cpu"
+    half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
+    tokenizer = pictogram.load_tokenizer().to(device)
+    model = Judge(TAUGHT).to(memory_format=torch.channels_last)
+    training = Training("judge", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.01)
+    if not training.resume(options.fresh) and not options.fresh and (judge.FOLDER / "judge.safetensors").exists():
+        shipped, card = judge.load(), read_card(judge.FOLDER)
+        if shipped.names == TAUGHT:
+            training.warm_start(shipped.state_dict(), card["judge"])
+    scenes = held_out_scenes(HELD_OUT)
+    drawn = [render(s, 128) for s in scenes]
+    with torch.no_grad():
+        coded = torch.cat([tokenizer.decode(tokenizer.encode(to_tensor(drawn[i : i + 32], device))) for i in range(0, HELD_OUT, 32)])
+    through = list(((coded.clamp(-1, 1) + 1) * 127.5).round().byte().permute(0, 2, 3, 1).cpu().numpy())
+
+    def loss_of(step: int) -> Tensor:
+        batch = trained_scenes((1 << 42) + step * 4096, preset["batch"])
+        centres, weights, colours, places = (t.to(device) for t in targets(batch))
+        with half:
+            pictures = seen_through(to_tensor([render(s, 128) for s in batch], device), tokenizer, step)
+            objects, hues, background = model(pictures)
+        seen = F.binary_cross_entropy_with_logits(objects.float(), centres, weights, reduction="sum") / len(batch)
+        hue = F.cross_entropy(hues.float(), colours, ignore_index=-1)
+        return 0.1 * seen + hue + F.cross_entropy(background.float(), places)
+
+    def held_out() -> dict[str, float]:
+        numbers = {}
+        for name, pictures in (("drawn", drawn), ("coded", through)):
+            readings = [r for i in range(0, HELD_OUT, 64) for r in model.read(pictures[i : i + 64])]
+            shares = accuracy([compare(r, s) for r, s in zip(readings, scenes, strict=True)])
+            numbers |= {f"{name}_{k}": v for k, v in shares.items()}
+        return numbers
+
+    if not options.export:
+        training.run(loss_of, held_out)
+    card = {
+        "name": "judge",
+        "names": list(TAUGHT),
+        "licence": "Weights: Apache-2.0. Trained on pictures drawn with Noto Color Emoji (SIL Open Font License 1.1).",
+        "data": "engine/data/emoji_scenes.py, half of the scenes through pictogram's tokenizer; never a generated picture. Held out: "
+        f"{HELD_OUT} scenes of combinations that are never trained, drawn and through the tokenizer.",
+        "judge": {"settings": model.settings} | training.summary(options.preset, "judge"),
+    }
+    ship(judge.FOLDER, {"judge.safetensors": training.averaged}, card)

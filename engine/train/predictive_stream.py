@@ -1,0 +1,223 @@
+"""Trains the predictive stream of pictogram: `launch.py train predictive-stream [--both-ways] [--skip LAYERS] --preset cpu|gpu`.
+
+Paper: Unifying Autoregressive and Discrete Diffusion Language Modeling via Cross-Regressive Decoding, Abulkhanov et al., algorithm 3. The
+labels are pictures that the backbone itself generated. Control rows read them and give the laws p; windows of predictive rows, which wear
+the adapter, read an earlier guess of the same window with noise in it and give laws q. A replay buffer keeps what was guessed. The loss is
+the cross-entropy of q towards p, each position weighted with one more than the number of guesses behind it that are right in a row.
+Deviations: both guidance branches are trained as one, on the guided laws, because acceptance depends on those. Guesses are drawn from q,
+as in decoding, and not its most probable tokens; noise stands behind a front of random length, where decoding has it. "Right" is the
+chance of acceptance, the sum of min(p, q), which is the paper's indicator where both laws know one token. Several windows of one picture
+share its control rows, which are computed once and without a gradient. Minutes instead of epochs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from numpy.random import PCG64, Generator
+from torch import Tensor, nn
+
+from engine.backbones.folder import ship
+from engine.backbones.pictogram import TEXT_SLOTS, text_mask
+from engine.drafters.predictive_stream import folder_of, fresh, write_adapter
+from engine.sampling import draw, guide
+from engine.train import loop
+from engine.train.feature_draft import Library, PictureTeacher, Recorded
+from engine.train.loop import Training, cosine_to_a_tenth
+
+PRESETS = {
+    "cpu": {"minutes": 40.0, "sequences": 512, "batch": 4, "windows": 6},
+    "gpu": {"minutes": 8.0, "sequences": 4096, "batch": 32, "windows": 12},
+}
+LAYERS = ("query_key_value", "attention_out", "gate_up", "feed_out")
+WINDOW = 16
+RANK, ALPHA = 32, 64.0
+RATE = 5e-4
+UNSEEN = 16  # held-out pictures
+
+
+@dataclass
+class Options(loop.Options):
+    """What a person asks of this recipe: who sees whom, and which layers stay as they are."""
+
+    both_ways: bool = False
+    skip: int = 0
+
+    @staticmethod
+    def parser(name: str) -> argparse.ArgumentParser:
+        """The options as arguments of `launch.py train NAME`."""
+        p = loop.Options.parser(name)
+        p.add_argument("--both-ways", action="store_true", help="predictive rows see those behind them too, as in the paper")
+        p.add_argument("--skip", type=int, default=0, metavar="LAYERS", help="the first layers go without the adapter")
+        return p
+
+
+class Frozen:
+    """Stands for a slab: keeps the keys and values of control rows, then shows them in front of those of predictive rows."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[Tensor, Tensor]] = []
+        self.recording = True
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, heads, R, d] both; returns all that is visible."""
+        if self.recording:
+            self.kept.append((keys, values))
+            return keys, values
+        old_keys, old_values = self.kept[layer]
+        return torch.cat([old_keys, keys], 2), torch.cat([old_values, values], 2)
+
+
+class Pupil(nn.Module):
+    """An adapter on a frozen backbone."""
+
+    def __init__(self, teacher: PictureTeacher, causal: bool, skipped: int):
+        super().__init__()
+        self.lora = fresh(teacher.model.decoder, LAYERS, RANK, ALPHA, skipped)
+        self.causal = causal
+        self._teacher = [teacher]  # never trained, not part of the state
+
+    def laws(self, rows: list[Recorded], starts: list[int], guesses: Tensor) -> tuple[Tensor, Tensor]:
+        """Targets p and logarithms of q, [B, windows * WINDOW, V] both, of the positions behind each row of some windows.
+
+        starts : the position of each window's first row; guesses : int64 [B, windows * WINDOW], what the rows read.
+        """
+        teacher, device = self._teacher[0], guesses.device
+        model, side, w = teacher.model, teacher.side, len(guesses[0]) // len(starts)
+        said, tokens = (torch.stack(x).to(device) for x in zip(*((row.said, row.tokens) for row in rows), strict=True))
+        pair = teacher._pair(said)
+        cos, sin = (t.to(device) for t in model.rotary(side))
+        places = torch.cat([torch.arange(s, s + w) for s in starts]).to(device)
+        slots = TEXT_SLOTS + 1 + places
+        frozen = Frozen()
+        with torch.no_grad():
+            x = torch.cat([model.prefix(pair, side), teacher.embed(said, tokens[:, :-1])], 1)
+            count = x.shape[1]
+            hidden = model.decoder(x, cos[:count], sin[:count], text_mask(count, device), frozen)
+            p = self._guided(hidden[:, slots], len(rows)).softmax(-1)
+        frozen.recording = False
+        window = torch.arange(len(places), device=device) // w
+        among = window[:, None] == window
+        if self.causal:
+            among &= places <= places[:, None]
+        before = torch.arange(count, device=device) < (slots - torch.arange(len(places), device=device) % w)[:, None]
+        with self.lora.worn(0):
+            hidden = model.decoder(teacher.embed(said, guesses), cos[slots], sin[slots], torch.cat([before, among], 1), frozen)
+        return p, self._guided(hidden, len(rows)).log_softmax(-1)
+
+    def _guided(self, hidden: Tensor, count: int) -> Tensor:
+        """Guided logits [count, R, V] at the sampling temperature, of hidden states [branches * count, R, H]."""
+        teacher = self._teacher[0]
+        logits = teacher.head(hidden).float().unflatten(0, (-1, count)).flatten(1, 2)
+        return guide(logits, teacher.sampling.guidance).unflatten(0, (count, -1)) / (teacher.sampling.temperature or 1.0)
+
+
+def right_behind(p: Tensor, q: Tensor, width: int) -> Tensor:
+    """s of algorithm 3, line 6: how many guesses behind each position are right in a row, as expected from two laws.
+
+    p, q : [B, windows * width, V] -> [B, windows, width]
+    """
+    chance = torch.minimum(p, q).sum(-1).unflatten(1, (-1, width))
+    found = torch.zeros_like(chance)
+    for t in range(width - 2, -1, -1):
+        found[..., t] = (found[..., t + 1] + 1) * chance[..., t + 1]
+    return found
+
+
+def noisy(guesses: Tensor, width: int, vocabulary: int, rng: Generator) -> Tensor:
+    """Guesses int64 [B, windows * width] with uniform noise behind a front of random length in each window (line 3)."""
+    front = torch.from_numpy(rng.integers(0, width + 1, (len(guesses), guesses.shape[1] // width))).repeat_interleave(width, 1)
+    noise = torch.from_numpy(rng.integers(0, vocabulary, guesses.shape))
+    place = torch.arange(guesses.shape[1]) % width
+    return torch.where((place < front).to(guesses.device), guesses, noise.to(guesses.device))
+
+
+class Replay:
+    """The buffer: for every picture and position the newest guess; in the beginning what is really there (line 2)."""
+
+    def __init__(self, recorded: list[Recorded], device: str):
+        self.guesses = torch.stack([row.tokens for row in recorded]).to(device)
+
+    def read(self, ids: list[int], places: Tensor) -> Tensor:
+        """int64 [B, R]"""
+        return self.guesses[ids][:, places]
+
+    def write(self, ids: list[int], places: Tensor, found: Tensor) -> None:
+        """Keeps guesses int64 [B, R] (line 9)."""
+        for i, row in zip(ids, found, strict=True):
+            self.guesses[i, places] = row
+
+
+def window_places(starts: list[int], width: int) -> Tensor:
+    """The positions that the rows of some windows read, int64 [windows * width]."""
+    return torch.cat([torch.arange(s, s + width) for s in starts])
+
+
+def main(options: Options) -> None:
+    """Trains the adapter, or resumes where it stopped; writes it as peft would, and its card beside it."""
+    preset = PRESETS[options.preset]
+    device = "cuda" if options.preset == "gpu" else "cpu"
+    teacher = PictureTeacher(device)
+    seen = Library("pictogram", teacher, preset["sequences"], preset["batch"])
+    unseen = Library("pictogram", teacher, UNSEEN, preset["batch"], held_out=True)
+    pupil = Pupil(teacher, not options.both_ways, options.skip)
+    name = f"predictive-stream-{teacher.weights_hash}{'-both-ways' if options.both_ways else ''}-{options.skip}"
+    training = Training(
+        name, pupil, RATE, options.minutes or preset["minutes"], device, 50, 0.995, 0.0, betas=(0.9, 0.99), schedule=cosine_to_a_tenth
+    )
+    training.resume(options.fresh)
+    replay = Replay(seen.recorded, device)
+    vocabulary, length = len(teacher.rows), teacher.side**2
+
+    def loss_of(step: int) -> Tensor:
+        rng = Generator(PCG64([11, step]))
+        ids = rng.choice(len(seen.recorded), min(preset["batch"], len(seen.recorded)), replace=False).tolist()
+        starts = sorted(rng.integers(0, length - WINDOW, preset["windows"]).tolist())
+        places = window_places(starts, WINDOW)
+        guesses = noisy(replay.read(ids, places), WINDOW, vocabulary, rng)
+        p, q = pupil.laws([seen.recorded[i] for i in ids], starts, guesses)
+        with torch.no_grad():
+            weight = right_behind(p, q.exp(), WINDOW).flatten(1) + 1
+            u = torch.from_numpy(rng.random(q.shape[0] * q.shape[1]))
+            replay.write(ids, places + 1, draw(q.flatten(0, 1).exp(), u).view(len(ids), -1))
+        return -((p * q).sum(-1) * weight).sum() / weight.sum()
+
+    def held_out() -> dict[str, Any]:
+        return acceptance(pupil, unseen.recorded, vocabulary, length, device)
+
+    if not options.export:
+        training.run(loss_of, held_out)
+    pupil.load_state_dict(training.averaged)
+    folder = folder_of(teacher.folder)
+    write_adapter(folder, pupil.lora, "pictogram", teacher.weights_hash, ALPHA)
+    command = f"predictive-stream{' --both-ways' if options.both_ways else ''}{f' --skip {options.skip}' if options.skip else ''}"
+    card = {
+        "base": {"name": "pictogram", "weights_hash": teacher.weights_hash},
+        "causal": pupil.causal,
+        "window": WINDOW,
+        "skipped_layers": options.skip,
+        "data": f"{len(seen.recorded)} pictures that the backbone generated itself, {len(unseen.recorded)} held out",
+    } | training.summary(options.preset, command)
+    ship(folder, {}, card)
+
+
+@torch.no_grad()
+def acceptance(pupil: Pupil, recorded: list[Recorded], vocabulary: int, length: int, device: str) -> dict[str, Any]:
+    """By position in the window, the chance that a draft behind the true tokens is accepted: the mean of sum min(p, q).
+
+    fresh : the rows read noise; again : they read what they said the first time, as a window does that was refreshed.
+    """
+    found: dict[str, list[Tensor]] = {"fresh": [], "again": []}
+    for i, row in enumerate(recorded):
+        rng = Generator(PCG64([12, i]))
+        starts = sorted(rng.integers(0, length - WINDOW, 4).tolist())
+        guesses = torch.from_numpy(rng.integers(0, vocabulary, (1, 4 * WINDOW))).to(device)
+        for name in found:
+            p, q = pupil.laws([row], starts, guesses)
+            found[name].append(torch.minimum(p, q.exp()).sum(-1).view(-1, WINDOW))
+            drawn = draw(q[0].exp(), torch.from_numpy(rng.random(q.shape[1]))).view(-1, WINDOW)
+            guesses = torch.cat([guesses.view(-1, WINDOW)[:, :1], drawn[:, :-1]], 1).view(1, -1)
+    return {f"acceptance_{name}": [round(x, 3) for x in torch.cat(rows).mean(0).tolist()] for name, rows in found.items()}

@@ -1,0 +1,144 @@
+"""Trains the up-samplers between pictogram's scales: `launch.py train resampler --preset cpu|gpu`.
+
+Paper: MuLo-SD, section 3.2. One scene drawn at two sizes gives a pair of token grids; the network learns the law of the finer one given
+the coarser one.
+Deviations: the loss is the cross-entropy of the codes instead of pixel, perceptual and adversarial losses, because a law is what exact
+methods need and pooled acceptance asks for codes; half a million parameters a factor instead of 20 million; row-causal, so that a
+picture that is still being drafted needs nothing special. The one number of the training-free way is fitted on trained scenes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.backbones import pictogram
+from engine.backbones.folder import read_card, read_tensors, ship
+from engine.backbones.vq import FACTOR, PictureTokenizer
+from engine.data.emoji_scenes import Scene, held_out_scenes, render, trained_scenes
+from engine.drafters.resampler import PictureResampler, UpSampler, weights_file
+from engine.machine import has_fast_bfloat16
+from engine.train.loop import Options, Training
+from engine.train.pictogram_tokenizer import to_tensor
+
+PRESETS = {
+    "cpu": {"batch": 16, "minutes": 25.0, "rate": 2e-3, "unseen": 32},
+    "gpu": {"batch": 64, "minutes": 6.0, "rate": 2e-3, "unseen": 96},
+}
+PAIRS = {(8, 16): 0.4, (16, 32): 0.3, (8, 32): 0.3}  # sides of both grids: how often
+SPREADS = torch.logspace(-2, 0.3, 47).tolist()  # what is tried for s of the training-free way
+
+
+class Samplers(nn.Module):
+    """The networks by factor; tokens of the two sizes go in, the loss comes out."""
+
+    def __init__(self, codebook: Tensor, **settings: int):
+        super().__init__()
+        factors = sorted({fine // coarse for coarse, fine in PAIRS})
+        self.networks = nn.ModuleDict({str(factor): UpSampler(codebook, factor, **settings) for factor in factors})
+
+    def logits(self, coarse: Tensor, fine: Tensor) -> Tensor:
+        """int64 [B, h, w] and [B, H, W] -> logits [B, V, H, W]"""
+        return self.networks[str(fine.shape[1] // coarse.shape[1])](coarse)
+
+
+def grids(tokenizer: PictureTokenizer, scenes: list[Scene], sides: tuple[int, ...], device: str) -> list[Tensor]:
+    """Tokens int64 [B, side, side] of the same scenes at several scales."""
+    return [tokenizer.encode(to_tensor([render(s, side * FACTOR) for s in scenes], device)) for side in sides]
+
+
+@torch.no_grad()
+def fitted(resampler: PictureResampler, coarse: Tensor, fine: Tensor) -> dict[float, float]:
+    """Nats a token of the training-free law by its spread s; coarse int64 [B, h, w], fine int64 [B, H, W]."""
+    factor = fine.shape[1] // coarse.shape[1]
+    total = torch.zeros(len(SPREADS))
+    for small, large in zip(coarse, fine, strict=True):
+        far = distances(resampler, small, factor)
+        total += torch.stack([F.cross_entropy(-far / s, large.flatten()) for s in SPREADS]).cpu()
+    return dict(zip(SPREADS, (total / len(coarse)).tolist(), strict=True))
+
+
+def distances(resampler: PictureResampler, small: Tensor, factor: int) -> Tensor:
+    """Squared distances [N, V] of the enlarged picture's latents to all codes, of tokens [h, w]."""
+    return torch.cdist(resampler.latent(small, factor).flatten(0, 1), resampler.codebook).square()
+
+
+@torch.no_grad()
+def against_the_picture(samplers: Samplers, resampler: PictureResampler, coarse: Tensor, fine: Tensor) -> dict[str, float]:
+    """Nats a token and the share of right first guesses, of the network and of the training-free way."""
+    name = f"{coarse.shape[1]}_{fine.shape[1]}"
+    factor = fine.shape[1] // coarse.shape[1]
+    rows = []
+    for small, large in zip(coarse, fine, strict=True):
+        logits = samplers.logits(small[None], large[None]).float()[0].flatten(1).T
+        far = -distances(resampler, small, factor) / resampler.spreads[factor]
+        target = large.flatten()
+        rows.append([x for law in (logits, far) for x in (F.cross_entropy(law, target), (law.argmax(-1) == target).float().mean())])
+    values = torch.tensor(rows).mean(0).tolist()
+    names = ("nats", "top_1", "nats_picture", "top_1_picture")
+    return {f"{n}_{name}": round(v, 4) for n, v in zip(names, values, strict=True)}
+
+
+def spreads_of(tokenizer: PictureTokenizer, count: int, device: str) -> dict[int, float]:
+    """s by factor: the one that gives the fewest nats on trained scenes, over all pairs of that factor."""
+    resampler, total = PictureResampler(tokenizer), {}
+    sides = tuple(sorted({side for pair in PAIRS for side in pair}))
+    found = dict(zip(sides, grids(tokenizer, trained_scenes(2**42, count), sides, device), strict=True))
+    for coarse, fine in PAIRS:
+        nats = fitted(resampler, found[coarse], found[fine])
+        known = total.setdefault(fine // coarse, dict.fromkeys(nats, 0.0))
+        total[fine // coarse] = {s: known[s] + n for s, n in nats.items()}
+    return {factor: round(min(nats, key=nats.get), 4) for factor, nats in total.items()}
+
+
+def main(options: Options) -> None:
+    """Trains, resumes or exports."""
+    preset = PRESETS[options.preset]
+    device = "cuda" if options.preset == "gpu" else "cpu"
+    half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
+    tokenizer = pictogram.load_tokenizer().to(device).requires_grad_(False)
+    samplers = Samplers(tokenizer.quantizer.codebook())
+    training = Training("resampler", samplers, preset["rate"], options.minutes or preset["minutes"], device, average=0.995)
+    card = read_card(pictogram.FOLDER).get("resampler")
+    if not training.resume(options.fresh) and not options.fresh and card is not None:
+        training.warm_start(with_prefix(read_tensors(weights_file(pictogram.FOLDER))), card)
+    spreads = spreads_of(tokenizer, preset["unseen"], device)
+    resampler = PictureResampler(tokenizer, spreads)
+    sides = sorted({side for pair in PAIRS for side in pair})
+    unseen = dict(zip(sides, grids(tokenizer, held_out_scenes(preset["unseen"]), tuple(sides), device), strict=True))
+
+    def loss_of(step: int) -> Tensor:
+        pair = random.Random(step).choices(list(PAIRS), list(PAIRS.values()))[0]
+        with torch.no_grad(), half:
+            coarse, fine = grids(tokenizer, trained_scenes(step * 4096, preset["batch"]), pair, device)
+        with half:
+            logits = samplers.logits(coarse, fine)
+        return F.cross_entropy(logits.float(), fine)
+
+    def held_out() -> dict:
+        numbers: dict[str, float] = {}
+        for coarse, fine in PAIRS:
+            numbers |= against_the_picture(samplers, resampler, unseen[coarse], unseen[fine])
+        return numbers
+
+    if not options.export:
+        training.run(loss_of, held_out)
+    ship_samplers(training, samplers, spreads, options.preset)
+
+
+def with_prefix(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Shipped names as the names of a state dict of `Samplers`."""
+    return {f"networks.{name}": tensor for name, tensor in tensors.items()}
+
+
+def ship_samplers(training: Training, samplers: Samplers, spreads: Mapping[int, float], preset: str) -> None:
+    """Writes the averaged networks and what the card says of them."""
+    tensors = {name.removeprefix("networks."): tensor for name, tensor in training.averaged.items()}
+    row: dict[str, Any] = {"networks": {name: network.settings for name, network in samplers.networks.items()}}
+    row |= {"spreads": {str(factor): s for factor, s in spreads.items()}} | training.summary(preset, "resampler")
+    ship(pictogram.FOLDER, {weights_file(pictogram.FOLDER).name: tensors}, {"resampler": row})

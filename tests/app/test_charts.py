@@ -1,0 +1,147 @@
+"""What the trace, the trees and the maps of the Image tab are sent: of runs, and of Steps that were recorded."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.history import save
+from app.stream import Board, Trail
+from app.ui.panels import canvas, trace, tree
+from engine.core import Knob, Prompt, Step
+from engine.diagnostics import replay
+from engine.methods import METHODS, find
+from engine.run import generate
+
+LETTERS = (Knob("energy_tolerance", "Θ", 0.0, 0, 16, 0.25), Knob("refresh", "", "carry", choices=("carry", "redraw")))
+TREES = {"depth": 3, "width": 3, "nodes": 8}
+
+
+def numbers(text: str, kind: type = np.float32) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), kind)
+
+
+def trail_of(steps: Iterable[Step]) -> Trail:
+    """A trail of Steps."""
+    made = Trail()
+    for step in steps:
+        made.add(step)
+    return made
+
+
+def board(picto, name: str, steps: int | None = None, **knobs) -> Board:
+    """A board after some steps, or at the end."""
+    method, given = find(name)
+    made = Board(generate(picto, method, Prompt("a red apple", seed=5, size=64), given | knobs))
+    for step in made.run:
+        made.add(step)
+        if made.count == steps:
+            break
+    return made
+
+
+def energies() -> list[Step]:
+    """Three passes of a dual stream as it tells them: none, two of three and one of two drafts were accepted."""
+    first = {"energy_tolerance": 0.0, "refresh": "carry"}
+    levels, least = [0.5, -0.25, -np.inf], [-0.5, -0.7, -0.2]
+    return [
+        Step([4], [0], trace={"accepted": [False], "entropy": [1.0], "round": {"energy": [], "threshold": [], "accepted": 0}}, knobs=first),
+        Step(
+            [5, 6, 7], [1, 2, 3], drafted=3, knobs=first,
+            trace={
+                "accepted": [True, True, False], "accept_probability": [1.0, 0.8, 0.1], "entropy": [1.0, 2.0, 3.0], "deviation": 0.125,
+                "energy": levels, "threshold": least, "round": {"energy": levels, "threshold": least, "accepted": 2},
+            },
+        ),
+        Step(
+            [8, 9], [4, 5], drafted=2, knobs={"energy_tolerance": 2.5, "refresh": "carry"},
+            trace={
+                "accepted": [True, False], "entropy": [2.0, 2.5], "energy": [0.0, -3.0], "threshold": [-1.0, -2.0],
+                "round": {"energy": [0.0, -3.0], "threshold": [-1.0, -2.0], "accepted": 1},
+            },
+        ),
+    ]  # fmt: skip
+
+
+def test_the_trace_of_energies_has_thresholds_and_moved_knobs():
+    trail = trail_of(energies())
+    value = trace.encode(trail, replace(METHODS["sjdpp"], knobs=LETTERS), "running", 64)
+    assert numbers(value["energy"]).tolist()[1:] == [0.5, -0.25, trace.IMPOSSIBLE, 0.0, -3.0] and np.isnan(numbers(value["energy"])[0])
+    assert np.allclose(numbers(value["threshold"])[1:4], [-0.5, -0.7, -0.2])
+    assert numbers(value["verdict"], np.uint8).tolist() == [1, 3, 3, 2, 3, 2]
+    assert numbers(value["position"], np.int32).tolist() == [0, 1, 2, 3, 4, 5]
+    assert numbers(value["step"], np.int32).tolist() == [0, 1, 1, 1, 2, 2]
+    assert (value["last"]["accepted"], value["last"]["drafts"]) == (1, 2)
+    assert numbers(value["last"]["threshold"]).tolist() == [-1.0, -2.0]
+    assert value["deviation"] == "deviation from plain decoding 0.125"
+    assert [move[:3] for move in trail.moves] == [("energy_tolerance", 0.0, 2.5)]
+    assert value["moves"] == [{"letter": "Θ", "before": "0", "after": "2.5", "token": 4}]
+
+
+def test_the_trace_of_other_methods_has_chances(picto):
+    shown = board(picto, "sjdpp", 6, window=8)
+    value = trace.encode(shown.trail, shown.run.method, "running", 64)
+    chance, verdict = numbers(value["chance"]), numbers(value["verdict"], np.uint8)
+    assert value["energy"] == value["threshold"] == "" and value["last"] is None and value["deviation"] == ""
+    assert len(chance) == len(shown.run.tokens) == len(numbers(value["entropy"]))
+    assert not np.isnan(chance[verdict == 3]).any()
+    published = board(picto, "zipar", 4)
+    assert "checks no drafts" in trace.encode(published.trail, published.run.method, "running", 64)["about"]
+
+
+def test_trees_are_sent_with_their_path_and_their_shapes(picto):
+    shown = board(picto, "eagle", 6, **TREES)
+    value = tree.encode(shown.trail, shown.run.method, "running")
+    told = shown.run.steps[-1].trace["tree"]
+    assert numbers(value["tokens"], np.int32).tolist() == told["tokens"] and numbers(value["parents"], np.int32).tolist() == told["parents"]
+    assert value["path"] == told["path"] and value["behind"] == len(shown.run.tokens) - len(shown.run.steps[-1].tokens)
+    depth, width, accepted = (numbers(value[name], np.int32) for name in ("depth", "width", "accepted"))
+    assert len(depth) == 5 and depth.max() <= 3 and set(width) == {3}  # the first pass has no tree
+    assert accepted.tolist() == [len(s.trace["tree"]["path"]) for s in shown.run.steps[1:]]
+
+
+def test_a_method_without_trees_says_so(picto):
+    shown = board(picto, "sjdpp", 3, window=8)
+    value = tree.encode(shown.trail, shown.run.method, "running")
+    assert value["state"] == "empty" and value["about"].startswith("SJD++ drafts no trees")
+    first = board(picto, "eagle", 1, **TREES)
+    assert tree.encode(first.trail, first.run.method, "running") == tree.IDLE
+
+
+def test_maps_that_a_method_has_nothing_for_are_missing_with_a_reason(picto):
+    by_name = {name: board(picto, name, 3) for name in ("sjdpp", "zipar", "eagle")}
+    said = {name: canvas.missing(b.trail, b.run.method.title) for name, b in by_name.items()}
+    assert said["sjdpp"] == {"depth": "SJD++ tells no depth"}
+    assert set(said["zipar"]) == {"accepted", "probability", "depth"} and said["zipar"]["accepted"] == "ZipAR checks no drafts"
+    assert said["eagle"] == {}
+
+
+def test_the_canvas_knows_depths_and_candidates_by_position(picto):
+    shown = board(picto, "eagle", **TREES, children="sampled")
+    value = canvas.encode(shown, shown.picture(), canvas.scales([shown]), "fast", "EAGLE-2", None)
+    depth = numbers(value["maps"]["depth"], np.uint8)
+    for step in shown.run.steps[1:]:
+        if step.drafted:
+            assert depth[step.positions].tolist() == [d + 1 for d in step.trace["depth"]]
+    assert value["scales"]["depth"] == max(canvas.SHALLOW, *(max(s.trace["depth"]) for s in shown.run.steps))
+    flat, found = numbers(value["candidates"], np.int32).tolist(), {}
+    while flat:
+        position, count = flat[:2]
+        found[position], flat = flat[2 : 2 + count], flat[2 + count :]
+    for position, token, verdict in zip(shown.trail.positions, shown.run.tokens, shown.trail.verdict, strict=True):
+        assert verdict != 3 or token in found[position]
+
+
+@pytest.mark.parametrize("name", ["eagle", "sjdpp"])
+def test_a_saved_run_is_drawn_like_the_run_itself(picto, tmp_path, name):
+    shown = board(picto, name, **(TREES if name == "eagle" else {"window": 8}))
+    with np.load(save(shown.run, tmp_path) / "trace.npz") as file:
+        again = trail_of(replay(dict(file)))
+    method = shown.run.method
+    for panel, settings in ((trace, ("done", 64)), (tree, ("done",))):
+        assert panel.encode(again, method, *settings) == panel.encode(shown.trail, method, *settings)
+    assert again.candidates == shown.trail.candidates

@@ -1,0 +1,161 @@
+"""The contract of the feature drafter on tiny random models: a node's row is that of its path, and nothing of a dropped tree remains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.backbones.folder import ship
+from engine.backbones.lowpoly import Lowpoly
+from engine.backbones.pictogram import Pictogram
+from engine.backbones.transformer import TransformerSequence
+from engine.core import NO_DRAFT, Backbone, Prompt, Sampling
+from engine.drafters.feature_draft import NAME, FeatureDrafter, NetworkFeatures, NetworkGrowth, weights_file
+from engine.errors import MissingWeights, NotSupported
+from engine.methods import METHODS
+from engine.run import generate
+from engine.tree import path
+from tests.engine.backbones import tiny
+
+TREE = [-1, -1, 0, 0, 1, 3]  # two roots; 0 has two children; the deepest path is 0, 3, 5
+LEVELS = ([0, 1], [2, 3, 4], [5])
+
+
+def network() -> FeatureDrafter:
+    """A random drafter for states of width 32."""
+    torch.manual_seed(6)
+    made = FeatureDrafter(32, 2, 48)
+    tiny.spread(made, 0.3)
+    torch.nn.init.normal_(made.bias, std=0.3)
+    return made.requires_grad_(False)
+
+
+@dataclass
+class Case:
+    """A backbone with a drafter, and a prompt that it reads."""
+
+    backbone: Backbone
+    prompt: Prompt
+
+    def growth(self, count: int) -> tuple[TransformerSequence, NetworkGrowth, torch.Tensor, list[int]]:
+        """A sequence with `count` committed tokens, a fresh growth, the states that predicted these tokens, and the tokens."""
+        sequence = self.backbone.start(self.prompt)
+        growth, states, tokens = NetworkFeatures(network()).start(sequence), [], []
+        for i in range(count):
+            states.append(sequence.forward(NO_DRAFT).hidden)
+            tokens += sequence.commit([], (5 * i + 2) % sequence.vocabulary)
+        return sequence, growth, torch.cat(states, 1), tokens
+
+
+MAKERS = {
+    "pictogram": lambda: Case(tiny.pictogram(), Prompt(text="two red cats", sampling=Sampling(guidance=2.0))),
+    "lowpoly": lambda: Case(tiny.lowpoly(grammar=False), Prompt(points=tiny.sphere())),
+}
+
+
+@pytest.fixture(params=list(MAKERS))
+def case(request: pytest.FixtureRequest) -> Iterator[Case]:
+    """Each backbone in turn, under inference mode as in a run."""
+    with torch.inference_mode():
+        yield MAKERS[request.param]()
+
+
+def grow(growth: NetworkGrowth, tokens: list[int]) -> torch.Tensor:
+    """Grows TREE with these tokens level by level; guided logits [6, V]."""
+    return torch.cat([growth.expand([TREE[node] for node in level], [tokens[node] for node in level]) for level in LEVELS])
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> None:
+    """Asserts that logits agree."""
+    torch.testing.assert_close(a, b, atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_tree_is_its_paths(case: Case, count: int) -> None:
+    sequence, growth, states, tokens = case.growth(count)
+    first = growth.root(states, tokens)
+    nodes = [(7 * i + 1) % sequence.vocabulary for i in range(len(TREE))]
+    rows = grow(growth, nodes)
+    assert growth.slab.kept == count + len(TREE)
+    for node in range(len(TREE)):
+        _, chain, states_again, tokens_again = case.growth(count)
+        same(chain.root(states_again, tokens_again), first)
+        for number, step in enumerate(path(TREE, node)):
+            row = chain.expand([number - 1], [nodes[step]])
+        same(row[0], rows[node])
+
+
+def test_rows_differ_and_see_their_ancestors(case: Case) -> None:
+    sequence, growth, states, tokens = case.growth(2)
+    growth.root(states, tokens)
+    nodes = [(7 * i + 1) % sequence.vocabulary for i in range(len(TREE))]
+    rows = grow(growth, nodes)
+    growth.root(states[:, -1:], tokens[-1:])  # one token more
+    moved = grow(growth, [nodes[0] + 1, *nodes[1:]])
+    assert ((rows - moved).abs().amax(-1) > 1e-2).all()
+
+
+def test_the_root_behind_commits_equals_one_from_scratch(case: Case) -> None:
+    """Tokens that come in pieces, with trees grown and dropped between, leave the cache of tokens that come at once."""
+    sequence, growth, states, tokens = case.growth(7)
+    nodes = [(3 * i + 1) % sequence.vocabulary for i in range(len(TREE))]
+    for start, stop in ((0, 1), (1, 4), (4, 5), (5, 7)):
+        behind = growth.root(states[:, start:stop], tokens[start:stop])
+        tree = grow(growth, nodes)
+    _, fresh, states, tokens = case.growth(7)
+    same(fresh.root(states, tokens), behind)
+    same(grow(fresh, nodes), tree)
+    torch.testing.assert_close(growth.slab.block[..., :7, :], fresh.slab.block[..., :7, :], atol=2e-4, rtol=1e-4)
+
+
+def with_drafter(backbone: Backbone, folder: Path) -> Backbone:
+    """The backbone as it is loaded from a folder that holds a drafter."""
+    made = network()
+    ship(folder, {weights_file(folder).name: made.state_dict()}, {NAME: {"settings": made.settings}})
+    card = {NAME: {"settings": made.settings}}
+    if isinstance(backbone, Lowpoly):
+        return Lowpoly(backbone.model, card, folder)
+    return Pictogram(backbone.model, backbone.tokenizer, list(backbone.words), backbone.sides, card, folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "kind"),
+    [("pictogram", "eagle", "sampled"), ("pictogram", "adt_tree", "deterministic"), ("lowpoly", "eagle", "auto")],
+)
+def test_trees_with_the_real_drafter_give_plain_tokens_for_the_same_seed(name: str, method: str, kind: str, tmp_path: Path) -> None:
+    case = MAKERS[name]()
+    backbone = with_drafter(case.backbone, tmp_path)
+    assert NAME in backbone.capabilities and backbone.drafter(NAME) is backbone.drafter(NAME)
+    plain = generate(backbone, METHODS["ar"], case.prompt).finish().tokens
+    run = generate(backbone, METHODS[method], case.prompt, {"verify": "match seed", "children": kind, "width": 4, "nodes": 20}).finish()
+    assert run.tokens == plain
+
+
+def test_what_was_not_trained_is_not_claimed(tmp_path: Path) -> None:
+    for backbone in (tiny.pictogram(), tiny.lowpoly()):
+        assert NAME not in backbone.capabilities
+        with pytest.raises(MissingWeights, match="train feature-draft"):
+            backbone.drafter(NAME)
+        with pytest.raises(NotSupported, match="feature_draft"):
+            generate(backbone, METHODS["eagle"], Prompt(text="red cats"))
+    backbone = with_drafter(tiny.pictogram(), tmp_path)
+    backbone.card = {}
+    with pytest.raises(MissingWeights, match="card"):
+        backbone.drafter(NAME)
+    weights_file(tmp_path).write_bytes(b"half")
+    backbone.card = {NAME: {"settings": network().settings}}
+    with pytest.raises(MissingWeights, match="damaged"):
+        backbone.drafter(NAME)
+
+
+@torch.inference_mode()
+def test_codebooks_reach_the_sequence() -> None:
+    """By capability: pictures know how their codes lie, meshes have none."""
+    for case in (MAKERS["pictogram"](), Case(tiny.janus(), Prompt(text="red apple"))):
+        sequence = case.backbone.start(case.prompt)
+        assert "codebook" in case.backbone.capabilities and len(sequence.codebook) == sequence.vocabulary
+    assert MAKERS["lowpoly"]().backbone.start(Prompt(points=tiny.sphere())).codebook is None

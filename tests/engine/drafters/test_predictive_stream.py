@@ -1,0 +1,217 @@
+"""The adapter touches the rows that wear it and no others, and its files are peft's: read, written, and refused where they do not fit."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from engine.backbones.pictogram import Pictogram
+from engine.core import NO_DRAFT, Draft, Prompt
+from engine.drafters.predictive_stream import PredictiveStream, RowLora, folder_of, fresh, read_adapter, write_adapter
+from engine.errors import MissingWeights, NotSupported
+from engine.methods import METHODS
+from engine.run import generate
+from tests.engine.backbones import tiny
+
+LAYERS = ("query_key_value", "attention_out", "gate_up", "feed_out")
+PROMPT = Prompt(text="two red cats on a table", seed=5)
+
+
+def random_lora(backbone: Pictogram, skipped: int = 0, std: float = 0.3) -> RowLora:
+    """An adapter that changes much."""
+    torch.manual_seed(7)
+    lora = fresh(backbone.model.decoder, LAYERS, 4, 8.0, skipped)
+    for up in lora.up:
+        nn.init.normal_(up, std=std)
+    return lora.requires_grad_(False)
+
+
+def dual(tokens: list[int], guesses: list[int], start: int, causal: bool = True) -> Draft:
+    """Control rows for some drafts behind `start` tokens, and predictive rows that read guesses from there on."""
+    m, ahead = len(tokens), len(guesses)
+    visible = torch.zeros(1 + m + ahead, 1 + m + ahead, dtype=torch.bool)
+    visible[:, 0] = True
+    visible[: m + 1, : m + 1] = torch.ones(m + 1, m + 1, dtype=torch.bool).tril()
+    visible[m + 1 :, m + 1 :] = torch.ones(ahead, ahead, dtype=torch.bool).tril() if causal else True
+    return Draft(
+        torch.tensor([*tokens, *guesses]),
+        parents=torch.tensor([*range(-1, m - 1), *[-1] * ahead]),
+        positions=torch.tensor([*range(start, start + m), *range(start, start + ahead)]),
+        visible=visible,
+        predictive=torch.arange(m + ahead) >= m,
+    )
+
+
+@torch.inference_mode()
+def test_control_rows_are_the_frozen_model_to_the_last_bit() -> None:
+    backbone = tiny.pictogram()
+    worn, plain, zero = (backbone.start(PROMPT) for _ in range(3))
+    PredictiveStream(random_lora(backbone), True).start(worn)
+    PredictiveStream(fresh(backbone.model.decoder, LAYERS, 4, 8.0), True).start(zero)
+    draft = dual([1, 5, 9], [1, 5, 9, 3], 0)
+    rows, same = worn.forward(draft), zero.forward(draft)
+    assert torch.equal(rows.logits[:, :4], same.logits[:, :4])
+    assert (rows.logits[:, 4:] - same.logits[:, 4:]).abs().max() > 0.1
+    alone = plain.forward(Draft(torch.tensor([1, 5, 9])))
+    torch.testing.assert_close(rows.logits[:, :4], alone.logits, atol=2e-5, rtol=0)
+    torch.testing.assert_close(rows.first(4).p, alone.p, atol=2e-5, rtol=0)
+    for sequence in (worn, plain):
+        sequence.commit([0, 1], 4)
+    torch.testing.assert_close(worn.forward(NO_DRAFT).logits, plain.forward(NO_DRAFT).logits, atol=2e-5, rtol=0)
+
+
+@torch.inference_mode()
+def test_predictive_rows_see_each_other_one_way_or_both() -> None:
+    backbone = tiny.pictogram()
+    sequence = backbone.start(PROMPT)
+    read = PredictiveStream(random_lora(backbone), True).start(sequence)
+    for causal in (True, False):
+        one, other = (read(sequence.forward(dual([1], [1, 2, last], 0, causal)), 2) for last in (3, 8))
+        assert torch.equal(one[:2], other[:2]) == causal
+        assert not torch.equal(one[2], other[2])
+    one, other = (read(sequence.forward(dual([draft], [1, 2, 3], 0)), 2) for draft in (1, 8))
+    assert torch.equal(one, other)  # control rows of drafts are not seen; drafts are read as inputs
+
+
+@torch.inference_mode()
+def test_predictive_rows_cannot_be_committed() -> None:
+    backbone = tiny.pictogram()
+    sequence = backbone.start(PROMPT)
+    PredictiveStream(random_lora(backbone), True).start(sequence)
+    sequence.forward(dual([1], [1, 2, 3], 0))
+    with pytest.raises(IndexError):
+        sequence.commit([0, 1], 2)
+
+
+@torch.inference_mode()
+def test_a_grammar_is_left_to_the_law_of_a_proposal() -> None:
+    backbone = tiny.WithGrammar()
+    sequence = backbone.start(PROMPT)
+    read = PredictiveStream(random_lora(backbone), True).start(sequence)
+    rows = sequence.forward(dual([4, 6], [4, 6, 6], 0))
+    assert rows.first(3).p[2, [4, 6]].tolist() == [0, 0] and (rows.p[3:] > 0).all()
+    law = sequence.law(read(rows, 3)[:1], [1, 2])
+    assert law[0, [1, 2]].tolist() == [0, 0]
+
+
+@torch.inference_mode()
+def test_the_adapter_is_worn_by_one_pass_of_one_thread() -> None:
+    backbone = tiny.pictogram()
+    lora, layer = random_lora(backbone), backbone.model.decoder.blocks[0].gate_up
+    x = torch.randn(1, 3, layer.in_features)
+    plain, elsewhere = layer(x), []
+    with lora.worn(1):
+        thread = threading.Thread(target=lambda: elsewhere.append(layer(x)))
+        thread.start()
+        thread.join()
+        worn = layer(x)
+    assert torch.equal(worn[:, :1], plain[:, :1]) and not torch.equal(worn[:, 1:], plain[:, 1:])
+    assert torch.equal(elsewhere[0], plain) and torch.equal(layer(x), plain)
+
+
+def stored(tmp_path: Path, lora: RowLora, revision: str | None = "abc") -> Path:
+    """A model folder with an adapter."""
+    write_adapter(folder_of(tmp_path), lora, "pictogram", revision, 8.0)
+    return tmp_path
+
+
+def backbone_with(folder: Path | None, weights_hash: str | None = "abc") -> Pictogram:
+    """The tiny pictogram, as if loaded from a folder."""
+    plain = tiny.pictogram()
+    backbone = Pictogram(plain.model, plain.tokenizer, tiny.WORDS, (8,), {}, folder)
+    backbone.weights_hash = weights_hash
+    return backbone
+
+
+def test_an_adapter_survives_its_file(tmp_path: Path) -> None:
+    lora = random_lora(tiny.pictogram(), skipped=1)
+    backbone = backbone_with(stored(tmp_path, lora))
+    found = backbone.drafter("predictive_stream")
+    assert "predictive_stream" in backbone.capabilities and found.causal
+    assert all(path.startswith("blocks.1.") for path in found.lora.paths) and found.lora.scale == lora.scale
+    ours = dict(zip(lora.paths, zip(lora.down, lora.up, strict=True), strict=True))
+    for path, *pair in zip(found.lora.paths, found.lora.down, found.lora.up, strict=True):
+        for read, written in zip(pair, ours[path], strict=True):
+            torch.testing.assert_close(read, written, atol=1e-3, rtol=1e-3)
+
+
+def test_peft_and_the_rows_agree_on_a_file(tmp_path: Path) -> None:
+    """An adapter that peft made is read here, and what all rows wear is what peft's model says; ours is read by peft."""
+    from peft import LoraConfig, PeftModel, get_peft_model
+
+    backbone = tiny.pictogram()
+    own = stored(tmp_path / "own", random_lora(backbone))
+    decoder = tiny.PictogramModel((4, 4, 2), len(tiny.WORDS), layers=2, width=32, heads=2, inner=64).decoder
+    decoder.load_state_dict(backbone.model.decoder.state_dict())
+    x, cos, sin = torch.randn(1, 6, 32), *(t[:6] for t in backbone.model.rotary(8))
+    mask = torch.ones(6, 6, dtype=torch.bool).tril()
+    with torch.no_grad():
+        theirs = PeftModel.from_pretrained(decoder, str(folder_of(own)))
+        lora = read_adapter(own, backbone.model.decoder, "pictogram", "abc").lora
+        with lora.worn(0):
+            torch.testing.assert_close(backbone.model.decoder(x, cos, sin, mask), theirs(x, cos, sin, mask), atol=1e-4, rtol=1e-4)
+    made = get_peft_model(theirs.unload(), LoraConfig(r=2, lora_alpha=4, target_modules=["gate_up"], revision="abc"))
+    made.peft_config["default"].base_model_name_or_path = "pictogram"
+    made.save_pretrained(str(folder_of(tmp_path / "peft")), save_embedding_layers=False)
+    assert len(read_adapter(tmp_path / "peft", backbone.model.decoder, "pictogram", "abc").lora.paths) == 2
+
+
+def test_without_an_adapter_nothing_is_claimed(tmp_path: Path) -> None:
+    backbone = backbone_with(tmp_path)
+    assert "predictive_stream" not in backbone.capabilities
+    with pytest.raises(MissingWeights, match="train predictive-stream"):
+        backbone.drafter("predictive_stream")
+    with pytest.raises(NotSupported, match="predictive_stream"):
+        generate(backbone, METHODS["cross_regression"], PROMPT)
+
+
+def damage(folder: Path, **changes: object) -> None:
+    path = folder_of(folder) / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"revision": "another"}, "another"),
+        ({"base_model_name_or_path": "lowpoly"}, "lowpoly"),
+        ({"use_dora": True}, "use_dora"),
+        ({"peft_type": "IA3"}, "IA3"),
+        ({"r": 5}, "rank 5"),
+        ({"r": None}, "cannot be read"),
+    ],
+)
+def test_a_foreign_adapter_is_refused_with_a_sentence(tmp_path: Path, changes: dict[str, object], word: str) -> None:
+    backbone = backbone_with(stored(tmp_path, random_lora(tiny.pictogram())))
+    damage(tmp_path, **changes)
+    with pytest.raises(MissingWeights, match=word) as caught:
+        backbone.drafter("predictive_stream")
+    assert "\n" not in str(caught.value) and "Train one for these weights" in str(caught.value)
+
+
+def test_an_adapter_of_another_shape_is_refused(tmp_path: Path) -> None:
+    wide = tiny.PictogramModel((4, 4, 2), len(tiny.WORDS), layers=3, width=48, heads=2, inner=64)
+    for number, (layers, skipped, word) in enumerate([(LAYERS[:1], 2, "does not fit"), (LAYERS[:1], 0, "adapts a layer 48 -> 144")]):
+        lora = fresh(wide.decoder, layers, 4, 8.0, skipped)
+        if skipped == 0:
+            lora.paths, lora.down, lora.up = lora.paths[:2], lora.down[:2], lora.up[:2]
+        backbone = backbone_with(stored(tmp_path / str(number), lora))
+        with pytest.raises(MissingWeights, match=word):
+            backbone.drafter("predictive_stream")
+
+
+@pytest.mark.parametrize("knobs", [{"refresh": "carry"}, {"refresh": "coupled"}, {"mode": "sequential"}])
+def test_with_any_adapter_or_none_the_seed_gives_the_tokens_of_plain_decoding(knobs: dict[str, str]) -> None:
+    backbone = backbone_with(None)
+    backbone.capabilities |= {"predictive_stream"}
+    plain = generate(backbone, METHODS["ar"], PROMPT).finish().tokens
+    for lora in (random_lora(backbone), fresh(backbone.model.decoder, LAYERS, 4, 8.0)):
+        stream = PredictiveStream(lora, True)
+        run = generate(backbone, METHODS["cross_regression"], PROMPT, knobs | {"verify": "match seed", "horizon": 5}, stream)
+        assert run.finish().tokens == plain and run.exact
+    assert generate(backbone, METHODS["ar"], PROMPT).finish().tokens == plain  # and nothing of it is left behind

@@ -1,0 +1,233 @@
+"""MuLo-SD beyond its law: its limits, what a repair sees, what its Steps say and count, what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.accept import pooled_mass
+from engine.backbones.toy import Toy, ToySequence
+from engine.core import NO_DRAFT, Backbone, Knobs, Prompt, Rows
+from engine.errors import BadKnob, NotSupported
+from engine.methods import METHODS, mulo
+from engine.methods.lantern import neighbours
+from engine.methods.mulo import NEAR, REFUSED, STAYED, expanded, islands
+from engine.methods.scales import Coarser
+from engine.noise import Noise
+from engine.run import Run, generate
+from tests.engine.backbones import tiny
+
+MULO = METHODS["mulo"]
+SHAPES = [(2, 3), (4, 4), (3, 5), (5, 3), (1, 4), (4, 2)]
+REPAIRS = [{}, {"stale_kv": "on"}, {"repair": "islands"}]
+HALF = {"least_mass": 0.35, "added_mass": 0.0, "radius": 0}
+
+
+def plain(backbone: Backbone, prompt: Prompt) -> list[int]:
+    """Plain decoding's tokens."""
+    return generate(backbone, METHODS["ar"], prompt).finish().tokens
+
+
+@pytest.mark.parametrize("rows,columns", SHAPES)
+@pytest.mark.parametrize("repair", REPAIRS)
+def test_where_nothing_stays_it_is_plain_decoding(rows: int, columns: int, repair: dict[str, Any]) -> None:
+    toy = Toy(rows=rows, columns=columns)
+    for seed in range(3):
+        run = generate(toy, MULO, Prompt(seed=seed), {"least_mass": 1, "block_rows": 1 + seed} | repair).finish()
+        assert run.tokens == plain(toy, Prompt(seed=seed)) and run.exact
+        assert run.totals["forwards"] == rows * columns  # a pass a token; the first of a block is the verification itself
+
+
+@pytest.mark.parametrize("rows,columns", SHAPES)
+@pytest.mark.parametrize("repair", REPAIRS)
+def test_every_position_once_for_any_knobs(rows: int, columns: int, repair: dict[str, Any]) -> None:
+    toy = Toy(rows=rows, columns=columns)
+    for seed, radius in enumerate((0, 0, 1)):
+        run = generate(toy, MULO, Prompt(seed=seed), HALF | {"radius": radius, "block_rows": 1 + seed % 2} | repair).finish()
+        assert sorted(run.positions) == list(range(rows * columns)) and not run.exact
+
+
+@pytest.mark.parametrize("repair", REPAIRS)
+def test_where_all_stays_it_is_the_up_sampled_draft(repair: dict[str, Any]) -> None:
+    toy = Toy(rows=4, columns=4)
+    run = generate(toy, MULO, Prompt(seed=5), {"least_mass": 0, "radius": 0, "block_rows": 2} | repair).finish()
+    coarser = Coarser(toy.start(Prompt(seed=5)), Noise(5, 3), 2)
+    coarser.draft(2, 0)
+    assert run.in_order == coarser.laws(0, 2).argmax(-1).tolist()
+    assert run.totals["forwards"] == 1 and run.totals["draft_forwards"] == 4
+
+
+def test_a_block_goes_down_again_before_the_next_one_is_drawn() -> None:
+    """The coarse rows that a later block continues are those of what was committed."""
+    toy, seen = Toy(rows=4, columns=4), []
+    right = Coarser.follow
+
+    def follow(self: Coarser, picture: Tensor, first: int, stop: int) -> None:
+        right(self, picture, first, stop)
+        seen.append((picture.clone(), list(self.tokens), self.sequence.length))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Coarser, "follow", follow)
+        run = generate(toy, MULO, Prompt(seed=1), {"least_mass": 1}).finish()
+    picture, tokens, _ = seen[0]
+    assert len(seen) == 1 and picture[:8].tolist() == run.tokens[:8]
+    assert tokens == toy.resampler.down(picture, toy.layout, toy.at_scale(2).layout, 0, 1).tolist()
+
+
+def logits_of_repairs(backbone: Backbone, prompt: Prompt, knobs: dict[str, Any]) -> tuple[Run, dict[int, Tensor]]:
+    """A finished run, and for every token drawn anew the scores [V] it was drawn from."""
+    found: dict[int, Tensor] = {}
+    right = mulo._draw
+
+    def draw(rows: Rows, row: int, position: int, noise: Noise) -> tuple[int, float]:
+        found[position] = rows.scores[row].clone()
+        return right(rows, row, position, noise)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mulo, "_draw", draw)
+        return generate(backbone, MULO, prompt, knobs).finish(), found
+
+
+def largest_difference(backbone: Backbone, prompt: Prompt, knobs: dict[str, Any]) -> float:
+    """Between the laws of repairs and those of a fresh sequence that is fed the same tokens one by one."""
+    run, found = logits_of_repairs(backbone, prompt, knobs)
+    worst = 0.0
+    with torch.inference_mode():
+        sequence = backbone.start(prompt)
+        for position, token in enumerate(run.in_order):
+            scores = sequence.forward(NO_DRAFT).scores[0]
+            if position in found:
+                worst = max(worst, (torch.softmax(scores, -1) - torch.softmax(found[position], -1)).abs().max().item())
+            sequence.commit([], token)
+    assert found
+    return worst
+
+
+def test_a_repair_sees_exactly_the_tokens_before_it() -> None:
+    toy = Toy(rows=4, columns=4)
+    for seed in (9, 13):  # drafts stay between repairs
+        exact, stale, side_by_side = (largest_difference(toy, Prompt(seed=seed), HALF | repair) for repair in REPAIRS)
+        assert exact < 1e-10 and stale > 1e-3 and side_by_side > 1e-3
+
+
+def test_on_the_scales_of_a_transformer() -> None:
+    backbone, prompt = tiny.scaled(), Prompt(text="red apple", seed=2, size=128)
+    assert generate(backbone, MULO, prompt, {"least_mass": 1}).finish().tokens == plain(backbone, prompt)
+    knobs = {"least_mass": 0.3, "radius": 0}
+    assert largest_difference(backbone, prompt, knobs) < 1e-4
+    for repair in REPAIRS[1:]:
+        run = generate(backbone, MULO, prompt, knobs | repair).finish()
+        assert sorted(run.positions) == list(range(256))
+
+
+def test_passes_are_counted_where_they_happen(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    right = ToySequence.forward
+
+    def forward(self: ToySequence, draft: Any) -> Rows:
+        sizes.append(self.layout.columns)
+        return right(self, draft)
+
+    monkeypatch.setattr(ToySequence, "forward", forward)
+    for repair in REPAIRS:
+        sizes.clear()
+        run = generate(Toy(rows=4, columns=4), MULO, Prompt(seed=0), HALF | repair).finish()
+        assert run.totals["forwards"] == sizes.count(4) and run.totals["draft_forwards"] == sizes.count(2) == 4
+        assert run.totals["drafted"] == 16
+
+
+def test_islands_take_fewer_passes() -> None:
+    toy = Toy(rows=8, columns=8)
+    knobs = HALF | {"least_mass": 0.1}
+    in_order, stale, side_by_side = (generate(toy, MULO, Prompt(seed=0), knobs | r).finish().totals["forwards"] for r in REPAIRS)
+    assert side_by_side < in_order == stale
+
+
+def test_refusals_spread_inside_the_block() -> None:
+    """Worked trace H.6: a block of 2x8, l = 1, (0, 3) refused."""
+    refused = torch.zeros(2, 8, dtype=torch.bool)
+    refused[0, 3] = True
+    assert expanded(refused, 1).nonzero().tolist() == [[0, 2], [0, 3], [0, 4], [1, 2], [1, 3], [1, 4]]
+    assert torch.equal(expanded(refused, 0), refused)
+    assert expanded(refused, 8).all()
+
+
+def test_islands_do_not_touch() -> None:
+    assert islands([], 4) == []
+    assert islands([0, 2, 5, 8], 4) == [[0, 2, 5, 8]]  # diagonals touch
+    assert islands([0, 3, 8, 10], 4) == [[0], [3], [8], [10]]
+    assert islands([1, 3, 4], 4) == [[1, 3, 4]]  # 1 touches 4, and 3 ends the row before it
+    assert islands([3, 4, 10], 4) == [[3, 4], [10]]  # the end of a row and the beginning of the next
+
+
+def test_pooled_mass_is_the_token_and_its_nearest_within_the_budget() -> None:
+    p = torch.tensor([[0.5, 0.2, 0.2, 0.1], [0.1, 0.6, 0.05, 0.25]])
+    near = neighbours(torch.tensor([[0.0], [1.0], [2.5], [4.5]]), 2, "raw", torch.tensor([1, 2]))
+    assert near.tolist() == [[0, 2], [1, 3]]
+    tokens = torch.tensor([1, 2])
+    assert torch.allclose(pooled_mass(p, tokens, near, 1.0), torch.tensor([0.9, 0.9]))
+    assert torch.allclose(pooled_mass(p, tokens, near, 0.6), torch.tensor([0.7, 0.65]))
+    assert torch.allclose(pooled_mass(p, tokens, near, 0.0), torch.tensor([0.2, 0.05]))
+
+
+def test_the_steps_say_what_became_of_the_draft() -> None:
+    seen: set[int] = set()
+    for seed, radius in ((1, 1), (9, 0)):
+        run = generate(Toy(rows=4, columns=4), MULO, Prompt(seed=seed), HALF | {"radius": radius}).finish()
+        maps = [s for s in run.steps if s.drafted]
+        assert [len(s.trace["verdict"]) for s in maps] == [8, 8]
+        verdict = {p: v for s in maps for p, v in zip(s.trace["verdict_positions"], s.trace["verdict"].tolist(), strict=True)}
+        for step in run.steps:
+            assert step.draft["scale"] == 2 and len(step.draft["tokens"]) == len(step.draft["positions"]) == len(step.draft["status"]) == 2
+            for position, stayed, mass in zip(step.positions, step.trace["accepted"], step.trace["accept_probability"], strict=True):
+                assert stayed == (verdict[position] == STAYED)
+                assert (mass <= 0.35) == (verdict[position] == REFUSED) and 0 <= mass <= 1
+        seen |= set(verdict.values())
+    assert seen == {STAYED, REFUSED, NEAR}
+
+
+def test_tau_and_radius_act_on_the_next_block() -> None:
+    run = generate(Toy(rows=4, columns=4), MULO, Prompt(seed=0), {"least_mass": 1})
+    first = next(run)
+    run.set(least_mass=0, radius=0)
+    rest = list(run)
+    assert first.exact and not rest[-1].exact
+    assert run.totals["forwards"] == 8 + 1 and rest[-1].trace["accepted"] == [True] * 8
+
+
+def test_match_seed_is_refused_where_drafts_stay() -> None:
+    toy = Toy(rows=4, columns=4)
+    seeded = {"verify": "match seed"}
+    assert generate(toy, MULO, Prompt(seed=1), seeded | {"least_mass": 1}).finish().tokens == plain(toy, Prompt(seed=1))
+    with pytest.raises(BadKnob, match="least_mass = 1"):
+        generate(toy, MULO, Prompt(seed=1), seeded).finish()
+
+
+def test_a_missing_scale_is_a_sentence() -> None:
+    backbone = tiny.scaled()
+    assert "at_scale" in backbone.capabilities and "at_scale" not in tiny.pictogram().capabilities
+    with pytest.raises(NotSupported, match="at_scale"):
+        generate(tiny.pictogram(), MULO, Prompt(text="red apple"))
+    with pytest.raises(NotSupported, match="none below"):
+        generate(backbone, MULO, Prompt(text="red apple", size=64)).finish()
+    with pytest.raises(NotSupported, match="factor = 4"):
+        generate(backbone, MULO, Prompt(text="red apple", size=128), {"factor": "4"}).finish()
+
+
+def test_a_stopped_run_frees_both_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+    right = ToySequence.close
+    monkeypatch.setattr(ToySequence, "close", lambda self: (closed.append(self.layout.columns), right(self)))
+    run = generate(Toy(rows=4, columns=4), MULO, Prompt(seed=0))
+    next(run)
+    run.stop()
+    assert list(run) == [] and sorted(closed) == [2, 4]
+
+
+def test_labels() -> None:
+    defaults = {k.name: k.default for k in MULO.knobs}
+    assert not MULO.exact(Knobs(defaults)) and "0.0001" in MULO.why(Knobs(defaults))
+    assert MULO.exact(Knobs(defaults | {"least_mass": 1.0}))

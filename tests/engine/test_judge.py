@@ -1,0 +1,93 @@
+"""The judge of pictures: what it is taught, how a reading is held against a scene, and that it learns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from engine import judge
+from engine.data.emoji_scenes import TAUGHT, Group, Scene, backgrounds, trained_scenes
+from engine.errors import MissingWeights
+from engine.judge import CELLS, Found, Judge, Reading, centre, compare
+from engine.train.judge import targets
+
+
+def scene(groups: tuple[Group, ...], relation: str = "", background: str = "red") -> Scene:
+    return Scene(groups, relation, background, (), 0)
+
+
+def seen(name: str, row: int = 8, column: int = 8, colour: str = "") -> Found:
+    return Found(name, colour, row, column, 0.9)
+
+
+def test_a_right_reading_has_no_fault() -> None:
+    asked = scene((Group("cat", 2), Group("dog")), "above")
+    verdict = compare(Reading((seen("cat", 3, 4), seen("cat", 3, 8), seen("dog", 11, 6)), "red"), asked)
+    assert verdict.all and verdict.relation and verdict.colours is None
+
+
+@pytest.mark.parametrize(
+    ("objects", "fault"),
+    [
+        ((seen("cat", 3), seen("cat", 3, 3)), "objects"),
+        ((seen("cat", 3), seen("cat", 3, 3), seen("dog", 11), seen("fox")), "objects"),
+        ((seen("cat", 3), seen("dog", 11)), "counts"),
+        ((seen("cat", 11), seen("cat", 11, 3), seen("dog", 3)), "relation"),
+    ],
+)
+def test_each_fault_is_found(objects: tuple[Found, ...], fault: str) -> None:
+    verdict = compare(Reading(objects, "red"), scene((Group("cat", 2), Group("dog")), "above"))
+    assert not getattr(verdict, fault) and not verdict.all
+
+
+def test_colours_and_backgrounds_are_judged_where_they_are_asked_for() -> None:
+    asked = scene((Group("car", colour="blue"),))
+    assert compare(Reading((seen("car", colour="blue"),), "red"), asked).colours is True
+    wrong = compare(Reading((seen("car", colour="green"),), "blue"), asked)
+    assert wrong.colours is False and not wrong.background and not wrong.all
+
+
+def test_a_missing_object_is_in_no_relation() -> None:
+    assert compare(Reading((seen("dog"),), "red"), scene((Group("cat"), Group("dog")), "left of")).relation is False
+
+
+def test_targets_hold_every_box_of_a_scene() -> None:
+    scenes = trained_scenes(0, 24)
+    centres, weights, colours, places = targets(scenes)
+    assert centres.sum() == sum(len(s.boxes) for s in scenes)
+    assert (weights[centres == 1] > 1).all() and weights.min() == 0
+    for b, s in enumerate(scenes):
+        assert backgrounds()[places[b]] == s.background
+        for box in s.boxes:
+            row, column = centre(box)
+            assert centres[b, TAUGHT.index(box[0]), row, column] == 1 and colours[b, row, column] >= 0
+            assert 0 < row < CELLS - 1 and 0 < column < CELLS - 1
+
+
+def test_it_learns_two_pictures_and_reads_them_back() -> None:
+    torch.manual_seed(0)
+    model = Judge(("cat", "dog"), width=4)
+    pictures = [np.full((128, 128, 3), 30, np.uint8), np.full((128, 128, 3), 200, np.uint8)]
+    pictures[0][40:88, 40:88] = (250, 0, 0)
+    pictures[1][40:88, 40:88] = (0, 0, 250)
+    x = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float() / 127.5 - 1
+    aim = torch.zeros(2, 2, CELLS, CELLS)
+    aim[0, 0, 8, 8] = aim[1, 1, 8, 8] = 1
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(120):
+        optimizer.zero_grad()
+        objects, _, background = model(x)
+        loss = F.binary_cross_entropy_with_logits(objects, aim, 1 + 50 * aim, reduction="sum")
+        (loss + F.cross_entropy(background, torch.tensor([0, 1]))).backward()
+        optimizer.step()
+    first, second = model.eval().read([p.repeat(2, 0).repeat(2, 1) for p in pictures])  # at 256 pixels
+    assert [f.name for f in first.objects] == ["cat"] and [f.name for f in second.objects] == ["dog"]
+    assert (first.objects[0].row, first.objects[0].column) == (8, 8)
+    assert [first.background, second.background] == backgrounds()[:2]
+
+
+def test_without_weights_the_reason_is_said(tmp_path) -> None:
+    with pytest.raises(MissingWeights, match="card"):
+        judge.load(tmp_path)

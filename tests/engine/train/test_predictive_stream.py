@@ -1,0 +1,127 @@
+"""The recipe of the predictive stream on a tiny pictogram: windows see what decoding sees, the loss is the paper's, files are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.random import PCG64, Generator
+
+from engine.backbones import folder, pictogram
+from engine.core import NO_DRAFT, Prompt
+from engine.drafters.predictive_stream import PredictiveStream
+from engine.methods import METHODS
+from engine.run import generate
+from engine.train import feature_draft, loop, predictive_stream
+from engine.train.feature_draft import PictureTeacher
+from engine.train.predictive_stream import Options, Pupil, Replay, noisy, right_behind, window_places
+from tests.engine.backbones import tiny
+from tests.engine.drafters.test_predictive_stream import dual
+
+
+@pytest.fixture(autouse=True)
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a tiny random pictogram, where the recipe reads and writes."""
+    picture = tiny.pictogram()
+    files = folder.split(picture.model.state_dict(), "decoder") | {"tokenizer.safetensors": picture.tokenizer.state_dict()}
+    files = {name: {k: v for k, v in part.items() if k != "one_hot"} for name, part in files.items()}
+    card = {"words": tiny.WORDS, "sides": [8], "tokenizer": {"settings": picture.tokenizer.settings}}
+    folder.ship(tmp_path / "pictogram", files, card | {"decoder": {"settings": picture.model.settings, "files": 1}})
+    monkeypatch.setattr(pictogram, "FOLDER", tmp_path / "pictogram")
+    for function in (pictogram.load_model, pictogram.load_tokenizer):
+        monkeypatch.setattr(function, "__defaults__", (tmp_path / "pictogram",))
+    monkeypatch.setattr(loop, "CHECKPOINTS", tmp_path / "training")
+    monkeypatch.setattr(feature_draft, "TOGETHER", 4)
+    monkeypatch.setattr(predictive_stream, "UNSEEN", 2)
+    monkeypatch.setitem(predictive_stream.PRESETS, "cpu", {"minutes": 0.03, "sequences": 4, "batch": 2, "windows": 2})
+    return tmp_path / "pictogram"
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_window_sees_what_decoding_sees(causal: bool) -> None:
+    """p is the law of plain decoding behind the true tokens, q that of predictive rows behind them, window by window."""
+    teacher = PictureTeacher("cpu")
+    pupil = Pupil(teacher, causal, 0)
+    for up in pupil.lora.up:
+        torch.nn.init.normal_(up, std=0.2)
+    prompt, width, starts = Prompt(text="two red cats"), 4, [0, 9]
+    rows = teacher.generate(torch.tensor([teacher.backbone._read(prompt)]), Generator(PCG64(0)))
+    guesses = torch.from_numpy(Generator(PCG64(1)).integers(0, 32, (1, 8)))
+    tokens = rows[0].tokens.tolist()
+    with torch.inference_mode():
+        p, q = pupil.laws(rows, starts, guesses)
+        for i, start in enumerate(starts):
+            sequence = teacher.backbone.start(prompt)
+            for token in tokens[:start]:
+                sequence.forward(NO_DRAFT)
+                sequence.commit([], token)
+            read = PredictiveStream(pupil.lora, causal).start(sequence)
+            window = guesses[0, i * width : (i + 1) * width].tolist()
+            passed = sequence.forward(dual(tokens[start : start + width], window, start, causal))
+            here = slice(i * width, (i + 1) * width)
+            torch.testing.assert_close(q[0, here].exp(), read(passed, width + 1).softmax(-1), atol=1e-4, rtol=1e-3)
+            torch.testing.assert_close(p[0, here], passed.first(width + 1).p[1:], atol=1e-4, rtol=1e-3)
+
+
+def test_weights_count_the_guesses_behind_that_are_right_in_a_row() -> None:
+    """Where laws know one token, s is the paper's backward recurrence."""
+    right = [[1, 0, 1, 1], [1, 1, 1, 1]]
+    p = torch.eye(2)[torch.zeros(1, 8, dtype=torch.int64)]
+    q = torch.eye(2)[1 - torch.tensor(right).view(1, 8)]
+    assert right_behind(p, q, 4).tolist() == [[[0, 2, 1, 0], [3, 2, 1, 0]]]
+    assert right_behind(p, p * 0.5 + 0.25, 4)[0, 0].tolist() == [0.75 + 0.75**2 + 0.75**3, 0.75 + 0.75**2, 0.75, 0]
+
+
+def test_noise_stands_behind_a_front() -> None:
+    guesses = torch.full((64, 8), 99)
+    found = noisy(guesses, 4, 32, Generator(PCG64(0))).view(-1, 4)
+    kept = found == 99
+    assert (kept.long().cumprod(1) == kept.long()).all()
+    assert set(kept.sum(1).tolist()) == {0, 1, 2, 3, 4} and found[~kept].max() < 32
+
+
+def test_the_buffer_begins_with_the_truth_and_remembers() -> None:
+    recorded = PictureTeacher("cpu").generate(torch.ones(2, 32, dtype=torch.int64), Generator(PCG64(0)))
+    replay, places = Replay(recorded, "cpu"), window_places([3, 10], 2)
+    assert places.tolist() == [3, 4, 10, 11]
+    assert torch.equal(replay.read([1], places)[0], recorded[1].tokens[places])
+    replay.write([1], places, torch.tensor([[1, 2, 3, 4]]))
+    assert replay.read([0, 1], places)[1].tolist() == [1, 2, 3, 4]
+    assert torch.equal(replay.read([0], places)[0], recorded[0].tokens[places])
+
+
+def test_an_adapter_is_trained_written_and_read(shipped: Path) -> None:
+    """The whole recipe for a few seconds; the backbone then claims the stream and decodes with it, exactly."""
+    assert "predictive_stream" not in pictogram.load(str(shipped)).capabilities
+    predictive_stream.main(Options(skip=1))
+    card = folder.read_card(shipped / "predictive_stream")
+    assert card["causal"] and card["skipped_layers"] == 1 and "--skip 1" in card["command"]
+    assert all(len(card["held_out"][f"acceptance_{name}"]) == predictive_stream.WINDOW for name in ("fresh", "again"))
+    backbone = pictogram.load(str(shipped))
+    assert "predictive_stream" in backbone.capabilities
+    assert all(path.startswith("blocks.1.") for path in backbone.drafter("predictive_stream").lora.paths)
+    prompt = Prompt(text="green apple", seed=3)
+    plain = generate(backbone, METHODS["ar"], prompt).finish().tokens
+    run = generate(backbone, METHODS["cross_regression"], prompt, {"horizon": 4, "verify": "match seed"}).finish()
+    assert run.tokens == plain and np.isfinite(run.totals["step_compression"])
+
+
+def test_training_raises_the_chance_of_acceptance() -> None:
+    """A few steps on two pictures: what is learned is what acceptance depends on."""
+    teacher = PictureTeacher("cpu")
+    rows = teacher.generate(torch.tensor([teacher.backbone._read(Prompt(text=t)) for t in ("two cats", "a table")]), Generator(PCG64(0)))
+    pupil, starts = Pupil(teacher, True, 0), [5, 30]
+    guesses = noisy(Replay(rows, "cpu").read([0, 1], window_places(starts, 8)), 8, 32, Generator(PCG64(2)))
+    optimizer = torch.optim.Adam(pupil.parameters(), 1e-2)
+    chances = []
+    for _ in range(25):
+        p, q = pupil.laws(rows, starts, guesses)
+        chances.append(torch.minimum(p, q.exp()).sum(-1).mean().item())
+        weight = right_behind(p, q.detach().exp(), 8).flatten(1) + 1
+        optimizer.zero_grad()
+        (-((p * q).sum(-1) * weight).sum() / weight.sum()).backward()
+        optimizer.step()
+    assert chances[-1] > chances[0] + 0.1
+    assert all(p.grad is None for p in teacher.model.parameters())
