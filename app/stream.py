@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from engine.core import Step
-from engine.diagnostics import candidates, per_token
+from engine.diagnostics import Candidate, candidates, per_token
 from engine.run import Run, race
 from engine.tree import children, depths
 
@@ -80,7 +80,7 @@ class Trail:
     def __init__(self) -> None:
         self.positions, self.step, self.verdict = array("i"), array("i"), bytearray()
         self.series = {name: array("f") for name in self.SERIES}
-        self.candidates: list[list[int]] = []
+        self.candidates: list[list[Candidate]] = []
         self.said: set[str] = set()
         self.moves: list[Move] = []
         self.shapes: list[Shape] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Items
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -27,8 +27,8 @@ def arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
     One value a step: step_tokens, step_drafted, step_forwards, step_draft_forwards (int32), step_seconds (float64), step_exact
     (bool), knob_NAME (float32, or text for a choice) and, where a method gives them, step_NAME of PER_STEP (float32, nan = not given).
     One value a node of the trees that were verified, one tree behind the other: tree_tokens, tree_parents (int32, -1 = the prefix; counted
-    within the tree), tree_accepted (bool), with step_nodes (int32) a step. One value a draft of the passes that tell energies:
-    round_energy, round_threshold (float32), with step_round and step_round_accepted (int32) a step.
+    within the tree), tree_accepted (bool), tree_p, tree_q (float32; see Candidate), with step_nodes (int32) a step. One value a draft of
+    the passes that tell energies: round_energy, round_threshold (float32), with step_round and step_round_accepted (int32) a step.
     """
     found: dict[str, Any] = {
         "tokens": np.array([t for s in steps for t in s.tokens], np.int32),
@@ -57,12 +57,14 @@ def _trees(steps: Items[Step]) -> dict[str, np.ndarray]:
     """The trees of the steps as `arrays` has them; nothing if there are none."""
     if not any("tree" in s.trace for s in steps):
         return {}
-    trees = [s.trace.get("tree", {"tokens": [], "parents": [], "path": []}) for s in steps]
+    trees = [s.trace.get("tree", {"tokens": [], "parents": [], "path": [], "p": [], "q": []}) for s in steps]
     return {
         "step_nodes": np.array([len(t["parents"]) for t in trees], np.int32),
         "tree_tokens": np.array([token for t in trees for token in t["tokens"]], np.int32),
         "tree_parents": np.array([parent for t in trees for parent in t["parents"]], np.int32),
         "tree_accepted": np.array([node in t["path"] for t in trees for node in range(len(t["parents"]))], bool),
+        "tree_p": np.array([p for t in trees for p in t["p"]], np.float32),
+        "tree_q": np.array([q for t in trees for q in t["q"]], np.float32),
     }
 
 
@@ -92,9 +94,8 @@ def replay(trace: Mapping[str, np.ndarray]) -> Iterator[Step]:
         said: dict[str, Any] = {name: value for name, value in told.items() if not np.isnan(value)}
         said |= {name: part(name, "step_tokens", i) for name in PER_TOKEN if name in trace}  # nan and all: the method tells it
         if "step_nodes" in trace:
-            parents, accepted = part("tree_parents", "step_nodes", i), part("tree_accepted", "step_nodes", i)
-            tokens = part("tree_tokens", "step_nodes", i)
-            said["tree"] = {"tokens": tokens.tolist(), "parents": parents.tolist(), "path": np.flatnonzero(accepted).tolist()}
+            said["tree"] = {name: part(f"tree_{name}", "step_nodes", i).tolist() for name in ("tokens", "parents", "p", "q")}
+            said["tree"]["path"] = np.flatnonzero(part("tree_accepted", "step_nodes", i)).tolist()
         if "step_round" in trace:
             levels, least = part("round_energy", "step_round", i), part("round_threshold", "step_round", i)
             said["round"] = {"energy": levels, "threshold": least, "accepted": int(trace["step_round_accepted"][i])}
@@ -106,13 +107,22 @@ def replay(trace: Mapping[str, np.ndarray]) -> Iterator[Step]:
         )  # fmt: skip
 
 
-def candidates(step: Step) -> list[list[int]]:
-    """For each token of a step what its draft tree held in its place: the tokens of the siblings, in the order they were asked."""
+class Candidate(NamedTuple):
+    """A node of a draft tree: what the model (p) and the drafter (q) gave its token; q = 1 for one that was chosen, not drawn."""
+
+    token: int
+    p: float
+    q: float
+
+
+def candidates(step: Step) -> list[list[Candidate]]:
+    """For each token of a step what its draft tree held in its place: the siblings, in the order they were asked."""
     tree = step.trace.get("tree")
     if tree is None:
         return [[] for _ in step.tokens]
     below = children(tree["parents"])
-    rows = [[tree["tokens"][node] for node in below[at + 1]] for at in (-1, *tree["path"])]
+    nodes = [Candidate(*node) for node in zip(tree["tokens"], tree["p"], tree["q"], strict=True)]
+    rows = [[nodes[node] for node in below[at + 1]] for at in (-1, *tree["path"])]
     return (rows + [[]] * len(step.tokens))[: len(step.tokens)]
 
 

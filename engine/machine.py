@@ -31,9 +31,14 @@ def commit() -> str:
     return found.stdout.strip() or "unknown"
 
 
-def has_fast_bfloat16() -> bool:
-    """True where bfloat16 matrix products run in hardware (AMX); other CPUs emulate them slowly."""
+def has_matrix_units() -> bool:
+    """True where the processor has matrix units for bfloat16 (AMX)."""
     return torch.cpu._is_amx_tile_supported()
+
+
+def has_fast_bfloat16() -> bool:
+    """True where bfloat16 matrix products run in hardware (AMX, or AVX-512's dot products); other CPUs emulate them slowly."""
+    return has_matrix_units() or torch.cpu._is_avx512_bf16_supported()
 
 
 def facts() -> dict[str, Any]:

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from engine.core import Sampling
 
+FEW = 64  # scores that top-p puts in order before it considers all
+
 
 def guide(logits: Tensor, scale: float) -> Tensor:
     """Classifier-free guidance on raw logits: [2, N, V] (conditional, unconditional) -> [N, V] = u + scale (c - u).
@@ -32,23 +34,27 @@ def warp(guided: Tensor, sampling: Sampling, allowed: Tensor | None = None) -> T
         return torch.full_like(scores, -torch.inf).scatter_(-1, best, 0.0)
     if sampling.temperature != 1 and not sampling.temperature_last:
         scores = scores / sampling.temperature
-    count = sampling.top_k if 0 < sampling.top_k < scores.shape[-1] else scores.shape[-1]
-    if count < scores.shape[-1] or sampling.top_p < 1:
-        best = scores.topk(count, -1).values
-        if count < scores.shape[-1]:
-            scores = scores.masked_fill(scores < best[..., -1:], -torch.inf)
-        if sampling.top_p < 1:
-            scores = _top_p(scores, best, sampling.top_p)
+    if 0 < sampling.top_k < scores.shape[-1]:
+        least = scores.topk(sampling.top_k, -1).values[..., -1:]
+        scores = scores.masked_fill(scores < least, -torch.inf)
+    if sampling.top_p < 1:
+        scores = _top_p(scores, sampling.top_p)
     return scores / sampling.temperature if sampling.temperature_last else scores
 
 
-def _top_p(scores: Tensor, best: Tensor, mass: float) -> Tensor:
-    """Keeps the best scores whose probabilities, the last one included, reach `mass`; at least one, and all equals of the last.
+def _top_p(scores: Tensor, mass: float) -> Tensor:
+    """Keeps the best scores [..., V] whose probabilities, the last one included, reach `mass`; at least one, and all equals of the last.
 
-    scores [..., V]; best [..., k]: its largest values in order, all that can be kept.
+    A few of the largest are put in order first, and all of them only where a row needs more: the same law for much less sorting.
     """
-    p = (best - scores.logsumexp(-1, keepdim=True)).exp()
-    outside = p.cumsum(-1) - p >= mass
+    total = scores.logsumexp(-1, keepdim=True)
+    for count in (min(FEW, scores.shape[-1]), scores.shape[-1]):
+        best = scores.topk(count, -1).values
+        p = (best - total).exp()
+        reached = p.cumsum(-1)
+        if count == scores.shape[-1] or bool((reached[..., -1] >= mass).all()):
+            break
+    outside = reached - p >= mass
     outside[..., 0] = False
     least = best.masked_fill(outside, torch.inf).min(-1, keepdim=True).values
     return scores.masked_fill(scores < least, -torch.inf)

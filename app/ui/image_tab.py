@@ -21,7 +21,7 @@ from engine.run import Run
 
 EXAMPLES = (
     "a rocket above the moon, night sky",
-    "two cats under a red umbrella, night sky",
+    "two cats under a green balloon, night sky",
     "a red apple on a blue background",
     "three bears on a grey background",
     "one fire above a heart at sunset",

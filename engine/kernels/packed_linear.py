@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.machine import has_fast_bfloat16
+from engine.machine import has_matrix_units
 
 PIECE = 448
 WIDTH_HINT = 64  # rows that the packed layout is chosen for
@@ -22,7 +22,7 @@ WIDTH_HINT = 64  # rows that the packed layout is chosen for
 
 def is_supported() -> bool:
     """True where packed layers work and are fast."""
-    return has_fast_bfloat16() and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return has_matrix_units() and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 class PackedLinear(nn.Module):

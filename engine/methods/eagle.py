@@ -364,11 +364,18 @@ def describe(rows: Rows, tree: Tree, path: list[int], chances: list[float], n: i
         "entropy": entropy(rows.p[[0, *(node + 1 for node in path)]])[:k],
         "depth": [*range(1, a + 1), 0][:k],
         "parent": [-1, *path][:k],
-        "tree": {"parents": tree.parents, "tokens": tree.tokens, "path": path, "levels": levels},
+        "tree": {"parents": tree.parents, "tokens": tree.tokens, "path": path, "levels": levels} | _chances(rows, tree),
     }
     if tree.shape is not None:
         trace |= {"tree_depth": levels, "tree_width": tree.shape.width}
     return Step(committed, list(range(n, n + k)), drafted=len(tree.tokens), trace=trace)
+
+
+def _chances(rows: Rows, tree: Tree) -> dict[str, list[float]]:
+    """p and q of every node: what the model gives it behind its path, and the drafter when it was drawn; q is 1 where it was chosen."""
+    p = rows.p[[parent + 1 for parent in tree.parents], tree.tokens]
+    q = torch.ones_like(p) if tree.laws is None else tree.laws[list(range(len(tree.tokens))), tree.tokens]
+    return {"p": p.tolist(), "q": q.tolist()}
 
 
 def why(knobs: Knobs) -> str:

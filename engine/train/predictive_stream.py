@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from engine.backbones.folder import ship
 from engine.backbones.pictogram import TEXT_SLOTS, text_mask
 from engine.drafters.predictive_stream import folder_of, fresh, write_adapter
-from engine.sampling import draw, guide
+from engine.sampling import draw, guide, warp
 from engine.train import loop
 from engine.train.feature_draft import Library, PictureTeacher, Recorded
 from engine.train.loop import Training, cosine_to_a_tenth
@@ -97,7 +97,7 @@ class Pupil(nn.Module):
             x = torch.cat([model.prefix(pair, side), teacher.embed(said, tokens[:, :-1])], 1)
             count = x.shape[1]
             hidden = model.decoder(x, cos[:count], sin[:count], text_mask(count, device), frozen)
-            p = self._guided(hidden[:, slots], len(rows)).softmax(-1)
+            p = warp(self._guided(hidden[:, slots], len(rows)), teacher.sampling).softmax(-1)
         frozen.recording = False
         window = torch.arange(len(places), device=device) // w
         among = window[:, None] == window
@@ -106,13 +106,14 @@ class Pupil(nn.Module):
         before = torch.arange(count, device=device) < (slots - torch.arange(len(places), device=device) % w)[:, None]
         with self.lora.worn(0):
             hidden = model.decoder(teacher.embed(said, guesses), cos[slots], sin[slots], torch.cat([before, among], 1), frozen)
-        return p, self._guided(hidden, len(rows)).log_softmax(-1)
+        # top-k and top-p would leave q without a gradient where it must learn to put something: they come when it is read
+        return p, (self._guided(hidden, len(rows)) / (teacher.sampling.temperature or 1.0)).log_softmax(-1)
 
     def _guided(self, hidden: Tensor, count: int) -> Tensor:
-        """Guided logits [count, R, V] at the sampling temperature, of hidden states [branches * count, R, H]."""
+        """Guided logits [count, R, V] of hidden states [branches * count, R, H]."""
         teacher = self._teacher[0]
         logits = teacher.head(hidden).float().unflatten(0, (-1, count)).flatten(1, 2)
-        return guide(logits, teacher.sampling.guidance).unflatten(0, (count, -1)) / (teacher.sampling.temperature or 1.0)
+        return guide(logits, teacher.sampling.guidance).unflatten(0, (count, -1))
 
 
 def right_behind(p: Tensor, q: Tensor, width: int) -> Tensor:

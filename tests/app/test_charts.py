@@ -12,12 +12,13 @@ import pytest
 from app.history import save
 from app.stream import Board, Trail
 from app.ui.panels import canvas, trace, tree
-from engine.core import Knob, Prompt, Step
+from engine.core import Knob, Prompt, Sampling, Step
 from engine.diagnostics import replay
 from engine.methods import METHODS, find
 from engine.run import generate
 
 LETTERS = (Knob("energy_tolerance", "Θ", 0.0, 0, 16, 0.25), Knob("refresh", "", "carry", choices=("carry", "redraw")))
+WHOLE = Sampling(temperature=1.0, top_k=0, top_p=1.0, guidance=1.0)  # the whole law: random drafts are sometimes accepted
 TREES = {"depth": 3, "width": 3, "nodes": 8}
 
 
@@ -36,7 +37,7 @@ def trail_of(steps: Iterable[Step]) -> Trail:
 def board(picto, name: str, steps: int | None = None, **knobs) -> Board:
     """A board after some steps, or at the end."""
     method, given = find(name)
-    made = Board(generate(picto, method, Prompt("a red apple", seed=5, size=64), given | knobs))
+    made = Board(generate(picto, method, Prompt("a red apple", seed=5, size=64, sampling=WHOLE), given | knobs))
     for step in made.run:
         made.add(step)
         if made.count == steps:
@@ -128,12 +129,14 @@ def test_the_canvas_knows_depths_and_candidates_by_position(picto):
         if step.drafted:
             assert depth[step.positions].tolist() == [d + 1 for d in step.trace["depth"]]
     assert value["scales"]["depth"] == max(canvas.SHALLOW, *(max(s.trace["depth"]) for s in shown.run.steps))
-    flat, found = numbers(value["candidates"], np.int32).tolist(), {}
-    while flat:
-        position, count = flat[:2]
-        found[position], flat = flat[2 : 2 + count], flat[2 + count :]
+    flat, found = numbers(value["candidates"], np.float32), {}
+    while len(flat):
+        position, count = flat[:2].astype(int)
+        found[position], flat = flat[2 : 2 + 3 * count].reshape(count, 3), flat[2 + 3 * count :]
     for position, token, verdict in zip(shown.trail.positions, shown.run.tokens, shown.trail.verdict, strict=True):
-        assert verdict != 3 or token in found[position]
+        assert verdict != 3 or token in found[position][:, 0]
+    p, q = np.concatenate(list(found.values()))[:, 1:].T
+    assert 0 <= p.min() < p.max() <= 1 and 0 < q.min() < q.max() <= 1
 
 
 @pytest.mark.parametrize("name", ["eagle", "sjdpp"])

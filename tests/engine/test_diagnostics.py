@@ -45,21 +45,23 @@ def test_arrays_keep_the_order_of_commitment() -> None:
 
 def test_a_trace_plays_again_as_the_steps_it_came_from() -> None:
     """Trees, energies and all numbers of every step: a saved run is drawn like one that goes."""
+    no_tree = {"tokens": [], "parents": [], "path": [], "p": [], "q": []}
     steps = [
-        Step([5], [0], trace={"depth": [0], "tree": {"tokens": [], "parents": [], "path": []}}, knobs={"depth": 2, "kind": "drawn"}),
+        Step([5], [0], trace={"depth": [0], "tree": no_tree}, knobs={"depth": 2, "kind": "drawn"}),
         Step(
             [6, 7], [1, 2], drafted=3, draft_forwards=2, exact=False, seconds=0.5, knobs={"depth": 3, "kind": "drawn"},
             trace={
                 "accepted": [True, False], "accept_probability": [0.5], "depth": [1, 0],
                 "deviation": 0.25, "tree_depth": 2, "tree_width": 2,
-                "tree": {"tokens": [6, 9, 8], "parents": [-1, -1, 0], "path": [0]},
+                "tree": {"tokens": [6, 9, 8], "parents": [-1, -1, 0], "path": [0], "p": [0.5, 0.25, 0.75], "q": [1.0, 1.0, 0.5]},
                 "round": {"energy": torch.tensor([-1.0, 0.5]), "threshold": [-2.0, 1.0], "accepted": 1},
             },
         ),
     ]  # fmt: skip
     trace = arrays(steps)
     assert {name: values.tolist() for name, values in trace.items() if name.startswith("tree_")} == {
-        "tree_tokens": [6, 9, 8], "tree_parents": [-1, -1, 0], "tree_accepted": [True, False, False]
+        "tree_tokens": [6, 9, 8], "tree_parents": [-1, -1, 0], "tree_accepted": [True, False, False],
+        "tree_p": [0.5, 0.25, 0.75], "tree_q": [1.0, 1.0, 0.5],
     }  # fmt: skip
     again = list(replay(trace))
     assert [(s.tokens, s.positions, s.drafted, s.draft_forwards, s.exact, s.seconds, s.knobs) for s in again] == [
@@ -73,11 +75,11 @@ def test_a_trace_plays_again_as_the_steps_it_came_from() -> None:
 
 
 def test_candidates_stand_in_the_order_in_which_they_were_asked() -> None:
-    tree = {"tokens": [6, 9, 8, 4], "parents": [-1, -1, 0, 2], "path": [0, 2]}
+    tree = {"tokens": [6, 9, 8, 4], "parents": [-1, -1, 0, 2], "path": [0, 2], "p": [0.5, 0.25, 0.75, 0.0], "q": [1.0, 1.0, 0.5, 0.125]}
     step = Step([6, 8, 3], [4, 5, 6], drafted=4, trace={"tree": tree})
-    assert candidates(step) == [[6, 9], [8], [4]]
+    assert candidates(step) == [[(6, 0.5, 1.0), (9, 0.25, 1.0)], [(8, 0.75, 0.5)], [(4, 0.0, 0.125)]]
     assert candidates(Step([1, 2], [0, 1])) == [[], []]
-    assert candidates(Step([6], [4], trace={"tree": tree})) == [[6, 9]]  # cut at the end of the picture
+    assert candidates(Step([6], [4], trace={"tree": tree})) == [[(6, 0.5, 1.0), (9, 0.25, 1.0)]]  # cut at the end of the picture
 
 
 def test_the_theory_line_of_two_scales() -> None:

@@ -100,11 +100,13 @@ function drawBadge(badge) {
   mark.setAttribute("aria-label", badge.why);
 }
 
-// Where each position's candidates begin in decoded.candidates: [position, count, tokens, ...].
-function placesOf(candidates) {
-  const places = {};
-  for (let i = 0; i < candidates.length; i += 2 + candidates[i + 1]) places[candidates[i]] = i + 1;
-  return places;
+// The candidates of each position, from [position, count, token, p, q, token, p, q, ...] of one after the other.
+function candidatesOf(flat) {
+  const found = {};
+  for (let i = 0; i < flat.length; i += 2 + 3 * flat[i + 1]) {
+    found[flat[i]] = Array.from({ length: flat[i + 1] }, (_, k) => flat.subarray(i + 2 + 3 * k, i + 5 + 3 * k));
+  }
+  return found;
 }
 
 function drawReadout() {
@@ -139,13 +141,13 @@ function drawReadout() {
 }
 
 function drawCandidates(at) {
-  const from = decoded.places ? decoded.places[at] : undefined;
-  if (from === undefined) return;
-  const tokens = decoded.candidates.subarray(from + 1, from + 1 + decoded.candidates[from]);
-  const taken = tokens.indexOf(decoded.tokens[at]);
-  const chips = Array.from(tokens, (token, i) => {
+  const candidates = decoded.candidates ? decoded.candidates[at] : undefined;
+  if (candidates === undefined) return;
+  const taken = candidates.findIndex(([token]) => token === decoded.tokens[at]);
+  const chips = candidates.map(([token, p, q], i) => {
     const chip = document.createElement("b");
-    chip.textContent = token;
+    chip.textContent = `${token} · p ${p.toFixed(2)}${q < 1 ? ` · q ${q.toFixed(2)}` : ""}`;
+    chip.title = `The model gives token ${token} a chance of ${p.toFixed(3)}; ` + (q < 1 ? `the drafter drew it with ${q.toFixed(3)}.` : "the drafter chose it.");
     chip.dataset.taken = decoded.accepted[at] === ACCEPTED && i === taken;
     return chip;
   });
@@ -172,9 +174,8 @@ function draw() {
     decoded.tokens = new Int32Array(bytes(v.tokens).buffer);
     decoded.draft = bytes(v.draft);
     for (const [name, text] of Object.entries(v.energies)) decoded[name] = new Float32Array(bytes(text).buffer);
-    decoded.candidates = new Int32Array(bytes(v.candidates).buffer);
-    decoded.places = placesOf(decoded.candidates);
-    card.dataset.tree = decoded.candidates.length > 0;
+    decoded.candidates = candidatesOf(new Float32Array(bytes(v.candidates).buffer));
+    card.dataset.tree = v.candidates.length > 0;
     drawPicture(v.picture);
     paint(veil, decoded.draft, () => [12, 16, 22]);
     window.dispatchEvent(new CustomEvent("foretoken:scales", { detail: v.scales }));

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import math
+from itertools import chain
 from typing import Any
 
 import gradio as gr
@@ -136,9 +137,9 @@ def missing(trail: Trail, title: str) -> dict[str, str]:
 
 
 def of_positions(board: Board) -> np.ndarray:
-    """int32 [*]: of every position how many candidates its token had, and which: position, count, tokens, again and again."""
+    """float32 [*]: of every position its token's candidates: position, how many, then token, p and q of each, again and again."""
     pairs = zip(board.trail.positions, board.trail.candidates, strict=True)
-    return np.array([n for position, tokens in pairs if tokens for n in (position, len(tokens), *tokens)], np.int32)
+    return np.array([x for position, found in pairs if found for x in (position, len(found), *chain.from_iterable(found))], np.float32)
 
 
 def levels(depth: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.pictogram import Pictogram, PictogramModel
 from engine.backbones.transformer import TransformerSequence
 from engine.backbones.vq import PictureTokenizer
-from engine.core import Prompt
+from engine.core import Prompt, Sampling
 
 WORDS = ["red", "green", "apple", "on", "a", "table", "two", "cats"]
 BOS, EOS, PAD, BOI = 0, 1, 2, 3
@@ -27,6 +27,12 @@ def spread(module: nn.Module, std: float) -> None:
             nn.init.normal_(p, std=std)
 
 
+def wide_open(backbone: Pictogram) -> Pictogram:
+    """The same, by default sampling from its whole law under strong guidance: no token is impossible before a grammar says so."""
+    backbone.sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0, guidance=3.0)
+    return backbone
+
+
 @cache
 def pictogram() -> Pictogram:
     """8x8 tokens of 32 values."""
@@ -37,14 +43,14 @@ def pictogram() -> Pictogram:
         nn.init.normal_(table, std=0.5)
     nn.init.normal_(model.gist_map.weight, std=0.03)
     tokenizer = PictureTokenizer((4, 4, 2), encoder=8, decoder=8, blocks=1)
-    return Pictogram(model, tokenizer, WORDS, (8,), {})
+    return wide_open(Pictogram(model, tokenizer, WORDS, (8,), {}))
 
 
 @cache
 def scaled() -> Pictogram:
     """The tiny pictogram as if all three of its scales had been trained: 8x8, 16x16 and 32x32 tokens."""
     plain = pictogram()
-    return Pictogram(plain.model, plain.tokenizer, WORDS, (8, 16, 32), {})
+    return wide_open(Pictogram(plain.model, plain.tokenizer, WORDS, (8, 16, 32), {}))
 
 
 class WithGrammar(Pictogram):
@@ -53,6 +59,7 @@ class WithGrammar(Pictogram):
     def __init__(self) -> None:
         plain = pictogram()
         super().__init__(plain.model, plain.tokenizer, WORDS, plain.sides, {})
+        wide_open(self)
 
     def start(self, prompt: Prompt) -> TransformerSequence:
         """A sequence whose laws obey the grammar."""

@@ -10,10 +10,11 @@ import torch
 from numpy.random import PCG64, Generator
 
 from engine.backbones import folder, pictogram
-from engine.core import NO_DRAFT, Prompt
+from engine.core import NO_DRAFT, Prompt, Sampling
 from engine.drafters.predictive_stream import PredictiveStream
 from engine.methods import METHODS
 from engine.run import generate
+from engine.sampling import warp
 from engine.train import feature_draft, loop, predictive_stream
 from engine.train.feature_draft import PictureTeacher
 from engine.train.predictive_stream import Options, Pupil, Replay, noisy, right_behind, window_places
@@ -40,8 +41,9 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_a_window_sees_what_decoding_sees(causal: bool) -> None:
+def test_a_window_sees_what_decoding_sees(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """p is the law of plain decoding behind the true tokens, q that of predictive rows behind them, window by window."""
+    monkeypatch.setattr(pictogram.Pictogram, "sampling", Sampling(temperature=0.7, top_k=0, top_p=1.0, guidance=1.8))
     teacher = PictureTeacher("cpu")
     pupil = Pupil(teacher, causal, 0)
     for up in pupil.lora.up:
@@ -61,7 +63,8 @@ def test_a_window_sees_what_decoding_sees(causal: bool) -> None:
             window = guesses[0, i * width : (i + 1) * width].tolist()
             passed = sequence.forward(dual(tokens[start : start + width], window, start, causal))
             here = slice(i * width, (i + 1) * width)
-            torch.testing.assert_close(q[0, here].exp(), read(passed, width + 1).softmax(-1), atol=1e-4, rtol=1e-3)
+            read_law = warp(read(passed, width + 1), sequence.sampling).softmax(-1)
+            torch.testing.assert_close(q[0, here].exp(), read_law, atol=1e-4, rtol=1e-3)
             torch.testing.assert_close(p[0, here], passed.first(width + 1).p[1:], atol=1e-4, rtol=1e-3)
 
 
