@@ -111,7 +111,7 @@ class Trail:
         told = step.trace.get("round")
         if told and len(told["energy"]):
             self.round = told
-        self.deviation = step.trace.get("mean_deviation", step.trace.get("deviation", self.deviation))
+        self.deviation = step.trace.get("mean_deviation", self.deviation)
         self.count += 1
 
 

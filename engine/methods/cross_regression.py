@@ -79,7 +79,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             asked = slice(0, min(m, a + 1))
             relaxed = after_energy(control.p[asked], laws[asked], tokens[asked], levels[asked], *rule)
             total, measured = total + deviation(control.p[asked], relaxed).sum().item(), measured + asked.stop
-            step.trace["deviation"] = total / measured
+            step.trace["mean_deviation"] = total / measured
         iteration += 1
         if not sequence.done:
             tokens, laws = refill(read(rows, m + 1)[a:], tokens[a + 1 :], laws[a + 1 :], sequence, knobs, noise, iteration, seeded)

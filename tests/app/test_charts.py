@@ -54,7 +54,7 @@ def energies() -> list[Step]:
         Step(
             [5, 6, 7], [1, 2, 3], drafted=3, knobs=first,
             trace={
-                "accepted": [True, True, False], "accept_probability": [1.0, 0.8, 0.1], "entropy": [1.0, 2.0, 3.0], "deviation": 0.125,
+                "accepted": [True, True, False], "accept_probability": [1.0, 0.8, 0.1], "entropy": [1.0, 2.0, 3.0], "mean_deviation": 0.125,
                 "energy": levels, "threshold": least, "round": {"energy": levels, "threshold": least, "accepted": 2},
             },
         ),

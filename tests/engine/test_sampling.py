@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine import sampling
 from engine.core import Sampling
 from engine.noise import DRAW, Noise
 from engine.sampling import draw, draw_gumbel, entropy, guide, residual, warp
@@ -74,6 +75,19 @@ def test_top_p_keeps_the_smallest_set_that_reaches_the_mass(mass: float, count: 
     assert sum(p > 0 for p in found) == count
     assert sum(found) == pytest.approx(1)
     assert found[1] == max(found)  # the best one stays
+
+
+@pytest.mark.parametrize("spread", [0.01, 1.0, 4.0, 20.0])
+def test_top_p_is_the_same_however_many_scores_it_orders(spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flat laws need all scores in order, steep ones a few; rows of both kinds may stand side by side."""
+    logits = torch.randn(6, 500, generator=torch.Generator().manual_seed(1)) * torch.tensor([spread, 8.0] * 3)[:, None]
+    kept = warp(logits, Sampling(top_p=0.9))
+    for few in (1, 8, 500, 1000):
+        monkeypatch.setattr(sampling, "FEW", few)
+        assert torch.equal(warp(logits, Sampling(top_p=0.9)), kept)
+    nucleus = kept.softmax(-1).gt(0)
+    outside = logits.softmax(-1).masked_fill(nucleus, 0).sum(-1)
+    assert (outside <= 0.1 + 1e-6).all() and nucleus[1::2].sum(-1).max() < 100
 
 
 def test_temperature_comes_before_top_p() -> None:

@@ -110,7 +110,7 @@ def test_the_badge_goes_the_moment_a_knob_leaves_zero() -> None:
     assert next(run).exact
     run.set(energy_tolerance=2.0)
     step = next(run)
-    assert not step.exact and step.knobs["energy_tolerance"] == 2.0 and 0 <= step.trace["deviation"] <= 1
+    assert not step.exact and step.knobs["energy_tolerance"] == 2.0 and 0 <= step.trace["mean_deviation"] <= 1
     run.set(energy_tolerance=0.0, horizon=1)
     assert next(run).exact
     run.finish()
