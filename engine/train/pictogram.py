@@ -35,7 +35,7 @@ DROPPED = 0.1
 UNPLACED = 0.35  # of the captions leave the background unsaid
 ANYWHERE = 0.5  # of those show their objects before a plain background of any colour, so that no object is learned by its rim
 # Single objects before 24 backgrounds are few enough to be learned by heart; pairs are not.
-KINDS = {"single": 0.22, "several": 0.2, "pair": 0.48, "triple": 0.1}
+KINDS = {"single": 0.25, "several": 0.2, "pair": 0.45, "triple": 0.1}
 
 
 class Scenes:

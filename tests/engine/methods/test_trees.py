@@ -264,8 +264,8 @@ def test_rows_of_a_growth_equal_those_of_their_paths() -> None:
     below = growth.expand([1, 0], [1, 1])
     growth = toy.drafter("feature_draft").start(sequence)
     growth.root(hidden, [2])
-    assert torch.equal(growth.expand([-1], [3])[0], together[1])
-    assert torch.equal(growth.expand([0], [1])[0], below[0])
+    torch.testing.assert_close(growth.expand([-1], [3])[0], together[1], atol=1e-12, rtol=0)
+    torch.testing.assert_close(growth.expand([0], [1])[0], below[0], atol=1e-12, rtol=0)
 
 
 def test_siblings_are_drawn_without_replacement_from_conditional_laws() -> None:
