@@ -29,7 +29,8 @@ from engine.run import Run, generate
 from engine.sampling import entropy
 
 RUNS, FULL_RUNS = 8_000, 150_000  # of a claim
-MUTANT_RUNS = 12_000  # at most: most mutants are found early
+MUTANT_RUNS = 12_000  # at most
+PORTION = 600  # runs of a mutant between two looks: most are found at the first
 TOKEN_RUNS = 400
 ACCEPTED, FOUND = 4.0, 10.0
 BY_LAW = ("same law", "closed form", "not exact")  # claims tested by distribution; the others count runs
@@ -103,7 +104,7 @@ def _law(task: Task, toy: Toy, seed: int) -> dict[str, float]:
     law = CLOSED_FORMS[task.case.law](toy, task.case.knobs) if task.case.law else toy.enumerate_law()
     counts: Counter[tuple[int, ...]] = Counter()
     done = 0
-    portion = task.runs if task.mutant is None else max(1000, task.runs // 5)  # a mutant is often found early
+    portion = PORTION if task.mutant else task.runs
     with applied(task.mutant):
         while done < task.runs:
             counts.update(tuple(_run(task, toy, (seed << 40) + done + i).in_order) for i in range(portion))
