@@ -77,27 +77,29 @@ def held_out_shapes(count: int, kind: str = "boxes", detail: int = 0) -> list[Sh
 
 # --- augmentation -----------------------------------------------------------------------------------------------------
 
-STEPS = (0.75, 0.875, 1.0, 1.125, 1.25)
 
+def stretch(shape: Shape, rng: Generator) -> Shape:
+    """A variant in the same pose, before tokens are made: every axis longer or shorter by a factor of its own, 0.75 to 1.25.
 
-def augment(shape: Shape, rng: Generator, coarse: bool = False) -> Shape:
-    """A variant, before tokens are made: mirrored, stretched per axis by 0.75 to 1.25, turned about y, a tenth of them jittered.
-
-    A fifth are turned by any angle, the others by quarter turns. coarse: quarter turns, five steps of stretching and no jitter, so that
-    equal features stay equal tokens; for models with little training.
+    The lattices of the families hold so few shapes that a small model learns them by heart; stretched, none comes twice.
     """
-    vertices, polygons = shape.vertices, shape.polygons
+    return replace(shape, vertices=shape.vertices * rng.uniform(0.75, 1.25, 3))
+
+
+def augment(shape: Shape, rng: Generator) -> Shape:
+    """A variant, before tokens are made: mirrored, stretched, turned about y, a tenth of them jittered.
+
+    A fifth are turned by any angle, the others by quarter turns.
+    """
+    vertices, polygons = stretch(shape, rng).vertices, shape.polygons
     if rng.random() < 0.5:
         vertices = vertices * [-1.0, 1, 1]
         backwards = np.where(polygons >= 0, np.arange(polygons.shape[1]), -1)
         order = np.argsort(-backwards, 1, kind="stable")  # the corners from last to first, then the padding
         polygons = np.take_along_axis(polygons, order, 1)
-    vertices = vertices * (rng.choice(STEPS, 3) if coarse else rng.uniform(0.75, 1.25, 3))
-    degrees = 90.0 * rng.integers(4)
-    if not coarse and rng.random() < 0.2:
-        degrees = rng.uniform(0, 360)
+    degrees = rng.uniform(0, 360) if rng.random() < 0.2 else 90.0 * rng.integers(4)
     vertices = vertices @ rotation(degrees).T
-    if not coarse and rng.random() < 0.1:
+    if rng.random() < 0.1:
         vertices = vertices + rng.uniform(-0.01, 0.01, vertices.shape) * np.ptp(vertices, axis=0).max()
     return replace(shape, vertices=vertices, polygons=polygons)
 

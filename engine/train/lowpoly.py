@@ -1,8 +1,8 @@
 """Trains lowpoly on tokens of procedural shapes: `launch.py train lowpoly --preset cpu|gpu`.
 
 Each step draws new shapes and new clouds of their surfaces; half of the time the model is told a face budget. The CPU preset teaches a
-few families in canonical pose with clouds that are only sometimes degraded; the GPU preset teaches all of them in every pose. Shapes in
-held-out boxes and families are never trained; the curve gives the loss on both.
+few families in canonical pose, stretched, with clouds that are only sometimes degraded; the GPU preset teaches all of them in every pose.
+Shapes in held-out boxes and families are never trained; the curve gives the loss on both.
 
 While it trains, ids share embeddings for their coordinates (a block is three digits of base 8, an offset three of base 16), in and out, so
 that what is learned of one place helps its neighbours. When it ships, these sums are folded into plain tables: the shape of BPT.
@@ -10,6 +10,7 @@ that what is learned of one place helps its neighbours. When it ships, these sum
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,18 +23,28 @@ from engine.backbones import lowpoly
 from engine.backbones.bpt import BLOCKS, OFFSETS, MeshModel, Settings, budget_bucket, describe
 from engine.backbones.bpt_tokens import BPT, tokenize
 from engine.backbones.folder import parts, read_card, ship, split
-from engine.data.lowpoly_shapes import EASY, TRAINED_FAMILIES, Shape, augment, degrade, held_out_shapes, sample_points, training_shapes
+from engine.data.lowpoly_shapes import (
+    EASY,
+    TRAINED_FAMILIES,
+    Shape,
+    augment,
+    degrade,
+    held_out_shapes,
+    sample_points,
+    stretch,
+    training_shapes,
+)
 from engine.machine import has_fast_bfloat16
 from engine.train.loop import Options, Training
 
 PRESETS = {
     "cpu": {
         "batch": 32, "minutes": 100.0, "rate": 2e-3, "settings": Settings(layers=5),
-        "families": EASY, "posed": False, "degraded": 0.3,
+        "families": EASY, "vary": stretch, "degraded": 0.3,
     },
     "gpu": {
         "batch": 256, "minutes": 9.0, "rate": 2e-3, "settings": Settings(),
-        "families": TRAINED_FAMILIES, "posed": True, "degraded": 0.7,
+        "families": TRAINED_FAMILIES, "vary": augment, "degraded": 0.7,
     },
 }  # fmt: skip
 GROUP = 4  # batches whose shapes are sorted by length together, so that little is padding
@@ -58,10 +69,10 @@ def sample_of(shape: Shape) -> Sample:
 
 
 class World:
-    """Batches as a function of the step."""
+    """Batches as a function of the step; `vary` makes a variant of every shape that is drawn."""
 
-    def __init__(self, families: tuple[str, ...], batch: int, posed: bool, degraded: float, longest: int):
-        self.families, self.size, self.posed, self.degraded, self.longest = families, batch, posed, degraded, longest
+    def __init__(self, families: tuple[str, ...], batch: int, vary: Callable[[Shape, Generator], Shape], degraded: float, longest: int):
+        self.families, self.size, self.vary, self.degraded, self.longest = families, batch, vary, degraded, longest
         self._group: tuple[int, list[Sample]] = (-1, [])
 
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -77,7 +88,7 @@ class World:
         if self._group[0] != group:
             rng = Generator(PCG64([9, group]))
             shapes = training_shapes(group * GROUP * self.size, GROUP * self.size, self.families)
-            samples = [sample_of(augment(s, rng) if self.posed else s) for s in shapes]
+            samples = [sample_of(self.vary(s, rng)) for s in shapes]
             samples = [s if len(s.tokens) <= self.longest else samples[0] for s in samples]
             self._group = (group, sorted(samples, key=lambda s: len(s.tokens)))
         return self._group[1]
@@ -155,7 +166,7 @@ def main(options: Options) -> None:
         shipped = lowpoly.load_model()
         if shipped.settings == settings:
             training.warm_start(unfolded(shipped), read_card(lowpoly.FOLDER)["model"])
-    world = World(preset["families"], preset["batch"], preset["posed"], preset["degraded"], settings.length)
+    world = World(preset["families"], preset["batch"], preset["vary"], preset["degraded"], settings.length)
     checks = {kind: check_batches(kind, preset["families"]) for kind in ("boxes", "families")}
 
     def likelihood(points: Tensor, budgets: Tensor, tokens: Tensor) -> Tensor:

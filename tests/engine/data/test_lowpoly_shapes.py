@@ -123,12 +123,12 @@ def test_most_families_are_short():
     assert all(middles[name] < 320 for name in world.EASY)
 
 
-@pytest.mark.parametrize("coarse", [False, True])
+@pytest.mark.parametrize("vary", [world.stretch, world.augment])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_faces_survive_quantisation(family, coarse):
+def test_faces_survive_quantisation(family, vary):
     for seed in SEEDS:
         shape = world.shape(family, seed)
-        for one in (shape, world.augment(shape, Generator(PCG64(seed)), coarse)):
+        for one in (shape, vary(shape, Generator(PCG64(seed)))):
             _, faces = clean(quantize(one.vertices)[0], one.faces)
             assert len(faces) >= 0.97 * len(one.faces), one.parameters
 
@@ -204,7 +204,7 @@ def test_mistakes_are_said():
 def test_augmented_shapes_stay_closed_and_face_outwards():
     for seed in range(40):
         shape = world.shape("mug", seed)
-        turned = world.augment(shape, Generator(PCG64(seed)), coarse=seed % 2 == 0)
+        turned = world.augment(shape, Generator(PCG64(seed)))
         assert min(volumes(turned)) > 0
         assert turned.vertices.shape == shape.vertices.shape and turned.faces.shape == shape.faces.shape
         before, after = np.ptp(shape.vertices[:, 1]), np.ptp(turned.vertices[:, 1])
@@ -213,12 +213,14 @@ def test_augmented_shapes_stay_closed_and_face_outwards():
     assert np.array_equal(*same)
 
 
-def test_coarse_augmentation_keeps_to_the_lattice():
-    extents = set()
-    for seed in range(60):
-        one = world.augment(world.shape("house", 1), Generator(PCG64(seed)), coarse=True)
-        extents.add(round(float(np.ptp(one.vertices[:, 1])), 6))
-    assert len(extents) == len(world.STEPS)
+def test_stretching_keeps_the_pose_and_no_shape_comes_twice():
+    house = world.shape("house", 1)
+    stretched = [world.stretch(house, Generator(PCG64(seed))).vertices for seed in range(20)]
+    assert len({one.tobytes() for one in stretched}) == 20
+    for one in stretched:
+        factors = np.ptp(one, axis=0) / np.ptp(house.vertices, axis=0)
+        assert ((factors > 0.74) & (factors < 1.26)).all()
+        assert np.allclose(one, house.vertices * factors)
 
 
 def test_points_lie_on_the_surface_and_are_spread_by_area():

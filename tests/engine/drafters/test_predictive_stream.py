@@ -105,8 +105,13 @@ def test_the_adapter_is_worn_by_one_pass_of_one_thread() -> None:
     lora, layer = random_lora(backbone), backbone.model.decoder.blocks[0].gate_up
     x = torch.randn(1, 3, layer.in_features)
     plain, elsewhere = layer(x), []
+
+    def run_elsewhere() -> None:
+        with torch.inference_mode():  # a mode of the thread, as the adapter is
+            elsewhere.append(layer(x))
+
     with lora.worn(1):
-        thread = threading.Thread(target=lambda: elsewhere.append(layer(x)))
+        thread = threading.Thread(target=run_elsewhere)
         thread.start()
         thread.join()
         worn = layer(x)

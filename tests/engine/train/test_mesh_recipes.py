@@ -14,7 +14,7 @@ from engine.backbones.bpt import Settings, budget_bucket, describe, settings_of
 from engine.backbones.bpt_grammar import Grammar
 from engine.backbones.bpt_tokens import BPT, parse
 from engine.core import Prompt
-from engine.data.lowpoly_shapes import EASY, held_out_shapes
+from engine.data.lowpoly_shapes import EASY, held_out_shapes, stretch
 from engine.methods import METHODS
 from engine.run import generate
 from engine.train import loop, mesh_heads
@@ -26,7 +26,7 @@ SMALL = Settings(layers=1, width=32, heads=2, inner=48, length=460, memories=1, 
 
 
 def test_a_batch_is_a_function_of_its_step_and_little_of_it_is_padding() -> None:
-    one, other = (World(EASY, 8, False, 0.3, 460) for _ in range(2))
+    one, other = (World(EASY, 8, stretch, 0.3, 460) for _ in range(2))
     for a, b in zip(one.batch(6), other.batch(6), strict=True):
         assert torch.equal(a, b)
     tokens = torch.cat([(one.batch(s)[2] == PAD).float().mean()[None] for s in range(8)])
@@ -58,7 +58,7 @@ def test_folded_weights_are_the_same_function() -> None:
     torch.manual_seed(0)
     trainee = Trainee(SMALL).eval()
     tiny.spread(trainee, 0.2)
-    batch = World(EASY, 2, False, 0.0, 460).batch(0)
+    batch = World(EASY, 2, stretch, 0.0, 460).batch(0)
     plain = folded(trainee.state_dict())
     assert settings_of(plain) == SMALL
     again = Trainee(SMALL).eval()
@@ -126,7 +126,7 @@ def test_merging_an_adapter_is_wearing_it(shipped: Path, monkeypatch: pytest.Mon
             torch.nn.init.normal_(p, std=0.1)
     mesh_heads.save_adapter(pupil.decoder.blocks, "cross")
     merged = mesh_heads.Pupil(lowpoly_lora.load().model, pupil.heads, False)
-    points, _, tokens = World(EASY, 2, False, 0.0, 460).batch(0)
+    points, _, tokens = World(EASY, 2, stretch, 0.0, 460).batch(0)
     with torch.no_grad():
         worn, plain = pupil.hidden(points, tokens)[0], mesh_heads.Pupil(lowpoly.load_model(), pupil.heads, False).hidden(points, tokens)[0]
         torch.testing.assert_close(merged.hidden(points, tokens)[0], worn, atol=2e-3, rtol=1e-2)
