@@ -17,7 +17,7 @@ from app.stream import Throttle, updates
 from app.ui import knobs as knob_panel
 from app.ui import quality_table
 from app.ui.method_menu import badge_html, choices, choices_for, run_badge, start_values
-from app.ui.panels import canvas, clouds, mesh, notice, verdict
+from app.ui.panels import canvas, clouds, mesh, notice, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, Racing, fill
 from engine.backbones.lowpoly import Lowpoly
@@ -36,6 +36,7 @@ FIRST = "chair"
 FAVOURITE = "xspecmesh"
 WARM_STEPS = 3  # the first pass of a method has no draft yet
 SHOWN = 4096  # points in the view at most
+SPAN = 128  # nobody knows how many tokens a mesh will have, so the trace is drawn over a multiple of this
 BUDGET = Knob(
     "face_budget", "", 0, 0, 512, 8, "log", live=False, help="The model is told how many faces it may use, and ends before it has more."
 )
@@ -124,6 +125,13 @@ def side_of(board: MeshBoard, title: str, badge: Mapping[str, Any] | None) -> me
     )  # fmt: skip
 
 
+def draw_course(board: MeshBoard) -> dict[str, Any]:
+    """The panels of a run's trace and of its draft trees."""
+    method, state = board.run.method, canvas.state(board)
+    limit = -(-len(board.trail.positions) // SPAN) * SPAN
+    return {"trace": trace.encode(board.trail, method, state, limit), "tree": tree.encode(board.trail, method, state)}
+
+
 def shown_points(given: Input) -> np.ndarray:
     """The points [N, 6] that the view shows of an input."""
     return sample(given, min(SHOWN, len(given.points)))
@@ -155,9 +163,9 @@ class MeshTab(Racing):
                 self._build_settings()
             with gr.Column(elem_classes="ft-stage"):
                 self._build_stage()
-        names = ("viewer", "verdict", "messages", "results", "quality", "line", "clock", "go", "cancel")
+        names = ("viewer", "verdict", "messages", "results", "quality", "trace", "tree", "line", "clock", "go", "cancel")
         self.screen = {name: getattr(self, name) for name in names} | self.downloads
-        names = ("viewer", "notes", "tiles", "axis", "verdict", "results", "messages")
+        names = ("viewer", "notes", "tiles", "axis", "verdict", "results", "trace", "tree", "messages")
         self.table = {name: getattr(self, name) for name in names}  # what a new file changes
         self.menu = {name: getattr(self, name) for name in ("method", "knobs", "badge", "settings")}  # what depends on the model
 
@@ -199,6 +207,8 @@ class MeshTab(Racing):
                     "<h2>Download</h2><p>The accelerated mesh, in the place, size and axes of the input.</p>", elem_classes="ft-heading"
                 )
                 self.downloads = {name: download(name, label) for name, (label, _, _) in FILES.items()}
+        self.trace = trace.build("mesh-trace")
+        self.tree = tree.build("mesh-tree")
 
     def wire(self, tab: gr.Tab) -> None:
         """Connects the handlers."""
@@ -273,6 +283,8 @@ class MeshTab(Racing):
             "axis": axis(up),
             "verdict": IDLE,
             "results": gr.Row(visible=False),
+            "trace": trace.IDLE,
+            "tree": tree.IDLE,
             "messages": [],
         }
 
@@ -302,16 +314,16 @@ class MeshTab(Racing):
         sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE) if compare else None, "accelerated": mesh.Side.waiting(method.title, RIGHT)}
         yield self.show(
             viewer=mesh.encode(sides, points), verdict={"state": "running", "live": WORDS.reading}, messages=[], line=[],
-            clock=gr.Timer(active=False), results=gr.Row(visible=False),
+            clock=gr.Timer(active=False), results=gr.Row(visible=False), trace=trace.IDLE, tree=tree.IDLE,
         )  # fmt: skip
         boards = [MeshBoard(run) for run in self.start_runs(visitor, backbone, method, prompt, knobs, compare, WARM_STEPS)]
-        for _ in updates(boards, Throttle()):
-            yield self.draw(boards, points)
+        for changed in updates(boards, Throttle()):
+            yield self.draw(boards, points, changed)
         if boards[0].count and self.sessions.present(visitor):
             yield self.finish(visitor, boards, given)
 
-    def draw(self, boards: list[MeshBoard], points: np.ndarray) -> tuple[Any, ...]:
-        """The view of both boards, and the line above it."""
+    def draw(self, boards: list[MeshBoard], points: np.ndarray, changed: set[int]) -> tuple[Any, ...]:
+        """The view of both boards, the line above it, and the course of the accelerated one where it went on."""
         fast, plain = boards[0], boards[1] if len(boards) > 1 else None
         badge = run_badge(fast.run) if fast.count else None
         sides = {
@@ -320,7 +332,8 @@ class MeshTab(Racing):
         }
         over = all(board.ended for board in boards)
         said = without_a_face(fast.run) if over and not len(fast.faces) else verdict.encode(fast, plain, WORDS)
-        return self.show(viewer=mesh.encode(sides, points), verdict=said)
+        courses = draw_course(fast) if 0 in changed and fast.count else {}
+        return self.show(viewer=mesh.encode(sides, points), verdict=said, **courses)
 
     def finish(self, visitor: str, boards: list[MeshBoard], given: Input) -> tuple[Any, ...]:
         """Measures the meshes, writes the run into the history and offers its files; a disk that refuses costs the history alone."""

@@ -342,7 +342,11 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
     grown(page, page.evaluate(FACES.format("plain")))
     finished(page)
     assert page.evaluate(f"{VIEW}.state") == "done"
+    course = "document.querySelector('#mesh-trace .ft-chart').dataset"
+    page.wait_for_function(f"{course}.state === 'done' && {course}.moves === '1'")
     folder = served.runs()[-1]
+    assert page.evaluate(f"Number({course}.tokens)") == json.loads((folder / "run.json").read_text())["totals"]["tokens"]
+    assert page.locator("#mesh-tree .ft-about-chart").inner_text().startswith("XSpecMesh drafts no trees")
     with np.load(folder / "trace.npz") as trace:
         assert [round(float(v), 2) for v in dict.fromkeys(trace["knob_accept_probability"])] == [0.5, 0.15]
     settings = json.loads((folder / "run.json").read_text())

@@ -34,11 +34,11 @@ IDLE = {
 }
 
 
-def build() -> gr.HTML:
-    """The panel below the pictures."""
+def build(elem_id: str = "trace") -> gr.HTML:
+    """The panel below the results."""
     verdicts = {k: {"name": name, "colour": colour} for k, (name, colour) in VERDICTS.items()}
     constants = {"CHART": chart_script(), "VERDICTS": json.dumps(verdicts)}
-    return panel("trace", dict(IDLE), TEMPLATE, constants, elem_id="trace")
+    return panel("trace", dict(IDLE), TEMPLATE, constants, elem_id=elem_id)
 
 
 def encode(trail: Trail, method: Method, state: str, limit: int) -> dict[str, Any]:

@@ -25,10 +25,10 @@ TEMPLATE = """
 IDLE = {"state": "empty", "about": "Methods that draft trees (EAGLE-2, ADT-Tree, LANTERN) show them here."}
 
 
-def build() -> gr.HTML:
+def build(elem_id: str = "tree") -> gr.HTML:
     """The panel below the trace. A method without trees leaves one line of it."""
     constants = {"CHART": chart_script(), "ACCEPTED": json.dumps(VERDICTS[3][1])}
-    return panel("tree", dict(IDLE), TEMPLATE, constants, elem_id="tree")
+    return panel("tree", dict(IDLE), TEMPLATE, constants, elem_id=elem_id)
 
 
 def encode(trail: Trail, method: Method, state: str) -> dict[str, Any]:

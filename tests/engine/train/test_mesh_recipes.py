@@ -102,7 +102,7 @@ def test_generating_together_is_generating_alone(shipped: Path) -> None:
 
 def test_heads_and_adapters_are_trained_written_and_read(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole recipe for a few seconds; the merged backbone then decodes with its own heads, exactly."""
-    monkeypatch.setitem(mesh_heads.PRESETS, "cpu", {"minutes": 0.1, "sequences": 4, "batch": 2, "rows": 64})
+    monkeypatch.setitem(mesh_heads.PRESETS, "cpu", {"minutes": 0.1, "sequences": 4, "batch": 2, "rows": 64, "rates": (5e-4, 1e-4)})
     monkeypatch.setattr(mesh_heads, "UNSEEN", 4)
     mesh_heads.main(Options())
     names = {p.name for p in shipped.iterdir()}
@@ -115,6 +115,32 @@ def test_heads_and_adapters_are_trained_written_and_read(shipped: Path, monkeypa
         assert generate(backbone, METHODS["xspecmesh"], prompt, knobs).finish().tokens == plain
     row = lowpoly.read_card(shipped)["heads"]["heads_cross_lora"]
     assert row["divergence"]["kl"] >= 0 and len(row["held_out"]["top_1"]) == mesh_heads.DEPTH
+
+
+def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Path) -> None:
+    library = mesh_heads.Library(lowpoly.load(), ("table", "tree"), 6, 3)
+    heads = mesh_heads.MeshHeads(3, SMALL.width, SMALL.heads, SMALL.vocabulary)
+    torch.nn.init.normal_(heads.down, std=0.1)
+    pupil = mesh_heads.Pupil(lowpoly.load_model(), heads, False)
+    memory = mesh_heads.Memory(pupil, library, "cpu")
+    for step in range(3):
+        points, tokens = library.batch(step)
+        _, *passed = pupil.losses(points, tokens, None, None)
+        for a, b in zip(pupil.head_losses(*memory.batch(step), None, None), passed, strict=True):
+            torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+        drawn, _ = pupil.head_losses(*memory.batch(step), 3000, Generator(PCG64(0)))
+        torch.testing.assert_close(drawn, passed[0], atol=0.1, rtol=0.1)
+
+
+def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(shipped: Path) -> None:
+    library = mesh_heads.Library(lowpoly.load(), ("table",), 1, 1)
+    pupil = mesh_heads.Pupil(lowpoly.load_model(), mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary), False)
+    points, tokens = library.batch(0)
+    hidden, _ = pupil.hidden(points, tokens)
+    laws = torch.log_softmax(pupil.decoder.head(hidden[0]), -1)  # a head that was never trained hands on what it is given
+    for depth, found in enumerate(pupil.losses(points, tokens, None, None)[1], start=1):
+        behind = tokens[0, depth:]
+        torch.testing.assert_close(found, -laws[: len(behind)].gather(1, behind[:, None]).mean(), atol=1e-3, rtol=1e-3)
 
 
 def test_merging_an_adapter_is_wearing_it(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
