@@ -263,6 +263,7 @@ def save_adapter(blocks: nn.Module, kind: str) -> None:
     LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=LINEAR, lora_dropout=0.0, inference_mode=True).save_pretrained(str(folder))
     state = {f"base_model.model.{k}": v.half().contiguous().cpu() for k, v in get_peft_model_state_dict(blocks).items()}
     save_file(state, str(folder / "adapter_model.safetensors"))
+    (folder / "adapter_model.safetensors").chmod(0o644)  # a checkout is read by everybody
 
 
 @torch.no_grad()
