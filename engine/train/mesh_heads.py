@@ -31,7 +31,7 @@ from engine.sampling import draw, warp
 from engine.train.loop import Options, Training, cosine_to_a_tenth
 from engine.train.lowpoly import PAD, collate, sample_of
 
-PRESETS = {
+PRESETS = {  # rates: of stage one and of stage two
     "cpu": {"minutes": 40.0, "sequences": 1024, "batch": 16, "rows": 384, "rates": (4e-3, 5e-4)},
     "gpu": {"minutes": 8.0, "sequences": 16_384, "batch": 128, "rows": 8192, "rates": (5e-4, 1e-4)},
 }
