@@ -8,7 +8,7 @@ are no prefix (wavefronts), every committed position that is not in the cache is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -249,6 +249,10 @@ class Sequence(Protocol):
 
     def law(self, logits: Tensor, path: list[int]) -> Tensor:
         """Laws [k, V] of raw guided logits [k, V] behind a hypothetical path: the same warp and grammar, for drafters."""
+        ...
+
+    def state(self, path: list[int]) -> Hashable:
+        """What the grammar knows behind a hypothetical path: where this is equal, equal logits have equal laws."""
         ...
 
     @property

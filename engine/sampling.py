@@ -34,30 +34,39 @@ def warp(guided: Tensor, sampling: Sampling, allowed: Tensor | None = None) -> T
         return torch.full_like(scores, -torch.inf).scatter_(-1, best, 0.0)
     if sampling.temperature != 1 and not sampling.temperature_last:
         scores = scores / sampling.temperature
-    if 0 < sampling.top_k < scores.shape[-1]:
-        least = scores.topk(sampling.top_k, -1).values[..., -1:]
-        scores = scores.masked_fill(scores < least, -torch.inf)
-    if sampling.top_p < 1:
-        scores = _top_p(scores, sampling.top_p)
+    k = sampling.top_k if sampling.top_k < scores.shape[-1] else 0
+    if k or sampling.top_p < 1:
+        scores = scores.masked_fill(scores < _least_kept(scores, k, sampling.top_p), -torch.inf)
     return scores / sampling.temperature if sampling.temperature_last else scores
 
 
-def _top_p(scores: Tensor, mass: float) -> Tensor:
-    """Keeps the best scores [..., V] whose probabilities, the last one included, reach `mass`; at least one, and all equals of the last.
+def _least_kept(scores: Tensor, k: int, mass: float) -> Tensor:
+    """The smallest score [..., 1] that top-k (0: all) and then top-p keep of scores [..., V]: of the k best those whose probabilities among
+    them, the last one included, reach `mass`; at least one, and all equals of the last.
 
     A few of the largest are put in order first, and all of them only where a row needs more: the same law for much less sorting.
     """
-    total = scores.logsumexp(-1, keepdim=True)
-    for count in (min(FEW, scores.shape[-1]), scores.shape[-1]):
+    if mass >= 1:
+        return scores.topk(k, -1).values[..., -1:]
+    vocabulary = scores.shape[-1]
+    for count in (min(max(FEW, k + 1), vocabulary), vocabulary):
         best = scores.topk(count, -1).values
+        if k:
+            last = best[..., k - 1 : k]
+            total = best.masked_fill(best < last, -torch.inf).logsumexp(-1, keepdim=True)
+            enough = (best[..., -1:] < last) | (best[..., -1:] == -torch.inf)  # no equals of the k-th further down
+        else:
+            total = scores.logsumexp(-1, keepdim=True)
         p = (best - total).exp()
         reached = p.cumsum(-1)
-        if count == scores.shape[-1] or bool((reached[..., -1] >= mass).all()):
+        if not k:
+            enough = reached[..., -1] >= mass
+        if count == vocabulary or bool(enough.all()):
             break
     outside = reached - p >= mass
     outside[..., 0] = False
     least = best.masked_fill(outside, torch.inf).min(-1, keepdim=True).values
-    return scores.masked_fill(scores < least, -torch.inf)
+    return torch.maximum(least, last) if k else least
 
 
 def draw(p: Tensor, u: Tensor) -> Tensor:

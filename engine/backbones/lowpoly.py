@@ -89,7 +89,7 @@ class Lowpoly:
         self.dtype, self.weights_hash = "float32", None
         self.device = next(model.parameters()).device
         self._drafters: dict[str, Any] = {}
-        heads = {f"mesh_heads{'_mlp' if kind == 'mlp' else ''}" for kind in ("cross", "mlp") if self._heads_file(kind).exists()}
+        heads = {f"mesh_heads{'_mlp' if kind == 'mlp' else ''}" for kind in ("cross", "mlp") if folder and self._heads_file(kind).exists()}
         drafts = {"feature_draft"} if folder is not None and self._drafter_file().exists() else set()
         self.capabilities = frozenset({"mesh", "points", "condition", "hidden"} | heads | drafts)
 

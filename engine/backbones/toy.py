@@ -208,7 +208,14 @@ class ToySequence:
 
     def law(self, logits: Tensor, path: list[int]) -> Tensor:
         """Laws [k, V] of guided logits behind a hypothetical path."""
-        return torch.softmax(warp(logits, self.sampling, self._allowed([([START, *self.tokens, *path])[-1]])), -1)
+        return torch.softmax(warp(logits, self.sampling, self._allowed([self._last(path)])), -1)
+
+    def state(self, path: list[int]) -> int | None:
+        """What the grammar knows behind a hypothetical path: its last token."""
+        return self._last(path) if self.toy.grammar else None
+
+    def _last(self, path: list[int]) -> int:
+        return [START, *self.tokens, *path][-1]
 
     def commit(self, nodes: list[int], token: int) -> list[int]:
         """Keeps the cache rows of a path, makes `token` pending, cuts at the end of sequence and at the limit."""
@@ -349,13 +356,13 @@ class TableHeads:
     def __init__(self, tables: Tensor):
         self.tables, self.depth = tables, len(tables)
 
-    def start(self, sequence: Any) -> Callable[[Tensor], Tensor]:
-        """For one run: hidden [H] -> logits [D, V]."""
+    def start(self, sequence: Any) -> Callable[[Tensor, int], Tensor]:
+        """For one run: hidden [H], count -> logits [count, V]."""
         return self.guess
 
-    def guess(self, hidden: Tensor) -> Tensor:
-        """logits [D, V]"""
-        return torch.einsum("h,dhv->dv", hidden, self.tables)
+    def guess(self, hidden: Tensor, count: int) -> Tensor:
+        """logits [count, V]"""
+        return torch.einsum("h,dhv->dv", hidden, self.tables[:count])
 
 
 class TableResampler:

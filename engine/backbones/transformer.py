@@ -9,7 +9,7 @@ length of the cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Protocol
@@ -260,13 +260,15 @@ class TransformerSequence:
 
     def law(self, logits: Tensor, path: list[int]) -> Tensor:
         """Laws [k, V] of guided logits [k, V] behind the committed tokens and a hypothetical path."""
-        mask = None
-        if self.grammar is not None:
-            state = self._state
-            for token in path:
-                state = self.grammar.next(state, token)
-            mask = self.grammar.allowed(state).to(self.device)
+        mask = None if self.grammar is None else self.grammar.allowed(self.state(path)).to(self.device)
         return torch.softmax(warp(logits.float(), self.sampling, mask), -1)
+
+    def state(self, path: list[int]) -> Hashable:
+        """What the grammar knows behind a hypothetical path; None without a grammar."""
+        state = self._state
+        for token in path if self.grammar else ():
+            state = self.grammar.next(state, token)
+        return state
 
     def commit(self, nodes: list[int], token: int) -> list[int]:
         """Keeps a path of the last pass and makes `token` pending; cuts at the end of sequence and at the limit."""

@@ -53,23 +53,25 @@ class MeshHeads(nn.Module):
         keys, values = (x.unflatten(-1, (self.heads, -1)).transpose(2, 3) for x in mixed.chunk(2, -1))
         return F.normalize(keys, dim=-1), values
 
-    def features(self, hidden: Tensor, looked: tuple[Tensor, Tensor] | None) -> Tensor:
-        """hidden [B, R, width] -> what the output layer reads, [D, B, R, width]."""
+    def features(self, hidden: Tensor, looked: tuple[Tensor, Tensor] | None, count: int | None = None) -> Tensor:
+        """hidden [B, R, width] -> what the output layer reads, [D, B, R, width], of the first `count` heads (None: of all)."""
         b, r, width = hidden.shape
-        x = hidden.expand(self.depth, -1, -1, -1).reshape(self.depth, b * r, width)
+        depth = self.depth if count is None else count
+        x = hidden.expand(depth, -1, -1, -1).reshape(depth, b * r, width)
         if looked is not None:
-            asked = torch.bmm(F.layer_norm(x, (width,)) * self.norm_weight, self.query)
-            q = F.normalize(asked.view(self.depth, b, r, self.heads, -1).transpose(2, 3), dim=-1)
-            seen = F.scaled_dot_product_attention(q, *looked, scale=COSINE_SCALE)
-            x = x + torch.bmm(seen.transpose(2, 3).reshape(self.depth, b * r, width), self.cross_out)
-        x = x + torch.bmm(F.silu(torch.bmm(x, self.up)), self.down)
-        return x.view(self.depth, b, r, width)
+            asked = torch.bmm(F.layer_norm(x, (width,)) * self.norm_weight[:depth], self.query[:depth])
+            q = F.normalize(asked.view(depth, b, r, self.heads, -1).transpose(2, 3), dim=-1)
+            seen = F.scaled_dot_product_attention(q, *(each[:depth] for each in looked), scale=COSINE_SCALE)
+            x = x + torch.bmm(seen.transpose(2, 3).reshape(depth, b * r, width), self.cross_out[:depth])
+        x = x + torch.bmm(F.silu(torch.bmm(x, self.up[:depth])), self.down[:depth])
+        return x.view(depth, b, r, width)
 
     def logits(self, features: Tensor, head_weight: Tensor, head_bias: Tensor) -> Tensor:
         """[D, ..., width] -> [D, ..., V]"""
         if self.tied:
             return F.linear(features, head_weight, head_bias)
-        rows = torch.bmm(features.reshape(self.depth, -1, features.shape[-1]), self.rows.transpose(1, 2)) + self.bias[:, None]
+        depth = len(features)
+        rows = torch.bmm(features.reshape(depth, -1, features.shape[-1]), self.rows[:depth].transpose(1, 2)) + self.bias[:depth, None]
         return rows.view(*features.shape[:-1], -1)
 
 
@@ -80,11 +82,11 @@ class BoundHeads:
         self.heads, self.weight, self.bias = heads.eval(), head_weight, head_bias
         self.depth = heads.depth
 
-    def start(self, sequence: Sequence) -> Callable[[Tensor], Tensor]:
-        """For one run: hidden state [width] -> logits [D, V]; row j is for the token j + 2 places behind the row's own input."""
+    def start(self, sequence: Sequence) -> Callable[[Tensor, int], Tensor]:
+        """For one run: hidden state [width], count -> logits [count, V]; row j is for the token j + 2 places behind the row's own input."""
         looked = self.heads.look(sequence.condition[None])
 
-        def guess(hidden: Tensor) -> Tensor:
-            return self.heads.logits(self.heads.features(hidden[None, None], looked)[:, 0, 0], self.weight, self.bias)
+        def guess(hidden: Tensor, count: int) -> Tensor:
+            return self.heads.logits(self.heads.features(hidden[None, None], looked, count)[:, 0, 0], self.weight, self.bias)
 
         return guess

@@ -31,7 +31,7 @@ def threshold(toy: Toy, knobs: Mapping[str, Any]) -> Law:
     R = 1 - q(A), the rule gives q(v) [v in A] + R p(v).
     """
     root = _rows_behind(toy, ())
-    logits = toy.drafter("mesh_heads").guess(root.hidden[0, 0])
+    logits = toy.drafter("mesh_heads").guess(root.hidden[0, 0], 1)
     law: Law = {}
     for first, chance in enumerate(root.p[0].tolist()):
         rows = _rows_behind(toy, (first,))

@@ -8,9 +8,11 @@ distance of the input to itself (floor) beside them.
 
 from __future__ import annotations
 
+import itertools
+import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,6 +129,7 @@ class Bench:
         for name in table:
             self.go(table[name], inputs[0], 0)
         for i, subject in enumerate(inputs):
+            print(f"input {i + 1} of {len(inputs)}: {subject.name}", file=sys.stderr, flush=True)
             for seed in range(seeds):
                 for name in [*table, *reversed(table)]:
                     found[name][i * seeds + seed].append(self.go(table[name], subject, seed))
@@ -134,7 +137,7 @@ class Bench:
 
 
 def bench(options: Namespace) -> list[dict[str, Any]]:
-    """The rows of the table and of the sweeps; prints them as it goes."""
+    """The rows of the table and of the sweeps; prints each when it is there."""
     run = Bench(options.backbone if Path(options.backbone).is_dir() else None, options.device)
     card = run.model("plain").card
     count, seeds = (FULL_COUNT, 3) if options.full else (options.count or COUNT, 1)
@@ -142,15 +145,19 @@ def bench(options: Namespace) -> list[dict[str, Any]]:
     table = {name: row for name, row in TABLE.items() if run.can(row)}
     for name in [name for name in TABLE if name not in table]:
         print(f"{name}: its heads or its adapter are not trained yet; python launch.py train mesh-heads")
-    runs = run.measure(table, inputs, seeds)
-    rows = [summary(name, runs, [s for s in inputs for _ in range(seeds)]) for name in table]
-    rows += [by_state(name, runs[name]) for name in table if table[name].method.startswith("xspecmesh")]
-    rows += sweeps(run, inputs[:SWEPT])
-    for kind in ("boxes", "families"):
-        unseen = subjects(count, kind, card["families"])
-        rows += [fidelity(run, kind, unseen, grammar) for grammar in (False, True)]
     stamp = facts() | {"backbone": "lowpoly", "seeds": seeds, "inputs": len(inputs)}
-    return publish(rows, readable, stamp, options.csv)
+    return publish(rows(run, table, inputs, seeds), readable, stamp, options.csv)
+
+
+def rows(run: Bench, table: dict[str, Row], inputs: list[Subject], seeds: int) -> Iterator[dict[str, Any]]:
+    """The table, where its drafts fail, the sweeps, and what the model makes of unseen shapes."""
+    for kind, grammar in itertools.product(("boxes", "families"), (False, True)):
+        yield fidelity(run, kind, subjects(len(inputs), kind, run.model("plain").card["families"]), grammar)
+    runs = run.measure(table, inputs, seeds)
+    repeated = [s for s in inputs for _ in range(seeds)]
+    yield from (summary(name, runs, repeated) for name in table)
+    yield from (by_state(name, runs[name]) for name in table if table[name].method.startswith("xspecmesh"))
+    yield from sweeps(run, inputs[:SWEPT])
 
 
 def summary(name: str, runs: dict[str, list[list[Run]]], inputs: list[Subject]) -> dict[str, Any]:

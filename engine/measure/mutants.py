@@ -141,7 +141,7 @@ def _law_of_the_first_draw() -> list[Patch]:
 def _full_law_of_a_cut_draw() -> list[Patch]:
     cut = xspecmesh.best_of
     return [
-        (xspecmesh, "narrowed", lambda logits, sequence, path, count, knobs: sequence.law(logits[len(path) : len(path) + 1], path)),
+        (xspecmesh, "narrowed", lambda logits, sequence, path, knobs: sequence.law(logits[len(path) : len(path) + 1], path)),
         (xspecmesh, "draw", _drawn_from(lambda p: cut(p, 2))),
     ]
 
@@ -164,7 +164,7 @@ def _row_before() -> list[Patch]:
 
 def _heads_shifted() -> list[Patch]:
     right = toy.TableHeads.guess
-    return [(toy.TableHeads, "guess", lambda self, hidden: right(self, hidden).roll(1, 0))]
+    return [(toy.TableHeads, "guess", lambda self, hidden, count: right(self, hidden, self.depth).roll(1, 0)[:count])]
 
 
 def _grammar_of_the_prefix() -> list[Patch]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,15 +58,16 @@ def names_of(backbone: Backbone, options: Namespace) -> list[str]:
 
 
 def publish(
-    rows: list[dict[str, Any]], readable: Callable[[dict[str, Any]], str], stamp: dict[str, Any], path: Path | None
+    rows: Iterable[dict[str, Any]], readable: Callable[[dict[str, Any]], str], stamp: dict[str, Any], path: Path | None
 ) -> list[dict[str, Any]]:
-    """Prints the rows, adds the stamp to each, and appends them to a CSV file if there is a path; returns them."""
+    """Prints each row as soon as it is there, adds the stamp to it, and appends all to a CSV file if there is a path; returns them."""
+    found = []
     for row in rows:
-        print(readable(row))
-        row |= stamp
+        print(readable(row), flush=True)
+        found.append(row | stamp)
     if path:
-        append_csv(path, rows)
-    return rows
+        append_csv(path, found)
+    return found
 
 
 def knobs_of(name: str, options: Namespace) -> dict[str, Any]:

@@ -73,7 +73,8 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         step = describe(rows, draft, a, n, committed)
         iteration += 1
         if not sequence.done:
-            draft = propose(guess(newest(rows, a)), sequence, knobs, noise, drafter.depth, iteration, seeded)
+            count = min(drafter.depth, knobs.depth, sequence.limit - sequence.length - 1)
+            draft = propose(guess(newest(rows, a), count), sequence, knobs, noise, iteration, seeded) if count > 0 else NO_DRAFT
             step.draft = {"tokens": draft.tokens, "positions": list(range(n + a + 1, n + a + 1 + len(draft.tokens))), "status": "draft"}
         yield step
 
@@ -101,31 +102,27 @@ RULES: dict[str, Callable[[Tensor, Tensor, Knobs], Tensor]] = {
 }
 
 
-def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, depth: int, iteration: int, seeded: bool) -> Draft:
-    """Draws a chain from the heads' logits [D, V], each token under the grammar behind the ones before it, with its true law."""
-    n = sequence.length
-    count = min(depth, knobs.depth, sequence.limit - n - 1)
-    if count <= 0:
-        return NO_DRAFT
+def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool) -> Draft:
+    """Draws a chain from the heads' logits [count, V], each token under the grammar behind the ones before it, with its true law."""
+    n, count = sequence.length, len(logits)
     u = noise.uniform(DRAFTER, n, count, iteration)
+    tree = PathTree(logits, sequence, count, knobs.tree_top) if knobs.drafts == "tree pruned" else None
     path: list[int] = []
     laws: list[Tensor] = []
     for j in range(count):
-        law = narrowed(logits, sequence, path, count, knobs)
+        law = tree.law(path) if tree else narrowed(logits, sequence, path, knobs)
         token = draw_gumbel(law.log(), noise.gumbel(n + j, 1)) if seeded else draw(law, u[j : j + 1])
         path.append(token.item())
         laws.append(law)
     return Draft(torch.tensor(path, device=sequence.device), q=torch.cat(laws))
 
 
-def narrowed(logits: Tensor, sequence: Sequence, path: list[int], count: int, knobs: Knobs) -> Tensor:
+def narrowed(logits: Tensor, sequence: Sequence, path: list[int], knobs: Knobs) -> Tensor:
     """The law [1, V] that the next draft behind a path is drawn from."""
     j = len(path)
     law = sequence.law(logits[j : j + 1], path)
     if knobs.drafts == "independent":
         return law
-    if knobs.drafts == "tree pruned":
-        return pruned_law(logits, sequence, path, count, knobs.tree_top)
     return best_of(law, 1 if knobs.drafts == "most probable" else knobs.tree_top)
 
 
@@ -135,34 +132,46 @@ def best_of(law: Tensor, k: int) -> Tensor:
     return torch.zeros_like(law).scatter_(-1, ids, values / values.sum(-1, keepdim=True))
 
 
-def pruned_law(logits: Tensor, sequence: Sequence, path: list[int], count: int, k: int) -> Tensor:
-    """The law [1, V] of the token behind `path` when a whole path of the pruned tree is drawn by its weight.
+class PathTree:
+    """The pruned tree of a pass: `count` levels of the k best tokens of each head, light leaves cut (section 3.4).
 
-    Each continuation counts with the weight of the leaves below it that survive the pruning.
+    A path is drawn by its weight, token by token: a continuation counts with the weight of the leaves below it that survive.
     """
 
-    def weight_below(behind: list[int], weight: float) -> float:
-        """The surviving weight of all leaves behind a node; weights only fall, so a light node has no surviving leaf."""
-        if weight < PRUNED:
-            return 0.0
-        if len(behind) == count:
-            return weight
-        return sum(weight_below([*behind, t], weight * p) for t, p in children(behind))
+    def __init__(self, logits: Tensor, sequence: Sequence, count: int, k: int):
+        self.tokens: list[Tensor] = []  # by level j: int64 [k^j, k], the children of every node
+        self.vocabulary = logits.shape[-1]
+        leaves = torch.ones(1, dtype=logits.dtype, device=logits.device)
+        paths: list[list[int]] = [[]]  # one behind which the sequence stands in each state of its grammar
+        states = torch.zeros(1, dtype=torch.int64)  # of every node of the level, as an index of `paths`
+        for j in range(count):
+            laws = torch.cat([sequence.law(logits[j : j + 1], path) for path in paths])
+            values, ids = best_of(laws, k).topk(k)  # [states, k]
+            known: dict[Any, int] = {}
+            ahead, reached = [], []
+            for path, row in zip(paths, ids.tolist(), strict=True):
+                for token in row:
+                    behind = [*path, token]
+                    at = known.setdefault(sequence.state(behind), len(known))
+                    ahead.append(at)
+                    if at == len(reached):
+                        reached.append(behind)
+            self.tokens.append(ids[states])
+            leaves = (leaves[:, None] * values[states]).flatten()
+            states, paths = torch.tensor(ahead).view(-1, k)[states].flatten(), reached
+        heavy = leaves * (leaves >= PRUNED)
+        self.leaves = heavy if heavy.sum() > 0 else leaves  # every leaf is light: nothing is cut
 
-    def children(behind: list[int]) -> list[tuple[int, float]]:
-        j = len(behind)
-        values, ids = best_of(sequence.law(logits[j : j + 1], behind), k)[0].topk(k)
-        return list(zip(ids.tolist(), values.tolist(), strict=True))
-
-    reached = 1.0
-    for j in range(len(path)):
-        reached *= dict(children(path[:j])).get(path[j], 0.0)
-    below = [(t, weight_below([*path, t], reached * p)) for t, p in children(path)]
-    if sum(w for _, w in below) == 0:  # every leaf is light: nothing is cut
-        below = children(path)
-    law = torch.zeros_like(sequence.law(logits[:1], path))
-    law[0, [t for t, _ in below]] = torch.tensor([w for _, w in below], dtype=law.dtype, device=law.device)
-    return law / law.sum()
+    def law(self, path: list[int]) -> Tensor:
+        """The law [1, V] of the token behind a path of the tree."""
+        node = 0
+        for children, token in zip(self.tokens, path, strict=False):
+            node = node * children.shape[1] + children[node].tolist().index(token)
+        children = self.tokens[len(path)][node]
+        below = self.leaves.view(len(self.tokens[len(path)]), len(children), -1)[node].sum(-1)
+        law = torch.zeros(1, self.vocabulary, dtype=below.dtype, device=below.device)
+        law[0, children] = below / below.sum()
+        return law
 
 
 def describe(rows: Rows, draft: Draft, a: int, n: int, committed: list[int]) -> Step:

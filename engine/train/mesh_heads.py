@@ -5,11 +5,13 @@ backbone, sum of 0.8^d CE_d, rate 5e-4 to 5e-5. Stage two trains heads and a low
 of the blocks) together, 50 L_backbone + sum of 0.8^d CE_d, rate 1e-4 to 1e-5. Both stages run for heads with cross-attention and for
 the multilayer heads of the ablation, which gives rows B to E of the paper's table 3.
 Deviations: minutes instead of epochs; heads share the backbone's output layer; they are trained on a sample of rows a step; the few minutes
-of a CPU need higher rates (at 5e-4 a head knew 7 % of its tokens after 350 steps).
+of a CPU need higher rates (at 5e-4 a head knew 7 % of its tokens after 350 steps); beside what the backbone generated, which a CPU makes
+slowly, they learn from sequences of the shapes that it was trained on, which cost nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,16 +26,16 @@ from engine.backbones.bpt_tokens import BPT
 from engine.backbones.folder import ship
 from engine.backbones.lowpoly import Lowpoly, MaskedGrammar
 from engine.cache import Slab
-from engine.data.lowpoly_shapes import held_out_shapes, training_shapes
+from engine.data.lowpoly_shapes import Shape, held_out_shapes, stretch, training_shapes
 from engine.drafters.mesh_heads import MeshHeads
 from engine.machine import has_fast_bfloat16
 from engine.sampling import draw, warp
 from engine.train.loop import Options, Training, cosine_to_a_tenth
 from engine.train.lowpoly import PAD, collate, sample_of
 
-PRESETS = {  # rates: of stage one and of stage two
-    "cpu": {"minutes": 40.0, "sequences": 1024, "batch": 16, "rows": 384, "rates": (4e-3, 5e-4)},
-    "gpu": {"minutes": 8.0, "sequences": 16_384, "batch": 128, "rows": 8192, "rates": (5e-4, 1e-4)},
+PRESETS = {  # rows (places a step) and rates: of stage one and of stage two
+    "cpu": {"minutes": 40.0, "generated": 1024, "drawn": 5120, "batch": 16, "rows": (384, 768), "rates": (4e-3, 5e-4)},
+    "gpu": {"minutes": 8.0, "generated": 16_384, "drawn": 16_384, "batch": 128, "rows": (8192, 8192), "rates": (5e-4, 1e-4)},
 }
 DEPTH = 6  # heads; methods use as many of them as they are told
 DECAY = 0.8
@@ -74,17 +76,19 @@ def generate_together(backbone: Lowpoly, points: Tensor, rng: Generator) -> list
 
 
 class Library:
-    """Clouds and the sequences that the backbone generated for them; batches as a function of the step."""
+    """Clouds and sequences for them, the first `generated` of which the backbone said and the others are the shapes' own; batches as a
+    function of the step."""
 
-    def __init__(self, backbone: Lowpoly, families: tuple[str, ...], count: int, batch: int, first_seed: int = 0, held_out: bool = False):
+    def __init__(self, backbone: Lowpoly, shapes: Iterable[Shape], generated: int, batch: int, seed: int):
         self.batch_size = batch
-        shapes = [s for s in held_out_shapes(8 * count) if s.family in families][:count] if held_out else None
-        samples = [sample_of(s) for s in shapes or training_shapes(2**33 + first_seed, count, families)]
-        self.points = collate(samples, Generator(PCG64(first_seed)), 0.0)[0]
+        samples = [s for s in map(sample_of, shapes) if len(s.tokens) <= backbone.model.settings.length]
+        self.points = collate(samples, Generator(PCG64(seed)), 0.0)[0]
         self.tokens: list[list[int]] = []
-        for i in range(0, len(samples), TOGETHER):
-            self.tokens += generate_together(backbone, self.points[i : i + TOGETHER], Generator(PCG64([first_seed, i])))
-            print(f"generated {len(self.tokens)} of {len(samples)} sequences", flush=True)
+        for i in range(0, generated, TOGETHER):
+            together = self.points[i : min(i + TOGETHER, generated)]
+            self.tokens += generate_together(backbone, together, Generator(PCG64([seed, i])))
+            print(f"generated {len(self.tokens)} of {generated} sequences", flush=True)
+        self.tokens += [s.tokens.tolist() for s in samples[len(self.tokens) :]]
         self.order = sorted(range(len(samples)), key=lambda i: len(self.tokens[i]))
 
     def chosen(self, step: int) -> list[int]:
@@ -162,21 +166,21 @@ class Memory:
     @torch.no_grad()
     def __init__(self, pupil: Pupil, library: Library, device: str):
         self.library, self.device = library, device
-        self.hidden: list[Tensor] = [torch.empty(0)] * len(library.tokens)
+        self.hidden: list[Tensor] = [torch.empty(0)] * len(library.tokens)  # half precision: there are hundreds of megabytes
         self.conditions: list[Tensor] = list(self.hidden)
         for first in range(0, len(library.order), TOGETHER):
             chosen = library.order[first : first + TOGETHER]
             tokens = padded([torch.tensor(library.tokens[i]) for i in chosen])
             hidden, condition = pupil.hidden(library.points[chosen].to(device), tokens.to(device))
             for i, one, behind in zip(chosen, hidden, condition, strict=True):
-                self.hidden[i], self.conditions[i] = one[: len(library.tokens[i])].clone(), behind
+                self.hidden[i], self.conditions[i] = one[: len(library.tokens[i])].half(), behind.half()
 
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
         """Hidden states [B, L, width], conditions [B, C, width] and tokens int64 [B, L] of the library's batch of a step."""
         chosen = self.library.chosen(step)
         tokens = self.library.batch(step)[1].to(self.device)
         hidden = nn.utils.rnn.pad_sequence([self.hidden[i] for i in chosen], batch_first=True)
-        return hidden, torch.stack([self.conditions[i] for i in chosen]), tokens
+        return hidden.float(), torch.stack([self.conditions[i] for i in chosen]).float(), tokens
 
 
 def _with_adapter(blocks: nn.ModuleList) -> nn.Module:
@@ -192,22 +196,29 @@ def main(options: Options) -> None:
     minutes = options.minutes or preset["minutes"]
     backbone = lowpoly.load(device=device)
     families = tuple(backbone.card["families"])
-    library = Library(backbone, families, preset["sequences"], preset["batch"])
-    unseen = Library(backbone, families, UNSEEN, preset["batch"], 10_000, held_out=True)
+    rng = Generator(PCG64(3))
+    shapes = [stretch(s, rng) for s in training_shapes(2**33, preset["generated"] + preset["drawn"], families)]
+    library = Library(backbone, shapes, preset["generated"], preset["batch"], 0)
+    boxes = [s for s in held_out_shapes(8 * UNSEEN) if s.family in families]
+    unseen = Library(backbone, boxes[:UNSEEN], UNSEEN, preset["batch"], 1)
+    memory = Memory(Pupil(backbone.model, None, False), library, device)
     for kind in ("cross", "mlp"):
-        first = train_stage(options, preset, kind, False, None, library, unseen, device, minutes * SHARES["first"])
-        train_stage(options, preset, kind, True, first, library, unseen, device, minutes * SHARES["second"])
+        first = train_stage(options, preset, kind, None, library, memory, unseen, device, minutes * SHARES["first"])
+        train_stage(options, preset, kind, first, library, None, unseen, device, minutes * SHARES["second"])
 
 
 def train_stage(
-    options: Options, preset: dict[str, Any], kind: str, adapted: bool, start: MeshHeads | None,
-    library: Library, unseen: Library, device: str, minutes: float,
+    options: Options, preset: dict[str, Any], kind: str, start: MeshHeads | None,
+    library: Library, memory: Memory | None, unseen: Library, device: str, minutes: float,
 ) -> MeshHeads:  # fmt: skip
-    """One stage for one kind of heads; returns the averaged heads."""
+    """One stage for one kind of heads: the first, from what is remembered, or the second, from the heads of the first. Returns the averaged
+    heads."""
+    adapted = start is not None
+    rows = preset["rows"][adapted]
     model = lowpoly.load_model().to(device)
     s = model.settings
     heads = MeshHeads(DEPTH, s.width, s.heads, s.vocabulary, kind)
-    if start is not None:
+    if adapted:
         heads.load_state_dict(start.state_dict())
     name = f"heads_{kind}{'_lora' if adapted else ''}"
     pupil = Pupil(model, heads, adapted)
@@ -216,16 +227,16 @@ def train_stage(
     )
     training.resume(options.fresh)
     weights = torch.tensor([DECAY ** (d + 1) for d in range(DEPTH)], device=device)
-    memory = None if adapted else Memory(pupil, library, device)
     half = device == "cuda" or has_fast_bfloat16()
 
     def loss_of(step: int) -> Tensor:
         rng = Generator(PCG64([6, step]))
+        batch = [x.to(device) for x in (library if adapted else memory).batch(step)]
         with torch.autocast(device, torch.bfloat16, enabled=half):
-            if memory is not None:
-                each, _ = pupil.head_losses(*memory.batch(step), preset["rows"], rng)
+            if not adapted:
+                each, _ = pupil.head_losses(*batch, rows, rng)
                 return (weights * each).sum()
-            own, each, _ = pupil.losses(*(x.to(device) for x in library.batch(step)), preset["rows"], rng)
+            own, each, _ = pupil.losses(*batch, rows, rng)
             return (weights * each).sum() + BACKBONE_WEIGHT * own
 
     def held_out() -> dict[str, Any]:

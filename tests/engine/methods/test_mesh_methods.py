@@ -14,7 +14,7 @@ from engine.drafters.mesh_heads import BoundHeads, MeshHeads
 from engine.errors import BadKnob, NotSupported
 from engine.methods import METHODS, xspecmesh
 from engine.methods.lookup import Index
-from engine.methods.xspecmesh import best_of, pruned_law
+from engine.methods.xspecmesh import PathTree, best_of
 from engine.run import Run, generate
 from tests.engine.backbones import tiny
 
@@ -89,7 +89,7 @@ def test_one_row_of_heads_is_what_all_rows_would_give() -> None:
         logits = bound.heads.logits(many, bound.weight, bound.bias)[:, 0]
         sequence = type("Sequence", (), {"condition": condition})()
         for i in range(5):
-            torch.testing.assert_close(bound.start(sequence)(hidden[i]), logits[:, i], atol=2e-5, rtol=1e-4)
+            torch.testing.assert_close(bound.start(sequence)(hidden[i], 3), logits[:3, i], atol=2e-5, rtol=1e-4)
 
 
 def test_fresh_heads_repeat_the_backbones_law() -> None:
@@ -106,9 +106,12 @@ class Flat:
         """[k, V]"""
         return torch.softmax(logits, -1)
 
+    def state(self, path: list[int]) -> None:
+        """The only one."""
+
 
 def test_the_pruned_tree_draws_whole_paths_by_their_weight(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The conditionals of `pruned_law` multiply to the weights of the surviving paths, normalised."""
+    """The conditionals of a `PathTree` multiply to the weights of the surviving paths, normalised."""
     monkeypatch.setattr(xspecmesh, "PRUNED", 0.05)
     logits = torch.randn(3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 1.5
     tops = [best_of(torch.softmax(row[None], -1), 2)[0] for row in logits]
@@ -117,10 +120,11 @@ def test_the_pruned_tree_draws_whole_paths_by_their_weight(monkeypatch: pytest.M
     }
     alive = {path: w for path, w in weights.items() if w >= 0.05}
     assert 0 < len(alive) < 8, "some paths are pruned, some are not"
+    tree = PathTree(logits, Flat(), 3, 2)
     for path, weight in alive.items():
         chance = 1.0
         for j in range(3):
-            chance *= float(pruned_law(logits, Flat(), list(path[:j]), 3, 2)[0, path[j]])
+            chance *= float(tree.law(list(path[:j]))[0, path[j]])
         assert chance == pytest.approx(weight / sum(alive.values()))
 
 

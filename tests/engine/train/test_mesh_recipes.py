@@ -14,7 +14,7 @@ from engine.backbones.bpt import Settings, budget_bucket, describe, settings_of
 from engine.backbones.bpt_grammar import Grammar
 from engine.backbones.bpt_tokens import BPT, parse
 from engine.core import Prompt
-from engine.data.lowpoly_shapes import EASY, held_out_shapes, stretch
+from engine.data.lowpoly_shapes import EASY, held_out_shapes, stretch, training_shapes
 from engine.methods import METHODS
 from engine.run import generate
 from engine.train import loop, mesh_heads
@@ -102,7 +102,9 @@ def test_generating_together_is_generating_alone(shipped: Path) -> None:
 
 def test_heads_and_adapters_are_trained_written_and_read(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole recipe for a few seconds; the merged backbone then decodes with its own heads, exactly."""
-    monkeypatch.setitem(mesh_heads.PRESETS, "cpu", {"minutes": 0.1, "sequences": 4, "batch": 2, "rows": 64, "rates": (5e-4, 1e-4)})
+    monkeypatch.setitem(
+        mesh_heads.PRESETS, "cpu", {"minutes": 0.1, "generated": 4, "drawn": 4, "batch": 2, "rows": (64, 64), "rates": (5e-4, 1e-4)}
+    )
     monkeypatch.setattr(mesh_heads, "UNSEEN", 4)
     mesh_heads.main(Options())
     names = {p.name for p in shipped.iterdir()}
@@ -118,7 +120,7 @@ def test_heads_and_adapters_are_trained_written_and_read(shipped: Path, monkeypa
 
 
 def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Path) -> None:
-    library = mesh_heads.Library(lowpoly.load(), ("table", "tree"), 6, 3)
+    library = mesh_heads.Library(lowpoly.load(), training_shapes(0, 6, ("table", "tree")), 3, 3, 0)
     heads = mesh_heads.MeshHeads(3, SMALL.width, SMALL.heads, SMALL.vocabulary)
     torch.nn.init.normal_(heads.down, std=0.1)
     pupil = mesh_heads.Pupil(lowpoly.load_model(), heads, False)
@@ -133,7 +135,7 @@ def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Pa
 
 
 def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(shipped: Path) -> None:
-    library = mesh_heads.Library(lowpoly.load(), ("table",), 1, 1)
+    library = mesh_heads.Library(lowpoly.load(), training_shapes(0, 1, ("table",)), 1, 1, 0)
     pupil = mesh_heads.Pupil(lowpoly.load_model(), mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary), False)
     points, tokens = library.batch(0)
     hidden, _ = pupil.hidden(points, tokens)
