@@ -92,11 +92,11 @@ def test_one_row_of_heads_is_what_all_rows_would_give() -> None:
             torch.testing.assert_close(bound.start(sequence)(hidden[i], 3), logits[:3, i], atol=2e-5, rtol=1e-4)
 
 
-def test_fresh_heads_repeat_the_backbones_law() -> None:
-    """Zero last layers: a head is the output layer on the hidden state, whatever the condition."""
+def test_fresh_heads_hand_on_a_share_of_the_hidden_state() -> None:
+    """Zero last layers: a head is the output layer on the scaled hidden state, whatever the condition."""
     made = MeshHeads(3, 32, 2, BPT.vocabulary)
     hidden = torch.randn(1, 2, 32)
-    assert torch.equal(made.features(hidden, made.look(torch.randn(1, 4, 32))), hidden.expand(3, -1, -1, -1))
+    assert torch.equal(made.features(hidden, made.look(torch.randn(1, 4, 32))), (made.gain[0] * hidden).expand(3, -1, -1, -1))
 
 
 class Flat:

@@ -85,7 +85,6 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(lowpoly.load, "__defaults__", (str(tmp_path / "lowpoly"), "cpu", "auto"))
     monkeypatch.setattr(lowpoly.load_model, "__defaults__", (tmp_path / "lowpoly",))
     monkeypatch.setattr(loop, "CHECKPOINTS", tmp_path / "training")
-    monkeypatch.setattr(mesh_heads, "CHECKPOINTS", tmp_path / "training", raising=False)
     return tmp_path / "lowpoly"
 
 
@@ -136,7 +135,9 @@ def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Pa
 
 def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(shipped: Path) -> None:
     library = mesh_heads.Library(lowpoly.load(), training_shapes(0, 1, ("table",)), 1, 1, 0)
-    pupil = mesh_heads.Pupil(lowpoly.load_model(), mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary), False)
+    heads = mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary)
+    torch.nn.init.ones_(heads.gain)
+    pupil = mesh_heads.Pupil(lowpoly.load_model(), heads, False)
     points, tokens = library.batch(0)
     hidden, _ = pupil.hidden(points, tokens)
     laws = torch.log_softmax(pupil.decoder.head(hidden[0]), -1)  # a head that was never trained hands on what it is given
