@@ -75,7 +75,7 @@ class Training:
     warm_steps: int = 200
     average: float = 0.999
     weight_decay: float = 0.01
-    muon: str = ""  # prefix of the names of matrices that Muon optimises; "" = none
+    muon: str | tuple[str, ...] = ""  # prefixes of the names of matrices, and stacks of them, that Muon optimises; "" = none
     betas: tuple[float, float] = (0.9, 0.95)  # of AdamW
     schedule: Callable[[float], float] = trapezoid
     step: int = 0
@@ -94,7 +94,8 @@ class Training:
     def _optimizers(self) -> list[torch.optim.Optimizer]:
         """Muon (Jordan et al. 2024) for the matrices named in `muon`, AdamW for all else."""
         named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
-        matrices = [p for n, p in named if p.ndim == 2 and self.muon and n.startswith(self.muon)]
+        matrices = [p for n, p in named if min(p.shape[-2:]) > 1 and p.ndim > 1 and self.muon and n.startswith(self.muon)]
+        self.slices = [(nn.Parameter(m), p, i) for p in matrices if p.ndim == 3 for i, m in enumerate(p.data)]  # share their storage
         rest = [p for _, p in named if not any(p is m for m in matrices)]
         groups = [
             {"params": [p for p in rest if p.ndim > 1], "weight_decay": self.weight_decay},
@@ -104,7 +105,8 @@ class Training:
         if not matrices:
             return [adam]
         rate = {"lr": self.learning_rate, "weight_decay": self.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
-        return [torch.optim.Muon(matrices, momentum=0.95, **rate), adam]
+        single = [p for p in matrices if p.ndim == 2] + [piece for piece, _, _ in self.slices]
+        return [torch.optim.Muon(single, momentum=0.95, **rate), adam]
 
     def resume(self, fresh: bool) -> bool:
         """Loads the checkpoint if there is one (and it is wanted); True if it did."""
@@ -170,10 +172,12 @@ class Training:
         for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
             for group, full in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = full * rate
-            optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         loss = loss_of(self.step)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for piece, stack, i in self.slices:
+            piece.grad = stack.grad[i]
         for optimizer in self.optimizers:
             optimizer.step()
         self.step += 1

@@ -4,14 +4,20 @@ Each step draws new shapes and new clouds of their surfaces; half of the time th
 few families in canonical pose, stretched, with clouds that are only sometimes degraded; the GPU preset teaches all of them in every pose.
 Shapes in held-out boxes and families are never trained; the curve gives the loss on both.
 
+Heads that guess the tokens behind the next one (those of XSpecMesh) learn along with it and teach it as well, with a small weight: the
+hidden states of so small a model would otherwise say nothing of later tokens (Gloeckle et al. 2024, arXiv 2404.19737, for the idea).
+`train mesh-heads` goes on with them.
+
 While it trains, ids share embeddings for their coordinates (a block is three digits of base 8, an offset three of base 16), in and out, so
 that what is learned of one place helps its neighbours. When it ships, these sums are folded into plain tables: the shape of BPT.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,7 +40,9 @@ from engine.data.lowpoly_shapes import (
     stretch,
     training_shapes,
 )
+from engine.drafters.mesh_heads import MeshHeads
 from engine.machine import has_fast_bfloat16
+from engine.train.later_tokens import DEPTH, KINDS, PAD, cross_entropies, head_logits, labels_behind, some_places, top_1, weighted
 from engine.train.loop import Options, Training
 
 PRESETS = {
@@ -50,7 +58,8 @@ PRESETS = {
 GROUP = 4  # batches whose shapes are sorted by length together, so that little is padding
 TOLD = 0.5  # share of shapes whose face budget the model is told
 BUCKET = 32  # lengths are rounded up to a multiple
-PAD = -1
+LATER = 0.05  # weight of the loss of the heads, for each kind of them
+LATER_ROWS = 512  # places a step that heads are taught at
 
 
 @dataclass
@@ -108,22 +117,24 @@ def collate(samples: list[Sample], rng: Generator, degraded: float) -> tuple[Ten
 
 
 class Trainee(nn.Module):
-    """The model with shared embeddings of coordinates beside its tables."""
+    """The model with shared embeddings of coordinates beside its tables, and heads that guess later tokens."""
 
     def __init__(self, settings: Settings):
         super().__init__()
         self.model = MeshModel(settings)
         self.digits_in = nn.Parameter(torch.randn(96, settings.width) * 0.02)
         self.digits_out = nn.Parameter(torch.randn(96, settings.width) * 0.02)
+        self.heads = nn.ModuleDict({k: MeshHeads(DEPTH, settings.width, settings.heads, settings.vocabulary, k) for k in KINDS})
         self.register_buffer("digits", digit_matrix(settings.vocabulary), persistent=False)
 
-    def logits(self, points: Tensor, budgets: Tensor, tokens: Tensor) -> Tensor:
-        """Logits [B, L, V] of tokens [B, L], padding included."""
+    def forward(self, points: Tensor, budgets: Tensor, tokens: Tensor, places: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Logits [B, L, V] of tokens [B, L], padding included, and those [D, B, R, V] of each kind of heads at places [B, R]."""
         d = self.model.decoder
         condition = self.model.encoder(points, budgets)
         table = d.table() + self.digits @ self.digits_in
         hidden = self.model.training_hidden(condition, table[tokens[:, :-1].clamp(min=0)])
-        return F.linear(hidden, d.head.weight + self.digits @ self.digits_out, d.head.bias)
+        out = d.head.weight + self.digits @ self.digits_out, d.head.bias
+        return F.linear(hidden, *out), [head_logits(heads, hidden, condition, places, *out) for heads in self.heads.values()]
 
 
 def digit_matrix(vocabulary: int) -> Tensor:
@@ -161,29 +172,45 @@ def main(options: Options) -> None:
     settings: Settings = preset["settings"]
     trainee = Trainee(settings)
     minutes = options.minutes or preset["minutes"]
-    training = Training("lowpoly", trainee, preset["rate"], minutes, device, weight_decay=0.05, muon="model.decoder.blocks.", average=0.997)
+    training = Training(
+        "lowpoly", trainee, preset["rate"], minutes, device, weight_decay=0.05, muon=("model.decoder.blocks.", "heads."), average=0.997
+    )
     if not training.resume(options.fresh) and not options.fresh and parts(lowpoly.FOLDER, "model"):
         shipped = lowpoly.load_model()
         if shipped.settings == settings:
-            training.warm_start(unfolded(shipped), read_card(lowpoly.FOLDER)["model"])
+            training.warm_start(unfolded(shipped), read_card(lowpoly.FOLDER)["model"])  # the heads begin anew
     world = World(preset["families"], preset["batch"], preset["vary"], preset["degraded"], settings.length)
     checks = {kind: check_batches(kind, preset["families"]) for kind in ("boxes", "families")}
 
-    def likelihood(points: Tensor, budgets: Tensor, tokens: Tensor) -> Tensor:
+    def logits_of(points: Tensor, budgets: Tensor, tokens: Tensor, places: Tensor) -> tuple[Tensor, list[Tensor]]:
         with torch.autocast(device, torch.bfloat16, enabled=half):
-            logits = trainee.logits(points, budgets, tokens)
-        return F.cross_entropy(logits.float().flatten(0, 1), tokens.flatten(), ignore_index=PAD)
+            return trainee(points, budgets, tokens, places)
 
-    loss = torch.compile(likelihood, dynamic=True) if options.compiled else likelihood
+    def loss(points: Tensor, budgets: Tensor, tokens: Tensor, places: Tensor, labels: Tensor) -> Tensor:
+        logits, later = logits_of(points, budgets, tokens, places)
+        return likelihood(logits, tokens) + LATER * sum(weighted(cross_entropies(each, labels)) for each in later)
+
+    compiled = torch.compile(loss, dynamic=True) if options.compiled else loss
 
     def loss_of(step: int) -> Tensor:
-        return loss(*(x.to(device) for x in world.batch(step)))
+        points, budgets, tokens = world.batch(step)
+        places = some_places(tokens, LATER_ROWS, Generator(PCG64([12, step])))
+        return compiled(*(x.to(device) for x in (points, budgets, tokens, places, labels_behind(tokens, places, DEPTH))))
 
-    def held_out() -> dict[str, float]:
-        found = {}
+    def held_out() -> dict[str, Any]:
+        found: dict[str, Any] = {}
         for kind, batches in checks.items():
-            losses = [likelihood(*(x.to(device) for x in b)) for b in batches]
-            found[f"nats_{kind}"] = round(torch.stack(losses).mean().item(), 4)
+            own, right = [], []
+            for points, budgets, tokens in batches:
+                places = some_places(tokens, LATER_ROWS, Generator(PCG64(13)))
+                logits, later = logits_of(*(x.to(device) for x in (points, budgets, tokens, places)))
+                labels = labels_behind(tokens, places, DEPTH).to(device)
+                own.append(likelihood(logits, tokens.to(device)))
+                right.append(torch.stack([top_1(each, labels) for each in later]))
+            found[f"nats_{kind}"] = round(torch.stack(own).mean().item(), 4)
+            if kind == "boxes":
+                guessed = torch.stack(right).mean(0).tolist()
+                found |= {f"top_1_{k}": [round(x, 3) for x in row] for k, row in zip(KINDS, guessed, strict=True)}
         return found
 
     if not options.export:
@@ -196,7 +223,23 @@ def main(options: Options) -> None:
     }
     files = split(folded(training.averaged), "model")
     card["model"] = {"settings": describe(settings), "files": len(files)} | training.summary(options.preset, "lowpoly")
-    ship(lowpoly.FOLDER, files, card)
+    heads = {f"heads_{kind}": dict(averaged_heads(training.averaged, kind)) for kind in KINDS}
+    card["heads"] = {name: {"settings": trainee.heads[name[6:]].settings} | training.summary(options.preset, "lowpoly") for name in heads}
+    ship(lowpoly.FOLDER, files | {f"{name}.safetensors": state for name, state in heads.items()}, card)
+    for kind in KINDS:  # what was adapted to the weights before these does not fit them
+        (lowpoly.FOLDER / f"heads_{kind}_lora.safetensors").unlink(missing_ok=True)
+        shutil.rmtree(lowpoly.FOLDER / f"lora_{kind}", ignore_errors=True)
+
+
+def likelihood(logits: Tensor, tokens: Tensor) -> Tensor:
+    """The mean cross-entropy of tokens [B, L] under logits [B, L, V]."""
+    return F.cross_entropy(logits.float().flatten(0, 1), tokens.flatten(), ignore_index=PAD)
+
+
+def averaged_heads(state: dict[str, Tensor], kind: str) -> dict[str, Tensor]:
+    """The heads of a kind out of a Trainee's weights."""
+    prefix = f"heads.{kind}."
+    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
 
 
 def check_batches(kind: str, families: tuple[str, ...]) -> list[tuple[Tensor, Tensor, Tensor]]:

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from engine.backbones import lowpoly
 from engine.backbones.bpt import MeshModel
 from engine.backbones.bpt_tokens import BPT
-from engine.backbones.folder import ship
+from engine.backbones.folder import read_tensors, ship
 from engine.backbones.lowpoly import Lowpoly, MaskedGrammar
 from engine.cache import Slab
 from engine.data.lowpoly_shapes import Shape, held_out_shapes, stretch, training_shapes
@@ -32,15 +32,25 @@ from engine.drafters.mesh_heads import MeshHeads
 from engine.machine import has_fast_bfloat16
 from engine.sampling import draw, warp
 from engine.train import loop
+from engine.train.later_tokens import (
+    DEPTH,
+    KINDS,
+    PAD,
+    all_places,
+    cross_entropies,
+    head_logits,
+    labels_behind,
+    some_places,
+    top_1,
+    weighted,
+)
 from engine.train.loop import Options, Training, cosine_to_a_tenth
-from engine.train.lowpoly import PAD, collate, sample_of
+from engine.train.lowpoly import collate, sample_of
 
 PRESETS = {  # rows (places a step) and rates: of stage one and of stage two
-    "cpu": {"minutes": 40.0, "generated": 1024, "drawn": 5120, "batch": 16, "rows": (384, 768), "rates": (1e-2, 1e-3)},
+    "cpu": {"minutes": 40.0, "generated": 1024, "drawn": 5120, "batch": 16, "rows": (384, 768), "rates": (2e-3, 1e-3)},
     "gpu": {"minutes": 8.0, "generated": 16_384, "drawn": 16_384, "batch": 128, "rows": (8192, 8192), "rates": (5e-4, 1e-4)},
 }
-DEPTH = 6  # heads; methods use as many of them as they are told
-DECAY = 0.8
 BACKBONE_WEIGHT = 50.0
 RANK, ALPHA = 16, 32
 LINEAR = ["query_key_value", "query", "key_value", "out", "value_gate"]  # names of the linear layers of a block
@@ -156,23 +166,10 @@ class Pupil(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Cross-entropy [D] of every head on `rows` places in all, as many in each sequence, and None; or, for rows = None, on all places,
         and top-1 accuracy [D]."""
-        depth, most = self.heads.depth, tokens.shape[1] - 1
-        known = (tokens != PAD).sum(1, keepdim=True) - 1  # places with a token behind the next one
-        if rows is None:
-            places = torch.arange(most, device=tokens.device).expand(len(tokens), -1)
-        else:
-            drawn = torch.from_numpy(rng.random((len(tokens), max(1, rows // len(tokens))))).to(tokens.device)
-            places = (drawn * known).long()
-        picked = hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))
-        logits = self.heads.logits(
-            self.heads.features(picked, self.heads.look(condition)), self.decoder.head.weight, self.decoder.head.bias
-        )
-        behind = F.pad(tokens, (0, depth), value=PAD)
-        labels = torch.stack([behind.gather(1, places + d + 1) for d in range(depth)])  # [D, B, R]
-        each = F.cross_entropy(logits.flatten(0, 2).float(), labels.flatten(), ignore_index=PAD, reduction="none").view_as(labels)
-        seen = (labels != PAD).float()
-        right = None if rows else ((logits.argmax(-1) == labels) * seen).sum((1, 2)) / seen.sum((1, 2))
-        return (each * seen).sum((1, 2)) / seen.sum((1, 2)), right
+        places = some_places(tokens, rows, rng) if rows else all_places(tokens)
+        logits = head_logits(self.heads, hidden, condition, places, self.decoder.head.weight, self.decoder.head.bias)
+        labels = labels_behind(tokens, places, self.heads.depth)
+        return cross_entropies(logits, labels), None if rows else top_1(logits, labels)
 
 
 class Memory:
@@ -217,7 +214,7 @@ def main(options: Options) -> None:
     boxes = [s for s in held_out_shapes(8 * UNSEEN) if s.family in families]
     unseen = Library(backbone, boxes[:UNSEEN], UNSEEN, preset["batch"], 1)
     memory = Memory(Pupil(backbone.model, None, False), library, device)
-    for kind in ("cross", "mlp"):
+    for kind in KINDS:
         first = train_stage(options, preset, kind, None, library, memory, unseen, device, minutes * SHARES["first"])
         train_stage(options, preset, kind, first, library, None, unseen, device, minutes * SHARES["second"])
 
@@ -238,10 +235,12 @@ def train_stage(
     name = f"heads_{kind}{'_lora' if adapted else ''}"
     pupil = Pupil(model, heads, adapted)
     training = Training(
-        name, pupil, preset["rates"][adapted], minutes, device, 50, 0.995, 0.0, betas=(0.9, 0.99), schedule=cosine_to_a_tenth
+        name, pupil, preset["rates"][adapted], minutes, device, 50, 0.995, 0.0, "heads.", betas=(0.9, 0.99), schedule=cosine_to_a_tenth
     )
-    training.resume(options.fresh)
-    weights = torch.tensor([DECAY ** (d + 1) for d in range(DEPTH)], device=device)
+    known = lowpoly.read_card(lowpoly.FOLDER).get("heads", {}).get(name)
+    if not training.resume(options.fresh) and not options.fresh and not adapted and known and known["settings"] == heads.settings:
+        shipped = read_tensors(lowpoly.FOLDER / f"{name}.safetensors")
+        training.warm_start({f"heads.{k}": v for k, v in shipped.items()}, known)
     half = device == "cuda" or has_fast_bfloat16()
 
     def loss_of(step: int) -> Tensor:
@@ -250,9 +249,9 @@ def train_stage(
         with torch.autocast(device, torch.bfloat16, enabled=half):
             if not adapted:
                 each, _ = pupil.head_losses(*batch, rows, rng)
-                return (weights * each).sum()
+                return weighted(each)
             own, each, _ = pupil.losses(*batch, rows, rng)
-            return (weights * each).sum() + BACKBONE_WEIGHT * own
+            return weighted(each) + BACKBONE_WEIGHT * own
 
     def held_out() -> dict[str, Any]:
         own, each, right = zip(*(pupil.losses(*(x.to(device) for x in unseen.batch(i)), None, None) for i in range(4)), strict=True)

@@ -64,9 +64,10 @@ def test_folded_weights_are_the_same_function() -> None:
     again = Trainee(SMALL).eval()
     model = again.model
     model.load_state_dict(plain)
-    again.load_state_dict(unfolded(model))
+    again.load_state_dict(unfolded(model), strict=False)  # heads begin anew
     with torch.no_grad():
-        a, b = trainee.logits(*batch), again.logits(*batch)
+        places = torch.zeros(2, 1, dtype=torch.int64)
+        a, b = trainee(*batch, places)[0], again(*batch, places)[0]
     assert a.shape == (*batch[2].shape, BPT.vocabulary)
     torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
 
@@ -158,5 +159,5 @@ def test_merging_an_adapter_is_wearing_it(shipped: Path, monkeypatch: pytest.Mon
     points, _, tokens = World(EASY, 2, stretch, 0.0, 460).batch(0)
     with torch.no_grad():
         worn, plain = pupil.hidden(points, tokens)[0], mesh_heads.Pupil(lowpoly.load_model(), pupil.heads, False).hidden(points, tokens)[0]
-        torch.testing.assert_close(merged.hidden(points, tokens)[0], worn, atol=2e-3, rtol=1e-2)
+        torch.testing.assert_close(merged.hidden(points, tokens)[0], worn, atol=5e-3, rtol=1e-2)  # adapters are kept in half precision
     assert (worn - plain).abs().max() > 0.05

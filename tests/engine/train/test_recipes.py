@@ -97,6 +97,30 @@ def test_muon_takes_the_named_matrices_only() -> None:
     assert sum(len(g["params"]) for g in made.optimizers[1].param_groups) == 3
 
 
+def test_muon_takes_a_stack_of_matrices_one_by_one() -> None:
+    """Three stacked matrices move as three matrices of their own would."""
+    torch.manual_seed(0)
+    start, data = torch.randn(3, 8, 8), torch.randn(3, 3, 4, 8)  # other data in every step
+
+    class Stack(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stack = nn.Parameter(start.clone())
+
+    class Singles(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.singles = nn.ParameterList(m.clone() for m in start)
+
+    one, other = Stack(), Singles()
+    for model, weights in ((one, lambda: one.stack), (other, lambda: torch.stack([*other.singles]))):
+        training = Training("stack", model, 1e-2, 1, "cpu", muon="s", warm_steps=1)
+        for step in range(3):
+            training._advance(lambda i, weights=weights: (data[i] @ weights()).square().sum(), step, 0.0)
+    torch.testing.assert_close(one.stack, torch.stack([*other.singles]))
+    assert (one.stack - start).abs().max() > 1e-3
+
+
 @pytest.mark.parametrize("name", ["pictogram-tokenizer", "pictogram"])
 def test_recipes_can_be_imported(name: str) -> None:
     import importlib
