@@ -58,7 +58,7 @@ PRESETS = {
 GROUP = 4  # batches whose shapes are sorted by length together, so that little is padding
 TOLD = 0.5  # share of shapes whose face budget the model is told
 BUCKET = 32  # lengths are rounded up to a multiple
-LATER = 0.05  # weight of the loss of the heads, for each kind of them
+LATER = 0.1  # weight of the loss of the heads, for each kind of them
 LATER_ROWS = 512  # places a step that heads are taught at
 
 

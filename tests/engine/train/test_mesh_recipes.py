@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from engine.data.lowpoly_shapes import EASY, held_out_shapes, stretch, training_
 from engine.methods import METHODS
 from engine.run import generate
 from engine.train import loop, mesh_heads
+from engine.train import lowpoly as lowpoly_recipe
 from engine.train.loop import Options
 from engine.train.lowpoly import PAD, Trainee, World, collate, digit_matrix, folded, sample_of, unfolded
 from tests.engine.backbones import tiny
@@ -117,6 +119,34 @@ def test_heads_and_adapters_are_trained_written_and_read(shipped: Path, monkeypa
         assert generate(backbone, METHODS["xspecmesh"], prompt, knobs).finish().tokens == plain
     row = lowpoly.read_card(shipped)["heads"]["heads_cross_lora"]
     assert row["divergence"]["kl"] >= 0 and len(row["held_out"]["top_1"]) == mesh_heads.DEPTH
+
+
+def test_a_backbone_is_trained_with_heads_that_fit_it(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole recipe for a few seconds: heads of both kinds are shipped beside the model, and what fitted the weights before is gone."""
+    small = {
+        "batch": 4,
+        "minutes": 0.05,
+        "rate": 1e-3,
+        "settings": replace(SMALL, length=480),
+        "families": ("table",),
+        "vary": stretch,
+        "degraded": 0.0,
+    }
+    monkeypatch.setitem(lowpoly_recipe.PRESETS, "cpu", small)
+    monkeypatch.setattr(lowpoly_recipe, "LATER_ROWS", 16)
+    (shipped / "heads_cross_lora.safetensors").write_bytes(b"of other weights")
+    (shipped / "lora_cross").mkdir()
+    before = lowpoly.load().weights_hash
+    lowpoly_recipe.main(Options(fresh=True))
+    backbone = lowpoly.load()
+    assert backbone.weights_hash != before and {"mesh_heads", "mesh_heads_mlp"} <= backbone.capabilities
+    assert not (shipped / "heads_cross_lora.safetensors").exists() and not (shipped / "lora_cross").exists()
+    for kind in ("cross", "mlp"):
+        row = backbone.card["heads"][f"heads_{kind}"]
+        assert row["steps"] > 0 and len(row["held_out"][f"top_1_{kind}"]) == row["settings"]["depth"]
+    prompt = Prompt(points=tiny.sphere(), seed=3, size=6)
+    exact = generate(backbone, METHODS["xspecmesh"], prompt, {"accept": "residual", "verify": "match seed"}).finish()
+    assert exact.tokens == generate(backbone, METHODS["ar"], prompt).finish().tokens
 
 
 def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Path) -> None:
