@@ -111,7 +111,7 @@ class Racing:
         asked = gr.on(asking, self.enter, self.keep, waits, trigger_mode="once", **DIRECT)
         ran = asked.success(run, inputs, list(self.screen.values()), **ENGINE)
         between = [self.go, self.cancel, self.line, self.clock]
-        ran.then(self.restore, None, between, **DIRECT)
+        ran.then(self.restore, None, between, trigger_mode="multiple", **DIRECT)  # that of a given-up wait may still be under way
         self.cancel.click(self.stop, None, between, **DIRECT)
         self.clock.tick(self.tell_place, None, [self.line], **DIRECT)
         self.knobs.input(self.move, self.knobs, self.badge, trigger_mode="always_last", **DIRECT)
