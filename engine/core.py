@@ -134,7 +134,7 @@ class Knobs:
 class Rows:
     """What one pass answers, row 0 after the prefix and row i+1 after node i. Made lazily, so that a kernel may skip p.
 
-    logits : [branches, N+1, V], as the model gives them
+    logits : [branches, N+1, V], as the model gives them; the first rows of a pass are a pass of their own
     scores : [N+1, V] float32 (float64 on the toy): guided, masked and warped, not normalised; argmax(scores + Gumbel noise) draws from p
     p      : [N+1, V], softmax of scores: what we verify with is what we sample from
     hidden : [branches, N+1, H], the last hidden states, or None
@@ -166,7 +166,9 @@ class Rows:
     def first(self, count: int) -> Rows:
         """The first rows of the pass as a pass of their own: the ones that are verified, where others only propose."""
         hidden = None if self.hidden is None else self.hidden[:, :count]
-        return Rows(self.logits[:, :count], lambda _, soft=False: (self.soft.log() if soft else self.scores)[:count], hidden)
+        found = Rows(self.logits[:, :count], self._warp, hidden)
+        found.__dict__ |= {name: self.__dict__[name][:count] for name in ("scores", "p", "soft") if name in self.__dict__}
+        return found
 
 
 @dataclass(frozen=True)
@@ -249,6 +251,10 @@ class Sequence(Protocol):
 
     def law(self, logits: Tensor, path: list[int]) -> Tensor:
         """Laws [k, V] of raw guided logits [k, V] behind a hypothetical path: the same warp and grammar, for drafters."""
+        ...
+
+    def allowed(self, path: list[int]) -> Tensor | None:
+        """The ids that may come behind a hypothetical path, bool [V]; None without a grammar. For drafters that need no law."""
         ...
 
     def state(self, path: list[int]) -> Hashable:

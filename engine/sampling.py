@@ -80,6 +80,11 @@ def draw_gumbel(scores: Tensor, gumbel: Tensor) -> Tensor:
     return (scores + gumbel).argmax(-1)
 
 
+def one_hot(ids: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
+    """Laws of tokens that were chosen: int64 [N] -> [N, V]."""
+    return torch.zeros(len(ids), vocabulary, dtype=dtype, device=ids.device).scatter_(1, ids[:, None], 1.0)
+
+
 def residual(p: Tensor, q: Tensor) -> Tensor:
     """max(0, p - q) a row, not normalised; p itself where nothing is left (p = q up to rounding). [N, V] x2 -> [N, V]."""
     left = (p - q).clamp_(min=0)

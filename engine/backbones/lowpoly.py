@@ -23,7 +23,9 @@ from engine.backbones.transformer import TransformerSequence
 from engine.cache import Slab
 from engine.core import Prompt, Sampling
 from engine.drafters.feature_draft import read_drafter, weights_file
+from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.errors import BadPrompt, MissingWeights, NotSupported
+from engine.kernels.packed_linear import can_pack, pack
 from engine.layout import Line
 
 FOLDER = MODELS / "lowpoly"
@@ -89,7 +91,8 @@ class Lowpoly:
         self.dtype, self.weights_hash = "float32", None
         self.device = next(model.parameters()).device
         self._drafters: dict[str, Any] = {}
-        heads = {f"mesh_heads{'_mlp' if kind == 'mlp' else ''}" for kind in ("cross", "mlp") if folder and self._heads_file(kind).exists()}
+        self.kinds = [kind for kind in SHORT if folder and self._heads_file(kind).exists()]  # of heads, as a person calls them
+        heads = {"mesh_heads"} if self.kinds else set()
         drafts = {"feature_draft"} if folder is not None and self._drafter_file().exists() else set()
         self.capabilities = frozenset({"mesh", "points", "condition", "hidden"} | heads | drafts)
 
@@ -138,16 +141,20 @@ class Lowpoly:
         return Mesh(dequantize(cells).astype(np.float32), faces, parser)
 
     def _heads_file(self, kind: str) -> Path:
-        return (self.folder or FOLDER) / f"heads_{kind}{self.heads_suffix}.safetensors"
+        return (self.folder or FOLDER) / f"heads_{SHORT[kind]}{self.heads_suffix}.safetensors"
+
+    def _read_heads(self, kind: str) -> BoundHeads:
+        path = self._heads_file(kind)
+        heads = MeshHeads(**self.card["heads"][path.stem]["settings"])
+        fill(heads, read_tensors(path), path)
+        return BoundHeads(heads.to(self.device), self.model.decoder.head)
 
     def _drafter_file(self) -> Path:
         return weights_file(self.folder or FOLDER, self.heads_suffix)
 
     def drafter(self, name: str) -> Any:
-        """What was trained for these weights, loaded once: the heads "mesh_heads" (cross-attention) and "mesh_heads_mlp", and the
-        drafter "feature_draft"; raises MissingWeights or NotSupported where there is none."""
-        from engine.drafters.mesh_heads import BoundHeads, MeshHeads
-
+        """What was trained for these weights, loaded once: the "mesh_heads" of all kinds, and the drafter "feature_draft"; raises
+        MissingWeights or NotSupported where there is none."""
         if name == "feature_draft":
             if name not in self.capabilities:
                 raise MissingWeights(f"{self.name} has no {name}. Train it: python launch.py train feature-draft --backbone {self.name}.")
@@ -157,11 +164,7 @@ class Lowpoly:
         if name not in self.capabilities:
             raise NotSupported(f"{self.name} has no {name}. Train them: python launch.py train mesh-heads.")
         if name not in self._drafters:
-            path = self._heads_file("mlp" if name.endswith("_mlp") else "cross")
-            heads = MeshHeads(**self.card["heads"][path.stem]["settings"])
-            fill(heads, read_tensors(path), path)
-            head = self.model.decoder.head
-            self._drafters[name] = BoundHeads(heads.to(self.device), head.weight, head.bias)
+            self._drafters[name] = HeadsByKind(self.kinds, self._read_heads, self.name)
         return self._drafters[name]
 
 
@@ -179,12 +182,30 @@ def load_model(folder: Path = FOLDER) -> MeshModel:
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Lowpoly:
     """The backbone from a model folder (default: the shipped one); float32 only."""
+    check_dtype(dtype)
+    folder = model_folder(path)
+    found = Lowpoly(ready(load_model(folder), device), read_card(folder), folder)
+    found.weights_hash = hash_of(parts(folder, "model"))
+    return found
+
+
+def check_dtype(dtype: str) -> None:
+    """Raises NotSupported for all but float32."""
     if dtype == "bfloat16":
         raise NotSupported("lowpoly runs in float32: its passes are too small for bfloat16 to pay. Leave --dtype out.")
+
+
+def model_folder(path: str | None) -> Path:
+    """The folder that is meant; raises MissingWeights if it is the shipped one and empty."""
     folder = Path(path) if path else FOLDER
     if path is None and not (folder / "card.json").exists():
         raise MissingWeights("lowpoly's weights are not in this checkout. Train them: python launch.py train lowpoly.")
+    return folder
+
+
+def ready(model: MeshModel, device: str) -> MeshModel:
+    """A network made ready to decode on a device; its weights are final."""
     torch.set_flush_denormal(True)
-    found = Lowpoly(load_model(folder).to(device), read_card(folder), folder)
-    found.weights_hash = hash_of(parts(folder, "model"))
-    return found
+    if torch.device(device).type == "cpu" and can_pack():
+        pack(model)
+    return model.to(device)

@@ -6,11 +6,10 @@ Paper: XSpecMesh, section 3.5: heads and a low-rank adapter of the backbone are 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from engine.backbones import lowpoly
-from engine.backbones.folder import hash_of
+from engine.backbones.folder import hash_of, parts, read_card
 from engine.backbones.lowpoly import Lowpoly
+from engine.drafters.mesh_heads import SHORT
 from engine.errors import MissingWeights
 
 
@@ -25,11 +24,14 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", kind
     """Merges the adapter that was trained with heads of a kind ("cross" or "mlp"); raises MissingWeights if there is none."""
     from peft import PeftModel
 
-    plain = lowpoly.load(path, "cpu", dtype)
-    adapter = plain.folder / f"lora_{kind}"
+    lowpoly.check_dtype(dtype)
+    folder = lowpoly.model_folder(path)
+    adapter = folder / f"lora_{kind}"
     if not (adapter / "adapter_config.json").exists():
         raise MissingWeights(f"{adapter} holds no adapter. Train it: python launch.py train mesh-heads, or use --backbone lowpoly.")
-    plain.model.decoder.blocks = PeftModel.from_pretrained(plain.model.decoder.blocks, str(adapter)).merge_and_unload()
-    merged = LowpolyLora(plain.model.to(device), plain.card, Path(plain.folder))
-    merged.weights_hash = hash_of([*sorted(plain.folder.glob("model-*.safetensors")), adapter / "adapter_model.safetensors"])
+    model = lowpoly.load_model(folder)
+    model.decoder.blocks = PeftModel.from_pretrained(model.decoder.blocks, str(adapter)).merge_and_unload()
+    merged = LowpolyLora(lowpoly.ready(model, device), read_card(folder), folder)
+    merged.kinds = [each for each in merged.kinds if SHORT[each] == kind]  # the others were trained beside another adapter
+    merged.weights_hash = hash_of([*parts(folder, "model"), adapter / "adapter_model.safetensors"])
     return merged

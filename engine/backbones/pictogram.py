@@ -28,7 +28,7 @@ from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.drafters.resampler import Resampler, read_resampler
 from engine.errors import BadPrompt, MissingWeights, NotSupported
-from engine.kernels import packed_linear
+from engine.kernels.packed_linear import PackedLinear, can_pack, pack
 from engine.layout import Raster
 
 FOLDER = MODELS / "pictogram"
@@ -115,8 +115,8 @@ def text_mask(count: int, device: torch.device) -> Tensor:
 class _Trunk:
     """PictogramModel at one scale, as TransformerSequence wants it."""
 
-    def __init__(self, model: PictogramModel, side: int, gist: Tensor, table: Tensor, head: Tensor, dtype: torch.dtype):
-        self.model, self.gist, self.table, self.rows = model, gist, table, head
+    def __init__(self, model: PictogramModel, side: int, gist: Tensor, table: Tensor, head: nn.Linear, dtype: torch.dtype):
+        self.model, self.gist, self.table, self.head = model, gist, table, head
         self.cos, self.sin = (t.to(table.device, dtype) for t in model.rotary(side))
 
     def embed(self, tokens: Tensor) -> Tensor:
@@ -124,9 +124,6 @@ class _Trunk:
 
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab) -> Tensor:
         return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, slab)
-
-    def head(self, hidden: Tensor) -> Tensor:
-        return F.linear(hidden, self.rows)
 
 
 class PictogramSequence(TransformerSequence):
@@ -170,9 +167,13 @@ class Pictogram:
             self.capabilities = self.capabilities | {"predictive_stream"}
 
     @cached_property
-    def _tables(self) -> tuple[Tensor, Tensor]:
-        with torch.inference_mode():
-            return self.model.token_table(), self.model.head_table()
+    def _tables(self) -> tuple[Tensor, nn.Linear]:
+        """Embeddings of all tokens [V, width], and the output layer."""
+        with torch.no_grad():
+            head = nn.Linear(self.model.width, self.model.vocabulary, bias=False, device="meta")
+            head.weight = nn.Parameter(self.model.head_table(), requires_grad=False)
+            packs = self.device.type == "cpu" and can_pack()
+            return self.model.token_table(), PackedLinear(head) if packs else head
 
     @property
     def sizes(self) -> list[int]:
@@ -299,18 +300,18 @@ def load_model(folder: Path = FOLDER) -> PictogramModel:
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Pictogram:
     """The backbone from a model folder (default: the shipped one).
 
-    dtype : "float32" (which is what "auto" means), or "bfloat16", which needs a CPU with matrix units: wide passes cost less, passes of one
-    token more, and the law is that of rounded sums.
+    dtype : "float32" (which is what "auto" means), or "bfloat16", which needs a CPU that multiplies it in hardware: wide passes cost less,
+    passes of one token more, and the law is that of rounded sums.
     """
-    if dtype == "bfloat16" and not packed_linear.is_supported():
-        raise NotSupported("This CPU has no bfloat16 matrix units (AMX), so bfloat16 would be slower. Use --dtype float32.")
+    if dtype == "bfloat16" and not can_pack(torch.bfloat16):
+        raise NotSupported("This CPU does not multiply bfloat16 in hardware, so it would be slower. Use --dtype float32.")
     folder = Path(path) if path else FOLDER
     card = read_card(folder)
     torch.set_flush_denormal(True)
     model, tokenizer = load_model(folder).to(device), load_tokenizer(folder).to(device)
     found = Pictogram(model, tokenizer, card["words"], tuple(card["sides"]), card, folder)
     found.weights_hash = hash_of([folder / "tokenizer.safetensors", *parts(folder, "decoder")])
-    if dtype == "bfloat16":
-        packed_linear.pack(model.decoder)
-        found.dtype = "bfloat16"
+    found.dtype = "bfloat16" if dtype == "bfloat16" else "float32"
+    if found.device.type == "cpu" and can_pack():
+        pack(model.decoder, getattr(torch, found.dtype))
     return found

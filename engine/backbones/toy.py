@@ -197,7 +197,8 @@ class ToySequence:
 
     def _warp(self, logits: Tensor, allowed: Tensor | None, soft: bool = False) -> Tensor:
         if allowed is not None:  # predictive rows come behind the others, and have no grammar yet
-            allowed = F.pad(allowed, (0, 0, 0, logits.shape[1] - len(allowed)), value=True)
+            count = logits.shape[1]
+            allowed = F.pad(allowed[:count], (0, 0, 0, max(0, count - len(allowed))), value=True)
         return warp(guide(logits, self.sampling.guidance), self.sampling.softened() if soft else self.sampling, allowed)
 
     def _allowed(self, newest: list[int]) -> Tensor | None:
@@ -208,7 +209,12 @@ class ToySequence:
 
     def law(self, logits: Tensor, path: list[int]) -> Tensor:
         """Laws [k, V] of guided logits behind a hypothetical path."""
-        return torch.softmax(warp(logits, self.sampling, self._allowed([self._last(path)])), -1)
+        return torch.softmax(warp(logits, self.sampling, self.allowed(path)), -1)
+
+    def allowed(self, path: list[int]) -> Tensor | None:
+        """The ids that may come behind a hypothetical path, bool [V]; None without a grammar."""
+        found = self._allowed([self._last(path)])
+        return None if found is None else found[0]
 
     def state(self, path: list[int]) -> int | None:
         """What the grammar knows behind a hypothetical path: its last token."""
@@ -355,6 +361,10 @@ class TableHeads:
 
     def __init__(self, tables: Tensor):
         self.tables, self.depth = tables, len(tables)
+
+    def of(self, kind: str) -> TableHeads:
+        """The heads of a kind; the tables are the same for all."""
+        return self
 
     def start(self, sequence: Any) -> Callable[[Tensor, int], Tensor]:
         """For one run: hidden [H], count -> logits [count, V]."""

@@ -254,14 +254,17 @@ class TransformerSequence:
         states = [state]
         for i, token in enumerate(tokens):
             states.append(self.grammar.next(states[i if parents is None else parents[i] + 1], token))
-        allowed = torch.stack([self.grammar.allowed(s) for s in states])
+        allowed = torch.stack([self.grammar.allowed(s) for s in states[: len(guided)]])
         allowed = F.pad(allowed, (0, 0, 0, len(guided) - len(allowed)), value=True)  # predictive rows have no grammar yet
         return warp(guided, sampling, allowed.to(self.device))
 
     def law(self, logits: Tensor, path: list[int]) -> Tensor:
         """Laws [k, V] of guided logits [k, V] behind the committed tokens and a hypothetical path."""
-        mask = None if self.grammar is None else self.grammar.allowed(self.state(path)).to(self.device)
-        return torch.softmax(warp(logits.float(), self.sampling, mask), -1)
+        return torch.softmax(warp(logits.float(), self.sampling, self.allowed(path)), -1)
+
+    def allowed(self, path: list[int]) -> Tensor | None:
+        """The ids that may come behind a hypothetical path, bool [V]; None without a grammar."""
+        return None if self.grammar is None else self.grammar.allowed(self.state(path)).to(self.device)
 
     def state(self, path: list[int]) -> Hashable:
         """What the grammar knows behind a hypothetical path; None without a grammar."""

@@ -16,13 +16,16 @@ from torch.nn import functional as F
 
 from engine.backbones.bpt import COSINE_SCALE
 from engine.core import Sequence
+from engine.errors import NotSupported
+
+SHORT = {"cross-attention": "cross", "multilayer": "mlp"}  # kinds as a person calls them, and in the names of files
 
 
 class MeshHeads(nn.Module):
     """`depth` heads with stacked weights, so that one batched product serves them all.
 
     kind  : "cross" (attention to the condition, then a gated residual layer) or "mlp" (the residual layer alone)
-    tied  : the output layer is the backbone's own (`head_weight`, `head_bias`); else every head has its own
+    tied  : the output layer is the backbone's own; else every head has its own
     Layers read the normalised hidden state, and their last matrices begin at zero: a head begins by handing on a fifth of the hidden
     state. All of it would be very sure of a wrong token, and unlearning that takes minutes.
     """
@@ -71,20 +74,20 @@ class MeshHeads(nn.Module):
         x = x + torch.bmm(F.silu(torch.bmm(read, self.up[:depth])), self.down[:depth])
         return x.view(depth, b, r, width)
 
-    def logits(self, features: Tensor, head_weight: Tensor, head_bias: Tensor) -> Tensor:
-        """[D, ..., width] -> [D, ..., V]"""
+    def logits(self, features: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
+        """[D, ..., width] -> [D, ..., V]; head: the backbone's output layer."""
         if self.tied:
-            return F.linear(features, head_weight, head_bias)
+            return head(features)
         depth = len(features)
         rows = torch.bmm(features.reshape(depth, -1, features.shape[-1]), self.rows[:depth].transpose(1, 2)) + self.bias[:depth, None]
         return rows.view(*features.shape[:-1], -1)
 
 
 class BoundHeads:
-    """Heads with the backbone's output layer: what a method gets as its drafter."""
+    """Heads with the backbone's output layer."""
 
-    def __init__(self, heads: MeshHeads, head_weight: Tensor, head_bias: Tensor):
-        self.heads, self.weight, self.bias = heads.eval(), head_weight, head_bias
+    def __init__(self, heads: MeshHeads, head: Callable[[Tensor], Tensor]):
+        self.heads, self.head = heads.eval(), head
         self.depth = heads.depth
 
     def start(self, sequence: Sequence) -> Callable[[Tensor, int], Tensor]:
@@ -92,6 +95,25 @@ class BoundHeads:
         looked = self.heads.look(sequence.condition[None])
 
         def guess(hidden: Tensor, count: int) -> Tensor:
-            return self.heads.logits(self.heads.features(hidden[None, None], looked, count)[:, 0, 0], self.weight, self.bias)
+            return self.heads.logits(self.heads.features(hidden[None, None], looked, count)[:, 0, 0], self.head)
 
         return guess
+
+
+class HeadsByKind:
+    """The heads that were trained for a backbone, by the names of their kinds: what a method gets as its drafter."""
+
+    def __init__(self, kinds: list[str], read: Callable[[str], BoundHeads], owner: str):
+        """kinds : those that there are; read : loads the heads of one; owner : the backbone's name, for the refusal."""
+        self.kinds, self._read, self._owner = kinds, read, owner
+        self._loaded: dict[str, BoundHeads] = {}
+
+    def of(self, kind: str) -> BoundHeads:
+        """The heads of a kind, loaded once; raises NotSupported if they were not trained."""
+        if kind not in self.kinds:
+            raise NotSupported(
+                f"{self._owner} has no {kind} heads, only {', '.join(self.kinds)}. Set heads={self.kinds[0].replace(' ', '_')}."
+            )
+        if kind not in self._loaded:
+            self._loaded[kind] = self._read(kind)
+        return self._loaded[kind]

@@ -44,25 +44,28 @@ CLOUD = 16_384  # points of an input
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table: which weights, which heads, which method with which knobs."""
+    """One row of the table: which weights, which method with which knobs."""
 
     weights: str  # plain | cross | mlp: without an adapter, or with the one trained beside these heads
     method: str = "xspecmesh"
-    heads: str = "mesh_heads"
     knobs: dict[str, Any] = field(default_factory=dict)
 
 
+MULTILAYER = {"heads": "multilayer"}
+BEST = {"drafts": "most probable"}
 TABLE = {
     "A plain": Row("plain", "ar"),
-    "B MLP": Row("plain", heads="mesh_heads_mlp"),
-    "C MLP + LoRA": Row("mlp", heads="mesh_heads_mlp"),
+    "B MLP": Row("plain", knobs=MULTILAYER),
+    "C MLP + LoRA": Row("mlp", knobs=MULTILAYER),
     "D cross-attention": Row("plain"),
     "E cross-attention + LoRA": Row("cross"),
     "PTS 2": Row("cross", knobs={"drafts": "tree pruned", "tree_top": 2}),
     "PTS 3": Row("cross", knobs={"drafts": "tree pruned", "tree_top": 3}),
     "PTS 4": Row("cross", knobs={"drafts": "tree pruned", "tree_top": 4}),
-    "D best guesses": Row("plain", knobs={"drafts": "most probable"}),
-    "E best guesses": Row("cross", knobs={"drafts": "most probable"}),
+    "B best guesses": Row("plain", knobs=MULTILAYER | BEST),
+    "D best guesses": Row("plain", knobs=BEST),
+    "E best guesses": Row("cross", knobs=BEST),
+    "B exact": Row("plain", "xspecmesh_exact", MULTILAYER),
     "D exact": Row("plain", "xspecmesh_exact"),
     "E exact": Row("cross", "xspecmesh_exact"),
     "E plain": Row("cross", "ar"),
@@ -115,13 +118,12 @@ class Bench:
             model = self.model(row.weights)
         except MissingWeights:
             return False
-        return not find(row.method)[0].drafter or row.heads in model.capabilities
+        return not find(row.method)[0].drafter or row.knobs.get("heads", "cross-attention") in model.kinds
 
     def go(self, row: Row, subject: Subject, seed: int, size: int | None = None) -> Run:
         """One finished run."""
         model, (method, preset) = self.model(row.weights), find(row.method)
-        drafter = model.drafter(row.heads) if method.drafter else None
-        return generate(model, method, Prompt(points=subject.points, seed=seed, size=size), preset | row.knobs, drafter).finish()
+        return generate(model, method, Prompt(points=subject.points, seed=seed, size=size), preset | row.knobs).finish()
 
     def measure(self, table: dict[str, Row], inputs: list[Subject], seeds: int = 1) -> dict[str, list[list[Run]]]:
         """Runs by row and input."""
@@ -151,8 +153,8 @@ def bench(options: Namespace) -> list[dict[str, Any]]:
 
 def rows(run: Bench, table: dict[str, Row], inputs: list[Subject], seeds: int) -> Iterator[dict[str, Any]]:
     """The table, where its drafts fail, the sweeps, and what the model makes of unseen shapes."""
-    for kind, grammar in itertools.product(("boxes", "families"), (False, True)):
-        yield fidelity(run, kind, subjects(len(inputs), kind, run.model("plain").card["families"]), grammar)
+    for kind, (grammar, budget) in itertools.product(("boxes", "families"), ((False, False), (True, False), (True, True))):
+        yield fidelity(run, kind, subjects(len(inputs), kind, run.model("plain").card["families"]), grammar, budget)
     runs = run.measure(table, inputs, seeds)
     repeated = [s for s in inputs for _ in range(seeds)]
     yield from (summary(name, runs, repeated) for name in table)
@@ -228,17 +230,18 @@ def sweeps(run: Bench, inputs: list[Subject]) -> list[dict[str, Any]]:
     return [summary(name, runs, inputs) | {"row": f"sweep: {name}"} for name in table if name != "A plain"]
 
 
-def fidelity(run: Bench, kind: str, inputs: list[Subject], grammar: bool) -> dict[str, Any]:
-    """What plain decoding makes of held-out inputs, with the grammar's mask or without: well formed, completed, degenerate, near."""
+def fidelity(run: Bench, kind: str, inputs: list[Subject], grammar: bool, budget: bool) -> dict[str, Any]:
+    """What plain decoding makes of held-out inputs, with the grammar's mask or without, told the input's number of faces as a budget or
+    not: well formed, completed, degenerate, near."""
     model = run.model("plain")
     bare = Lowpoly(model.model, model.card, model.folder, grammar)
-    prompts = [Prompt(points=s.points, seed=i) for i, s in enumerate(inputs)]
+    prompts = [Prompt(points=s.points, seed=i, size=len(s.faces) if budget else None) for i, s in enumerate(inputs)]
     runs = [generate(bare, find("ar")[0], prompt).finish() for prompt in prompts]
     rules = Grammar(BPT, canonical=False)
     faces = [face for r in runs for face in r.result().parser.faces]
     found = [quality(m.vertices, m.faces) for m in (r.result() for r in runs)]
     return {
-        "row": f"held-out {kind}, {'with' if grammar else 'without'} grammar mask",
+        "row": f"held-out {kind}, {'with' if grammar else 'without'} grammar mask{', with budget' if budget else ''}",
         "inputs": len(runs),
         "valid": round(float(np.mean([well_formed(rules, r.tokens) for r in runs])), 4),
         "completed": round(float(np.mean([bool(r.tokens) and r.tokens[-1] == BPT.eos for r in runs])), 4),
@@ -267,7 +270,7 @@ def readable(row: dict[str, Any]) -> str:
         f"floor {row['floor_published']:.4f})"
     )  # fmt: skip
     if "valid" in row:
-        return f"{row['row']:44} valid {row['valid']:.1%}, completed {row['completed']:.1%}, degenerate {row['degenerate_faces']}, {near}"
+        return f"{row['row']:52} valid {row['valid']:.1%}, completed {row['completed']:.1%}, degenerate {row['degenerate_faces']}, {near}"
     s, c, t = row.get("speedup", [0, 0, 0]), row["step_compression"], row["milliseconds_per_step"]
     return (
         f"{row['row']:28} {'exact' if row['exact'] else 'NOT EXACT':9} {c[0]:5.2f} ({c[1]:.2f}-{c[2]:.2f}) tokens a pass   "

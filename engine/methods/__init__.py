@@ -27,7 +27,7 @@ METHODS: dict[str, Method] = {
 
 PRESETS: dict[str, tuple[str, Mapping[str, float | str]]] = {  # name: method, knobs
     "sjdpp_published": ("sjdpp", {"refresh": "reuse published", "reuse_ratio": 0.5}),
-    "xspecmesh_exact": ("xspecmesh", {"accept": "residual"}),
+    "xspecmesh_exact": ("xspecmesh", {"accept": "residual", "drafts": "most probable"}),
     "lantern": ("eagle", {"relax": "additive"}),
     "lantern_static": ("eagle", {"relax": "multiplicative", "children": "sampled"}),
     "adt_tree_lantern": ("adt_tree", {"relax": "additive", "added_mass": 0.4}),

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from engine.accept import leading
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Sequence, Step
 from engine.methods.sjd import correct, verify
 from engine.methods.xspecmesh import describe
 from engine.noise import Noise
+from engine.sampling import one_hot
 
 DRAFTED = Knob("drafted", "m", 4, 1, 16, 1, help="How many tokens of the found continuation are proposed.")
 MATCHED = Knob("matched", "g", 3, 1, 6, 1, help="The longest run of newest tokens that is looked up; shorter ones follow, down to one.")
@@ -78,11 +78,6 @@ def found(index: Index, knobs: Knobs, sequence: Sequence, dtype: torch.dtype) ->
         return NO_DRAFT
     ids = torch.tensor(tokens, device=sequence.device)
     return Draft(ids, q=one_hot(ids, sequence.vocabulary, dtype))
-
-
-def one_hot(ids: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
-    """[m] -> [m, V]"""
-    return torch.zeros(len(ids), vocabulary, dtype=dtype, device=ids.device).scatter_(1, ids[:, None], 1.0)
 
 
 METHOD = Method(

@@ -24,7 +24,7 @@ from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows
 from engine.errors import BadKnob
 from engine.methods.sjd import correct, verify
 from engine.noise import DRAFTER, Noise
-from engine.sampling import draw, draw_gumbel, entropy
+from engine.sampling import draw, draw_gumbel, entropy, one_hot
 
 DEPTH = Knob("depth", "D", 4, 1, 8, 1, help="How many tokens the heads propose for a pass; at most as many as there are trained heads.")
 RULE = Knob(
@@ -44,6 +44,10 @@ DRAFTS = Knob(
     "drafts", "", "independent", choices=("independent", "most probable", "tree", "tree pruned"),
     help="How guesses are drawn from the heads: each from its law, the best of each, or a path of the tree of the best Kₛ of each.",
 )  # fmt: skip
+HEADS = Knob(
+    "heads", "", "cross-attention", choices=("cross-attention", "multilayer"), live=False,
+    help="cross-attention: heads that look at the point cloud, the paper's. multilayer: those of its ablation, smaller and faster.",
+)  # fmt: skip
 TREE_TOP = Knob("tree_top", "Kₛ", 3, 1, 4, 1, help="tree: how many tokens of each head the tree holds.")
 
 TYPICAL_SCALE = 0.09  # α of Medusa's code
@@ -55,7 +59,8 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     seeded = knobs.verify == "match seed"
     if seeded and knobs.accept != "residual":
         raise BadKnob(f"match seed needs an exact rule; '{knobs.accept}' is not. Set accept=residual, or verify=residual.")
-    guess = drafter.start(sequence)
+    heads = drafter.of(knobs.heads)
+    guess = heads.start(sequence)
     draft, iteration = NO_DRAFT, 0
     while not sequence.done:
         n, size = sequence.length, len(draft.tokens)
@@ -68,12 +73,13 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         else:
             accepted = RULES[knobs.accept](judged(rows, size, knobs.judge), draft.tokens, knobs)
             a = leading(accepted)
+            rows = rows.first(a + 1)
             token = replacement(rows, draft, a, noise, n)
         committed = sequence.commit(list(range(a)), token)
         step = describe(rows, draft, a, n, committed)
         iteration += 1
         if not sequence.done:
-            count = min(drafter.depth, knobs.depth, sequence.limit - sequence.length - 1)
+            count = min(heads.depth, knobs.depth, sequence.limit - sequence.length - 1)
             draft = propose(guess(newest(rows, a), count), sequence, knobs, noise, iteration, seeded) if count > 0 else NO_DRAFT
             step.draft = {"tokens": draft.tokens, "positions": list(range(n + a + 1, n + a + 1 + len(draft.tokens))), "status": "draft"}
         yield step
@@ -110,8 +116,12 @@ def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iter
     path: list[int] = []
     laws: list[Tensor] = []
     for j in range(count):
-        law = tree.law(path) if tree else narrowed(logits, sequence, path, knobs)
-        token = draw_gumbel(law.log(), noise.gumbel(n + j, 1)) if seeded else draw(law, u[j : j + 1])
+        if knobs.drafts == "most probable":
+            token = best_guess(logits[j], sequence.allowed(path))
+            law = one_hot(token, sequence.vocabulary, noise.dtype)
+        else:
+            law = tree.law(path) if tree else narrowed(logits, sequence, path, knobs)
+            token = draw_gumbel(law.log(), noise.gumbel(n + j, 1)) if seeded else draw(law, u[j : j + 1])
         path.append(token.item())
         laws.append(law)
     return Draft(torch.tensor(path, device=sequence.device), q=torch.cat(laws))
@@ -121,9 +131,13 @@ def narrowed(logits: Tensor, sequence: Sequence, path: list[int], knobs: Knobs) 
     """The law [1, V] that the next draft behind a path is drawn from."""
     j = len(path)
     law = sequence.law(logits[j : j + 1], path)
-    if knobs.drafts == "independent":
-        return law
-    return best_of(law, 1 if knobs.drafts == "most probable" else knobs.tree_top)
+    return law if knobs.drafts == "independent" else best_of(law, knobs.tree_top)
+
+
+def best_guess(logits: Tensor, allowed: Tensor | None) -> Tensor:
+    """The most probable of the allowed tokens, int64 [1], of a head's logits [V]: no filter and no temperature would change it."""
+    scores = logits if allowed is None else logits.masked_fill(~allowed, -torch.inf)
+    return scores.argmax(-1, keepdim=True)
 
 
 def best_of(law: Tensor, k: int) -> Tensor:
@@ -202,7 +216,7 @@ METHOD = Method(
     name="xspecmesh",
     title="XSpecMesh",
     decode=decode,
-    knobs=(DEPTH, RULE, THRESHOLD, JUDGE, DRAFTS, TREE_TOP, TOP, FLOOR, VERIFY),
+    knobs=(DEPTH, RULE, THRESHOLD, JUDGE, HEADS, DRAFTS, TREE_TOP, TOP, FLOOR, VERIFY),
     paper="XSpecMesh, Chen et al., arXiv 2507.23777",
     exact=lambda knobs: knobs.accept == "residual",
     why=_why,

@@ -5,6 +5,8 @@ Weights fall by 0.8 a place (XSpecMesh, section 3.5, after Medusa).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from numpy.random import Generator
 from torch import Tensor
@@ -36,10 +38,10 @@ def labels_behind(tokens: Tensor, places: Tensor, depth: int) -> Tensor:
     return torch.stack([behind.gather(1, places + d + 1) for d in range(depth)])
 
 
-def head_logits(heads: MeshHeads, hidden: Tensor, condition: Tensor, places: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Logits [D, B, R, V] of heads at places [B, R] of hidden states [B, L, width]; weight, bias: the backbone's output layer."""
+def head_logits(heads: MeshHeads, hidden: Tensor, condition: Tensor, places: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
+    """Logits [D, B, R, V] of heads at places [B, R] of hidden states [B, L, width]; head: the backbone's output layer."""
     picked = hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))
-    return heads.logits(heads.features(picked, heads.look(condition)), weight, bias)
+    return heads.logits(heads.features(picked, heads.look(condition)), head)
 
 
 def cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:

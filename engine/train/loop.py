@@ -128,7 +128,7 @@ class Training:
         """
         self.model.load_state_dict(state, strict=False)
         self.averaged = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
-        self.step, self.seconds, self.curve = before["steps"], before["minutes"] * 60, list(before["curve"])
+        self.step, self.seconds, self.curve = before["steps"], before["minutes"] * 60, list(before.get("curve", []))
         print(f"{self.name}: warm start from the shipped weights, step {self.step}", flush=True)
 
     def save(self) -> None:

@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from engine.backbones import lowpoly
 from engine.backbones.bpt import BLOCKS, OFFSETS, MeshModel, Settings, budget_bucket, describe
 from engine.backbones.bpt_tokens import BPT, tokenize
-from engine.backbones.folder import parts, read_card, ship, split
+from engine.backbones.folder import parts, read_card, read_tensors, ship, split
 from engine.data.lowpoly_shapes import (
     EASY,
     TRAINED_FAMILIES,
@@ -58,7 +58,7 @@ PRESETS = {
 GROUP = 4  # batches whose shapes are sorted by length together, so that little is padding
 TOLD = 0.5  # share of shapes whose face budget the model is told
 BUCKET = 32  # lengths are rounded up to a multiple
-LATER = 0.1  # weight of the loss of the heads, for each kind of them
+LATER = 0.03  # weight of the loss of the heads, for each kind of them
 LATER_ROWS = 512  # places a step that heads are taught at
 
 
@@ -133,8 +133,12 @@ class Trainee(nn.Module):
         condition = self.model.encoder(points, budgets)
         table = d.table() + self.digits @ self.digits_in
         hidden = self.model.training_hidden(condition, table[tokens[:, :-1].clamp(min=0)])
-        out = d.head.weight + self.digits @ self.digits_out, d.head.bias
-        return F.linear(hidden, *out), [head_logits(heads, hidden, condition, places, *out) for heads in self.heads.values()]
+        out = d.head.weight + self.digits @ self.digits_out
+
+        def head(states: Tensor) -> Tensor:
+            return F.linear(states, out, d.head.bias)
+
+        return head(hidden), [head_logits(heads, hidden, condition, places, head) for heads in self.heads.values()]
 
 
 def digit_matrix(vocabulary: int) -> Tensor:
@@ -164,6 +168,14 @@ def unfolded(shipped: MeshModel) -> dict[str, Tensor]:
     return {f"model.{k}": v for k, v in shipped.state_dict().items()} | {n: torch.zeros(96, width) for n in ("digits_in", "digits_out")}
 
 
+def shipped_heads(trainee: Trainee) -> dict[str, Tensor]:
+    """Shipped heads as a Trainee's, of the kinds that there are and that have its shape; the others begin anew."""
+    known = read_card(lowpoly.FOLDER).get("heads", {})
+    fitting = [kind for kind in KINDS if known.get(f"heads_{kind}", {}).get("settings") == trainee.heads[kind].settings]
+    states = {kind: read_tensors(lowpoly.FOLDER / f"heads_{kind}.safetensors") for kind in fitting}
+    return {f"heads.{kind}.{name}": tensor for kind, state in states.items() for name, tensor in state.items()}
+
+
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
@@ -178,7 +190,7 @@ def main(options: Options) -> None:
     if not training.resume(options.fresh) and not options.fresh and parts(lowpoly.FOLDER, "model"):
         shipped = lowpoly.load_model()
         if shipped.settings == settings:
-            training.warm_start(unfolded(shipped), read_card(lowpoly.FOLDER)["model"])  # the heads begin anew
+            training.warm_start(unfolded(shipped) | shipped_heads(trainee), read_card(lowpoly.FOLDER)["model"])
     world = World(preset["families"], preset["batch"], preset["vary"], preset["degraded"], settings.length)
     checks = {kind: check_batches(kind, preset["families"]) for kind in ("boxes", "families")}
 
@@ -224,7 +236,8 @@ def main(options: Options) -> None:
     files = split(folded(training.averaged), "model")
     card["model"] = {"settings": describe(settings), "files": len(files)} | training.summary(options.preset, "lowpoly")
     heads = {f"heads_{kind}": dict(averaged_heads(training.averaged, kind)) for kind in KINDS}
-    card["heads"] = {name: {"settings": trainee.heads[name[6:]].settings} | training.summary(options.preset, "lowpoly") for name in heads}
+    taught = {k: v for k, v in training.summary(options.preset, "lowpoly").items() if k != "curve"}  # that is the model's
+    card["heads"] = {name: {"settings": trainee.heads[name[6:]].settings} | taught for name in heads}
     ship(lowpoly.FOLDER, files | {f"{name}.safetensors": state for name, state in heads.items()}, card)
     for kind in KINDS:  # what was adapted to the weights before these does not fit them
         (lowpoly.FOLDER / f"heads_{kind}_lora.safetensors").unlink(missing_ok=True)

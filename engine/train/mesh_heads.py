@@ -167,7 +167,7 @@ class Pupil(nn.Module):
         """Cross-entropy [D] of every head on `rows` places in all, as many in each sequence, and None; or, for rows = None, on all places,
         and top-1 accuracy [D]."""
         places = some_places(tokens, rows, rng) if rows else all_places(tokens)
-        logits = head_logits(self.heads, hidden, condition, places, self.decoder.head.weight, self.decoder.head.bias)
+        logits = head_logits(self.heads, hidden, condition, places, self.decoder.head)
         labels = labels_behind(tokens, places, self.heads.depth)
         return cross_entropies(logits, labels), None if rows else top_1(logits, labels)
 

@@ -301,6 +301,29 @@ def test_drafters_warp_as_rows_do(case: Case, sampling: Sampling) -> None:
         case.close(sequence.law(guided[node + 1 : node + 2], behind)[0], rows.p[node + 1])
 
 
+def test_what_is_allowed_is_what_a_law_can_say(case: Case) -> None:
+    """Without filters a token is impossible behind a path exactly where `allowed` says so."""
+    sequence = feed(case.start(Sampling()), [1])
+    path = tokens_of(sequence, 2, 1)
+    for behind in ([], path[:1], path):
+        law = sequence.law(torch.zeros(1, sequence.vocabulary, device=sequence.device), behind)[0]
+        allowed = sequence.allowed(behind)
+        assert torch.equal(law > 0, torch.ones_like(law, dtype=torch.bool) if allowed is None else allowed)
+
+
+def test_the_first_rows_of_a_pass_are_those_rows(case: Case) -> None:
+    """Made alone, or cut from what was made already."""
+    sequence = feed(case.start(), [1])
+    rows = sequence.forward(draft_of(tokens_of(sequence, 4, 1)))
+    alone = rows.first(2)
+    made = alone.scores.clone(), alone.p.clone(), alone.soft.clone()
+    whole = rows.scores, rows.p, rows.soft
+    for few, cut, all_rows in zip(made, (rows.first(2).scores, rows.first(2).p, rows.first(2).soft), whole, strict=True):
+        case.close(few, all_rows[:2])
+        assert torch.equal(cut, all_rows[:2])
+    assert alone.logits.shape[1] == 2 and alone.hidden.shape[1] == 2
+
+
 def test_closing_frees_the_cache(case: Case) -> None:
     sequence = feed(case.start(), [1, 2])
     if getattr(sequence, "slab", None) is None:

@@ -10,11 +10,11 @@ import torch
 from engine.backbones.bpt_grammar import Grammar
 from engine.backbones.bpt_tokens import BPT
 from engine.core import Prompt, Sampling
-from engine.drafters.mesh_heads import BoundHeads, MeshHeads
+from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.errors import BadKnob, NotSupported
 from engine.methods import METHODS, xspecmesh
 from engine.methods.lookup import Index
-from engine.methods.xspecmesh import PathTree, best_of
+from engine.methods.xspecmesh import PathTree, best_guess, best_of
 from engine.run import Run, generate
 from tests.engine.backbones import tiny
 
@@ -29,8 +29,7 @@ def heads(kind: str = "cross", tied: bool = True) -> BoundHeads:
     for p in made.parameters():
         if p.ndim == 3:
             torch.nn.init.normal_(p, std=0.2)
-    head = tiny.mesh_model().decoder.head
-    return BoundHeads(made, head.weight, head.bias)
+    return BoundHeads(made, tiny.mesh_model().decoder.head)
 
 
 def run(name: str, seed: int = 0, sampling: Sampling | None = None, size: int | None = None, **knobs: float | str) -> Run:
@@ -38,11 +37,16 @@ def run(name: str, seed: int = 0, sampling: Sampling | None = None, size: int | 
     backbone = tiny.lowpoly()
     backbone.capabilities = backbone.capabilities | {"mesh_heads"}
     prompt = Prompt(points=tiny.sphere(), seed=seed, size=size, sampling=sampling)
-    return generate(backbone, METHODS[name], prompt, knobs, heads() if name == "xspecmesh" else None).finish()
+    drafter = HeadsByKind(["cross-attention", "multilayer"], lambda kind: heads(SHORT[kind]), "lowpoly")
+    return generate(backbone, METHODS[name], prompt, knobs, drafter if name == "xspecmesh" else None).finish()
 
 
 EXACT = {
-    "xspecmesh": [{"drafts": d, "accept": "residual"} for d in ("independent", "most probable", "tree", "tree pruned")],
+    "xspecmesh": [
+        {"drafts": d, "accept": "residual", "heads": kind}
+        for d in ("independent", "most probable", "tree", "tree pruned")
+        for kind in ("cross-attention", "multilayer")
+    ],
     "lookup": [{}, {"drafted": 8}],
     "sjdpp": [{"window": 6}],
     "jacobi": [{"window": 4}],
@@ -86,7 +90,7 @@ def test_one_row_of_heads_is_what_all_rows_would_give() -> None:
         bound = heads(kind, tied)
         condition, hidden = torch.randn(7, 32), torch.randn(5, 32)
         many = bound.heads.features(hidden[None], bound.heads.look(condition[None]))
-        logits = bound.heads.logits(many, bound.weight, bound.bias)[:, 0]
+        logits = bound.heads.logits(many, bound.head)[:, 0]
         sequence = type("Sequence", (), {"condition": condition})()
         for i in range(5):
             torch.testing.assert_close(bound.start(sequence)(hidden[i], 3), logits[:3, i], atol=2e-5, rtol=1e-4)
@@ -97,6 +101,25 @@ def test_fresh_heads_hand_on_a_share_of_the_hidden_state() -> None:
     made = MeshHeads(3, 32, 2, BPT.vocabulary)
     hidden = torch.randn(1, 2, 32)
     assert torch.equal(made.features(hidden, made.look(torch.randn(1, 4, 32))), (made.gain[0] * hidden).expand(3, -1, -1, -1))
+
+
+def test_heads_that_were_not_trained_are_refused_with_a_sentence() -> None:
+    drafter = HeadsByKind(["cross-attention"], lambda kind: heads(), "lowpoly")
+    assert drafter.of("cross-attention") is drafter.of("cross-attention")
+    with pytest.raises(NotSupported, match="no multilayer heads.*heads=cross-attention"):
+        drafter.of("multilayer")
+
+
+@torch.inference_mode()
+def test_the_best_guess_is_the_best_of_the_law() -> None:
+    """No law is made for it, and it is that of the law: grammar, top-k, top-p and temperature leave the most probable token where it is."""
+    sequence = tiny.lowpoly().start(Prompt(points=tiny.sphere(), seed=1))
+    logits = torch.randn(12, sequence.vocabulary, generator=torch.Generator().manual_seed(2))
+    path: list[int] = []
+    for row in logits:
+        guess = best_guess(row, sequence.allowed(path))
+        assert torch.equal(guess, sequence.law(row[None], path).argmax(-1))
+        path.append(guess.item())
 
 
 class Flat:

@@ -111,11 +111,12 @@ def test_heads_and_adapters_are_trained_written_and_read(shipped: Path, monkeypa
     mesh_heads.main(Options())
     names = {p.name for p in shipped.iterdir()}
     assert {"heads_cross.safetensors", "heads_mlp.safetensors", "heads_cross_lora.safetensors", "lora_cross", "lora_mlp"} <= names
-    for backbone in (lowpoly.load(), lowpoly_lora.load(), lowpoly_lora.load(kind="mlp")):
-        assert "mesh_heads" in backbone.capabilities
+    both = ["cross-attention", "multilayer"]
+    for backbone, kinds in ((lowpoly.load(), both), (lowpoly_lora.load(), both[:1]), (lowpoly_lora.load(kind="mlp"), both[1:])):
+        assert "mesh_heads" in backbone.capabilities and backbone.drafter("mesh_heads").kinds == kinds
         prompt = Prompt(points=tiny.sphere(), seed=3, size=6)
         plain = generate(backbone, METHODS["ar"], prompt).finish().tokens
-        knobs = {"accept": "residual", "verify": "match seed"}
+        knobs = {"accept": "residual", "verify": "match seed", "heads": kinds[-1]}
         assert generate(backbone, METHODS["xspecmesh"], prompt, knobs).finish().tokens == plain
     row = lowpoly.read_card(shipped)["heads"]["heads_cross_lora"]
     assert row["divergence"]["kl"] >= 0 and len(row["held_out"]["top_1"]) == mesh_heads.DEPTH
@@ -139,14 +140,25 @@ def test_a_backbone_is_trained_with_heads_that_fit_it(shipped: Path, monkeypatch
     before = lowpoly.load().weights_hash
     lowpoly_recipe.main(Options(fresh=True))
     backbone = lowpoly.load()
-    assert backbone.weights_hash != before and {"mesh_heads", "mesh_heads_mlp"} <= backbone.capabilities
+    assert backbone.weights_hash != before and backbone.kinds == ["cross-attention", "multilayer"]
     assert not (shipped / "heads_cross_lora.safetensors").exists() and not (shipped / "lora_cross").exists()
     for kind in ("cross", "mlp"):
         row = backbone.card["heads"][f"heads_{kind}"]
-        assert row["steps"] > 0 and len(row["held_out"][f"top_1_{kind}"]) == row["settings"]["depth"]
+        assert row["steps"] > 0 and "curve" not in row and len(row["held_out"][f"top_1_{kind}"]) == row["settings"]["depth"]
     prompt = Prompt(points=tiny.sphere(), seed=3, size=6)
     exact = generate(backbone, METHODS["xspecmesh"], prompt, {"accept": "residual", "verify": "match seed"}).finish()
     assert exact.tokens == generate(backbone, METHODS["ar"], prompt).finish().tokens
+
+
+def test_heads_go_on_from_the_shipped_ones_that_fit(shipped: Path) -> None:
+    trainee = Trainee(SMALL)
+    heads = {kind: trainee.heads[kind] for kind in ("cross", "mlp")}
+    other = heads["mlp"].settings | {"depth": 2}
+    card = {"heads": {"heads_cross": {"settings": heads["cross"].settings}, "heads_mlp": {"settings": other}}}
+    folder.ship(shipped, {f"heads_{kind}.safetensors": each.state_dict() for kind, each in heads.items()}, card)
+    found = lowpoly_recipe.shipped_heads(trainee)
+    assert set(found) == {name for name in trainee.state_dict() if name.startswith("heads.cross.")}
+    torch.testing.assert_close(found["heads.cross.up"], heads["cross"].up.data, atol=1e-2, rtol=1e-2)  # eight bits
 
 
 def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Path) -> None:
