@@ -111,9 +111,7 @@ class HeadsByKind:
     def of(self, kind: str) -> BoundHeads:
         """The heads of a kind, loaded once; raises NotSupported if they were not trained."""
         if kind not in self.kinds:
-            raise NotSupported(
-                f"{self._owner} has no {kind} heads, only {', '.join(self.kinds)}. Set heads={self.kinds[0].replace(' ', '_')}."
-            )
+            raise NotSupported(f"{self._owner} has no {kind} heads. Set heads={self.kinds[0]}.")
         if kind not in self._loaded:
             self._loaded[kind] = self._read(kind)
         return self._loaded[kind]
