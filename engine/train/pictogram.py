@@ -1,10 +1,10 @@
-"""Trains pictogram's decoder on tokens of emoji scenes: `launch.py train pictogram --preset cpu|gpu [--scales 16,8,32]`.
+"""Trains pictogram's decoder on tokens of emoji scenes: `launch.py train pictogram --preset cpu|gpu`.
 
 Each step takes new scenes, or (where drawing them is what costs, as beside a GPU) some new ones and some from a large pool in memory, says
 each of them in a fresh caption, and drops one caption in ten for guidance. A third of the captions leave the background unsaid, as people
 do, and half of those scenes stand before a colour of their own; otherwise the model learns pairs of object and background by heart. One
-step has one scale. Combinations marked held out by `Scene.held_out` are never trained; the curve gives the loss on them beside the loss
-on unseen scenes of trained combinations.
+step has one scale, and about as many tokens as any other. Combinations marked held out by `Scene.held_out` are never trained; the curve
+gives the loss on them beside the loss on unseen scenes of trained combinations.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from engine.train.loop import Options, Training, straight_down, trapezoid
 from engine.train.pictogram_tokenizer import to_tensor
 
 PRESETS = {
-    "cpu": {"batch": 32, "minutes": 100.0, "rate": 1.2e-3, "fresh": 1.0, "scales": {16: 1.0}},
-    "gpu": {"batch": 512, "minutes": 9.0, "rate": 3e-3, "fresh": 0.1, "scales": {8: 0.2, 16: 0.5, 32: 0.3}},
-}
+    "cpu": {"tokens": 8192, "minutes": 100.0, "rate": 1.2e-3, "fresh": 1.0, "scales": {8: 0.15, 16: 0.45, 32: 0.4}},
+    "gpu": {"tokens": 131_072, "minutes": 9.0, "rate": 3e-3, "fresh": 0.1, "scales": {8: 0.2, 16: 0.5, 32: 0.3}},
+}  # tokens: of a step; fresh: share of new scenes; scales: tokens along a side, and how often a step has them
 POOL = 40_000
+CHECKED = 96  # scenes that the curve is measured on, for each scale
 DROPPED = 0.1
 UNPLACED = 0.35  # of the captions leave the background unsaid
 ANYWHERE = 0.5  # of those show their objects before a plain background of any colour, so that no object is learned by its rim
@@ -99,7 +100,7 @@ def main(options: Options) -> None:
     if not training.resume(options.fresh) and not options.fresh and parts(pictogram.FOLDER, "decoder"):
         training.warm_start(matching_words(pictogram.load_model(), names), read_card(pictogram.FOLDER)["decoder"])
     scenes = Scenes(tokenizer, words, device, half)
-    seen, unseen = trained_scenes(2**41, 96), held_out_scenes(96)
+    seen, unseen = trained_scenes(2**41, CHECKED), held_out_scenes(CHECKED)
     sides = list(preset["scales"])
     checks = {(n, side): check_batch(scenes, group, side) for n, group in (("seen", seen), ("held_out", unseen)) for side in sides}
 
@@ -111,7 +112,7 @@ def main(options: Options) -> None:
 
     def loss_of(step: int) -> Tensor:
         side = random.Random(step).choices(sides, list(preset["scales"].values()))[0]
-        ids, tokens = scenes.batch(step, preset["batch"], side, preset["fresh"])
+        ids, tokens = scenes.batch(step, preset["tokens"] // side**2, side, preset["fresh"])
         with torch.autocast(device, torch.bfloat16, enabled=half):
             return loss(ids, tokens, side)
 
@@ -119,8 +120,8 @@ def main(options: Options) -> None:
         numbers = {}
         for (name, side), (ids, tokens) in checks.items():
             with torch.autocast(device, torch.bfloat16, enabled=half):
-                logits = torch.cat([model.training_logits(ids[i : i + 32], tokens[i : i + 32], side) for i in range(0, len(ids), 32)])
-            numbers[f"nats_{name}_{side}"] = round(F.cross_entropy(logits.float().flatten(0, 1), tokens.flatten()).item(), 4)
+                each = [likelihood(ids[i : i + 8], tokens[i : i + 8], side) for i in range(0, len(ids), 8)]
+            numbers[f"nats_{name}_{side}"] = round(torch.stack(each).mean().item(), 4)
         return numbers
 
     if not options.export:

@@ -1,0 +1,89 @@
+"""The recipe of pictogram: three scales by one decoder, stopped and taken up again, on a tiny model in seconds."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from engine.backbones import pictogram
+from engine.backbones.folder import ship
+from engine.backbones.pictogram import SCALES, PictogramModel
+from engine.backbones.vq import FACTOR, PictureTokenizer
+from engine.core import Prompt
+from engine.data import emoji_scenes
+from engine.errors import MissingFont
+from engine.methods import METHODS
+from engine.run import generate
+from engine.train import loop
+from engine.train import pictogram as recipe
+from engine.train.loop import Options
+
+try:
+    emoji_scenes.font_path()
+    FONT = True
+except MissingFont:
+    FONT = False
+pytestmark = pytest.mark.skipif(not FONT, reason="no emoji font on this machine")
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a tiny random tokenizer, where the recipe reads and writes; its decoders are tiny too."""
+    torch.manual_seed(0)
+    settings = {"levels": [4, 4], "encoder": 8, "decoder": 8, "blocks": 1}
+    files = {"tokenizer.safetensors": PictureTokenizer(**settings).state_dict()}
+    ship(tmp_path / "pictogram", files, {"name": "pictogram", "tokenizer": {"settings": settings}})
+    monkeypatch.setattr(pictogram, "FOLDER", tmp_path / "pictogram")
+    for read in (pictogram.load_tokenizer, pictogram.load_model):
+        monkeypatch.setattr(read, "__defaults__", (tmp_path / "pictogram",))
+    monkeypatch.setattr(recipe, "PictogramModel", partial(PictogramModel, layers=1, width=32, heads=2, inner=32))
+    monkeypatch.setattr(recipe, "CHECKED", 2)
+    small = {"tokens": 1024, "minutes": 0.05, "rate": 1e-3, "fresh": 1.0, "scales": dict.fromkeys(SCALES, 1.0)}
+    monkeypatch.setitem(recipe.PRESETS, "cpu", small)
+    monkeypatch.setattr(loop, "CHECKPOINTS", tmp_path / "training")
+    return tmp_path / "pictogram"
+
+
+def test_three_scales_are_taught_shipped_and_taught_on(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    batch = recipe.Scenes.batch
+
+    def counted(self: recipe.Scenes, step: int, size: int, side: int, fresh: float) -> tuple[Tensor, Tensor]:
+        asked.append((side, size))
+        return batch(self, step, size, side, fresh)
+
+    monkeypatch.setattr(recipe.Scenes, "batch", counted)
+    recipe.main(Options(fresh=True))
+    first = pictogram.read_card(shipped)["decoder"]
+    assert first["steps"] == len(asked) and set(asked) <= {(8, 16), (16, 4), (32, 1)}
+    assert {f"nats_{group}_{side}" for group in ("seen", "held_out") for side in SCALES} <= first["held_out"].keys()
+    backbone = pictogram.load(str(shipped))
+    assert "at_scale" in backbone.capabilities and backbone.sizes == [64, 128, 256]
+    for side in SCALES:
+        done = generate(backbone, METHODS["ar"], Prompt(text="a red apple", size=side * FACTOR)).finish()
+        assert len(done.tokens) == side * side and np.asarray(done.result()).shape == (side * FACTOR, side * FACTOR, 3)
+    (loop.CHECKPOINTS / "pictogram.pt").unlink()
+    recipe.main(Options())
+    again = pictogram.read_card(shipped)["decoder"]
+    assert again["steps"] > first["steps"] and again["curve"][0] == first["curve"][0]
+
+
+def test_a_batch_has_the_tokens_of_its_scenes(shipped: Path) -> None:
+    """Captions and tokens of one row belong together, at every scale; a step is the same whenever it is made."""
+    names = {w: i + 1 for i, w in enumerate(emoji_scenes.vocabulary())}
+    for side in SCALES:
+        one, two = (recipe.Scenes(pictogram.load_tokenizer(), names, "cpu", False).batch(5, 3, side, 1.0) for _ in range(2))
+        assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+        assert one[0].shape == (3, pictogram.TEXT_SLOTS) and one[1].shape == (3, side * side)
+        r = random.Random(5)
+        scenes = emoji_scenes.trained_scenes(5 * 4096, 3, recipe.KINDS)
+        hidden = [r.random() < recipe.UNPLACED * recipe.ANYWHERE for _ in scenes]
+        told = recipe.Scenes(pictogram.load_tokenizer(), names, "cpu", False).encode(scenes, side)
+        for row, unsaid in enumerate(hidden):
+            assert unsaid or torch.equal(told[row], one[1][row])
