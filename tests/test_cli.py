@@ -188,6 +188,22 @@ def test_bench_prints_rows_for_every_method(folder: Path, tmp_path: Path, capsys
     assert table.read_text().count("\n") == len(rows) + 1
 
 
+def test_bench_sweeps_a_knob(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """One row a value for the methods that have the knob; relaxed rows say how probable their pictures are."""
+    asked = ["bench", "image", "--methods", "sjd,zipar", "--count", "1", "--backbone", str(folder), "--json"]
+    assert cli.main([*asked, "--sweep", "init=random,repeat left", "--sweep", "window=2,16"]) == 0
+    rows = {r["method"]: r for r in last_line_rows(capsys)}
+    swept = {"sjd init=random", "sjd init=repeat left", "sjd window=2", "sjd window=16", "zipar window=2", "zipar window=16"}
+    assert set(rows) == swept | {"ar", "transformers generate"}
+    assert rows["sjd window=2"]["knobs"]["window"] == 2 and rows["sjd init=repeat left"]["knobs"]["init"] == "repeat left"
+    assert rows["zipar window=2"]["log_probability"][0] < rows["zipar window=16"]["log_probability"][0] < 0
+    assert rows["zipar window=16"]["log_probability"] == rows["ar"]["log_probability"] and rows["ar"]["impossible"] == 0
+    assert cli.main([*asked, "--sweep", "radius=1"]) == 2
+    assert "sweeps nothing" in capsys.readouterr().err
+    assert cli.main([*asked, "--figure", str(tmp_path / "theory.png")]) == 2
+    assert "no row of mulo" in capsys.readouterr().err
+
+
 def last_line_rows(capsys: pytest.CaptureFixture) -> list[dict]:
     return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
 

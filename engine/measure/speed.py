@@ -2,7 +2,8 @@
 
 Plain and accelerated runs alternate: a prompt is decoded plainly, then by every method, then by every method in reverse order, then plainly
 again, after one unmeasured run of each. A prompt's speed-up is the ratio of the medians; the table gives median, quartiles and
-a bootstrap interval of the median over prompts. Rows carry machine, commit, seed and knobs.
+a bootstrap interval of the median over prompts, and how probable the model finds the pictures, which is what relaxed methods pay with.
+Rows carry machine, commit, seed and knobs. `--sweep NAME=A,B,C` measures the methods that have this knob once with each value instead.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +24,23 @@ from engine.backbones import load
 from engine.backbones.transformer import TransformerSequence
 from engine.core import Backbone, Draft, Prompt, Rows, Sampling
 from engine.data.emoji_scenes import held_out_prompts
-from engine.errors import BadOutput, BadPrompt
+from engine.errors import BadKnob, BadOutput, BadPrompt
 from engine.machine import facts
-from engine.measure import peer
+from engine.measure import multi_scale, peer
+from engine.measure.likelihood import log_probabilities
 from engine.methods import METHODS, PRESETS, find
 from engine.methods import sjd as sjd_module
 from engine.noise import Noise
 from engine.run import Run, generate
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a row measures: a method or preset, and the knobs that it runs with."""
+
+    name: str
+    knobs: dict[str, Any]
+
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 BASELINE = "ar in float32"  # a row of its own where the rest runs in another dtype
@@ -36,16 +48,20 @@ BASELINE = "ar in float32"  # a row of its own where the rest runs in another dt
 
 def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[dict[str, Any]]:
     """The rows of the table; prints it as it goes."""
-    names = names_of(backbone, options)
-    knobs = {n: knobs_of(n, options) for n in names}
-    prompts = read_prompts(options.prompts, options.count)
+    entries = entries_of(backbone, options)
+    if options.figure:
+        multi_scale.check({entry.name for entry in entries.values()}, options.figure)
+    prompts = [
+        Prompt(text, seed=i, size=options.size, sampling=sampling) for i, text in enumerate(read_prompts(options.prompts, options.count))
+    ]
     exact = in_float32(backbone, options)
-    runs = measure(backbone, exact, names, knobs, prompts, options.repeats, options.size, sampling)
-    rows = [summary(n, runs, len(prompts)) for n in runs]
+    runs = measure(backbone, exact, entries, prompts, options.repeats)
+    rows = [summary(n, runs) | plausibility(backbone, prompts, runs[n]) for n in runs]
+    if options.figure:
+        multi_scale.draw(runs, options.figure)
     if backbone.name == "pictogram" and sampling == backbone.sampling:
-        rows.append(peer_row(exact, options, prompts[: min(5, len(prompts))]))
-    widest = Prompt(prompts[0], seed=0, size=options.size, sampling=sampling)
-    rows += [split(backbone, n, knobs[n], widest) for n in names if n in ("sjd", "sjdpp")]
+        rows.append(peer_row(exact, prompts[:5]))
+    rows += [split(backbone, n, entry.knobs, prompts[0]) for n, entry in entries.items() if n in ("sjd", "sjdpp")]
     stamp = facts() | {"seeds": f"0..{len(prompts) - 1}", "backbone": backbone.name, "dtype": getattr(backbone, "dtype", None)}
     return publish(rows, readable, stamp, options.csv)
 
@@ -55,6 +71,21 @@ def names_of(backbone: Backbone, options: Namespace) -> list[str]:
     usable = [n for n in (*METHODS, *PRESETS) if find(n)[0].needs <= backbone.capabilities]
     names = usable if options.methods == "all" else options.methods.split(",")
     return [n for n in dict.fromkeys(names) if n != "ar"]
+
+
+def entries_of(backbone: Backbone, options: Namespace) -> dict[str, Entry]:
+    """The rows asked for, by what they are called: each method once, or with --sweep once a value for those that have the knob. Raises
+    BadKnob for a sweep that says nothing."""
+    plain = {name: Entry(name, knobs_of(name, options)) for name in names_of(backbone, options)}
+    if not options.sweep:
+        return plain
+    found: dict[str, Entry] = {}
+    for knob, _, values in (text.partition("=") for text in options.sweep):
+        having = [entry for entry in plain.values() if knob in {k.name for k in find(entry.name)[0].knobs}]
+        if not having or not values:
+            raise BadKnob(f"--sweep {knob}={values} sweeps nothing: none of {', '.join(plain)} has this knob, or no value is given.")
+        found |= {f"{e.name} {knob}={value}": Entry(e.name, e.knobs | {knob: value}) for e in having for value in values.split(",")}
+    return found
 
 
 def publish(
@@ -102,22 +133,16 @@ def in_float32(backbone: Backbone, options: Namespace) -> Backbone:
 
 
 def measure(
-    backbone: Backbone,
-    exact: Backbone,
-    names: list[str],
-    knobs: dict[str, dict[str, Any]],
-    prompts: list[str],
-    repeats: int,
-    size: int | None,
-    sampling: Sampling,
+    backbone: Backbone, exact: Backbone, entries: dict[str, Entry], prompts: list[Prompt], repeats: int
 ) -> dict[str, list[list[Run]]]:
-    """Runs by method and prompt, each prompt's runs in a list; plain decoding under "ar", and under BASELINE if that is another."""
+    """Runs by row and prompt, each prompt's runs in a list; plain decoding under "ar", and under BASELINE if that is another."""
     plain = ["ar"] if exact is backbone else [BASELINE, "ar"]
-    found: dict[str, list[list[Run]]] = {n: [[] for _ in prompts] for n in [*plain, *names]}
+    all_entries = dict.fromkeys(plain, Entry("ar", {})) | entries
+    found: dict[str, list[list[Run]]] = {n: [[] for _ in prompts] for n in all_entries}
 
     def go(name: str, i: int) -> Run:
-        model, method = (exact, METHODS["ar"]) if name == BASELINE else (backbone, find(name)[0])
-        return generate(model, method, Prompt(prompts[i], seed=i, size=size, sampling=sampling), knobs.get(name)).finish()
+        entry = all_entries[name]
+        return generate(exact if name == BASELINE else backbone, find(entry.name)[0], prompts[i], entry.knobs).finish()
 
     for name in found:  # not measured: allocations, noise tables, first-touch of weights
         go(name, 0)
@@ -128,7 +153,7 @@ def measure(
     return found
 
 
-def summary(name: str, runs: dict[str, list[list[Run]]], prompts: int) -> dict[str, Any]:
+def summary(name: str, runs: dict[str, list[list[Run]]]) -> dict[str, Any]:
     """One row of the table. The speed-up is over the baseline: plain decoding in float32."""
     seconds = np.array([np.median([r.seconds for r in of]) for of in runs[name]])
     plain = np.array([np.median([r.seconds for r in of]) for of in runs.get(BASELINE, runs["ar"])])
@@ -139,7 +164,7 @@ def summary(name: str, runs: dict[str, list[list[Run]]], prompts: int) -> dict[s
     return {
         "method": name,
         "exact": first.exact,
-        "prompts": prompts,
+        "prompts": len(runs[name]),
         "tokens": len(first.tokens),
         "knobs": first.steps[-1].knobs,
         "seconds": quartiles(seconds),
@@ -151,6 +176,18 @@ def summary(name: str, runs: dict[str, list[list[Run]]], prompts: int) -> dict[s
         "same_tokens_as_plain": sum(at is None for at in differences),
         "first_differences": {i: at for i, at in enumerate(differences) if at is not None},
     }
+
+
+def plausibility(backbone: Backbone, prompts: list[Prompt], runs: list[list[Run]]) -> dict[str, Any]:
+    """What the model thinks of the pictures: the mean log probability of a token under its guided law at the temperature of sampling, top-k
+    and top-p left out (else one impossible token would make it infinite), and the share of tokens that plain decoding could not draw."""
+    means, impossible = [], []
+    for prompt, of in zip(prompts, runs, strict=True):
+        open_law = replace(prompt, sampling=replace(prompt.sampling.softened(), top_k=0, top_p=1.0))
+        asked = of[0].tokens, of[0].positions
+        means.append(log_probabilities(backbone, open_law, *asked).mean().item())
+        impossible.append((log_probabilities(backbone, prompt, *asked) == -torch.inf).float().mean().item())
+    return {"log_probability": quartiles(np.array(means)), "impossible": round(float(np.mean(impossible)), 5)}
 
 
 def first_difference(a: list[int], b: list[int]) -> int | None:
@@ -170,12 +207,11 @@ def bootstrap(values: np.ndarray, draws: int = 2000) -> list[float]:
     return [round(float(np.quantile(medians, q)), 3) for q in (0.025, 0.975)]
 
 
-def peer_row(exact: Backbone, options: Namespace, prompts: list[str]) -> dict[str, Any]:
+def peer_row(exact: Backbone, prompts: list[Prompt]) -> dict[str, Any]:
     """transformers' generate on the same weights in float32, alternating with our plain decoding."""
-    asked = [Prompt(text, seed=i, size=options.size) for i, text in enumerate(prompts)]
-    models = [peer.GuidedModel(exact, prompt) for prompt in asked]
+    models = [peer.GuidedModel(exact, prompt) for prompt in prompts]
     peer.generate(models[0], 0)
-    theirs, plain = np.array([_peer_pair(exact, model, prompt) for model, prompt in zip(models, asked)]).T
+    theirs, plain = np.array([_peer_pair(exact, model, prompt) for model, prompt in zip(models, prompts, strict=True)]).T
     return {
         "method": "transformers generate",
         "exact": True,
@@ -210,7 +246,7 @@ def readable(row: dict[str, Any]) -> str:
     return (
         f"{row['method']:24} {'exact' if row['exact'] else 'NOT EXACT':9} {t[0]:6.2f} s   {row['forwards'][0]:5.0f} passes   "
         f"{c[0]:5.2f} ({c[1]:.2f}-{c[2]:.2f}) tokens a pass   {s[0]:5.2f}x ({s[1]:.2f}-{s[2]:.2f}) in time   "
-        f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"
+        f"log p {row['log_probability'][0]:.3f}   same tokens {row['same_tokens_as_plain']}/{row['prompts']}"
     )
 
 

@@ -1,0 +1,78 @@
+"""MuLo-SD's theory line with the measured points beside it: `launch.py bench image --methods mulo --sweep ... --figure FILE`.
+
+Equation 10 of the paper says how many plain passes one pass replaces when a share `a` of the drafts stays. It leaves the verification
+passes out and takes all passes to cost the same. So beside the line stand two points a row: tokens over all passes (what verification
+takes away) and time against plain decoding (what wide passes cost besides).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.diagnostics import multi_scale_point, multi_scale_speedup
+from engine.errors import BadOutput, NotSupported
+from engine.run import Run
+
+METHOD = "mulo"
+COLOURS = {2: "#2f6fdf", 4: "#d9772b"}
+
+
+def points(runs: dict[str, list[list[Run]]]) -> list[dict[str, Any]]:
+    """A point for every row of the method: its label and factor, the means of `multi_scale_point`, and the time against plain decoding."""
+    found = []
+    for label, of in runs.items():
+        first = of[0][0]
+        if first.method.name != METHOD:
+            continue
+        factor = int(first.steps[-1].knobs["factor"])
+        each = [multi_scale_point(same[0].steps, len(same[0].tokens) // factor**2) for same in of]
+        ratios = [np.median([r.seconds for r in a]) / np.median([r.seconds for r in b]) for a, b in zip(runs["ar"], of, strict=True)]
+        mean = {name: float(np.mean([one[name] for one in each])) for name in each[0]}
+        found.append({"row": label, "factor": factor, "tokens": len(first.tokens)} | mean | {"time": float(np.median(ratios))})
+    return found
+
+
+def check(methods: Iterable[str], path: Path) -> None:
+    """Before anything is measured: raises NotSupported if no row will be there to draw, BadOutput if there is no such folder."""
+    if METHOD not in methods:
+        raise NotSupported(f"--figure draws {METHOD}'s theory line, and no row of {METHOD} is asked for. Add it with --methods {METHOD}.")
+    if not path.resolve().parent.is_dir():
+        raise BadOutput(f"Cannot write {path} (there is no folder {path.parent}). Choose another file with --figure.")
+
+
+def draw(runs: dict[str, list[list[Run]]], path: Path) -> list[dict[str, Any]]:
+    """Line and points as a PNG; raises BadOutput if it cannot be written. Returns the points."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    found = points(runs)
+    figure = Figure(figsize=(7.2, 4.6), dpi=160, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    stayed = np.linspace(0, 1, 200)
+    for factor in sorted({point["factor"] for point in found}):
+        mine = [point for point in found if point["factor"] == factor]
+        fine = mine[0]["tokens"]
+        colour = COLOURS[factor]
+        axes.plot(stayed, [multi_scale_speedup(a, fine, fine // factor**2) for a in stayed], color=colour, label=f"{factor}x: theory")
+        for key, marker, said in (("passes", "o", "tokens a pass"), ("time", "^", "time against plain")):
+            axes.scatter([p["stayed"] for p in mine], [p[key] for p in mine], color=colour, marker=marker, label=f"{factor}x: {said}")
+    for point in found:
+        label = point["row"].removeprefix(METHOD).strip()
+        axes.annotate(label, (point["stayed"], point["passes"]), (4, -9), textcoords="offset points", fontsize=6.5, color="#555555")
+    axes.axhline(1, color="#999999", linewidth=0.8)
+    axes.set(xlabel="share of tokens that are drafts, a", ylabel="against plain decoding", xlim=(-0.03, 1.08), yscale="log")
+    for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        which(lambda value, _: f"{value:g}x")
+    axes.set_title("MuLo-SD: equation 10 and what was measured", fontsize=11)
+    axes.grid(True, which="both", alpha=0.2)
+    axes.legend(fontsize=8, frameon=False)
+    try:
+        canvas.print_png(str(path))
+    except OSError as e:
+        raise BadOutput(f"Cannot write {path} ({e.strerror}). Choose another file with --figure.") from e
+    return found
