@@ -113,7 +113,7 @@ def _model_options(parser: argparse.ArgumentParser, backbone: str = "pictogram")
         "--dtype",
         default="auto",
         choices=["auto", "float32", "bfloat16"],
-        help="auto is float32; bfloat16 makes wide passes cheaper on CPUs with AMX",
+        help="auto is float32; bfloat16 makes wide passes cheaper on CPUs that multiply it in hardware",
     )
 
 

@@ -24,6 +24,7 @@ from engine.backbones import load
 from engine.backbones.transformer import TransformerSequence
 from engine.core import Backbone, Draft, Prompt, Rows, Sampling
 from engine.data.emoji_scenes import held_out_prompts
+from engine.diagnostics import per_token
 from engine.errors import BadKnob, BadOutput, BadPrompt
 from engine.machine import facts
 from engine.measure import multi_scale, peer
@@ -56,7 +57,7 @@ def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[di
     ]
     exact = in_float32(backbone, options)
     runs = measure(backbone, exact, entries, prompts, options.repeats)
-    rows = [summary(n, runs) | plausibility(backbone, prompts, runs[n]) for n in runs]
+    rows = [summary(n, runs) | drafting([of[0] for of in runs[n]]) | plausibility(backbone, prompts, runs[n]) for n in runs]
     if options.figure:
         multi_scale.draw(runs, options.figure)
     if backbone.name == "pictogram" and sampling == backbone.sampling:
@@ -178,6 +179,17 @@ def summary(name: str, runs: dict[str, list[list[Run]]]) -> dict[str, Any]:
     }
 
 
+def drafting(runs: list[Run]) -> dict[str, float]:
+    """What became of the drafts: how many a pass were accepted (acceptance length without the bonus token), of trees their nodes and depth,
+    of relaxed rules the mean total variation distance from the model's law. What a method does not say is left out."""
+    steps = [s for run in runs for s in run.steps if s.drafted]
+    levels = [s.trace["tree"]["levels"] for s in steps if "tree" in s.trace]
+    kept = [float(np.nansum(per_token(s, "accepted"))) for s in steps]
+    apart = [last for run in runs for last in [s.trace["mean_deviation"] for s in run.steps if "mean_deviation" in s.trace][-1:]]
+    found = {"accepted_a_pass": kept, "nodes": [s.drafted for s in steps] if levels else [], "depth": levels, "mean_deviation": apart}
+    return {name: round(float(np.nanmean(values)), 4) for name, values in found.items() if not np.isnan(values).all()}
+
+
 def plausibility(backbone: Backbone, prompts: list[Prompt], runs: list[list[Run]]) -> dict[str, Any]:
     """What the model thinks of the pictures: the mean log probability of a token under its guided law at the temperature of sampling, top-k
     and top-p left out (else one impossible token would make it infinite), and the share of tokens that plain decoding could not draw."""
@@ -246,7 +258,9 @@ def readable(row: dict[str, Any]) -> str:
     return (
         f"{row['method']:24} {'exact' if row['exact'] else 'NOT EXACT':9} {t[0]:6.2f} s   {row['forwards'][0]:5.0f} passes   "
         f"{c[0]:5.2f} ({c[1]:.2f}-{c[2]:.2f}) tokens a pass   {s[0]:5.2f}x ({s[1]:.2f}-{s[2]:.2f}) in time   "
-        f"log p {row['log_probability'][0]:.3f}   same tokens {row['same_tokens_as_plain']}/{row['prompts']}"
+        f"log p {row['log_probability'][0]:.3f}   "
+        + "".join(f"{name.replace('_', ' ')} {row[name]:.3g}   " for name in ("nodes", "depth", "mean_deviation") if name in row)
+        + f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"
     )
 
 

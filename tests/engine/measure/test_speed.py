@@ -1,0 +1,42 @@
+"""What a row of `bench` says besides time: what became of the drafts, and how probable the pictures are."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.backbones.toy import Toy
+from engine.core import Prompt, Sampling
+from engine.measure.speed import drafting, plausibility
+from engine.methods import METHODS
+from engine.run import Run, generate
+from tests.engine.backbones import tiny
+
+
+def run(name: str, seed: int = 0, **knobs: float | str) -> Run:
+    """One finished run on the toy."""
+    return generate(Toy(rows=4, columns=4), METHODS[name], Prompt(seed=seed), knobs).finish()
+
+
+def test_plain_decoding_drafts_nothing() -> None:
+    assert drafting([run("ar")]) == {}
+
+
+def test_a_tree_tells_its_nodes_and_depth_and_a_relaxed_rule_its_deviation() -> None:
+    tree = run("eagle", nodes=5, depth=2, width=2)
+    found = drafting([tree])
+    drafted = [s for s in tree.steps if s.drafted]
+    assert found["accepted_a_pass"] == pytest.approx(sum(len(s.tokens) - 1 for s in drafted) / len(drafted), abs=1.1 / len(drafted))
+    assert 0 < found["nodes"] <= 5 and 0 < found["depth"] <= 2 and "mean_deviation" not in found
+    relaxed = drafting([run("gsd", seed, half_width=2, probability_gap=1, code_distance=2, allowed_deviation=0.9) for seed in range(3)])
+    assert relaxed["mean_deviation"] > 0 and "nodes" not in relaxed
+
+
+def test_impossible_tokens_are_counted_and_do_not_make_a_mean_infinite() -> None:
+    backbone = tiny.pictogram()
+    narrow = Prompt("red apple", seed=1, sampling=Sampling(top_k=2, guidance=2.0))
+    wide = Prompt("red apple", seed=1, sampling=Sampling(guidance=2.0))
+    inside, outside = ([[generate(backbone, METHODS["ar"], prompt).finish()]] for prompt in (narrow, wide))
+    assert plausibility(backbone, [narrow], inside)["impossible"] == 0
+    likely = plausibility(backbone, [narrow], inside)["log_probability"][0]
+    found = plausibility(backbone, [narrow], outside)
+    assert 0.05 < found["impossible"] <= 1 and -20 < found["log_probability"][0] < likely
