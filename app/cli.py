@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--count", type=int, help="how many prompts (20) or clouds (40)")
     bench.add_argument("--full", action="store_true", help="mesh: 200 clouds and three seeds")
     bench.add_argument("--repeats", type=int, default=1)
-    bench.add_argument("--sweep", action="append", default=[], metavar="NAME=A,B", help="image: a row for each value of this knob")
+    bench.add_argument("--sweep", action="append", default=[], metavar="NAME=A,B", help="a row for each value of this knob")
     bench.add_argument("--figure", type=Path, help="image: draw mulo's points beside the paper's theory line into this PNG")
     bench.add_argument("--csv", type=Path, help="append rows to this file")
     bench.add_argument("--judge", action="store_true", help="image: instead of timing, count how often pictures show what was asked for")

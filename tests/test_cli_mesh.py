@@ -136,6 +136,10 @@ def test_bad_input_is_one_sentence_and_exit_code_2(name: str, folder: Path, tmp_
     assert captured.out == "" and len(captured.err.strip().splitlines()) == 1 and captured.err.strip().endswith((".", ")"))
 
 
+def last_line_rows(capsys: pytest.CaptureFixture) -> list[dict]:
+    return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+
+
 def test_bench_prints_the_rows_that_the_weights_allow(folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     from engine.measure import meshes
 
@@ -152,5 +156,10 @@ def test_bench_prints_the_rows_that_the_weights_allow(folder: Path, capsys: pyte
     assert rows["D exact"]["exact"] is True and rows["D cross-attention"]["exact"] is False
     assert 0 <= rows["held-out boxes, with grammar mask"]["valid"] <= 1
     assert rows["held-out families, with grammar mask"]["valid"] == 1.0
+    swept = ["bench", "mesh", "--backbone", str(folder), "--count", "1", "--methods", "lookup,xspecmesh", "--sweep", "depth=1,3", "--json"]
+    assert cli.main([*swept, "--sweep", "drafted=2"]) == 0
+    mine = {row["row"]: row for row in last_line_rows(capsys)}
+    assert set(mine) == {"A plain", "xspecmesh depth=1", "xspecmesh depth=3", "lookup drafted=2"}
+    assert mine["xspecmesh depth=1"]["step_compression"][0] <= 2 and mine["lookup drafted=2"]["exact"] is True
     states = rows["D cross-attention: accepted by state"]["states"]
     assert set(states) <= {"q0", "q1", "q2c", "q2s", "q3", "q4"} and all(0 <= share <= 1 for _, share in states.values())

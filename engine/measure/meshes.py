@@ -1,4 +1,5 @@
-"""`launch.py bench mesh`: the rows of XSpecMesh's tables 3 and 4 for our model, with floors, intervals, and where drafts fail.
+"""`launch.py bench mesh`: the rows of XSpecMesh's tables 3 and 4 for our model, with floors, intervals, and where drafts fail; with
+--methods and --sweep, those methods instead.
 
 Inputs are clouds of held-out procedural shapes. Every row decodes every input twice, the second time in reverse order of rows, after one
 unmeasured run each; a row's speed-up on an input is the ratio of its median time to that of row A, plain decoding of the same weights with
@@ -28,7 +29,7 @@ from engine.core import Prompt
 from engine.data.lowpoly_shapes import Shape, held_out_shapes, sample_points
 from engine.errors import MissingWeights
 from engine.machine import facts
-from engine.measure.speed import bootstrap, publish, quartiles
+from engine.measure.speed import bootstrap, drafting, entries_of, publish, quartiles
 from engine.mesh.distance import distance, published
 from engine.mesh.picture import View, contact_sheet
 from engine.mesh.quality import quality
@@ -144,11 +145,22 @@ def bench(options: Namespace) -> list[dict[str, Any]]:
     card = run.model("plain").card
     count, seeds = (FULL_COUNT, 3) if options.full else (options.count or COUNT, 1)
     inputs = subjects(count, "boxes", card["families"])
+    stamp = facts() | {"backbone": "lowpoly", "seeds": seeds, "inputs": len(inputs)}
+    if options.methods != "all":
+        return publish(chosen(run, options, inputs, seeds), readable, stamp, options.csv)
     table = {name: row for name, row in TABLE.items() if run.can(row)}
     for name in [name for name in TABLE if name not in table]:
         print(f"{name}: its heads or its adapter are not trained yet; python launch.py train mesh-heads")
-    stamp = facts() | {"backbone": "lowpoly", "seeds": seeds, "inputs": len(inputs)}
     return publish(rows(run, table, inputs, seeds), readable, stamp, options.csv)
+
+
+def chosen(run: Bench, options: Namespace, inputs: list[Subject], seeds: int) -> Iterator[dict[str, Any]]:
+    """The methods that were asked for, each once or, with --sweep, once a value, beside plain decoding."""
+    entries = entries_of(run.model("plain"), options)
+    table = {"A plain": TABLE["A plain"]} | {label: Row("plain", entry.name, entry.knobs) for label, entry in entries.items()}
+    runs = run.measure(table, inputs, seeds)
+    repeated = [s for s in inputs for _ in range(seeds)]
+    yield from (summary(name, runs, repeated) | drafting([of[0] for of in runs[name]]) for name in table)
 
 
 def rows(run: Bench, table: dict[str, Row], inputs: list[Subject], seeds: int) -> Iterator[dict[str, Any]]:
