@@ -129,7 +129,8 @@ def _related(seen: dict[str, list[Found]], scene: Scene) -> bool | None:
     if len(scene.groups) != 2 or scene.relation == "beside":
         return None
     (y1, x1), (y2, x2) = (_middle(seen.get(g.name, []), g) for g in scene.groups)
-    return {"above": y1 < y2, "below": y1 > y2, "left of": x1 < x2, "right of": x1 > x2}[scene.relation]
+    above = y1 < y2  # centres are all that is read: who stands on another, or behind it, is the upper one
+    return {"above": above, "on": above, "behind": above, "below": y1 > y2, "left of": x1 < x2, "right of": x1 > x2}[scene.relation]
 
 
 def _middle(found: list[Found], group: Group) -> tuple[float, float]:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
+from engine.data.emoji_objects import IRREGULAR, OBJECTS, PAIRS, TAUGHT
 from engine.errors import MissingFont
 
 FONT_PATHS = (
@@ -30,60 +31,6 @@ FONT_NAME = "Noto Color Emoji 2.042 (Debian package fonts-noto-color-emoji)"
 CANVAS = 128  # lattice units are pixels of this canvas
 LATTICE = 8
 MASTER = 256  # every scene is drawn at this size first
-
-# name: emoji, then further names separated by "|". A name may have several words.
-OBJECTS: dict[str, str] = {
-    # animals
-    "dog": "🐶 puppy", "cat": "🐱 kitten", "fox": "🦊", "bear": "🐻", "panda": "🐼", "tiger": "🐯", "lion": "🦁",
-    "cow": "🐮", "pig": "🐷", "frog": "🐸", "monkey": "🐵", "rabbit": "🐰 bunny", "mouse": "🐭", "koala": "🐨",
-    "chicken": "🐔 hen", "chick": "🐥", "penguin": "🐧", "owl": "🦉", "unicorn": "🦄", "horse": "🐴", "wolf": "🐺",
-    "bee": "🐝", "butterfly": "🦋", "ladybug": "🐞 ladybird", "snail": "🐌", "turtle": "🐢 tortoise", "snake": "🐍",
-    "octopus": "🐙", "crab": "🦀", "fish": "🐟", "dolphin": "🐬", "whale": "🐳", "shark": "🦈", "elephant": "🐘",
-    "camel": "🐫", "duck": "🦆", "dinosaur": "🦖",
-    # food
-    "apple": "🍎", "banana": "🍌", "tangerine": "🍊 mandarin", "strawberry": "🍓", "watermelon": "🍉", "lemon": "🍋",
-    "cherry": "🍒", "pineapple": "🍍", "peach": "🍑", "carrot": "🥕", "corn": "🌽", "mushroom": "🍄 toadstool",
-    "broccoli": "🥦", "eggplant": "🍆 aubergine", "tomato": "🍅", "bread": "🍞", "cheese": "🧀", "pizza": "🍕",
-    "burger": "🍔 hamburger", "donut": "🍩 doughnut", "cookie": "🍪 biscuit", "cake": "🎂", "ice cream": "🍦",
-    "egg": "🥚", "croissant": "🥐", "lollipop": "🍭",
-    # things that move
-    "car": "🚗", "bus": "🚌", "rocket": "🚀 spaceship", "airplane": "✈️ plane", "helicopter": "🚁",
-    "boat": "⛵ sailboat", "ship": "🚢", "bicycle": "🚲 bike", "train": "🚂 locomotive", "tractor": "🚜",
-    "truck": "🚚 lorry", "ufo": "🛸", "scooter": "🛵", "taxi": "🚕",
-    # the sky and the land
-    "sun": "☀️", "moon": "🌕", "crescent moon": "🌙 crescent", "star": "⭐", "cloud": "☁️", "rainbow": "🌈",
-    "snowflake": "❄️", "lightning": "⚡", "fire": "🔥 flame", "drop": "💧", "earth": "🌍 globe", "planet": "🪐 saturn",
-    "comet": "☄️", "volcano": "🌋", "mountain": "🏔️", "island": "🏝️",
-    # plants
-    "tree": "🌳", "pine": "🌲 fir", "palm": "🌴", "cactus": "🌵", "sunflower": "🌻", "rose": "🌹",
-    "flower": "🌷 tulip", "clover": "🍀", "leaf": "🍁", "pumpkin": "🎃",
-    # things
-    "house": "🏠 home", "castle": "🏰", "tent": "⛺", "balloon": "🎈", "gift": "🎁 present", "umbrella": "☂️",
-    "hat": "🎩", "crown": "👑", "diamond": "💎 gem", "key": "🔑", "bell": "🔔", "bulb": "💡 lamp", "book": "📕",
-    "clock": "⏰", "guitar": "🎸", "trumpet": "🎺", "drum": "🥁", "violin": "🎻", "football": "⚽", "basketball": "🏀",
-    "trophy": "🏆 cup", "palette": "🎨", "scissors": "✂️", "hammer": "🔨", "magnet": "🧲", "camera": "📷",
-    "laptop": "💻 computer", "television": "📺 tv", "robot": "🤖", "ghost": "👻", "snowman": "⛄", "skull": "💀",
-    "alien": "👽", "heart": "❤️", "door": "🚪", "chair": "🪑", "teddy": "🧸", "anchor": "⚓", "candle": "🕯️",
-    "shoe": "👟 sneaker", "shirt": "👕", "dress": "👗", "glasses": "👓", "cap": "🧢", "backpack": "🎒 bag",
-}  # fmt: skip
-
-# What the shipped decoder has been taught so far: few and clean before many and blurred. Others join as training goes on; the
-# tokenizer has seen all of them.
-TAUGHT: tuple[str, ...] = (
-    "dog", "cat", "fox", "bear", "panda", "pig", "frog", "penguin",
-    "apple", "strawberry", "mushroom", "car", "bus", "rocket", "boat",
-    "sun", "moon", "star", "cloud", "rainbow", "fire",
-    "tree", "pine", "cactus", "sunflower", "pumpkin",
-    "house", "balloon", "gift", "heart", "football", "ghost",
-)  # fmt: skip
-
-IRREGULAR = {
-    "mouse": "mice", "wolf": "wolves", "fish": "fish", "snowman": "snowmen", "leaf": "leaves", "corn": "corn",
-    "bread": "bread", "broccoli": "broccoli", "scissors": "scissors", "glasses": "glasses", "lightning": "lightning",
-    "fire": "fires", "ice cream": "ice creams", "octopus": "octopuses", "puppy": "puppies",
-}  # fmt: skip
-
-PAIRS = ("scissors", "glasses")  # a single one is said without an article
 
 # Objects that also exist in other colours (hue of their saturated pixels, degrees); the first colour is the font's own. Few: to the
 # model each colour is one more object to learn.
@@ -115,7 +62,7 @@ PLACES: dict[str, list[str]] = {
 
 ANY = "any colour"  # a plain background of a colour drawn from the texture: never said, for training only
 
-COUNTS = ("", "one", "two", "three", "four")
+COUNTS = ("", "one", "two", "three", "four", "five")
 KINDS = {"single": 0.42, "several": 0.2, "pair": 0.3, "triple": 0.08}  # how often the world has each kind of scene
 SIDES = {"small": 40, "": 48, "large": 64}  # pixels on the canvas; few, for to the model each size is one more object to learn
 SIZE_WORDS = {"small": ["small", "little", "tiny"], "large": ["large", "big", "huge"], "": [""]}
@@ -125,13 +72,36 @@ RELATIONS = {
     "left of": ["left of", "to the left of"],
     "right of": ["right of", "to the right of"],
     "beside": ["and", "beside", "next to", "with", "near"],
+    "on": ["on", "on top of"],
+    "behind": ["behind"],
 }
+STYLES = {  # how all objects of a scene are drawn, and how a caption may say it, behind the objects
+    "": [""],
+    "flat": [", flat", " in flat colours", ", flat style"],
+    "outlined": [", outlined", " with outlines", " with dark outlines"],
+    "soft shadow": [" with a soft shadow", ", soft shadow", " with soft shadows"],
+}
+STYLED = 0.25  # of the scenes of a world that has styles are drawn in one
 HELD_OUT = 10  # one combination in ten is never trained
 
 
 @dataclass(frozen=True)
+class Lessons:
+    """What scenes are made of: which objects, how many of a kind (each as often as it stands there), which relations and styles."""
+
+    objects: tuple[str, ...] = tuple(OBJECTS)
+    several: tuple[int, ...] = (2, 2, 3, 3, 4, 5)
+    relations: tuple[str, ...] = tuple(RELATIONS)
+    styles: tuple[str, ...] = tuple(STYLES)
+
+
+WORLD = Lessons()  # all that there is: the tokenizer has seen it
+FIRST = Lessons(TAUGHT, (2, 2, 3, 3, 4), ("above", "below", "left of", "right of", "beside"), ("",))  # what the decoder is taught so far
+
+
+@dataclass(frozen=True)
 class Group:
-    """One to four equal objects. `size` is "", "small" or "large"; `colour` is "" for the font's own."""
+    """One to five equal objects. `size` is "", "small" or "large"; `colour` is "" for the font's own."""
 
     name: str
     count: int = 1
@@ -141,18 +111,21 @@ class Group:
 
 @dataclass(frozen=True)
 class Scene:
-    """Groups, their relation, a background and the boxes (object, colour, left, top, side) on the 128-pixel canvas."""
+    """Groups, their relation, a background, a style and the boxes (object, colour, left, top, side) on the 128-pixel canvas, those in
+    front behind those that they cover."""
 
     groups: tuple[Group, ...]
     relation: str
     background: str
     boxes: tuple[tuple[str, str, int, int, int], ...]
     texture: int  # seed of stars, clouds, grass
+    style: str = ""
 
     @property
     def combination(self) -> str:
-        """What is in the scene: how many of what in which colours, their relation, the background."""
-        return "|".join([f"{g.count} {g.colour} {g.name}" for g in self.groups] + [self.relation, self.background])
+        """What is in the scene: how many of what in which colours, their relation, the background, the style if it has one."""
+        style = [self.style] if self.style else []
+        return "|".join([f"{g.count} {g.colour} {g.name}" for g in self.groups] + [self.relation, self.background, *style])
 
     @property
     def held_out(self) -> bool:
@@ -183,24 +156,27 @@ def backgrounds() -> list[str]:
 # --- making a scene ---------------------------------------------------------------------------------------------------
 
 
-def make_scene(seed: int, names: Sequence[str] = tuple(OBJECTS), kinds: dict[str, float] = KINDS) -> Scene:
-    """The scene of a seed, of objects with these names; `kinds` says how often each kind of scene comes."""
+def make_scene(seed: int, lessons: Lessons = WORLD, kinds: dict[str, float] = KINDS) -> Scene:
+    """The scene of a seed, made of these lessons; `kinds` says how often each kind of scene comes."""
+    names = lessons.objects
     r = random.Random(seed)
     kind = r.choices(list(kinds), list(kinds.values()))[0]
     background = r.choice(list(PLAIN)) if r.random() < 0.45 else r.choice(list(PLACES))
     if kind == "single":
         groups, relation = (_group(r, names, 1, sized=0.4),), ""
     elif kind == "several":
-        groups, relation = (_group(r, names, r.choice([2, 2, 3, 3, 4]), sized=0),), ""
+        groups, relation = (_group(r, names, r.choice(lessons.several), sized=0),), ""
     elif kind == "pair":
         first = _group(r, names, 2 if r.random() < 0.15 else 1, 0.2)
         second = _group(r, names, 1, 0.2 if first.count == 1 else 0)
-        groups, relation = (first, second), r.choice(list(RELATIONS))
+        groups, relation = (first, second), r.choice(lessons.relations)
     else:
         groups, relation = tuple(_group(r, names, 1, 0) for _ in range(3)), "beside"
     if len({g.name for g in groups}) < len(groups):
-        return make_scene(seed + 1_000_003, names, kinds)
-    return Scene(groups, relation, background, _place(groups, relation, r), r.getrandbits(31))
+        return make_scene(seed + 1_000_003, lessons, kinds)
+    boxes, texture = _place(groups, relation, r), r.getrandbits(31)
+    style = r.choice([x for x in lessons.styles if x]) if len(lessons.styles) > 1 and r.random() < STYLED else ""
+    return Scene(groups, relation, background, boxes, texture, style)
 
 
 def _group(r: random.Random, names: Sequence[str], count: int, sized: float) -> Group:
@@ -221,6 +197,10 @@ def _place(groups: tuple[Group, ...], relation: str, r: random.Random) -> tuple[
     if len(groups) == 3:
         left, top = _lattice(r, 0, 8), _lattice(r, 32, 56)
         return tuple((g.name, g.colour, left + 40 * i, top, 40) for i, g in enumerate(groups))
+    if relation == "on":
+        return _stacked(groups, r)
+    if relation == "behind":
+        return _overlapping(groups, r)
     if relation in ("above", "below"):
         return _apart(groups, 0 if relation == "above" else 1, 1, 48, r)
     return _apart(groups, 1 if relation == "right of" else 0, 0, 56, r)
@@ -245,6 +225,10 @@ def _alone(g: Group, r: random.Random) -> tuple[tuple[str, str, int, int, int], 
     if g.count == 4:
         left, top = _lattice(r, 8, 24), _lattice(r, 8, 24)
         return tuple((g.name, g.colour, left + 56 * (i % 2), top + 56 * (i // 2), 48) for i in range(4))
+    if g.count == 5:
+        left, top = _lattice(r, 0, 8), _lattice(r, 0, 40)
+        places = [(0, 0), (40, 0), (80, 0), (16, 48), (64, 48)]
+        return tuple((g.name, g.colour, left + x, top + y, 40) for x, y in places)
     side, pitch = (48, 56) if g.count == 2 else (40, 40)
     left, top = _lattice(r, 0, CANVAS - pitch * (g.count - 1) - side), _lattice(r, 24, 56)
     return tuple((g.name, g.colour, left + pitch * i, top, side) for i in range(g.count))
@@ -271,6 +255,27 @@ def _apart(groups: tuple[Group, ...], leading: int, axis: int, low: int, r: rand
     return tuple(found)
 
 
+def _stacked(groups: tuple[Group, ...], r: random.Random) -> tuple[tuple[str, str, int, int, int], ...]:
+    """The first group standing on the second."""
+    (wide, high), (width, height) = (_box(g) for g in groups)
+    top = _lattice(r, 0, CANVAS - high - height)
+    left = _lattice(r, max(0, (wide - width) // 2), CANVAS - max(width, (wide + width) // 2))
+    above = min(max(0, left + (width - wide) // 2 // LATTICE * LATTICE), CANVAS - wide)
+    return tuple(_members(groups[0], above, top) + _members(groups[1], left, top + high))
+
+
+def _overlapping(groups: tuple[Group, ...], r: random.Random) -> tuple[tuple[str, str, int, int, int], ...]:
+    """The first group half hidden by the second, which stands lower and to one side."""
+    (wide, high), (width, height) = (_box(g) for g in groups)
+    down, aside = high // 2 // LATTICE * LATTICE, wide // 2 // LATTICE * LATTICE
+    tall, broad = max(high, down + height), max(wide, aside + width)
+    top, left = _lattice(r, 0, CANVAS - tall), _lattice(r, 0, CANVAS - broad)
+    if r.random() < 0.5:
+        return tuple(_members(groups[0], left, top) + _members(groups[1], left + aside, top + down))
+    end = left + broad
+    return tuple(_members(groups[0], end - wide, top) + _members(groups[1], end - aside - width, top + down))
+
+
 def trained_scenes(seed: int, count: int, kinds: dict[str, float] = KINDS) -> list[Scene]:
     """`count` scenes of taught objects from `seed` on, held-out combinations left out."""
     return _first(seed, count, held_out=False, kinds=kinds)
@@ -292,7 +297,7 @@ def held_out_prompts(count: int) -> list[str]:
 def _first(seed: int, count: int, held_out: bool, kinds: dict[str, float] = KINDS) -> list[Scene]:
     found: list[Scene] = []
     while len(found) < count:
-        scene = make_scene(seed, TAUGHT, kinds)
+        scene = make_scene(seed, FIRST, kinds)
         seed += 1
         if scene.held_out == held_out:
             found.append(scene)
@@ -314,6 +319,7 @@ def caption(scene: Scene, seed: int, placed: bool = True) -> str:
         text = " and ".join(said)
     else:
         text = f"{said[0]} {r.choice(RELATIONS[scene.relation])} {said[1]}"
+    text += r.choice(STYLES[scene.style]) if scene.style else ""
     return text + _say_background(scene.background, r) if placed else text
 
 
@@ -346,13 +352,15 @@ def words_of(text: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def vocabulary() -> tuple[str, ...]:
-    """Every word that a caption of taught objects can contain, sorted."""
-    said: list[str] = ["a", "an", "the", "and", "on", "background", *COUNTS, *"1234"]
-    for name in TAUGHT:
+    """Every word that a caption of what is taught can contain, sorted."""
+    said: list[str] = ["a", "an", "the", "and", "on", "background", "one", "1"]
+    said += [word for count in FIRST.several for word in (COUNTS[count], str(count))]
+    for name in FIRST.objects:
         for n in names_of(name):
             said += [n, plural(n)]
     said += [*HUES, *PLAIN]
-    for group in (*COLOUR_SYNONYMS.values(), *PLACES.values(), *SIZE_WORDS.values(), *RELATIONS.values()):
+    told = [RELATIONS[relation] for relation in FIRST.relations] + [STYLES[style] for style in FIRST.styles]
+    for group in (*COLOUR_SYNONYMS.values(), *PLACES.values(), *SIZE_WORDS.values(), *told):
         said += group
     return tuple(sorted({w for text in said for w in words_of(text)}))
 
@@ -372,8 +380,8 @@ def font_path() -> Path:
 
 
 @lru_cache(maxsize=4096)
-def sprite(name: str, colour: str, side: int) -> Image.Image:
-    """One object as RGBA, `side` x `side` pixels, cut to its ink and centred."""
+def sprite(name: str, colour: str, side: int, style: str = "") -> Image.Image:
+    """One object as RGBA, `side` x `side` pixels, cut to its ink and centred, drawn in a style."""
     symbol = OBJECTS[name].split(" ")[0]
     picture = Image.new("RGBA", (160, 160))
     font = ImageFont.truetype(str(font_path()), 109)  # the only size of the bitmap font
@@ -383,7 +391,41 @@ def sprite(name: str, colour: str, side: int) -> Image.Image:
     square.paste(picture, tuple((max(picture.size) - s) // 2 for s in picture.size))
     if colour:
         square = _recolour(square, HUES[colour])
-    return square.resize((side, side), Image.LANCZOS)
+    small = square.resize((side, side), Image.LANCZOS)
+    return DRAWN[style](small) if style else small
+
+
+def _flat(picture: Image.Image) -> Image.Image:
+    """Five colours and hard edges."""
+    ink = picture.getchannel("A").point(lambda a: 255 if a >= 128 else 0)
+    flat = picture.convert("RGB").quantize(5, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).convert("RGB")
+    flat.putalpha(ink)
+    return flat
+
+
+def _outlined(picture: Image.Image) -> Image.Image:
+    """A dark line around the ink."""
+    smaller = picture.resize(tuple(round(s * 0.9) for s in picture.size), Image.LANCZOS)
+    found = Image.new("RGBA", picture.size)
+    found.paste(smaller, tuple((a - b) // 2 for a, b in zip(picture.size, smaller.size, strict=True)))
+    line = Image.new("RGBA", picture.size, (38, 34, 46, 255))
+    line.putalpha(found.getchannel("A").point(lambda a: 255 if a >= 128 else 0).filter(ImageFilter.MaxFilter(5)))
+    return Image.alpha_composite(line, found)
+
+
+def _shadowed(picture: Image.Image) -> Image.Image:
+    """A soft shadow below and to the right."""
+    width = picture.width
+    smaller = picture.resize((round(width * 0.9),) * 2, Image.LANCZOS)
+    found, shadow = Image.new("RGBA", picture.size), Image.new("RGBA", picture.size)
+    found.paste(smaller, (0, 0))
+    dark = Image.new("RGBA", smaller.size, (20, 20, 30, 255))
+    dark.putalpha(smaller.getchannel("A").point(lambda a: a * 0.5))
+    shadow.paste(dark, (width - smaller.width,) * 2)
+    return Image.alpha_composite(shadow.filter(ImageFilter.GaussianBlur(width / 32)), found)
+
+
+DRAWN: dict[str, Callable[[Image.Image], Image.Image]] = {"flat": _flat, "outlined": _outlined, "soft shadow": _shadowed}
 
 
 def _recolour(picture: Image.Image, hue: int) -> Image.Image:
@@ -403,7 +445,7 @@ def render(scene: Scene, pixels: int) -> np.ndarray:
     picture = Image.fromarray(_background(scene.background, scene.texture)).convert("RGBA")
     scale = MASTER // CANVAS
     for name, colour, left, top, side in scene.boxes:
-        drawn = sprite(name, colour, side * scale)
+        drawn = sprite(name, colour, side * scale, scene.style)
         picture.alpha_composite(drawn, (left * scale, top * scale))
     small = picture.convert("RGB")
     if pixels != MASTER:

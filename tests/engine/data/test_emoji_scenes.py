@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ def font() -> None:
 
 
 def test_the_world_is_as_large_as_promised() -> None:
-    assert len(world.OBJECTS) >= 120
+    assert len(world.OBJECTS) >= 200
     assert len(world.backgrounds()) >= 10
     assert {"night sky", "cloudy sky", "meadow", "desert"} <= set(world.PLACES)
 
@@ -48,9 +49,14 @@ def test_relations_hold_in_the_boxes() -> None:
             continue
         n = scene.groups[0].count
         first, second = scene.boxes[0], scene.boxes[n]
-        middle = [(b[2] + b[4] / 2, b[3] + b[4] / 2) for b in (first, second)]
-        (x1, y1), (x2, y2) = middle
-        holds = {"above": y1 < y2, "below": y1 > y2, "left of": x1 < x2, "right of": x1 > x2, "beside": x1 < x2}
+        (x1, y1), (x2, y2) = ((b[2] + b[4] / 2, b[3] + b[4] / 2) for b in (first, second))
+        overlap = [min(first[i] + first[4], second[i] + second[4]) - max(first[i], second[i]) for i in (2, 3)]
+        wide = n * first[4]
+        holds = {
+            "above": y1 < y2, "below": y1 > y2, "left of": x1 < x2, "right of": x1 > x2, "beside": x1 < x2,
+            "on": first[3] + first[4] == second[3] and first[2] < second[2] + second[4] and second[2] < first[2] + wide,
+            "behind": y1 < y2 and (overlap[1] > 0 and first[2] < second[2] + second[4] and second[2] < first[2] + wide),
+        }  # fmt: skip
         assert holds[scene.relation], (seed, scene)
         seen.add(scene.relation)
     assert seen == set(world.RELATIONS)
@@ -59,7 +65,7 @@ def test_relations_hold_in_the_boxes() -> None:
 def test_captions_name_objects_counts_and_background() -> None:
     known = set(world.vocabulary())
     for seed in range(2000):
-        scene = world.make_scene(seed, world.TAUGHT)
+        scene = world.make_scene(seed, world.FIRST)
         text = world.caption(scene, seed)
         assert set(world.words_of(text)) <= known, text
         for group in scene.groups:
@@ -67,6 +73,19 @@ def test_captions_name_objects_counts_and_background() -> None:
             assert any(s in text for s in said), (text, group)
             if group.count > 1:
                 assert world.COUNTS[group.count] in text or str(group.count) in text
+
+
+def test_everything_of_the_world_can_be_said() -> None:
+    """Styles, five of a kind, one on or behind another: they are in the world and in its captions, and not taught yet."""
+    scenes = [world.make_scene(seed) for seed in range(2000)]
+    assert {s.style for s in scenes} == set(world.STYLES) and max(g.count for s in scenes for g in s.groups) == 5
+    for i, scene in enumerate(scenes):
+        text = world.caption(scene, i)
+        assert not scene.style or any(said.strip(" ,") in text for said in world.STYLES[scene.style])
+        assert scene.relation in ("", "beside") or any(said in text for said in world.RELATIONS[scene.relation])
+    told = world.trained_scenes(0, 1000)
+    assert {s.style for s in told} == {""} and not {"on", "behind"} & {s.relation for s in told}
+    assert max(g.count for s in told for g in s.groups) == 4
 
 
 def test_plurals() -> None:
@@ -103,6 +122,25 @@ def test_every_object_has_ink_and_its_own_picture(font: None) -> None:
         assert (drawn[..., 3] > 128).mean() > 0.1, name
         checksums.add(zlib.crc32(drawn.tobytes()))
     assert len(checksums) == len(world.OBJECTS)
+
+
+def test_styles_change_objects_and_leave_the_background(font: None) -> None:
+    plain = world.Scene((world.Group("cat"),), "", "blue", (("cat", "", 40, 40, 48),), 0)
+    pictures = {style: world.render(replace(plain, style=style), 128).astype(int) for style in world.STYLES}
+    for style in list(world.STYLES)[1:]:
+        changed = np.abs(pictures[style] - pictures[""]).max(-1) > 8
+        assert changed[40:88, 40:88].mean() > 0.05, style
+        assert not changed[:36].any() and not changed[:, :36].any(), style
+
+
+def test_who_is_behind_is_drawn_first(font: None) -> None:
+    scene = next(s for s in (world.make_scene(i) for i in range(5000)) if s.relation == "behind" and not s.style and s.groups[0].count == 1)
+    first, second = (replace(scene, boxes=(box,)) for box in scene.boxes)
+    whole, front = world.render(scene, 256), world.render(second, 256)
+    _, _, left, top, side = (2 * x if isinstance(x, int) else x for x in scene.boxes[1])
+    ink = np.asarray(world.sprite(scene.boxes[1][0], scene.boxes[1][1], side))[..., 3] == 255
+    assert (whole[top : top + side, left : left + side] == front[top : top + side, left : left + side])[ink].all()
+    assert (whole != world.render(first, 256)).any()
 
 
 def test_colours_change_the_picture(font: None) -> None:
