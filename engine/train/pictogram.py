@@ -3,14 +3,17 @@
 Each step takes new scenes, or (where drawing them is what costs, as beside a GPU) some new ones and some from a large pool in memory, says
 each of them in a fresh caption, and drops one caption in ten for guidance. A third of the captions leave the background unsaid, as people
 do, and half of those scenes stand before a colour of their own; otherwise the model learns pairs of object and background by heart. One
-step has one scale, and about as many tokens as any other. Combinations marked held out by `Scene.held_out` are never trained; the curve
-gives the loss on them beside the loss on unseen scenes of trained combinations.
+step has one scale, and about as many tokens as any other; the card offers a scale (`--offer`) when its pictures are worth looking at.
+Combinations marked held out by `Scene.held_out` are never trained; the curve gives the loss on them beside the loss on unseen scenes of
+trained combinations.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,8 +25,10 @@ from engine.backbones.folder import ship as ship_files
 from engine.backbones.pictogram import SCALES, TEXT_SLOTS, PictogramModel, split_words
 from engine.backbones.vq import FACTOR, PictureTokenizer
 from engine.data.emoji_scenes import ANY, FONT_NAME, OBJECTS, TAUGHT, Scene, caption, held_out_scenes, render, trained_scenes, vocabulary
+from engine.errors import BadKnob
 from engine.machine import has_fast_bfloat16
-from engine.train.loop import Options, Training, straight_down, trapezoid
+from engine.train import loop
+from engine.train.loop import Training, straight_down, trapezoid
 from engine.train.pictogram_tokenizer import to_tensor
 
 PRESETS = {
@@ -37,6 +42,36 @@ UNPLACED = 0.35  # of the captions leave the background unsaid
 ANYWHERE = 0.5  # of those show their objects before a plain background of any colour, so that no object is learned by its rim
 # Single objects before 24 backgrounds are few enough to be learned by heart; pairs are not.
 KINDS = {"single": 0.25, "several": 0.2, "pair": 0.45, "triple": 0.1}
+
+
+@dataclass
+class Options(loop.Options):
+    """What a person asks of this recipe: which of the sizes that are taught a backbone offers."""
+
+    offer: str = ""
+
+    @staticmethod
+    def parser(name: str) -> argparse.ArgumentParser:
+        """The options as arguments of `launch.py train NAME`."""
+        p = loop.Options.parser(name)
+        p.add_argument(
+            "--offer", default="", metavar="SIZES",
+            help="pixels of pictures that the weights are good enough for, such as 128,256 (default: those offered so far, or all)",
+        )  # fmt: skip
+        return p
+
+
+def offered(asked: str, taught: Sequence[int]) -> list[int]:
+    """Tokens along a side of the sizes that the card offers: those asked for, or those that it offered before, or all that are taught.
+    Raises BadKnob for one that is not taught."""
+    known = {str(side * FACTOR): side for side in taught}
+    if asked:
+        wrong = [size for size in asked.split(",") if size not in known]
+        if wrong:
+            raise BadKnob(f"--offer {','.join(wrong)} is not among the sizes that are taught: {', '.join(known)}.")
+        return [known[size] for size in asked.split(",")]
+    before = read_card(pictogram.FOLDER).get("sides", []) if (pictogram.FOLDER / "card.json").exists() else []
+    return [side for side in taught if side in before] or list(taught)
 
 
 class Scenes:
@@ -86,6 +121,8 @@ class Scenes:
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
+    sides = list(preset["scales"])
+    offer = offered(options.offer, sides)
     device = "cuda" if options.preset == "gpu" else "cpu"
     half = device == "cuda" or has_fast_bfloat16()
     tokenizer = pictogram.load_tokenizer().to(device)
@@ -101,7 +138,6 @@ def main(options: Options) -> None:
         training.warm_start(matching_words(pictogram.load_model(), names), read_card(pictogram.FOLDER)["decoder"])
     scenes = Scenes(tokenizer, words, device, half)
     seen, unseen = trained_scenes(2**41, CHECKED), held_out_scenes(CHECKED)
-    sides = list(preset["scales"])
     checks = {(n, side): check_batch(scenes, group, side) for n, group in (("seen", seen), ("held_out", unseen)) for side in sides}
 
     def likelihood(ids: Tensor, tokens: Tensor, side: int) -> Tensor:
@@ -126,7 +162,7 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_of, held_out)
-    ship(training, model, names, sides, options.preset)
+    ship(training, model, names, offer, options.preset)
 
 
 def check_batch(scenes: Scenes, group: list[Scene], side: int) -> tuple[Tensor, Tensor]:

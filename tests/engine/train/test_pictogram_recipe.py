@@ -17,12 +17,12 @@ from engine.backbones.pictogram import SCALES, PictogramModel
 from engine.backbones.vq import FACTOR, PictureTokenizer
 from engine.core import Prompt
 from engine.data import emoji_scenes
-from engine.errors import MissingFont
+from engine.errors import BadKnob, MissingFont
 from engine.methods import METHODS
 from engine.run import generate
 from engine.train import loop
 from engine.train import pictogram as recipe
-from engine.train.loop import Options
+from engine.train.pictogram import Options
 
 try:
     emoji_scenes.font_path()
@@ -72,6 +72,16 @@ def test_three_scales_are_taught_shipped_and_taught_on(shipped: Path, monkeypatc
     recipe.main(Options())
     again = pictogram.read_card(shipped)["decoder"]
     assert again["steps"] > first["steps"] and again["curve"][0] == first["curve"][0]
+    recipe.main(Options(export=True, offer="128"))
+    assert pictogram.load(str(shipped)).sizes == [128] and "at_scale" not in pictogram.load(str(shipped)).capabilities
+
+
+def test_what_is_offered_is_asked_for_or_was_offered_before(shipped: Path) -> None:
+    assert recipe.offered("", SCALES) == [8, 16, 32] and recipe.offered("256,64", SCALES) == [32, 8]
+    ship(shipped, {}, {"sides": [16]})
+    assert recipe.offered("", SCALES) == [16] and recipe.offered("128,256", SCALES) == [16, 32]
+    with pytest.raises(BadKnob, match="100 is not among"):
+        recipe.offered("100", SCALES)
 
 
 def test_a_batch_has_the_tokens_of_its_scenes(shipped: Path) -> None:
