@@ -1,9 +1,10 @@
 """The world that pictogram learns: scenes of emoji on backgrounds, with captions from a small grammar.
 
 A scene is a pure function of a seed. Objects come from the open Noto Color Emoji font, so the font is needed to train and to
-test scenes, never to generate pictures. Sizes and places lie on the 8-pixel lattice of the tokenizer (at 128 pixels), which
-makes the world learnable for a small model: the same object at the same size is nearly the same block of tokens wherever it
-stands. One scene renders at 256 pixels and is box-filtered to 128 and 64, so that its three sizes agree.
+test scenes, never to generate pictures. Places lie on a lattice of 16 pixels (at 128 pixels), which is that of the tokenizer at 64
+pixels, and sizes are multiples of 8. That makes the world learnable for a small model: the same object at the same size is nearly the
+same block of tokens wherever it stands, at every scale. Only where things stand close do some lie between. One scene renders at 256
+pixels and is box-filtered to 128 and 64, so that its three sizes agree.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FONT_PATHS = (
 )
 FONT_NAME = "Noto Color Emoji 2.042 (Debian package fonts-noto-color-emoji)"
 CANVAS = 128  # lattice units are pixels of this canvas
-LATTICE = 8
+LATTICE = 16  # of places; a token of the 64-pixel picture
 MASTER = 256  # every scene is drawn at this size first
 
 # Objects that also exist in other colours (hue of their saturated pixels, degrees); the first colour is the font's own. Few: to the
@@ -223,13 +224,13 @@ def _alone(g: Group, r: random.Random) -> tuple[tuple[str, str, int, int, int], 
         low, high = max(0, (CANVAS - side) // 2 - 16), min(CANVAS - side, (CANVAS - side) // 2 + 16)
         return ((g.name, g.colour, _lattice(r, low, high), _lattice(r, low, high), side),)
     if g.count == 4:
-        left, top = _lattice(r, 8, 24), _lattice(r, 8, 24)
-        return tuple((g.name, g.colour, left + 56 * (i % 2), top + 56 * (i // 2), 48) for i in range(4))
+        left, top = _lattice(r, 0, 16), _lattice(r, 0, 16)
+        return tuple((g.name, g.colour, left + 64 * (i % 2), top + 64 * (i // 2), 48) for i in range(4))
     if g.count == 5:
         left, top = _lattice(r, 0, 8), _lattice(r, 0, 40)
         places = [(0, 0), (40, 0), (80, 0), (16, 48), (64, 48)]
         return tuple((g.name, g.colour, left + x, top + y, 40) for x, y in places)
-    side, pitch = (48, 56) if g.count == 2 else (40, 40)
+    side, pitch = (48, 64) if g.count == 2 else (40, 40)
     left, top = _lattice(r, 0, CANVAS - pitch * (g.count - 1) - side), _lattice(r, 24, 56)
     return tuple((g.name, g.colour, left + pitch * i, top, side) for i in range(g.count))
 
@@ -243,7 +244,7 @@ def _apart(groups: tuple[Group, ...], leading: int, axis: int, low: int, r: rand
     ahead, behind = boxes[leading][axis], boxes[1 - leading][axis]
     gap = max(0, CANVAS - ahead - behind)
     start = _lattice(r, 0, min(16, gap))
-    end = CANVAS - behind - _lattice(r, 0, max(0, min(16, gap - start)))
+    end = max(start + ahead, (CANVAS - behind) // LATTICE * LATTICE - _lattice(r, 0, max(0, min(16, gap - start - LATTICE))))
     centre = _lattice(r, low, 80)
     found = []
     for i, group in enumerate(groups):
