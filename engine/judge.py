@@ -18,10 +18,11 @@ from torch.nn import functional as F
 
 from engine.backbones.folder import MODELS, fill, read_card, read_tensors
 from engine.backbones.vq import Residual
-from engine.data.emoji_scenes import CANVAS, HUES, LATTICE, Group, Scene, backgrounds
+from engine.data.emoji_scenes import CANVAS, HUES, Group, Scene, backgrounds
 
 FOLDER = MODELS / "judge"
-CELLS = CANVAS // LATTICE
+CELL = 8  # pixels along a side
+CELLS = CANVAS // CELL
 COLOURS = ("", *HUES)  # "" = the font's own
 
 
@@ -108,7 +109,7 @@ def at_canvas(picture: np.ndarray) -> np.ndarray:
 def centre(box: tuple[str, str, int, int, int]) -> tuple[int, int]:
     """The lattice cell (row, column) that holds the centre of a scene's box."""
     _, _, left, top, side = box
-    return (2 * top + side) // (2 * LATTICE), (2 * left + side) // (2 * LATTICE)
+    return (2 * top + side) // (2 * CELL), (2 * left + side) // (2 * CELL)
 
 
 def compare(reading: Reading, scene: Scene) -> Verdict:
