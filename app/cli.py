@@ -397,8 +397,11 @@ def verify(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """The table of speed."""
+    from engine.errors import NotSupported
     from engine.measure import judged, meshes, sheet, speed
 
+    if options.figure and (options.what == "mesh" or options.judge or options.sheet):
+        raise NotSupported("--figure is drawn by bench image with --methods mulo, without --judge and --sheet.")
     if options.what == "mesh":
         return bench_mesh(options, meshes)
     options.count = options.count or 20

@@ -134,7 +134,7 @@ class Knobs:
 class Rows:
     """What one pass answers, row 0 after the prefix and row i+1 after node i. Made lazily, so that a kernel may skip p.
 
-    logits : [branches, N+1, V], as the model gives them; the first rows of a pass are a pass of their own
+    logits : [branches, N+1, V], as the model gives them
     scores : [N+1, V] float32 (float64 on the toy): guided, masked and warped, not normalised; argmax(scores + Gumbel noise) draws from p
     p      : [N+1, V], softmax of scores: what we verify with is what we sample from
     hidden : [branches, N+1, H], the last hidden states, or None

@@ -157,6 +157,7 @@ def test_bench_prints_the_rows_that_the_weights_allow(folder: Path, capsys: pyte
     assert 0 <= rows["held-out boxes, with grammar mask"]["valid"] <= 1
     assert rows["held-out families, with grammar mask"]["valid"] == 1.0
     swept = ["bench", "mesh", "--backbone", str(folder), "--count", "1", "--methods", "lookup,xspecmesh", "--sweep", "depth=1,3", "--json"]
+    assert cli.main([*swept, "--figure", "theory.png"]) == 2 and "--figure" in capsys.readouterr().err
     assert cli.main([*swept, "--sweep", "drafted=2"]) == 0
     mine = {row["row"]: row for row in last_line_rows(capsys)}
     assert set(mine) == {"A plain", "xspecmesh depth=1", "xspecmesh depth=3", "lookup drafted=2"}

@@ -48,7 +48,7 @@ OBJECTS: dict[str, str] = {
 }  # fmt: skip
 
 # What the shipped decoder has been taught so far: few and clean before many and blurred. Others join as training goes on; the
-# tokenizer has seen all of them.
+# tokenizer's recipe draws all of them.
 TAUGHT: tuple[str, ...] = (
     "dog", "cat", "fox", "bear", "panda", "pig", "frog", "penguin",
     "apple", "strawberry", "mushroom", "car", "bus", "rocket", "boat",

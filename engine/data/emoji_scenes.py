@@ -96,7 +96,7 @@ class Lessons:
     styles: tuple[str, ...] = tuple(STYLES)
 
 
-WORLD = Lessons()  # all that there is: the tokenizer has seen it
+WORLD = Lessons()  # all that there is: what the tokenizer is trained on
 FIRST = Lessons(TAUGHT, (2, 2, 3, 3, 4), ("above", "below", "left of", "right of", "beside"), ("",))  # what the decoder is taught so far
 
 

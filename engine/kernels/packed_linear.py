@@ -1,7 +1,7 @@
 """Linear layers of a processor with weights packed once, in the blocks that oneDNN multiplies.
 
-In float32 a layer of many weights is faster packed from two rows on (a third to a half of the time), which is what makes wide
-verification passes pay; a small one is not, and stays as it is. In bfloat16, on processors that multiply it in hardware, x and W are
+In float32 a layer of many weights is faster packed from two rows on (a third to nine tenths of the time); a small one is not, and stays
+as it is. In bfloat16, on processors that multiply it in hardware, x and W are
 rounded to bfloat16, products summed in float32, the result rounded to bfloat16.
 
 A row's result must not depend on how many rows are computed with it: otherwise plain decoding and a window would see different

@@ -17,7 +17,7 @@ from engine.core import Backbone, Prompt, Sampling
 from engine.data.emoji_scenes import Scene, caption, held_out_scenes
 from engine.judge import Verdict, compare
 from engine.machine import facts
-from engine.measure.speed import knobs_of, names_of, publish
+from engine.measure.speed import Entry, entries_of, publish
 from engine.methods import find
 from engine.run import generate
 
@@ -30,8 +30,8 @@ def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[di
     scenes = held_out_scenes(options.count)
     verdicts: dict[str, list[Verdict]] = {}
     rows = []
-    for name in ["ar", *names_of(backbone, options)]:
-        method, knobs = find(name)[0], knobs_of(name, options)
+    for name, entry in ({"ar": Entry("ar", {})} | entries_of(backbone, options)).items():
+        method, knobs = find(entry.name)[0], entry.knobs
         pictures = [
             generate(backbone, method, Prompt(caption(s, i), seed=i, size=options.size, sampling=sampling), knobs).finish().result()
             for i, s in enumerate(scenes)

@@ -146,7 +146,7 @@ def bench(options: Namespace) -> list[dict[str, Any]]:
     count, seeds = (FULL_COUNT, 3) if options.full else (options.count or COUNT, 1)
     inputs = subjects(count, "boxes", card["families"])
     stamp = facts() | {"backbone": "lowpoly", "seeds": seeds, "inputs": len(inputs)}
-    if options.methods != "all":
+    if options.methods != "all" or options.sweep:
         return publish(chosen(run, options, inputs, seeds), readable, stamp, options.csv)
     table = {name: row for name, row in TABLE.items() if run.can(row)}
     for name in [name for name in TABLE if name not in table]:
