@@ -282,7 +282,8 @@ class Sequence(Protocol):
         ...
 
     def rewind(self, length: int) -> None:
-        """By capability "at_scale": forgets the committed tokens from `length` on, and their cache. What is committed is a prefix."""
+        """By capability "at_scale": forgets the committed tokens from `length` on, and their cache. What is left is a prefix that was
+        committed in order."""
         ...
 
     def close(self) -> None:

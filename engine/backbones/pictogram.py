@@ -96,12 +96,20 @@ class PictogramModel(nn.Module):
         """Word ids [B, 32] -> embeddings [B, 33, width]: the words, then the gist."""
         return torch.cat([self.words(words), self.gist(words, side)], 1)
 
-    def training_logits(self, words: Tensor, tokens: Tensor, side: int) -> Tensor:
-        """Logits [B, side*side, V] of all tokens [B, side*side] behind captions [B, 32], in one pass."""
-        x = torch.cat([self.prefix(words, side), self.token_table()[tokens[:, :-1]] + self.gist(words, side)], 1)
-        cos, sin = (t.to(x.device) for t in self.rotary(side))
-        mask = text_mask(x.shape[1], x.device)
-        hidden = self.decoder(x, cos[: x.shape[1]], sin[: x.shape[1]], mask)
+    def training_logits(self, words: Tensor, tokens: Tensor, side: int, chosen: Tensor | None = None) -> Tensor:
+        """Logits [B, side*side, V] of all tokens [B, side*side] behind captions [B, 32], in one pass.
+
+        chosen : int64 [B, K], ascending: only the logits [B, K, V] of these tokens, each of which sees no other rows than theirs
+        """
+        prefix = self.prefix(words, side)
+        rows = torch.cat([prefix[:, TEXT_SLOTS:], self.token_table()[tokens[:, :-1]] + self.gist(words, side)], 1)
+        cos, sin = (t.to(rows.device)[: TEXT_SLOTS + side * side] for t in self.rotary(side))
+        if chosen is not None:
+            rows = rows.gather(1, chosen[:, :, None].expand(-1, -1, self.width))
+            slots = torch.cat([torch.arange(TEXT_SLOTS, device=rows.device).expand(len(chosen), -1), chosen + TEXT_SLOTS], 1)
+            cos, sin = cos[slots], sin[slots]
+        x = torch.cat([prefix[:, :TEXT_SLOTS], rows], 1)
+        hidden = self.decoder(x, cos, sin, text_mask(x.shape[1], x.device))
         return hidden[:, TEXT_SLOTS:] @ self.head_table().T
 
 

@@ -125,7 +125,7 @@ class ToySequence:
         self._cache: tuple[int, ...] = ()
         self.pending = [-1]  # committed positions that are not in the cache, ascending; -1: the prompt
         self._newest = [START]  # their tokens
-        self._scattered = False  # True: what is committed need not be a prefix
+        self._in_order: int | None = None  # how many of the committed tokens are a prefix, as far as that is known; None: all
         self._fed: list[tuple[int, ...]] = []  # per row of the last pass, but predictive ones: the cache rows that it added
         self.adapter: TableStream | None = None
         self._draft: list[int] = []
@@ -148,13 +148,13 @@ class ToySequence:
         newest = [*self._newest, *tokens]  # by row; kept for the grammar, because laws are made lazily
         for i, (token, place) in enumerate(zip(newest, [*self.pending, *places], strict=True)):
             slot = self._slot(place)
-            if self._scattered:
+            if self._in_order is not None:
                 context = self._scattered_context(i, slot, parents, seen, draft.visible)
             else:
                 context = self._context(i, parents, seen, draft.visible) if i else self._cache
             added = self._feed(token, slot, place, context)
             self._fed.append(added)
-            seen.append((*context, *added) if draft.visible is None and not self._scattered else added)
+            seen.append((*context, *added) if draft.visible is None and self._in_order is None else added)
             reads.append(added[-1])
         self._draft = tokens
         logits, hidden = self.network.read(reads)
@@ -240,7 +240,8 @@ class ToySequence:
         only."""
         assert self.toy.end is None and not self.toy.grammar, "a wavefront has no end of sequence and no grammar"
         nodes, heads = list(nodes), len(self.pending)
-        self._scattered = True
+        if self._in_order is None:
+            self._in_order = self.length
         for i in [*range(heads), *(heads + node for node in nodes)]:
             self._cache = (*self._cache, *self._fed[i])
         self.tokens += [self._draft[i] for i in nodes] + tokens
@@ -253,7 +254,8 @@ class ToySequence:
 
     def rewind(self, length: int) -> None:
         """Forgets the committed tokens from `length` on."""
-        assert not self._scattered and length <= self.length, "only a prefix can be shortened"
+        assert length <= (self.length if self._in_order is None else self._in_order), "what is left must be a prefix, cached in order"
+        self._in_order = None
         self.tokens = self.tokens[:length]
         self._cache = tuple(r for r in self._cache if self.network.slots[r] < self._slot(length - 1))
         self.done = self.length >= self.limit

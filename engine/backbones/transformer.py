@@ -64,7 +64,7 @@ class Block(nn.Module):
         self.feed_out = nn.Linear(inner, width, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, slab: Slab | None, layer: int) -> Tensor:
-        """x [B, R, width]; cos, sin [R, head width]; mask bool [R, all] or None (see everything)."""
+        """x [B, R, width]; cos, sin [R, head width] or [B, R, head width]; mask bool [R, all] or None (see everything)."""
         b, r, width = x.shape
         mixed = self.query_key_value(self.attention_norm(x)).view(b, r, 3, self.heads, -1)
         weight = torch.stack([self.query_norm.weight, self.key_norm.weight])[:, None] * self.query_norm.scale
@@ -80,14 +80,14 @@ class Block(nn.Module):
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary position: x [B, R, ..., heads, d], cos and sin [R, d] (the two halves of d are the two parts of each pair).
+    """Rotary position: x [B, R, ..., heads, d], cos and sin [R, d] or [B, R, d] (the two halves of d are the two parts of each pair).
 
     The halves are turned apart and put together once: compiled for training, a catenation in the middle cannot be vectorised, and this
     form made the whole step a quarter shorter.
     """
     half = x.shape[-1] // 2
-    shape = (len(cos), *[1] * (x.ndim - 3), -1)
-    cos, sin = cos[:, :half].to(x.dtype).view(shape), sin[:, :half].to(x.dtype).view(shape)
+    shape = (*cos.shape[:-1], *[1] * (x.ndim - 3), -1)
+    cos, sin = cos[..., :half].to(x.dtype).view(shape), sin[..., :half].to(x.dtype).view(shape)
     a, b = x.chunk(2, -1)
     return torch.stack([a * cos - b * sin, b * cos + a * sin], -2).flatten(-2)
 
@@ -306,7 +306,9 @@ class TransformerSequence:
 
     def rewind(self, length: int) -> None:
         """Forgets the committed tokens from `length` on; grammars do not go back."""
-        assert self._cached is None and self.grammar is None and length <= self.length, "only a prefix can be shortened"
+        prefix = self._cached is None or self._cached[: max(0, length - 1)] == list(range(length - 1))
+        assert prefix and self.grammar is None and length <= self.length, "what is left must be a prefix, cached in order"
+        self._cached = None
         self.tokens = self.tokens[:length]
         self.slab.rewind(self.prefix + length - 1)
         self.done = self.length >= self.limit

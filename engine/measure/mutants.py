@@ -309,7 +309,7 @@ def _carried_with_a_new_law() -> list[Patch]:
 
 
 def _rows_do_not_wait() -> list[Patch]:
-    return [(zipar, "lead", lambda knobs, columns: 1)]
+    return [(zipar, "lead", lambda window, columns: 1)]
 
 
 def _newest_not_cached() -> list[Patch]:

@@ -10,7 +10,8 @@ stays that the model might hardly ever have drawn, and nothing bounds the deviat
 Deviations: a redrawn token sees exactly the tokens before it, because those that stayed behind an earlier repair are fed again with the
 next one (one pass a redrawn token); the paper does not speak of their cache, and `stale_kv` leaves it as the verification pass wrote it.
 Islands of repair are redrawn side by side, a token of each a pass, without a look at each other; they use that cache as well. An island
-that ends a row goes on in the next one, since the first token of a row is predicted by the last one of the row above. Draft tokens are
+that ends a row goes on in the next one, since the first token of a row is predicted by the last one of the row above. Parallel
+drafting is a wavefront over the rows of a block. Draft tokens are
 the most probable ones of the up-sampler. k is a share of the vocabulary, because 1,000 neighbours belong to 16,384 codes.
 """
 
@@ -32,6 +33,7 @@ from engine.errors import BadKnob, NotSupported
 from engine.layout import fine_rows
 from engine.methods.lantern import ADDED, DISTANCE, SHARE, neighbours
 from engine.methods.scales import Coarser, scales_of
+from engine.methods.wavefront import WHOLE
 from engine.noise import Noise
 from engine.sampling import draw_gumbel, entropy
 
@@ -42,6 +44,10 @@ LEAST = Knob(
 RADIUS = Knob("radius", "l", 3, 0, 8, 1, help="How far around a refused draft others are drawn anew too.")
 FACTOR = Knob("factor", "r", "2", choices=("2", "4"), live=False, help="How much smaller the drafted picture is along a side.")
 BLOCK = Knob("block_rows", "", 1, 1, 8, 1, help="Rows of the small picture in a block.")
+AHEAD = Knob(
+    "draft_window", "s", WHOLE, 1, WHOLE, 1, "log",
+    "A row of the small picture begins when the row above has so many tokens, in blocks of several rows; 256 drafts them one by one.",
+)  # fmt: skip
 REPAIR = Knob(
     "repair", "", "in order", choices=("in order", "islands"), live=False,
     help="in order: one redrawn token a pass. islands: those that do not touch are redrawn side by side.",
@@ -99,7 +105,7 @@ def _blocks(sequence: Sequence, coarser: Coarser, knobs: Knobs, noise: Noise) ->
             raise BadKnob(f"verify = match seed needs least_mass = 1, where nothing is kept; it is {knobs.least_mass:g}. Choose residual.")
         stop = min(coarse.rows, first + int(knobs.block_rows))
         passes = coarser.passes
-        drafted = coarser.draft(stop, iteration)  # step 1: y ~ M_q
+        drafted = coarser.draft(stop, iteration, knobs.draft_window)  # step 1: y ~ M_q
         proposed = coarser.laws(first, stop).argmax(-1)  # step 2: x = U_r(y)
         top, bottom = fine_rows(coarse, fine, first, stop)
         start, count = top * fine.columns, (bottom - top) * fine.columns
@@ -272,7 +278,7 @@ METHOD = Method(
     name="mulo",
     title="MuLo-SD",
     decode=decode,
-    knobs=(LEAST, RADIUS, FACTOR, BLOCK, REPAIR, STALE, ADDED, SHARE, DISTANCE, VERIFY),
+    knobs=(LEAST, RADIUS, FACTOR, BLOCK, AHEAD, REPAIR, STALE, ADDED, SHARE, DISTANCE, VERIFY),
     paper="MuLo-SD, arXiv 2601.05149",
     exact=is_exact,
     why=why,

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, Draft, Sequence
 from engine.errors import NotSupported
+from engine.methods.wavefront import WHOLE, lead, predict
 from engine.noise import DRAFTER, Noise
 from engine.sampling import draw
 
@@ -27,18 +28,47 @@ class Coarser:
         self.tokens: list[int] = []
         self.passes = 0
 
-    def draft(self, stop: int, iteration: int) -> list[int]:
-        """Draws tokens down to the row before `stop`; returns the new ones."""
-        begin = len(self.tokens)
-        while len(self.tokens) < stop * self.layout.columns:
-            waiting = self.tokens[self.sequence.length :]  # taken from the finer picture and not fed yet
-            draft = Draft(torch.tensor(waiting, device=self.sequence.device)) if waiting else NO_DRAFT
-            p = self.sequence.forward(draft).p[len(waiting) :]
-            token = draw(p, self.noise.uniform(DRAFTER, len(self.tokens), 1, iteration)).item()
-            self.sequence.commit(list(range(len(waiting))), token)
-            self.tokens.append(token)
-            self.passes += 1
+    def draft(self, stop: int, iteration: int, window: float = WHOLE) -> list[int]:
+        """Draws tokens down to the row before `stop`; returns the new ones, row by row.
+
+        window : how many tokens the row above needs before a row begins (see wavefront.py); WHOLE: plain decoding
+        """
+        begin, columns = len(self.tokens), self.layout.columns
+        self._next(iteration)
+        if lead(window, columns) < columns:
+            self._wavefront(stop, lead(window, columns), iteration)
+        while len(self.tokens) < stop * columns:
+            self._next(iteration)
         return self.tokens[begin:]
+
+    def _next(self, iteration: int) -> None:
+        """Draws one token behind all others, of which those that the sequence has not seen yet are fed."""
+        waiting = self.tokens[self.sequence.length :]
+        draft = Draft(torch.tensor(waiting, device=self.sequence.device)) if waiting else NO_DRAFT
+        p = self.sequence.forward(draft).p[len(waiting) :]
+        token = draw(p, self.noise.uniform(DRAFTER, len(self.tokens), 1, iteration)).item()
+        self.sequence.commit(list(range(len(waiting))), token)
+        self.tokens.append(token)
+        self.passes += 1
+
+    def _wavefront(self, stop: int, enough: int, iteration: int) -> None:
+        """Finishes the row that has begun and all others before `stop` side by side, then takes their cache back: what comes next shall see
+        each token in its whole context, so they are fed again with it."""
+        columns, start = self.layout.columns, self.sequence.length
+        first = (start - 1) // columns
+        rows = [self.tokens[first * columns :], *([] for _ in range(first + 1, stop))]
+        while sum(map(len, rows)) < len(rows) * columns:
+            active = [i for i, row in enumerate(rows) if len(row) < columns and (row or len(rows[i - 1]) >= enough)]
+            positions = [(first + i) * columns + len(rows[i]) for i in active]
+            found, index = predict(self.sequence, positions, rows[active[-1] - 1][-1:])
+            uniforms = [self.noise.uniform(DRAFTER, position, 1, iteration) for position in positions]
+            tokens = draw(found.p[index], torch.cat(uniforms)).tolist()
+            self.sequence.commit_at(positions, tokens)
+            for i, token in zip(active, tokens, strict=True):
+                rows[i].append(token)
+            self.passes += 1
+        self.tokens[first * columns :] = [token for row in rows for token in row]
+        self.sequence.rewind(start)
 
     def follow(self, picture: Tensor, first: int, stop: int) -> None:
         """Rows first..stop-1 become those of the finer picture int64 [limit]; where they differ, the drafter's cache goes back."""

@@ -24,10 +24,11 @@ import torch
 from torch import Tensor
 
 from engine.accept import leading, ratio
-from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.core import VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.errors import BadKnob
 from engine.methods.sjd import Refresh, Verified, correct, coupled_gumbel, describe, verify
 from engine.methods.sjdpp import coupled_maximal
+from engine.methods.wavefront import WHOLE, lead, predict
 from engine.noise import ACCEPT, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, entropy, residual
 
@@ -35,7 +36,7 @@ MODE = Knob(
     "mode", "", "published", choices=("published", "verified"), live=False,
     help="published: tokens of a wavefront are final. verified: they are drafts, and the picture has the law of plain decoding.",
 )  # fmt: skip
-WINDOW = Knob("window", "s", 8, 1, 256, 1, "log", "A row begins when the row above has so many tokens; 256 waits for the whole row.")
+WINDOW = Knob("window", "s", 8, 1, WHOLE, 1, "log", "A row begins when the row above has so many tokens; 256 waits for the whole row.")
 ROWS = Knob("rows", "", 32, 1, 256, 1, "log", "Most rows of the picture that grow at once.")
 ADAPTIVE = Knob(
     "adaptive", "", "off", choices=("off", "on"),
@@ -60,11 +61,6 @@ REFRESH = Knob(
 )  # fmt: skip
 
 
-def lead(knobs: Knobs, columns: int) -> int:
-    """How many tokens the row above needs before a row may begin, 1..columns."""
-    return columns if knobs.window >= WINDOW.high else min(columns, knobs.window)
-
-
 # --- as published -----------------------------------------------------------------------------------------------------
 
 
@@ -78,14 +74,10 @@ def published(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
         begin = _beginning(filled, columns, knobs)
         active = [row for row in range(count) if 0 < filled[row] < columns] + ([] if begin is None else [begin])
         positions = [row * columns + filled[row] for row in active]
-        inputs = sequence.pending  # the pass predicts the position behind each of them
-        before = [position - 1 for position in positions]
-        held = [position for position in before if position not in inputs]  # of the beginning row at most
-        rows = sequence.forward(_placeholders([newest[begin - 1]], held) if held else NO_DRAFT)
-        index = torch.tensor([[*inputs, *held].index(position) for position in before], device=sequence.device)
+        rows, index = predict(sequence, positions, [newest[begin - 1]] if begin else [])
         tokens = draw_gumbel(rows.scores[index], _gumbel(noise, positions)).tolist()
         if begin:
-            early = filled[begin - 1] < lead(knobs, columns)
+            early = filled[begin - 1] < lead(knobs.window, columns)
             if early or tried is not None:
                 tried = _try_again(rows.p[index[-1:]], tokens[-1], tried, noise, positions[-1], iteration)
                 tokens[-1] = tried.token
@@ -110,16 +102,11 @@ def _beginning(filled: list[int], columns: int, knobs: Knobs) -> int | None:
     row = next((i for i, tokens in enumerate(filled) if tokens == 0), None)
     if row is None or row == 0:
         return row
-    enough = lead(knobs, columns)
+    enough = lead(knobs.window, columns)
     if knobs.adaptive == "on":
         enough = min(enough, int(knobs.least_window))
     growing = sum(0 < tokens < columns for tokens in filled)
     return row if filled[row - 1] >= enough and growing < knobs.rows else None
-
-
-def _placeholders(tokens: list[int], positions: list[int]) -> Draft:
-    """Nodes that stand for missing tokens: none sees another, and they are never committed."""
-    return Draft(torch.tensor(tokens), parents=torch.full((len(tokens),), -1), positions=torch.tensor(positions))
 
 
 def _gumbel(noise: Noise, positions: list[int]) -> Tensor:
@@ -209,7 +196,7 @@ def _plan(stretches: list[Stretch], layout: Any, knobs: Knobs) -> tuple[int | No
     It looks at places and never at tokens, so that what is drafted where says nothing about the tokens themselves.
     """
     columns = layout.columns
-    enough = lead(knobs, columns)
+    enough = lead(knobs.window, columns)
     last = stretches[-1].stop
     below = -(-last // columns)  # the first row without a token
     first = stretches[0].start // columns
@@ -313,7 +300,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 
 def is_exact(knobs: Knobs) -> bool:
     """True if verified, or if every row waits for the whole row above."""
-    return knobs.mode == "verified" or (knobs.window >= WINDOW.high and knobs.adaptive == "off")
+    return knobs.mode == "verified" or (knobs.window >= WHOLE and knobs.adaptive == "off")
 
 
 def why(knobs: Knobs) -> str:

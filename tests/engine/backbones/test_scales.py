@@ -60,6 +60,23 @@ def test_a_shortened_sequence_never_went_on(case: Case, length: int) -> None:
     same_row(case, feed(sequence, other).forward(NO_DRAFT), 0, feed(fresh, other).forward(NO_DRAFT), 0)
 
 
+def test_a_wavefront_can_be_taken_back_to_where_it_began(case: Case) -> None:
+    sequence = case.start()
+    first, later, other = tokens_of(sequence, 3), tokens_of(sequence, 2, 4), tokens_of(sequence, 3, 5)
+    feed(sequence, first).forward(NO_DRAFT)
+    sequence.commit_at([3, 5], later)
+    sequence.forward(NO_DRAFT)
+    sequence.commit_at([4], later[:1])
+    sequence.rewind(3)
+    fresh = feed(case.start(), first)
+    assert sequence.tokens == fresh.tokens and sequence.pending == fresh.pending
+    same_row(case, feed(sequence, other).forward(NO_DRAFT), 0, feed(fresh, other).forward(NO_DRAFT), 0)
+    sequence.forward(NO_DRAFT)
+    sequence.commit_at([8], later[:1])
+    with pytest.raises(AssertionError, match="prefix"):
+        sequence.rewind(8)
+
+
 def test_committed_nodes_keep_their_cache(case: Case) -> None:
     """A chain of which the first nodes stay, with a token and what was decided behind it: the same as one by one."""
     sequence, usual = feed(case.start(), [1, 2]), feed(case.start(), [1, 2])

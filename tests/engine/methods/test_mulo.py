@@ -12,17 +12,19 @@ from engine.accept import pooled_mass
 from engine.backbones.toy import Toy, ToySequence
 from engine.core import NO_DRAFT, Backbone, Knobs, Prompt, Rows
 from engine.errors import BadKnob, NotSupported
-from engine.methods import METHODS, mulo
+from engine.methods import METHODS, mulo, zipar
 from engine.methods.lantern import neighbours
 from engine.methods.mulo import NEAR, REFUSED, STAYED, expanded, islands
 from engine.methods.scales import Coarser
-from engine.noise import Noise
+from engine.noise import DRAFTER, Noise
 from engine.run import Run, generate
+from engine.sampling import draw
 from tests.engine.backbones import tiny
 
 MULO = METHODS["mulo"]
 SHAPES = [(2, 3), (4, 4), (3, 5), (5, 3), (1, 4), (4, 2)]
 REPAIRS = [{}, {"stale_kv": "on"}, {"repair": "islands"}]
+AHEAD = {"draft_window": 1}
 HALF = {"least_mass": 0.35, "added_mass": 0.0, "radius": 0}
 
 
@@ -33,10 +35,11 @@ def plain(backbone: Backbone, prompt: Prompt) -> list[int]:
 
 @pytest.mark.parametrize("rows,columns", SHAPES)
 @pytest.mark.parametrize("repair", REPAIRS)
-def test_where_nothing_stays_it_is_plain_decoding(rows: int, columns: int, repair: dict[str, Any]) -> None:
+@pytest.mark.parametrize("ahead", [{}, AHEAD])
+def test_where_nothing_stays_it_is_plain_decoding(rows: int, columns: int, repair: dict[str, Any], ahead: dict[str, Any]) -> None:
     toy = Toy(rows=rows, columns=columns)
     for seed in range(3):
-        run = generate(toy, MULO, Prompt(seed=seed), {"least_mass": 1, "block_rows": 1 + seed} | repair).finish()
+        run = generate(toy, MULO, Prompt(seed=seed), {"least_mass": 1, "block_rows": 1 + seed} | repair | ahead).finish()
         assert run.tokens == plain(toy, Prompt(seed=seed)) and run.exact
         assert run.totals["forwards"] == rows * columns  # a pass a token; the first of a block is the verification itself
 
@@ -46,7 +49,8 @@ def test_where_nothing_stays_it_is_plain_decoding(rows: int, columns: int, repai
 def test_every_position_once_for_any_knobs(rows: int, columns: int, repair: dict[str, Any]) -> None:
     toy = Toy(rows=rows, columns=columns)
     for seed, radius in enumerate((0, 0, 1)):
-        run = generate(toy, MULO, Prompt(seed=seed), HALF | {"radius": radius, "block_rows": 1 + seed % 2} | repair).finish()
+        knobs = HALF | {"radius": radius, "block_rows": 1 + seed % 2} | (AHEAD if seed == 1 else {})
+        run = generate(toy, MULO, Prompt(seed=seed), knobs | repair).finish()
         assert sorted(run.positions) == list(range(rows * columns)) and not run.exact
 
 
@@ -58,6 +62,33 @@ def test_where_all_stays_it_is_the_up_sampled_draft(repair: dict[str, Any]) -> N
     coarser.draft(2, 0)
     assert run.in_order == coarser.laws(0, 2).argmax(-1).tolist()
     assert run.totals["forwards"] == 1 and run.totals["draft_forwards"] == 4
+
+
+def test_parallel_drafting_is_a_wavefront_over_the_small_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its passes, and that each token has the law of a wavefront's context: the same tokens as ZipAR's own loop under the same noise."""
+    toy, prompt = Toy(rows=8, columns=8), Prompt(seed=3)
+    for window in (1, 2, 3):
+        coarser = Coarser(toy.start(prompt), Noise(3, 3), 4)
+        drafted = coarser.draft(4, 0, window)
+        assert coarser.passes == 4 + 3 * window and coarser.tokens == drafted and coarser.sequence.length == 1
+        small = toy.at_scale(4)
+        monkeypatch.setattr(zipar, "draw_gumbel", lambda scores, uniforms: draw(torch.softmax(scores, -1), uniforms))
+        monkeypatch.setattr(zipar, "_gumbel", lambda noise, at: torch.cat([noise.uniform(DRAFTER, place, 1, 0) for place in at]))
+        run = generate(small, METHODS["zipar"], prompt, {"window": window}).finish()
+        assert drafted == run.in_order and run.totals["forwards"] == coarser.passes
+    plain_drafts, whole = (Coarser(toy.start(prompt), Noise(3, 3), 4) for _ in range(2))
+    assert plain_drafts.draft(4, 0) == whole.draft(4, 0, 4) and whole.passes == 16
+
+
+def test_after_a_wavefront_drafting_goes_on_in_the_whole_context() -> None:
+    toy, prompt = Toy(rows=8, columns=8), Prompt(seed=3)
+    ahead, plain_drafts = (Coarser(toy.start(prompt), Noise(3, 3), 4) for _ in range(2))
+    ahead.draft(2, 0, 1)
+    plain_drafts.draft(2, 0)
+    same = torch.zeros(64, dtype=torch.int64)
+    for coarser in (ahead, plain_drafts):
+        coarser.follow(same, 0, 2)
+    assert ahead.draft(3, 1) == plain_drafts.draft(3, 1) and ahead.draft(4, 2, 1) == plain_drafts.draft(4, 2)
 
 
 def test_a_block_goes_down_again_before_the_next_one_is_drawn() -> None:

@@ -17,6 +17,7 @@ from engine.backbones.pictogram import SCALES, PictogramModel
 from engine.backbones.vq import FACTOR, PictureTokenizer
 from engine.core import Prompt
 from engine.data import emoji_scenes
+from engine.data.emoji_scenes import Scene
 from engine.errors import BadKnob, MissingFont
 from engine.methods import METHODS
 from engine.run import generate
@@ -54,14 +55,14 @@ def test_three_scales_are_taught_shipped_and_taught_on(shipped: Path, monkeypatc
     asked: list[tuple[int, int]] = []
     batch = recipe.Scenes.batch
 
-    def counted(self: recipe.Scenes, step: int, size: int, side: int, fresh: float) -> tuple[Tensor, Tensor]:
+    def counted(self: recipe.Scenes, step: int, size: int, side: int, fresh: float) -> tuple[list[Scene], Tensor, Tensor]:
         asked.append((side, size))
         return batch(self, step, size, side, fresh)
 
     monkeypatch.setattr(recipe.Scenes, "batch", counted)
     recipe.main(Options(fresh=True))
     first = pictogram.read_card(shipped)["decoder"]
-    assert first["steps"] == len(asked) and set(asked) <= {(8, 16), (16, 4), (32, 1)}
+    assert first["steps"] == len(asked) and set(asked) <= {(8, 16), (16, 4), (32, 1), (32, 2)}
     assert {f"nats_{group}_{side}" for group in ("seen", "held_out") for side in SCALES} <= first["held_out"].keys()
     backbone = pictogram.load(str(shipped))
     assert "at_scale" in backbone.capabilities and backbone.sizes == [64, 128, 256]
@@ -89,11 +90,42 @@ def test_a_batch_has_the_tokens_of_its_scenes(shipped: Path) -> None:
     names = {w: i + 1 for i, w in enumerate(emoji_scenes.vocabulary())}
     for side in SCALES:
         one, two = (recipe.Scenes(pictogram.load_tokenizer(), names, "cpu", False).batch(5, 3, side, 1.0) for _ in range(2))
-        assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
-        assert one[0].shape == (3, pictogram.TEXT_SLOTS) and one[1].shape == (3, side * side)
+        assert one[0] == two[0] and all(torch.equal(a, b) for a, b in zip(one[1:], two[1:], strict=True))
+        assert one[1].shape == (3, pictogram.TEXT_SLOTS) and one[2].shape == (3, side * side)
         r = random.Random(5)
         scenes = emoji_scenes.trained_scenes(5 * 4096, 3, recipe.KINDS)
         hidden = [r.random() < recipe.UNPLACED * recipe.ANYWHERE for _ in scenes]
         told = recipe.Scenes(pictogram.load_tokenizer(), names, "cpu", False).encode(scenes, side)
         for row, unsaid in enumerate(hidden):
-            assert unsaid or torch.equal(told[row], one[1][row])
+            assert unsaid or torch.equal(told[row], one[2][row])
+
+
+def test_a_thinned_step_keeps_the_objects_and_some_of_the_rest() -> None:
+    scenes = [s for s in emoji_scenes.trained_scenes(9, 40, {"single": 1.0}) if s.boxes[0][4] == 48]
+    chosen = recipe.chosen_rows(scenes, 32, 448, 1)
+    assert chosen.shape == (len(scenes), 448) and (chosen.diff() > 0).all()
+    for scene, own in zip(scenes, chosen, strict=True):
+        _, _, left, top, side = scene.boxes[0]
+        grid = torch.zeros(1024, dtype=torch.bool).index_fill(0, own, True).view(32, 32)
+        y, x, width = top // 4, left // 4, side // 4
+        assert grid[y - 1 : y + width + 1, x - 1 : x + width + 1].all() and 0.2 < grid[:2].float().mean() < 0.5
+
+
+def test_chosen_rows_see_each_other_only() -> None:
+    torch.manual_seed(0)
+    model = PictogramModel((4, 4), 10, layers=2, width=32, heads=2, inner=32)
+    model.head_rows.data.normal_()
+    words, tokens = torch.randint(0, 11, (2, pictogram.TEXT_SLOTS)), torch.randint(0, 16, (2, 64))
+    with torch.inference_mode():
+        whole = model.training_logits(words, tokens, 8)
+        every = torch.arange(64).expand(2, -1)
+        assert torch.allclose(model.training_logits(words, tokens, 8, every), whole, atol=1e-5)
+        assert torch.allclose(model.training_logits(words, tokens, 8, every[:, :20]), whole[:, :20], atol=1e-5)
+        chosen = torch.stack([torch.randperm(64)[:20].sort().values for _ in range(2)])
+        found = model.training_logits(words, tokens, 8, chosen)
+        other = tokens.clone()
+        hidden = [[i for i in range(63) if i + 1 not in chosen[b]] for b in range(2)]  # their embeddings are no row's input
+        for b, places in enumerate(hidden):
+            other[b, places] = (other[b, places] + 1) % 16
+        assert torch.equal(model.training_logits(words, other, 8, chosen), found)
+        assert not torch.allclose(found, whole.gather(1, chosen[:, :, None].expand(-1, -1, 16)), atol=1e-3)
