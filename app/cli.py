@@ -91,7 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--full", action="store_true", help="mesh: 200 clouds and three seeds")
     bench.add_argument("--repeats", type=int, default=1)
     bench.add_argument("--sweep", action="append", default=[], metavar="NAME=A,B", help="a row for each value of this knob")
-    bench.add_argument("--figure", type=Path, help="image: draw mulo's points beside the paper's theory line into this PNG")
+    bench.add_argument(
+        "--figure", type=Path, help="image: a PNG of mulo's points on the paper's theory line, or of what adt_tree's controller did"
+    )
     bench.add_argument("--csv", type=Path, help="append rows to this file")
     bench.add_argument("--judge", action="store_true", help="image: instead of timing, count how often pictures show what was asked for")
     bench.add_argument("--sheet", type=Path, help="instead of timing, draw the prompts' pictures into this PNG")
@@ -401,7 +403,7 @@ def bench(options: argparse.Namespace) -> int:
     from engine.measure import judged, meshes, sheet, speed
 
     if options.figure and (options.what == "mesh" or options.judge or options.sheet):
-        raise NotSupported("--figure is drawn by bench image with --methods mulo, without --judge and --sheet.")
+        raise NotSupported("--figure is drawn by bench image, without --judge and --sheet.")
     if options.what == "mesh":
         return bench_mesh(options, meshes)
     options.count = options.count or 20

@@ -7,15 +7,15 @@ takes away) and time against plain decoding (what wide passes cost besides).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engine.diagnostics import multi_scale_point, multi_scale_speedup
-from engine.errors import BadOutput, NotSupported
 from engine.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 METHOD = "mulo"
 COLOURS = {2: "#2f6fdf", 4: "#d9772b"}
@@ -36,23 +36,13 @@ def points(runs: dict[str, list[list[Run]]]) -> list[dict[str, Any]]:
     return found
 
 
-def check(methods: Iterable[str], path: Path) -> None:
-    """Before anything is measured: raises NotSupported if no row will be there to draw, BadOutput if there is no such folder."""
-    if METHOD not in methods:
-        raise NotSupported(f"--figure draws {METHOD}'s theory line, and no row of {METHOD} is asked for. Add it with --methods {METHOD}.")
-    if not path.resolve().parent.is_dir():
-        raise BadOutput(f"Cannot write {path} (there is no folder {path.parent}). Choose another file with --figure.")
-
-
-def draw(runs: dict[str, list[list[Run]]], path: Path) -> list[dict[str, Any]]:
-    """Line and points as a PNG; raises BadOutput if it cannot be written. Returns the points."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+def figure(runs: dict[str, list[list[Run]]]) -> tuple[Figure, list[dict[str, Any]]]:
+    """Line and points, and the points as numbers."""
     from matplotlib.figure import Figure
 
     found = points(runs)
-    figure = Figure(figsize=(7.2, 4.6), dpi=160, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
-    axes = figure.subplots()
+    sheet = Figure(figsize=(7.2, 4.6), dpi=160, layout="constrained")
+    axes = sheet.subplots()
     stayed = np.linspace(0, 1, 200)
     for factor in sorted({point["factor"] for point in found}):
         mine = [point for point in found if point["factor"] == factor]
@@ -71,8 +61,4 @@ def draw(runs: dict[str, list[list[Run]]], path: Path) -> list[dict[str, Any]]:
     axes.set_title("MuLo-SD: equation 10 and what was measured", fontsize=11)
     axes.grid(True, which="both", alpha=0.2)
     axes.legend(fontsize=8, frameon=False)
-    try:
-        canvas.print_png(str(path))
-    except OSError as e:
-        raise BadOutput(f"Cannot write {path} ({e.strerror}). Choose another file with --figure.") from e
-    return found
+    return sheet, found

@@ -27,7 +27,7 @@ from engine.data.emoji_scenes import held_out_prompts
 from engine.diagnostics import per_token
 from engine.errors import BadKnob, BadOutput, BadPrompt
 from engine.machine import facts
-from engine.measure import multi_scale, peer
+from engine.measure import figures, peer
 from engine.measure.likelihood import log_probabilities
 from engine.methods import METHODS, PRESETS, find
 from engine.methods import sjd as sjd_module
@@ -50,16 +50,15 @@ BASELINE = "ar in float32"  # a row of its own where the rest runs in another dt
 def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[dict[str, Any]]:
     """The rows of the table; prints it as it goes."""
     entries = entries_of(backbone, options)
-    if options.figure:
-        multi_scale.check({entry.name for entry in entries.values()}, options.figure)
+    figure = figures.drawn([find(entry.name)[0].name for entry in entries.values()], options.figure) if options.figure else None
     prompts = [
         Prompt(text, seed=i, size=options.size, sampling=sampling) for i, text in enumerate(read_prompts(options.prompts, options.count))
     ]
     exact = in_float32(backbone, options)
     runs = measure(backbone, exact, entries, prompts, options.repeats)
     rows = [summary(n, runs) | drafting([of[0] for of in runs[n]]) | plausibility(backbone, prompts, runs[n]) for n in runs]
-    if options.figure:
-        multi_scale.draw(runs, options.figure)
+    if figure:
+        figures.draw(figure, runs, options.figure)
     if backbone.name == "pictogram" and sampling == backbone.sampling:
         rows.append(peer_row(exact, prompts[:5]))
     rows += [split(backbone, n, entry.knobs, prompts[0]) for n, entry in entries.items() if n in ("sjd", "sjdpp")]

@@ -10,7 +10,7 @@ from PIL import Image
 from engine.backbones.toy import Toy
 from engine.core import Prompt
 from engine.errors import BadOutput, NotSupported
-from engine.measure import multi_scale
+from engine.measure import figures, multi_scale
 from engine.methods import METHODS
 from engine.run import Run, generate
 
@@ -35,14 +35,14 @@ def test_points_lie_where_the_share_of_drafts_puts_them(runs: dict[str, list[lis
 
 
 def test_the_figure_is_a_picture(runs: dict[str, list[list[Run]]], tmp_path: Path) -> None:
-    assert [p["row"] for p in multi_scale.draw(runs, tmp_path / "theory.png")] == ["strict", "loose"]
+    assert [p["row"] for p in figures.draw("mulo", runs, tmp_path / "theory.png")] == ["strict", "loose"]
     with Image.open(tmp_path / "theory.png") as picture:
         assert picture.width > 800
 
 
 def test_what_cannot_be_drawn_is_said_before_anything_is_measured(tmp_path: Path) -> None:
-    multi_scale.check(["sjd", "mulo"], tmp_path / "theory.png")
+    assert figures.drawn(["sjd", "mulo"], tmp_path / "theory.png") == "mulo"
     with pytest.raises(BadOutput, match="--figure"):
-        multi_scale.check(["mulo"], tmp_path / "nowhere" / "theory.png")
+        figures.drawn(["mulo"], tmp_path / "nowhere" / "theory.png")
     with pytest.raises(NotSupported, match="mulo"):
-        multi_scale.check(["ar"], tmp_path / "theory.png")
+        figures.drawn(["ar"], tmp_path / "theory.png")

@@ -1,0 +1,75 @@
+"""What a tree's controller did in flat and in busy pictures: `launch.py bench image --methods adt_tree --figure FILE`.
+
+Of all prompts the one whose trees were deepest and the one whose trees were shallowest are shown: the picture, the depth of the tree that
+produced each of its tokens, and depth and width by pass. Beside them stand all prompts: mean depth against how unsure the model was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.diagnostics import per_token
+from engine.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+METHOD = "adt_tree"
+DEPTH, WIDTH, ACCEPTED = "#2f6fdf", "#d9772b", "#3a9d5d"
+
+
+def traces(run: Run) -> dict[str, np.ndarray]:
+    """By pass that verified a tree: its depth, its width and how many guesses were accepted. By token, in the order of the picture: `map`,
+    the depth of the tree that produced it (0: no tree), and entropy, in nats."""
+    trees = [s for s in run.steps if "tree_depth" in s.trace]
+    found = {name: np.array([s.trace[f"tree_{name}"] for s in trees], float) for name in ("depth", "width")}
+    found["accepted"] = np.array([np.nansum(per_token(s, "accepted")) for s in trees])
+    order = np.argsort(run.positions)
+    found["map"] = np.concatenate([np.full(len(s.tokens), s.trace.get("tree_depth", 0)) for s in run.steps])[order]
+    found["entropy"] = np.concatenate([per_token(s, "entropy") for s in run.steps])[order]
+    return found
+
+
+def figure(runs: dict[str, list[list[Run]]]) -> tuple[Figure, list[dict[str, Any]]]:
+    """The figure, of the first row of the method, and a point a prompt: its text, mean depth and mean entropy."""
+    from matplotlib.figure import Figure
+
+    of = next([same[0] for same in rows] for rows in runs.values() if rows[0][0].method.name == METHOD)
+    found = [traces(run) for run in of]
+    points = [
+        {"prompt": r.prompt.text, "depth": float(t["depth"].mean()), "entropy": float(t["entropy"].mean())}
+        for r, t in zip(of, found, strict=True)
+    ]
+    by_depth = np.argsort([p["depth"] for p in points])
+    sheet = Figure(figsize=(11, 7.6), dpi=130, layout="constrained")
+    axes = sheet.subplots(3, 3, width_ratios=(1, 1, 2), height_ratios=(1, 1, 0.9))
+    for row, (i, said) in enumerate(((by_depth[-1], "deepest"), (by_depth[0], "shallowest"))):
+        _one(axes[row], of[i], found[i], f"{said} of {len(of)}", max(t["depth"].max() for t in found))
+    for unused in axes[2]:
+        unused.remove()
+    scatter = sheet.add_subplot(axes[2, 0].get_subplotspec().get_gridspec()[2, :])
+    scatter.scatter([p["entropy"] for p in points], [p["depth"] for p in points], color=DEPTH)
+    scatter.set(xlabel="how unsure the model was: mean entropy of a token's law, nats", ylabel="mean depth of a tree", title="All prompts")
+    scatter.grid(alpha=0.2)
+    return sheet, points
+
+
+def _one(axes: list[Axes], run: Run, found: dict[str, np.ndarray], said: str, deepest: float) -> None:
+    """A row of the figure: picture, map, trace."""
+    picture = run.result()
+    rows = round((len(found["map"]) * picture.shape[0] / picture.shape[1]) ** 0.5)
+    axes[0].imshow(picture)
+    axes[0].set_title(f"{said}: {run.prompt.text}", fontsize=9, loc="left", wrap=True)
+    shown = axes[1].imshow(found["map"].reshape(rows, -1), cmap="viridis", vmin=0, vmax=deepest)
+    axes[1].set_title("depth of the tree behind each token", fontsize=9)
+    axes[1].figure.colorbar(shown, ax=axes[1], shrink=0.8)
+    for image in axes[:2]:
+        image.set_axis_off()
+    for name, colour in (("depth", DEPTH), ("width", WIDTH), ("accepted", ACCEPTED)):
+        axes[2].step(range(len(found[name])), found[name], where="mid", color=colour, label=name, linewidth=1.1)
+    axes[2].set(xlabel="pass")
+    axes[2].grid(alpha=0.2)
+    axes[2].legend(fontsize=8, frameon=False, ncols=3)
