@@ -24,6 +24,7 @@ from engine.cache import Slab
 from engine.core import Prompt, Sampling
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
+from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.kernels.packed_linear import can_pack, pack
 from engine.layout import Line
@@ -94,7 +95,8 @@ class Lowpoly:
         self.kinds = [kind for kind in SHORT if folder and self._heads_file(kind).exists()]  # of heads, as a person calls them
         heads = {"mesh_heads"} if self.kinds else set()
         drafts = {"feature_draft"} if folder is not None and self._drafter_file().exists() else set()
-        self.capabilities = frozenset({"mesh", "points", "condition", "hidden"} | heads | drafts)
+        stream = {"predictive_stream"} if is_trained(folder) and not self.heads_suffix else set()
+        self.capabilities = frozenset({"mesh", "points", "condition", "hidden"} | heads | drafts | stream)
 
     @cached_property
     def _tables(self) -> tuple[Tensor, Tensor]:
@@ -153,8 +155,12 @@ class Lowpoly:
         return weights_file(self.folder or FOLDER, self.heads_suffix)
 
     def drafter(self, name: str) -> Any:
-        """What was trained for these weights, loaded once: the "mesh_heads" of all kinds, and the drafter "feature_draft"; raises
-        MissingWeights or NotSupported where there is none."""
+        """What was trained for these weights, loaded once: the "mesh_heads" of all kinds, the drafter "feature_draft" and the
+        "predictive_stream"; raises MissingWeights or NotSupported where there is none."""
+        if name == "predictive_stream":
+            if name not in self._drafters:
+                self._drafters[name] = read_adapter(self.folder, self.model.decoder, self.name, self.weights_hash)
+            return self._drafters[name]
         if name == "feature_draft":
             if name not in self.capabilities:
                 raise MissingWeights(f"{self.name} has no {name}. Train it: python launch.py train feature-draft --backbone {self.name}.")

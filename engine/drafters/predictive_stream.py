@@ -137,7 +137,7 @@ def write_adapter(folder: Path, lora: RowLora, base: str, weights_hash: str | No
 def read_adapter(weights: Path | None, trunk: nn.Module, base: str, weights_hash: str | None) -> PredictiveStream:
     """The adapter that was trained for these weights; raises MissingWeights if there is none, or one that belongs to others."""
     if not is_trained(weights):
-        raise MissingWeights(f"{base} has no predictive_stream. Train it: python launch.py train predictive-stream.")
+        raise MissingWeights(f"{base} has no predictive_stream. Train it: python launch.py train predictive-stream --backbone {base}.")
     folder = folder_of(weights)
     config = _read_config(folder / "adapter_config.json")
     if (config.get("base_model_name_or_path"), config.get("revision")) != (base, weights_hash):

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import torch
 from numpy.random import PCG64, Generator
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.backbones import lowpoly, pictogram
@@ -94,6 +94,9 @@ class Teacher(Protocol):
     heads: int
     inner: int  # of the drafter's feed-forward part, so that its file stays near 2 MB
     final_norm: tuple[Tensor, Tensor | None]  # weight and bias, each [H]
+    vocabulary: int
+    trunk: nn.Module  # with the `blocks` that `run` goes through
+    linear: tuple[str, ...]  # how the blocks call the linear layers that the rows of a sequence go through
 
     def questions(self, count: int, held_out: bool) -> Tensor:
         """What to ask for, [count, ...]."""
@@ -105,6 +108,19 @@ class Teacher(Protocol):
 
     def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
         """Embeddings [branches * B, L, H] of tokens int64 [B, L], branch by branch."""
+        ...
+
+    def prefix(self, said: Tensor) -> Tensor:
+        """What stands in front of the tokens, [branches * B, P, H]; its last row predicts the first token."""
+        ...
+
+    def mask(self, count: int) -> Tensor:
+        """Who sees whom among the first `count` rows, prefix included: bool [count, count]."""
+        ...
+
+    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
+        """Last hidden states of rows [branches * B, R, H] at slots int64 [R] (0 = the first of the prefix), with a slab for their keys and
+        values."""
         ...
 
     def head(self, hidden: Tensor) -> Tensor:
@@ -131,6 +147,9 @@ class PictureTeacher:
         self.width, self.heads, self.inner = self.model.width, self.model.decoder.heads, 6 * self.model.width // 5
         self.final_norm = (self.model.decoder.norm.weight, None)
         self.table, self.rows = self.model.token_table(), self.model.head_table()
+        self.vocabulary, self.trunk = len(self.rows), self.model.decoder
+        self.linear = ("query_key_value", "attention_out", "gate_up", "feed_out")
+        self.rotary = tuple(t.to(self.table.device) for t in self.model.rotary(self.side))
 
     def questions(self, count: int, held_out: bool) -> Tensor:
         """Word ids int64 [count, 32]."""
@@ -174,6 +193,19 @@ class PictureTeacher:
         pair = self._pair(said)
         return self.table[tokens].repeat(len(pair) // len(said), 1, 1) + self.model.gist(pair, self.side)
 
+    def prefix(self, said: Tensor) -> Tensor:
+        """The caption and its gist."""
+        return self.model.prefix(self._pair(said), self.side)
+
+    def mask(self, count: int) -> Tensor:
+        """Words see each other."""
+        return text_mask(count, self.table.device)
+
+    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
+        """The decoder's pass."""
+        cos, sin = self.rotary
+        return self.trunk(x, cos[slots], sin[slots], mask, slab)
+
     def head(self, hidden: Tensor) -> Tensor:
         """Logits of picture tokens."""
         return F.linear(hidden, self.rows)
@@ -197,6 +229,8 @@ class MeshTeacher:
         self.width, self.heads, self.inner = s.width, s.heads, s.inner
         self.final_norm = (self.model.decoder.norm.weight, self.model.decoder.norm.bias)
         self.table = self.model.decoder.table()
+        self.vocabulary, self.trunk = s.vocabulary, self.model.decoder
+        self.linear = ("query_key_value", "query", "out", "value_gate")
 
     def questions(self, count: int, held_out: bool) -> Tensor:
         """Points [count, 1024, 6]."""
@@ -220,6 +254,21 @@ class MeshTeacher:
     def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
         """The token's row of the table, without its position."""
         return self.table[tokens]
+
+    def prefix(self, said: Tensor) -> Tensor:
+        """The start vector."""
+        return self.trunk.start.expand(len(said), 1, -1)
+
+    def mask(self, count: int) -> Tensor:
+        """What was before."""
+        return causal(count, 0, self.table.device)
+
+    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
+        """The decoder's pass, behind the clouds."""
+        with torch.no_grad():
+            looked = self.trunk.look(self.model.encoder(said))
+        positions = F.pad(self.trunk.positions, (0, 0, 1, 0))  # the start has none
+        return self.trunk(x + positions[slots], mask, looked, slab)
 
     def head(self, hidden: Tensor) -> Tensor:
         """Logits of all ids."""
@@ -276,10 +325,14 @@ class Library:
         torch.save([vars(row) for row in teacher.generate(said, rng)], part)
         part.replace(path)
 
+    def near(self, step: int) -> list[int]:
+        """The numbers of some sequences of nearly equal lengths."""
+        first = int(Generator(PCG64([7, step])).integers(max(1, len(self.order) - self.batch_size + 1)))
+        return self.order[first : first + self.batch_size]
+
     def batch(self, step: int) -> list[Recorded]:
         """Some sequences of nearly equal lengths."""
-        first = int(Generator(PCG64([7, step])).integers(max(1, len(self.order) - self.batch_size + 1)))
-        return [self.recorded[i] for i in self.order[first : first + self.batch_size]]
+        return [self.recorded[i] for i in self.near(step)]
 
 
 def together(teacher: Teacher, rows: list[Recorded], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:

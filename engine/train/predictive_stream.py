@@ -1,13 +1,14 @@
-"""Trains the predictive stream of pictogram: `launch.py train predictive-stream [--both-ways] [--skip LAYERS] --preset cpu|gpu`.
+"""Trains a predictive stream: `launch.py train predictive-stream [--backbone pictogram|lowpoly] [--both-ways] [--skip LAYERS]`.
 
 Paper: Unifying Autoregressive and Discrete Diffusion Language Modeling via Cross-Regressive Decoding, Abulkhanov et al., algorithm 3. The
-labels are pictures that the backbone itself generated. Control rows read them and give the laws p; windows of predictive rows, which wear
+labels are sequences that the backbone itself generated. Control rows read them and give the laws p; windows of predictive rows, which wear
 the adapter, read an earlier guess of the same window with noise in it and give laws q. A replay buffer keeps what was guessed. The loss is
 the cross-entropy of q towards p, each position weighted with one more than the number of guesses behind it that are right in a row.
 Deviations: both guidance branches are trained as one, on the guided laws, because acceptance depends on those. Guesses are drawn from q,
 as in decoding, and not its most probable tokens; noise stands behind a front of random length, where decoding has it. "Right" is the
-chance of acceptance, the sum of min(p, q), which is the paper's indicator where both laws know one token. Several windows of one picture
-share its control rows, which are computed once and without a gradient. Minutes instead of epochs.
+chance of acceptance, the sum of min(p, q), which is the paper's indicator where both laws know one token. Several windows of a sequence
+share its control rows, which are computed once and without a gradient. p has the grammar of meshes, q learns it. Minutes instead of
+epochs.
 """
 
 from __future__ import annotations
@@ -21,28 +22,28 @@ from numpy.random import PCG64, Generator
 from torch import Tensor, nn
 
 from engine.backbones.folder import ship
-from engine.backbones.pictogram import TEXT_SLOTS, text_mask
 from engine.drafters.predictive_stream import folder_of, fresh, write_adapter
+from engine.errors import BadKnob
 from engine.sampling import draw, guide, warp
 from engine.train import loop
-from engine.train.feature_draft import Library, PictureTeacher, Recorded
+from engine.train.feature_draft import TEACHERS, Library, Recorded, Teacher, padded
 from engine.train.loop import Training, cosine_to_a_tenth
 
 PRESETS = {
     "cpu": {"minutes": 40.0, "sequences": 512, "batch": 4, "windows": 6},
     "gpu": {"minutes": 8.0, "sequences": 4096, "batch": 32, "windows": 12},
 }
-LAYERS = ("query_key_value", "attention_out", "gate_up", "feed_out")
 WINDOW = 16
 RANK, ALPHA = 32, 64.0
 RATE = 5e-4
-UNSEEN = 16  # held-out pictures
+UNSEEN = 16  # held-out sequences
 
 
 @dataclass
 class Options(loop.Options):
-    """What a person asks of this recipe: who sees whom, and which layers stay as they are."""
+    """What a person asks of this recipe: whose stream, who sees whom, and which layers stay as they are."""
 
+    backbone: str = "pictogram"
     both_ways: bool = False
     skip: int = 0
 
@@ -50,6 +51,7 @@ class Options(loop.Options):
     def parser(name: str) -> argparse.ArgumentParser:
         """The options as arguments of `launch.py train NAME`."""
         p = loop.Options.parser(name)
+        p.add_argument("--backbone", choices=list(TEACHERS), default="pictogram", help="the model whose tokens are guessed")
         p.add_argument("--both-ways", action="store_true", help="predictive rows see those behind them too, as in the paper")
         p.add_argument("--skip", type=int, default=0, metavar="LAYERS", help="the first layers go without the adapter")
         return p
@@ -74,9 +76,9 @@ class Frozen:
 class Pupil(nn.Module):
     """An adapter on a frozen backbone."""
 
-    def __init__(self, teacher: PictureTeacher, causal: bool, skipped: int):
+    def __init__(self, teacher: Teacher, causal: bool, skipped: int):
         super().__init__()
-        self.lora = fresh(teacher.model.decoder, LAYERS, RANK, ALPHA, skipped)
+        self.lora = fresh(teacher.trunk, teacher.linear, RANK, ALPHA, skipped)
         self.causal = causal
         self._teacher = [teacher]  # never trained, not part of the state
 
@@ -86,28 +88,34 @@ class Pupil(nn.Module):
         starts : the position of each window's first row; guesses : int64 [B, windows * WINDOW], what the rows read.
         """
         teacher, device = self._teacher[0], guesses.device
-        model, side, w = teacher.model, teacher.side, len(guesses[0]) // len(starts)
-        said, tokens = (torch.stack(x).to(device) for x in zip(*((row.said, row.tokens) for row in rows), strict=True))
-        pair = teacher._pair(said)
-        cos, sin = (t.to(device) for t in model.rotary(side))
-        places = torch.cat([torch.arange(s, s + w) for s in starts]).to(device)
-        slots = TEXT_SLOTS + 1 + places
+        said = torch.stack([row.said for row in rows]).to(device)
+        tokens = padded([row.tokens for row in rows]).to(device)
+        width = len(guesses[0]) // len(starts)
+        places = window_places(starts, width).to(device)
         frozen = Frozen()
         with torch.no_grad():
-            x = torch.cat([model.prefix(pair, side), teacher.embed(said, tokens[:, :-1])], 1)
-            count = x.shape[1]
-            hidden = model.decoder(x, cos[:count], sin[:count], text_mask(count, device), frozen)
-            p = warp(self._guided(hidden[:, slots], len(rows)), teacher.sampling).softmax(-1)
+            prefix = teacher.prefix(said)
+            x = torch.cat([prefix, teacher.embed(said, tokens[:, :-1].clamp(min=0))], 1)
+            count, slots = x.shape[1], prefix.shape[1] + places
+            hidden = teacher.run(said, x, torch.arange(count, device=device), teacher.mask(count), frozen)
+            p = self._targets(hidden[:, slots], rows, places)
         frozen.recording = False
-        window = torch.arange(len(places), device=device) // w
+        window = torch.arange(len(places), device=device) // width
         among = window[:, None] == window
         if self.causal:
             among &= places <= places[:, None]
-        before = torch.arange(count, device=device) < (slots - torch.arange(len(places), device=device) % w)[:, None]
+        before = torch.arange(count, device=device) < (slots - torch.arange(len(places), device=device) % width)[:, None]
         with self.lora.worn(0):
-            hidden = model.decoder(teacher.embed(said, guesses), cos[slots], sin[slots], torch.cat([before, among], 1), frozen)
+            hidden = teacher.run(said, teacher.embed(said, guesses), slots, torch.cat([before, among], 1), frozen)
         # top-k and top-p would leave q without a gradient where it must learn to put something: they come when it is read
         return p, (self._guided(hidden, len(rows)) / (teacher.sampling.temperature or 1.0)).log_softmax(-1)
+
+    def _targets(self, hidden: Tensor, rows: list[Recorded], places: Tensor) -> Tensor:
+        """The laws [B, R, V] that decoding would draw from behind the tokens at some places."""
+        teacher = self._teacher[0]
+        rules = [teacher.allowed(row.tokens.tolist()) for row in rows]
+        allowed = None if rules[0] is None else torch.stack([rule[places] for rule in rules])
+        return warp(self._guided(hidden, len(rows)), teacher.sampling, allowed).softmax(-1)
 
     def _guided(self, hidden: Tensor, count: int) -> Tensor:
         """Guided logits [count, R, V] of hidden states [branches * count, R, H]."""
@@ -137,10 +145,10 @@ def noisy(guesses: Tensor, width: int, vocabulary: int, rng: Generator) -> Tenso
 
 
 class Replay:
-    """The buffer: for every picture and position the newest guess; in the beginning what is really there (line 2)."""
+    """The buffer: for every sequence and position the newest guess; in the beginning what is really there (line 2)."""
 
     def __init__(self, recorded: list[Recorded], device: str):
-        self.guesses = torch.stack([row.tokens for row in recorded]).to(device)
+        self.guesses = padded([row.tokens for row in recorded]).to(device)
 
     def read(self, ids: list[int], places: Tensor) -> Tensor:
         """int64 [B, R]"""
@@ -157,13 +165,23 @@ def window_places(starts: list[int], width: int) -> Tensor:
     return torch.cat([torch.arange(s, s + width) for s in starts])
 
 
+def window_starts(lengths: list[int], count: int, rng: Generator) -> list[int]:
+    """Where some windows begin that end inside the shortest of a few sequences."""
+    room = min(lengths) - WINDOW
+    assert room > 0, f"a sequence of {min(lengths)} tokens holds no window of {WINDOW}"
+    return sorted(rng.integers(0, room, count).tolist())
+
+
 def main(options: Options) -> None:
     """Trains the adapter, or resumes where it stopped; writes it as peft would, and its card beside it."""
     preset = PRESETS[options.preset]
     device = "cuda" if options.preset == "gpu" else "cpu"
-    teacher = PictureTeacher(device)
-    seen = Library("pictogram", teacher, preset["sequences"], preset["batch"])
-    unseen = Library("pictogram", teacher, UNSEEN, preset["batch"], held_out=True)
+    teacher = TEACHERS[options.backbone](device)
+    layers = len(teacher.trunk.blocks)
+    if not 0 <= options.skip < layers:
+        raise BadKnob(f"--skip {options.skip} is out of range: {options.backbone} has {layers} layers. Choose 0 to {layers - 1}.")
+    seen = Library(options.backbone, teacher, preset["sequences"], preset["batch"])
+    unseen = Library(options.backbone, teacher, UNSEEN, preset["batch"], held_out=True)
     pupil = Pupil(teacher, not options.both_ways, options.skip)
     name = f"predictive-stream-{teacher.weights_hash}{'-both-ways' if options.both_ways else ''}-{options.skip}"
     training = Training(
@@ -171,14 +189,13 @@ def main(options: Options) -> None:
     )
     training.resume(options.fresh)
     replay = Replay(seen.recorded, device)
-    vocabulary, length = len(teacher.rows), teacher.side**2
 
     def loss_of(step: int) -> Tensor:
         rng = Generator(PCG64([11, step]))
-        ids = rng.choice(len(seen.recorded), min(preset["batch"], len(seen.recorded)), replace=False).tolist()
-        starts = sorted(rng.integers(0, length - WINDOW, preset["windows"]).tolist())
+        ids = seen.near(step)
+        starts = window_starts([len(seen.recorded[i].tokens) for i in ids], preset["windows"], rng)
         places = window_places(starts, WINDOW)
-        guesses = noisy(replay.read(ids, places), WINDOW, vocabulary, rng)
+        guesses = noisy(replay.read(ids, places), WINDOW, teacher.vocabulary, rng)
         p, q = pupil.laws([seen.recorded[i] for i in ids], starts, guesses)
         with torch.no_grad():
             weight = right_behind(p, q.exp(), WINDOW).flatten(1) + 1
@@ -187,26 +204,27 @@ def main(options: Options) -> None:
         return -((p * q).sum(-1) * weight).sum() / weight.sum()
 
     def held_out() -> dict[str, Any]:
-        return acceptance(pupil, unseen.recorded, vocabulary, length, device)
+        return acceptance(pupil, unseen.recorded, teacher.vocabulary, device)
 
     if not options.export:
         training.run(loss_of, held_out)
     pupil.load_state_dict(training.averaged)
     folder = folder_of(teacher.folder)
-    write_adapter(folder, pupil.lora, "pictogram", teacher.weights_hash, ALPHA)
-    command = f"predictive-stream{' --both-ways' if options.both_ways else ''}{f' --skip {options.skip}' if options.skip else ''}"
+    write_adapter(folder, pupil.lora, options.backbone, teacher.weights_hash, ALPHA)
+    asked = {"--both-ways": options.both_ways, f"--skip {options.skip}": options.skip, "--backbone lowpoly": options.backbone == "lowpoly"}
+    command = " ".join(["predictive-stream", *(text for text, given in asked.items() if given)])
     card = {
-        "base": {"name": "pictogram", "weights_hash": teacher.weights_hash},
+        "base": {"name": options.backbone, "weights_hash": teacher.weights_hash},
         "causal": pupil.causal,
         "window": WINDOW,
         "skipped_layers": options.skip,
-        "data": f"{len(seen.recorded)} pictures that the backbone generated itself, {len(unseen.recorded)} held out",
+        "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
     } | training.summary(options.preset, command)
     ship(folder, {}, card)
 
 
 @torch.no_grad()
-def acceptance(pupil: Pupil, recorded: list[Recorded], vocabulary: int, length: int, device: str) -> dict[str, Any]:
+def acceptance(pupil: Pupil, recorded: list[Recorded], vocabulary: int, device: str) -> dict[str, Any]:
     """By position in the window, the chance that a draft behind the true tokens is accepted: the mean of sum min(p, q).
 
     fresh : the rows read noise; again : they read what they said the first time, as a window does that was refreshed.
@@ -214,7 +232,7 @@ def acceptance(pupil: Pupil, recorded: list[Recorded], vocabulary: int, length: 
     found: dict[str, list[Tensor]] = {"fresh": [], "again": []}
     for i, row in enumerate(recorded):
         rng = Generator(PCG64([12, i]))
-        starts = sorted(rng.integers(0, length - WINDOW, 4).tolist())
+        starts = window_starts([len(row.tokens)], 4, rng)
         guesses = torch.from_numpy(rng.integers(0, vocabulary, (1, 4 * WINDOW))).to(device)
         for name in found:
             p, q = pupil.laws([row], starts, guesses)

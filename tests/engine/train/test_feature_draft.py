@@ -8,42 +8,22 @@ import pytest
 import torch
 from numpy.random import PCG64, Generator
 
-from engine.backbones import folder, lowpoly, pictogram
-from engine.backbones.bpt import describe
+from engine.backbones import lowpoly, pictogram
 from engine.core import NO_DRAFT, Prompt, Sampling
-from engine.data.lowpoly_shapes import EASY
 from engine.drafters.feature_draft import NAME, FeatureDrafter, NetworkFeatures
 from engine.methods import METHODS
 from engine.run import generate
 from engine.train import feature_draft, loop
 from engine.train.feature_draft import Library, MeshTeacher, Options, PictureTeacher, Recorded, acceptance, chains, loss_of_rows
-from engine.train.lowpoly import Trainee, folded
 from tests.engine.backbones import tiny
-from tests.engine.train.test_mesh_recipes import SMALL
+from tests.engine.train import tiny_folders
 
 
 @pytest.fixture(autouse=True)
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folders with tiny random backbones, where the recipe reads and writes."""
-    picture = tiny.pictogram()
-    files = folder.split(picture.model.state_dict(), "decoder") | {"tokenizer.safetensors": picture.tokenizer.state_dict()}
-    files = {name: {k: v for k, v in part.items() if k != "one_hot"} for name, part in files.items()}
-    card = {"words": tiny.WORDS, "sides": [8], "tokenizer": {"settings": picture.tokenizer.settings}}
-    folder.ship(tmp_path / "pictogram", files, card | {"decoder": {"settings": picture.model.settings, "files": 1}})
-    torch.manual_seed(1)
-    trainee = Trainee(SMALL)
-    tiny.spread(trainee, 0.3)
-    files = folder.split(folded(trainee.state_dict()), "model")
-    card = {"name": "lowpoly", "families": list(EASY), "model": {"settings": describe(SMALL), "files": len(files)}}
-    folder.ship(tmp_path / "lowpoly", files, card)
-    for module, name in ((pictogram, "pictogram"), (lowpoly, "lowpoly")):
-        monkeypatch.setattr(module, "FOLDER", tmp_path / name)
-        monkeypatch.setattr(module.load_model, "__defaults__", (tmp_path / name,))
-    monkeypatch.setattr(pictogram.load_tokenizer, "__defaults__", (tmp_path / "pictogram",))
-    monkeypatch.setattr(lowpoly.load, "__defaults__", (str(tmp_path / "lowpoly"), "cpu", "auto"))
-    monkeypatch.setattr(loop, "CHECKPOINTS", tmp_path / "training")
+    tiny_folders.ship(tmp_path, monkeypatch)
     monkeypatch.setattr(feature_draft, "UNSEEN", 4)
-    monkeypatch.setattr(feature_draft, "TOGETHER", 4)
     monkeypatch.setitem(feature_draft.PRESETS, "cpu", {"minutes": 0.05, "sequences": 8, "batch": 2, "rows": 64})
     return tmp_path
 

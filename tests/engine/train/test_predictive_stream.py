@@ -9,48 +9,41 @@ import pytest
 import torch
 from numpy.random import PCG64, Generator
 
-from engine.backbones import folder, pictogram
+from engine.backbones import folder, load, lowpoly, pictogram
 from engine.core import NO_DRAFT, Prompt, Sampling
 from engine.drafters.predictive_stream import PredictiveStream
+from engine.errors import BadKnob
 from engine.methods import METHODS
 from engine.run import generate
-from engine.sampling import warp
-from engine.train import feature_draft, loop, predictive_stream
-from engine.train.feature_draft import PictureTeacher
+from engine.train import predictive_stream
+from engine.train.feature_draft import MeshTeacher, PictureTeacher, Recorded, Teacher
 from engine.train.predictive_stream import Options, Pupil, Replay, noisy, right_behind, window_places
-from tests.engine.backbones import tiny
 from tests.engine.drafters.test_predictive_stream import dual
+from tests.engine.train import tiny_folders
 
 
 @pytest.fixture(autouse=True)
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a tiny random pictogram, where the recipe reads and writes."""
-    picture = tiny.pictogram()
-    files = folder.split(picture.model.state_dict(), "decoder") | {"tokenizer.safetensors": picture.tokenizer.state_dict()}
-    files = {name: {k: v for k, v in part.items() if k != "one_hot"} for name, part in files.items()}
-    card = {"words": tiny.WORDS, "sides": [8], "tokenizer": {"settings": picture.tokenizer.settings}}
-    folder.ship(tmp_path / "pictogram", files, card | {"decoder": {"settings": picture.model.settings, "files": 1}})
-    monkeypatch.setattr(pictogram, "FOLDER", tmp_path / "pictogram")
-    for function in (pictogram.load_model, pictogram.load_tokenizer):
-        monkeypatch.setattr(function, "__defaults__", (tmp_path / "pictogram",))
-    monkeypatch.setattr(loop, "CHECKPOINTS", tmp_path / "training")
-    monkeypatch.setattr(feature_draft, "TOGETHER", 4)
+    """Folders with tiny random backbones, where the recipe reads and writes."""
+    tiny_folders.ship(tmp_path, monkeypatch)
     monkeypatch.setattr(predictive_stream, "UNSEEN", 2)
     monkeypatch.setitem(predictive_stream.PRESETS, "cpu", {"minutes": 0.03, "sequences": 4, "batch": 2, "windows": 2})
-    return tmp_path / "pictogram"
+    return tmp_path
 
 
+@pytest.mark.parametrize("kind", [PictureTeacher, MeshTeacher])
 @pytest.mark.parametrize("causal", [True, False])
-def test_a_window_sees_what_decoding_sees(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_sees_what_decoding_sees(causal: bool, kind: type[Teacher], monkeypatch: pytest.MonkeyPatch) -> None:
     """p is the law of plain decoding behind the true tokens, q that of predictive rows behind them, window by window."""
     monkeypatch.setattr(pictogram.Pictogram, "sampling", Sampling(temperature=0.7, top_k=0, top_p=1.0, guidance=1.8))
-    teacher = PictureTeacher("cpu")
+    teacher = kind("cpu")
     pupil = Pupil(teacher, causal, 0)
     for up in pupil.lora.up:
         torch.nn.init.normal_(up, std=0.2)
-    prompt, width, starts = Prompt(text="two red cats"), 4, [0, 9]
-    rows = teacher.generate(torch.tensor([teacher.backbone._read(prompt)]), Generator(PCG64(0)))
-    guesses = torch.from_numpy(Generator(PCG64(1)).integers(0, 32, (1, 8)))
+    width, starts = 4, [0, 9]
+    rows = teacher.generate(teacher.questions(1, True), Generator(PCG64(0)))
+    guesses = torch.from_numpy(Generator(PCG64(1)).integers(0, teacher.vocabulary, (1, 8)))
+    prompt = asked(teacher, rows[0])
     tokens = rows[0].tokens.tolist()
     with torch.inference_mode():
         p, q = pupil.laws(rows, starts, guesses)
@@ -63,9 +56,18 @@ def test_a_window_sees_what_decoding_sees(causal: bool, monkeypatch: pytest.Monk
             window = guesses[0, i * width : (i + 1) * width].tolist()
             passed = sequence.forward(dual(tokens[start : start + width], window, start, causal))
             here = slice(i * width, (i + 1) * width)
-            read_law = warp(read(passed, width + 1), sequence.sampling).softmax(-1)
+            read_law = (read(passed, width + 1) / sequence.sampling.temperature).softmax(-1)
             torch.testing.assert_close(q[0, here].exp(), read_law, atol=1e-4, rtol=1e-3)
             torch.testing.assert_close(p[0, here], passed.first(width + 1).p[1:], atol=1e-4, rtol=1e-3)
+
+
+def asked(teacher: Teacher, row: Recorded) -> Prompt:
+    """The prompt that decoding answers with a recorded sequence's law."""
+    if isinstance(teacher, PictureTeacher):
+        words = {i: word for word, i in teacher.backbone.words.items()}
+        return Prompt(text=" ".join(words[i] for i in row.said.tolist() if i))
+    order = torch.randperm(lowpoly.POINTS, generator=torch.Generator().manual_seed(0)).argsort()
+    return Prompt(points=row.said[order])
 
 
 def test_weights_count_the_guesses_behind_that_are_right_in_a_row() -> None:
@@ -95,20 +97,36 @@ def test_the_buffer_begins_with_the_truth_and_remembers() -> None:
     assert torch.equal(replay.read([0], places)[0], recorded[0].tokens[places])
 
 
-def test_an_adapter_is_trained_written_and_read(shipped: Path) -> None:
+@pytest.mark.parametrize("name,skip", [("pictogram", 1), ("lowpoly", 0)])
+def test_an_adapter_is_trained_written_and_read(name: str, skip: int, shipped: Path) -> None:
     """The whole recipe for a few seconds; the backbone then claims the stream and decodes with it, exactly."""
-    assert "predictive_stream" not in pictogram.load(str(shipped)).capabilities
-    predictive_stream.main(Options(skip=1))
-    card = folder.read_card(shipped / "predictive_stream")
-    assert card["causal"] and card["skipped_layers"] == 1 and "--skip 1" in card["command"]
-    assert all(len(card["held_out"][f"acceptance_{name}"]) == predictive_stream.WINDOW for name in ("fresh", "again"))
-    backbone = pictogram.load(str(shipped))
+    assert "predictive_stream" not in load(name, str(shipped / name)).capabilities
+    predictive_stream.main(Options(backbone=name, skip=skip))
+    card = folder.read_card(shipped / name / "predictive_stream")
+    assert card["causal"] and card["skipped_layers"] == skip and card["base"]["name"] == name
+    assert ("--skip 1" in card["command"]) == (skip == 1)
+    assert ("--backbone lowpoly" in card["command"]) == (name == "lowpoly")
+    assert all(len(card["held_out"][f"acceptance_{kind}"]) == predictive_stream.WINDOW for kind in ("fresh", "again"))
+    backbone = load(name, str(shipped / name))
     assert "predictive_stream" in backbone.capabilities
-    assert all(path.startswith("blocks.1.") for path in backbone.drafter("predictive_stream").lora.paths)
-    prompt = Prompt(text="green apple", seed=3)
+    layers = {path.split(".")[1] for path in backbone.drafter("predictive_stream").lora.paths}
+    assert str(skip) in layers and (skip == 0 or "0" not in layers)
+    points = ball() if name == "lowpoly" else None
+    prompt = Prompt(text="green apple", points=points, seed=3)
     plain = generate(backbone, METHODS["ar"], prompt).finish().tokens
     run = generate(backbone, METHODS["cross_regression"], prompt, {"horizon": 4, "verify": "match seed"}).finish()
     assert run.tokens == plain and np.isfinite(run.totals["step_compression"])
+
+
+def test_an_adapter_needs_a_layer() -> None:
+    with pytest.raises(BadKnob, match="--skip 9 is out of range"):
+        predictive_stream.main(Options(skip=9))
+
+
+def ball() -> torch.Tensor:
+    """Points on a sphere with their normals, [200, 6]."""
+    normals = torch.nn.functional.normalize(torch.randn(200, 3, generator=torch.Generator().manual_seed(4)), dim=-1)
+    return torch.cat([normals * 0.9, normals], -1)
 
 
 def test_training_raises_the_chance_of_acceptance() -> None:

@@ -1,0 +1,39 @@
+"""Model folders with tiny random weights, which recipes read and write instead of the shipped ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.backbones import folder, lowpoly, pictogram
+from engine.backbones.bpt import describe
+from engine.data.lowpoly_shapes import EASY
+from engine.train import feature_draft, loop
+from engine.train.lowpoly import Trainee, folded
+from tests.engine.backbones import tiny
+from tests.engine.train.test_mesh_recipes import SMALL
+
+
+def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Puts both backbones under tmp_path, makes them the shipped ones, and gives checkpoints a folder there."""
+    picture = tiny.pictogram()
+    files = folder.split(picture.model.state_dict(), "decoder") | {"tokenizer.safetensors": picture.tokenizer.state_dict()}
+    files = {name: {k: v for k, v in part.items() if k != "one_hot"} for name, part in files.items()}
+    card = {"words": tiny.WORDS, "sides": [8], "tokenizer": {"settings": picture.tokenizer.settings}}
+    folder.ship(tmp_path / "pictogram", files, card | {"decoder": {"settings": picture.model.settings, "files": 1}})
+    torch.manual_seed(1)
+    trainee = Trainee(SMALL)
+    tiny.spread(trainee, 0.3)
+    files = folder.split(folded(trainee.state_dict()), "model")
+    card = {"name": "lowpoly", "families": list(EASY), "model": {"settings": describe(SMALL), "files": len(files)}}
+    folder.ship(tmp_path / "lowpoly", files, card)
+    for module, name in ((pictogram, "pictogram"), (lowpoly, "lowpoly")):
+        monkeypatch.setattr(module, "FOLDER", tmp_path / name)
+        monkeypatch.setattr(module.load_model, "__defaults__", (tmp_path / name,))
+    monkeypatch.setattr(pictogram.load_tokenizer, "__defaults__", (tmp_path / "pictogram",))
+    monkeypatch.setattr(lowpoly.load, "__defaults__", (str(tmp_path / "lowpoly"), "cpu", "auto"))
+    monkeypatch.setattr(loop, "CHECKPOINTS", tmp_path / "training")
+    monkeypatch.setattr(feature_draft, "TOGETHER", 4)
+    return tmp_path
