@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from PIL import Image
 
 from engine.core import Step
 from engine.diagnostics import Candidate, candidates, per_token
@@ -19,7 +20,10 @@ from engine.run import Run, race
 from engine.tree import children, depths
 
 UPDATES_PER_SECOND = 12
-PENDING, OWN, CORRECTED, ACCEPTED = range(4)  # what became of a position
+PENDING, OWN, CORRECTED, ACCEPTED, REDRAWN = range(5)  # what became of a position
+REPAIRED = np.array(
+    [ACCEPTED, CORRECTED, REDRAWN], np.uint8
+)  # the same by what a trace's "verdict" says: engine.accept.STAYED, REFUSED, NEAR
 
 
 class Throttle:
@@ -140,7 +144,7 @@ class Growth:
 
     def drafted(self) -> tuple[list[int], list[int]]:
         """Tokens and positions that may be shown but are not committed; none once the run has ended."""
-        if self.draft is None or self.ended or self.draft.get("scale"):  # a draft at another scale has other positions
+        if self.draft is None or self.ended or self.draft.get("scale"):  # a draft at another scale has other tokens: see Board
             return [], []
         return _as_list(self.draft["tokens"]), _as_list(self.draft["positions"])
 
@@ -149,14 +153,16 @@ class Board(Growth):
     """All that is shown of one picture: an entry for every position, filled Step by Step.
 
     verdict : uint8 [positions]; PENDING, OWN (the model's token where no draft was checked), CORRECTED (a draft was rejected),
-              ACCEPTED
+              ACCEPTED, REDRAWN (it lay near a rejected one)
     token, step : int32 [positions], -1 = pending
     known : by name of Trail.SERIES, float32 [positions], nan = not known
+    small : tokens by position of a draft at a smaller scale; scale : that one, in pixels, 0 = none
     """
 
     def __init__(self, run: Run):
         super().__init__(run)
-        self.rows = self.columns = 0
+        self.rows = self.columns = self.factor = self.scale = 0
+        self.small: dict[int, int] = {}
         self._allocate(0)
 
     def _allocate(self, positions: int) -> None:
@@ -169,7 +175,7 @@ class Board(Growth):
         """Writes a Step to its positions."""
         if not self.rows:
             layout = self.run.sequence.layout  # a run that has made a step has a sequence
-            self.rows, self.columns = layout.rows, layout.columns
+            self.rows, self.columns, self.factor = layout.rows, layout.columns, layout.factor
             self._allocate(self.rows * self.columns)
         at = np.array(step.positions, np.int64)
         self.token[at] = step.tokens
@@ -177,6 +183,9 @@ class Board(Growth):
         self.verdict[at] = verdicts(step)
         for name, values in self.known.items():
             values[at] = known(step, name)
+        if step.draft and step.draft.get("scale"):
+            self.scale = step.draft["scale"]
+            self.small |= zip(step.draft["positions"], step.draft["tokens"], strict=True)
         super().add(step)
 
     def drafted(self) -> tuple[list[int], list[int]]:
@@ -185,22 +194,43 @@ class Board(Growth):
         shown = [(t, p) for t, p in pairs if p < len(self.verdict) and self.verdict[p] == PENDING]
         return [t for t, _ in shown], [p for _, p in shown]
 
+    def foreseen(self) -> np.ndarray:
+        """What is shown and may still change: bool [positions]."""
+        shown = np.zeros(len(self.verdict), bool)
+        shown[self.drafted()[1]] = True
+        if self.small and not self.ended:
+            side = self.scale // self.factor
+            known = np.zeros(side * side, bool)
+            known[list(self.small)] = True
+            finer = self.columns // side
+            shown |= known.reshape(side, side).repeat(finer, 0).repeat(finer, 1).ravel()
+        return shown & (self.verdict == PENDING)
+
     def picture(self) -> np.ndarray:
-        """uint8 [H, W, 3]: the growing picture with its drafts, cheap; the final decoding once the run has ended."""
+        """uint8 [H, W, 3]: the growing picture with its drafts, cheap; the final decoding once the run has ended. Where the draft is at a
+        smaller scale, it shows through, enlarged, until its tokens are committed."""
         tokens, positions = self.drafted()
         run = self.run
-        return run.backbone.render(run.tokens + tokens, run.positions + positions, self.ended, run.prompt.size)
+        picture = run.backbone.render(run.tokens + tokens, run.positions + positions, self.ended, run.prompt.size)
+        if not self.small or self.ended:
+            return picture
+        coarse = run.backbone.render(list(self.small.values()), list(self.small), False, self.scale)
+        enlarged = np.asarray(Image.fromarray(coarse).resize(picture.shape[1::-1], Image.Resampling.BICUBIC))
+        through = self.foreseen().reshape(self.rows, self.columns).repeat(self.factor, 0).repeat(self.factor, 1)
+        return np.where(through[:, :, None], enlarged, picture)
 
 
 def known(step: Step, name: str) -> np.ndarray:
     """float32 [tokens of the step]: an entry of its trace, nan where it says nothing or there was no draft to say it of."""
-    if name != "entropy" and not step.drafted:
+    if name != "entropy" and not step.drafted and "verdict" not in step.trace:
         return np.full(len(step.tokens), np.nan, np.float32)
     return per_token(step, name)
 
 
 def verdicts(step: Step) -> np.ndarray:
     """uint8 [tokens of the step]: what became of each; a token behind the last draft was nobody's draft."""
+    if "verdict" in step.trace:
+        return REPAIRED[per_token(step, "verdict").astype(np.int64)]
     accepted = per_token(step, "accepted") == 1
     kinds = np.where(accepted, ACCEPTED, CORRECTED).astype(np.uint8)
     kinds[step.drafted :] = OWN

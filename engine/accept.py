@@ -10,6 +10,8 @@ from torch import Tensor
 
 from engine.sampling import entropy, residual
 
+STAYED, REFUSED, NEAR = range(3)  # what became of a draft, where refused ones are repaired: NEAR a refused one, it was drawn anew as well
+
 
 def ratio(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
     """Speculative sampling (Leviathan et al. 2023, Chen et al. 2023): accept x with probability min(1, p(x) / q(x)).

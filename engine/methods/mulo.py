@@ -27,7 +27,7 @@ from scipy import ndimage
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.accept import pooled_mass
+from engine.accept import NEAR, REFUSED, STAYED, pooled_mass
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.errors import BadKnob, NotSupported
 from engine.layout import fine_rows
@@ -56,8 +56,6 @@ STALE = Knob(
     "stale_kv", "", "off", choices=("off", "on"), live=False,
     help="In order only: drafts that stay keep the cache of the verification pass, which saw refused ones: narrower passes, worse laws.",
 )  # fmt: skip
-
-STAYED, REFUSED, NEAR = range(3)  # what became of a draft
 
 
 @dataclass
@@ -97,7 +95,7 @@ def _blocks(sequence: Sequence, coarser: Coarser, knobs: Knobs, noise: Noise) ->
     coarse, fine = coarser.layout, sequence.layout
     picture = torch.zeros(sequence.limit, dtype=torch.int64, device=sequence.device)
     behind: list[int] = []  # in-order repair: drafts that stayed behind the last redrawn token
-    notes: dict[int, tuple[bool, float, float]] = {}  # by position: stayed, mass, entropy
+    notes: dict[int, tuple[int, float, float]] = {}  # by position: verdict, mass, entropy
     scattered = knobs.repair == "islands" or is_stale(knobs)
     first = iteration = 0
     while first < coarse.rows and not sequence.done:
@@ -117,15 +115,15 @@ def _blocks(sequence: Sequence, coarser: Coarser, knobs: Knobs, noise: Noise) ->
             rows, at = sequence.forward(Draft(nodes)), len(behind)  # step 3: the laws of the whole block in one pass
         block = _judge(rows, at, proposed, start, fine.columns, sequence.codebook, knobs)  # steps 4 and 5
         picture[start : start + count] = proposed
-        judged = zip((block.verdicts == STAYED).tolist(), block.mass.tolist(), block.entropies.tolist(), strict=True)
+        judged = zip(block.verdicts.tolist(), block.mass.tolist(), block.entropies.tolist(), strict=True)
         notes |= dict(zip(range(start, start + count), judged, strict=True))
         repair = _scattered(sequence, rows, at, block, knobs, noise) if scattered else _in_order(sequence, rows, at, block, behind, noise)
         shown = {"tokens": drafted, "positions": list(range(first * coarse.columns, stop * coarse.columns)), "scale": coarser.size}
         for i, (positions, redrawn) in enumerate(repair):  # step 6
             for position, (token, nats) in redrawn.items():
                 picture[position] = token
-                notes[position] = False, notes[position][1], nats
-            yield _describe(positions, picture, notes, block, shown, count if i == 0 else 0, coarser.passes - passes if i == 0 else 0)
+                notes[position] = *notes[position][:2], nats
+            yield _describe(positions, picture, notes, shown, count if i == 0 else 0, coarser.passes - passes if i == 0 else 0)
         behind = [] if scattered else block.tokens[block.todo[-1] + 1 :] if block.todo else []
         if stop < coarse.rows and not sequence.done:
             coarser.follow(picture, first, stop)  # step 7: y = D_r(x)
@@ -241,13 +239,12 @@ def _scattered(sequence: Sequence, rows: Rows, at: int, block: Block, knobs: Kno
 
 
 def _describe(
-    positions: list[int], picture: Tensor, notes: dict[int, tuple[bool, float, float]], block: Block, shown: dict, drafted: int, passes: int
+    positions: list[int], picture: Tensor, notes: dict[int, tuple[int, float, float]], shown: dict, drafted: int, passes: int
 ) -> Step:
-    """The Step of a pass; the first one of a block has the map of its verdicts."""
-    stayed, mass, nats = zip(*(notes[position] for position in positions), strict=True)
-    trace: dict[str, Any] = {"accepted": list(stayed), "accept_probability": list(mass), "entropy": list(nats)}
-    if drafted:
-        trace |= {"verdict": block.verdicts, "verdict_positions": list(range(block.start, block.start + drafted))}
+    """The Step of a pass. Every token says what became of its draft, whichever pass of the block commits it."""
+    verdict, mass, nats = (list(values) for values in zip(*(notes[position] for position in positions), strict=True))
+    trace: dict[str, Any] = {"accepted": [v == STAYED for v in verdict], "verdict": verdict}
+    trace |= {"accept_probability": mass, "entropy": nats}
     status = ["draft"] * len(shown["tokens"]) if drafted else ["checked"] * len(shown["tokens"])
     tokens = picture[torch.tensor(positions, device=picture.device)].tolist()
     return Step(tokens, positions, drafted, draft_forwards=passes, draft=shown | {"status": status}, trace=trace)

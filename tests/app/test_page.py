@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from app.ui.knobs import stops
+from engine.methods.mulo import LEAST
 from engine.methods.windows import WINDOW
 
 pytestmark = pytest.mark.browser
@@ -230,6 +232,24 @@ def test_trees_are_drawn_and_their_candidates_can_be_read(open_page):
     page.locator("#tree canvas").first.hover(position={"x": 4, "y": 45})
     assert "candidate 1 of" in page.inner_text("#tree output")
     assert asked == []
+
+
+def test_a_small_draft_grows_into_the_picture_and_its_repairs_are_mapped(open_page):
+    """MuLo-SD at 256 pixels, drafted at 128: τ and l act while it runs, and the map tells what was redrawn beside a rejected token."""
+    page = open_page()
+    page.locator("#method input").click()
+    page.get_by_role("option", name="MuLo-SD", exact=True).click()
+    page.wait_for_selector("#knobs .ft-knob[data-knob=least_mass]")
+    move(page, "knobs", "least_mass", int(np.abs(np.array(stops(LEAST)) - 0.02).argmin()))
+    start(page)
+    assert page.evaluate(STATE) == "running"
+    for knob in ("least_mass", "radius"):
+        assert page.locator(f"#knobs .ft-knob[data-knob={knob}] input").is_enabled()
+    move(page, "knobs", "radius", 1)
+    finish(page)
+    assert page.locator("#canvas-fast .ft-card").get_attribute("data-tokens") == "1024"
+    page.wait_for_function("document.querySelector('#overlay .ft-legend').innerText.includes('redrawn beside a rejected one')")
+    assert page.locator("#canvas-fast .ft-badge").inner_text() == "not exact"
 
 
 def test_it_fits_a_phone_and_shows_its_models(open_page):

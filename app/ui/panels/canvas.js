@@ -179,7 +179,10 @@ function draw() {
     drawPicture(v.picture);
     paint(veil, decoded.draft, () => [12, 16, 22]);
     window.dispatchEvent(new CustomEvent("foretoken:scales", { detail: v.scales }));
-    if (v.side === "fast") window.dispatchEvent(new CustomEvent("foretoken:missing", { detail: v.missing }));
+    if (v.side === "fast") {
+      window.dispatchEvent(new CustomEvent("foretoken:missing", { detail: v.missing }));
+      window.dispatchEvent(new CustomEvent("foretoken:kinds", { detail: v.kinds }));
+    }
   } else clear();
   drawOverlay();
   drawReadout();

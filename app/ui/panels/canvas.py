@@ -22,7 +22,10 @@ VIRIDIS = (
     (31, 152, 139), (34, 168, 132), (53, 183, 121), (84, 197, 104), (122, 209, 81), (165, 219, 54), (210, 226, 27),
     (253, 231, 37),
 )  # fmt: skip
-VERDICTS = {1: ("not drafted", (153, 153, 153)), 2: ("rejected", (213, 94, 0)), 3: ("accepted", (0, 158, 115))}
+VERDICTS = {
+    1: ("not drafted", (153, 153, 153)), 2: ("rejected", (213, 94, 0)), 3: ("accepted", (0, 158, 115)),
+    4: ("redrawn beside a rejected one", (204, 121, 167)),
+}  # fmt: skip
 MISSING = {  # map: what a Step must tell for it, and what is said of a method that does not
     "accepted": ("accepted", "checks no drafts"),
     "probability": ("accept_probability", "checks no drafts"),
@@ -76,12 +79,9 @@ def encode(
 ) -> dict[str, Any]:
     """Everything the script draws, as numbers and base64.
 
-    Maps are uint8 [rows*columns], 0 = nothing to show; verdicts are 1..3, depths 1 more than they are, the others 1..255 from 0 to their
+    Maps are uint8 [rows*columns], 0 = nothing to show; verdicts are 1..4, depths 1 more than they are, the others 1..255 from 0 to their
     scale. scales: the value of the upper end of each map, shared by both sides so that their colours compare.
     """
-    positions = board.drafted()[1]
-    draft = np.zeros(len(board.verdict), np.uint8)
-    draft[positions] = 1
     return {
         "state": state(board),
         "side": side,
@@ -102,7 +102,8 @@ def encode(
         "energies": {n: to_text(board.known[n]) for n in ("energy", "threshold") if n in board.trail.said},
         "candidates": to_text(of_positions(board)) if "tree" in board.trail.said else "",
         "tokens": to_text(board.token),
-        "draft": to_text(draft),
+        "draft": to_text(board.foreseen().astype(np.uint8)),
+        "kinds": sorted(set(board.trail.verdict)),
         "totals": board.run.totals,
         "limit": len(board.verdict),
     }

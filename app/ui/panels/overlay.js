@@ -5,6 +5,8 @@ const GRADIENT = __GRADIENT__;
 const select = element.querySelector("select"), range = element.querySelector("input"), legend = element.querySelector(".ft-legend");
 let scales = { probability: 1 };
 let missing = {}; // of the newest run: map -> why it has none
+let kinds = []; // of verdicts that it told
+const USUAL = 3; // kinds that every method may tell; the others are explained where they appear
 
 for (const [name, [label]] of Object.entries(MAPS)) select.add(new Option(label, name));
 
@@ -30,7 +32,7 @@ function drawLegend() {
     return;
   }
   if (select.value === "accepted") {
-    const marks = VERDICTS.map((v) => swatch(`rgb(${v.colour})`, v.name));
+    const marks = VERDICTS.filter((_, i) => i < USUAL || kinds.includes(i + 1)).map((v) => swatch(`rgb(${v.colour})`, v.name));
     legend.replaceChildren(...marks, swatch("#5a6678", "dim: still a draft"));
     return;
   }
@@ -52,5 +54,6 @@ function tell() {
 select.addEventListener("change", tell);
 range.addEventListener("input", tell);
 window.addEventListener("foretoken:scales", (event) => { scales = event.detail; drawLegend(); });
+window.addEventListener("foretoken:kinds", (event) => { kinds = event.detail; drawLegend(); });
 window.addEventListener("foretoken:missing", (event) => { missing = event.detail; greyOut(); drawLegend(); });
 tell();

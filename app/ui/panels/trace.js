@@ -1,7 +1,7 @@
 // The course of the accelerated run. The value is what app/ui/panels/trace.py encodes; everything below draws it.
 __CHART__
 const VERDICTS = __VERDICTS__;
-const ACCEPTED = 3, REJECTED = 2; // in VERDICTS
+const ACCEPTED = 3, REJECTED = 2, REDRAWN = 4; // in VERDICTS
 const card = element.querySelector(".ft-chart"), output = card.querySelector("output"), legend = card.querySelector(".ft-legend");
 const [run, last] = ["run", "last"].map((name) => card.querySelector(`[data-chart=${name}]`));
 const [course, pass] = [run, last].map((figure) => figure.querySelector("canvas"));
@@ -23,12 +23,12 @@ const inside = (value, [low, high]) => Math.min(high, Math.max(low, value));
 function mark(pen, x, y, verdict, faint = false) {
   pen.globalAlpha = faint ? 0.35 : 1;
   pen.beginPath();
-  if (verdict === REJECTED) {
+  if (verdict === REJECTED || verdict === REDRAWN) {
     pen.moveTo(x - 2.5, y - 2.5);
     pen.lineTo(x + 2.5, y + 2.5);
     pen.moveTo(x + 2.5, y - 2.5);
     pen.lineTo(x - 2.5, y + 2.5);
-    pen.strokeStyle = css(VERDICTS[REJECTED].colour);
+    pen.strokeStyle = css(VERDICTS[verdict].colour);
     pen.lineWidth = 1.5;
     pen.stroke();
   } else {
@@ -119,6 +119,7 @@ function drawPass() {
 function drawLegend() {
   const v = props.value, colours = getComputedStyle(card), muted = colours.getPropertyValue("--ft-muted");
   const marks = [swatch(css(VERDICTS[ACCEPTED].colour), "accepted", "dot"), swatch(css(VERDICTS[REJECTED].colour), "rejected", "cross")];
+  if (shown.verdict?.includes(REDRAWN)) marks.push(swatch(css(VERDICTS[REDRAWN].colour), VERDICTS[REDRAWN].name, "cross"));
   if (shown.energy?.length) marks.push(swatch(colours.getPropertyValue("--ft-plain"), "threshold", "stroke"));
   marks.push(swatch(muted, "entropy, in nats", "stroke"));
   if (v.moves?.length) marks.push(swatch(colours.getPropertyValue("--ft-fast"), "a knob was moved", "stroke"));

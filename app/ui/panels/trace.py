@@ -44,7 +44,7 @@ def build(elem_id: str = "trace") -> gr.HTML:
 def encode(trail: Trail, method: Method, state: str, limit: int) -> dict[str, Any]:
     """Everything the script draws, as numbers and base64: arrays as long as the committed tokens, in the order of commitment.
 
-    verdict : uint8, 1..3; position, step : int32; chance, entropy, energy, threshold : float32, nan = not known; the last two only where
+    verdict : uint8, 1..4; position, step : int32; chance, entropy, energy, threshold : float32, nan = not known; the last two only where
     the method tells energies, and then `last` is its newest pass with all drafts. limit : tokens of a whole run
     """
     energies = "energy" in trail.said
