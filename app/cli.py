@@ -96,6 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     bench.add_argument("--csv", type=Path, help="append rows to this file")
     bench.add_argument("--judge", action="store_true", help="image: instead of timing, count how often pictures show what was asked for")
+    bench.add_argument(
+        "--eye", type=Path, help="image, with --judge: hold the judge against what a person said of the sheet's pictures, a CSV"
+    )
     bench.add_argument("--sheet", type=Path, help="instead of timing, draw the prompts' pictures into this PNG")
     _run_options(bench)
     train = commands.add_parser("train", help="a training recipe", add_help=False)
@@ -400,7 +403,7 @@ def verify(options: argparse.Namespace) -> int:
 def bench(options: argparse.Namespace) -> int:
     """The table of speed."""
     from engine.errors import NotSupported
-    from engine.measure import judged, meshes, sheet, speed
+    from engine.measure import by_eye, judged, meshes, sheet, speed
 
     if options.figure and (options.what == "mesh" or options.judge or options.sheet):
         raise NotSupported("--figure is drawn by bench image, without --judge and --sheet.")
@@ -412,7 +415,10 @@ def bench(options: argparse.Namespace) -> int:
         sheet.draw(backbone, speed.read_prompts(options.prompts, options.count), options.sheet, options.size)
         print(json.dumps({"sheet": str(options.sheet)}) if options.json else options.sheet)
         return 0
-    rows = (judged if options.judge else speed).bench(backbone, options, sampling_of(options, backbone))
+    if options.eye and not options.judge:
+        raise NotSupported("--eye holds the judge against a person's eye: add --judge.")
+    measured = by_eye if options.eye else judged if options.judge else speed
+    rows = measured.bench(backbone, options, sampling_of(options, backbone))
     if options.json:
         print(json.dumps(rows))
     return 0

@@ -287,12 +287,17 @@ def held_out_scenes(count: int) -> list[Scene]:
     return _first(2**40, count, held_out=True)
 
 
-def held_out_prompts(count: int) -> list[str]:
-    """Captions of held-out scenes, each combination once: the prompts of benchmarks and contact sheets."""
-    first: dict[str, str] = {}
+def held_out_pairs(count: int) -> list[tuple[Scene, str]]:
+    """Held-out scenes, each combination once, with a caption each: what benchmarks and contact sheets ask for."""
+    first: dict[str, tuple[Scene, str]] = {}
     for i, scene in enumerate(held_out_scenes(8 * count)):
-        first.setdefault(scene.combination, caption(scene, i))
+        first.setdefault(scene.combination, (scene, caption(scene, i)))
     return list(first.values())[:count]
+
+
+def held_out_prompts(count: int) -> list[str]:
+    """The captions of `held_out_pairs`."""
+    return [text for _, text in held_out_pairs(count)]
 
 
 def _first(seed: int, count: int, held_out: bool, kinds: dict[str, float] = KINDS) -> list[Scene]:

@@ -13,9 +13,10 @@ from engine.methods import METHODS
 from engine.run import generate
 
 COLUMNS, CELL, TEXT, GAP = 6, 192, 46, 14
+METHOD = "sjdpp"
 
 
-def draw(backbone: Backbone, prompts: list[str], path: Path, size: int | None = None, method: str = "sjdpp") -> None:
+def draw(backbone: Backbone, prompts: list[str], path: Path, size: int | None = None, method: str = METHOD) -> None:
     """Writes the sheet as a PNG; picture i has seed i. Raises BadOutput if the file cannot be written."""
     rows = -(-len(prompts) // COLUMNS)
     sheet = Image.new("RGB", (COLUMNS * (CELL + GAP) + GAP, rows * (CELL + TEXT + GAP) + GAP), (16, 20, 26))
