@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
@@ -97,7 +98,8 @@ class Lessons:
 
 
 WORLD = Lessons()  # all that there is: what the tokenizer is trained on
-FIRST = Lessons(TAUGHT, (2, 2, 3, 3, 4), ("above", "below", "left of", "right of", "beside"), ("",))  # what the decoder is taught so far
+FIRST = Lessons(TAUGHT, (2, 2, 3, 3, 4), ("above", "below", "left of", "right of", "beside"), ("",))  # what a CPU can teach a decoder
+LESSONS = {"first": FIRST, "world": WORLD}
 
 
 @dataclass(frozen=True)
@@ -277,33 +279,38 @@ def _overlapping(groups: tuple[Group, ...], r: random.Random) -> tuple[tuple[str
     return tuple(_members(groups[0], end - wide, top) + _members(groups[1], end - aside - width, top + down))
 
 
-def trained_scenes(seed: int, count: int, kinds: dict[str, float] = KINDS) -> list[Scene]:
-    """`count` scenes of taught objects from `seed` on, held-out combinations left out."""
-    return _first(seed, count, held_out=False, kinds=kinds)
+def lessons_of(card: Mapping[str, Any]) -> Lessons:
+    """What a model was taught, by its card."""
+    return LESSONS[card.get("lessons", "first")]
 
 
-def held_out_scenes(count: int) -> list[Scene]:
-    """The first `count` scenes of taught objects, of a fixed range of seeds, whose combination is never trained."""
-    return _first(2**40, count, held_out=True)
+def trained_scenes(seed: int, count: int, kinds: dict[str, float] = KINDS, lessons: Lessons = FIRST) -> list[Scene]:
+    """`count` scenes of some lessons from `seed` on, held-out combinations left out."""
+    return _first(seed, count, False, kinds, lessons)
 
 
-def held_out_pairs(count: int) -> list[tuple[Scene, str]]:
+def held_out_scenes(count: int, lessons: Lessons = FIRST) -> list[Scene]:
+    """The first `count` scenes of some lessons, of a fixed range of seeds, whose combination is never trained."""
+    return _first(2**40, count, True, KINDS, lessons)
+
+
+def held_out_pairs(count: int, lessons: Lessons = FIRST) -> list[tuple[Scene, str]]:
     """Held-out scenes, each combination once, with a caption each: what benchmarks and contact sheets ask for."""
     first: dict[str, tuple[Scene, str]] = {}
-    for i, scene in enumerate(held_out_scenes(8 * count)):
+    for i, scene in enumerate(held_out_scenes(8 * count, lessons)):
         first.setdefault(scene.combination, (scene, caption(scene, i)))
     return list(first.values())[:count]
 
 
-def held_out_prompts(count: int) -> list[str]:
+def held_out_prompts(count: int, lessons: Lessons = FIRST) -> list[str]:
     """The captions of `held_out_pairs`."""
-    return [text for _, text in held_out_pairs(count)]
+    return [text for _, text in held_out_pairs(count, lessons)]
 
 
-def _first(seed: int, count: int, held_out: bool, kinds: dict[str, float] = KINDS) -> list[Scene]:
+def _first(seed: int, count: int, held_out: bool, kinds: dict[str, float], lessons: Lessons) -> list[Scene]:
     found: list[Scene] = []
     while len(found) < count:
-        scene = make_scene(seed, FIRST, kinds)
+        scene = make_scene(seed, lessons, kinds)
         seed += 1
         if scene.held_out == held_out:
             found.append(scene)
@@ -356,16 +363,16 @@ def words_of(text: str) -> list[str]:
     return kept.split()
 
 
-@lru_cache(maxsize=1)
-def vocabulary() -> tuple[str, ...]:
-    """Every word that a caption of what is taught can contain, sorted."""
+@lru_cache(maxsize=2)
+def vocabulary(lessons: Lessons = FIRST) -> tuple[str, ...]:
+    """Every word that a caption of some lessons can contain, sorted."""
     said: list[str] = ["a", "an", "the", "and", "on", "background", "one", "1"]
-    said += [word for count in FIRST.several for word in (COUNTS[count], str(count))]
-    for name in FIRST.objects:
+    said += [word for count in lessons.several for word in (COUNTS[count], str(count))]
+    for name in lessons.objects:
         for n in names_of(name):
             said += [n, plural(n)]
     said += [*HUES, *PLAIN]
-    told = [RELATIONS[relation] for relation in FIRST.relations] + [STYLES[style] for style in FIRST.styles]
+    told = [RELATIONS[relation] for relation in lessons.relations] + [STYLES[style] for style in lessons.styles]
     for group in (*COLOUR_SYNONYMS.values(), *PLACES.values(), *SIZE_WORDS.values(), *told):
         said += group
     return tuple(sorted({w for text in said for w in words_of(text)}))

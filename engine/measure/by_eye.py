@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine import judge
 from engine.core import Backbone, Prompt, Sampling
-from engine.data.emoji_scenes import held_out_pairs
+from engine.data.emoji_scenes import held_out_pairs, lessons_of
 from engine.errors import BadFile
 from engine.judge import Verdict, compare
 from engine.machine import facts
 from engine.measure import sheet
+from engine.measure.judged import judge_of
 from engine.measure.speed import publish
 from engine.methods import METHODS
 from engine.run import generate
@@ -63,9 +63,10 @@ def _answer(text: str) -> bool | None:
 
 def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[dict[str, Any]]:
     """The rows of the table; raises MissingWeights where there is no judge."""
-    reader = judge.load()
+    lessons = lessons_of(backbone.card)
+    reader = judge_of(lessons)
     seen = read(options.eye, backbone.weights_hash)
-    pairs = held_out_pairs(max((s.number for s in seen), default=0) + 1)
+    pairs = held_out_pairs(max((s.number for s in seen), default=0) + 1, lessons)
     prompts = [Prompt(pairs[s.number][1], seed=s.number, size=options.size, sampling=sampling) for s in seen]
     pictures = [generate(backbone, METHODS[sheet.METHOD], prompt).finish().result() for prompt in prompts]
     verdicts = [compare(reading, pairs[s.number][0]) for reading, s in zip(reader.read(pictures), seen, strict=True)]

@@ -14,8 +14,9 @@ import numpy as np
 from engine import judge
 from engine.backbones.folder import read_card
 from engine.core import Backbone, Prompt, Sampling
-from engine.data.emoji_scenes import Scene, caption, held_out_scenes
-from engine.judge import Verdict, compare
+from engine.data.emoji_scenes import Lessons, Scene, caption, held_out_scenes, lessons_of
+from engine.errors import NotSupported
+from engine.judge import Judge, Verdict, compare
 from engine.machine import facts
 from engine.measure.speed import Entry, entries_of, publish
 from engine.methods import find
@@ -26,8 +27,9 @@ ASPECTS = ("objects", "counts", "relation", "colours", "background", "all")
 
 def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[dict[str, Any]]:
     """The rows of the table, plain decoding first; raises MissingWeights where there is no judge."""
-    reader = judge.load()
-    scenes = held_out_scenes(options.count)
+    lessons = lessons_of(backbone.card)
+    reader = judge_of(lessons)
+    scenes = held_out_scenes(options.count, lessons)
     verdicts: dict[str, list[Verdict]] = {}
     rows = []
     for name, entry in ({"ar": Entry("ar", {})} | entries_of(backbone, options)).items():
@@ -40,6 +42,18 @@ def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[di
         rows.append({"method": name, "prompts": len(scenes), "knobs": knobs} | shares(verdicts[name], scenes) | difference(verdicts, name))
     stamp = facts() | {"backbone": backbone.name, "seeds": f"0..{len(scenes) - 1}", "judge": read_card(judge.FOLDER)["judge"]["held_out"]}
     return publish(rows, readable, stamp, options.csv)
+
+
+def judge_of(lessons: Lessons) -> Judge:
+    """The shipped judge; raises MissingWeights where there is none, NotSupported where it does not know all that is asked for."""
+    reader = judge.load()
+    unknown = [name for name in lessons.objects if name not in reader.names]
+    if unknown:
+        raise NotSupported(
+            f"The judge does not know {len(unknown)} of the objects that these weights were taught ({', '.join(unknown[:3])}, ...). "
+            "Train it: python launch.py train judge --lessons world."
+        )
+    return reader
 
 
 def shares(verdicts: list[Verdict], scenes: list[Scene]) -> dict[str, float]:

@@ -23,7 +23,7 @@ import torch
 from engine.backbones import load
 from engine.backbones.transformer import TransformerSequence
 from engine.core import Backbone, Draft, Prompt, Rows, Sampling
-from engine.data.emoji_scenes import held_out_prompts
+from engine.data.emoji_scenes import held_out_prompts, lessons_of
 from engine.diagnostics import per_token
 from engine.errors import BadKnob, BadOutput, BadPrompt
 from engine.machine import facts
@@ -52,7 +52,8 @@ def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[di
     entries = entries_of(backbone, options)
     figure = figures.drawn([find(entry.name)[0].name for entry in entries.values()], options.figure) if options.figure else None
     prompts = [
-        Prompt(text, seed=i, size=options.size, sampling=sampling) for i, text in enumerate(read_prompts(options.prompts, options.count))
+        Prompt(text, seed=i, size=options.size, sampling=sampling)
+        for i, text in enumerate(read_prompts(options.prompts, options.count, backbone))
     ]
     exact = in_float32(backbone, options)
     runs = measure(backbone, exact, entries, prompts, options.repeats)
@@ -112,10 +113,10 @@ def knobs_of(name: str, options: Namespace) -> dict[str, Any]:
     return dict(preset) | known
 
 
-def read_prompts(path: Path | None, count: int) -> list[str]:
-    """The first `count` prompts of a file, a line each (None: held-out prompts of pictogram's world); raises BadPrompt."""
+def read_prompts(path: Path | None, count: int, backbone: Backbone) -> list[str]:
+    """The first `count` prompts of a file, a line each (None: held-out prompts of what the model was taught); raises BadPrompt."""
     if path is None:
-        return held_out_prompts(count)
+        return held_out_prompts(count, lessons_of(getattr(backbone, "card", {})))
     try:
         lines = [x.strip() for x in path.read_text(encoding="utf-8").splitlines() if x.strip()]
     except (OSError, UnicodeDecodeError) as e:

@@ -31,7 +31,7 @@ from engine.backbones.transformer import causal
 from engine.backbones.vq import FACTOR
 from engine.cache import Slab
 from engine.core import Sampling
-from engine.data.emoji_scenes import caption, held_out_scenes, trained_scenes
+from engine.data.emoji_scenes import caption, held_out_scenes, lessons_of, trained_scenes
 from engine.data.lowpoly_shapes import held_out_shapes, training_shapes
 from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
 from engine.layout import Layout, Line, Raster
@@ -153,7 +153,8 @@ class PictureTeacher:
 
     def questions(self, count: int, held_out: bool) -> Tensor:
         """Word ids int64 [count, 32]."""
-        scenes = held_out_scenes(count) if held_out else trained_scenes(2**42, count)
+        lessons = lessons_of(self.backbone.card)
+        scenes = held_out_scenes(count, lessons) if held_out else trained_scenes(2**42, count, lessons=lessons)
         found = torch.zeros(count, TEXT_SLOTS, dtype=torch.int64)
         for i, scene in enumerate(scenes):
             ids = [self.backbone.words[w] for w in split_words(caption(scene, i)) if w in self.backbone.words][:TEXT_SLOTS]

@@ -1,4 +1,4 @@
-"""Trains the judge of pictures on scenes of the emoji world: `launch.py train judge --preset cpu|gpu`.
+"""Trains the judge of pictures on scenes of the emoji world: `launch.py train judge [--lessons first|world] --preset cpu|gpu`.
 
 Each step draws new scenes of trained combinations. Half of them go through pictogram's tokenizer and back, and all get a little noise and
 blur, so that the judge reads content and not the sharpness of edges; no generated picture is ever used. A cell that holds the centre of
@@ -7,7 +7,10 @@ an object should say so (binary cross-entropy, its neighbours are left alone), a
 
 from __future__ import annotations
 
+import argparse
 import random
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,10 +20,11 @@ from engine import judge
 from engine.backbones import pictogram
 from engine.backbones.folder import read_card, ship
 from engine.backbones.vq import PictureTokenizer
-from engine.data.emoji_scenes import TAUGHT, Scene, backgrounds, held_out_scenes, render, trained_scenes
+from engine.data.emoji_scenes import LESSONS, Scene, backgrounds, held_out_scenes, render, trained_scenes
 from engine.judge import CELLS, COLOURS, Judge, Verdict, centre, compare
 from engine.machine import has_fast_bfloat16
-from engine.train.loop import Options, Training
+from engine.train import loop
+from engine.train.loop import Training
 from engine.train.pictogram_tokenizer import to_tensor
 
 PRESETS = {"cpu": {"batch": 32, "minutes": 25.0, "rate": 2e-3}, "gpu": {"batch": 128, "minutes": 4.0, "rate": 2e-3}}
@@ -28,13 +32,27 @@ CENTRE_WEIGHT = 20.0  # of a cell with an object: there are about two among 16,3
 HELD_OUT = 512
 
 
-def targets(scenes: list[Scene]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What the judge should say of scenes: centres [B, N, 16, 16], 0 or 1; their weights (0 beside a centre); colours int64 [B, 16, 16],
-    -1 where no object is; backgrounds int64 [B]."""
-    centres = torch.zeros(len(scenes), len(TAUGHT), CELLS, CELLS)
+@dataclass
+class Options(loop.Options):
+    """What a person asks of this recipe: what the judge shall know."""
+
+    lessons: str = "first"
+
+    @staticmethod
+    def parser(name: str) -> argparse.ArgumentParser:
+        """The options as arguments of `launch.py train NAME`."""
+        p = loop.Options.parser(name)
+        p.add_argument("--lessons", choices=list(LESSONS), default="first", help="what the judged model is taught")
+        return p
+
+
+def targets(scenes: list[Scene], objects: Sequence[str]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What the judge of some objects should say of scenes: centres [B, N, 16, 16], 0 or 1; their weights (0 beside a centre); colours
+    int64 [B, 16, 16], -1 where no object is; backgrounds int64 [B]."""
+    centres = torch.zeros(len(scenes), len(objects), CELLS, CELLS)
     weights = torch.ones_like(centres)
     colours = torch.full((len(scenes), CELLS, CELLS), -1)
-    names, places = {n: i for i, n in enumerate(TAUGHT)}, {n: i for i, n in enumerate(backgrounds())}
+    names, places = {n: i for i, n in enumerate(objects)}, {n: i for i, n in enumerate(backgrounds())}
     for b, scene in enumerate(scenes):
         cells = [(names[box[0]], *centre(box), COLOURS.index(box[1])) for box in scene.boxes]
         for name, row, column, _ in cells:
@@ -73,21 +91,22 @@ def main(options: Options) -> None:
     device = "cuda" if options.preset == "gpu" else "cpu"
     half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
     tokenizer = pictogram.load_tokenizer().to(device)
-    model = Judge(TAUGHT).to(memory_format=torch.channels_last)
+    lessons = LESSONS[options.lessons]
+    model = Judge(lessons.objects).to(memory_format=torch.channels_last)
     training = Training("judge", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.01)
     if not training.resume(options.fresh) and not options.fresh and (judge.FOLDER / "judge.safetensors").exists():
         shipped, card = judge.load(), read_card(judge.FOLDER)
-        if shipped.names == TAUGHT:
+        if shipped.names == lessons.objects:
             training.warm_start(shipped.state_dict(), card["judge"])
-    scenes = held_out_scenes(HELD_OUT)
+    scenes = held_out_scenes(HELD_OUT, lessons)
     drawn = [render(s, 128) for s in scenes]
     with torch.no_grad():
         coded = torch.cat([tokenizer.decode(tokenizer.encode(to_tensor(drawn[i : i + 32], device))) for i in range(0, HELD_OUT, 32)])
     through = list(((coded.clamp(-1, 1) + 1) * 127.5).round().byte().permute(0, 2, 3, 1).cpu().numpy())
 
     def loss_of(step: int) -> Tensor:
-        batch = trained_scenes((1 << 42) + step * 4096, preset["batch"])
-        centres, weights, colours, places = (t.to(device) for t in targets(batch))
+        batch = trained_scenes((1 << 42) + step * 4096, preset["batch"], lessons=lessons)
+        centres, weights, colours, places = (t.to(device) for t in targets(batch, lessons.objects))
         with half:
             pictures = seen_through(to_tensor([render(s, 128) for s in batch], device), tokenizer, step)
             objects, hues, background = model(pictures)
@@ -107,7 +126,7 @@ def main(options: Options) -> None:
         training.run(loss_of, held_out)
     card = {
         "name": "judge",
-        "names": list(TAUGHT),
+        "names": list(lessons.objects),
         "licence": "Weights: Apache-2.0. Trained on pictures drawn with Noto Color Emoji (SIL Open Font License 1.1).",
         "data": "engine/data/emoji_scenes.py, half of the scenes through pictogram's tokenizer; never a generated picture. Held out: "
         f"{HELD_OUT} scenes of combinations that are never trained, drawn and through the tokenizer.",

@@ -31,9 +31,11 @@ from engine.backbones.vq import FACTOR, PictureTokenizer
 from engine.data.emoji_scenes import (
     ANY,
     CANVAS,
+    FIRST,
     FONT_NAME,
+    LESSONS,
     OBJECTS,
-    TAUGHT,
+    Lessons,
     Scene,
     caption,
     held_out_scenes,
@@ -48,9 +50,9 @@ from engine.train.loop import Training, straight_down, trapezoid
 from engine.train.pictogram_tokenizer import to_tensor
 
 PRESETS = {
-    "cpu": {"tokens": 8192, "minutes": 100.0, "rate": 1.2e-3, "fresh": 1.0, "scales": {8: 0.15, 16: 0.25, 32: 0.6}},
-    "gpu": {"tokens": 131_072, "minutes": 9.0, "rate": 3e-3, "fresh": 0.1, "scales": {8: 0.2, 16: 0.5, 32: 0.3}},
-}  # tokens: of a step; fresh: share of new scenes; scales: tokens along a side, and how often a step has them
+    "cpu": {"tokens": 8192, "minutes": 100.0, "rate": 1.2e-3, "fresh": 1.0, "scales": {8: 0.15, 16: 0.25, 32: 0.6}, "lessons": "first"},
+    "gpu": {"tokens": 131_072, "minutes": 9.0, "rate": 3e-3, "fresh": 0.1, "scales": {8: 0.2, 16: 0.5, 32: 0.3}, "lessons": "world"},
+}  # tokens: of a step; fresh: share of new scenes; scales: tokens along a side, and how often a step has them; lessons: what is taught
 POOL = 40_000
 CHECKED = 96  # scenes that the curve is measured on, for each scale
 ROWS = {32: 448}  # of the 1,024 of a picture are kept in a thinned step, those of objects first
@@ -64,9 +66,10 @@ KINDS = {"single": 0.25, "several": 0.2, "pair": 0.45, "triple": 0.1}
 
 @dataclass
 class Options(loop.Options):
-    """What a person asks of this recipe: which of the sizes that are taught a backbone offers."""
+    """What a person asks of this recipe: what is taught, and which of the sizes that are taught a backbone offers."""
 
     offer: str = ""
+    lessons: str | None = None  # None: the preset's
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
@@ -76,6 +79,9 @@ class Options(loop.Options):
             "--offer", default="", metavar="SIZES",
             help="pixels of pictures that the weights are good enough for, such as 128,256 (default: those offered so far, or all)",
         )  # fmt: skip
+        p.add_argument(
+            "--lessons", choices=list(LESSONS), help="what is taught: first, for a CPU, or the whole world (default: the preset's)"
+        )
         return p
 
 
@@ -95,8 +101,8 @@ def offered(asked: str, taught: Sequence[int]) -> list[int]:
 class Scenes:
     """Tokenised scenes: new ones on demand, old ones from the pool. Tokens int16 [side*side] a scene and scale."""
 
-    def __init__(self, tokenizer: PictureTokenizer, words: dict[str, int], device: str, half: bool):
-        self.tokenizer, self.words, self.device, self.half = tokenizer, words, device, half
+    def __init__(self, tokenizer: PictureTokenizer, words: dict[str, int], device: str, half: bool, lessons: Lessons = FIRST):
+        self.tokenizer, self.words, self.device, self.half, self.lessons = tokenizer, words, device, half, lessons
         self.pool: dict[int, list[tuple[Scene, Tensor]]] = {side: [] for side in SCALES}
 
     def encode(self, scenes: list[Scene], side: int) -> Tensor:
@@ -120,7 +126,7 @@ class Scenes:
         r = random.Random(step)
         pool = self.pool[side]
         count = size if len(pool) < 100 * size else max(1, int(size * fresh))  # a small pool would be learned by heart
-        new = trained_scenes(step * 4096, count, KINDS)
+        new = trained_scenes(step * 4096, count, KINDS, self.lessons)
         new = [replace(s, background=ANY) if r.random() < UNPLACED * ANYWHERE else s for s in new]
         tokens = self.encode(new, side)
         old = [pool[r.randrange(len(pool))] for _ in range(size - count)]
@@ -156,7 +162,9 @@ def main(options: Options) -> None:
     device = "cuda" if options.preset == "gpu" else "cpu"
     half = device == "cuda" or has_fast_bfloat16()
     tokenizer = pictogram.load_tokenizer().to(device)
-    names = list(vocabulary())
+    taught = options.lessons or preset["lessons"]
+    lessons = LESSONS[taught]
+    names = list(vocabulary(lessons))
     words = {w: i + 1 for i, w in enumerate(names)}
     model = PictogramModel(tokenizer.quantizer.levels, len(names))
     minutes = options.minutes or preset["minutes"]
@@ -166,8 +174,8 @@ def main(options: Options) -> None:
     )
     if not training.resume(options.fresh) and not options.fresh and parts(pictogram.FOLDER, "decoder"):
         training.warm_start(matching_words(pictogram.load_model(), names), read_card(pictogram.FOLDER)["decoder"])
-    scenes = Scenes(tokenizer, words, device, half)
-    seen, unseen = trained_scenes(2**41, CHECKED), held_out_scenes(CHECKED)
+    scenes = Scenes(tokenizer, words, device, half, lessons)
+    seen, unseen = trained_scenes(2**41, CHECKED, lessons=lessons), held_out_scenes(CHECKED, lessons)
     checks = {(n, side): check_batch(scenes, group, side) for n, group in (("seen", seen), ("held_out", unseen)) for side in sides}
 
     def likelihood(ids: Tensor, tokens: Tensor, side: int, chosen: Tensor | None = None) -> Tensor:
@@ -196,7 +204,7 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_of, held_out)
-    ship(training, model, names, offer, options.preset)
+    ship(training, model, names, offer, options.preset, taught)
 
 
 def check_batch(scenes: Scenes, group: list[Scene], side: int) -> tuple[Tensor, Tensor]:
@@ -217,7 +225,7 @@ def matching_words(shipped: PictogramModel, names: list[str]) -> dict[str, Tenso
     return state | {"words.weight": rows}
 
 
-def ship(training: Training, model: PictogramModel, names: list[str], sides: list[int], preset: str) -> None:
+def ship(training: Training, model: PictogramModel, names: list[str], sides: list[int], preset: str, taught: str) -> None:
     """Writes the averaged weights in files below 10 MB, and the card."""
     files = split(training.averaged, "decoder")
     card = {
@@ -226,7 +234,8 @@ def ship(training: Training, model: PictogramModel, names: list[str], sides: lis
         "font": FONT_NAME,
         "licence": "Weights: Apache-2.0. Trained on pictures drawn with Noto Color Emoji (SIL Open Font License 1.1).",
         "data": "engine/data/emoji_scenes.py: scenes drawn from seeds, captions from a grammar; a tenth of all combinations is held out.",
-        "objects": f"{len(TAUGHT)} of {len(OBJECTS)}: {', '.join(TAUGHT)}",
+        "lessons": taught,
+        "objects": f"{len(LESSONS[taught].objects)} of {len(OBJECTS)}: {', '.join(LESSONS[taught].objects)}",
         "decoder": {"settings": model.settings, "files": len(files)} | training.summary(preset, "pictogram"),
     }
     ship_files(pictogram.FOLDER, files, card)

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from engine.backbones import pictogram
 from engine.backbones.folder import read_card, read_tensors, ship
 from engine.backbones.vq import FACTOR, PictureTokenizer
-from engine.data.emoji_scenes import Scene, held_out_scenes, render, trained_scenes
+from engine.data.emoji_scenes import Lessons, Scene, held_out_scenes, lessons_of, render, trained_scenes
 from engine.drafters.resampler import PictureResampler, UpSampler, weights_file
 from engine.machine import has_fast_bfloat16
 from engine.train.loop import Options, Training
@@ -84,11 +84,11 @@ def against_the_picture(samplers: Samplers, resampler: PictureResampler, coarse:
     return {f"{n}_{name}": round(v, 4) for n, v in zip(names, values, strict=True)}
 
 
-def spreads_of(tokenizer: PictureTokenizer, count: int, device: str) -> dict[int, float]:
+def spreads_of(tokenizer: PictureTokenizer, count: int, device: str, lessons: Lessons) -> dict[int, float]:
     """s by factor: the one that gives the fewest nats on trained scenes, over all pairs of that factor."""
     resampler, total = PictureResampler(tokenizer), {}
     sides = tuple(sorted({side for pair in PAIRS for side in pair}))
-    found = dict(zip(sides, grids(tokenizer, trained_scenes(2**42, count), sides, device), strict=True))
+    found = dict(zip(sides, grids(tokenizer, trained_scenes(2**42, count, lessons=lessons), sides, device), strict=True))
     for coarse, fine in PAIRS:
         nats = fitted(resampler, found[coarse], found[fine])
         known = total.setdefault(fine // coarse, dict.fromkeys(nats, 0.0))
@@ -104,18 +104,19 @@ def main(options: Options) -> None:
     tokenizer = pictogram.load_tokenizer().to(device).requires_grad_(False)
     samplers = Samplers(tokenizer.quantizer.codebook())
     training = Training("resampler", samplers, preset["rate"], options.minutes or preset["minutes"], device, average=0.995)
-    card = read_card(pictogram.FOLDER).get("resampler")
+    whole = read_card(pictogram.FOLDER)
+    card, lessons = whole.get("resampler"), lessons_of(whole)
     if not training.resume(options.fresh) and not options.fresh and card is not None:
         training.warm_start(with_prefix(read_tensors(weights_file(pictogram.FOLDER))), card)
-    spreads = spreads_of(tokenizer, preset["unseen"], device)
+    spreads = spreads_of(tokenizer, preset["unseen"], device, lessons)
     resampler = PictureResampler(tokenizer, spreads)
     sides = sorted({side for pair in PAIRS for side in pair})
-    unseen = dict(zip(sides, grids(tokenizer, held_out_scenes(preset["unseen"]), tuple(sides), device), strict=True))
+    unseen = dict(zip(sides, grids(tokenizer, held_out_scenes(preset["unseen"], lessons), tuple(sides), device), strict=True))
 
     def loss_of(step: int) -> Tensor:
         pair = random.Random(step).choices(list(PAIRS), list(PAIRS.values()))[0]
         with torch.no_grad(), half:
-            coarse, fine = grids(tokenizer, trained_scenes(step * 4096, preset["batch"]), pair, device)
+            coarse, fine = grids(tokenizer, trained_scenes(step * 4096, preset["batch"], lessons=lessons), pair, device)
         with half:
             logits = samplers.logits(coarse, fine)
         return F.cross_entropy(logits.float(), fine)

@@ -55,7 +55,7 @@ def test_a_missing_object_is_in_no_relation() -> None:
 
 def test_targets_hold_every_box_of_a_scene() -> None:
     scenes = trained_scenes(0, 24)
-    centres, weights, colours, places = targets(scenes)
+    centres, weights, colours, places = targets(scenes, TAUGHT)
     assert centres.sum() == sum(len(s.boxes) for s in scenes)
     assert (weights[centres == 1] > 1).all() and weights.min() == 0
     for b, s in enumerate(scenes):

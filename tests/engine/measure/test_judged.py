@@ -9,7 +9,8 @@ import torch
 
 from engine import judge
 from engine.backbones import pictogram
-from engine.data.emoji_scenes import TAUGHT
+from engine.data.emoji_scenes import FIRST, TAUGHT, WORLD
+from engine.errors import NotSupported
 from engine.judge import Judge
 from engine.measure import judged
 
@@ -26,3 +27,11 @@ def test_rows_for_plain_decoding_and_every_value_of_a_sweep(monkeypatch: pytest.
     assert list(rows) == ["ar", "zipar window=4", "zipar window=16"]
     assert rows["zipar window=16"]["objects_more"] == rows["zipar window=16"]["half_width"] == 0  # a full window is plain decoding
     assert rows["zipar window=16"]["background"] == rows["ar"]["background"] and rows["ar"]["prompts"] == 2
+
+
+def test_a_judge_that_knows_too_little_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = Judge(TAUGHT).eval()
+    monkeypatch.setattr(judge, "load", lambda: reader)
+    assert judged.judge_of(FIRST) is reader
+    with pytest.raises(NotSupported, match="does not know 182 of the objects"):
+        judged.judge_of(WORLD)

@@ -19,6 +19,7 @@ from engine.core import Prompt
 from engine.data import emoji_scenes
 from engine.data.emoji_scenes import Scene
 from engine.errors import BadKnob, MissingFont
+from engine.measure.speed import read_prompts
 from engine.methods import METHODS
 from engine.run import generate
 from engine.train import loop
@@ -45,7 +46,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(read, "__defaults__", (tmp_path / "pictogram",))
     monkeypatch.setattr(recipe, "PictogramModel", partial(PictogramModel, layers=1, width=32, heads=2, inner=32))
     monkeypatch.setattr(recipe, "CHECKED", 2)
-    small = {"tokens": 1024, "minutes": 0.05, "rate": 1e-3, "fresh": 1.0, "scales": dict.fromkeys(SCALES, 1.0)}
+    small = {"tokens": 1024, "minutes": 0.05, "rate": 1e-3, "fresh": 1.0, "scales": dict.fromkeys(SCALES, 1.0), "lessons": "first"}
     monkeypatch.setitem(recipe.PRESETS, "cpu", small)
     monkeypatch.setattr(loop, "CHECKPOINTS", tmp_path / "training")
     return tmp_path / "pictogram"
@@ -129,3 +130,17 @@ def test_chosen_rows_see_each_other_only() -> None:
             other[b, places] = (other[b, places] + 1) % 16
         assert torch.equal(model.training_logits(words, other, 8, chosen), found)
         assert not torch.allclose(found, whole.gather(1, chosen[:, :, None].expand(-1, -1, 16)), atol=1e-3)
+
+
+def test_the_whole_world_can_be_taught(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--lessons world: all objects, relations and styles; the card says so, and benchmarks then ask for them."""
+    recipe.main(Options(fresh=True, lessons="world", minutes=0.01))
+    card = pictogram.read_card(shipped)
+    assert (
+        card["lessons"] == "world"
+        and card["objects"].startswith("214 of 214")
+        and {"giraffe", "behind", "five", "outlined"} <= set(card["words"])
+    )
+    asked = read_prompts(None, 40, pictogram.load(str(shipped)))
+    assert asked == emoji_scenes.held_out_prompts(40, emoji_scenes.WORLD) != emoji_scenes.held_out_prompts(40)
+    assert set(emoji_scenes.words_of(" ".join(asked))) <= set(card["words"])
