@@ -385,6 +385,7 @@ class TableResampler:
         r = np.random.default_rng(13)
         self.laws = torch.softmax(torch.from_numpy(r.normal(size=(2, 2, vocabulary, vocabulary))) * 1.5, -1)
         self.votes = r.normal(size=(2, 2, vocabulary, vocabulary))
+        self.training_free = self  # tables are all there is
 
     def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
         """Laws [N, V] of the finer tokens."""

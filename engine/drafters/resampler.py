@@ -28,7 +28,12 @@ SPREADS = {2: 0.12, 4: 0.2}  # s by factor, fitted on held-out scenes with the s
 
 
 class Resampler(Protocol):
-    """What a sequence's `resampler` is: weights, shared by all runs."""
+    """What a sequence's `resampler` is: weights, shared by all runs.
+
+    training_free : the same without its trained parts; itself where it has none
+    """
+
+    training_free: Resampler
 
     def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
         """Laws [N, V] of the finer tokens that lie in coarser rows first..stop-1, row by row.
@@ -51,6 +56,11 @@ class PictureResampler:
     def __init__(self, tokenizer: PictureTokenizer, spreads: Mapping[int, float] | None = None):
         self.tokenizer, self.spreads = tokenizer, {**SPREADS, **(spreads or {})}
         self.codebook = tokenizer.quantizer.codebook()
+
+    @property
+    def training_free(self) -> Resampler:
+        """Itself."""
+        return self
 
     def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
         """Laws [N, V]: how near each code is to the latent of the enlarged picture."""
@@ -131,6 +141,12 @@ class TrainedResampler(PictureResampler):
     def __init__(self, tokenizer: PictureTokenizer, networks: Mapping[int, UpSampler], spreads: Mapping[int, float] | None = None):
         super().__init__(tokenizer, spreads)
         self.networks = {factor: network.eval() for factor, network in networks.items()}
+        self._without = PictureResampler(tokenizer, spreads)
+
+    @property
+    def training_free(self) -> Resampler:
+        """By pictures, for all factors."""
+        return self._without
 
     def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
         """Laws [N, V]: the network's, from all rows so far."""

@@ -48,6 +48,10 @@ AHEAD = Knob(
     "draft_window", "s", WHOLE, 1, WHOLE, 1, "log",
     "A row of the small picture begins when the row above has so many tokens, in blocks of several rows; 256 drafts them one by one.",
 )  # fmt: skip
+UP_SAMPLER = Knob(
+    "up_sampler", "", "trained", choices=("trained", "training-free"), live=False,
+    help="trained: the model's networks, for the factors that it has one for. training-free: decode, enlarge, encode.",
+)  # fmt: skip
 REPAIR = Knob(
     "repair", "", "in order", choices=("in order", "islands"), live=False,
     help="in order: one redrawn token a pass. islands: those that do not touch are redrawn side by side.",
@@ -83,7 +87,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         raise NotSupported(
             f"factor = {factor} drafts at {size} pixels; the smaller sizes of this model are {known}. Choose another factor."
         )
-    coarser = Coarser(sequence, noise, size)
+    coarser = Coarser(sequence, noise, size, knobs.up_sampler == "training-free")
     try:
         yield from _blocks(sequence, coarser, knobs, noise)
     finally:
@@ -275,7 +279,7 @@ METHOD = Method(
     name="mulo",
     title="MuLo-SD",
     decode=decode,
-    knobs=(LEAST, RADIUS, FACTOR, BLOCK, AHEAD, REPAIR, STALE, ADDED, SHARE, DISTANCE, VERIFY),
+    knobs=(LEAST, RADIUS, FACTOR, BLOCK, AHEAD, UP_SAMPLER, REPAIR, STALE, ADDED, SHARE, DISTANCE, VERIFY),
     paper="MuLo-SD, arXiv 2601.05149",
     exact=is_exact,
     why=why,

@@ -19,10 +19,10 @@ from engine.sampling import draw
 class Coarser:
     """A coarser picture beside a sequence: its tokens so far, row by row, and the passes it took."""
 
-    def __init__(self, sequence: Sequence, noise: Noise, size: int):
-        """size: of the coarser picture, one of the sequence's scales."""
+    def __init__(self, sequence: Sequence, noise: Noise, size: int, training_free: bool = False):
+        """size: of the coarser picture, one of the sequence's scales; training_free: what lies between the scales is no trained network."""
         self.noise, self.size, self.fine = noise, size, sequence.layout
-        self.resampler = sequence.resampler
+        self.resampler = sequence.resampler.training_free if training_free else sequence.resampler
         self.sequence = sequence.at_scale(size)
         self.layout = self.sequence.layout
         self.tokens: list[int] = []

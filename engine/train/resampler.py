@@ -70,7 +70,8 @@ def distances(resampler: PictureResampler, small: Tensor, factor: int) -> Tensor
 
 @torch.no_grad()
 def against_the_picture(samplers: Samplers, resampler: PictureResampler, coarse: Tensor, fine: Tensor) -> dict[str, float]:
-    """Nats a token and the share of right first guesses, of the network and of the training-free way."""
+    """Nats a token, the share of right first guesses, and how probable the laws hold their first guesses to be (equal to that share where
+    they are calibrated), of the network and of the training-free way."""
     name = f"{coarse.shape[1]}_{fine.shape[1]}"
     factor = fine.shape[1] // coarse.shape[1]
     rows = []
@@ -78,10 +79,16 @@ def against_the_picture(samplers: Samplers, resampler: PictureResampler, coarse:
         logits = samplers.logits(small[None], large[None]).float()[0].flatten(1).T
         far = -distances(resampler, small, factor) / resampler.spreads[factor]
         target = large.flatten()
-        rows.append([x for law in (logits, far) for x in (F.cross_entropy(law, target), (law.argmax(-1) == target).float().mean())])
+        rows.append([x for law in (logits, far) for x in (F.cross_entropy(law, target), *_first_guess(law, target))])
     values = torch.tensor(rows).mean(0).tolist()
-    names = ("nats", "top_1", "nats_picture", "top_1_picture")
+    names = ("nats", "top_1", "confidence", "nats_picture", "top_1_picture", "confidence_picture")
     return {f"{n}_{name}": round(v, 4) for n, v in zip(names, values, strict=True)}
+
+
+def _first_guess(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The share of first guesses that are right, and the mean probability they were given."""
+    chance, guess = logits.softmax(-1).max(-1)
+    return (guess == target).float().mean(), chance.mean()
 
 
 def spreads_of(tokenizer: PictureTokenizer, count: int, device: str, lessons: Lessons) -> dict[int, float]:

@@ -109,4 +109,6 @@ def test_trained_networks_come_back_from_their_folder(tmp_path: Path) -> None:
     weights_file(tmp_path).unlink()
     with pytest.raises(MissingWeights):
         read_resampler(tmp_path, card, tokenizer)
-    assert type(read_resampler(tmp_path, {}, tokenizer)) is PictureResampler
+    free = read_resampler(tmp_path, {}, tokenizer)
+    assert type(free) is PictureResampler and free.training_free is free
+    assert type(found.training_free) is PictureResampler and found.training_free.spreads == found.spreads

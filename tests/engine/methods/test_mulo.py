@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.accept import NEAR, REFUSED, STAYED, pooled_mass
-from engine.backbones.toy import Toy, ToySequence
+from engine.backbones.toy import TableResampler, Toy, ToySequence
 from engine.core import NO_DRAFT, Backbone, Knobs, Prompt, Rows
 from engine.errors import BadKnob, NotSupported
 from engine.methods import METHODS, mulo, zipar
@@ -78,6 +78,16 @@ def test_parallel_drafting_is_a_wavefront_over_the_small_picture(monkeypatch: py
         assert drafted == run.in_order and run.totals["forwards"] == coarser.passes
     plain_drafts, whole = (Coarser(toy.start(prompt), Noise(3, 3), 4) for _ in range(2))
     assert plain_drafts.draft(4, 0) == whole.draft(4, 0, 4) and whole.passes == 16
+
+
+def test_the_up_sampler_can_be_one_without_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    toy = Toy(rows=4, columns=4)
+    toy.resampler.training_free = TableResampler(toy.vocabulary)
+    toy.resampler.training_free.laws = toy.resampler.laws.flip(-1)
+    found = {}
+    for kind in ("trained", "training-free"):
+        found[kind] = generate(toy, MULO, Prompt(seed=5), {"least_mass": 0, "radius": 0, "block_rows": 2, "up_sampler": kind}).finish()
+    assert found["trained"].in_order == [toy.vocabulary - 1 - token for token in found["training-free"].in_order]
 
 
 def test_after_a_wavefront_drafting_goes_on_in_the_whole_context() -> None:
