@@ -412,7 +412,8 @@ def bench(options: argparse.Namespace) -> int:
     options.count = options.count or 20
     backbone = load_backbone(options.backbone, options.device, options.dtype)
     if options.sheet:
-        sheet.draw(backbone, speed.read_prompts(options.prompts, options.count, backbone), options.sheet, options.size)
+        prompts = speed.read_prompts(options.prompts, options.count, backbone)
+        sheet.draw(backbone, prompts, options.sheet, options.size, sampling_of(options, backbone))
         print(json.dumps({"sheet": str(options.sheet)}) if options.json else options.sheet)
         return 0
     if options.eye and not options.judge:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from engine.core import Backbone, Prompt
+from engine.core import Backbone, Prompt, Sampling
 from engine.errors import BadOutput
 from engine.methods import METHODS
 from engine.run import generate
@@ -16,13 +16,13 @@ COLUMNS, CELL, TEXT, GAP = 6, 192, 46, 14
 METHOD = "sjdpp"
 
 
-def draw(backbone: Backbone, prompts: list[str], path: Path, size: int | None = None, method: str = METHOD) -> None:
+def draw(backbone: Backbone, prompts: list[str], path: Path, size: int | None, sampling: Sampling) -> None:
     """Writes the sheet as a PNG; picture i has seed i. Raises BadOutput if the file cannot be written."""
     rows = -(-len(prompts) // COLUMNS)
     sheet = Image.new("RGB", (COLUMNS * (CELL + GAP) + GAP, rows * (CELL + TEXT + GAP) + GAP), (16, 20, 26))
     pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
     for i, text in enumerate(prompts):
-        picture = generate(backbone, METHODS[method], Prompt(text, seed=i, size=size)).finish().result()
+        picture = generate(backbone, METHODS[METHOD], Prompt(text, seed=i, size=size, sampling=sampling)).finish().result()
         x, y = GAP + i % COLUMNS * (CELL + GAP), GAP + i // COLUMNS * (CELL + TEXT + GAP)
         sheet.paste(Image.fromarray(picture).resize((CELL, CELL), Image.LANCZOS), (x, y))
         pen.multiline_text((x, y + CELL + 4), "\n".join(textwrap.wrap(text, 30)[:3]), (206, 214, 224), font, spacing=1)
