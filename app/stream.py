@@ -21,9 +21,7 @@ from engine.tree import children, depths
 
 UPDATES_PER_SECOND = 12
 PENDING, OWN, CORRECTED, ACCEPTED, REDRAWN = range(5)  # what became of a position
-REPAIRED = np.array(
-    [ACCEPTED, CORRECTED, REDRAWN], np.uint8
-)  # the same by what a trace's "verdict" says: engine.accept.STAYED, REFUSED, NEAR
+REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, by a trace's "verdict": STAYED, REFUSED, NEAR of engine.accept
 
 
 class Throttle:
