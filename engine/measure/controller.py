@@ -1,4 +1,4 @@
-"""What a tree's controller did in flat and in busy pictures: `launch.py bench image --methods adt_tree --figure FILE`.
+"""What a tree's controller did, picture by picture: `launch.py bench image --methods adt_tree --figure FILE`.
 
 Of all prompts the one whose trees were deepest and the one whose trees were shallowest are shown: the picture, the depth of the tree that
 produced each of its tokens, and depth and width by pass. Beside them stand all prompts: mean depth against how unsure the model was.

@@ -303,7 +303,8 @@ def padded(rows: list[Tensor]) -> Tensor:
 class Library:
     """Recorded sequences. A portion lies in a file of its own, so that generating them can be stopped and goes on where it was."""
 
-    def __init__(self, name: str, teacher: Teacher, count: int, batch: int, held_out: bool = False):
+    def __init__(self, name: str, teacher: Teacher, count: int, batch: int, held_out: bool = False, shortest: int = 0):
+        """shortest : tokens that a sequence must have to be kept."""
         self.batch_size = batch
         self.recorded: list[Recorded] = []
         folder = loop.CHECKPOINTS / f"{NAME}_{name}" / str(teacher.weights_hash)
@@ -317,7 +318,7 @@ class Library:
             if not path.exists():
                 self._record(teacher, questions[i : i + TOGETHER], Generator(PCG64([9, i, held_out])), path)
                 print(f"generated {min(i + TOGETHER, len(questions))} of {len(questions)} sequences", flush=True)
-            self.recorded += [Recorded(**row) for row in torch.load(path, weights_only=True)]
+            self.recorded += [Recorded(**row) for row in torch.load(path, weights_only=True) if len(row["tokens"]) >= shortest]
         self.order = sorted(range(len(self.recorded)), key=lambda i: len(self.recorded[i].tokens))
 
     def _record(self, teacher: Teacher, said: Tensor, rng: Generator, path: Path) -> None:

@@ -180,8 +180,8 @@ def main(options: Options) -> None:
     layers = len(teacher.trunk.blocks)
     if not 0 <= options.skip < layers:
         raise BadKnob(f"--skip {options.skip} is out of range: {options.backbone} has {layers} layers. Choose 0 to {layers - 1}.")
-    seen = Library(options.backbone, teacher, preset["sequences"], preset["batch"])
-    unseen = Library(options.backbone, teacher, UNSEEN, preset["batch"], held_out=True)
+    seen = Library(options.backbone, teacher, preset["sequences"], preset["batch"], shortest=WINDOW + 1)
+    unseen = Library(options.backbone, teacher, UNSEEN, preset["batch"], held_out=True, shortest=WINDOW + 1)
     pupil = Pupil(teacher, not options.both_ways, options.skip)
     name = f"predictive-stream-{teacher.weights_hash}{'-both-ways' if options.both_ways else ''}-{options.skip}"
     training = Training(

@@ -11,20 +11,20 @@ import torch
 from numpy.random import PCG64, Generator
 
 from engine.backbones import folder, lowpoly, lowpoly_lora
-from engine.backbones.bpt import Settings, budget_bucket, describe, settings_of
+from engine.backbones.bpt import budget_bucket, settings_of
 from engine.backbones.bpt_grammar import Grammar
 from engine.backbones.bpt_tokens import BPT, parse
 from engine.core import Prompt
 from engine.data.lowpoly_shapes import EASY, held_out_shapes, stretch, training_shapes
 from engine.methods import METHODS
 from engine.run import generate
-from engine.train import loop, mesh_heads
 from engine.train import lowpoly as lowpoly_recipe
+from engine.train import mesh_heads
 from engine.train.loop import Options
 from engine.train.lowpoly import PAD, Trainee, World, collate, digit_matrix, folded, sample_of, unfolded
 from tests.engine.backbones import tiny
-
-SMALL = Settings(layers=1, width=32, heads=2, inner=48, length=460, memories=1, encoder_width=16, encoder_blocks=1, latents=4)
+from tests.engine.train import tiny_folders
+from tests.engine.train.tiny_folders import SMALL
 
 
 def test_a_batch_is_a_function_of_its_step_and_little_of_it_is_padding() -> None:
@@ -77,18 +77,7 @@ def test_folded_weights_are_the_same_function() -> None:
 @pytest.fixture
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a tiny random lowpoly, where recipes read and write."""
-    torch.manual_seed(1)
-    trainee = Trainee(SMALL)
-    tiny.spread(trainee, 0.3)
-    files = folder.split(folded(trainee.state_dict()), "model")
-    card = {"name": "lowpoly", "families": list(EASY), "model": {"settings": describe(SMALL), "files": len(files)}}
-    folder.ship(tmp_path / "lowpoly", files, card)
-    for module in (lowpoly, mesh_heads.lowpoly):
-        monkeypatch.setattr(module, "FOLDER", tmp_path / "lowpoly")
-    monkeypatch.setattr(lowpoly.load, "__defaults__", (str(tmp_path / "lowpoly"), "cpu", "auto"))
-    monkeypatch.setattr(lowpoly.load_model, "__defaults__", (tmp_path / "lowpoly",))
-    monkeypatch.setattr(loop, "CHECKPOINTS", tmp_path / "training")
-    return tmp_path / "lowpoly"
+    return tiny_folders.ship(tmp_path, monkeypatch) / "lowpoly"
 
 
 def test_generating_together_is_generating_alone(shipped: Path) -> None:

@@ -16,7 +16,7 @@ from engine.errors import BadKnob
 from engine.methods import METHODS
 from engine.run import generate
 from engine.train import predictive_stream
-from engine.train.feature_draft import MeshTeacher, PictureTeacher, Recorded, Teacher
+from engine.train.feature_draft import Library, MeshTeacher, PictureTeacher, Recorded, Teacher
 from engine.train.predictive_stream import Options, Pupil, Replay, noisy, right_behind, window_places
 from tests.engine.drafters.test_predictive_stream import dual
 from tests.engine.train import tiny_folders
@@ -116,6 +116,12 @@ def test_an_adapter_is_trained_written_and_read(name: str, skip: int, shipped: P
     plain = generate(backbone, METHODS["ar"], prompt).finish().tokens
     run = generate(backbone, METHODS["cross_regression"], prompt, {"horizon": 4, "verify": "match seed"}).finish()
     assert run.tokens == plain and np.isfinite(run.totals["step_compression"])
+
+
+def test_sequences_too_short_for_a_window_are_left_out() -> None:
+    teacher = PictureTeacher("cpu")
+    assert len(Library("pictogram", teacher, 4, 2, shortest=64).recorded) == 4
+    assert Library("pictogram", teacher, 4, 2, shortest=65).recorded == []
 
 
 def test_an_adapter_needs_a_layer() -> None:

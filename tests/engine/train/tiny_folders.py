@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from engine.backbones import folder, lowpoly, pictogram
-from engine.backbones.bpt import describe
+from engine.backbones.bpt import Settings, describe
 from engine.data.lowpoly_shapes import EASY
 from engine.train import feature_draft, loop
 from engine.train.lowpoly import Trainee, folded
 from tests.engine.backbones import tiny
-from tests.engine.train.test_mesh_recipes import SMALL
+
+SMALL = Settings(layers=1, width=32, heads=2, inner=48, length=460, memories=1, encoder_width=16, encoder_blocks=1, latents=4)
 
 
 def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
