@@ -240,6 +240,7 @@ def test_a_small_draft_grows_into_the_picture_and_its_repairs_are_mapped(open_pa
     page.locator("#method input").click()
     page.get_by_role("option", name="MuLo-SD", exact=True).click()
     page.wait_for_selector("#knobs .ft-knob[data-knob=least_mass]")
+    assert "0.0001" in page.inner_text("#knobs .ft-knob[data-knob=least_mass]")
     move(page, "knobs", "least_mass", int(np.abs(np.array(stops(LEAST)) - 0.02).argmin()))
     start(page)
     assert page.evaluate(STATE) == "running"

@@ -3,7 +3,8 @@ const box = element.querySelector(".ft-knobs"), scope = element.closest("[role=t
 let shown = ""; // whose controls stand here
 let running = false;
 
-const show = (number) => (Number.isInteger(number) ? String(number) : String(+number.toFixed(3)));
+const near = (number) => (Math.abs(number) < 0.001 ? number.toPrecision(2) : number.toFixed(3)); // τ may be 0.0001
+const show = (number) => (Number.isInteger(number) ? String(number) : String(+near(number)));
 
 function nearest(stops, value) {
   return stops.reduce((best, stop, i) => (Math.abs(stop - value) < Math.abs(stops[best] - value) ? i : best), 0);
