@@ -69,7 +69,7 @@ def main(options: Options) -> None:
 
     preset = PRESETS[options.preset]
     device = "cuda" if options.preset == "gpu" else "cpu"
-    model = PictureTokenizer().to(memory_format=torch.channels_last)
+    model = PictureTokenizer(encoder=64, local=True).to(memory_format=torch.channels_last)
     training = Training("pictogram-tokenizer", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.0)
     if not training.resume(options.fresh) and not options.fresh and (pictogram.FOLDER / "tokenizer.safetensors").exists():
         training.warm_start(pictogram.load_tokenizer().state_dict(), read_card(pictogram.FOLDER)["tokenizer"])

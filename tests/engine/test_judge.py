@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from engine import judge
 from engine.data.emoji_scenes import TAUGHT, Group, Scene, backgrounds, trained_scenes
 from engine.errors import MissingWeights
-from engine.judge import CELLS, Found, Judge, Reading, centre, compare
+from engine.judge import CELLS, COLOURS, Found, Judge, Reading, centre, compare
 from engine.train.judge import targets
 
 
@@ -86,6 +86,17 @@ def test_it_learns_two_pictures_and_reads_them_back() -> None:
     assert [f.name for f in first.objects] == ["cat"] and [f.name for f in second.objects] == ["dog"]
     assert (first.objects[0].row, first.objects[0].column) == (8, 8)
     assert [first.background, second.background] == backgrounds()[:2]
+
+
+def test_a_sure_judge_counts_an_object_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chances of neighbouring cells that are 1 in float32 are no two objects."""
+    model = Judge(("cat",), width=4).eval()
+    sure = torch.full((1, 1, CELLS, CELLS), -30.0)
+    sure[0, 0, 5, 5:7] = torch.tensor([40.0, 30.0])
+    said = sure, torch.zeros(1, len(COLOURS), CELLS, CELLS), torch.zeros(1, len(backgrounds()))
+    monkeypatch.setattr(model, "forward", lambda x: said)
+    found = model.read([np.zeros((128, 128, 3), np.uint8)])[0].objects
+    assert [(f.row, f.column) for f in found] == [(5, 5)]
 
 
 def test_without_weights_the_reason_is_said(tmp_path) -> None:
