@@ -7,10 +7,8 @@ an object should say so (binary cross-entropy, its neighbours are left alone), a
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -23,27 +21,16 @@ from engine.backbones.vq import PictureTokenizer
 from engine.data.emoji_scenes import LESSONS, Scene, backgrounds, held_out_scenes, render, trained_scenes
 from engine.judge import CELLS, COLOURS, Judge, Verdict, centre, compare
 from engine.machine import has_fast_bfloat16
-from engine.train import loop
+from engine.train.lessons import Options
 from engine.train.loop import Training
 from engine.train.pictogram_tokenizer import to_tensor
 
-PRESETS = {"cpu": {"batch": 32, "minutes": 25.0, "rate": 2e-3}, "gpu": {"batch": 128, "minutes": 4.0, "rate": 2e-3}}
+PRESETS = {
+    "cpu": {"batch": 32, "minutes": 25.0, "rate": 2e-3, "lessons": "first"},
+    "gpu": {"batch": 128, "minutes": 4.0, "rate": 2e-3, "lessons": "world"},
+}
 CENTRE_WEIGHT = 20.0  # of a cell with an object: there are about two among 16,384 cells and names
 HELD_OUT = 512
-
-
-@dataclass
-class Options(loop.Options):
-    """What a person asks of this recipe: what the judge shall know."""
-
-    lessons: str = "first"
-
-    @staticmethod
-    def parser(name: str) -> argparse.ArgumentParser:
-        """The options as arguments of `launch.py train NAME`."""
-        p = loop.Options.parser(name)
-        p.add_argument("--lessons", choices=list(LESSONS), default="first", help="what the judged model is taught")
-        return p
 
 
 def targets(scenes: list[Scene], objects: Sequence[str]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -91,7 +78,7 @@ def main(options: Options) -> None:
     device = "cuda" if options.preset == "gpu" else "cpu"
     half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
     tokenizer = pictogram.load_tokenizer().to(device)
-    lessons = LESSONS[options.lessons]
+    lessons = LESSONS[options.lessons or preset["lessons"]]
     model = Judge(lessons.objects).to(memory_format=torch.channels_last)
     training = Training("judge", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.01)
     if not training.resume(options.fresh) and not options.fresh and (judge.FOLDER / "judge.safetensors").exists():

@@ -45,7 +45,7 @@ from engine.data.emoji_scenes import (
 )
 from engine.errors import BadKnob
 from engine.machine import has_fast_bfloat16
-from engine.train import loop
+from engine.train import lessons as lessons_options
 from engine.train.loop import Training, straight_down, trapezoid
 from engine.train.pictogram_tokenizer import to_tensor
 
@@ -65,23 +65,19 @@ KINDS = {"single": 0.25, "several": 0.2, "pair": 0.45, "triple": 0.1}
 
 
 @dataclass
-class Options(loop.Options):
+class Options(lessons_options.Options):
     """What a person asks of this recipe: what is taught, and which of the sizes that are taught a backbone offers."""
 
     offer: str = ""
-    lessons: str | None = None  # None: the preset's
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
         """The options as arguments of `launch.py train NAME`."""
-        p = loop.Options.parser(name)
+        p = lessons_options.Options.parser(name)
         p.add_argument(
             "--offer", default="", metavar="SIZES",
             help="pixels of pictures that the weights are good enough for, such as 128,256 (default: those offered so far, or all)",
         )  # fmt: skip
-        p.add_argument(
-            "--lessons", choices=list(LESSONS), help="what is taught: first, for a CPU, or the whole world (default: the preset's)"
-        )
         return p
 
 

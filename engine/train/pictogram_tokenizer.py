@@ -1,8 +1,9 @@
-"""Trains pictogram's picture tokenizer on emoji scenes: `launch.py train pictogram-tokenizer --preset cpu|gpu`.
+"""Trains pictogram's picture tokenizer on emoji scenes: `launch.py train pictogram-tokenizer [--lessons first|world] --preset cpu|gpu`.
 
 Loss: L1 + half the squared error + L1 of the differences at two scales (edges), for the full decoder; L1 + squared error for the
 preview decoder, which sees the codes but does not move them. Pictures come whole at 64 and 128 pixels and as 128-pixel crops
-of 256, so that one tokenizer serves the three sizes.
+of 256, so that one tokenizer serves the three sizes. Its 2,560 codes go to the objects that are taught: with all 214 of them in its
+lessons, each is drawn more coarsely.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.backbones.vq import PictureTokenizer
-from engine.data.emoji_scenes import make_scene, render
+from engine.data.emoji_scenes import LESSONS, Lessons, make_scene, render
 from engine.machine import has_fast_bfloat16
-from engine.train.loop import Options, Training
+from engine.train.lessons import Options
+from engine.train.loop import Training
 
-PRESETS = {"cpu": {"batch": 16, "minutes": 40.0, "rate": 1.2e-3}, "gpu": {"batch": 64, "minutes": 8.0, "rate": 1.2e-3}}
+PRESETS = {
+    "cpu": {"batch": 16, "minutes": 40.0, "rate": 1.2e-3, "lessons": "first"},
+    "gpu": {"batch": 64, "minutes": 8.0, "rate": 1.2e-3, "lessons": "world"},
+}
 HELD_OUT_SEEDS = range(10_000_000, 10_000_064)
 
 
@@ -29,20 +34,20 @@ def to_tensor(pictures: list[np.ndarray], device: str) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-def batch(step: int, size: int, device: str) -> Tensor:
+def batch(step: int, size: int, device: str, lessons: Lessons) -> Tensor:
     """The pictures of a step: a kind of size drawn by the step number, scenes never repeated."""
     r = random.Random(step)
     kind = r.choices(["whole", "crop", "small"], [0.6, 0.2, 0.2])[0]
     count = 2 * size if kind == "small" else size
     seeds = [step * 1024 + i for i in range(count)]
     if kind == "small":
-        return to_tensor([render(make_scene(s), 64) for s in seeds], device)
+        return to_tensor([render(make_scene(s, lessons), 64) for s in seeds], device)
     if kind == "whole":
-        return to_tensor([render(make_scene(s), 128) for s in seeds], device)
+        return to_tensor([render(make_scene(s, lessons), 128) for s in seeds], device)
     cropped = []
     for s in seeds:
         x, y = r.randrange(0, 129, 8), r.randrange(0, 129, 8)
-        cropped.append(render(make_scene(s), 256)[y : y + 128, x : x + 128])
+        cropped.append(render(make_scene(s, lessons), 256)[y : y + 128, x : x + 128])
     return to_tensor(cropped, device)
 
 
@@ -62,6 +67,12 @@ def signal_to_noise(picture: Tensor, target: Tensor) -> Tensor:
     return (-10 * error.clamp(min=1e-10).log10()).mean()
 
 
+def fitting(shipped: PictureTokenizer, model: PictureTokenizer) -> dict[str, Tensor]:
+    """The weights of a shipped tokenizer that fit another one: all of them, or its decoders where the encoders are of different kinds."""
+    state = shipped.state_dict()
+    return state if shipped.settings == model.settings else {n: t for n, t in state.items() if not n.startswith("encoder.")}
+
+
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
     from engine.backbones import pictogram
@@ -69,15 +80,17 @@ def main(options: Options) -> None:
 
     preset = PRESETS[options.preset]
     device = "cuda" if options.preset == "gpu" else "cpu"
+    taught = options.lessons or preset["lessons"]
+    lessons = LESSONS[taught]
     model = PictureTokenizer(encoder=64, local=True).to(memory_format=torch.channels_last)
     training = Training("pictogram-tokenizer", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.0)
     if not training.resume(options.fresh) and not options.fresh and (pictogram.FOLDER / "tokenizer.safetensors").exists():
-        training.warm_start(pictogram.load_tokenizer().state_dict(), read_card(pictogram.FOLDER)["tokenizer"])
-    pictures = {p: to_tensor([render(make_scene(s), p) for s in HELD_OUT_SEEDS], device) for p in (64, 128, 256)}
+        training.warm_start(fitting(pictogram.load_tokenizer(), model), read_card(pictogram.FOLDER)["tokenizer"])
+    pictures = {p: to_tensor([render(make_scene(s, lessons), p) for s in HELD_OUT_SEEDS], device) for p in (64, 128, 256)}
     half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
 
     def loss_of(step: int) -> Tensor:
-        x = batch(step, preset["batch"], device)
+        x = batch(step, preset["batch"], device, lessons)
         with half:
             digits = model.quantize(x)
             y, small = model.reconstruct(digits), model.reconstruct(digits.detach(), preview=True)
@@ -98,8 +111,5 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_of, held_out)
-    ship(
-        pictogram.FOLDER,
-        {"tokenizer.safetensors": training.averaged},
-        {"name": "pictogram", "tokenizer": {"settings": model.settings} | training.summary(options.preset, "pictogram-tokenizer")},
-    )
+    row = {"settings": model.settings, "lessons": taught} | training.summary(options.preset, "pictogram-tokenizer")
+    ship(pictogram.FOLDER, {"tokenizer.safetensors": training.averaged}, {"name": "pictogram", "tokenizer": row})

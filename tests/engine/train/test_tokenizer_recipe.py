@@ -1,0 +1,63 @@
+"""The recipe of pictogram's tokenizer: it learns, is shipped with its numbers, and goes on from what was shipped; tiny, in seconds."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.backbones import pictogram
+from engine.backbones.folder import ship
+from engine.backbones.vq import PictureTokenizer
+from engine.data import emoji_scenes
+from engine.errors import MissingFont
+from engine.train import loop
+from engine.train import pictogram_tokenizer as recipe
+from engine.train.lessons import Options
+
+try:
+    emoji_scenes.font_path()
+    FONT = True
+except MissingFont:
+    FONT = False
+pytestmark = pytest.mark.skipif(not FONT, reason="no emoji font on this machine")
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the recipe reads and writes; its tokenizers are tiny."""
+    monkeypatch.setattr(pictogram, "FOLDER", tmp_path / "pictogram")
+    monkeypatch.setattr(pictogram.load_tokenizer, "__defaults__", (tmp_path / "pictogram",))
+    monkeypatch.setattr(recipe, "PictureTokenizer", partial(PictureTokenizer, decoder=8, blocks=1))
+    monkeypatch.setattr(recipe, "HELD_OUT_SEEDS", range(2))
+    monkeypatch.setitem(recipe.PRESETS, "cpu", {"batch": 2, "minutes": 0.05, "rate": 1e-3, "lessons": "first"})
+    monkeypatch.setattr(loop, "CHECKPOINTS", tmp_path / "training")
+    return tmp_path / "pictogram"
+
+
+def test_it_learns_ships_and_goes_on(shipped: Path) -> None:
+    recipe.main(Options(fresh=True))
+    first = pictogram.read_card(shipped)["tokenizer"]
+    assert first["lessons"] == "first" and {"psnr_64", "psnr_128", "psnr_256", "psnr_preview_128"} <= first["held_out"].keys()
+    assert pictogram.load_tokenizer().settings["local"]
+    (loop.CHECKPOINTS / "pictogram-tokenizer.pt").unlink()
+    recipe.main(Options(lessons="world"))
+    again = pictogram.read_card(shipped)["tokenizer"]
+    assert again["steps"] > first["steps"] and again["lessons"] == "world"
+
+
+def test_a_tokenizer_with_another_encoder_gives_its_decoders(shipped: Path) -> None:
+    torch.manual_seed(0)
+    wide = PictureTokenizer(decoder=8, blocks=1)
+    ship(shipped, {"tokenizer.safetensors": wide.state_dict()}, {"tokenizer": {"settings": wide.settings, "steps": 9, "minutes": 1.0}})
+    kept = recipe.fitting(wide, PictureTokenizer(encoder=64, decoder=8, blocks=1, local=True))
+    assert {name.split(".")[0] for name in kept} == {"decoder", "preview_decoder"}
+    recipe.main(Options(minutes=0.01))
+    assert pictogram.read_card(shipped)["tokenizer"]["steps"] > 9 and pictogram.load_tokenizer().settings["local"]
+
+
+def test_lessons_decide_what_is_drawn() -> None:
+    first, world = (recipe.batch(3, 2, "cpu", lessons) for lessons in (emoji_scenes.FIRST, emoji_scenes.WORLD))
+    assert first.shape == world.shape and not torch.equal(first, world)
