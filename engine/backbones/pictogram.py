@@ -41,12 +41,14 @@ class PictogramModel(nn.Module):
     """The decoder with its embeddings and its head.
 
     A token enters as the sum of embeddings of its quantizer digits, so neighbouring codes start alike; the head adds the same
-    structure to a free row for every code. `words` has one row a word; row 0 is padding.
+    structure to a free row for every code. `words` has one row a word; row 0 is padding. `placed`: see Decoder; the shipped one is not.
     """
 
-    def __init__(self, levels: tuple[int, ...], words: int, layers: int = 6, width: int = 320, heads: int = 5, inner: int = 896):
+    def __init__(
+        self, levels: tuple[int, ...], words: int, layers: int = 6, width: int = 320, heads: int = 5, inner: int = 896, placed: bool = False
+    ):
         super().__init__()
-        self.settings = {"layers": layers, "width": width, "heads": heads, "inner": inner}
+        self.settings = {"layers": layers, "width": width, "heads": heads, "inner": inner, "placed": placed}
         self.levels, self.width = tuple(levels), width
         self.vocabulary = int(np.prod(levels))
         self.words = nn.Embedding(words + 1, width)
@@ -58,7 +60,7 @@ class PictogramModel(nn.Module):
         nn.init.normal_(self.words.weight, std=0.02)
         nn.init.normal_(self.scale.weight, std=0.02)
         nn.init.zeros_(self.gist_map.weight)
-        self.decoder = Decoder(layers, width, heads, inner)
+        self.decoder = Decoder(layers, width, heads, inner, placed)
         self.register_buffer("one_hot", self._digit_matrix(), persistent=False)
 
     def _digit_matrix(self) -> Tensor:

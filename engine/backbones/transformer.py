@@ -103,20 +103,33 @@ def rotary_table(coordinates: Tensor, width: int, base: float = 100.0) -> tuple[
 
 
 class Decoder(nn.Module):
-    """A stack of blocks and a final norm."""
+    """A stack of blocks and a final norm.
 
-    def __init__(self, layers: int, width: int, heads: int, inner: int):
+    Rotary positions tell a row only how far away it looks. Inside a flat area that does not say where in an object it is. So each row of a
+    `placed` one is also given its own place, mapped from the waves that turn its queries and keys.
+    """
+
+    def __init__(self, layers: int, width: int, heads: int, inner: int, placed: bool = False):
         super().__init__()
         self.width, self.heads = width, heads
         self.blocks = nn.ModuleList(Block(width, heads, inner) for _ in range(layers))
         self.norm = Norm(width)
+        self.place_map = nn.Linear(width // heads, width, bias=False) if placed else None
         for name, p in self.named_parameters():
             if p.ndim == 2:
                 out = name.endswith(("attention_out.weight", "feed_out.weight"))
                 nn.init.normal_(p, std=0.02 / math.sqrt(2 * layers) if out else 0.02)
 
+    def with_places(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Embeddings x [B, R, width] that know their places, by the tables [R, head width] or [B, R, head width] of their slots."""
+        if self.place_map is None:
+            return x
+        half = cos.shape[-1] // 2
+        return x + self.place_map(torch.cat([cos[..., :half], sin[..., :half]], -1).to(x.dtype))
+
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, slab: Slab | None = None) -> Tensor:
         """Hidden states [B, R, width] after the final norm; writes the rows' keys and values into the slab, if there is one."""
+        x = self.with_places(x, cos, sin)
         for layer, block in enumerate(self.blocks):
             x = block(x, cos, sin, mask, slab, layer)
         return self.norm(x)

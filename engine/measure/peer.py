@@ -75,6 +75,7 @@ class GuidedModel(PreTrainedModel, GenerationMixin):
             self.table, self.gist = backbone.model.token_table(), backbone.model.gist(words, side)
             self.rows = backbone.model.head_table()
             self.prefix = backbone.model.prefix(words, side)
+            self.with_places, self.tables = backbone.model.decoder.with_places, backbone.model.rotary(side)
 
     def _init_weights(self, module: nn.Module) -> None:
         """Nothing: the weights are given."""
@@ -92,6 +93,7 @@ class GuidedModel(PreTrainedModel, GenerationMixin):
         x = self.prefix if first else self.table[input_ids] + self.gist
         mask = text_mask(x.shape[1], x.device)[None, None].expand(2, 1, -1, -1) if first else None
         slots = torch.arange(cached, cached + x.shape[1])[None].expand(2, -1)
+        x = self.with_places(x, *(table[slots] for table in self.tables))
         out = self.trunk(inputs_embeds=x, attention_mask=mask, position_ids=slots, past_key_values=past_key_values, use_cache=True)
         logits = guide(nn.functional.linear(out.last_hidden_state[:, -1:], self.rows), self.sampling.guidance)
         return CausalLMOutputWithPast(logits=logits[None], past_key_values=past_key_values)

@@ -109,10 +109,14 @@ class Training:
         return [torch.optim.Muon(single, momentum=0.95, **rate), adam]
 
     def resume(self, fresh: bool) -> bool:
-        """Loads the checkpoint if there is one (and it is wanted); True if it did."""
+        """Loads the checkpoint if there is one (and it is wanted); True if it did. One with other frozen weights is of another model."""
         if fresh or not self.path.exists():
             return False
         state = torch.load(self.path, map_location=self.device, weights_only=True)
+        frozen = [n for n, p in self.model.named_parameters() if not p.requires_grad]
+        if any(not torch.equal(state["model"][n], self.model.get_parameter(n)) for n in frozen):
+            print(f"{self.name}: the checkpoint is of another model's weights and is left alone", flush=True)
+            return False
         self.model.load_state_dict(state["model"])
         for optimizer, kept in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)

@@ -5,11 +5,14 @@ each of them in a fresh caption, and drops one caption in ten for guidance. A th
 do, and half of those scenes stand before a colour of their own; otherwise the model learns pairs of object and background by heart. One
 step has one scale, and about as many tokens as any other; the card offers a scale (`--offer`) when its pictures are worth looking at.
 Combinations marked held out by `Scene.held_out` are never trained; the curve gives the loss on them beside the loss on unseen scenes of
-trained combinations.
+trained combinations, and of each the loss on the tokens of objects, which is what a person sees.
 
-Most of a large picture is background, which is learned long before the objects. So most steps at 256 pixels leave out most of the
+Most of a picture is background, which is learned long before the objects. So most steps at 128 and 256 pixels leave out most of the
 background's rows, inputs and losses alike, and hold twice as many pictures (the patch dropout of image classifiers, by what is known of the
 scene). Captions and the pictures' coordinates stay what they are, and the other steps keep the model used to all rows.
+
+Half of the pictures are read with some wrong tokens among the right ones, while the losses stay those of the right ones. A model that only
+ever read right ones takes from them, not from the caption, what it is drawing: one bad draw then turns a cat into a fox.
 """
 
 from __future__ import annotations
@@ -50,13 +53,15 @@ from engine.train.loop import Training, straight_down, trapezoid
 from engine.train.pictogram_tokenizer import to_tensor
 
 PRESETS = {
-    "cpu": {"tokens": 8192, "minutes": 100.0, "rate": 1.2e-3, "fresh": 1.0, "scales": {8: 0.15, 16: 0.4, 32: 0.45}, "lessons": "first"},
+    "cpu": {"tokens": 8192, "minutes": 100.0, "rate": 2e-3, "fresh": 1.0, "scales": {8: 0.1, 16: 0.4, 32: 0.5}, "lessons": "first"},
     "gpu": {"tokens": 131_072, "minutes": 9.0, "rate": 3e-3, "fresh": 0.1, "scales": {8: 0.2, 16: 0.5, 32: 0.3}, "lessons": "world"},
 }  # tokens: of a step; fresh: share of new scenes; scales: tokens along a side, and how often a step has them; lessons: what is taught
 POOL = 40_000
-CHECKED = 96  # scenes that the curve is measured on, for each scale
-ROWS = {32: 448}  # of the 1,024 of a picture are kept in a thinned step, those of objects first
+CHECKED = 48  # scenes that the curve is measured on, for each scale
+ROWS = {16: 128, 32: 448}  # of the 256 or 1,024 of a picture are kept in a thinned step, those of objects first
 THINNED = 0.7  # of the steps at these scales
+DISTURBED = 0.5  # of the pictures of a step are read with wrong tokens
+WRONG = 0.05  # of the tokens of such a picture are those of another place in the step
 DROPPED = 0.1
 UNPLACED = 0.35  # of the captions leave the background unsaid
 ANYWHERE = 0.5  # of those show their objects before a plain background of any colour, so that no object is learned by its rim
@@ -138,16 +143,30 @@ class Scenes:
         return scenes, torch.tensor(ids, device=self.device), stacked
 
 
+def inside(scene: Scene, side: int, around: int = 0) -> Tensor:
+    """Which tokens lie in an object of a scene or up to `around` beside it, bool [side, side]."""
+    found = torch.zeros(side, side, dtype=torch.bool)
+    for _, _, left, top, size in scene.boxes:
+        x, y, width = (v * side // CANVAS for v in (left, top, size))
+        found[max(0, y - around) : y + width + around, max(0, x - around) : x + width + around] = True
+    return found
+
+
 def chosen_rows(scenes: Sequence[Scene], side: int, count: int, seed: int) -> Tensor:
     """The tokens that a thinned step keeps, int64 [B, count], ascending: those of objects and around them, then some of all others."""
     wanted = torch.rand(len(scenes), side, side, generator=torch.Generator().manual_seed(seed))
     for scene, own in zip(scenes, wanted, strict=True):
-        inside = torch.zeros(side, side, dtype=torch.bool)
-        for _, _, left, top, size in scene.boxes:
-            x, y, width = (v * side // CANVAS for v in (left, top, size))
-            inside[max(0, y - 1) : y + width + 1, max(0, x - 1) : x + width + 1] = True
-        own += inside
+        own += inside(scene, side, around=1)
     return wanted.flatten(1).topk(count).indices.sort().values
+
+
+def disturbed(tokens: Tensor, seed: int) -> Tensor:
+    """The tokens [B, N] of a step as they are read: in every other picture some are replaced by those of other places and pictures."""
+    numbers = torch.Generator().manual_seed(seed)
+    wrong = torch.rand(tokens.shape, generator=numbers) < WRONG
+    wrong &= torch.rand(len(tokens), 1, generator=numbers) < DISTURBED
+    others = torch.randint(tokens.numel(), tokens.shape, generator=numbers)
+    return torch.where(wrong.to(tokens.device), tokens.flatten()[others.to(tokens.device)], tokens)
 
 
 def main(options: Options) -> None:
@@ -162,20 +181,21 @@ def main(options: Options) -> None:
     lessons = LESSONS[taught]
     names = list(vocabulary(lessons))
     words = {w: i + 1 for i, w in enumerate(names)}
-    model = PictogramModel(tokenizer.quantizer.levels, len(names))
+    model = PictogramModel(tokenizer.quantizer.levels, len(names), placed=True)
     minutes = options.minutes or preset["minutes"]
     schedule = straight_down if device == "cpu" else trapezoid
     training = Training(
-        "pictogram", model, preset["rate"], minutes, device, weight_decay=0.05, muon="decoder.", average=0.997, schedule=schedule
-    )
+        "pictogram", model, preset["rate"], minutes, device, warm_steps=50, weight_decay=0.05, muon="decoder.", average=0.997,
+        schedule=schedule,
+    )  # fmt: skip
     if not training.resume(options.fresh) and not options.fresh and parts(pictogram.FOLDER, "decoder"):
         training.warm_start(matching_words(pictogram.load_model(), names), read_card(pictogram.FOLDER)["decoder"])
     scenes = Scenes(tokenizer, words, device, half, lessons)
     seen, unseen = trained_scenes(2**41, CHECKED, lessons=lessons), held_out_scenes(CHECKED, lessons)
     checks = {(n, side): check_batch(scenes, group, side) for n, group in (("seen", seen), ("held_out", unseen)) for side in sides}
 
-    def likelihood(ids: Tensor, tokens: Tensor, side: int, chosen: Tensor | None = None) -> Tensor:
-        logits = model.training_logits(ids, tokens, side, chosen)
+    def likelihood(ids: Tensor, read: Tensor, tokens: Tensor, side: int, chosen: Tensor | None) -> Tensor:
+        logits = model.training_logits(ids, read, side, chosen)
         targets = tokens if chosen is None else tokens.gather(1, chosen)
         return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
@@ -188,14 +208,15 @@ def main(options: Options) -> None:
         drawn, ids, tokens = scenes.batch(step, preset["tokens"] // rows, side, preset["fresh"])
         chosen = chosen_rows(drawn, side, rows, step).to(device) if rows < side**2 else None
         with torch.autocast(device, torch.bfloat16, enabled=half):
-            return loss(ids, tokens, side, chosen)
+            return loss(ids, disturbed(tokens, step), tokens, side, chosen)
 
     def held_out() -> dict:
         numbers = {}
-        for (name, side), (ids, tokens) in checks.items():
+        for (name, side), (ids, tokens, drawn) in checks.items():
             with torch.autocast(device, torch.bfloat16, enabled=half):
-                each = [likelihood(ids[i : i + 8], tokens[i : i + 8], side) for i in range(0, len(ids), 8)]
-            numbers[f"nats_{name}_{side}"] = round(torch.stack(each).mean().item(), 4)
+                each = torch.cat([surprise(model, ids[i : i + 8], tokens[i : i + 8], side) for i in range(0, len(ids), 8)])
+            numbers[f"nats_{name}_{side}"] = round(each.mean().item(), 4)
+            numbers[f"nats_objects_{name}_{side}"] = round(each[drawn].mean().item(), 4)
         return numbers
 
     if not options.export:
@@ -203,10 +224,17 @@ def main(options: Options) -> None:
     ship(training, model, names, offer, options.preset, taught)
 
 
-def check_batch(scenes: Scenes, group: list[Scene], side: int) -> tuple[Tensor, Tensor]:
-    """Captions and tokens of fixed scenes."""
+def surprise(model: PictogramModel, ids: Tensor, tokens: Tensor, side: int) -> Tensor:
+    """Nats of each token [B, N] behind captions [B, 32], float32 [B, N]."""
+    logits = model.training_logits(ids, tokens, side).float()
+    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view_as(tokens)
+
+
+def check_batch(scenes: Scenes, group: list[Scene], side: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Captions and tokens of fixed scenes, and which of the tokens lie in an object, bool [B, side*side]."""
     ids = torch.tensor([scenes.caption_ids(s, i) for i, s in enumerate(group)], device=scenes.device)
-    return ids, torch.cat([scenes.encode(group[i : i + 16], side) for i in range(0, len(group), 16)])
+    tokens = torch.cat([scenes.encode(group[i : i + 16], side) for i in range(0, len(group), 16)])
+    return ids, tokens, torch.stack([inside(s, side) for s in group]).flatten(1).to(scenes.device)
 
 
 def matching_words(shipped: PictogramModel, names: list[str]) -> dict[str, Tensor]:

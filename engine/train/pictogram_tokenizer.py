@@ -1,14 +1,17 @@
-"""Trains pictogram's picture tokenizer on emoji scenes: `launch.py train pictogram-tokenizer [--lessons first|world] --preset cpu|gpu`.
+"""Trains pictogram's picture tokenizer on emoji scenes: `launch.py train pictogram-tokenizer [--decoders] --preset cpu|gpu`.
 
 Loss: L1 + half the squared error + L1 of the differences at two scales (edges), for the full decoder; L1 + squared error for the
 preview decoder, which sees the codes but does not move them. Pictures come whole at 64 and 128 pixels and as 128-pixel crops
 of 256, so that one tokenizer serves the three sizes. Its 2,560 codes go to the objects that are taught: with all 214 of them in its
-lessons, each is drawn more coarsely.
+lessons, each is drawn more coarsely. Whoever has learned from its tokens has to learn again when its encoder changes: `--decoders` leaves
+the encoder of the shipped one as it is, and teaches only how its tokens are drawn.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,7 +21,7 @@ from torch.nn import functional as F
 from engine.backbones.vq import PictureTokenizer
 from engine.data.emoji_scenes import LESSONS, Lessons, make_scene, render
 from engine.machine import has_fast_bfloat16
-from engine.train.lessons import Options
+from engine.train import lessons as lessons_options
 from engine.train.loop import Training
 
 PRESETS = {
@@ -26,6 +29,20 @@ PRESETS = {
     "gpu": {"batch": 64, "minutes": 8.0, "rate": 1.2e-3, "lessons": "world"},
 }
 HELD_OUT_SEEDS = range(10_000_000, 10_000_064)
+
+
+@dataclass
+class Options(lessons_options.Options):
+    """What a person asks of this recipe: what is taught, and whether to the decoders only."""
+
+    decoders: bool = False
+
+    @staticmethod
+    def parser(name: str) -> argparse.ArgumentParser:
+        """The options as arguments of `launch.py train NAME`."""
+        p = lessons_options.Options.parser(name)
+        p.add_argument("--decoders", action="store_true", help="keep the shipped encoder, and so all tokens; teach only how they are drawn")
+        return p
 
 
 def to_tensor(pictures: list[np.ndarray], device: str) -> Tensor:
@@ -82,9 +99,13 @@ def main(options: Options) -> None:
     device = "cuda" if options.preset == "gpu" else "cpu"
     taught = options.lessons or preset["lessons"]
     lessons = LESSONS[taught]
-    model = PictureTokenizer(encoder=64, local=True).to(memory_format=torch.channels_last)
-    training = Training("pictogram-tokenizer", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.0)
-    if not training.resume(options.fresh) and not options.fresh and (pictogram.FOLDER / "tokenizer.safetensors").exists():
+    model = pictogram.load_tokenizer().train() if options.decoders else PictureTokenizer(local=True)
+    model = model.to(memory_format=torch.channels_last)
+    model.encoder.requires_grad_(not options.decoders)
+    name = "pictogram-tokenizer-decoders" if options.decoders else "pictogram-tokenizer"
+    training = Training(name, model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.0)
+    begins = options.decoders or not options.fresh
+    if not training.resume(options.fresh) and begins and (pictogram.FOLDER / "tokenizer.safetensors").exists():
         training.warm_start(fitting(pictogram.load_tokenizer(), model), read_card(pictogram.FOLDER)["tokenizer"])
     pictures = {p: to_tensor([render(make_scene(s, lessons), p) for s in HELD_OUT_SEEDS], device) for p in (64, 128, 256)}
     half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())

@@ -63,7 +63,7 @@ def test_three_scales_are_taught_shipped_and_taught_on(shipped: Path, monkeypatc
     monkeypatch.setattr(recipe.Scenes, "batch", counted)
     recipe.main(Options(fresh=True))
     first = pictogram.read_card(shipped)["decoder"]
-    assert first["steps"] == len(asked) and set(asked) <= {(8, 16), (16, 4), (32, 1), (32, 2)}
+    assert first["steps"] == len(asked) and set(asked) <= {(8, 16), (16, 4), (16, 8), (32, 1), (32, 2)}
     assert {f"nats_{group}_{side}" for group in ("seen", "held_out") for side in SCALES} <= first["held_out"].keys()
     backbone = pictogram.load(str(shipped))
     assert "at_scale" in backbone.capabilities and backbone.sizes == [64, 128, 256]
@@ -110,6 +110,14 @@ def test_a_thinned_step_keeps_the_objects_and_some_of_the_rest() -> None:
         grid = torch.zeros(1024, dtype=torch.bool).index_fill(0, own, True).view(32, 32)
         y, x, width = top // 4, left // 4, side // 4
         assert grid[y - 1 : y + width + 1, x - 1 : x + width + 1].all() and 0.2 < grid[:2].float().mean() < 0.5
+
+
+def test_every_other_picture_is_read_with_some_wrong_tokens() -> None:
+    tokens = torch.arange(400 * 64).view(400, 64)
+    read = recipe.disturbed(tokens, 3)
+    wrong = (read != tokens).float().mean(1)
+    assert torch.equal(read, recipe.disturbed(tokens, 3)) and set(read.flatten().tolist()) <= set(range(400 * 64))
+    assert 0.4 < (wrong == 0).float().mean() < 0.62 and 0.035 < wrong[wrong > 0].mean() < 0.075
 
 
 def test_chosen_rows_see_each_other_only() -> None:

@@ -15,7 +15,7 @@ from engine.data import emoji_scenes
 from engine.errors import MissingFont
 from engine.train import loop
 from engine.train import pictogram_tokenizer as recipe
-from engine.train.lessons import Options
+from engine.train.pictogram_tokenizer import Options
 
 try:
     emoji_scenes.font_path()
@@ -41,7 +41,6 @@ def test_it_learns_ships_and_goes_on(shipped: Path) -> None:
     recipe.main(Options(fresh=True))
     first = pictogram.read_card(shipped)["tokenizer"]
     assert first["lessons"] == "first" and {"psnr_64", "psnr_128", "psnr_256", "psnr_preview_128"} <= first["held_out"].keys()
-    assert pictogram.load_tokenizer().settings["local"]
     (loop.CHECKPOINTS / "pictogram-tokenizer.pt").unlink()
     recipe.main(Options(lessons="world"))
     again = pictogram.read_card(shipped)["tokenizer"]
@@ -52,10 +51,24 @@ def test_a_tokenizer_with_another_encoder_gives_its_decoders(shipped: Path) -> N
     torch.manual_seed(0)
     wide = PictureTokenizer(decoder=8, blocks=1)
     ship(shipped, {"tokenizer.safetensors": wide.state_dict()}, {"tokenizer": {"settings": wide.settings, "steps": 9, "minutes": 1.0}})
-    kept = recipe.fitting(wide, PictureTokenizer(encoder=64, decoder=8, blocks=1, local=True))
+    kept = recipe.fitting(wide, PictureTokenizer(decoder=8, blocks=1, local=True))
     assert {name.split(".")[0] for name in kept} == {"decoder", "preview_decoder"}
     recipe.main(Options(minutes=0.01))
     assert pictogram.read_card(shipped)["tokenizer"]["steps"] > 9 and pictogram.load_tokenizer().settings["local"]
+
+
+def test_decoders_learn_while_the_tokens_stay(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe.main(Options(fresh=True))
+    before, pictures = pictogram.load_tokenizer(), torch.rand(2, 3, 64, 64) * 2 - 1
+    recipe.main(Options(decoders=True))
+    recipe.main(Options(decoders=True))
+    after = pictogram.load_tokenizer()
+    assert torch.equal(before.encode(pictures), after.encode(pictures))
+    assert not torch.equal(before.decode(before.encode(pictures)), after.decode(after.encode(pictures)))
+    assert capsys.readouterr().out.count("pictogram-tokenizer-decoders: resumed") == 1
+    recipe.main(Options(fresh=True))  # another encoder: what its predecessor's decoders had learned is of no use to it
+    recipe.main(Options(decoders=True))
+    assert "pictogram-tokenizer-decoders: the checkpoint is of another model" in capsys.readouterr().out
 
 
 def test_lessons_decide_what_is_drawn() -> None:
