@@ -119,6 +119,8 @@ class Decoder(nn.Module):
             if p.ndim == 2:
                 out = name.endswith(("attention_out.weight", "feed_out.weight"))
                 nn.init.normal_(p, std=0.02 / math.sqrt(2 * layers) if out else 0.02)
+        if placed:
+            nn.init.zeros_(self.place_map.weight)  # weights that were trained without it start as they were
 
     def with_places(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Embeddings x [B, R, width] that know their places, by the tables [R, head width] or [B, R, head width] of their slots."""

@@ -161,7 +161,7 @@ def chosen_rows(scenes: Sequence[Scene], side: int, count: int, seed: int) -> Te
 
 
 def disturbed(tokens: Tensor, seed: int) -> Tensor:
-    """The tokens [B, N] of a step as they are read: in every other picture some are replaced by those of other places and pictures."""
+    """The tokens int64 [B, N] of a step as they are read: in half of the pictures, drawn by the seed, some are those of other places."""
     numbers = torch.Generator().manual_seed(seed)
     wrong = torch.rand(tokens.shape, generator=numbers) < WRONG
     wrong &= torch.rand(len(tokens), 1, generator=numbers) < DISTURBED

@@ -104,8 +104,8 @@ def main(options: Options) -> None:
     model.encoder.requires_grad_(not options.decoders)
     name = "pictogram-tokenizer-decoders" if options.decoders else "pictogram-tokenizer"
     training = Training(name, model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.0)
-    begins = options.decoders or not options.fresh
-    if not training.resume(options.fresh) and begins and (pictogram.FOLDER / "tokenizer.safetensors").exists():
+    from_shipped = options.decoders or not options.fresh
+    if not training.resume(options.fresh) and from_shipped and (pictogram.FOLDER / "tokenizer.safetensors").exists():
         training.warm_start(fitting(pictogram.load_tokenizer(), model), read_card(pictogram.FOLDER)["tokenizer"])
     pictures = {p: to_tensor([render(make_scene(s, lessons), p) for s in HELD_OUT_SEEDS], device) for p in (64, 128, 256)}
     half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())

@@ -18,20 +18,16 @@ from engine.backbones.vq import FACTOR, PictureTokenizer
 from engine.core import Prompt
 from engine.data import emoji_scenes
 from engine.data.emoji_scenes import Scene
-from engine.errors import BadKnob, MissingFont
+from engine.errors import BadKnob
 from engine.measure.speed import read_prompts
 from engine.methods import METHODS
 from engine.run import generate
 from engine.train import loop
 from engine.train import pictogram as recipe
 from engine.train.pictogram import Options
+from tests.engine.font import NEEDS_FONT
 
-try:
-    emoji_scenes.font_path()
-    FONT = True
-except MissingFont:
-    FONT = False
-pytestmark = pytest.mark.skipif(not FONT, reason="no emoji font on this machine")
+pytestmark = NEEDS_FONT
 
 
 @pytest.fixture
@@ -64,7 +60,8 @@ def test_three_scales_are_taught_shipped_and_taught_on(shipped: Path, monkeypatc
     recipe.main(Options(fresh=True))
     first = pictogram.read_card(shipped)["decoder"]
     assert first["steps"] == len(asked) and set(asked) <= {(8, 16), (16, 4), (16, 8), (32, 1), (32, 2)}
-    assert {f"nats_{group}_{side}" for group in ("seen", "held_out") for side in SCALES} <= first["held_out"].keys()
+    groups = ("seen", "held_out", "objects_seen", "objects_held_out")
+    assert {f"nats_{group}_{side}" for group in groups for side in SCALES} <= first["held_out"].keys()
     backbone = pictogram.load(str(shipped))
     assert "at_scale" in backbone.capabilities and backbone.sizes == [64, 128, 256]
     for side in SCALES:
@@ -112,7 +109,7 @@ def test_a_thinned_step_keeps_the_objects_and_some_of_the_rest() -> None:
         assert grid[y - 1 : y + width + 1, x - 1 : x + width + 1].all() and 0.2 < grid[:2].float().mean() < 0.5
 
 
-def test_every_other_picture_is_read_with_some_wrong_tokens() -> None:
+def test_half_of_the_pictures_are_read_with_some_wrong_tokens() -> None:
     tokens = torch.arange(400 * 64).view(400, 64)
     read = recipe.disturbed(tokens, 3)
     wrong = (read != tokens).float().mean(1)

@@ -12,17 +12,12 @@ from engine.backbones import pictogram
 from engine.backbones.folder import ship
 from engine.backbones.vq import PictureTokenizer
 from engine.data import emoji_scenes
-from engine.errors import MissingFont
 from engine.train import loop
 from engine.train import pictogram_tokenizer as recipe
 from engine.train.pictogram_tokenizer import Options
+from tests.engine.font import NEEDS_FONT
 
-try:
-    emoji_scenes.font_path()
-    FONT = True
-except MissingFont:
-    FONT = False
-pytestmark = pytest.mark.skipif(not FONT, reason="no emoji font on this machine")
+pytestmark = NEEDS_FONT
 
 
 @pytest.fixture
