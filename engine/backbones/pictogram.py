@@ -41,14 +41,12 @@ class PictogramModel(nn.Module):
     """The decoder with its embeddings and its head.
 
     A token enters as the sum of embeddings of its quantizer digits, so neighbouring codes start alike; the head adds the same
-    structure to a free row for every code. `words` has one row a word; row 0 is padding. `placed`: see Decoder; the shipped one is not.
+    structure to a free row for every code. `words` has one row a word; row 0 is padding. The decoder is placed (see Decoder).
     """
 
-    def __init__(
-        self, levels: tuple[int, ...], words: int, layers: int = 6, width: int = 320, heads: int = 5, inner: int = 896, placed: bool = False
-    ):
+    def __init__(self, levels: tuple[int, ...], words: int, layers: int = 6, width: int = 320, heads: int = 5, inner: int = 896):
         super().__init__()
-        self.settings = {"layers": layers, "width": width, "heads": heads, "inner": inner, "placed": placed}
+        self.settings = {"layers": layers, "width": width, "heads": heads, "inner": inner}
         self.levels, self.width = tuple(levels), width
         self.vocabulary = int(np.prod(levels))
         self.words = nn.Embedding(words + 1, width)
@@ -60,7 +58,7 @@ class PictogramModel(nn.Module):
         nn.init.normal_(self.words.weight, std=0.02)
         nn.init.normal_(self.scale.weight, std=0.02)
         nn.init.zeros_(self.gist_map.weight)
-        self.decoder = Decoder(layers, width, heads, inner, placed)
+        self.decoder = Decoder(layers, width, heads, inner, placed=True)
         self.register_buffer("one_hot", self._digit_matrix(), persistent=False)
 
     def _digit_matrix(self) -> Tensor:
@@ -155,7 +153,7 @@ class Pictogram:
 
     name = "pictogram"
     capabilities = frozenset({"raster", "wavefront", "text", "codebook", "encode", "hidden"})
-    sampling = Sampling(temperature=0.7, top_k=0, top_p=0.9, guidance=1.8)  # what looked best; more guidance tears objects apart
+    sampling = Sampling(temperature=0.7, top_k=0, top_p=1.0, guidance=1.8)  # what looked best; more guidance tears objects apart
 
     def __init__(
         self, model: PictogramModel, tokenizer: PictureTokenizer, words: list[str], sides: tuple[int, ...], card: dict,

@@ -8,8 +8,8 @@ There are two decoders. `decode` is the full one, for the final picture; `previe
 a large picture that grows on the screen. Normalisation is left out on purpose: residual branches start at zero, which trains without
 trouble at this depth, and every output stays local, so that a change of one token changes only its neighbourhood.
 
-A local encoder looks at nothing but the 8 x 8 pixels of a token. One that looks further writes a picture with fewer errors, but it spends
-codes on what is around: then every token inside an object changes with the background, and a model has to learn each pair of them.
+The encoder looks at nothing but the 8 x 8 pixels of a token. One that looks further spends codes on what is around: then every token
+inside an object changes with the background, and a model has to learn each pair of them.
 """
 
 from __future__ import annotations
@@ -77,21 +77,17 @@ def _stage(width: int, blocks: int, kernel: int) -> list[nn.Module]:
 
 
 class PictureTokenizer(nn.Module):
-    """Pictures [B, 3, 8h, 8w] in -1..1 <-> tokens int64 [B, h, w].
+    """Pictures [B, 3, 8h, 8w] in -1..1 <-> tokens int64 [B, h, w], each of which depends on its own 8 x 8 pixels only."""
 
-    local : a token depends on its own 8 x 8 pixels; else (the shipped weights) on some 60 around them
-    """
-
-    def __init__(self, levels: tuple[int, ...] = (8, 8, 8, 5), encoder: int = 64, decoder: int = 56, blocks: int = 2, local: bool = False):
+    def __init__(self, levels: tuple[int, ...] = (8, 8, 8, 5), encoder: int = 64, decoder: int = 56, blocks: int = 2):
         super().__init__()
-        self.settings = {"levels": list(levels), "encoder": encoder, "decoder": decoder, "blocks": blocks, "local": local}
+        self.settings = {"levels": list(levels), "encoder": encoder, "decoder": decoder, "blocks": blocks}
         self.quantizer = FiniteScalarQuantizer(tuple(levels))
         depth, w = len(levels), encoder
-        inside, halved = (1, {"kernel_size": 2, "stride": 2}) if local else (3, {"kernel_size": 4, "stride": 2, "padding": 1})
         self.encoder = nn.Sequential(
-            nn.PixelUnshuffle(2), nn.Conv2d(12, w, inside, padding=inside // 2), *_stage(w, blocks, inside),
-            nn.Conv2d(w, 2 * w, **halved), *_stage(2 * w, blocks, inside),
-            nn.Conv2d(2 * w, 4 * w, **halved), *_stage(4 * w, blocks, inside),
+            nn.PixelUnshuffle(2), nn.Conv2d(12, w, 1), *_stage(w, blocks, 1),
+            nn.Conv2d(w, 2 * w, 2, stride=2), *_stage(2 * w, blocks, 1),
+            nn.Conv2d(2 * w, 4 * w, 2, stride=2), *_stage(4 * w, blocks, 1),
             nn.SiLU(), nn.Conv2d(4 * w, depth, 1),
         )  # fmt: skip
         w = decoder

@@ -40,7 +40,7 @@ def read(path: Path, weights: str | None) -> list[Seen]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        found = [Seen(int(row["number"]), {aspect: _answer(row[aspect]) for aspect in ASPECTS}) for row in rows]
+        found = [Seen(_number(row["number"]), {aspect: _answer(row[aspect]) for aspect in ASPECTS}) for row in rows]
         others = {row["weights"] for row in rows} - {str(weights)}
     except (OSError, UnicodeDecodeError, KeyError, ValueError) as e:
         columns = ", ".join(("number", "weights", *ASPECTS))
@@ -52,6 +52,13 @@ def read(path: Path, weights: str | None) -> list[Seen]:
             f"{path} tells of pictures of other weights ({', '.join(sorted(others))}; these are {weights}). Look at the new ones."
         )
     return found
+
+
+def _number(text: str) -> int:
+    """0, 1 and so on."""
+    if int(text) < 0:
+        raise ValueError(f"{text} is no number of a picture")
+    return int(text)
 
 
 def _answer(text: str) -> bool | None:

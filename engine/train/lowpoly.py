@@ -227,16 +227,21 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_of, held_out)
+    write_weights(training, trainee, options.preset)
+
+
+def write_weights(training: Training, trainee: Trainee, preset: str) -> None:
+    """Writes the averaged weights of the model and of its heads, and the card."""
     card = {
         "name": "lowpoly",
-        "families": list(preset["families"]),
+        "families": list(PRESETS[preset]["families"]),
         "licence": "Weights: Apache-2.0. Trained on shapes that this project draws from seeds; no third-party mesh was used.",
         "data": "engine/data/lowpoly_shapes.py; two boxes of parameters per family and the families boat and chess piece are held out.",
     }
     files = split(folded(training.averaged), "model")
-    card["model"] = {"settings": describe(settings), "files": len(files)} | training.summary(options.preset, "lowpoly")
+    card["model"] = {"settings": describe(trainee.model.settings), "files": len(files)} | training.summary(preset, "lowpoly")
     heads = {f"heads_{kind}": dict(averaged_heads(training.averaged, kind)) for kind in KINDS}
-    taught = {k: v for k, v in training.summary(options.preset, "lowpoly").items() if k != "curve"}  # that is the model's
+    taught = {k: v for k, v in training.summary(preset, "lowpoly").items() if k != "curve"}  # that is the model's
     card["heads"] = {name: {"settings": trainee.heads[name[6:]].settings} | taught for name in heads}
     ship(lowpoly.FOLDER, files | {f"{name}.safetensors": state for name, state in heads.items()}, card)
     for kind in KINDS:  # what was adapted to the weights before these does not fit them

@@ -53,7 +53,7 @@ from engine.train.loop import Training, straight_down, trapezoid
 from engine.train.pictogram_tokenizer import to_tensor
 
 PRESETS = {
-    "cpu": {"tokens": 8192, "minutes": 100.0, "rate": 2e-3, "fresh": 1.0, "scales": {8: 0.1, 16: 0.4, 32: 0.5}, "lessons": "first"},
+    "cpu": {"tokens": 4096, "minutes": 100.0, "rate": 3.5e-3, "fresh": 1.0, "scales": {8: 0.1, 16: 0.4, 32: 0.5}, "lessons": "first"},
     "gpu": {"tokens": 131_072, "minutes": 9.0, "rate": 3e-3, "fresh": 0.1, "scales": {8: 0.2, 16: 0.5, 32: 0.3}, "lessons": "world"},
 }  # tokens: of a step; fresh: share of new scenes; scales: tokens along a side, and how often a step has them; lessons: what is taught
 POOL = 40_000
@@ -181,7 +181,7 @@ def main(options: Options) -> None:
     lessons = LESSONS[taught]
     names = list(vocabulary(lessons))
     words = {w: i + 1 for i, w in enumerate(names)}
-    model = PictogramModel(tokenizer.quantizer.levels, len(names), placed=True)
+    model = PictogramModel(tokenizer.quantizer.levels, len(names))
     minutes = options.minutes or preset["minutes"]
     schedule = straight_down if device == "cpu" else trapezoid
     training = Training(

@@ -84,12 +84,6 @@ def signal_to_noise(picture: Tensor, target: Tensor) -> Tensor:
     return (-10 * error.clamp(min=1e-10).log10()).mean()
 
 
-def fitting(shipped: PictureTokenizer, model: PictureTokenizer) -> dict[str, Tensor]:
-    """The weights of a shipped tokenizer that fit another one: all of them, or its decoders where the encoders are of different kinds."""
-    state = shipped.state_dict()
-    return state if shipped.settings == model.settings else {n: t for n, t in state.items() if not n.startswith("encoder.")}
-
-
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
     from engine.backbones import pictogram
@@ -99,14 +93,14 @@ def main(options: Options) -> None:
     device = "cuda" if options.preset == "gpu" else "cpu"
     taught = options.lessons or preset["lessons"]
     lessons = LESSONS[taught]
-    model = pictogram.load_tokenizer().train() if options.decoders else PictureTokenizer(local=True)
+    model = pictogram.load_tokenizer().train() if options.decoders else PictureTokenizer()
     model = model.to(memory_format=torch.channels_last)
     model.encoder.requires_grad_(not options.decoders)
     name = "pictogram-tokenizer-decoders" if options.decoders else "pictogram-tokenizer"
     training = Training(name, model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.0)
     from_shipped = options.decoders or not options.fresh
     if not training.resume(options.fresh) and from_shipped and (pictogram.FOLDER / "tokenizer.safetensors").exists():
-        training.warm_start(fitting(pictogram.load_tokenizer(), model), read_card(pictogram.FOLDER)["tokenizer"])
+        training.warm_start(pictogram.load_tokenizer().state_dict(), read_card(pictogram.FOLDER)["tokenizer"])
     pictures = {p: to_tensor([render(make_scene(s, lessons), p) for s in HELD_OUT_SEEDS], device) for p in (64, 128, 256)}
     half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
 

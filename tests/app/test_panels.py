@@ -53,7 +53,7 @@ def test_encode_is_small_plain_data(picto):
 
 def test_a_small_draft_shows_through_until_its_tokens_are_committed(picto):
     """MuLo-SD: the block that was drafted at half the size stands enlarged where nothing is committed yet, dimmed as a draft."""
-    prompt, knobs = Prompt("a red apple", seed=5, size=128), {"least_mass": 0.02, "radius": 1, "block_rows": 2}
+    prompt, knobs = Prompt("a red apple", seed=5, size=128), {"least_mass": 0.005, "radius": 1, "block_rows": 2}
     shown = Board(generate(picto, find("mulo")[0], prompt, knobs))
     seen = set()
     for step in shown.run:

@@ -34,10 +34,10 @@ def wide_open(backbone: Pictogram) -> Pictogram:
 
 
 @cache
-def pictogram(placed: bool = False) -> Pictogram:
-    """8x8 tokens of 32 values; `placed`: with a decoder that tells each row its place."""
+def pictogram() -> Pictogram:
+    """8x8 tokens of 32 values."""
     torch.manual_seed(1)
-    model = PictogramModel((4, 4, 2), len(WORDS), layers=2, width=32, heads=2, inner=64, placed=placed)
+    model = PictogramModel((4, 4, 2), len(WORDS), layers=2, width=32, heads=2, inner=64)
     spread(model.decoder, 0.25)
     for table in (model.head_rows, model.digits_in, model.digits_out, model.words.weight, model.scale.weight):
         nn.init.normal_(table, std=0.5)

@@ -25,7 +25,7 @@ def test_a_file_is_read_and_a_wrong_one_is_a_sentence(tmp_path: Path) -> None:
     assert read(path, "abc") == [Seen(3, {"objects": True, "counts": False, "relation": None, "background": True})]
     with pytest.raises(BadFile, match="other weights"):
         read(path, "def")
-    for text in (f"{HEAD}3,abc,yes,0,,1\n", "number,weights\n1,abc\n", f"{HEAD}x,abc,1,1,1,1\n"):
+    for text in (f"{HEAD}3,abc,yes,0,,1\n", "number,weights\n1,abc\n", f"{HEAD}x,abc,1,1,1,1\n", f"{HEAD}-1,abc,1,1,1,1\n"):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(BadFile, match="cannot be read"):
             read(path, "abc")

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from engine.backbones import pictogram
-from engine.backbones.folder import ship
 from engine.backbones.vq import PictureTokenizer
 from engine.data import emoji_scenes
 from engine.train import loop
@@ -40,16 +39,6 @@ def test_it_learns_ships_and_goes_on(shipped: Path) -> None:
     recipe.main(Options(lessons="world"))
     again = pictogram.read_card(shipped)["tokenizer"]
     assert again["steps"] > first["steps"] and again["lessons"] == "world"
-
-
-def test_a_tokenizer_with_another_encoder_gives_its_decoders(shipped: Path) -> None:
-    torch.manual_seed(0)
-    wide = PictureTokenizer(decoder=8, blocks=1)
-    ship(shipped, {"tokenizer.safetensors": wide.state_dict()}, {"tokenizer": {"settings": wide.settings, "steps": 9, "minutes": 1.0}})
-    kept = recipe.fitting(wide, PictureTokenizer(decoder=8, blocks=1, local=True))
-    assert {name.split(".")[0] for name in kept} == {"decoder", "preview_decoder"}
-    recipe.main(Options(minutes=0.01))
-    assert pictogram.read_card(shipped)["tokenizer"]["steps"] > 9 and pictogram.load_tokenizer().settings["local"]
 
 
 def test_decoders_learn_while_the_tokens_stay(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
