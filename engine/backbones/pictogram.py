@@ -153,7 +153,7 @@ class Pictogram:
 
     name = "pictogram"
     capabilities = frozenset({"raster", "wavefront", "text", "codebook", "encode", "hidden"})
-    sampling = Sampling(temperature=0.7, top_k=0, top_p=1.0, guidance=1.8)  # what looked best; more guidance tears objects apart
+    sampling = Sampling(temperature=0.6, top_k=0, top_p=1.0, guidance=1.8)  # what looked best; more guidance tears objects apart
 
     def __init__(
         self, model: PictogramModel, tokenizer: PictureTokenizer, words: list[str], sides: tuple[int, ...], card: dict,
