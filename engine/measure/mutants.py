@@ -308,6 +308,17 @@ def _carried_with_a_new_law() -> list[Patch]:
     return [(zipar.REFRESHES, "carry", lambda window, first, knobs: (right(window, first, knobs)[0], None))]
 
 
+def _guesses_said_to_be_uniform() -> list[Patch]:
+    right = zipar._guessed
+
+    def guessed(window: Any, tokens: Tensor, laws: Tensor | None, more: int) -> tuple[Tensor, Tensor | None]:
+        found, _ = right(window, tokens, laws, more)
+        flat = torch.ones_like(window.rows.p[-1:]).expand(more, -1) / window.rows.p.shape[-1]
+        return found, None if laws is None else torch.cat([laws, flat])
+
+    return [(zipar, "_guessed", guessed)]
+
+
 def _rows_do_not_wait() -> list[Patch]:
     return [(zipar, "lead", lambda window, columns: 1)]
 
@@ -542,6 +553,7 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "gsd: the law of the draft alone": _law_of_the_draft_alone,
     "wavefront: law of another warp": _law_of_another_warp,
     "wavefront: carried with a new law": _carried_with_a_new_law,
+    "wavefront: guesses said to be uniform": _guesses_said_to_be_uniform,
     "wavefront: rows do not wait": _rows_do_not_wait,
     "wavefront: the newest of a row is not cached": _newest_not_cached,
     "mulo: stale cache": _stale_cache,

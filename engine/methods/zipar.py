@@ -12,6 +12,8 @@ whole row above, which is plain decoding token for token. `verify` shows all thr
 Deviations: the first row is no special case (the public code decodes it alone). The window decides when a row begins, and from then on it
 advances in every pass. A row whose left neighbour in raster order is missing begins behind a placeholder, the newest token of the
 row above: models here have no row-end token to show. The adaptive window ends its waiting at `window`; the paper has no such end.
+Verified, a row may gain several drafts a pass (`growth`): one from its own law, the others from that of their left neighbour, to be drawn
+anew in the next passes as SJD does. A row that gains one draft a pass can commit no more than that, however many rows wait below it.
 """
 
 from __future__ import annotations
@@ -53,6 +55,10 @@ def carry(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | 
     return torch.cat([window.tokens[first:], new]), laws
 
 
+GROWTH = Knob(
+    "growth", "g", 1, 1, 32, 1, "log",
+    "Verified only: how many drafts every row gains in a pass. All but the first are drawn from the law of their left neighbour.",
+)  # fmt: skip
 REFRESHES: dict[str, Refresh] = {"coupled gumbel": coupled_gumbel, "coupled maximal": coupled_maximal, "carry": carry}
 REFRESH = Knob(
     "refresh", "", "coupled gumbel", choices=tuple(REFRESHES), live=False,
@@ -179,7 +185,7 @@ def verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
             token = correct(window.rows, window.laws, answers, a, size, noise, n, iteration)
             committed = sequence.commit(list(range(a)), token)
         step = describe(window, a, committed, size)
-        grown = [_extend(w, a + 1 if i == 0 else 0, i in growing, refresh, knobs, keep_laws) for i, (w, _) in enumerate(windows)]
+        grown = [_extend(w, a + 1 if i == 0 else 0, growing[i], refresh, knobs, keep_laws) for i, (w, _) in enumerate(windows)]
         stretches = _joined(grown, sequence.length, none, no_laws)
         step.draft = {
             "tokens": torch.cat([s.tokens for s in stretches]),
@@ -190,8 +196,8 @@ def verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
         yield step
 
 
-def _plan(stretches: list[Stretch], layout: Any, knobs: Knobs) -> tuple[int | None, set[int]]:
-    """Where a new stretch begins, if one does, and which stretches may grow by a token (the new one is behind the others).
+def _plan(stretches: list[Stretch], layout: Any, knobs: Knobs) -> tuple[int | None, list[int]]:
+    """Where a new stretch begins, if one does, and by how many tokens each stretch may grow (the new one is behind the others).
 
     It looks at places and never at tokens, so that what is drafted where says nothing about the tokens themselves.
     """
@@ -202,17 +208,22 @@ def _plan(stretches: list[Stretch], layout: Any, knobs: Knobs) -> tuple[int | No
     first = stretches[0].start // columns
     counts = _counts(stretches, columns, below)
 
+    def room(position: int, end: int) -> int:
+        places = range(position, min(end, position + int(knobs.growth)))
+        return next((i for i, place in enumerate(places) if not allowed(place)), len(places))
+
     def allowed(position: int) -> bool:
         row, column = divmod(position, columns)
         if row >= min(layout.rows, first + knobs.rows):
             return False
-        return row == first or counts[row - 1] >= min(columns, column + enough)
+        return row == first or (row <= below and counts[row - 1] >= min(columns, column + enough))
 
-    growing = {i for i, s in enumerate(stretches) if allowed(s.stop)}
     begin = below * columns
-    if below == 0 or begin == last or not allowed(begin):  # a stretch that ends with a row goes on in the next one by itself
-        return None, growing
-    return begin, growing | {len(stretches)}
+    begins = below > 0 and begin != last and allowed(begin)  # a stretch that ends with a row goes on in the next one by itself
+    starts = [s.start for s in stretches] + [begin] * begins
+    ends = [*starts[1:], layout.rows * columns]
+    stops = [s.stop for s in stretches] + [begin] * begins
+    return begin if begins else None, [room(stop, end) for stop, end in zip(stops, ends, strict=True)]
 
 
 def _counts(stretches: list[Stretch], columns: int, rows: int) -> list[int]:
@@ -259,16 +270,29 @@ def _judge(rows: Rows, at: int, s: Stretch, noise: Noise, iteration: int, seeded
     return Verified(s.start, s.tokens, s.laws, ratios, accepted, own, noise, iteration), answers
 
 
-def _extend(window: Verified, first: int, grows: bool, refresh: Refresh, knobs: Knobs, keep_laws: bool) -> Stretch:
-    """A stretch behind `first`, refreshed, with a new token at its end if it may grow."""
+def _extend(window: Verified, first: int, more: int, refresh: Refresh, knobs: Knobs, keep_laws: bool) -> Stretch:
+    """A stretch behind `first`, refreshed, with `more` new tokens at its end."""
     size = len(window.tokens)
-    start, kept = window.start + first, size + grows - first
+    start, kept = window.start + first, size + more - first
     if kept <= 0:
         return Stretch(start, window.tokens[:0], window.laws[:0] if keep_laws else None)
-    tokens, laws = refresh(window, first, knobs)
-    if keep_laws and laws is None:
-        laws = window.rows.p[first:]
+    if first <= size:
+        tokens, laws = refresh(window, first, knobs)
+        if keep_laws and laws is None:
+            laws = window.rows.p[first:]
+    else:  # the token that was drawn behind all drafts is committed: what comes is new
+        tokens, laws = window.tokens[:0], window.rows.p[:0] if keep_laws else None
+    if more > 1:
+        tokens, laws = _guessed(window, tokens, laws, more - 1)
     return Stretch(start, tokens[:kept], laws[:kept] if keep_laws else None)
+
+
+def _guessed(window: Verified, tokens: Tensor, laws: Tensor | None, more: int) -> tuple[Tensor, Tensor | None]:
+    """With `more` tokens behind the newest one, drawn from its law, each under the noise of its own position."""
+    size = len(window.tokens)
+    scores = window.rows.scores[size:].expand(more, -1)
+    new = draw_gumbel(scores, window.noise.gumbel(window.start + size + 1, more))
+    return torch.cat([tokens, new]), None if laws is None else torch.cat([laws, window.rows.p[size:].expand(more, -1)])
 
 
 def _joined(stretches: list[Stretch], length: int, none: Tensor, no_laws: Tensor | None) -> list[Stretch]:
@@ -320,7 +344,7 @@ METHOD = Method(
     name="zipar",
     title="ZipAR",
     decode=decode,
-    knobs=(MODE, WINDOW, ROWS, ADAPTIVE, LEAST_WINDOW, REFRESH, VERIFY),
+    knobs=(MODE, WINDOW, ROWS, GROWTH, ADAPTIVE, LEAST_WINDOW, REFRESH, VERIFY),
     paper="ZipAR, He et al., arXiv 2412.04062; verified: ours",
     exact=is_exact,
     why=why,
@@ -333,6 +357,7 @@ METHOD = Method(
             mutants=("wavefront: law of another warp",),
         ),
         Case("ZIP-VER carry", "same law", _VERIFIED | {"refresh": "carry"}, mutants=("wavefront: carried with a new law",)),
+        Case("ZIP-VER growth", "same law", _VERIFIED | {"growth": 3}, mutants=("wavefront: guesses said to be uniform",)),
         Case("SEED-EXACT", "same tokens", _VERIFIED | {"verify": "match seed"}, {"rows": 4, "columns": 4}, ("iteration in the noise",)),
         Case(
             "ZIP-FULL", "same tokens", {"window": 256}, {"rows": 3, "columns": 4},

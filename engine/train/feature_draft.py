@@ -42,7 +42,7 @@ from engine.train.lowpoly import PAD, collate, sample_of
 from engine.train.mesh_heads import generate_together
 
 PRESETS = {
-    "cpu": {"minutes": 30.0, "sequences": 512, "batch": 8, "rows": 768},
+    "cpu": {"minutes": 30.0, "sequences": 1536, "batch": 8, "rows": 768},
     "gpu": {"minutes": 6.0, "sequences": 4096, "batch": 64, "rows": 8192},
 }
 TOGETHER = 32  # sequences that are generated in one batch, and kept in one file

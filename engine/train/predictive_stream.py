@@ -30,7 +30,7 @@ from engine.train.feature_draft import TEACHERS, Library, Recorded, Teacher, pad
 from engine.train.loop import Training, cosine_to_a_tenth
 
 PRESETS = {
-    "cpu": {"minutes": 40.0, "sequences": 512, "batch": 4, "windows": 6},
+    "cpu": {"minutes": 40.0, "sequences": 1536, "batch": 4, "windows": 6},
     "gpu": {"minutes": 8.0, "sequences": 4096, "batch": 32, "windows": 12},
 }
 WINDOW = 16

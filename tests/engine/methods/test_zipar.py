@@ -55,8 +55,9 @@ def test_one_row_at_a_time_is_plain_decoding() -> None:
 
 @pytest.mark.parametrize("refresh", REFRESHES)
 @pytest.mark.parametrize("window", [1, 2, 256])
-def test_verified_matches_the_seed_for_every_refresh(refresh: str, window: int) -> None:
-    knobs = {"mode": "verified", "verify": "match seed", "refresh": refresh, "window": window}
+@pytest.mark.parametrize("growth", [1, 2, 5])
+def test_verified_matches_the_seed_for_every_refresh(refresh: str, window: int, growth: int) -> None:
+    knobs = {"mode": "verified", "verify": "match seed", "refresh": refresh, "window": window, "growth": growth}
     for shape in ((3, 3), (4, 2), (2, 5)):
         toy = Toy(rows=shape[0], columns=shape[1])
         for seed in range(4):
@@ -85,9 +86,21 @@ def test_verified_is_faster_than_plain_and_commits_a_prefix() -> None:
     assert sum(passes) / len(passes) < 12
 
 
-def test_drafts_on_the_screen_are_the_open_positions() -> None:
+def test_a_row_that_gains_more_drafts_needs_fewer_passes() -> None:
+    """One draft a row and pass can commit no more than a token a pass where one row grows at a time."""
+    toy = Toy(rows=2, columns=8)
+    passes = {1: 0, 4: 0}
+    for seed in range(8):
+        for growth in passes:
+            knobs = {"mode": "verified", "window": 1, "rows": 1, "growth": growth}
+            passes[growth] += generate(toy, ZIPAR, Prompt(seed=seed), knobs).finish().totals["forwards"]
+    assert passes[1] == 8 * 16 and passes[4] < 8 * 15
+
+
+@pytest.mark.parametrize("growth", [1, 2])
+def test_drafts_on_the_screen_are_the_open_positions(growth: int) -> None:
     """Every draft is shown where it stands, none of them is committed yet, and rows behind a gap are among them."""
-    run = generate(Toy(rows=3, columns=4), ZIPAR, Prompt(seed=3), {"mode": "verified", "window": 1})
+    run = generate(Toy(rows=3, columns=4), ZIPAR, Prompt(seed=3), {"mode": "verified", "window": 1, "growth": growth})
     apart = False
     for step in run:
         shown = step.draft["positions"]
@@ -116,7 +129,7 @@ def test_the_adaptive_window_lies_between_its_bounds() -> None:
 def test_knobs_may_move_at_any_time() -> None:
     for mode in ("published", "verified"):
         run = generate(Toy(rows=4, columns=4), ZIPAR, Prompt(seed=5), {"mode": mode, "window": 1})
-        for moved in ({"window": 3}, {"rows": 1}, {"adaptive": "on", "least_window": 1}, {"adaptive": "off"}, {"window": 1, "rows": 9}):
+        for moved in ({"window": 3}, {"rows": 1}, {"adaptive": "on", "least_window": 1}, {"adaptive": "off"}, {"window": 1, "rows": 9}, {"growth": 4}):
             next(run)
             run.set(**moved)
         assert sorted(run.finish().positions) == list(range(16))
