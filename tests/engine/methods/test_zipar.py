@@ -100,7 +100,7 @@ def test_a_row_that_gains_more_drafts_needs_fewer_passes() -> None:
 @pytest.mark.parametrize("growth", [1, 2])
 def test_drafts_on_the_screen_are_the_open_positions(growth: int) -> None:
     """Every draft is shown where it stands, none of them is committed yet, and rows behind a gap are among them."""
-    run = generate(Toy(rows=3, columns=4), ZIPAR, Prompt(seed=3), {"mode": "verified", "window": 1, "growth": growth})
+    run = generate(Toy(rows=3, columns=6), ZIPAR, Prompt(seed=3), {"mode": "verified", "window": 1, "growth": growth})
     apart = False
     for step in run:
         shown = step.draft["positions"]
@@ -129,7 +129,15 @@ def test_the_adaptive_window_lies_between_its_bounds() -> None:
 def test_knobs_may_move_at_any_time() -> None:
     for mode in ("published", "verified"):
         run = generate(Toy(rows=4, columns=4), ZIPAR, Prompt(seed=5), {"mode": mode, "window": 1})
-        for moved in ({"window": 3}, {"rows": 1}, {"adaptive": "on", "least_window": 1}, {"adaptive": "off"}, {"window": 1, "rows": 9}, {"growth": 4}):
+        moves = (
+            {"window": 3},
+            {"rows": 1},
+            {"adaptive": "on", "least_window": 1},
+            {"adaptive": "off"},
+            {"window": 1, "rows": 9},
+            {"growth": 4},
+        )
+        for moved in moves:
             next(run)
             run.set(**moved)
         assert sorted(run.finish().positions) == list(range(16))
