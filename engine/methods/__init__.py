@@ -32,7 +32,7 @@ PRESETS: dict[str, tuple[str, Mapping[str, float | str]]] = {  # name: method, k
     "lantern_static": ("eagle", {"relax": "multiplicative", "children": "sampled"}),
     "adt_tree_lantern": ("adt_tree", {"relax": "additive", "added_mass": 0.4}),
     "zipar_verified": ("zipar", {"mode": "verified", "window": 4, "rows": 2, "growth": 8}),
-    "mulo_jacobi": ("sjdpp", {"init": "up-sampled"}),
+    "mulo_jacobi": ("sjdpp", {"init": "up-sampled", "window": 32}),
 }
 
 NEEDS: dict[str, frozenset[str]] = {"mulo_jacobi": frozenset({"raster", "at_scale"})}  # of presets whose knobs need more than their method

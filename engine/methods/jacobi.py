@@ -14,6 +14,7 @@ iteration converges as it does at temperature 0.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -28,33 +29,33 @@ from engine.sampling import draw, draw_gumbel, entropy
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step a pass. Locals: the window's tokens; no law is kept."""
     seeded = knobs.verify == "match seed"
-    initializer = Initializer(sequence, noise, seeded)
     tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
     iteration = 0
-    while not sequence.done:
-        n = sequence.length
-        size = min(knobs.window - 1, sequence.limit - n - 1)
-        tokens, _ = initializer.fill(tokens[:size], None, size, knobs.init, iteration)
-        rows = sequence.forward(Draft(tokens))
-        initializer.saw(n, rows)
-        if seeded:
-            answers = draw_gumbel(rows.scores, noise.gumbel(n, size + 1))
-        else:
-            answers = draw(rows.p, noise.uniform(DRAW, n, size + 1, iteration))
-        a = leading(matches(tokens, answers[:size]))  # eq. 1: x_i = answer_i for the whole prefix
-        answered = answers.tolist()
-        committed = sequence.commit(list(range(a)), answered[a])
-        k = len(committed)
-        step = Step(committed, list(range(n, n + k)), drafted=size, draft_forwards=initializer.counted())
-        step.trace = {
-            "accepted": ([True] * a + [False])[:k],
-            "accept_probability": probability_of(rows.law(0, min(k, size)), tokens[:k]),
-            "entropy": entropy(rows.law(0, k)),
-        }
-        step.draft = {"tokens": answered[a + 1 :], "positions": list(range(n + a + 1, n + size + 1)), "status": "draft"}
-        tokens = answers[a + 1 :]  # computed behind the old guesses: guesses again
-        iteration += 1
-        yield step
+    with closing(Initializer(sequence, noise, seeded)) as initializer:
+        while not sequence.done:
+            n = sequence.length
+            size = min(knobs.window - 1, sequence.limit - n - 1)
+            tokens, _ = initializer.fill(tokens[:size], None, size, knobs.init, iteration)
+            rows = sequence.forward(Draft(tokens))
+            initializer.saw(n, rows)
+            if seeded:
+                answers = draw_gumbel(rows.scores, noise.gumbel(n, size + 1))
+            else:
+                answers = draw(rows.p, noise.uniform(DRAW, n, size + 1, iteration))
+            a = leading(matches(tokens, answers[:size]))  # eq. 1: x_i = answer_i for the whole prefix
+            answered = answers.tolist()
+            committed = sequence.commit(list(range(a)), answered[a])
+            k = len(committed)
+            step = Step(committed, list(range(n, n + k)), drafted=size, draft_forwards=initializer.counted())
+            step.trace = {
+                "accepted": ([True] * a + [False])[:k],
+                "accept_probability": probability_of(rows.law(0, min(k, size)), tokens[:k]),
+                "entropy": entropy(rows.law(0, k)),
+            }
+            step.draft = {"tokens": answered[a + 1 :], "positions": list(range(n + a + 1, n + size + 1)), "status": "draft"}
+            tokens = answers[a + 1 :]  # computed behind the old guesses: guesses again
+            iteration += 1
+            yield step
 
 
 METHOD = Method(

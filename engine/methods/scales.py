@@ -11,9 +11,12 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, Draft, Sequence
 from engine.errors import NotSupported
+from engine.layout import fine_rows
 from engine.methods.wavefront import WHOLE, lead, predict
 from engine.noise import DRAFTER, Noise
 from engine.sampling import draw
+
+SHARPNESS = 4.0  # of drafts in a window: an unlikely one misleads those beside it, which costs more than its own acceptance gains
 
 
 class Coarser:
@@ -87,6 +90,53 @@ class Coarser:
     def close(self) -> None:
         """Frees the cache."""
         self.sequence.close()
+
+
+def sharper(laws: Tensor) -> Tensor:
+    """Laws [N, V] to the power of SHARPNESS, normalised."""
+    return torch.softmax(SHARPNESS * laws.clamp(min=1e-12).log(), -1)
+
+
+class Enlarged:
+    """Laws of the tokens of a sequence, from its picture at the model's smallest size.
+
+    The small picture is drawn a row at a time, when the first token under that row is asked for; what is there by then, drafts included,
+    first takes the place of the small rows above. So it goes on with what was really drawn, and a law looks at nothing but tokens before
+    those that it is for, which is what verification needs. A law that was given stays. Laws are sharpened.
+    """
+
+    def __init__(self, sequence: Sequence, noise: Noise):
+        """Raises NotSupported where the sequence has no smaller size."""
+        self.sequence = sequence
+        self.coarser = Coarser(sequence, noise, scales_of(sequence, "init = up-sampled")[0])
+        self.laws: list[Tensor] = []  # [N, V] by small row
+        self._counted = 0
+
+    def law(self, position: int, tokens: Tensor, iteration: int) -> Tensor:
+        """The law [V] of a position; tokens : int64 [k], the drafts right behind the committed tokens."""
+        coarse, fine = self.coarser.layout, self.sequence.layout
+        row = position // fine.columns * coarse.rows // fine.rows
+        while len(self.laws) <= row:
+            self._next(tokens, iteration)
+        return self.laws[row][position - fine_rows(coarse, fine, row, row + 1)[0] * fine.columns]
+
+    def _next(self, tokens: Tensor, iteration: int) -> None:
+        """A row more of the small picture."""
+        coarse, fine, row = self.coarser.layout, self.sequence.layout, len(self.laws)
+        known = torch.cat([torch.tensor(self.sequence.tokens, dtype=torch.int64, device=tokens.device), tokens])
+        if row and len(known) >= fine_rows(coarse, fine, row, row + 1)[0] * fine.columns:
+            self.coarser.follow(known, row - 1, row)
+        self.coarser.draft(row + 1, iteration)
+        self.laws.append(sharper(self.coarser.laws(row, row + 1)))
+
+    def counted(self) -> int:
+        """The passes at the smaller size since the last call."""
+        found, self._counted = self.coarser.passes - self._counted, self.coarser.passes
+        return found
+
+    def close(self) -> None:
+        """Frees the cache."""
+        self.coarser.close()
 
 
 def scales_of(sequence: Sequence, wanted: str) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ these; here every initial token carries the law it was really drawn from. The wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,32 +79,32 @@ def speculative_jacobi(
     """The loop of SJD, SJD++ and GSD, which brings a `rule` of its own. Locals: the window's tokens and the laws they were drawn from."""
     seeded = knobs.verify == "match seed"
     keep_laws = needs_laws or not seeded
-    initializer = Initializer(sequence, noise, seeded)
     tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
     laws = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype) if keep_laws else None
     iteration = 0
-    while not sequence.done:
-        n = sequence.length
-        size = min(knobs.window - 1, sequence.limit - n - 1)
-        tokens, filled = initializer.fill(tokens[:size], laws[:size] if keep_laws else None, size, knobs.init, iteration)
-        laws = filled if keep_laws else None
-        rows = sequence.forward(Draft(tokens, q=laws))  # eq. 2: the laws of iteration j given the window of iteration j - 1
-        initializer.saw(n, rows)
-        accepted, ratios, answers = verify(rows, tokens, laws, noise, n, iteration, seeded, rule)
-        a = leading(accepted)
-        token = correct(rows, laws, answers, a, size, noise, n, iteration)
-        window = Verified(n, tokens, laws, ratios, accepted, rows, noise, iteration)
-        committed = sequence.commit(list(range(a)), token)
-        step = describe(window, a, committed, size)
-        step.draft_forwards = initializer.counted()
-        if a < size:
-            tokens, laws = refresh(window, a + 1, knobs)
-            laws = rows.p[a + 1 :] if keep_laws and laws is None else laws
-        else:
-            tokens, laws = tokens[:0], laws[:0] if keep_laws else None
-        step.draft = {"tokens": tokens, "positions": list(range(n + a + 1, n + a + 1 + len(tokens))), "status": "draft"}
-        iteration += 1
-        yield step
+    with closing(Initializer(sequence, noise, seeded)) as initializer:
+        while not sequence.done:
+            n = sequence.length
+            size = min(knobs.window - 1, sequence.limit - n - 1)
+            tokens, filled = initializer.fill(tokens[:size], laws[:size] if keep_laws else None, size, knobs.init, iteration)
+            laws = filled if keep_laws else None
+            rows = sequence.forward(Draft(tokens, q=laws))  # eq. 2: the laws of iteration j given the window of iteration j - 1
+            initializer.saw(n, rows)
+            accepted, ratios, answers = verify(rows, tokens, laws, noise, n, iteration, seeded, rule)
+            a = leading(accepted)
+            token = correct(rows, laws, answers, a, size, noise, n, iteration)
+            window = Verified(n, tokens, laws, ratios, accepted, rows, noise, iteration)
+            committed = sequence.commit(list(range(a)), token)
+            step = describe(window, a, committed, size)
+            step.draft_forwards = initializer.counted()
+            if a < size:
+                tokens, laws = refresh(window, a + 1, knobs)
+                laws = rows.p[a + 1 :] if keep_laws and laws is None else laws
+            else:
+                tokens, laws = tokens[:0], laws[:0] if keep_laws else None
+            step.draft = {"tokens": tokens, "positions": list(range(n + a + 1, n + a + 1 + len(tokens))), "status": "draft"}
+            iteration += 1
+            yield step
 
 
 def verify(

@@ -108,7 +108,13 @@ METHOD = Method(
         _case("coupled gumbel", "stale law after refinement", "residual is p"),
         _case("redraw", "stale law after refinement"),
         _case("reuse published", claim="not exact", name="published"),
-        Case("MULTI-SCALE", "same law", {"window": 6, "init": "up-sampled"}, mutants=("one-hot ratio for a uniform draw",)),
+        Case(
+            "MULTI-SCALE",
+            "same law",
+            {"window": 6, "init": "up-sampled"},
+            {"rows": 3, "columns": 2},
+            mutants=("one-hot ratio for a uniform draw",),
+        ),
         Case("SEED-EXACT", "same tokens", {"window": 6, "verify": "match seed"}, mutants=("iteration in the noise",)),
     ),
 )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.core import Knob, Rows, Sequence
-from engine.methods.scales import Coarser, scales_of
+from engine.methods.scales import Enlarged
 from engine.noise import INITIAL, Noise
 from engine.sampling import draw, draw_gumbel
 
@@ -14,7 +14,7 @@ WINDOW = Knob("window", "W", 16, 1, 256, 1, "log", "Tokens in a pass: the pendin
 INIT = Knob(
     "init", "", "sample left", choices=("random", "repeat left", "repeat above", "sample left", "sample above", "up-sampled"),
     help="How new window slots are filled: uniformly, with a neighbour's token, by a draw from a neighbour's law, or by a draw from what "
-    "the same picture, made first at the model's smallest size, says of them.",
+    "the same picture at the model's smallest size, drawn a row ahead, says of them.",
 )  # fmt: skip
 
 
@@ -25,8 +25,7 @@ class Initializer:
         """seeded: draw by Gumbel-argmax under the position's own noise, so that `match seed` can agree with the draft."""
         self.sequence, self.noise, self.seeded = sequence, noise, seeded
         self.passes: list[tuple[int, int, Rows]] = []  # first position, one past the last, rows; newest first
-        self.up_sampled: Tensor | None = None  # laws [limit, V] of the picture made at a smaller size, once somebody asks for them
-        self.draft_forwards = 0  # passes at that size since they were last counted
+        self.enlarged: Enlarged | None = None  # the picture at a smaller size, once somebody asks for it
 
     def saw(self, start: int, rows: Rows) -> None:
         """Remembers a pass whose row i is the law of position start+i."""
@@ -43,18 +42,19 @@ class Initializer:
         start, missing = self.sequence.length + len(tokens), size - len(tokens)
         if missing <= 0:
             return tokens, laws
-        new = torch.stack([self._law(position, start, tokens, init) for position in range(start, size + self.sequence.length)])
+        new = torch.stack([self._law(position, start, tokens, init, iteration) for position in range(start, size + self.sequence.length)])
         if self.seeded:
             drawn = draw_gumbel(new.log(), self.noise.gumbel(start, missing))
         else:
             drawn = draw(new, self.noise.uniform(INITIAL, start, missing, iteration))
         return torch.cat([tokens, drawn]), new if laws is None else torch.cat([laws, new])
 
-    def _law(self, position: int, start: int, tokens: Tensor, init: str) -> Tensor:
+    def _law(self, position: int, start: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
         """The law [V] of one empty slot; uniform where there is no neighbour."""
         layout, v = self.sequence.layout, self.sequence.vocabulary
         if init == "up-sampled":
-            return self._enlarged()[position]
+            self.enlarged = self.enlarged or Enlarged(self.sequence, self.noise)
+            return self.enlarged.law(position, tokens, iteration)
         neighbour = layout.above(position) if init.endswith("above") else layout.left(position)
         if init == "random" or neighbour is None or start == 0:
             return torch.full((v,), 1.0 / v, device=self.sequence.device, dtype=self.noise.dtype)
@@ -67,22 +67,14 @@ class Initializer:
         row[token] = 1.0
         return row
 
-    def _enlarged(self) -> Tensor:
-        """The laws [limit, V] that a smaller picture gives all positions; its noise is its own, so they know nothing of any draw here."""
-        if self.up_sampled is None:
-            coarser = Coarser(self.sequence, self.noise, scales_of(self.sequence, "init = up-sampled")[0])
-            try:
-                coarser.draft(coarser.layout.rows, 0)
-                self.up_sampled = coarser.laws(0, coarser.layout.rows)
-            finally:
-                coarser.close()
-            self.draft_forwards += coarser.passes
-        return self.up_sampled
-
     def counted(self) -> int:
         """The passes at a smaller size since the last call."""
-        found, self.draft_forwards = self.draft_forwards, 0
-        return found
+        return self.enlarged.counted() if self.enlarged else 0
+
+    def close(self) -> None:
+        """Frees the cache of the smaller picture."""
+        if self.enlarged:
+            self.enlarged.close()
 
     def _seen(self, position: int) -> Tensor:
         """The newest law of a position; uniform if it was never computed or is forgotten."""

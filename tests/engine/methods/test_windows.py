@@ -9,7 +9,7 @@ from engine.backbones.toy import Toy
 from engine.core import Knobs, Prompt, Sampling
 from engine.errors import NotSupported
 from engine.methods import METHODS, find
-from engine.methods.scales import Coarser
+from engine.methods.scales import Coarser, sharper
 from engine.methods.windows import INIT, Initializer
 from engine.noise import Noise
 from engine.run import generate
@@ -87,7 +87,7 @@ def test_up_sampled_tokens_are_drawn_from_the_law_that_the_small_picture_gives()
         surprise += torch.eye(3, dtype=torch.float64)[tokens[1]] - laws[1].double()
     coarser = Coarser(sequence, Noise(1999, 3), 1)
     coarser.draft(1, 0)
-    assert torch.equal(coarser.laws(0, 1)[:2], laws)
+    assert torch.equal(sharper(coarser.laws(0, 1))[:2], laws)
     assert (surprise / 2000).abs().max() < 0.04
 
 
@@ -103,6 +103,20 @@ def test_the_small_picture_counts_as_draft_passes_and_its_cache_is_freed(monkeyp
     run = generate(Toy(rows=4, columns=4), method, Prompt(seed=3), preset | {"window": 5}).finish()
     assert [s.draft_forwards for s in run.steps] == [1] + [0] * (len(run.steps) - 1)
     assert len(closed) == 1 and run.exact
+
+
+def test_the_small_picture_goes_on_with_what_was_really_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of it is drawn when it is needed, behind small rows that are those of the tokens that stand above it by then."""
+    followed = []
+    follow = Coarser.follow
+    monkeypatch.setattr(
+        Coarser, "follow", lambda self, picture, *rows: (followed.append((picture.tolist(), rows)), follow(self, picture, *rows))
+    )
+    method, preset = find("mulo_jacobi")
+    run = generate(Toy(rows=6, columns=2), method, Prompt(seed=3), preset | {"window": 3}).finish()
+    assert run.steps[0].draft_forwards == 1 and sum(s.draft_forwards for s in run.steps) == 3
+    assert [rows for _, rows in followed] == [(0, 1), (1, 2)]
+    assert all(len(picture) >= 4 * rows[1] for picture, rows in followed)
 
 
 def test_above_means_the_token_one_row_up() -> None:
