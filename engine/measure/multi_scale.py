@@ -36,6 +36,14 @@ def points(runs: dict[str, list[list[Run]]]) -> list[dict[str, Any]]:
     return found
 
 
+def labels(found: list[dict[str, Any]]) -> dict[tuple[float, float], str]:
+    """What stands beside each place of the figure: rows that lie on one another share a label."""
+    said: dict[tuple[float, float], list[str]] = {}
+    for point in found:
+        said.setdefault((point["stayed"], point["passes"]), []).append(point["row"].removeprefix(METHOD).strip())
+    return {at: ", ".join(names) for at, names in said.items()}
+
+
 def figure(runs: dict[str, list[list[Run]]]) -> tuple[Figure, list[dict[str, Any]]]:
     """Line and points, and the points as numbers."""
     from matplotlib.figure import Figure
@@ -51,9 +59,8 @@ def figure(runs: dict[str, list[list[Run]]]) -> tuple[Figure, list[dict[str, Any
         axes.plot(stayed, [multi_scale_speedup(a, fine, fine // factor**2) for a in stayed], color=colour, label=f"{factor}x: theory")
         for key, marker, said in (("passes", "o", "tokens a pass"), ("time", "^", "time against plain")):
             axes.scatter([p["stayed"] for p in mine], [p[key] for p in mine], color=colour, marker=marker, label=f"{factor}x: {said}")
-    for point in found:
-        label = point["row"].removeprefix(METHOD).strip()
-        axes.annotate(label, (point["stayed"], point["passes"]), (4, -9), textcoords="offset points", fontsize=6.5, color="#555555")
+    for at, label in labels(found).items():
+        axes.annotate(label, at, (5, -10), textcoords="offset points", fontsize=6.5, color="#555555")
     axes.axhline(1, color="#999999", linewidth=0.8)
     axes.set(xlabel="share of tokens that are drafts, a", ylabel="against plain decoding", xlim=(-0.03, 1.08), yscale="log")
     for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):

@@ -40,6 +40,12 @@ def test_the_figure_is_a_picture(runs: dict[str, list[list[Run]]], tmp_path: Pat
         assert picture.width > 800
 
 
+def test_rows_that_lie_on_one_another_share_a_label() -> None:
+    places = [("mulo radius=1", 0.5, 2.0), ("mulo radius=3", 0.4, 1.5), ("mulo least_mass=1e-4", 0.4, 1.5)]
+    points = [{"row": row, "stayed": a, "passes": passes} for row, a, passes in places]
+    assert multi_scale.labels(points) == {(0.5, 2.0): "radius=1", (0.4, 1.5): "radius=3, least_mass=1e-4"}
+
+
 def test_what_cannot_be_drawn_is_said_before_anything_is_measured(tmp_path: Path) -> None:
     assert figures.drawn(["sjd", "mulo"], tmp_path / "theory.png") == "mulo"
     with pytest.raises(BadOutput, match="--figure"):
