@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,11 +26,10 @@ def path(parents: list[int], node: int) -> list[int]:
 
 def visibility(parents: list[int]) -> Tensor:
     """Who sees whom in a pass: bool [N+1, N+1], row and column 0 the pending token; ancestors and oneself."""
-    n = len(parents)
-    visible = torch.eye(n + 1, dtype=torch.bool)
+    visible = np.eye(len(parents) + 1, dtype=bool)
     for node, parent in enumerate(parents):
         visible[node + 1] |= visible[parent + 1]
-    return visible
+    return torch.from_numpy(visible)
 
 
 def is_chain(parents: list[int]) -> bool:

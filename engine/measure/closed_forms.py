@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -153,8 +154,11 @@ def _tolerated(p: Tensor, q: Tensor, tolerance: float, k: int) -> tuple[Tensor, 
     return accepted, (1 - accepted.sum()) * left / left.sum()
 
 
-def grouped_window(toy: Toy, knobs: Mapping[str, Any]) -> Law:
-    """GSD on three positions with windows of one draft: uniform at first; if refused, the next one comes from the law behind the refused.
+Chance = Callable[[Tensor, Tensor, int, Tensor, Mapping[str, Any]], float]  # (p [V], q [V], draft, codes, knobs) -> of being accepted
+
+
+def _window(toy: Toy, knobs: Mapping[str, Any], chance: Chance) -> Law:
+    """A rule on three positions with windows of one draft: uniform at first; if refused, the next comes from the law behind the refused.
 
     A draft that is accepted is followed by a free draw, so there is no second one.
     """
@@ -165,20 +169,20 @@ def grouped_window(toy: Toy, knobs: Mapping[str, Any]) -> Law:
     refused = refused / refused.sum()
     law: Law = dict.fromkeys(product(range(toy.vocabulary), repeat=3), 0.0)
     for draft in range(toy.vocabulary):
-        accepted = _group_chance(first, uniform, draft, codes, knobs)
+        accepted = chance(first, uniform, draft, codes, knobs)
         for second, last in product(range(toy.vocabulary), repeat=2):
             then = (uniform[draft] * accepted * p[draft,][second] * p[draft, second][last]).item()
             law[draft, second, last] += then
-        for token, chance in enumerate((uniform[draft] * (1 - accepted) * refused).tolist()):
-            out = _behind_a_group(p[token,], p[draft,], codes, knobs)
+        for token, share in enumerate((uniform[draft] * (1 - accepted) * refused).tolist()):
+            out = _behind_one_draft(p[token,], p[draft,], codes, knobs, chance)
             for second, last in product(range(toy.vocabulary), repeat=2):
-                law[token, second, last] += chance * (out[second] * p[token, second][last]).item()
+                law[token, second, last] += share * (out[second] * p[token, second][last]).item()
     return law
 
 
-def _behind_a_group(p: Tensor, q: Tensor, codes: Tensor, knobs: Mapping[str, Any]) -> Tensor:
-    """The law [V] behind one draft from q [V] that its group judges; the residual is that of single tokens."""
-    accepted = torch.stack([q[x] * _group_chance(p, q, x, codes, knobs) for x in range(len(p))])
+def _behind_one_draft(p: Tensor, q: Tensor, codes: Tensor, knobs: Mapping[str, Any], chance: Chance) -> Tensor:
+    """The law [V] behind one draft from q [V] that a rule judges; the residual is that of single tokens."""
+    accepted = torch.stack([q[x] * chance(p, q, x, codes, knobs) for x in range(len(p))])
     left = (p - q).clamp(min=0)
     return accepted if left.sum() < 1e-12 else accepted + (1 - accepted.sum()) * left / left.sum()
 
@@ -195,9 +199,15 @@ def _group_chance(p: Tensor, q: Tensor, x: int, codes: Tensor, knobs: Mapping[st
     return min(1.0, (sum(p[v] for v in members) / sum(q[v] for v in members)).item())
 
 
+def _lent_chance(p: Tensor, q: Tensor, x: int, codes: Tensor, knobs: Mapping[str, Any]) -> float:
+    """min(1, mass(x) / q(x)) of LANTERN."""
+    return min(1.0, (_credited(p, x, codes, knobs) / q[x]).item())
+
+
 CLOSED_FORMS: dict[str, Callable[[Toy, Mapping[str, Any]], Law]] = {
     "threshold": threshold,
     "relaxed tree": relaxed_tree,
     "energy tolerance": energy_tolerance,
-    "grouped window": grouped_window,
+    "grouped window": partial(_window, chance=_group_chance),
+    "relaxed window": partial(_window, chance=_lent_chance),
 }

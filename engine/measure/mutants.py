@@ -72,12 +72,12 @@ def _residual_is_p(owner: Any) -> Callable[[], list[Patch]]:
 # --- speculative sampling ---------------------------------------------------------------------------------------------
 
 
-def _one_hot_ratio(owner: Any) -> Callable[[], list[Patch]]:
+def _one_hot_ratio(*owners: Any) -> Callable[[], list[Patch]]:
     def ratio(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         r = p.gather(1, tokens[:, None]).squeeze(1)
         return u < r, r
 
-    return lambda: [(owner, "ratio", ratio)]
+    return lambda: [(owner, "ratio", ratio) for owner in owners]
 
 
 def _inverted_ratio() -> list[Patch]:
@@ -521,7 +521,7 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "guidance on probabilities": _guidance_on_probabilities,
     "residual is p": _residual_is_p(sjd),
     "chain: residual is p": _residual_is_p(chain),
-    "one-hot ratio for a uniform draw": _one_hot_ratio(sjd),
+    "one-hot ratio for a uniform draw": _one_hot_ratio(sjd, lantern),
     "chain: one-hot law": _one_hot_ratio(chain),
     "inverted ratio": _inverted_ratio,
     "chain: bonus from the row before": _bonus_from_the_row_before,
@@ -530,7 +530,7 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "stale law after refinement": _stale_law,
     "published law": _published_law,
     "law of the first draw": _law_of_the_first_draw,
-    "heads: one-hot law": _one_hot_ratio(sjd),
+    "heads: one-hot law": _one_hot_ratio(sjd, lantern),
     "heads: full law": _full_law_of_a_cut_draw,
     "heads: residual behind a threshold": _residual_behind_a_threshold,
     "heads: row before": _row_before,

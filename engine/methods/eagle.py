@@ -16,7 +16,7 @@ public code makes one more than it says). The first pass of a run proposes nothi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -244,8 +244,9 @@ def grow(
             for u in frontier:
                 number[u] = len(number) - 1
             passes += 1
-        laws = torch.cat([sequence.law(logits[i : i + 1], path_of(tokens, parents, u)) for i, u in enumerate(frontier)])
-        sampled, keys, gains = proposals(laws, logits, shape, kind, noise, sequence.length + level, iteration, frontier, seeded)
+        laws = laws_behind(sequence, logits, [path_of(tokens, parents, u) for u in frontier])
+        luck = weights(noise, sequence.length + level, laws.shape, iteration, level, seeded)
+        sampled, keys, gains = proposals(laws, logits, shape, kind, luck)
         count = min(shape.width, laws.shape[-1])
         found = keys.topk(count, -1)
         chosen, key, gain = found.indices.tolist(), found.values.tolist(), gains.gather(1, found.indices).tolist()
@@ -254,7 +255,7 @@ def grow(
         for i, u in enumerate(frontier):
             behind = 0.0 if u < 0 else scores[u]
             for j in range(count):
-                if key[i][j] == -math.inf:
+                if key[i][j] == 0:
                     break
                 grown.append(len(tokens))
                 tokens.append(chosen[i][j])
@@ -290,32 +291,36 @@ def reranked(parents: list[int], scores: list[float], tokens: list[int], drawn: 
     return best(parents, scores, count)
 
 
-def proposals(
-    laws: Tensor,
-    logits: Tensor,
-    shape: Shape,
-    kind: str,
-    noise: Noise,
-    position: int,
-    iteration: int,
-    nodes: list[int],
-    seeded: bool,
-) -> tuple[list[bool], Tensor, Tensor]:
-    """For nodes with these laws and guided logits [F, V]: which draw their children, by which keys [F, V] the greatest are
-    taken, and what a chosen child is worth [F, V].
+def laws_behind(sequence: Sequence, logits: Tensor, paths: list[list[int]]) -> Tensor:
+    """The laws [F, V] of guided logits [F, V], each behind a path of its own; paths that lead into one state of the grammar go together."""
+    rows: dict[Hashable, list[int]] = {}
+    for i, path in enumerate(paths):
+        rows.setdefault(sequence.state(path), []).append(i)
+    if len(rows) == 1:
+        return sequence.law(logits, paths[0])
+    found = torch.cat([sequence.law(logits[some], paths[some[0]]) for some in rows.values()])
+    order = [i for some in rows.values() for i in some]
+    return torch.empty_like(found).index_copy_(0, torch.tensor(order, device=found.device), found)
 
-    log q plus Gumbel noise, largest first, is a draw without replacement; under the position's own noise the first child is the
-    model's own draw where the laws agree.
-    """
+
+def weights(noise: Noise, position: int, shape: torch.Size, iteration: int, level: int, seeded: bool) -> Callable[[], Tensor]:
+    """What the laws [F, V] of a level are multiplied with where children are drawn, made when asked for: 1 / E with E exponential. The
+    greatest products, in order, are draws without replacement. Every node has noise of its own in this cycle; for match seed, that
+    of the position, whose Gumbel numbers are the logarithms of such weights, so that the first child is the model's own draw where the
+    laws agree."""
+    if seeded:
+        return lambda: noise.gumbel(position, 1).exp()
+    return lambda: -1 / noise.uniform(DRAFTER, 0, shape.numel(), iteration, level + 1).log().view(shape).to(noise.dtype)
+
+
+def proposals(laws: Tensor, logits: Tensor, shape: Shape, kind: str, luck: Callable[[], Tensor]) -> tuple[list[bool], Tensor, Tensor]:
+    """For nodes with these laws and guided logits [F, V]: which draw their children, by which keys [F, V] the greatest are
+    taken (0: impossible), and what a chosen child is worth [F, V]. luck : see `weights`."""
     worth = rank(laws, logits)
     sampled = drawn_at(laws, shape, kind)
-    keys = worth.log()
-    if any(sampled):
-        keys = torch.stack([
-            laws[i].log() + gumbel(noise, position, iteration, node, laws.shape[-1], seeded) if sampled[i] else keys[i]
-            for i, node in enumerate(nodes)
-        ])  # fmt: skip
-    return sampled, keys, worth
+    if not any(sampled):
+        return sampled, worth, worth
+    return sampled, torch.where(torch.tensor(sampled, device=laws.device)[:, None], laws * luck(), worth), worth
 
 
 def rank(laws: Tensor, logits: Tensor) -> Tensor:
@@ -331,13 +336,6 @@ def drawn_at(laws: Tensor, shape: Shape, kind: str) -> list[bool]:
         return [kind == "sampled"] * len(laws)
     count = min(shape.width, laws.shape[-1])
     return (laws.topk(count, -1).values.sum(-1) < 1 - (1 - shape.survival) ** count).tolist()
-
-
-def gumbel(noise: Noise, position: int, iteration: int, node: int, vocabulary: int, seeded: bool) -> Tensor:
-    """Gumbel noise [V] for the children of a node: of the position (match seed), or the node's own in this cycle."""
-    if seeded:
-        return noise.gumbel(position, 1)[0]
-    return -torch.log(-torch.log(noise.uniform(DRAFTER, 0, vocabulary, iteration, node + 1))).to(noise.dtype)
 
 
 def sibling_laws(laws: Tensor, tokens: list[int], parents: list[int], drawn: list[bool]) -> Tensor:

@@ -10,7 +10,7 @@ deviation meter says what a setting costs here and now, and `allowed_deviation` 
 Deviations: at temperature 0 the first child that wins is taken, where the papers' code takes the longest path of winners. Behind a refusal
 the exact residual is drawn from; the papers' code strikes out all k neighbours, and falls back to a uniform
 law over all ids when nothing is left. Two knobs instead of one with a hidden switch at 1. The neighbourhood is a share of the vocabulary,
-because 1,000 neighbours belong to 16,384 codes.
+because 1,000 neighbours belong to 16,384 codes. In a Jacobi window (`RelaxedWindow`, ours) nothing is lent at temperature 0.
 """
 
 from __future__ import annotations
@@ -19,10 +19,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.accept import Mass, additive_mass, after_choices, after_one_draw, deviation, first_above, multiplicative_mass
+from engine.accept import (
+    Mass,
+    additive_mass,
+    after_choices,
+    after_one_draw,
+    deviation,
+    first_above,
+    multiplicative_mass,
+    probability_of,
+    ratio,
+)
 from engine.core import Knob, Knobs, Rows, Sequence
 from engine.errors import NotSupported
 from engine.methods.deviation import ALLOWED, Meter
+from engine.noise import Noise
 
 RELAX = Knob(
     "relax", "", "off", choices=("off", "additive", "multiplicative"),
@@ -109,6 +120,28 @@ class Relaxed:
         else:
             law = after_one_draw(p, q, mass(p, torch.arange(len(p), device=p.device)))
         self.meter.saw(deviation(p, law).item())
+
+
+class RelaxedWindow:
+    """The same rule for the drafts of a Jacobi window, which are draws with known laws: the rule of one run, in the place of
+    speculative sampling's. The residual stays exact."""
+
+    def __init__(self, sequence: Sequence, knobs: Knobs, noise: Noise):
+        self.sequence, self.knobs, self.noise = sequence, knobs, noise
+        self.relaxed, self.iteration = Relaxed(sequence), 0
+
+    def ratio(self, p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """p, q [m, V], tokens int64 [m], u [m] -> accepted bool [m] and mass(x) / q(x) [m]."""
+        mass = self.relaxed.mass(self.knobs)
+        self.iteration += 1
+        if mass is None or not len(tokens):
+            return ratio(p, q, tokens, u)
+        if self.relaxed.meter.is_due(self.knobs, self.noise, self.sequence.length, self.iteration):
+            every = torch.arange(p.shape[-1], device=p.device)
+            self.relaxed.meter.saw(deviation(p[0], after_one_draw(p[0], q[0], mass(p[0], every))).item())
+        credited = torch.cat([mass(row, token[None]) for row, token in zip(p, tokens, strict=True)])
+        ratios = credited / probability_of(q, tokens)
+        return u.to(p.device) < ratios, ratios
 
 
 def is_sure(p: Tensor) -> bool:

@@ -10,6 +10,7 @@ The published rule keeps a token because of its value and goes on as if it were 
 `verify` finds it. `reuse mixture` keeps the same tokens and carries the law they really have.
 Deviations: the paper's rule is one click away and labelled not exact; the default refresh couples by Gumbel
 noise, which serves both verification modes; maximal coupling was within a tenth of its speed, either way, at windows up to 24.
+LANTERN's rule (`relax`) may take the place of speculative sampling's, with the refreshes that ask no verdict.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import torch
 from torch import Tensor
 
 from engine.core import VERIFY, Case, Knob, Knobs, Method, Sequence, Step
+from engine.errors import BadKnob
+from engine.methods import lantern
 from engine.methods.sjd import Refresh, Verified, coupled_gumbel, redraw, speculative_jacobi
 from engine.methods.windows import INIT, WINDOW
 from engine.noise import RESIDUAL, Noise
@@ -71,16 +74,31 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     seeded = knobs.verify == "match seed"
     name = "coupled gumbel" if seeded and knobs.refresh == "redraw" else knobs.refresh
     needs_laws = name.startswith("reuse") or name == "coupled maximal"
-    return speculative_jacobi(sequence, knobs, noise, REFRESHES[name], needs_laws)
+    relaxed = lantern.RelaxedWindow(sequence, knobs, noise)
+    for step in speculative_jacobi(sequence, knobs, noise, REFRESHES[name], needs_laws, relaxed.ratio):
+        if not lantern.exact(knobs):
+            check_relaxed(knobs, seeded, needs_laws)
+            step.trace |= relaxed.relaxed.meter.trace()
+        yield step
+
+
+def check_relaxed(knobs: Knobs, seeded: bool, needs_laws: bool) -> None:
+    """Raises BadKnob where a relaxed rule cannot be on: refreshes that look at the verdicts need exact ones."""
+    if seeded:
+        raise BadKnob(f"match seed needs an exact rule; relax={knobs.relax} is not. Set relax=off, or verify=residual.")
+    if needs_laws:
+        raise BadKnob(f"relax={knobs.relax} does not go with refresh={knobs.refresh}. Set refresh=coupled gumbel, or redraw.")
 
 
 def is_exact(knobs: Knobs) -> bool:
-    """False for the published reuse rule, unless tokens are verified by equality with the seed's own."""
-    return knobs.refresh != "reuse published" or knobs.verify == "match seed"
+    """False for the published reuse rule, unless tokens are verified by equality with the seed's own, and for relaxed rules."""
+    return lantern.exact(knobs) and (knobs.refresh != "reuse published" or knobs.verify == "match seed")
 
 
 def why(knobs: Knobs) -> str:
     """The badge's sentence."""
+    if not lantern.exact(knobs):
+        return lantern.why(knobs)
     if knobs.verify == "match seed":
         return "Exact: every token equals plain decoding's token for this seed."
     if knobs.refresh == "reuse published":
@@ -93,11 +111,14 @@ def _case(refresh: str, *mutants: str, claim: str = "same law", name: str = "MC-
     return Case(label, claim, {"window": 6, "init": "random", "refresh": refresh}, mutants=mutants)
 
 
+_LENDING = {"window": 2, "init": "random", "relax": "additive", "added_mass": 0.3, "neighbour_share": 0.4}
+_LINE = {"rows": 1, "columns": 3, "vocabulary": 5, "guidance": 1.0}
+
 METHOD = Method(
     name="sjdpp",
     title="SJD++",
     decode=decode,
-    knobs=(WINDOW, INIT, REFRESH, REUSE_RATIO, VERIFY),
+    knobs=(WINDOW, INIT, REFRESH, REUSE_RATIO, *lantern.KNOBS, VERIFY),
     paper="SJD++, Teng et al.; coupling: MC-SJD, arXiv 2510.24211",
     exact=is_exact,
     why=why,
@@ -115,6 +136,14 @@ METHOD = Method(
             {"rows": 3, "columns": 2},
             mutants=("one-hot ratio for a uniform draw",),
         ),
+        Case(
+            "LAN-LAW window", "closed form", _LENDING, _LINE,
+            ("lantern: counts one neighbour too many", "residual is p"), "relaxed window",
+        ),
+        Case(
+            "LAN-0 window", "same as unrelaxed", _LENDING | {"window": 6, "added_mass": 0.0},
+            mutants=("lantern: the nearest always counts",),
+        ),
         Case("SEED-EXACT", "same tokens", {"window": 6, "verify": "match seed"}, mutants=("iteration in the noise",)),
     ),
-)
+)  # fmt: skip

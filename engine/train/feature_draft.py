@@ -6,8 +6,10 @@ drafter learns, from token t and the state that predicted it, the state that pre
 because behind the first level it reads its own. `paper` is the paper's loss: smooth L1 on the states and a tenth of the cross-entropy
 towards the model's law, a branch at a time.
 Deviations: the default loss is KL(p || q) of the guided laws at the sampling temperature, which is what acceptance depends on (1 - TV), and
-smooth L1 beside it, because the next level reads the state. Minutes instead of epochs; the output layer is read on a sample of rows a
-step, and while it trains without a grammar. Pictures are recorded at the backbone's default size.
+smooth L1 beside it, because the next level reads the state. It is taken at three levels, each on the drafter's own states of the one
+before, as a chain of guesses reads them (after HASS, Zhang et al., arXiv 2408.15766, and EAGLE-3, Li et al., arXiv 2503.01840). Minutes
+instead of epochs; the output layer is read on a sample of rows a step, and while it trains without a grammar. Pictures are recorded at
+the backbone's default size.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ PRESETS = {
 TOGETHER = 32  # sequences that are generated in one batch, and kept in one file
 UNSEEN = 16  # held-out sequences that acceptance is measured on
 DEPTH = 5  # levels that it is measured on
+LEVELS = 3  # levels that it is taught, by our loss; the paper's teaches one
 RATE = 1e-3
 FEATURE_WEIGHT = 0.5  # of smooth L1 beside KL
 PAPER_WEIGHT = 0.1  # of the cross-entropy beside smooth L1
@@ -359,10 +362,17 @@ def loss_of_rows(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded]
     noisy = features + (torch.rand(features.shape, generator=r, device=device) - 0.5) * NOISE * size
     length = features.shape[2]
     cos, sin = network.rotary(teacher.layout(tokens.shape[1]), length)
-    found = network(embedded[:, :-1], noisy.flatten(0, 1), cos, sin, causal(length, 0, device)).view_as(wanted)
-    real = torch.nonzero(tokens[:, 1:] != PAD)
-    chosen = real[torch.randperm(len(real), generator=r, device=device)[:count]]
-    found, wanted = found[:, chosen[:, 0], chosen[:, 1]], wanted[:, chosen[:, 0], chosen[:, 1]]  # [branches, rows, H]
+    levels = 1 if kind == "paper" else LEVELS
+    real = torch.nonzero(F.pad(tokens[:, levels:], (levels - 1, 0), value=PAD) != PAD)  # all levels have a chain that ends there
+    total = torch.zeros((), device=device)
+    for found in unrolled(network, embedded[:, :-1], noisy.flatten(0, 1), cos, sin, levels):
+        chosen = real[torch.randperm(len(real), generator=r, device=device)[: count // levels]]
+        total = total + _loss(teacher, found.view_as(wanted)[:, chosen[:, 0], chosen[:, 1]], wanted[:, chosen[:, 0], chosen[:, 1]], kind)
+    return total / levels
+
+
+def _loss(teacher: Teacher, found: Tensor, wanted: Tensor, kind: str) -> Tensor:
+    """The loss of predicted states [branches, rows, H] and those that the model had."""
     regression = F.smooth_l1_loss(found, wanted)
     logits = teacher.head(found)
     with torch.no_grad():
@@ -374,29 +384,44 @@ def loss_of_rows(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded]
     return (torch.xlogy(p, p) - p * q).sum(-1).mean() + FEATURE_WEIGHT * regression
 
 
-def chains(network: FeatureDrafter, teacher: Teacher, row: Recorded, depth: int) -> Iterator[Tensor]:
-    """For 1 .. depth levels: guided logits [L-1, V] of the tokens behind each token, as a chain of that many levels gives them.
+class Levels:
+    """Stands for a slab of one layer: keeps the keys and values of all levels so far, with their gradients."""
 
-    At level j, row i reads token i beside the drafter's own state of row i-1 one level before, and sees what a chain that began j-1 tokens
-    earlier would: true rows up to its root, then its ancestors, one from every level, and itself.
+    def __init__(self) -> None:
+        self.kept: list[tuple[Tensor, Tensor]] = []
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, heads, R, d] both; returns all that is visible."""
+        self.kept.append((keys, values))
+        return torch.cat([k for k, _ in self.kept], 2), torch.cat([v for _, v in self.kept], 2)
+
+
+def unrolled(network: FeatureDrafter, embedded: Tensor, features: Tensor, cos: Tensor, sin: Tensor, depth: int) -> Iterator[Tensor]:
+    """For 1 .. depth levels: the states [B, R, H] that chains of that many levels predict, one that ends at every row.
+
+    embedded, features : [B, R, H], tokens and the model's states beside them. At level j, row i reads token i beside the drafter's own
+    state of row i-1 one level before, and sees what a chain that began j-1 tokens earlier would: true rows up to its root, then its
+    ancestors, one from every level, and itself.
     """
-    device = network.bias.device
-    tokens, embedded, hidden = together(teacher, [row], device)
-    branches, count = len(hidden), tokens.shape[1] - 1
-    settings = network.settings
-    slab = Slab(1, branches, settings["heads"], depth * count, settings["width"] // settings["heads"], device, torch.float32)
-    cos, sin = network.rotary(teacher.layout(tokens.shape[1]), count)
-    features, at = hidden[:, 0, :-1], torch.arange(count, device=device)
+    device, count, slab = embedded.device, embedded.shape[1], Levels()
+    at = torch.arange(count, device=device)
     for level in range(1, depth + 1):
         mask = torch.zeros(count, level, count, dtype=torch.bool, device=device)
         mask[:, 0] = at <= at[:, None] - level + 1
         for j in range(1, level):
             mask[:, j] = at == at[:, None] - level + 1 + j
         mask[at, level - 1, at] = True  # also where there is no such chain, because it would begin before the first token
-        states = network(embedded[:, :-1], features, cos, sin, mask.flatten(1), slab)
-        slab.keep(list(range(count)))
-        yield guide(teacher.head(states).float(), teacher.sampling.guidance)
+        states = network(embedded, features, cos, sin, mask.flatten(1), slab)
+        yield states
         features = F.pad(states[:, :-1], (0, 0, 1, 0))
+
+
+def chains(network: FeatureDrafter, teacher: Teacher, row: Recorded, depth: int) -> Iterator[Tensor]:
+    """For 1 .. depth levels: guided logits [L-1, V] of the tokens behind each token, as a chain of that many levels gives them."""
+    tokens, embedded, hidden = together(teacher, [row], network.bias.device)
+    cos, sin = network.rotary(teacher.layout(tokens.shape[1]), tokens.shape[1] - 1)
+    for states in unrolled(network, embedded[:, :-1], hidden[:, 0, :-1], cos, sin, depth):
+        yield guide(teacher.head(states).float(), teacher.sampling.guidance)
 
 
 @torch.no_grad()

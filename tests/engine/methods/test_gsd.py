@@ -78,7 +78,7 @@ def test_the_meter_is_the_closed_form(seed: int) -> None:
     toy, knobs = Toy(5), {"half_width": 2, "probability_gap": 0.4, "code_distance": 1.3, "allowed_deviation": 1.0}
     rule = gsd.Grouped(toy.start(Prompt()), Knobs(knobs), Noise(0, 5))
     p, q = laws(seed)
-    out = closed_forms._behind_a_group(p, q, toy.codebook(), knobs)
+    out = closed_forms._behind_one_draft(p, q, toy.codebook(), knobs, closed_forms._group_chance)
     found = rule._deviation(p[None], q[None], p[None].argsort(dim=-1, stable=True), 1.0)
     assert found == pytest.approx((out - p).abs().sum().item() / 2)
     assert rule._deviation(p[None], q[None], p[None].argsort(dim=-1, stable=True), 0.0) == pytest.approx(0)
@@ -87,10 +87,10 @@ def test_the_meter_is_the_closed_form(seed: int) -> None:
 def test_the_closed_form_is_a_law_and_not_the_models() -> None:
     case = next(case for case in gsd.METHOD.cases if case.law)
     toy = Toy(**case.toy)
-    law, exact = closed_forms.grouped_window(toy, case.knobs), toy.enumerate_law()
+    law, exact = closed_forms.CLOSED_FORMS["grouped window"](toy, case.knobs), toy.enumerate_law()
     assert sum(law.values()) == pytest.approx(1)
     assert sum(abs(law[s] - p) for s, p in exact.items()) / 2 > 0.05
-    alone = closed_forms.grouped_window(toy, {**case.knobs, "half_width": 0})
+    alone = closed_forms.CLOSED_FORMS["grouped window"](toy, {**case.knobs, "half_width": 0})
     assert sum(abs(alone[s] - p) for s, p in exact.items()) < 1e-9
 
 

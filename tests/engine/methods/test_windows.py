@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from engine.backbones.toy import Toy
 from engine.core import Knobs, Prompt, Sampling
-from engine.errors import NotSupported
+from engine.errors import BadKnob, NotSupported
 from engine.methods import METHODS, find
 from engine.methods.scales import Coarser, sharper
 from engine.methods.windows import INIT, Initializer
@@ -153,3 +154,30 @@ def _draft(tokens: list[int]):
     from engine.core import Draft
 
     return Draft(torch.tensor(tokens, dtype=torch.int64))
+
+
+LENT = {"window": 6, "init": "random", "relax": "additive", "added_mass": 0.4, "neighbour_share": 0.4}
+FLAT = {"columns": 16, "vocabulary": 5, "sharpness": 0.6}
+
+
+def test_borrowed_probability_saves_passes_and_the_meter_says_what_it_costs() -> None:
+    def passes(knobs: dict[str, float | str]) -> int:
+        return sum(generate(Toy(**FLAT), METHODS["sjdpp"], Prompt(seed=seed), knobs).finish().totals["forwards"] for seed in range(12))
+
+    assert passes(LENT) < passes(LENT | {"relax": "off"})
+    relaxed = [generate(Toy(**FLAT), METHODS["sjdpp"], Prompt(seed=seed), LENT).finish() for seed in range(4)]
+    held = [generate(Toy(**FLAT), METHODS["sjdpp"], Prompt(seed=s), LENT | {"allowed_deviation": 0.02}).finish() for s in range(4)]
+    assert not any(run.exact for run in relaxed)
+    assert max(run.steps[-1].trace["mean_deviation"] for run in held) < 0.025
+    assert np.nanmean([run.steps[-1].trace["mean_deviation"] for run in relaxed]) > 0.025  # nan: no pass of a run was measured
+
+
+def test_nothing_is_lent_at_temperature_0() -> None:
+    greedy, toy = Prompt(sampling=Sampling(temperature=0.0)), Toy(**FLAT)
+    assert generate(toy, METHODS["sjdpp"], greedy, LENT).finish().tokens == generate(toy, METHODS["ar"], greedy).finish().tokens
+
+
+@pytest.mark.parametrize("knobs", [{"verify": "match seed"}, {"refresh": "reuse mixture"}, {"refresh": "coupled maximal"}])
+def test_a_relaxed_window_refuses_what_needs_exact_verdicts(knobs: dict[str, str]) -> None:
+    with pytest.raises(BadKnob, match="relax=additive"):
+        generate(Toy(**FLAT), METHODS["sjdpp"], Prompt(), LENT | knobs).finish()
