@@ -66,6 +66,7 @@ class Knob:
     help: str = ""
     choices: tuple[str, ...] = ()  # names; stored as their index
     live: bool = True  # False: read when the run starts, not later
+    when: tuple[str, ...] = ()  # another knob and those of its choices under which this one acts; () = always
 
     def to_number(self, value: float | str) -> float:
         """The stored number of a value; raises BadKnob with the range or the choices."""

@@ -55,6 +55,7 @@ def declare(knob: Knob) -> dict[str, Any]:
         "choices": list(knob.choices),
         "stops": [] if knob.choices else stops(knob),
         "live": knob.live,
+        "when": list(knob.when),
     }
 
 

@@ -30,20 +30,25 @@ CONTROLLER = Knob(
     "controller", "", "adjacent", choices=("adjacent", "throughput"), live=False,
     help="adjacent: the paper's. throughput: the most expected tokens for the time that a pass takes.",
 )  # fmt: skip
+_ADJACENT, _THROUGHPUT = ("controller", "adjacent"), ("controller", "throughput")
 START = Knob(
-    "tree_init", "", "left", choices=("left", "above", "random", "flock"),
-    help="adjacent: whose tree the next one starts from: a neighbour's, a random one, or the mean within a radius (TokenFlock).",
+    "tree_init", "", "left", choices=("left", "above", "random", "flock"), when=_ADJACENT,
+    help="Whose tree the next one starts from: a neighbour's, a random one, or the mean within a radius (TokenFlock).",
 )  # fmt: skip
-RADIUS = Knob("radius", "", 3, 1, 8, 1, help="flock: how far a token may be that has a say.")
-FULL = Knob("deepen_above", "β", 1.0, 0.1, 1, 0.05, help="adjacent: the accepted share of levels from which the next tree is deeper.")
-DEPTH_STEP = Knob("depth_step", "l_d", 1, 0, 3, 1, help="adjacent: how many levels deeper or shallower.")
-WIDTH_STEP = Knob("width_step", "l_k", 3, 0, 15, 1, help="adjacent: how much narrower or wider.")
+RADIUS = Knob("radius", "", 3, 1, 8, 1, help="How far a token may be that has a say.", when=("tree_init", "flock"))
+FULL = Knob("deepen_above", "β", 1.0, 0.1, 1, 0.05, help="The accepted share of levels from which the next tree is deeper.", when=_ADJACENT)
+DEPTH_STEP = Knob("depth_step", "l_d", 1, 0, 3, 1, help="How many levels deeper or shallower.", when=_ADJACENT)
+WIDTH_STEP = Knob("width_step", "l_k", 3, 0, 15, 1, help="How much narrower or wider.", when=_ADJACENT)
 DEPTH_LOW = Knob("depth_above", "", 0, 0, 10, 1, help="Trees are deeper than this.")
 DEPTH_HIGH = Knob("depth_below", "", 10, 2, 13, 1, help="Trees are shallower than this.")
-WIDTH_LOW = Knob("width_above", "", 3, 0, 38, 1, help="Trees are wider than this.")
-WIDTH_HIGH = Knob("width_below", "", 14, 2, 41, 1, help="Trees are narrower than this, those of one level excepted.")
-ROW_COST = Knob("row_cost", "", 0.045, 0, 1, 0.005, help="throughput: what a further row adds to a pass, as a part of a pass of one row.")
-LEVEL_COST = Knob("level_cost", "", 0.15, 0, 2, 0.01, help="throughput: what a pass of the drafter costs, as a part of a pass of one row.")
+WIDTH_LOW = Knob("width_above", "", 3, 0, 38, 1, help="Trees are wider than this.", when=_ADJACENT)
+WIDTH_HIGH = Knob("width_below", "", 14, 2, 41, 1, help="Trees are narrower than this, those of one level excepted.", when=_ADJACENT)
+ROW_COST = Knob(
+    "row_cost", "", 0.045, 0, 1, 0.005, help="What a further row adds to a pass, as a part of a pass of one row.", when=_THROUGHPUT
+)
+LEVEL_COST = Knob(
+    "level_cost", "", 0.15, 0, 2, 0.01, help="What a pass of the drafter costs, as a part of a pass of one row.", when=_THROUGHPUT
+)
 
 FIRST_DEPTH, FIRST_WIDTH = 5, 10  # before any tree was tried (the paper's EAGLE-2 baseline)
 MEMORY = 0.95  # of the average chance that a guess is accepted

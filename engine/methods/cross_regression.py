@@ -35,8 +35,8 @@ MODE = Knob(
     help="joint: every pass verifies old drafts and makes new ones. sequential: one pass drafts, the next one verifies.",
 )  # fmt: skip
 REFRESH = Knob(
-    "refresh", "", "coupled", choices=("carry", "redraw", "coupled"), live=False,
-    help="What becomes of drafts that were not reached (joint mode): kept with their law, as in the paper; drawn anew from the newest law; "
+    "refresh", "", "coupled", choices=("carry", "redraw", "coupled"), live=False, when=("mode", "joint"),
+    help="What becomes of drafts that were not reached: kept with their law, as in the paper; drawn anew from the newest law; "
     "or drawn anew so that they change as little as possible.",
 )  # fmt: skip
 RULE = Knob(
@@ -179,7 +179,7 @@ METHOD = Method(
     name="cross_regression",
     title="Cross-Regression",
     decode=decode,
-    knobs=(HORIZON, TOLERANCE, SMOOTHING, REFRESH, MODE, RULE, VERIFY),
+    knobs=(HORIZON, TOLERANCE, SMOOTHING, MODE, REFRESH, RULE, VERIFY),
     paper="Cross-Regression, Abulkhanov et al.",
     exact=is_unrelaxed,
     why=why,

@@ -15,6 +15,8 @@ because 1,000 neighbours belong to 16,384 codes. In a Jacobi window (`RelaxedWin
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -39,13 +41,16 @@ RELAX = Knob(
     "relax", "", "off", choices=("off", "additive", "multiplicative"),
     help="off: exact. additive: a guess may borrow δ of probability from codes that look like it. multiplicative: λ times its own.",
 )  # fmt: skip
-ADDED = Knob("added_mass", "δ", 0.1, 0, 1, 0.01, help="additive: how much probability a guess may borrow.")
-MULTIPLIED = Knob(
-    "multiplied_mass", "λ", 0.5, 0, 5, 0.1, help="multiplicative: how much a guess may borrow, as a multiple of its own probability."
-)
+ADDED = Knob("added_mass", "δ", 0.1, 0, 1, 0.01, help="How much probability a guess may borrow.")
+MULTIPLIED = Knob("multiplied_mass", "λ", 0.5, 0, 5, 0.1, help="How much a guess may borrow, as a multiple of its own probability.")
 SHARE = Knob("neighbour_share", "k / V", 0.062, 0.001, 0.5, 0.001, "log", "The nearest part of the codebook that counts as looking alike.")
 DISTANCE = Knob("distance", "", "raw", choices=("raw", "cosine"), help="How the distance of two codes is measured.")
-KNOBS = (RELAX, ADDED, MULTIPLIED, SHARE, DISTANCE, ALLOWED)
+KNOBS = (
+    RELAX,
+    replace(ADDED, when=("relax", "additive")),
+    replace(MULTIPLIED, when=("relax", "multiplicative")),
+    *(replace(knob, when=("relax", "additive", "multiplicative")) for knob in (SHARE, DISTANCE, ALLOWED)),
+)
 
 CHUNK = 1024  # rows of the codebook whose distances are made at once
 

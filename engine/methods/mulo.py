@@ -58,7 +58,8 @@ REPAIR = Knob(
 )  # fmt: skip
 STALE = Knob(
     "stale_kv", "", "off", choices=("off", "on"), live=False,
-    help="In order only: drafts that stay keep the cache of the verification pass, which saw refused ones: narrower passes, worse laws.",
+    when=("repair", "in order"),
+    help="Drafts that stay keep the cache of the verification pass, which saw refused ones: narrower passes, worse laws.",
 )  # fmt: skip
 
 

@@ -66,7 +66,16 @@ REFRESH = Knob(
     help="What becomes of drafts behind the first rejection: drawn anew, kept by the paper's ratio rule (its law as published, which is "
     "not exact, or as it is), or redrawn from the new law so that they change as little as possible.",
 )  # fmt: skip
-REUSE_RATIO = Knob("reuse_ratio", "τ", 0.5, 0.0, 2.0, 0.05, help="Keep a draft whose p/q exceeds this. Used by the two reuse refreshes.")
+REUSE_RATIO = Knob(
+    "reuse_ratio",
+    "τ",
+    0.5,
+    0.0,
+    2.0,
+    0.05,
+    help="Keep a draft whose p/q exceeds this.",
+    when=("refresh", "reuse published", "reuse mixture"),
+)
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:

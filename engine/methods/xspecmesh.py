@@ -32,14 +32,16 @@ RULE = Knob(
     help="threshold: the paper's rule. residual: speculative sampling, exact. top k: among the K most probable. typical: Medusa's rule.",
 )  # fmt: skip
 THRESHOLD = Knob(
-    "accept_probability", "δ", 0.5, 0.05, 0.95, 0.01, help="threshold: a draft is accepted if the backbone gives it more than this."
-)
+    "accept_probability", "δ", 0.5, 0.05, 0.95, 0.01, help="A draft is accepted if the backbone gives it more than this.",
+    when=("accept", "threshold"),
+)  # fmt: skip
 JUDGE = Knob(
     "judge", "", "raw", choices=("raw", "warped"),
-    help="The law that threshold, top k and typical look at: the softmax of equation 3, or the one that tokens are sampled from.",
+    when=("accept", "threshold", "top k", "typical"),
+    help="The law that is looked at: the softmax of equation 3, or the one that tokens are sampled from.",
 )  # fmt: skip
-TOP = Knob("accept_top", "Kₐ", 1, 1, 10, 1, help="top k: how many of the most probable tokens are accepted.")
-FLOOR = Knob("typical_floor", "ε", 0.3, 0.01, 0.9, 0.01, help="typical: no token above this probability is rejected.")
+TOP = Knob("accept_top", "Kₐ", 1, 1, 10, 1, help="How many of the most probable tokens are accepted.", when=("accept", "top k"))
+FLOOR = Knob("typical_floor", "ε", 0.3, 0.01, 0.9, 0.01, help="No token above this probability is rejected.", when=("accept", "typical"))
 DRAFTS = Knob(
     "drafts", "", "independent", choices=("independent", "most probable", "tree", "tree pruned"),
     help="How guesses are drawn from the heads: each from its law, the best of each, or a path of the tree of the best Kₛ of each.",
@@ -48,7 +50,7 @@ HEADS = Knob(
     "heads", "", "cross-attention", choices=("cross-attention", "multilayer"), live=False,
     help="cross-attention: heads that look at the point cloud, the paper's. multilayer: those of its ablation, smaller and faster.",
 )  # fmt: skip
-TREE_TOP = Knob("tree_top", "Kₛ", 3, 1, 4, 1, help="tree: how many tokens of each head the tree holds.")
+TREE_TOP = Knob("tree_top", "Kₛ", 3, 1, 4, 1, help="How many tokens of each head the tree holds.", when=("drafts", "tree", "tree pruned"))
 
 TYPICAL_SCALE = 0.09  # α of Medusa's code
 PRUNED = 1e-5  # paths of the tree with less weight are cut (section 3.4)

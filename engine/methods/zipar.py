@@ -42,9 +42,10 @@ WINDOW = Knob("window", "s", 8, 1, WHOLE, 1, "log", "A row begins when the row a
 ROWS = Knob("rows", "", 32, 1, 256, 1, "log", "Most rows of the picture that grow at once.")
 ADAPTIVE = Knob(
     "adaptive", "", "off", choices=("off", "on"),
-    help="Published only: a row begins as soon as its first token stays the same, between least_window and window tokens behind.",
+    when=("mode", "published"),
+    help="A row begins as soon as its first token stays the same, between least_window and window tokens behind.",
 )  # fmt: skip
-LEAST_WINDOW = Knob("least_window", "s_min", 4, 1, 256, 1, "log", "Where the adaptive window begins to try.")
+LEAST_WINDOW = Knob("least_window", "s_min", 4, 1, 256, 1, "log", "Where the adaptive window begins to try.", when=("adaptive", "on"))
 
 
 def carry(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
@@ -57,12 +58,14 @@ def carry(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | 
 
 GROWTH = Knob(
     "growth", "g", 1, 1, 32, 1, "log",
-    "Verified only: how many drafts every row gains in a pass. All but the first are drawn from the law of their left neighbour.",
+    "How many drafts every row gains in a pass. All but the first are drawn from the law of their left neighbour.",
+    when=("mode", "verified"),
 )  # fmt: skip
 REFRESHES: dict[str, Refresh] = {"coupled gumbel": coupled_gumbel, "coupled maximal": coupled_maximal, "carry": carry}
 REFRESH = Knob(
     "refresh", "", "coupled gumbel", choices=tuple(REFRESHES), live=False,
-    help="Verified only: what becomes of drafts that could not be verified yet. Redrawn from the newest law so that they change as little "
+    when=("mode", "verified"),
+    help="What becomes of drafts that could not be verified yet. Redrawn from the newest law so that they change as little "
     "as possible, or carried as they are.",
 )  # fmt: skip
 

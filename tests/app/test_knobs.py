@@ -63,3 +63,12 @@ def test_what_stands_on_the_page_becomes_a_prompt(picto):
     prompt = image_tab.read_prompt("a cat", 7, values | {"size": "256 px", "guidance": 2}, picto)
     assert (prompt.size, prompt.seed, prompt.sampling.guidance, prompt.sampling.top_p) == (256, 7, 2.0, 1.0)
     assert image_tab.read_prompt("a cat", 7, values, picto).size == 128
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_knob_that_acts_at_times_names_an_earlier_knob_and_its_choices(name: str) -> None:
+    above: dict[str, Knob] = {}
+    for knob in METHODS[name].knobs:
+        if knob.when:
+            assert set(knob.when[1:]) <= set(above[knob.when[0]].choices) and len(knob.when) > 1
+        above[knob.name] = knob

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
+from playwright.sync_api import expect
 
 from app.ui.knobs import stops
 from engine.methods.mulo import LEAST
@@ -182,6 +183,11 @@ def test_a_preset_brings_its_knobs_and_its_badge(open_page):
     page.get_by_role("option", name="SJD++ (published)").click()
     page.wait_for_selector("#badge .ft-badge[data-exact=false]")
     assert page.locator("#knobs .ft-knob[data-knob=refresh] select").input_value() == "reuse published"
+    expect(page.locator("#knobs .ft-knob[data-knob=reuse_ratio]")).to_be_visible()
+    expect(page.locator("#knobs .ft-knob[data-knob=added_mass]")).to_be_hidden()  # acts where relax is additive only
+    choose(page, "knobs", "relax", "additive")
+    expect(page.locator("#knobs .ft-knob[data-knob=added_mass]")).to_be_visible()
+    choose(page, "knobs", "relax", "off")
     choose(page, "knobs", "verify", "match seed")
     page.wait_for_selector("#badge .ft-badge[data-exact=true]")
     choose(page, "knobs", "verify", "residual")

@@ -12,6 +12,7 @@ function nearest(stops, value) {
 
 function move(name, value) {
   props.value = { ...props.value, values: { ...props.value.values, [name]: value } };
+  choose();
   trigger("input");
 }
 
@@ -70,6 +71,15 @@ function rest() {
   }
 }
 
+// A knob is not shown where it does not act under the present choice of another one, which stands above it.
+function choose() {
+  const line = (name) => box.querySelector(`[data-knob="${name}"]`);
+  for (const knob of props.value.declarations) {
+    const [other, ...choices] = knob.when;
+    line(knob.name).hidden = Boolean(other) && (line(other).hidden || !choices.includes(props.value.values[other]));
+  }
+}
+
 function draw() {
   const v = props.value;
   if (!v) return;
@@ -78,6 +88,7 @@ function draw() {
     box.replaceChildren(...v.declarations.map(row));
   }
   for (const label of box.querySelectorAll(".ft-knob")) label.querySelector(".ft-control").put(v.values[label.dataset.knob]);
+  choose();
   rest();
 }
 
