@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import BadOutput, NotSupported
-from engine.measure import controller, multi_scale
+from engine.measure import controller, fidelity, multi_scale
 from engine.run import Run
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ Runs = dict[str, list[list[Run]]]  # by row and prompt, as `speed.measure` gives
 FIGURES: dict[str, Callable[[Runs], tuple[Figure, list[dict[str, Any]]]]] = {
     multi_scale.METHOD: multi_scale.figure,
     controller.METHOD: controller.figure,
+    fidelity.METHOD: fidelity.figure,
 }
 
 

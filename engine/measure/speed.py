@@ -43,6 +43,7 @@ class Entry:
     knobs: dict[str, Any]
 
 
+DRAFTING = ("accepted_a_pass", "nodes", "depth", "mean_deviation")  # what `drafting` may find
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 BASELINE = "ar in float32"  # a row of its own where the rest runs in another dtype
 
@@ -259,7 +260,7 @@ def readable(row: dict[str, Any]) -> str:
         f"{row['method']:24} {'exact' if row['exact'] else 'NOT EXACT':9} {t[0]:6.2f} s   {row['forwards'][0]:5.0f} passes   "
         f"{c[0]:5.2f} ({c[1]:.2f}-{c[2]:.2f}) tokens a pass   {s[0]:5.2f}x ({s[1]:.2f}-{s[2]:.2f}) in time   "
         f"log p {row['log_probability'][0]:.3f}   "
-        + "".join(f"{name.replace('_', ' ')} {row[name]:.3g}   " for name in ("nodes", "depth", "mean_deviation") if name in row)
+        + "".join(f"{name.replace('_', ' ')} {row[name]:.3g}   " for name in DRAFTING if name in row)
         + f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"
     )
 
