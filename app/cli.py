@@ -92,7 +92,9 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--repeats", type=int, default=1)
     bench.add_argument("--sweep", action="append", default=[], metavar="NAME=A,B", help="a row for each value of this knob")
     bench.add_argument(
-        "--figure", type=Path, help="image: a PNG of mulo's points on the paper's theory line, or of what adt_tree's controller did"
+        "--figure",
+        type=Path,
+        help="image: a PNG of mulo's points on the theory line, of adt_tree's controller, or of cross_regression's speed and fidelity",
     )
     bench.add_argument("--csv", type=Path, help="append rows to this file")
     bench.add_argument("--judge", action="store_true", help="image: instead of timing, count how often pictures show what was asked for")

@@ -31,7 +31,8 @@ PRESETS: dict[str, tuple[str, Mapping[str, float | str]]] = {  # name: method, k
     "lantern": ("eagle", {"relax": "additive"}),
     "lantern_static": ("eagle", {"relax": "multiplicative", "children": "sampled"}),
     "lantern_window": ("sjdpp", {"relax": "additive"}),
-    "adt_tree_lantern": ("adt_tree", {"relax": "additive", "added_mass": 0.4}),
+    "adt_tree_published": ("adt_tree", {"controller": "adjacent"}),
+    "adt_tree_lantern": ("adt_tree", {"controller": "adjacent", "relax": "additive", "added_mass": 0.4}),
     "zipar_verified": ("zipar", {"mode": "verified", "window": 4, "rows": 2, "growth": 8}),
     "mulo_jacobi": ("sjdpp", {"init": "up-sampled", "window": 32}),
 }

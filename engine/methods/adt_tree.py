@@ -6,10 +6,10 @@ here. Where a share of at least β of its levels was accepted the next tree is d
 Exactness: that of the tree (EAGLE-2): shapes are made from committed history only, never from the tree that is being verified.
 Deviations: no code is public, so the text decides, and where it is silent: the first token of a row takes the end of the row above as its
 left neighbour; an unknown neighbour means the shape of the start; the acceptance that is compared with β is the neighbour's own; depth is
-levels and acceptance counts guesses without the token behind them. At depth 1 the width has no upper end but `nodes`. With β = 1 the
-controller
-settles where a whole tree is accepted every second time, which is not where tokens come fastest: `throughput` chooses the shape with the
-most expected tokens for its cost on a line through this machine's cost curve (`doctor` measures it).
+levels and acceptance counts guesses without the token behind them. At depth 1 the width has no upper end but `nodes`. With β = 1 that
+controller settles where a whole tree is accepted every second time, which is not where tokens come fastest. So our default is another,
+`throughput`: the shape with the most expected tokens for its cost on a line through the cost curve of a machine (`doctor` measures it; the
+knobs hold that of a CPU with two cores). The paper's is the preset `adt_tree_published`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from engine.methods.eagle import Cycle, Schedule, Shape, tree_decoding
 from engine.noise import SCHEDULE, Noise
 
 CONTROLLER = Knob(
-    "controller", "", "adjacent", choices=("adjacent", "throughput"), live=False,
+    "controller", "", "throughput", choices=("throughput", "adjacent"), live=False,
     help="adjacent: the paper's. throughput: the most expected tokens for the time that a pass takes.",
 )  # fmt: skip
 _ADJACENT, _THROUGHPUT = ("controller", "adjacent"), ("controller", "throughput")
@@ -44,10 +44,10 @@ DEPTH_HIGH = Knob("depth_below", "", 10, 2, 13, 1, help="Trees are shallower tha
 WIDTH_LOW = Knob("width_above", "", 3, 0, 38, 1, help="Trees are wider than this.", when=_ADJACENT)
 WIDTH_HIGH = Knob("width_below", "", 14, 2, 41, 1, help="Trees are narrower than this, those of one level excepted.", when=_ADJACENT)
 ROW_COST = Knob(
-    "row_cost", "", 0.045, 0, 1, 0.005, help="What a further row adds to a pass, as a part of a pass of one row.", when=_THROUGHPUT
+    "row_cost", "", 0.05, 0, 1, 0.005, help="What a further row adds to a pass, as a part of a pass of one row.", when=_THROUGHPUT
 )
 LEVEL_COST = Knob(
-    "level_cost", "", 0.15, 0, 2, 0.01, help="What a pass of the drafter costs, as a part of a pass of one row.", when=_THROUGHPUT
+    "level_cost", "", 0.25, 0, 2, 0.01, help="What a pass of the drafter costs, as a part of a pass of one row.", when=_THROUGHPUT
 )
 
 FIRST_DEPTH, FIRST_WIDTH = 5, 10  # before any tree was tried (the paper's EAGLE-2 baseline)
@@ -135,53 +135,69 @@ def clipped(depth: int, width: int, knobs: Knobs) -> tuple[int, int]:
 
 
 class Throughput:
-    """The shape with the most expected tokens a unit of time, for the running chance that one guess is accepted."""
+    """The shape with the most expected tokens a unit of time, for the running chances that guesses are accepted: those asked first, and
+    those asked because the ones before were refused (an easier law has been tried by then, so fewer of them are)."""
 
     def __init__(self) -> None:
-        self.accepted, self.tried = 1.2, 2.0  # begins at the chance that EAGLE-2's trees assume
+        self.first, self.later = Chance(), Chance()
 
     def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
-        """Made anew only when the chance has moved by a hundredth."""
-        chance = min(0.95, max(0.02, self.accepted / self.tried))
+        """Made anew only when a chance has moved."""
         depth = max(1, knobs.depth_below - 1)
-        return best_shape(round(chance, 2), depth, knobs.width, knobs.nodes, knobs.row_cost, knobs.level_cost)
+        return best_shape(self.first.now(), self.later.now(), depth, knobs.width, knobs.nodes, knobs.row_cost, knobs.level_cost)
 
     def saw(self, cycle: Cycle) -> None:
-        """A decayed count of guesses asked and accepted."""
-        self.accepted = MEMORY * self.accepted + cycle.accepted
-        self.tried = MEMORY * self.tried + max(cycle.tries, cycle.accepted)
+        """Counts what was asked and accepted."""
+        self.first.saw(cycle.first, cycle.groups)
+        self.later.saw(cycle.accepted - cycle.first, cycle.tries - cycle.groups)
 
 
-@lru_cache(maxsize=256)
-def best_shape(chance: float, depth: int, width: int, nodes: int, row_cost: float, level_cost: float) -> Shape:
+class Chance:
+    """A decayed share of successes."""
+
+    def __init__(self) -> None:
+        self.hits, self.tries = 2 * eagle.SURVIVAL, 2.0
+
+    def saw(self, hits: int, tries: int) -> None:
+        """A cycle's."""
+        self.hits, self.tries = MEMORY * self.hits + hits, MEMORY * self.tries + tries
+
+    def now(self) -> float:
+        """In steps of 0.02, so that shapes are seldom made anew."""
+        return round(50 * min(0.96, max(0.02, self.hits / self.tries))) / 50
+
+
+@lru_cache(maxsize=4096)
+def best_shape(first: float, later: float, depth: int, width: int, nodes: int, row_cost: float, level_cost: float) -> Shape:
     """The shape of most expected tokens a unit of time, 1 = a pass of one row.
 
-    A place is reached with the product over its path of s (1 - s)^j, j earlier siblings; a tree takes the likeliest places (Sequoia, Chen
-    et al., arXiv 2402.12374), and every further row and level must earn its cost.
+    A place is reached with the product over its path of the chances of its turns (`Shape.turn`); a tree takes the likeliest places
+    (Sequoia, Chen et al., arXiv 2402.12374), and every further row and level must earn its cost.
     """
-    found, most = Shape(1, 1, 1, chance), 0.0
+    found, most = Shape(1, 1, 1, first, later), 0.0
     for levels in range(1, depth + 1):
-        expected = 1.0
-        for count, reach in enumerate(reaches(chance, levels, width, nodes), 1):
-            expected += reach
+        expected, children = 1.0, 1
+        for count, (reach, child) in enumerate(places(first, later, levels, width, nodes), 1):
+            expected, children = expected + reach, max(children, child)
             rate = expected / (1 + row_cost * count + level_cost * levels)
             if rate > most:
-                found, most = Shape(levels, width, count, chance), rate
+                found, most = Shape(levels, children, count, first, later), rate
     return found
 
 
-def reaches(chance: float, depth: int, width: int, nodes: int) -> Iterator[float]:
-    """The chances of the likeliest places of a tree, in falling order."""
-    heap = [(-chance, 1, 1)]  # of a place: chance, depth, which child
+def places(first: float, later: float, depth: int, width: int, nodes: int) -> Iterator[tuple[float, int]]:
+    """The likeliest places of a tree, in falling order: the chance that its turn comes and it is accepted, and which child it is."""
+    turn = Shape(1, 1, 1, first, later).turn
+    heap = [(-turn(0), 1.0, 1, 1)]  # of a place: chance, chance of its parent, depth, which child
     for _ in range(nodes):
         if not heap:
             return
-        negative, level, child = heapq.heappop(heap)
-        yield -negative
+        negative, parent, level, child = heapq.heappop(heap)
+        yield -negative, child
         if level < depth:
-            heapq.heappush(heap, (negative * chance, level + 1, 1))
+            heapq.heappush(heap, (negative * turn(0), -negative, level + 1, 1))
         if child < width:
-            heapq.heappush(heap, (negative * (1 - chance), level, child + 1))
+            heapq.heappush(heap, (-parent * turn(child), parent, level, child + 1))
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft) -> Iterator[Step]:
@@ -190,7 +206,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft
     return tree_decoding(sequence, knobs, noise, drafter, schedule)
 
 
-_TINY = {"depth_below": 4, "width_above": 0, "width_below": 3, "width_step": 1, "nodes": 5, "width": 2}
+_TINY = {"controller": "adjacent", "depth_below": 4, "width_above": 0, "width_below": 3, "width_step": 1, "nodes": 5, "width": 2}
 _STRIP = {"rows": 2, "columns": 2}
 
 

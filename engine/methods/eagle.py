@@ -50,21 +50,28 @@ class Shape:
     depth: int
     width: int
     nodes: int
-    survival: float = SURVIVAL  # the chance that one drawn token is accepted
+    first: float = SURVIVAL  # the chance that the first of some drawn siblings is accepted
+    later: float = SURVIVAL  # the same of one that is asked because all before it were refused
+
+    def turn(self, place: int) -> float:
+        """The chance that the turn of a drawn sibling comes, counted from 0, and that it is accepted."""
+        return self.first if place == 0 else (1 - self.first) * (1 - self.later) ** (place - 1) * self.later
 
 
 @dataclass(frozen=True)
 class Cycle:
     """What a schedule may know of a cycle: all of it is committed history.
 
-    start : position of the first token that the tree guessed; levels : of the tree as built; accepted : guesses accepted; tries : children
-    asked
+    start : position of the first token that the tree guessed; levels : of the tree as built; accepted : guesses accepted, `first` of them
+    as the first of their siblings; groups, tries : siblings that were asked, and how many of them
     """
 
     start: int
     shape: Shape
     levels: int
     accepted: int
+    first: int
+    groups: int
     tries: int
     committed: int
 
@@ -150,7 +157,11 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
         if mass is not None:
             step.trace |= relaxed.meter.trace()
         if tree.shape is not None:
-            schedule.saw(Cycle(n, tree.shape, max(depths(tree.parents), default=0), len(path), tries, len(committed)))
+            below = children(tree.parents)
+            groups = [nodes for nodes in (below[at + 1] for at in (-1, *path)) if nodes]
+            first = sum(nodes[0] == then for nodes, then in zip(groups, path, strict=False))
+            levels = max(depths(tree.parents), default=0)
+            schedule.saw(Cycle(n, tree.shape, levels, len(path), first, len(groups), tries, len(committed)))
         iteration += 1
         tree = NO_TREE
         room = sequence.limit - sequence.length - 1
@@ -262,7 +273,7 @@ def grow(
                 parents.append(u)
                 drawn.append(sampled[i])
                 base_of.append(first + i)
-                step = math.log(shape.survival) + j * math.log(1 - shape.survival) if sampled[i] else math.log(max(gain[i][j], 1e-30))
+                step = math.log(max(shape.turn(j) if sampled[i] else gain[i][j], 1e-30))
                 scores.append(behind + min(step, 0.0))
         frontier = grown
     kept = reranked(parents, scores, tokens, drawn, shape.nodes)
@@ -335,7 +346,7 @@ def drawn_at(laws: Tensor, shape: Shape, kind: str) -> list[bool]:
     if kind != "auto":
         return [kind == "sampled"] * len(laws)
     count = min(shape.width, laws.shape[-1])
-    return (laws.topk(count, -1).values.sum(-1) < 1 - (1 - shape.survival) ** count).tolist()
+    return (laws.topk(count, -1).values.sum(-1) < sum(shape.turn(place) for place in range(count))).tolist()
 
 
 def sibling_laws(laws: Tensor, tokens: list[int], parents: list[int], drawn: list[bool]) -> Tensor:

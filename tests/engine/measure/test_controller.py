@@ -14,7 +14,7 @@ from engine.measure import controller, figures
 from engine.methods import METHODS
 from engine.run import Run, generate
 
-SHAPES = {"depth_below": 4, "width_above": 0, "width_below": 3, "width_step": 1, "nodes": 5, "width": 2}
+SHAPES = {"controller": "adjacent", "depth_below": 4, "width_above": 0, "width_below": 3, "width_step": 1, "nodes": 5, "width": 2}
 
 
 @pytest.fixture(scope="module")
