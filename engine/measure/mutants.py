@@ -189,7 +189,7 @@ def _parents_missing() -> list[Patch]:
 
 
 def _ranked_by_tokens() -> list[Patch]:
-    def reranked(parents: list[int], scores: list[float], tokens: list[int], drawn: list[bool], count: int) -> list[int]:
+    def reranked(parents: list[int], scores: list[float], tokens: list[int], drawn: list[bool], shape: eagle.Shape) -> list[int]:
         liked = [score - 2.0 * token for score, token in zip(scores, tokens, strict=True)]
         return eagle.best(parents, liked, max(1, len(parents) // 2))
 

@@ -8,17 +8,15 @@ Deviations: no code is public, so the text decides, and where it is silent: the 
 left neighbour; an unknown neighbour means the shape of the start; the acceptance that is compared with β is the neighbour's own; depth is
 levels and acceptance counts guesses without the token behind them. At depth 1 the width has no upper end but `nodes`. With β = 1 that
 controller settles where a whole tree is accepted every second time, which is not where tokens come fastest. So our default is another,
-`throughput`: the shape with the most expected tokens for its cost on a line through the cost curve of a machine (`doctor` measures it; the
-knobs hold that of a CPU with two cores). The paper's is the preset `adt_tree_published`.
+`throughput`: a tree grows where tokens are expected to be worth their rows and levels, whose costs are a line through the cost curve of a
+machine (`doctor` measures it; the knobs hold that of a CPU with two cores). The paper's is the preset `adt_tree_published`.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 from engine.core import Case, Knob, Knobs, Method, Sequence, Step
 from engine.drafters.feature_draft import FeatureDraft
@@ -51,7 +49,7 @@ LEVEL_COST = Knob(
 )
 
 FIRST_DEPTH, FIRST_WIDTH = 5, 10  # before any tree was tried (the paper's EAGLE-2 baseline)
-MEMORY = 0.95  # of the average chance that a guess is accepted
+MEMORY = 0.95  # of the sums of tokens and costs
 
 
 @dataclass(frozen=True)
@@ -135,69 +133,24 @@ def clipped(depth: int, width: int, knobs: Knobs) -> tuple[int, int]:
 
 
 class Throughput:
-    """The shape with the most expected tokens a unit of time, for the running chances that guesses are accepted: those asked first, and
-    those asked because the ones before were refused (an easier law has been tried by then, so fewer of them are)."""
+    """Trees that grow where they earn their cost: a pass of one row costs 1, and the run so far made so many tokens for its cost. A node is
+    worth its row if it is likelier to be accepted than that many tokens times its cost, and a level its pass of the drafter (Dinkelbach's
+    condition for the greatest ratio). How likely a node is, the drafter's laws say when the tree is grown."""
 
     def __init__(self) -> None:
-        self.first, self.later = Chance(), Chance()
+        self.tokens, self.cost = 1.5, 1.0
+        self.row, self.level = 0.0, 0.0  # what the newest tree's rows and levels cost
 
     def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
-        """Made anew only when a chance has moved."""
-        depth = max(1, knobs.depth_below - 1)
-        return best_shape(self.first.now(), self.later.now(), depth, knobs.width, knobs.nodes, knobs.row_cost, knobs.level_cost)
+        """As deep and wide as the knobs let it be; the thresholds do the rest."""
+        self.row, self.level = knobs.row_cost, knobs.level_cost
+        rate = self.tokens / self.cost
+        return Shape(max(1, knobs.depth_below - 1), knobs.width, knobs.nodes, rate * self.row, rate * (self.row + self.level))
 
     def saw(self, cycle: Cycle) -> None:
-        """Counts what was asked and accepted."""
-        self.first.saw(cycle.first, cycle.groups)
-        self.later.saw(cycle.accepted - cycle.first, cycle.tries - cycle.groups)
-
-
-class Chance:
-    """A decayed share of successes."""
-
-    def __init__(self) -> None:
-        self.hits, self.tries = 2 * eagle.SURVIVAL, 2.0
-
-    def saw(self, hits: int, tries: int) -> None:
-        """A cycle's."""
-        self.hits, self.tries = MEMORY * self.hits + hits, MEMORY * self.tries + tries
-
-    def now(self) -> float:
-        """In steps of 0.02, so that shapes are seldom made anew."""
-        return round(50 * min(0.96, max(0.02, self.hits / self.tries))) / 50
-
-
-@lru_cache(maxsize=4096)
-def best_shape(first: float, later: float, depth: int, width: int, nodes: int, row_cost: float, level_cost: float) -> Shape:
-    """The shape of most expected tokens a unit of time, 1 = a pass of one row.
-
-    A place is reached with the product over its path of the chances of its turns (`Shape.turn`); a tree takes the likeliest places
-    (Sequoia, Chen et al., arXiv 2402.12374), and every further row and level must earn its cost.
-    """
-    found, most = Shape(1, 1, 1, first, later), 0.0
-    for levels in range(1, depth + 1):
-        expected, children = 1.0, 1
-        for count, (reach, child) in enumerate(places(first, later, levels, width, nodes), 1):
-            expected, children = expected + reach, max(children, child)
-            rate = expected / (1 + row_cost * count + level_cost * levels)
-            if rate > most:
-                found, most = Shape(levels, children, count, first, later), rate
-    return found
-
-
-def places(first: float, later: float, depth: int, width: int, nodes: int) -> Iterator[tuple[float, int]]:
-    """The likeliest places of a tree, in falling order: the chance that its turn comes and it is accepted, and which child it is."""
-    turn = Shape(1, 1, 1, first, later).turn
-    heap = [(-turn(0), 1.0, 1, 1)]  # of a place: chance, chance of its parent, depth, which child
-    for _ in range(nodes):
-        if not heap:
-            return
-        negative, parent, level, child = heapq.heappop(heap)
-        yield -negative, child
-        if level < depth:
-            heapq.heappush(heap, (negative * turn(0), -negative, level + 1, 1))
-        if child < width:
-            heapq.heappush(heap, (-parent * turn(child), parent, level, child + 1))
+        """Decayed sums of tokens and of what they cost."""
+        self.tokens = MEMORY * self.tokens + cycle.committed
+        self.cost = MEMORY * self.cost + 1 + self.row * cycle.nodes + self.level * cycle.passes
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft) -> Iterator[Step]:
