@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from itertools import permutations
 
 import pytest
@@ -249,6 +250,15 @@ def test_what_is_drawn_does_not_decide_how_many_siblings_stay() -> None:
     assert shapes == {(-1, -1, -1)}
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_children_of_a_sure_law_are_ranked_by_the_logits(dtype: torch.dtype) -> None:
+    """At temperature 0 a law holds one token, and the drafter still knows which ones come next."""
+    logits = torch.tensor([[0.0, 3.0, 2.0, 1.0]], dtype=dtype)
+    sure = torch.tensor([[0.0, 1.0, 0.0, 0.0]], dtype=dtype)
+    torch.testing.assert_close(eagle.rank(sure, logits), torch.softmax(logits, -1))
+    torch.testing.assert_close(eagle.rank(torch.softmax(logits / 2, -1), logits), torch.softmax(logits / 2, -1))
+
+
 def test_auto_finds_both_kinds() -> None:
     toy = Toy(vocabulary=4, columns=4, sharpness=2.0)
     kinds = [kind for first in range(4) for kind in grown(toy, Shape(3, 2, 12), "auto", first).drawn]
@@ -287,7 +297,7 @@ def test_a_perfect_drafter_is_always_accepted() -> None:
 @pytest.mark.parametrize("kind", ["deterministic", "sampled"])
 def test_trees_on_a_transformer_give_plain_tokens_for_the_same_seed(kind: str) -> None:
     """The same loop over a real cache with a guidance pair; the drafter knows nothing."""
-    backbone, prompt = tiny.pictogram(), Prompt(text="two red cats", seed=5, sampling=Sampling(0.8, 20, 0.95, 2.0))
+    backbone, prompt = copy(tiny.pictogram()), Prompt(text="two red cats", seed=5, sampling=Sampling(0.8, 20, 0.95, 2.0))
     plain = generate(backbone, METHODS["ar"], prompt).finish().tokens
     backbone.capabilities = backbone.capabilities | {"feature_draft"}
     with torch.inference_mode():
