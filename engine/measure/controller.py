@@ -6,6 +6,7 @@ produced each of its tokens, and depth and width by pass. Beside them stand all 
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,13 +63,14 @@ def _one(axes: list[Axes], run: Run, found: dict[str, np.ndarray], said: str, de
     picture = run.result()
     rows = round((len(found["map"]) * picture.shape[0] / picture.shape[1]) ** 0.5)
     axes[0].imshow(picture)
-    axes[0].set_title(f"{said}: {run.prompt.text}", fontsize=9, loc="left", wrap=True)
+    axes[0].set_title(textwrap.fill(f"{said}: {run.prompt.text}", 34), fontsize=9, loc="left")
     shown = axes[1].imshow(found["map"].reshape(rows, -1), cmap="viridis", vmin=0, vmax=deepest)
     axes[1].set_title("depth of the tree behind each token", fontsize=9)
     axes[1].figure.colorbar(shown, ax=axes[1], shrink=0.8)
     for image in axes[:2]:
         image.set_axis_off()
-    for name, colour in (("depth", DEPTH), ("width", WIDTH), ("accepted", ACCEPTED)):
+    axes[2].fill_between(range(len(found["accepted"])), found["accepted"], step="mid", color=ACCEPTED, alpha=0.35, label="accepted")
+    for name, colour in (("depth", DEPTH), ("width", WIDTH)):
         axes[2].step(range(len(found[name])), found[name], where="mid", color=colour, label=name, linewidth=1.1)
     axes[2].set(xlabel="pass")
     axes[2].grid(alpha=0.2)
