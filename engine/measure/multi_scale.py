@@ -60,7 +60,7 @@ def figure(runs: dict[str, list[list[Run]]]) -> tuple[Figure, list[dict[str, Any
         for key, marker, said in (("passes", "o", "tokens a pass"), ("time", "^", "time against plain")):
             axes.scatter([p["stayed"] for p in mine], [p[key] for p in mine], color=colour, marker=marker, label=f"{factor}x: {said}")
     for at, label in labels(found).items():
-        axes.annotate(label, at, (5, -10), textcoords="offset points", fontsize=6.5, color="#555555")
+        axes.annotate(label, at, (-5, 4), textcoords="offset points", ha="right", fontsize=6.5, color="#555555")
     axes.axhline(1, color="#999999", linewidth=0.8)
     axes.set(xlabel="share of tokens that are drafts, a", ylabel="against plain decoding", xlim=(-0.03, 1.08), yscale="log")
     for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
