@@ -7,7 +7,8 @@ verified at once. The model's own law leads down the tree as long as it finds a 
 Exactness: always, unless a relaxed rule is on. Chosen children: the model's draw at a node does not depend on the tree, and a child that
 equals it is only a pass saved. Sampled children: drawn without replacement from the drafter's law, asked one after the other
 (`multi_round`). What may not be is a look at a drawn token that decides whether it stays. Here a drawn node's score is that of its place
-(how likely one comes to ask it), never that of its token, and no descendant can move it out; so re-ranking stays exact.
+(`turn`: how likely it comes to be asked and accepted, by the law behind its parent), never that of its token, and no descendant can move
+it out; so re-ranking stays exact.
 Deviations: the published trees have chosen children also above temperature 0, where a flat law finds none of them; `sampled` draws them,
 and `auto` decides at every node by the drafter's law alone which kind is likelier to be accepted. Depth is the number of levels (the
 public code makes one more than it says). The first pass of a run proposes nothing.

@@ -67,15 +67,9 @@ REFRESH = Knob(
     "not exact, or as it is), or redrawn from the new law so that they change as little as possible.",
 )  # fmt: skip
 REUSE_RATIO = Knob(
-    "reuse_ratio",
-    "τ",
-    0.5,
-    0.0,
-    2.0,
-    0.05,
-    help="Keep a draft whose p/q exceeds this.",
+    "reuse_ratio", "τ", 0.5, 0.0, 2.0, 0.05, help="Keep a draft whose p/q exceeds this.",
     when=("refresh", "reuse published", "reuse mixture"),
-)
+)  # fmt: skip
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
