@@ -91,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--full", action="store_true", help="mesh: 200 clouds and three seeds")
     bench.add_argument("--repeats", type=int, default=1)
     bench.add_argument("--sweep", action="append", default=[], metavar="NAME=A,B", help="a row for each value of this knob")
+    bench.add_argument("--grid", action="store_true", help="a row for each combination of the swept values")
     bench.add_argument(
         "--figure",
         type=Path,

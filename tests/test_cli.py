@@ -200,6 +200,11 @@ def test_bench_sweeps_a_knob(folder: Path, tmp_path: Path, capsys: pytest.Captur
     assert rows["zipar window=16"]["log_probability"] == rows["ar"]["log_probability"] and rows["ar"]["impossible"] == 0
     assert cli.main([*asked, "--sweep", "radius=1"]) == 2
     assert "sweeps nothing" in capsys.readouterr().err
+    assert cli.main([*asked, "--grid", "--sweep", "init=random,repeat left", "--sweep", "window=2,16"]) == 0
+    both = [f"sjd init={init} window={window}" for init in ("random", "repeat left") for window in (2, 16)]  # zipar has no init
+    assert [r["method"] for r in last_line_rows(capsys)] == ["ar", *both, "transformers generate"]
+    assert cli.main([*asked, "--grid", "--sweep", "window=2,16", "--sweep", "radius=1"]) == 2
+    assert "sweeps nothing" in capsys.readouterr().err
     assert cli.main([*asked, "--figure", str(tmp_path / "theory.png")]) == 2
     assert "no row of mulo" in capsys.readouterr().err
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from engine.backbones.folder import read_card, read_tensors
 from engine.core import Rows, Sequence
@@ -62,13 +63,11 @@ class RowLora(nn.Module):
         """Inside, rows from number `first` on of every pass of this thread run with the adapter, and all others as they are."""
         thread = threading.get_ident()
 
-        def hook(down: Tensor, up: Tensor) -> Callable[..., Tensor | None]:
-            def add(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> Tensor | None:
-                if threading.get_ident() != thread:
-                    return None
-                more = (inputs[0][:, first:].to(down.dtype) @ down.T) @ up.T * self.scale
-                output[:, first:] += more.to(output.dtype)
-                return output
+        def hook(down: Tensor, up: Tensor) -> Callable[..., None]:
+            def add(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+                if threading.get_ident() == thread:
+                    more = F.linear(F.linear(inputs[0][:, first:].to(down.dtype), down), up)
+                    output[:, first:].add_(more.to(output.dtype), alpha=self.scale)
 
             return add
 

@@ -29,7 +29,7 @@ from engine.core import Prompt
 from engine.data.lowpoly_shapes import Shape, held_out_shapes, sample_points
 from engine.errors import MissingWeights
 from engine.machine import facts
-from engine.measure.speed import bootstrap, drafting, entries_of, publish, quartiles
+from engine.measure.speed import bootstrap, drafted, drafting, entries_of, publish, quartiles
 from engine.mesh.distance import distance, published
 from engine.mesh.picture import View, contact_sheet
 from engine.mesh.quality import quality
@@ -286,7 +286,7 @@ def readable(row: dict[str, Any]) -> str:
     s, c, t = row.get("speedup", [0, 0, 0]), row["step_compression"], row["milliseconds_per_step"]
     return (
         f"{row['row']:28} {'exact' if row['exact'] else 'NOT EXACT':9} {c[0]:5.2f} ({c[1]:.2f}-{c[2]:.2f}) tokens a pass   "
-        f"{t[0]:6.2f} ms a step   {s[0]:5.2f}x ({s[1]:.2f}-{s[2]:.2f}) in time   {near}"
+        f"{t[0]:6.2f} ms a step   {s[0]:5.2f}x ({s[1]:.2f}-{s[2]:.2f}) in time   {drafted(row)}{near}"
     )
 
 

@@ -3,12 +3,14 @@
 Plain and accelerated runs alternate: a prompt is decoded plainly, then by every method, then by every method in reverse order, then plainly
 again, after one unmeasured run of each. A prompt's speed-up is the ratio of the medians; the table gives median, quartiles and
 a bootstrap interval of the median over prompts, and how probable the model finds the pictures, which is what relaxed methods pay with.
-Rows carry machine, commit, seed and knobs. `--sweep NAME=A,B,C` measures the methods that have this knob once with each value instead.
+Rows carry machine, commit, seed and knobs. `--sweep NAME=A,B,C` measures the methods that have this knob once with each value instead,
+and with `--grid` several sweeps become a row for each combination.
 """
 
 from __future__ import annotations
 
 import csv
+import itertools
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +24,7 @@ import torch
 
 from engine.backbones import load
 from engine.backbones.transformer import TransformerSequence
-from engine.core import Backbone, Draft, Prompt, Rows, Sampling
+from engine.core import Backbone, Draft, Prompt, Rows, Sampling, Step
 from engine.data.emoji_scenes import held_out_prompts, lessons_of
 from engine.diagnostics import per_token
 from engine.errors import BadKnob, BadOutput, BadPrompt
@@ -43,7 +45,8 @@ class Entry:
     knobs: dict[str, Any]
 
 
-DRAFTING = ("accepted_a_pass", "nodes", "depth", "mean_deviation")  # what `drafting` may find
+DRAFTING = ("accepted_a_pass", "nodes", "depth", "mean_deviation")  # the numbers that `drafting` may find
+PLACES = 16  # of drafts whose acceptance is counted apart
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 BASELINE = "ar in float32"  # a row of its own where the rest runs in another dtype
 
@@ -76,18 +79,21 @@ def names_of(backbone: Backbone, options: Namespace) -> list[str]:
 
 
 def entries_of(backbone: Backbone, options: Namespace) -> dict[str, Entry]:
-    """The rows asked for, by what they are called: each method once, or with --sweep once a value for those that have the knob. Raises
-    BadKnob for a sweep that says nothing."""
+    """The rows asked for, by what they are called: each method once, or with --sweep once a value for those that have the knob; with --grid
+    once a combination of values for those that have all the knobs. Raises BadKnob for a sweep that says nothing."""
     plain = {name: Entry(name, knobs_of(name, options)) for name in names_of(backbone, options)}
-    if not options.sweep:
-        return plain
-    found: dict[str, Entry] = {}
-    for knob, _, values in (text.partition("=") for text in options.sweep):
-        having = [entry for entry in plain.values() if knob in {k.name for k in find(entry.name)[0].knobs}]
-        if not having or not values:
-            raise BadKnob(f"--sweep {knob}={values} sweeps nothing: none of {', '.join(plain)} has this knob, or no value is given.")
-        found |= {f"{e.name} {knob}={value}": Entry(e.name, e.knobs | {knob: value}) for e in having for value in values.split(",")}
-    return found
+    swept = [[(knob, value) for value in values.split(",") if value] for knob, _, values in (s.partition("=") for s in options.sweep)]
+    groups = itertools.product(*swept) if options.grid else ([setting] for settings in swept for setting in settings)
+    found = {
+        " ".join([name, *(f"{knob}={value}" for knob, value in group)]): Entry(name, entry.knobs | dict(group))
+        for group in groups
+        for name, entry in plain.items()
+        if {knob for knob, _ in group} <= {k.name for k in find(name)[0].knobs}
+    }
+    for text, settings in zip(options.sweep, swept, strict=True):
+        if not any(setting in entry.knobs.items() for entry in found.values() for setting in settings):
+            raise BadKnob(f"--sweep {text} sweeps nothing: none of {', '.join(plain)} has this knob, or no value is given.")
+    return found if swept else plain
 
 
 def publish(
@@ -182,13 +188,31 @@ def summary(name: str, runs: dict[str, list[list[Run]]]) -> dict[str, Any]:
 
 def drafting(runs: list[Run]) -> dict[str, float]:
     """What became of the drafts: how many a pass were accepted (acceptance length without the bonus token), of trees their nodes and depth,
-    of relaxed rules the mean total variation distance from the model's law. What a method does not say is left out."""
+    of relaxed rules the mean total variation distance from the model's law, and where drafts are accepted in order, the share of accepted
+    ones by place. What a method does not say is left out."""
     steps = [s for run in runs for s in run.steps if s.drafted]
     levels = [s.trace["tree"]["levels"] for s in steps if "tree" in s.trace]
     kept = [float(np.nansum(per_token(s, "accepted"))) for s in steps]
     apart = [last for run in runs for last in [s.trace["mean_deviation"] for s in run.steps if "mean_deviation" in s.trace][-1:]]
     found = {"accepted_a_pass": kept, "nodes": [s.drafted for s in steps] if levels else [], "depth": levels, "mean_deviation": apart}
-    return {name: round(float(np.nanmean(values)), 4) for name, values in found.items() if not np.isnan(values).all()}
+    means = {name: round(float(np.nanmean(values)), 4) for name, values in found.items() if not np.isnan(values).all()}
+    places = by_place(steps)
+    return means | ({"accepted_by_place": places} if places else {})
+
+
+def by_place(steps: list[Step]) -> list[float]:
+    """Of the drafts that were reached, the share that was accepted, for the first places behind the pending token (of a tree, its levels).
+    Empty where drafts behind a refused one are accepted too: such a method knows no order."""
+    kept, asked = np.zeros(PLACES, dtype=int), np.zeros(PLACES, dtype=int)
+    for step in steps:
+        verdicts = per_token(step, "accepted") == 1
+        a = int(verdicts.cumprod().sum())
+        if "accepted" not in step.trace or verdicts.sum() > a:
+            return []
+        refused = a < min(len(verdicts), step.trace["tree"]["levels"] if "tree" in step.trace else step.drafted)  # else all were accepted
+        kept[:a] += 1
+        asked[: a + refused] += 1
+    return [round(float(k / n), 3) for k, n in zip(kept, asked, strict=True) if n]
 
 
 def plausibility(backbone: Backbone, prompts: list[Prompt], runs: list[list[Run]]) -> dict[str, Any]:
@@ -259,10 +283,16 @@ def readable(row: dict[str, Any]) -> str:
     return (
         f"{row['method']:24} {'exact' if row['exact'] else 'NOT EXACT':9} {t[0]:6.2f} s   {row['forwards'][0]:5.0f} passes   "
         f"{c[0]:5.2f} ({c[1]:.2f}-{c[2]:.2f}) tokens a pass   {s[0]:5.2f}x ({s[1]:.2f}-{s[2]:.2f}) in time   "
-        f"log p {row['log_probability'][0]:.3f}   "
-        + "".join(f"{name.replace('_', ' ')} {row[name]:.3g}   " for name in DRAFTING if name in row)
-        + f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"
+        f"log p {row['log_probability'][0]:.3f}   " + drafted(row) + f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"
     )
+
+
+def drafted(row: dict[str, Any]) -> str:
+    """What `drafting` found, for a person."""
+    said = [f"{name.replace('_', ' ')} {row[name]:.3g}   " for name in DRAFTING if name in row]
+    if "accepted_by_place" in row:
+        said.append(f"by place {' '.join(f'{share:.0%}'[:-1] for share in row['accepted_by_place'])} %   ")
+    return "".join(said)
 
 
 def append_csv(path: Path, rows: list[dict[str, Any]]) -> None:

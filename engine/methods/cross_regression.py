@@ -125,10 +125,11 @@ def refill(
     u = noise.uniform(DRAFTER, n, count, iteration)
     found: list[int] = tokens[:kept].tolist()
     new = [laws[:kept]]  # lemma b: kept without a look, a draft has the law it was drawn from
-    for j in range(kept, count):
-        law = sequence.law(logits[j : j + 1], found)
-        token = draw_gumbel(law.log(), noise.gumbel(n + j, 1)) if coupled else draw(law, u[j : j + 1])
-        found.append(token.item())
+    width = max(1, count) if sequence.allowed(found) is None else 1  # under a grammar, a law hangs on the drafts before it
+    for start in range(kept, count, width):
+        law = sequence.law(logits[start : start + width], found)
+        some = draw_gumbel(law.log(), noise.gumbel(n + start, len(law))) if coupled else draw(law, u[start : start + width])
+        found += some.tolist()
         new.append(law)
     return torch.tensor(found, dtype=torch.int64, device=sequence.device), torch.cat(new)
 

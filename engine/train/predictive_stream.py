@@ -5,10 +5,12 @@ labels are sequences that the backbone itself generated. Control rows read them 
 the adapter, read an earlier guess of the same window with noise in it and give laws q. A replay buffer keeps what was guessed. The loss is
 the cross-entropy of q towards p, each position weighted with one more than the number of guesses behind it that are right in a row.
 Deviations: both guidance branches are trained as one, on the guided laws, because acceptance depends on those. Guesses are drawn from q,
-as in decoding, and not its most probable tokens; noise stands behind a front of random length, where decoding has it. "Right" is the
-chance of acceptance, the sum of min(p, q), which is the paper's indicator where both laws know one token. Several windows of a sequence
-share its control rows, which are computed once and without a gradient. p has the grammar of meshes, q learns it. Minutes instead of
-epochs.
+as in decoding, and not its most probable tokens; noise stands behind a front of random length, where decoding has it. A window's first
+row reads a token that would have been refused there, drawn from the residual of q against p: a joint pass does not know yet what came
+instead, so in decoding that row never reads the truth. "Right" is the chance of acceptance, the sum of min(p, q), which is the paper's
+indicator where both laws know one token. Several windows of a sequence share its control rows, which are computed once and without a
+gradient. Windows for meshes are shorter than the paper's 16, as no draft lives that long there. p has the grammar of meshes, q learns it.
+Minutes instead of epochs.
 """
 
 from __future__ import annotations
@@ -24,19 +26,20 @@ from torch import Tensor, nn
 from engine.backbones.folder import ship
 from engine.drafters.predictive_stream import folder_of, fresh, write_adapter
 from engine.errors import BadKnob
-from engine.sampling import draw, guide, warp
+from engine.sampling import draw, guide, residual, warp
 from engine.train import loop
 from engine.train.feature_draft import TEACHERS, Library, Recorded, Teacher, padded
 from engine.train.loop import Training, cosine_to_a_tenth
 
 PRESETS = {
-    "cpu": {"minutes": 40.0, "sequences": 1536, "batch": 4, "windows": 6},
-    "gpu": {"minutes": 8.0, "sequences": 4096, "batch": 32, "windows": 12},
+    "cpu": {"minutes": 40.0, "sequences": 1536, "batch": 4, "rows": 96},
+    "gpu": {"minutes": 8.0, "sequences": 4096, "batch": 32, "rows": 192},
 }
-WINDOW = 16
+WIDTHS = {"pictogram": 16, "lowpoly": 8}  # rows of a window
 RANK, ALPHA = 32, 64.0
-RATE = 5e-4
+RATE = 1e-3
 UNSEEN = 16  # held-out sequences
+UNSEEN_ROWS = 192  # predictive rows of each
 
 
 @dataclass
@@ -83,9 +86,9 @@ class Pupil(nn.Module):
         self._teacher = [teacher]  # never trained, not part of the state
 
     def laws(self, rows: list[Recorded], starts: list[int], guesses: Tensor) -> tuple[Tensor, Tensor]:
-        """Targets p and logarithms of q, [B, windows * WINDOW, V] both, of the positions behind each row of some windows.
+        """Targets p and logarithms of q, [B, windows * width, V] both, of the positions behind each row of some windows.
 
-        starts : the position of each window's first row; guesses : int64 [B, windows * WINDOW], what the rows read.
+        starts : the position of each window's first row; guesses : int64 [B, windows * width], what the rows read.
         """
         teacher, device = self._teacher[0], guesses.device
         said = torch.stack([row.said for row in rows]).to(device)
@@ -144,20 +147,32 @@ def noisy(guesses: Tensor, width: int, vocabulary: int, rng: Generator) -> Tenso
     return torch.where((place < front).to(guesses.device), guesses, noise.to(guesses.device))
 
 
+def refused(p: Tensor, q: Tensor, u: Tensor) -> Tensor:
+    """Tokens as a pass refuses them: a draft x ~ q is refused with 1 - p(x)/q(x), which makes (q - p)+ of its law.
+
+    p, q : [..., V]; u : [N], for the N rows -> int64 [N]
+    """
+    return draw(residual(q.flatten(0, -2), p.flatten(0, -2)), u)
+
+
 class Replay:
-    """The buffer: for every sequence and position the newest guess; in the beginning what is really there (line 2)."""
+    """The buffer: for every sequence and position the newest guess, in the beginning what is really there (line 2), and a newest one that
+    would be refused, in the beginning noise."""
 
-    def __init__(self, recorded: list[Recorded], device: str):
+    def __init__(self, recorded: list[Recorded], vocabulary: int, device: str):
         self.guesses = padded([row.tokens for row in recorded]).to(device)
+        self.refused = torch.from_numpy(Generator(PCG64(13)).integers(0, vocabulary, tuple(self.guesses.shape))).to(device)
 
-    def read(self, ids: list[int], places: Tensor) -> Tensor:
-        """int64 [B, R]"""
-        return self.guesses[ids][:, places]
+    def read(self, ids: list[int], places: Tensor, width: int) -> Tensor:
+        """What windows of this width read, int64 [B, R]: guesses, and in front of them one that was refused."""
+        found = self.guesses[ids][:, places]
+        found[:, ::width] = self.refused[ids][:, places[::width]]
+        return found
 
-    def write(self, ids: list[int], places: Tensor, found: Tensor) -> None:
-        """Keeps guesses int64 [B, R] (line 9)."""
-        for i, row in zip(ids, found, strict=True):
-            self.guesses[i, places] = row
+    def write(self, ids: list[int], places: Tensor, found: Tensor, refused: Tensor) -> None:
+        """Keeps guesses and refused ones, int64 [B, R] both (line 9)."""
+        for i, row, wrong in zip(ids, found, refused, strict=True):
+            self.guesses[i, places], self.refused[i, places] = row, wrong
 
 
 def window_places(starts: list[int], width: int) -> Tensor:
@@ -165,10 +180,10 @@ def window_places(starts: list[int], width: int) -> Tensor:
     return torch.cat([torch.arange(s, s + width) for s in starts])
 
 
-def window_starts(lengths: list[int], count: int, rng: Generator) -> list[int]:
-    """Where some windows begin that end inside the shortest of a few sequences."""
-    room = min(lengths) - WINDOW
-    assert room > 0, f"a sequence of {min(lengths)} tokens holds no window of {WINDOW}"
+def window_starts(lengths: list[int], count: int, width: int, rng: Generator) -> list[int]:
+    """Where some windows of this width begin that end inside the shortest of a few sequences."""
+    room = min(lengths) - width
+    assert room > 0, f"a sequence of {min(lengths)} tokens holds no window of {width}"
     return sorted(rng.integers(0, room, count).tolist())
 
 
@@ -177,34 +192,35 @@ def main(options: Options) -> None:
     preset = PRESETS[options.preset]
     device = "cuda" if options.preset == "gpu" else "cpu"
     teacher = TEACHERS[options.backbone](device)
-    layers = len(teacher.trunk.blocks)
+    layers, width = len(teacher.trunk.blocks), WIDTHS[options.backbone]
     if not 0 <= options.skip < layers:
         raise BadKnob(f"--skip {options.skip} is out of range: {options.backbone} has {layers} layers. Choose 0 to {layers - 1}.")
-    seen = Library(options.backbone, teacher, preset["sequences"], preset["batch"], shortest=WINDOW + 1)
-    unseen = Library(options.backbone, teacher, UNSEEN, preset["batch"], held_out=True, shortest=WINDOW + 1)
+    seen = Library(options.backbone, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
+    unseen = Library(options.backbone, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
     pupil = Pupil(teacher, not options.both_ways, options.skip)
     name = f"predictive-stream-{teacher.weights_hash}{'-both-ways' if options.both_ways else ''}-{options.skip}"
     training = Training(
         name, pupil, RATE, options.minutes or preset["minutes"], device, 50, 0.995, 0.0, betas=(0.9, 0.99), schedule=cosine_to_a_tenth
     )
     training.resume(options.fresh)
-    replay = Replay(seen.recorded, device)
+    replay = Replay(seen.recorded, teacher.vocabulary, device)
 
     def loss_of(step: int) -> Tensor:
         rng = Generator(PCG64([11, step]))
         ids = seen.near(step)
-        starts = window_starts([len(seen.recorded[i].tokens) for i in ids], preset["windows"], rng)
-        places = window_places(starts, WINDOW)
-        guesses = noisy(replay.read(ids, places), WINDOW, teacher.vocabulary, rng)
+        starts = window_starts([len(seen.recorded[i].tokens) for i in ids], preset["rows"] // width, width, rng)
+        places = window_places(starts, width)
+        guesses = noisy(replay.read(ids, places, width), width, teacher.vocabulary, rng)
         p, q = pupil.laws([seen.recorded[i] for i in ids], starts, guesses)
         with torch.no_grad():
-            weight = right_behind(p, q.exp(), WINDOW).flatten(1) + 1
-            u = torch.from_numpy(rng.random(q.shape[0] * q.shape[1]))
-            replay.write(ids, places + 1, draw(q.flatten(0, 1).exp(), u).view(len(ids), -1))
+            weight = right_behind(p, q.exp(), width).flatten(1) + 1
+            u, v = torch.from_numpy(rng.random((2, q.shape[0] * q.shape[1])))
+            found, wrong = draw(q.flatten(0, 1).exp(), u), refused(p, q.exp(), v)
+            replay.write(ids, places + 1, found.view(len(ids), -1), wrong.view(len(ids), -1))
         return -((p * q).sum(-1) * weight).sum() / weight.sum()
 
     def held_out() -> dict[str, Any]:
-        return acceptance(pupil, unseen.recorded, teacher.vocabulary, device)
+        return acceptance(pupil, unseen.recorded, width, teacher.vocabulary, device)
 
     if not options.export:
         training.run(loss_of, held_out)
@@ -216,7 +232,7 @@ def main(options: Options) -> None:
     card = {
         "base": {"name": options.backbone, "weights_hash": teacher.weights_hash},
         "causal": pupil.causal,
-        "window": WINDOW,
+        "window": width,
         "skipped_layers": options.skip,
         "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
     } | training.summary(options.preset, command)
@@ -224,19 +240,22 @@ def main(options: Options) -> None:
 
 
 @torch.no_grad()
-def acceptance(pupil: Pupil, recorded: list[Recorded], vocabulary: int, device: str) -> dict[str, Any]:
-    """By position in the window, the chance that a draft behind the true tokens is accepted: the mean of sum min(p, q).
+@torch.no_grad()
+def acceptance(pupil: Pupil, recorded: list[Recorded], width: int, vocabulary: int, device: str) -> dict[str, Any]:
+    """By position in the window, the chance that a draft is accepted: the mean of sum min(p, q).
 
-    fresh : the rows read noise; again : they read what they said the first time, as a window does that was refreshed.
+    fresh : the rows read noise. refused : the window begins one further, behind a refusal: its rows read what was drafted by those of
+    `fresh`, and the first of them a draft that would be refused.
     """
-    found: dict[str, list[Tensor]] = {"fresh": [], "again": []}
+    found: dict[str, list[Tensor]] = {"fresh": [], "refused": []}
     for i, row in enumerate(recorded):
         rng = Generator(PCG64([12, i]))
-        starts = window_starts([len(row.tokens)], 4, rng)
-        guesses = torch.from_numpy(rng.integers(0, vocabulary, (1, 4 * WINDOW))).to(device)
-        for name in found:
-            p, q = pupil.laws([row], starts, guesses)
-            found[name].append(torch.minimum(p, q.exp()).sum(-1).view(-1, WINDOW))
-            drawn = draw(q[0].exp(), torch.from_numpy(rng.random(q.shape[1]))).view(-1, WINDOW)
-            guesses = torch.cat([guesses.view(-1, WINDOW)[:, :1], drawn[:, :-1]], 1).view(1, -1)
+        starts = window_starts([len(row.tokens) - 1], UNSEEN_ROWS // width, width, rng)
+        guesses = torch.from_numpy(rng.integers(0, vocabulary, (1, len(starts) * width))).to(device)
+        for further, kept in enumerate(found.values()):
+            p, q = (law.view(-1, width, law.shape[-1]) for law in pupil.laws([row], [s + further for s in starts], guesses))
+            kept.append(torch.minimum(p, q.exp()).sum(-1))
+            drafts = draw(q.exp().flatten(0, 1), torch.from_numpy(rng.random(len(starts) * width))).view(-1, width)
+            drafts[:, 0] = refused(p[:, 0], q[:, 0].exp(), torch.from_numpy(rng.random(len(starts))))
+            guesses = drafts.view(1, -1)
     return {f"acceptance_{name}": [round(x, 3) for x in torch.cat(rows).mean(0).tolist()] for name, rows in found.items()}

@@ -22,7 +22,7 @@ def test_rows_for_plain_decoding_and_every_value_of_a_sweep(monkeypatch: pytest.
     monkeypatch.setattr(judge, "load", lambda: reader)
     monkeypatch.setattr(judged, "read_card", lambda folder: {"judge": {"held_out": {}}})
     backbone = pictogram.load()
-    options = Namespace(methods="zipar", sweep=["window=4,16"], set=[], verify=None, count=2, size=None, csv=None)
+    options = Namespace(methods="zipar", sweep=["window=4,16"], grid=False, set=[], verify=None, count=2, size=None, csv=None)
     rows = {row["method"]: row for row in judged.bench(backbone, options, backbone.sampling)}
     assert list(rows) == ["ar", "zipar window=4", "zipar window=16"]
     assert rows["zipar window=16"]["objects_more"] == rows["zipar window=16"]["half_width"] == 0  # a full window is plain decoding

@@ -17,7 +17,7 @@ from engine.methods import METHODS
 from engine.run import generate
 from engine.train import predictive_stream
 from engine.train.feature_draft import Library, MeshTeacher, PictureTeacher, Recorded, Teacher
-from engine.train.predictive_stream import Options, Pupil, Replay, noisy, right_behind, window_places
+from engine.train.predictive_stream import Options, Pupil, Replay, noisy, refused, right_behind, window_places
 from tests.engine.drafters.test_predictive_stream import dual
 from tests.engine.train import tiny_folders
 
@@ -27,7 +27,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folders with tiny random backbones, where the recipe reads and writes."""
     tiny_folders.ship(tmp_path, monkeypatch)
     monkeypatch.setattr(predictive_stream, "UNSEEN", 2)
-    monkeypatch.setitem(predictive_stream.PRESETS, "cpu", {"minutes": 0.03, "sequences": 4, "batch": 2, "windows": 2})
+    monkeypatch.setitem(predictive_stream.PRESETS, "cpu", {"minutes": 0.03, "sequences": 4, "batch": 2, "rows": 32})
     return tmp_path
 
 
@@ -89,12 +89,22 @@ def test_noise_stands_behind_a_front() -> None:
 
 def test_the_buffer_begins_with_the_truth_and_remembers() -> None:
     recorded = PictureTeacher("cpu").generate(torch.ones(2, 32, dtype=torch.int64), Generator(PCG64(0)))
-    replay, places = Replay(recorded, "cpu"), window_places([3, 10], 2)
+    replay, places = Replay(recorded, 32, "cpu"), window_places([3, 10], 2)
     assert places.tolist() == [3, 4, 10, 11]
-    assert torch.equal(replay.read([1], places)[0], recorded[1].tokens[places])
-    replay.write([1], places, torch.tensor([[1, 2, 3, 4]]))
-    assert replay.read([0, 1], places)[1].tolist() == [1, 2, 3, 4]
-    assert torch.equal(replay.read([0], places)[0], recorded[0].tokens[places])
+    assert torch.equal(replay.read([1], places, 2)[0, 1::2], recorded[1].tokens[places[1::2]])
+    replay.write([1], places, torch.tensor([[1, 2, 3, 4]]), torch.tensor([[5, 6, 7, 8]]))
+    assert replay.read([0, 1], places, 2)[1].tolist() == [5, 2, 7, 4]
+    assert replay.read([1], places, 4)[0].tolist() == [5, 2, 3, 4]
+    assert torch.equal(replay.read([0], places, 2)[0, 1::2], recorded[0].tokens[places[1::2]])
+
+
+def test_a_refused_token_has_the_law_of_refused_drafts() -> None:
+    """q minus what is accepted of it: never a token that p gives at least as much as q."""
+    p, q = torch.tensor([[0.5, 0.3, 0.1, 0.1]]), torch.tensor([[0.1, 0.4, 0.3, 0.2]])
+    u = torch.from_numpy(Generator(PCG64(0)).random(20_000))
+    found = refused(p.expand(20_000, 1, 4), q.expand(20_000, 1, 4), u)
+    shares = found.bincount(minlength=4) / len(found)
+    torch.testing.assert_close(shares, torch.tensor([0.0, 0.25, 0.5, 0.25]), atol=0.015, rtol=0)
 
 
 @pytest.mark.parametrize("name,skip", [("pictogram", 1), ("lowpoly", 0)])
@@ -106,7 +116,7 @@ def test_an_adapter_is_trained_written_and_read(name: str, skip: int, shipped: P
     assert card["causal"] and card["skipped_layers"] == skip and card["base"]["name"] == name
     assert ("--skip 1" in card["command"]) == (skip == 1)
     assert ("--backbone lowpoly" in card["command"]) == (name == "lowpoly")
-    assert all(len(card["held_out"][f"acceptance_{kind}"]) == predictive_stream.WINDOW for kind in ("fresh", "again"))
+    assert all(len(card["held_out"][f"acceptance_{kind}"]) == predictive_stream.WIDTHS[name] for kind in ("fresh", "refused"))
     backbone = load(name, str(shipped / name))
     assert "predictive_stream" in backbone.capabilities
     layers = {path.split(".")[1] for path in backbone.drafter("predictive_stream").lora.paths}
@@ -140,7 +150,7 @@ def test_training_raises_the_chance_of_acceptance() -> None:
     teacher = PictureTeacher("cpu")
     rows = teacher.generate(torch.tensor([teacher.backbone._read(Prompt(text=t)) for t in ("two cats", "a table")]), Generator(PCG64(0)))
     pupil, starts = Pupil(teacher, True, 0), [5, 30]
-    guesses = noisy(Replay(rows, "cpu").read([0, 1], window_places(starts, 8)), 8, 32, Generator(PCG64(2)))
+    guesses = noisy(Replay(rows, 32, "cpu").read([0, 1], window_places(starts, 8), 8), 8, 32, Generator(PCG64(2)))
     optimizer = torch.optim.Adam(pupil.parameters(), 1e-2)
     chances = []
     for _ in range(25):
