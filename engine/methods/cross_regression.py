@@ -24,7 +24,7 @@ from torch import Tensor
 
 from engine.accept import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, energy, leading, matches, ramp
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
-from engine.errors import BadKnob, NotSupported
+from engine.errors import NotSupported
 from engine.methods.sjd import correct
 from engine.noise import ACCEPT, DRAFTER, INITIAL, Noise
 from engine.sampling import draw, draw_gumbel, entropy
@@ -51,7 +51,6 @@ RULES: dict[str, EnergyRule] = {"consistent": CONSISTENT, "paper": LITERAL}
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step a pass. Locals: the drafts with the laws they were drawn from, and the deviation meter."""
-    seeded = knobs.verify == "match seed"
     if knobs.refresh == "coupled" and knobs.mode == "joint" and not drafter.causal:  # a draft would help to make its own next law
         raise NotSupported("refresh=coupled needs a drafter that only looks back, and this one looks both ways. Set refresh=redraw.")
     read = drafter.start(sequence)
@@ -59,8 +58,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     laws = torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
     iteration, total, measured = 0, 0.0, 0
     while not sequence.done:
-        if seeded and not is_unrelaxed(knobs):
-            raise BadKnob(f"match seed needs an exact rule; {setting(knobs)} is not. Set Θ = β = 0, or verify=residual.")
+        seeded = knobs.verify == "match seed" and is_unrelaxed(knobs)  # a tolerance that is moved acts at once, and ends the match
         n = sequence.length
         tokens, laws = tokens[: knobs.horizon], laws[: knobs.horizon]
         m = len(tokens)
@@ -156,20 +154,18 @@ def is_unrelaxed(knobs: Knobs) -> bool:
     return knobs.rule == "consistent" and knobs.energy_tolerance == 0 and knobs.energy_smoothing == 0
 
 
-def setting(knobs: Knobs) -> str:
-    """The settings of the rule, for a sentence."""
-    return f"rule={knobs.rule} with Θ = {knobs.energy_tolerance:g} and β = {knobs.energy_smoothing:g}"
-
-
 def why(knobs: Knobs) -> str:
     """The sentence of the badge."""
+    if is_unrelaxed(knobs):
+        return "Exact: every draft is verified against the law it was drawn from, and is replaced from the residual of that law."
     if knobs.rule == "paper":
-        return "Not exact: the rule as printed accepts by p >= q, or nearly so, and never returns what it lost."
-    if knobs.energy_tolerance > 0:
-        return f"Not exact: drafts may be less probable than drafted, by up to Θ = {knobs.energy_tolerance:g} nats."
-    if knobs.energy_smoothing > 0:
-        return f"Not exact: with β = {knobs.energy_smoothing:g} a draft is judged by the energy of its predecessors too."
-    return "Exact: every draft is verified against the law it was drawn from, and is replaced from the residual of that law."
+        reason = "the rule as printed accepts by p >= q, or nearly so, and never returns what it lost."
+    elif knobs.energy_tolerance > 0:
+        reason = f"drafts may be less probable than drafted, by up to Θ = {knobs.energy_tolerance:g} nats."
+    else:
+        reason = f"with β = {knobs.energy_smoothing:g} a draft is judged by the energy of its predecessors too."
+    unseeded = " The seed is matched at Θ = β = 0 only." if knobs.verify == "match seed" else ""
+    return f"Not exact: {reason}{unseeded}"
 
 
 _SMALL = {"horizon": 3}

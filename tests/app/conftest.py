@@ -26,6 +26,7 @@ from engine.backbones.vq import PictureTokenizer
 from engine.data.emoji_scenes import vocabulary
 from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
 from engine.drafters.mesh_heads import MeshHeads
+from engine.drafters.predictive_stream import folder_of, fresh, write_adapter
 from tests.engine.backbones.tiny import spread
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +50,8 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def picto_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model folder as `load` wants it, with a drafter for trees. At 256 pixels a run is slow enough to be touched while it goes."""
+    """A model folder as `load` wants it, with a drafter for trees and a predictive stream. At 256 pixels a run is slow enough to be touched
+    while it goes."""
     torch.manual_seed(0)
     words = list(vocabulary())
     model = PictogramModel(LEVELS, len(words), layers=4, width=128, heads=2, inner=256)
@@ -69,6 +71,10 @@ def picto_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         NAME: {"settings": drafter.settings},
     }
     ship(folder, weights, card)
+    backbone = load(str(folder))
+    stream = fresh(backbone.model.decoder, ("query_key_value", "attention_out", "gate_up", "feed_out"), 4, 8.0)
+    spread(stream, 0.05)
+    write_adapter(folder_of(folder), stream, "pictogram", backbone.weights_hash, 8.0)
     return folder
 
 

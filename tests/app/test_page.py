@@ -198,6 +198,27 @@ def test_a_preset_brings_its_knobs_and_its_badge(open_page):
     assert "sharpens the law" in page.locator("#canvas-fast .ft-badge").get_attribute("data-tip")
 
 
+def test_a_tolerance_that_is_moved_is_marked_on_the_trace_and_ends_exactness(open_page):
+    page = open_page()
+    page.locator("#method input").click()
+    page.get_by_role("option", name="Cross-Regression", exact=True).click()
+    page.wait_for_selector("#knobs .ft-knob[data-knob=energy_tolerance]")
+    page.wait_for_selector("#badge .ft-badge[data-exact=true]")
+    start(page)
+    assert page.locator("#canvas-fast .ft-badge").inner_text() == "exact"
+    move(page, "knobs", "energy_tolerance", 8)
+    move(page, "knobs", "energy_smoothing", 4)
+    page.wait_for_selector("#badge .ft-badge[data-exact=false]")
+    page.wait_for_selector("#canvas-fast .ft-badge[data-exact=false]")
+    assert page.evaluate(STATE) == "running"
+    finish(page)
+    chart = page.locator("#trace .ft-chart")
+    assert chart.get_attribute("data-tokens") == "1024" and int(chart.get_attribute("data-moves")) >= 2
+    assert "Energy of each draft" in page.inner_text("#trace") and "a knob was moved" in page.inner_text("#trace")
+    assert "deviation from plain decoding" in page.inner_text("#trace") and "drafts accepted (shaded)" in page.inner_text("#trace")
+    assert "tokens equal" not in page.inner_text("#verdict")
+
+
 def test_the_map_is_drawn_without_asking_the_server(open_page):
     page = open_page()
     start(page, "64 px")

@@ -94,7 +94,7 @@ def _speed(fast: Growth, plain: Growth) -> dict[str, Any]:
 
 def agreement(fast: Growth, plain: Growth) -> dict[str, Any]:
     """How many tokens are the same; said only where they are promised to be."""
-    if fast.run.fixed.get("verify") != "match seed":
+    if fast.run.fixed.get("verify") != "match seed" or not fast.run.exact:
         return {}
     ours, theirs = (dict(zip(b.run.positions, b.run.tokens, strict=True)) for b in (fast, plain))
     same, count = sum(theirs.get(p) == token for p, token in ours.items()), max(len(ours), len(theirs))
