@@ -197,6 +197,8 @@ class Draft:
                  the first K. In any case a row sees those cached and pending tokens only that stand at smaller positions
     predictive : bool [N] or None; rows that run with the drafter's adapter and can never be committed. They come last; no
                  other row sees them. What they say is warped without a grammar, and `Sequence.law` makes laws of it
+    twins      : so many of the first predictive rows read what the first tokens read, see what they see, and stand where they stand:
+                 up to the first layer with the adapter, a pass may compute them once
     """
 
     tokens: Tensor
@@ -205,6 +207,7 @@ class Draft:
     positions: Tensor | None = None
     visible: Tensor | None = None
     predictive: Tensor | None = None
+    twins: int = 0
 
     def laws(self) -> Tensor | None:
         """q as a tensor [N, V], or None."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.backbones.transformer import causal
+from engine.backbones.transformer import Fork, causal
 from engine.cache import Slab
 
 COSINE_SCALE = 10.0
@@ -156,9 +156,13 @@ class MeshDecoder(nn.Module):
         """The condition's keys and values for every block: made once a run."""
         return [block.cross_attention.look(condition) for block in self.blocks]
 
-    def forward(self, x: Tensor, mask: Tensor | None, looked: list[tuple[Tensor, Tensor]], slab: Slab | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, mask: Tensor | None, looked: list[tuple[Tensor, Tensor]], slab: Slab | None = None, fork: Fork | None = None
+    ) -> Tensor:
         """Embedded rows [B, R, width], positions included -> hidden states behind the final norm."""
         for layer, block in enumerate(self.blocks):
+            if fork is not None and layer == fork.layer:
+                x, mask = x[:, fork.rows], fork.mask
             x = block(x, mask, looked[layer], slab, layer)
         return self.norm(x)
 

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from transformers import AutoTokenizer, Cache, JanusForConditionalGeneration
 from transformers.cache_utils import CacheLayerMixin
 
-from engine.backbones.transformer import TransformerSequence
+from engine.backbones.transformer import Fork, TransformerSequence
 from engine.cache import Slab
 from engine.core import Prompt, Sampling
 from engine.errors import BadPrompt, MissingWeights, NotSupported
@@ -72,7 +72,8 @@ class _Trunk:
     def embed(self, tokens: Tensor) -> Tensor:
         return self.model.prepare_embeddings_for_image_generation(tokens)[None]
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab) -> Tensor:
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
+        assert fork is None, "no predictive stream is known for Janus"
         assert mask is not None or x.shape[1] == 1, "transformers takes no mask for a causal one"
         cache = Cache(layers=[_Layer(slab, i) for i in range(len(self.language.layers))])
         return self.language(

@@ -19,7 +19,7 @@ from engine.backbones.bpt import MeshModel, budget_bucket, settings_of
 from engine.backbones.bpt_grammar import Grammar
 from engine.backbones.bpt_tokens import BPT, Parser, dequantize, mesh_of, parse
 from engine.backbones.folder import MODELS, fill, hash_of, parts, read_card, read_parts, read_tensors
-from engine.backbones.transformer import TransformerSequence
+from engine.backbones.transformer import Fork, TransformerSequence
 from engine.cache import Slab
 from engine.core import Prompt, Sampling
 from engine.drafters.feature_draft import read_drafter, weights_file
@@ -62,8 +62,8 @@ class _Trunk:
     def embed(self, tokens: Tensor) -> Tensor:
         return self.table[tokens][None]
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab) -> Tensor:
-        return self.decoder(x + self.positions[slots], mask, self.looked, slab)
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
+        return self.decoder(x + self.positions[slots], mask, self.looked, slab, fork)
 
     def head(self, hidden: Tensor) -> Tensor:
         return self.decoder.head(hidden)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.backbones.folder import MODELS, fill, hash_of, parts, read_card, read_parts, read_tensors
-from engine.backbones.transformer import Decoder, TransformerSequence, causal, rotary_table
+from engine.backbones.transformer import Decoder, Fork, TransformerSequence, causal, rotary_table
 from engine.backbones.vq import FACTOR, PictureTokenizer
 from engine.cache import Slab
 from engine.core import Prompt, Sampling
@@ -130,8 +130,8 @@ class _Trunk:
     def embed(self, tokens: Tensor) -> Tensor:
         return self.table[tokens] + self.gist
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab) -> Tensor:
-        return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, slab)
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
+        return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, slab, fork)
 
 
 class PictogramSequence(TransformerSequence):

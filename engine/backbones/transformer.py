@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -129,12 +130,28 @@ class Decoder(nn.Module):
         half = cos.shape[-1] // 2
         return x + self.place_map(torch.cat([cos[..., :half], sin[..., :half]], -1).to(x.dtype))
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, slab: Slab | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, slab: Slab | None = None, fork: Fork | None = None
+    ) -> Tensor:
         """Hidden states [B, R, width] after the final norm; writes the rows' keys and values into the slab, if there is one."""
         x = self.with_places(x, cos, sin)
         for layer, block in enumerate(self.blocks):
+            if fork is not None and layer == fork.layer:
+                x, cos, sin, mask = x[:, fork.rows], cos[fork.rows], sin[fork.rows], fork.mask
             x = block(x, cos, sin, mask, slab, layer)
         return self.norm(x)
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A layer at which rows of a pass part that were one until there: from it on, row i continues row rows[i] of the layers below.
+
+    layer : 1 to the last; rows : int64 [R]; mask : bool [R, kept + R], who sees whom from that layer on
+    """
+
+    layer: int
+    rows: Tensor
+    mask: Tensor
 
 
 class Trunk(Protocol):
@@ -144,8 +161,9 @@ class Trunk(Protocol):
         """[R] ids of the head in use -> [1 or branches, R, H]"""
         ...
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab) -> Tensor:
-        """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape."""
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
+        """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; behind a
+        fork, with the fork's rows. Only models that have predictive streams know forks."""
         ...
 
     def head(self, hidden: Tensor) -> Tensor:
@@ -155,6 +173,8 @@ class Trunk(Protocol):
 
 class RowAdapter(Protocol):
     """What predictive rows run with: see engine/drafters/predictive_stream.py."""
+
+    first_layer: int  # of the blocks that it acts in
 
     def worn(self, first: int) -> AbstractContextManager[None]:
         """Inside, rows from number `first` on of every pass of this thread run with the adapter, and all others as they are."""
@@ -216,8 +236,13 @@ class TransformerSequence:
             nodes = self.trunk.embed(draft.tokens.to(self.device))
             x = torch.cat([x, nodes.expand(x.shape[0], -1, -1)], 1)
         control = count if draft.predictive is None else int((~draft.predictive).sum())
+        slots, mask = self._slots(draft, parents), self._mask(draft, parents, count)
         with self._adapted(len(self.pending) + control if control < count else None):
-            hidden = self.trunk.run(x, self._slots(draft, parents), self._mask(draft, parents, count), self.slab)
+            if draft.twins and self.adapter.first_layer:
+                below, low, fork = forked(mask, len(self.pending), control, draft.twins, self.adapter.first_layer)
+                hidden = self.trunk.run(x[:, below], slots[below], low, self.slab, fork)
+            else:
+                hidden = self.trunk.run(x, slots, mask, self.slab)
         self._draft = draft.tokens[:control].tolist()
         self._places = draft.positions  # of the nodes; None: behind what is pending
         return Rows(self.trunk.head(hidden), partial(self._warp, parents, self._draft, self._state), hidden)
@@ -334,6 +359,22 @@ class TransformerSequence:
     def close(self) -> None:
         """Frees the cache."""
         self.slab = None
+
+
+def forked(mask: Tensor, heads: int, control: int, twins: int, layer: int) -> tuple[Tensor, Tensor, Fork]:
+    """How a pass runs in which predictive rows are the twins of drafts below a layer: its rows there int64 [R'], who sees whom among them
+    bool [R', kept + R'], and the fork.
+
+    mask : bool [R, kept + R] of all rows: `heads` pending ones, `control` drafts, then predictive ones, of which the first `twins` are
+    twins of the first drafts
+    """
+    first, count, device = heads + control, len(mask), mask.device
+    kept = mask.shape[1] - count
+    below = torch.cat([torch.arange(first), torch.arange(first + twins, count)]).to(device)
+    low = mask[below][:, torch.cat([torch.arange(kept, device=device), kept + below])]
+    low[first:, kept + heads : kept + heads + twins] |= mask[first + twins :, kept + first : kept + first + twins]
+    rows = torch.cat([torch.arange(first), torch.arange(heads, heads + twins), torch.arange(first, len(below))])
+    return below, low, Fork(layer, rows.to(device), mask)
 
 
 def causal(count: int, kept: int, device: torch.device) -> Tensor:

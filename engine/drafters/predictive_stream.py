@@ -54,6 +54,7 @@ class RowLora(nn.Module):
         """shapes : (out, in) of each layer; scale : s, of B A x."""
         super().__init__()
         self.paths, self.scale = list(shapes), scale
+        self.first_layer = min(int(path.split(".")[1]) if path.startswith("blocks.") else 0 for path in shapes)
         self.down = nn.ParameterList(nn.Parameter(torch.randn(rank, size[1]) / math.sqrt(size[1])) for size in shapes.values())
         self.up = nn.ParameterList(nn.Parameter(torch.zeros(size[0], rank)) for size in shapes.values())
         self._layers = [trunk.get_submodule(path) for path in shapes]  # a list of theirs, not ours: never trained, not part of the state

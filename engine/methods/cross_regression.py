@@ -107,6 +107,7 @@ def dual(tokens: Tensor, ahead: int, sequence: Sequence, noise: Noise, iteration
         positions=torch.tensor([*range(n, n + m), *range(n, n + ahead)]),
         visible=visible,
         predictive=torch.arange(m + ahead) >= m,
+        twins=min(m, ahead) if causal else 0,
     )
 
 

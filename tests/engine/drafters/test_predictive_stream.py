@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,6 +22,7 @@ from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny
 
+ALL_LAYERS = ("query_key_value", "attention_out", "gate_up", "feed_out", "query", "out", "value_gate")  # of both decoders
 LAYERS = ("query_key_value", "attention_out", "gate_up", "feed_out")
 PROMPT = Prompt(text="two red cats on a table", seed=5)
 
@@ -29,6 +34,31 @@ def random_lora(backbone: Pictogram, skipped: int = 0, std: float = 0.3) -> RowL
     for up in lora.up:
         nn.init.normal_(up, std=std)
     return lora.requires_grad_(False)
+
+
+def tiny_pictogram() -> tuple[Any, nn.Module, Prompt]:
+    """A backbone, its decoder and a prompt."""
+    backbone = tiny.pictogram()
+    return backbone, backbone.model.decoder, PROMPT
+
+
+def tiny_lowpoly() -> tuple[Any, nn.Module, Prompt]:
+    """The same for meshes."""
+    backbone = tiny.lowpoly()
+    return backbone, backbone.model.decoder, Prompt(points=tiny.sphere())
+
+
+PROMPT_OF = {"pictogram": tiny_pictogram, "lowpoly": tiny_lowpoly}
+
+
+@contextmanager
+def watched(decoder: nn.Module, seen: list[int]) -> Iterator[None]:
+    """Notes how many rows go through the first and through the last block."""
+    ends = (decoder.blocks[0], decoder.blocks[-1])
+    hooks = [block.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[1])) for block in ends]
+    yield
+    for hook in hooks:
+        hook.remove()
 
 
 def dual(tokens: list[int], guesses: list[int], start: int, causal: bool = True) -> Draft:
@@ -63,6 +93,34 @@ def test_control_rows_are_the_frozen_model_to_the_last_bit() -> None:
     for sequence in (worn, plain):
         sequence.commit([0, 1], 4)
     torch.testing.assert_close(worn.forward(NO_DRAFT).logits, plain.forward(NO_DRAFT).logits, atol=2e-5, rtol=0)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", ["pictogram", "lowpoly"])
+@pytest.mark.parametrize("drafts,guesses", [([1, 5, 9], [1, 5, 9, 3, 4]), ([1, 5, 9], [1, 5]), ([1, 5], [1, 5])])
+def test_twins_are_one_row_below_the_adapter(name: str, drafts: list[int], guesses: list[int]) -> None:
+    """Computing them once changes nothing but the number of rows, and what is kept is what plain decoding keeps."""
+    backbone, decoder, prompt = PROMPT_OF[name]()
+    torch.manual_seed(7)
+    lora = fresh(decoder, ALL_LAYERS, 4, 8.0, 1)
+    for up in lora.up:
+        nn.init.normal_(up, std=0.3)
+    twice, once, plain = (backbone.start(prompt) for _ in range(3))
+    for sequence in (twice, once, plain):
+        sequence.forward(NO_DRAFT)
+        sequence.commit([], 7)
+        PredictiveStream(lora, True).start(sequence)
+    draft = dual(drafts, guesses, 1)
+    same, count, seen = twice.forward(draft), 1 + len(drafts), []
+    with watched(decoder, seen):
+        rows = once.forward(replace(draft, twins=min(len(drafts), len(guesses))))
+    assert seen == [count + max(0, len(guesses) - len(drafts)), count + len(guesses)]
+    torch.testing.assert_close(rows.logits, same.logits, atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(rows.first(count).p, same.first(count).p, atol=2e-5, rtol=1e-4)
+    plain.forward(Draft(torch.tensor(drafts)))
+    for sequence in (once, plain):
+        sequence.commit([0, 1], 4)
+    torch.testing.assert_close(once.forward(NO_DRAFT).logits, plain.forward(NO_DRAFT).logits, atol=2e-5, rtol=1e-4)
 
 
 @torch.inference_mode()
