@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -295,12 +296,17 @@ class Sequence(Protocol):
         ...
 
 
+Suits = Mapping[str, Mapping[str, float | str]]  # by method, then by knob
+ANY_SUIT: Suits = MappingProxyType({})  # of a model on which the methods' own defaults do
+
+
 class Backbone(Protocol):
     """A model: weights, tokenizer, renderer. It knows no method."""
 
     name: str
     capabilities: frozenset[str]  # e.g. raster, wavefront, mesh, codebook, encode, hidden, at_scale
     sampling: Sampling  # defaults
+    suits: Suits  # knob values that do better on this model than the methods' own defaults
     device: torch.device
 
     def start(self, prompt: Prompt) -> Sequence:

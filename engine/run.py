@@ -31,7 +31,7 @@ class Run:
             raise NotSupported(f"{method.name} needs {', '.join(missing)}; {backbone.name} does not have it. Choose another method.")
         self.backbone, self.method, self.prompt = backbone, method, prompt
         self.drafter = backbone.drafter(method.drafter) if method.drafter and drafter is None else drafter
-        self.live = KnobArray(method.knobs, knobs, buffer)
+        self.live = KnobArray(method.knobs, {**backbone.suits.get(method.name, {}), **knobs}, buffer)
         self.fixed = {k.name: self.live.read()[k.name] for k in method.knobs if not k.live}
         self.steps: list[Step] = []
         self.tokens: list[int] = []
@@ -141,7 +141,8 @@ def generate(
     drafter: Any = None,
     buffer: np.ndarray | None = None,
 ) -> Run:
-    """Begins a run. knobs: values by name, the rest at their defaults; buffer: where the live values lie (shared memory)."""
+    """Begins a run. knobs: values by name, the rest as they suit the backbone, or at their defaults; buffer: where the live values lie
+    (shared memory)."""
     return Run(backbone, method, prompt, knobs or {}, drafter, buffer)
 
 

@@ -64,6 +64,7 @@ class ImageTab(Racing):
     def __init__(self, place: Place):
         super().__init__(place)
         self.backbone = place.backbone
+        self.suits = self.backbone.suits
         self._build_request()
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):

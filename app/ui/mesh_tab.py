@@ -157,6 +157,7 @@ class MeshTab(Racing):
     def __init__(self, place: Place):
         super().__init__(place)
         self.model = place.mesh
+        self.suits = Lowpoly.suits  # known before the model is there
         self._build_request()
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
@@ -240,7 +241,7 @@ class MeshTab(Racing):
         """The methods that the model allows, and its own sampling."""
         found = offered(choices(backbone))
         name = found[0][1]
-        method, given = start_values(name)
+        method, given = start_values(name, self.suits)
         missing = METHODS[FAVOURITE].needs - backbone.capabilities
         return {
             "method": gr.Dropdown(found, value=name),

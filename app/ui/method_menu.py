@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.ui import knobs as knob_panel
-from engine.core import Backbone, Knobs, Method
+from engine.core import ANY_SUIT, Backbone, Knobs, Method, Suits
 from engine.methods import METHODS, PRESETS, find
 from engine.run import Run
 
@@ -31,10 +31,11 @@ def preset_title(name: str) -> str:
     return f"{METHODS[method].title} ({name.removeprefix(method).strip('_').replace('_', ' ')})"
 
 
-def start_values(name: str) -> tuple[Method, dict[str, Any]]:
-    """A method and the knobs it starts with here: a preset's own, else, where the method is exact, verified by the seed, so that both
-    sides are the same."""
-    method, given = find(name)
+def start_values(name: str, suits: Suits = ANY_SUIT) -> tuple[Method, dict[str, Any]]:
+    """A method and the knobs it starts with here: what suits the model, a preset's own, and where the method is exact, verified by the
+    seed, so that both sides are the same."""
+    method, preset = find(name)
+    given = {**suits.get(method.name, {}), **preset}
     if name in METHODS and any(k.name == "verify" for k in method.knobs):
         seeded = {k.name: k.default for k in method.knobs} | {"verify": "match seed"}
         if method.exact(Knobs(seeded)):

@@ -18,7 +18,7 @@ from app.ui import knobs as knob_panel
 from app.ui.method_menu import PLAIN, badge_html, start_values
 from app.ui.panels import notice, verdict
 from app.ui.place import Place
-from engine.core import Backbone, Method, Prompt
+from engine.core import ANY_SUIT, Backbone, Method, Prompt, Suits
 from engine.errors import ForetokenError
 from engine.methods import METHODS, find
 from engine.run import Run, generate
@@ -48,10 +48,12 @@ class Racing:
     """The components and handlers that both tabs have. A child places the parts, and says what its generator shows.
 
     prefix : of the ids of its components
+    suits : the knob values that suit its model
     screen : what the generator may update, by name
     """
 
     prefix = ""
+    suits: Suits = ANY_SUIT
     idle = verdict.IDLE
     screen: dict[str, Component]
 
@@ -77,7 +79,7 @@ class Racing:
 
     def build_method(self, choices: list[tuple[str, str]], favourite: str) -> None:
         """The menu of methods, the badge and the knobs of the chosen one."""
-        method, given = start_values(favourite)
+        method, given = start_values(favourite, self.suits)
         gr.HTML("<h2>Method</h2>", elem_classes="ft-heading")
         self.method = gr.Dropdown(
             choices, value=favourite, label="Method", show_label=False, container=False, elem_id=self._id("method"), filterable=False,
@@ -144,7 +146,7 @@ class Racing:
 
     def choose(self, name: str) -> tuple[Any, str]:
         """Shows the knobs of a method or a preset."""
-        method, given = start_values(name)
+        method, given = start_values(name, self.suits)
         return knob_panel.encode(name, method.knobs, given), badge_html(method, given)
 
     def move(self, value: dict[str, Any], request: gr.Request) -> str:

@@ -26,7 +26,7 @@ from transformers.cache_utils import CacheLayerMixin
 
 from engine.backbones.transformer import Fork, TransformerSequence
 from engine.cache import Slab
-from engine.core import Prompt, Sampling
+from engine.core import ANY_SUIT, Prompt, Sampling
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.layout import Raster
 
@@ -93,6 +93,7 @@ class Janus:
 
     name = "janus"
     capabilities = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})
+    suits = ANY_SUIT
     sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0, guidance=5.0)
 
     def __init__(self, model: JanusForConditionalGeneration, read: Callable[[str], list[int]]):

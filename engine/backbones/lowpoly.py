@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from engine.backbones.bpt_tokens import BPT, Parser, dequantize, mesh_of, parse
 from engine.backbones.folder import MODELS, fill, hash_of, parts, read_card, read_parts, read_tensors
 from engine.backbones.transformer import Fork, TransformerSequence
 from engine.cache import Slab
-from engine.core import Prompt, Sampling
+from engine.core import Prompt, Sampling, Suits
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.drafters.predictive_stream import is_trained, read_adapter
@@ -85,6 +86,9 @@ class Lowpoly:
     end = BPT.eos  # the id that ends a mesh
     heads_suffix = ""  # of the files of heads that fit these weights
     sampling = Sampling(temperature=0.5, top_k=50, top_p=0.95, temperature_last=True)  # those of BPT's own script
+
+    # a draft of a mesh seldom outlives three others, and hardly any token is a fixed point: short, and drawn anew (`bench mesh --sweep`)
+    suits: Suits = MappingProxyType({"cross_regression": {"horizon": 6, "refresh": "redraw"}, "sjdpp": {"window": 4}})
 
     def __init__(self, model: MeshModel, card: dict[str, Any], folder: Path | None = None, grammar: bool = True):
         """grammar: False lets the model say what it likes, to measure what it knows by itself."""

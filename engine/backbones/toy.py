@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.core import Draft, Prompt, Rows, Sampling
+from engine.core import ANY_SUIT, Draft, Prompt, Rows, Sampling
 from engine.layout import Raster, fine_rows
 from engine.sampling import guide, warp
 from engine.tree import depths, path
@@ -31,6 +31,7 @@ class Toy:
     """The backbone. `vocabulary` ids, `rows` x `columns` positions; if `end` the last id ends the sequence."""
 
     name = "toy"
+    suits = ANY_SUIT
     capabilities = frozenset({"raster", "wavefront", "hidden", "mesh_heads", "feature_draft", "predictive_stream", "codebook", "at_scale"})
 
     def __init__(

@@ -225,6 +225,12 @@ def test_the_favourite_comes_first_and_is_not_seeded_where_its_rule_is_not_exact
     assert start_values("lookup")[1]["verify"] == "match seed"
 
 
+def test_a_method_starts_with_what_suits_the_model_and_a_preset_with_its_own(low):
+    assert start_values("sjdpp", low.suits)[1] == {"window": 4, "verify": "match seed"}
+    assert start_values("sjdpp")[1] == {"verify": "match seed"}
+    assert start_values("mulo_jacobi", low.suits)[1]["window"] == 32
+
+
 def tab_with(mesh: Lazy, picto) -> mesh_tab.MeshTab:
     """A tab on a page of its own."""
     from app.session import Sessions

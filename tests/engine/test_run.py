@@ -13,10 +13,14 @@ import pytest
 import torch
 
 import engine.run
+from engine.backbones.janus import Janus
+from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.pictogram import Pictogram
+from engine.backbones.toy import Toy
 from engine.core import NO_DRAFT, Knob, KnobArray, Knobs, Method, Prompt, Sampling, Sequence, Step
 from engine.errors import BadKnob, ForetokenError, NotSupported
 from engine.methods import METHODS, PRESETS, find
+from engine.methods.windows import WINDOW
 from engine.noise import Noise
 from engine.run import Run, generate, race
 from tests.engine.backbones import tiny
@@ -138,6 +142,21 @@ def test_exactness_is_that_of_the_knobs_used() -> None:
     assert not next(going).exact
     going.set(count=1)
     assert next(going).exact and not going.exact  # one relaxed step makes a relaxed run
+
+
+def test_a_model_has_values_that_suit_it_until_a_person_says_otherwise() -> None:
+    backbone = tiny.pictogram()
+    backbone.suits = {"sjd": {"window": 3, "init": "random"}}
+    given = generate(backbone, METHODS["sjd"], PROMPT, {"window": 5}).live.read()
+    assert (given["window"], given["init"]) == (5, "random")
+    assert generate(backbone, METHODS["sjd"], PROMPT).live.read()["window"] == 3
+    assert generate(backbone, METHODS["sjdpp"], PROMPT).live.read()["window"] == WINDOW.default
+
+
+@pytest.mark.parametrize("kind", [Pictogram, Janus, Lowpoly, Toy])
+def test_what_suits_a_model_are_knobs_of_methods(kind: type) -> None:
+    for name, values in kind.suits.items():
+        KnobArray(METHODS[name].knobs, values)
 
 
 def test_live_values_may_lie_in_any_buffer() -> None:
