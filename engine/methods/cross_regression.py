@@ -195,6 +195,7 @@ METHOD = Method(
             mutants=("residual is p",),
         ),
         Case("CR-EXACT coupled", "same law", _SMALL | {"refresh": "coupled"}, _LINE, mutants=("residual is p",)),
+        Case("CR-EXACT grammar", "same law", _SMALL | {"refresh": "coupled"}, _LINE | {"grammar": True}, mutants=("residual is p",)),
         Case("CR-EXACT sequential", "same law", _SMALL | {"mode": "sequential"}, _FOUR, mutants=("residual is p",)),
         Case(
             "CR-LAW", "closed form", {"horizon": 2, "refresh": "carry", "energy_tolerance": 1.0}, _FOUR,
