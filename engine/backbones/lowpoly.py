@@ -87,8 +87,13 @@ class Lowpoly:
     heads_suffix = ""  # of the files of heads that fit these weights
     sampling = Sampling(temperature=0.5, top_k=50, top_p=0.95, temperature_last=True)  # those of BPT's own script
 
-    # a draft of a mesh seldom outlives three others, and hardly any token is a fixed point: short, and drawn anew (`bench mesh --sweep`)
-    suits: Suits = MappingProxyType({"cross_regression": {"horizon": 6, "refresh": "redraw"}, "sjdpp": {"window": 4}})
+    # What `bench mesh --sweep` found: windows short and drawn anew, as drafts of a mesh seldom outlive a few others and hardly any token is
+    # a fixed point; and rows that cost more than a picture's, having laws of 5,121 numbers under a grammar.
+    suits: Suits = MappingProxyType({
+        "cross_regression": {"horizon": 6, "refresh": "redraw"},
+        "sjdpp": {"window": 4},
+        "adt_tree": {"row_cost": 0.3, "level_cost": 0.6},
+    })  # fmt: skip
 
     def __init__(self, model: MeshModel, card: dict[str, Any], folder: Path | None = None, grammar: bool = True):
         """grammar: False lets the model say what it likes, to measure what it knows by itself."""
