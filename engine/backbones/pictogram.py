@@ -12,6 +12,7 @@ import difflib
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from engine.backbones.folder import MODELS, fill, hash_of, parts, read_card, rea
 from engine.backbones.transformer import Decoder, Fork, TransformerSequence, causal, rotary_table
 from engine.backbones.vq import FACTOR, PictureTokenizer
 from engine.cache import Slab
-from engine.core import ANY_SUIT, Prompt, Sampling
+from engine.core import Prompt, Sampling, Suits
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.drafters.resampler import Resampler, read_resampler
@@ -153,7 +154,7 @@ class Pictogram:
 
     name = "pictogram"
     capabilities = frozenset({"raster", "wavefront", "text", "codebook", "encode", "hidden"})
-    suits = ANY_SUIT  # the defaults were chosen on this model
+    suits: Suits = MappingProxyType({"cross_regression": {"horizon": 24}})  # the other defaults were chosen on this model
     sampling = Sampling(temperature=0.6, top_k=0, top_p=1.0, guidance=1.8)  # what looked best; more guidance tears objects apart
 
     def __init__(
