@@ -254,31 +254,35 @@ def grow(
             passes += 1
         laws = laws_behind(sequence, logits, [path_of(tokens, parents, u) for u in frontier])
         luck = weights(noise, sequence.length + level, laws.shape, iteration, level, seeded)
-        peaks = laws.amax(-1).tolist()
-        sampled, keys, gains = proposals(laws, logits, shape, kind, luck)
-        count = min(shape.width, laws.shape[-1])
-        found = keys.topk(count, -1)
-        chosen, key, gain = found.indices.tolist(), found.values.tolist(), gains.gather(1, found.indices).tolist()
         first, grown = sum(len(b) for b in bases), []
         bases.append(laws)
-        for i, u in enumerate(frontier):
+        for i, (u, family) in enumerate(zip(frontier, families(laws, logits, shape, kind, luck), strict=True)):
             behind = 0.0 if u < 0 else scores[u]
-            for j in range(count):
-                if key[i][j] == 0:
-                    break
+            for token, sampled, chance in family:
                 grown.append(len(tokens))
-                tokens.append(chosen[i][j])
+                tokens.append(token)
                 parents.append(u)
-                drawn.append(sampled[i])
+                drawn.append(sampled)
                 base_of.append(first + i)
-                step = math.log(max(turn(peaks[i], j) if sampled[i] else gain[i][j], 1e-30))
-                scores.append(behind + min(step, 0.0))
+                scores.append(behind + math.log(max(chance, 1e-30)))
         frontier = grown
     kept = reranked(parents, scores, tokens, drawn, shape)
     tokens, drawn, base_of = ([x[node] for node in kept] for x in (tokens, drawn, base_of))
     parents = restrict(parents, kept)
     laws = sibling_laws(torch.cat(bases)[base_of], tokens, parents, drawn) if any(drawn) else None
     return Tree(tokens, parents, laws, drawn, passes, shape)
+
+
+def families(laws: Tensor, logits: Tensor, shape: Shape, kind: str, luck: Callable[[], Tensor]) -> list[list[tuple[int, bool, float]]]:
+    """What grows behind each node of a frontier, in order: tokens, whether they were drawn, and the chance that they are accepted once
+    their parent was. laws, logits : [F, V]"""
+    sampled, keys, gains = proposals(laws, logits, shape, kind, luck)
+    found = keys.topk(min(shape.width, laws.shape[-1]), -1)
+    rows = zip(laws.amax(-1).tolist(), sampled, found.indices.tolist(), found.values.tolist(), gains.gather(1, found.indices).tolist())
+    return [
+        [(token, drawn, min(turn(peak, j) if drawn else gain[j], 1.0)) for j, token in enumerate(tokens) if key[j] > 0]
+        for peak, drawn, tokens, key, gain in rows
+    ]
 
 
 def path_of(tokens: list[int], parents: list[int], node: int) -> list[int]:
