@@ -254,8 +254,9 @@ class Sequence(Protocol):
         and nowhere else. Returns the tokens really committed: those of the nodes, then `token`, cut."""
         ...
 
-    def law(self, logits: Tensor, path: list[int]) -> Tensor:
-        """Laws [k, V] of raw guided logits [k, V] behind a hypothetical path: the same warp and grammar, for drafters."""
+    def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
+        """Laws [k, V] of raw guided logits [k, V] behind hypothetical paths, one a row or one for all: the same warp and grammar, for
+        drafters."""
         ...
 
     def allowed(self, path: list[int]) -> Tensor | None:

@@ -90,7 +90,7 @@ class Lowpoly:
     # What `bench mesh --sweep` found: windows short and drawn anew, as drafts of a mesh seldom outlive a few others and hardly any token is
     # a fixed point; and rows that cost more than a picture's, having laws of 5,121 numbers under a grammar.
     suits: Suits = MappingProxyType({
-        "cross_regression": {"horizon": 6, "refresh": "redraw"},
+        "cross_regression": {"horizon": 8, "refresh": "redraw"},
         "sjdpp": {"window": 4},
         "adt_tree": {"row_cost": 0.3, "level_cost": 0.6},
     })  # fmt: skip

@@ -208,9 +208,9 @@ class ToySequence:
             return None
         return torch.arange(self.vocabulary) != torch.tensor(newest)[:, None]
 
-    def law(self, logits: Tensor, path: list[int]) -> Tensor:
-        """Laws [k, V] of guided logits behind a hypothetical path."""
-        return torch.softmax(warp(logits, self.sampling, self.allowed(path)), -1)
+    def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
+        """Laws [k, V] of guided logits behind hypothetical paths."""
+        return torch.softmax(warp(logits, self.sampling, self._allowed([self._last(path) for path in paths])), -1)
 
     def allowed(self, path: list[int]) -> Tensor | None:
         """The ids that may come behind a hypothetical path, bool [V]; None without a grammar."""

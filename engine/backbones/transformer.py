@@ -298,9 +298,10 @@ class TransformerSequence:
         allowed = F.pad(allowed, (0, 0, 0, len(guided) - len(allowed)), value=True)  # predictive rows have no grammar yet
         return warp(guided, sampling, allowed.to(self.device))
 
-    def law(self, logits: Tensor, path: list[int]) -> Tensor:
-        """Laws [k, V] of guided logits [k, V] behind the committed tokens and a hypothetical path."""
-        return torch.softmax(warp(logits.float(), self.sampling, self.allowed(path)), -1)
+    def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
+        """Laws [k, V] of guided logits [k, V] behind the committed tokens and hypothetical paths, one a row or one for all."""
+        allowed = None if self.grammar is None else torch.stack([self.allowed(path) for path in paths])
+        return torch.softmax(warp(logits.float(), self.sampling, allowed), -1)
 
     def allowed(self, path: list[int]) -> Tensor | None:
         """The ids that may come behind a hypothetical path, bool [V]; None without a grammar."""

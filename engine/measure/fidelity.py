@@ -54,12 +54,16 @@ def figure(runs: dict[str, list[list[Run]]]) -> tuple[Figure, list[dict[str, Any
     axes = sheet.subplots()
     families = curves(found)
     differing = {name for name in found[0]["knobs"] if name != STRENGTH and len({str(p["knobs"][name]) for p in found}) > 1}
-    for mine in families:
+    told: list[list[float]] = []  # the tolerances of curves that have labels
+    for mine in sorted(families, key=lambda points: -points[-1]["deviation"]):  # labels at the outermost of curves with the same ones
         said = ", ".join(f"{name.replace('_', ' ')} {mine[0]['knobs'][name]}" for name in sorted(differing)) or METHOD.replace("_", "-")
         axes.plot([p["deviation"] for p in mine], [p["tokens_a_pass"] for p in mine], "o-", label=said, markersize=4)
-        for p in mine:
+        tolerances = [p["knobs"][STRENGTH] for p in mine]
+        for p in mine if tolerances not in told else []:
             place = (p["deviation"], p["tokens_a_pass"])
-            axes.annotate(f"Θ = {p['knobs'][STRENGTH]:g}", place, (5, -9), textcoords="offset points", fontsize=6.5, color="#555555")
+            axes.annotate(f"Θ = {p['knobs'][STRENGTH]:g}", place, (6, -10), textcoords="offset points", fontsize=8, color="#444444")
+        told.append(tolerances)
+    axes.margins(x=0.1, y=0.08)
     axes.set(xlabel="mean total variation distance from the model's law", ylabel="tokens a pass")
     axes.set_title("Energy tolerance: speed against fidelity", fontsize=11)
     axes.grid(True, alpha=0.2)

@@ -124,12 +124,16 @@ def refill(
     u = noise.uniform(DRAFTER, n, count, iteration)
     found: list[int] = tokens[:kept].tolist()
     new = [laws[:kept]]  # lemma b: kept without a look, a draft has the law it was drawn from
-    width = max(1, count) if sequence.allowed(found) is None else 1  # under a grammar, a law hangs on the drafts before it
-    for start in range(kept, count, width):
-        law = sequence.law(logits[start : start + width], found)
-        some = draw_gumbel(law.log(), noise.gumbel(n + start, len(law))) if coupled else draw(law, u[start : start + width])
-        found += some.tolist()
-        new.append(law)
+    guess = logits.argmax(-1).tolist()  # a law hangs on the drafts before it by the state of the grammar, which these foresee
+    while (start := len(found)) < count:
+        paths = [found + guess[start:j] for j in range(start, count)]
+        law = sequence.law(logits[start:], *paths)
+        some = draw_gumbel(law.log(), noise.gumbel(n + start, len(law))) if coupled else draw(law, u[start:])
+        for token, path in zip(some.tolist(), paths, strict=True):
+            if sequence.state(found) != sequence.state(path):
+                break  # another law is due from here on
+            found.append(token)
+        new.append(law[: len(found) - start])
     return torch.tensor(found, dtype=torch.int64, device=sequence.device), torch.cat(new)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.accept import CONSISTENT, LITERAL, after_energy, energy, ramp, ratio, smoothed
-from engine.backbones.toy import Toy
+from engine.backbones.toy import Toy, ToySequence
 from engine.core import Knobs, Prompt
 from engine.errors import NotSupported
 from engine.methods import METHODS
@@ -118,6 +118,14 @@ def test_a_tolerance_can_be_moved_while_the_seed_is_matched() -> None:
         assert not run.exact and len(run.tokens) == 9
         same += run.tokens == plain
     assert same < 8
+
+
+@pytest.mark.parametrize("refresh", ["redraw", "coupled", "carry"])
+def test_drafts_behind_a_foreseen_state_are_those_that_one_law_at_a_time_gives(refresh: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    toy = Toy(rows=3, columns=3, grammar=True)
+    found = [run_of(toy, seed=seed, refresh=refresh).finish().tokens for seed in range(6)]
+    monkeypatch.setattr(ToySequence, "state", lambda self, path: tuple(path))  # foreseen only by the very tokens
+    assert found == [run_of(toy, seed=seed, refresh=refresh).finish().tokens for seed in range(6)]
 
 
 def test_the_badge_goes_the_moment_a_knob_leaves_zero() -> None:
