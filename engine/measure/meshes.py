@@ -71,7 +71,7 @@ TABLE = {
     "E exact": Row("cross", "xspecmesh_exact"),
     "E plain": Row("cross", "ar"),
     "lookup": Row("plain", "lookup"),
-    "sjdpp": Row("plain", "sjdpp", knobs={"window": 4}),
+    "sjdpp": Row("plain", "sjdpp"),
 }
 
 

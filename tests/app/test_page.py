@@ -30,6 +30,13 @@ def choose(page, panel: str, knob: str, choice: str) -> None:
     page.locator(f"#{panel} .ft-knob[data-knob={knob}] select").select_option(choice)
 
 
+def take(page, title: str, knob: str) -> None:
+    """Takes a method of the menu and waits for one of its knobs."""
+    page.locator("#method input").click()
+    page.get_by_role("option", name=title, exact=True).click()
+    page.wait_for_selector(f"#knobs .ft-knob[data-knob={knob}]")
+
+
 def start(page, size: str = "256 px") -> None:
     """Presses Generate and waits until both sides have tokens; 256 pixels last long enough to be watched."""
     choose(page, "settings", "size", size)
@@ -200,9 +207,7 @@ def test_a_preset_brings_its_knobs_and_its_badge(open_page):
 
 def test_a_tolerance_that_is_moved_is_marked_on_the_trace_and_ends_exactness(open_page):
     page = open_page()
-    page.locator("#method input").click()
-    page.get_by_role("option", name="Cross-Regression", exact=True).click()
-    page.wait_for_selector("#knobs .ft-knob[data-knob=energy_tolerance]")
+    take(page, "Cross-Regression", "energy_tolerance")
     page.wait_for_selector("#badge .ft-badge[data-exact=true]")
     start(page)
     assert page.locator("#canvas-fast .ft-badge").inner_text() == "exact"
@@ -240,9 +245,7 @@ def test_the_map_is_drawn_without_asking_the_server(open_page):
 
 def test_trees_are_drawn_and_their_candidates_can_be_read(open_page):
     page = open_page()
-    page.locator("#method input").click()
-    page.get_by_role("option", name="EAGLE-2", exact=True).click()
-    page.wait_for_selector("#knobs .ft-knob[data-knob=nodes]")
+    take(page, "EAGLE-2", "nodes")
     page.uncheck("#compare input")
     choose(page, "settings", "size", "64 px")
     page.click("#generate")
@@ -264,9 +267,7 @@ def test_trees_are_drawn_and_their_candidates_can_be_read(open_page):
 def test_a_small_draft_grows_into_the_picture_and_its_repairs_are_mapped(open_page):
     """MuLo-SD at 256 pixels, drafted at 128: τ and l act while it runs, and the map tells what was redrawn beside a rejected token."""
     page = open_page()
-    page.locator("#method input").click()
-    page.get_by_role("option", name="MuLo-SD", exact=True).click()
-    page.wait_for_selector("#knobs .ft-knob[data-knob=least_mass]")
+    take(page, "MuLo-SD", "least_mass")
     assert "0.0001" in page.inner_text("#knobs .ft-knob[data-knob=least_mass]")
     move(page, "knobs", "least_mass", int(np.abs(np.array(stops(LEAST)) - 0.02).argmin()))
     start(page)
