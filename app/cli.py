@@ -145,8 +145,8 @@ def load_backbone(name_or_path: str, device: str, dtype: str = "auto") -> Any:
     import torch
 
     from engine.backbones import BACKBONES, load
-    from engine.backbones.folder import read_card
     from engine.errors import NotSupported
+    from engine.networks.weights import read_card
 
     if device == "cuda" and not torch.cuda.is_available():
         raise NotSupported("No CUDA device is visible to PyTorch here. Use --device cpu, or see: python launch.py doctor")
@@ -387,7 +387,7 @@ def copy_run(folder: Path, out: Path) -> Path:
 def verify(options: argparse.Namespace) -> int:
     """The table of exactness; exit code 1 if any claim is false."""
     from engine.errors import NotSupported
-    from engine.measure import exactness
+    from engine.measure.verify import exactness
 
     table = exactness.table()
     for name in options.methods:
@@ -406,7 +406,8 @@ def verify(options: argparse.Namespace) -> int:
 def bench(options: argparse.Namespace) -> int:
     """The table of speed."""
     from engine.errors import NotSupported
-    from engine.measure import by_eye, judged, meshes, sheet, speed
+    from engine.measure.bench import judged, meshes, speed
+    from engine.measure.figures import by_eye, sheet
 
     if options.figure and (options.what == "mesh" or options.judge or options.sheet):
         raise NotSupported("--figure is drawn by bench image, without --judge and --sheet.")
@@ -480,7 +481,7 @@ def doctor(options: argparse.Namespace) -> int:
     from engine.data.emoji_scenes import font_path
     from engine.errors import ForetokenError
     from engine.machine import facts
-    from engine.measure.speed import cost_curve
+    from engine.measure.bench.speed import cost_curve
 
     found: dict[str, Any] = facts() | {"browser": browser()}
     checks = {"font": lambda: str(font_path()), "pass_milliseconds": lambda: cost_curve(load_backbone("pictogram", "cpu"))}

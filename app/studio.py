@@ -10,14 +10,14 @@ from pathlib import Path
 import gradio as gr
 import torch
 
-from app.lazy import Lazy
+from app.boards.lazy import Lazy
 from app.session import Sessions
 from app.ui import TABS, header, theme
 from app.ui.place import Place
 from engine.backbones import load
-from engine.backbones.folder import MODELS, read_card
 from engine.core import Backbone
 from engine.errors import MissingWeights, NotSupported
+from engine.networks.weights import MODELS, read_card
 
 FIRST_PORT = 7860
 PORTS_TRIED = 100

@@ -21,8 +21,7 @@ from torch import Tensor
 from engine.errors import BadKnob
 
 if TYPE_CHECKING:
-    from engine.drafters.resampler import Resampler
-    from engine.layout import Layout
+    from engine.layout import Layout, Raster
     from engine.noise import Noise
 
 
@@ -232,6 +231,29 @@ class Grammar(Protocol):
         ...
 
 
+class Resampler(Protocol):
+    """What a sequence's `resampler` is: weights, shared by all runs.
+
+    training_free : the same without its trained parts; itself where it has none
+    """
+
+    training_free: Resampler
+
+    def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
+        """Laws [N, V] of the finer tokens that lie in coarser rows first..stop-1, row by row.
+
+        tokens : int64 [stop * coarse.columns], the coarser rows so far
+        """
+        ...
+
+    def down(self, tokens: Tensor, fine: Raster, coarse: Raster, first: int, stop: int) -> Tensor:
+        """The coarser tokens int64 [(stop - first) * coarse.columns] of coarser rows first..stop-1.
+
+        tokens : int64, at least the finer rows down to the last one that lies in them
+        """
+        ...
+
+
 class Sequence(Protocol):
     """One run of one model on one prompt: cache, grammar and layout. The seam, running."""
 
@@ -349,14 +371,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Case:
-    """One row of `verify`: knobs, what is claimed, and the mutants (names in measure/mutants.py) that must break the claim."""
+    """One row of `verify`: knobs, what is claimed, and the mutants (names in measure/verify/mutants.py) that must break the claim."""
 
     name: str  # for instance "SJD-EXACT random"
     claim: str  # "same law" | "same tokens" | "closed form" | "full spans" | "same context" | "same as unrelaxed" | "not exact"
     knobs: Mapping[str, float | str] = field(default_factory=dict)
     toy: Mapping[str, Any] = field(default_factory=dict)  # settings of the toy backbone that differ from its own
     mutants: tuple[str, ...] = ()
-    law: str = ""  # of a "closed form": its name in measure/closed_forms.py
+    law: str = ""  # of a "closed form": its name in measure/verify/closed_forms.py
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from engine.core import Step
 from engine.tree import children
 
 if TYPE_CHECKING:
-    from engine.backbones.bpt_tokens import Face
+    from engine.mesh.bpt_tokens import Face
 
 PER_TOKEN = ("accepted", "verdict", "accept_probability", "entropy", "depth", "parent", "energy", "threshold")
 PER_STEP = ("deviation", "mean_deviation", "strength", "tree_depth", "tree_width")  # numbers of the step as a whole

@@ -16,9 +16,9 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.backbones.folder import MODELS, fill, read_card, read_tensors
-from engine.backbones.vq import Residual
 from engine.data.emoji_scenes import CANVAS, HUES, Group, Scene, backgrounds
+from engine.networks.vq import Residual
+from engine.networks.weights import MODELS, fill, read_card, read_tensors
 
 FOLDER = MODELS / "judge"
 CELL = 8  # pixels along a side

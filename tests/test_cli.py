@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from app import cli
-from engine.backbones.folder import ship
-from engine.methods.windows import WINDOW
+from engine.decoding.initializers import WINDOW
+from engine.networks.weights import ship
 from tests.engine.backbones import tiny
 
 PROMPT = "two red cats on a table"
@@ -222,7 +222,7 @@ def test_models_and_doctor_answer_without_weights(capsys: pytest.CaptureFixture)
 
 
 def test_verify_prints_the_table(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.measure import exactness
+    from engine.measure.verify import exactness
 
     row = {"exact": True, "z": 0.5, "tv": 0.01, "floor": 0.01, "mutants": {"a": 20.0}}
     monkeypatch.setattr(exactness, "verify", lambda names, full: ({"sjd[X]": row}, False, 1.0))

@@ -11,11 +11,11 @@ import torch
 import trimesh
 
 from app import cli
-from engine.backbones.bpt import describe
-from engine.backbones.bpt_tokens import BPT
-from engine.backbones.folder import ship, split
 from engine.drafters.mesh_heads import MeshHeads
+from engine.mesh.bpt_tokens import BPT
 from engine.mesh.write import write
+from engine.networks.mesh_decoder import describe
+from engine.networks.weights import ship, split
 from tests.engine.backbones import tiny
 
 NEEDED = {"backbone", "method", "exact", "verify", "seed", "tokens", "forwards", "step_compression", "seconds", "tokens_per_second",
@@ -141,7 +141,7 @@ def last_line_rows(capsys: pytest.CaptureFixture) -> list[dict]:
 
 
 def test_bench_prints_the_rows_that_the_weights_allow(folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.measure import meshes
+    from engine.measure.bench import meshes
 
     monkeypatch.setattr(meshes, "SWEPT", 1)
     monkeypatch.setattr(meshes, "DEPTHS", (2,))

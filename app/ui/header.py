@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from app.lazy import Lazy
+from app.boards.lazy import Lazy
 from app.ui.panels import panel
 from engine.core import Backbone
 

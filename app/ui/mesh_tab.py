@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from app import history
-from app.mesh_board import MeshBoard
+from app.boards.mesh import MeshBoard
 from app.mesh_files import FILES, write_files
 from app.stream import Throttle, updates
 from app.ui import knobs as knob_panel

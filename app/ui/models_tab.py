@@ -8,12 +8,12 @@ from typing import Any
 import gradio as gr
 
 from app import history
-from app.lazy import Lazy
+from app.boards.lazy import Lazy
 from app.ui.place import Place
-from engine.backbones.folder import read_card
 from engine.core import Backbone
 from engine.errors import ForetokenError
 from engine.machine import facts
+from engine.networks.weights import read_card
 
 ABOUT = "Foretoken runs on this machine alone: no prompt, picture or number leaves it."
 LONG = 12  # entries of a list that are shown before the rest is only counted

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import gradio as gr
 
-from app.lazy import Lazy
+from app.boards.lazy import Lazy
 from app.session import Sessions
 from engine.core import Backbone
 

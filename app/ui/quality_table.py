@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any, NamedTuple
 
+from app.boards.mesh import MeshBoard
 from app.history import placed
-from app.mesh_board import MeshBoard
 from engine.mesh.distance import distance
 from engine.mesh.quality import quality
 from engine.mesh.read import Input

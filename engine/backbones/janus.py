@@ -24,11 +24,12 @@ from torch.nn import functional as F
 from transformers import AutoTokenizer, Cache, JanusForConditionalGeneration
 from transformers.cache_utils import CacheLayerMixin
 
-from engine.backbones.transformer import Fork, TransformerSequence
 from engine.cache import Slab
 from engine.core import ANY_SUIT, Prompt, Sampling
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.layout import Raster
+from engine.networks.sequence import TransformerSequence
+from engine.networks.transformer import Fork
 
 CHECKPOINT = "deepseek-community/Janus-Pro-1B"
 CONVERSATION = "<|User|>: {}\n\n<|Assistant|>:"  # the checkpoint's chat template for one question

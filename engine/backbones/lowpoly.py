@@ -16,11 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.backbones.bpt import MeshModel, budget_bucket, settings_of
-from engine.backbones.bpt_grammar import Grammar
-from engine.backbones.bpt_tokens import BPT, Parser, dequantize, mesh_of, parse
-from engine.backbones.folder import MODELS, fill, hash_of, parts, read_card, read_parts, read_tensors
-from engine.backbones.transformer import Fork, TransformerSequence
 from engine.cache import Slab
 from engine.core import Prompt, Sampling, Suits
 from engine.drafters.feature_draft import read_drafter, weights_file
@@ -29,6 +24,12 @@ from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.kernels.packed_linear import can_pack, pack
 from engine.layout import Line
+from engine.mesh.bpt_grammar import Grammar
+from engine.mesh.bpt_tokens import BPT, Parser, dequantize, mesh_of, parse
+from engine.networks.mesh_decoder import MeshModel, budget_bucket, settings_of
+from engine.networks.sequence import TransformerSequence
+from engine.networks.transformer import Fork
+from engine.networks.weights import MODELS, fill, hash_of, parts, read_card, read_parts, read_tensors
 
 FOLDER = MODELS / "lowpoly"
 POINTS = 1024  # that the encoder looks at

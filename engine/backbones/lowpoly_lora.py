@@ -7,10 +7,10 @@ Paper: XSpecMesh, section 3.5: heads and a low-rank adapter of the backbone are 
 from __future__ import annotations
 
 from engine.backbones import lowpoly
-from engine.backbones.folder import hash_of, parts, read_card
 from engine.backbones.lowpoly import Lowpoly
 from engine.drafters.mesh_heads import SHORT
 from engine.errors import MissingWeights
+from engine.networks.weights import hash_of, parts, read_card
 
 
 class LowpolyLora(Lowpoly):

@@ -20,17 +20,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.backbones.folder import MODELS, fill, hash_of, parts, read_card, read_parts, read_tensors
-from engine.backbones.transformer import Decoder, Fork, TransformerSequence, causal, rotary_table
-from engine.backbones.vq import FACTOR, PictureTokenizer
 from engine.cache import Slab
-from engine.core import Prompt, Sampling, Suits
+from engine.core import Prompt, Resampler, Sampling, Suits
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
-from engine.drafters.resampler import Resampler, read_resampler
+from engine.drafters.resampler import read_resampler
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.kernels.packed_linear import PackedLinear, can_pack, pack
 from engine.layout import Raster
+from engine.networks.sequence import TransformerSequence
+from engine.networks.transformer import Decoder, Fork, causal, rotary_table
+from engine.networks.vq import FACTOR, PictureTokenizer
+from engine.networks.weights import MODELS, fill, hash_of, parts, read_card, read_parts, read_tensors
 
 FOLDER = MODELS / "pictogram"
 TEXT_SLOTS = 32

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.random import PCG64, Generator
 
-from engine.backbones.bpt_tokens import quantize, sort_keys
 from engine.data.solids import (
     Solid,
     around,
@@ -39,6 +38,7 @@ from engine.data.solids import (
     row,
     sweep,
 )
+from engine.mesh.bpt_tokens import quantize, sort_keys
 
 Parts = dict[str, Solid]
 Box = Mapping[str, tuple[Any, ...]]  # parameter: its values inside the box

@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.random import PCG64, Generator
 
-from engine.backbones.bpt_tokens import tokenize
 from engine.data.lowpoly_families import FAMILIES, Family, Shape
 from engine.data.solids import rotation
 from engine.errors import BadPrompt
+from engine.mesh.bpt_tokens import tokenize
 
 HELD_OUT_FAMILIES = ("boat", "chess_piece")
 TRAINED_FAMILIES = tuple(name for name in FAMILIES if name not in HELD_OUT_FAMILIES)

@@ -15,12 +15,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from engine.backbones.folder import fill, read_tensors
-from engine.backbones.transformer import Decoder, Norm, TransformerSequence, causal, rotary_table
 from engine.cache import Slab
 from engine.core import Sequence
 from engine.errors import MissingWeights
 from engine.layout import Layout, Raster
+from engine.networks.sequence import TransformerSequence
+from engine.networks.transformer import Decoder, Norm, causal, rotary_table
+from engine.networks.weights import fill, read_tensors
 from engine.sampling import guide
 
 NAME = "feature_draft"  # the capability, the stem of the weights file, and the key of the card

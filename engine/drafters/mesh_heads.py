@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.backbones.bpt import COSINE_SCALE
 from engine.core import Sequence
 from engine.errors import NotSupported
+from engine.networks.mesh_decoder import COSINE_SCALE
 
 SHORT = {"cross-attention": "cross", "multilayer": "mlp"}  # kinds as a person calls them, and in the names of files
 

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.backbones.folder import read_card, read_tensors
 from engine.core import Rows, Sequence
 from engine.errors import MissingWeights
+from engine.networks.weights import read_card, read_tensors
 from engine.sampling import guide
 
 PREFIX = "base_model.model."  # of every name in peft's files

@@ -13,41 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.backbones.folder import fill, read_tensors
-from engine.backbones.vq import PictureTokenizer
+from engine.core import Resampler
 from engine.layout import Raster, fine_rows
+from engine.networks.vq import PictureTokenizer
+from engine.networks.weights import fill, read_tensors
 
 CONTEXT = 2  # coarser rows above the ones asked for that go through the tokenizer with them
 SPREADS = {2: 0.12, 4: 0.2}  # s by factor, fitted on held-out scenes with the shipped tokenizer
-
-
-class Resampler(Protocol):
-    """What a sequence's `resampler` is: weights, shared by all runs.
-
-    training_free : the same without its trained parts; itself where it has none
-    """
-
-    training_free: Resampler
-
-    def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
-        """Laws [N, V] of the finer tokens that lie in coarser rows first..stop-1, row by row.
-
-        tokens : int64 [stop * coarse.columns], the coarser rows so far
-        """
-        ...
-
-    def down(self, tokens: Tensor, fine: Raster, coarse: Raster, first: int, stop: int) -> Tensor:
-        """The coarser tokens int64 [(stop - first) * coarse.columns] of coarser rows first..stop-1.
-
-        tokens : int64, at least the finer rows down to the last one that lies in them
-        """
-        ...
 
 
 class PictureResampler:

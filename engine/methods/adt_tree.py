@@ -18,10 +18,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.core import Case, Knob, Knobs, Method, Sequence, Step
+from engine.core import VERIFY, Case, Knob, Knobs, Method, Sequence, Step
+from engine.decoding import neighbours, trees
+from engine.decoding.growth import CHILDREN, NODES, WIDTH, Shape
+from engine.decoding.trees import Cycle, Schedule, tree_decoding
 from engine.drafters.feature_draft import FeatureDraft
-from engine.methods import eagle, lantern
-from engine.methods.eagle import Cycle, Schedule, Shape, tree_decoding
 from engine.noise import SCHEDULE, Noise
 
 CONTROLLER = Knob(
@@ -173,11 +174,11 @@ METHOD = Method(
     decode=decode,
     knobs=(
         CONTROLLER, START, RADIUS, FULL, DEPTH_STEP, WIDTH_STEP, DEPTH_LOW, DEPTH_HIGH, WIDTH_LOW, WIDTH_HIGH,
-        eagle.WIDTH, eagle.NODES, eagle.CHILDREN, ROW_COST, LEVEL_COST, *lantern.KNOBS, eagle.VERIFY,
+        WIDTH, NODES, CHILDREN, ROW_COST, LEVEL_COST, *neighbours.KNOBS, VERIFY,
     ),
     paper="ADT-Tree; TokenFlock",
-    exact=lantern.exact,
-    why=eagle.why,
+    exact=neighbours.exact,
+    why=trees.why,
     needs=frozenset({"hidden", "feature_draft"}),
     drafter="feature_draft",
     common=_TINY | {"children": "sampled"},

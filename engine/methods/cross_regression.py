@@ -22,10 +22,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.accept import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, energy, leading, matches, ramp
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.decoding.rules import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, energy, leading, matches, ramp
+from engine.decoding.verdict import correct
 from engine.errors import NotSupported
-from engine.methods.sjd import correct
 from engine.noise import ACCEPT, DRAFTER, INITIAL, Noise
 from engine.sampling import draw, draw_gumbel, entropy
 

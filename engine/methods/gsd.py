@@ -21,12 +21,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.accept import deviation
 from engine.core import VERIFY, Case, Knob, Knobs, Method, Sequence, Step
+from engine.decoding.deviation import ALLOWED, Meter
+from engine.decoding.initializers import INIT, WINDOW
+from engine.decoding.rules import deviation
+from engine.decoding.windows import redraw, speculative_jacobi
 from engine.errors import BadKnob, NotSupported
-from engine.methods.deviation import ALLOWED, Meter
-from engine.methods.sjd import redraw, speculative_jacobi
-from engine.methods.windows import INIT, WINDOW
 from engine.noise import Noise
 from engine.sampling import residual
 

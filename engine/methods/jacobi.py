@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 
-from engine.accept import leading, matches, probability_of
 from engine.core import VERIFY, Case, Draft, Knobs, Method, Sequence, Step
-from engine.methods.windows import INIT, WINDOW, Initializer
+from engine.decoding.initializers import INIT, WINDOW, Initializer
+from engine.decoding.rules import leading, matches, probability_of
 from engine.noise import DRAW, Noise
 from engine.sampling import draw, draw_gumbel, entropy
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from engine.accept import leading
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Sequence, Step
-from engine.methods.sjd import correct, verify
+from engine.decoding.rules import leading
+from engine.decoding.verdict import correct, verify
 from engine.methods.xspecmesh import describe
 from engine.noise import Noise
 from engine.sampling import one_hot

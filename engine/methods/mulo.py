@@ -27,13 +27,13 @@ from scipy import ndimage
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.accept import NEAR, REFUSED, STAYED, pooled_mass
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.decoding.neighbours import ADDED, DISTANCE, SHARE, neighbours
+from engine.decoding.rules import NEAR, REFUSED, STAYED, pooled_mass
+from engine.decoding.scales import Coarser, scales_of
+from engine.decoding.wavefront import WHOLE
 from engine.errors import BadKnob, NotSupported
 from engine.layout import fine_rows
-from engine.methods.lantern import ADDED, DISTANCE, SHARE, neighbours
-from engine.methods.scales import Coarser, scales_of
-from engine.methods.wavefront import WHOLE
 from engine.noise import Noise
 from engine.sampling import draw_gumbel, entropy
 

@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 
 from engine.core import VERIFY, Case, Knob, Knobs, Method, Sequence, Step
+from engine.decoding import neighbours
+from engine.decoding.initializers import INIT, WINDOW
+from engine.decoding.verdict import Verified
+from engine.decoding.windows import Refresh, coupled_gumbel, coupled_maximal, redraw, speculative_jacobi
 from engine.errors import BadKnob
-from engine.methods import lantern
-from engine.methods.sjd import Refresh, Verified, coupled_gumbel, redraw, speculative_jacobi
-from engine.methods.windows import INIT, WINDOW
-from engine.noise import RESIDUAL, Noise
-from engine.sampling import draw, residual
+from engine.noise import Noise
 
 
 def reuse_published(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
@@ -44,14 +44,6 @@ def reuse_mixture(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, T
     kept = torch.where(p[:-1] > knobs.reuse_ratio * q, q, 0.0)
     mixed = kept + (1 - kept.sum(-1, keepdim=True)) * p[:-1]
     return tokens, torch.cat([mixed, p[-1:]])
-
-
-def coupled_maximal(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
-    """Keep with probability min(1, p/q), else draw from the residual: the law becomes p, and no coupling keeps more (lemma d)."""
-    p, start, iteration = window.rows.p[first:], window.start + first, window.iteration
-    left = torch.cat([residual(p[:-1], window.laws[first:]), p[-1:]])
-    drawn = draw(left, window.noise.uniform(RESIDUAL, start, len(p), iteration))
-    return torch.cat([torch.where(window.accepted[first:], window.tokens[first:], drawn[:-1]), drawn[-1:]]), None
 
 
 REFRESHES: dict[str, Refresh] = {
@@ -77,9 +69,9 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     seeded = knobs.verify == "match seed"
     name = "coupled gumbel" if seeded and knobs.refresh == "redraw" else knobs.refresh
     needs_laws = name.startswith("reuse") or name == "coupled maximal"
-    relaxed = lantern.RelaxedWindow(sequence, knobs, noise)
+    relaxed = neighbours.RelaxedWindow(sequence, knobs, noise)
     for step in speculative_jacobi(sequence, knobs, noise, REFRESHES[name], needs_laws, relaxed.ratio):
-        if not lantern.exact(knobs):
+        if not neighbours.exact(knobs):
             check_relaxed(knobs, seeded, needs_laws)
             step.trace |= relaxed.relaxed.meter.trace()
         yield step
@@ -95,13 +87,13 @@ def check_relaxed(knobs: Knobs, seeded: bool, needs_laws: bool) -> None:
 
 def is_exact(knobs: Knobs) -> bool:
     """False for the published reuse rule, unless tokens are verified by equality with the seed's own, and for relaxed rules."""
-    return lantern.exact(knobs) and (knobs.refresh != "reuse published" or knobs.verify == "match seed")
+    return neighbours.exact(knobs) and (knobs.refresh != "reuse published" or knobs.verify == "match seed")
 
 
 def why(knobs: Knobs) -> str:
     """The badge's sentence."""
-    if not lantern.exact(knobs):
-        return lantern.why(knobs)
+    if not neighbours.exact(knobs):
+        return neighbours.why(knobs)
     if knobs.verify == "match seed":
         return "Exact: every token equals plain decoding's token for this seed."
     if knobs.refresh == "reuse published":
@@ -121,7 +113,7 @@ METHOD = Method(
     name="sjdpp",
     title="SJD++",
     decode=decode,
-    knobs=(WINDOW, INIT, REFRESH, REUSE_RATIO, *lantern.KNOBS, VERIFY),
+    knobs=(WINDOW, INIT, REFRESH, REUSE_RATIO, *neighbours.KNOBS, VERIFY),
     paper="SJD++, Teng et al.; coupling: MC-SJD, arXiv 2510.24211",
     exact=is_exact,
     why=why,

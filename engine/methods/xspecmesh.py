@@ -19,10 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.accept import leading, more_probable_than, probability_of, top_of, typical
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.decoding.rules import leading, more_probable_than, probability_of, top_of, typical
+from engine.decoding.verdict import correct, verify
 from engine.errors import BadKnob
-from engine.methods.sjd import correct, verify
 from engine.noise import DRAFTER, Noise
 from engine.sampling import draw, draw_gumbel, entropy, one_hot
 

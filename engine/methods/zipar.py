@@ -25,12 +25,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.accept import leading, ratio
 from engine.core import VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.decoding.rules import leading, ratio
+from engine.decoding.verdict import Verified, correct, describe, verify
+from engine.decoding.wavefront import WHOLE, lead, predict
+from engine.decoding.windows import Refresh, coupled_gumbel, coupled_maximal
 from engine.errors import BadKnob
-from engine.methods.sjd import Refresh, Verified, correct, coupled_gumbel, describe, verify
-from engine.methods.sjdpp import coupled_maximal
-from engine.methods.wavefront import WHOLE, lead, predict
 from engine.noise import ACCEPT, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, entropy, residual
 

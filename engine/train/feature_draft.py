@@ -27,16 +27,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.backbones import lowpoly, pictogram
-from engine.backbones.folder import ship
 from engine.backbones.pictogram import TEXT_SLOTS, split_words, text_mask
-from engine.backbones.transformer import causal
-from engine.backbones.vq import FACTOR
 from engine.cache import Slab
 from engine.core import Sampling
 from engine.data.emoji_scenes import caption, held_out_scenes, lessons_of, trained_scenes
 from engine.data.lowpoly_shapes import held_out_shapes, training_shapes
 from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
 from engine.layout import Layout, Line, Raster
+from engine.networks.transformer import causal
+from engine.networks.vq import FACTOR
+from engine.networks.weights import ship
 from engine.sampling import draw, guide, warp
 from engine.train import loop
 from engine.train.loop import Training

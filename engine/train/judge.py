@@ -16,11 +16,11 @@ from torch.nn import functional as F
 
 from engine import judge
 from engine.backbones import pictogram
-from engine.backbones.folder import read_card, ship
-from engine.backbones.vq import PictureTokenizer
 from engine.data.emoji_scenes import LESSONS, Scene, backgrounds, held_out_scenes, render, trained_scenes
 from engine.judge import CELLS, COLOURS, Judge, Verdict, centre, compare
 from engine.machine import has_fast_bfloat16
+from engine.networks.vq import PictureTokenizer
+from engine.networks.weights import read_card, ship
 from engine.train.lessons import Options
 from engine.train.loop import Training
 from engine.train.pictogram_tokenizer import to_tensor

@@ -26,9 +26,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.backbones import lowpoly
-from engine.backbones.bpt import BLOCKS, OFFSETS, MeshModel, Settings, budget_bucket, describe
-from engine.backbones.bpt_tokens import BPT, tokenize
-from engine.backbones.folder import parts, read_card, read_tensors, ship, split
 from engine.data.lowpoly_shapes import (
     EASY,
     TRAINED_FAMILIES,
@@ -42,6 +39,9 @@ from engine.data.lowpoly_shapes import (
 )
 from engine.drafters.mesh_heads import MeshHeads
 from engine.machine import has_fast_bfloat16
+from engine.mesh.bpt_tokens import BPT, tokenize
+from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, Settings, budget_bucket, describe
+from engine.networks.weights import parts, read_card, read_tensors, ship, split
 from engine.train.later_tokens import DEPTH, KINDS, PAD, cross_entropies, head_logits, labels_behind, some_places, top_1, weighted
 from engine.train.loop import Options, Training
 

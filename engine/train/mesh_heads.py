@@ -22,14 +22,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.backbones import lowpoly
-from engine.backbones.bpt import MeshModel
-from engine.backbones.bpt_tokens import BPT
-from engine.backbones.folder import read_tensors, ship
 from engine.backbones.lowpoly import Lowpoly, MaskedGrammar
 from engine.cache import Slab
 from engine.data.lowpoly_shapes import Shape, held_out_shapes, stretch, training_shapes
 from engine.drafters.mesh_heads import MeshHeads
 from engine.machine import has_fast_bfloat16
+from engine.mesh.bpt_tokens import BPT
+from engine.networks.mesh_decoder import MeshModel
+from engine.networks.weights import read_tensors, ship
 from engine.sampling import draw, warp
 from engine.train import loop
 from engine.train.later_tokens import (

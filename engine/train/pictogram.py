@@ -27,10 +27,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.backbones import pictogram
-from engine.backbones.folder import parts, read_card, split
-from engine.backbones.folder import ship as ship_files
 from engine.backbones.pictogram import SCALES, TEXT_SLOTS, PictogramModel, split_words
-from engine.backbones.vq import FACTOR, PictureTokenizer
 from engine.data.emoji_scenes import (
     ANY,
     CANVAS,
@@ -48,6 +45,9 @@ from engine.data.emoji_scenes import (
 )
 from engine.errors import BadKnob
 from engine.machine import has_fast_bfloat16
+from engine.networks.vq import FACTOR, PictureTokenizer
+from engine.networks.weights import parts, read_card, split
+from engine.networks.weights import ship as ship_files
 from engine.train import lessons as lessons_options
 from engine.train.loop import Training, straight_down, trapezoid
 from engine.train.pictogram_tokenizer import to_tensor

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.backbones.vq import PictureTokenizer
 from engine.data.emoji_scenes import LESSONS, Lessons, make_scene, render
 from engine.machine import has_fast_bfloat16
+from engine.networks.vq import PictureTokenizer
 from engine.train import lessons as lessons_options
 from engine.train.loop import Training
 
@@ -87,7 +87,7 @@ def signal_to_noise(picture: Tensor, target: Tensor) -> Tensor:
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
     from engine.backbones import pictogram
-    from engine.backbones.folder import read_card, ship
+    from engine.networks.weights import read_card, ship
 
     preset = PRESETS[options.preset]
     device = "cuda" if options.preset == "gpu" else "cpu"

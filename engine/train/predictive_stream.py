@@ -23,9 +23,9 @@ import torch
 from numpy.random import PCG64, Generator
 from torch import Tensor, nn
 
-from engine.backbones.folder import ship
 from engine.drafters.predictive_stream import folder_of, fresh, write_adapter
 from engine.errors import BadKnob
+from engine.networks.weights import ship
 from engine.sampling import draw, guide, residual, warp
 from engine.train import loop
 from engine.train.feature_draft import TEACHERS, Library, Recorded, Teacher, padded

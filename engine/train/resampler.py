@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.backbones import pictogram
-from engine.backbones.folder import read_card, read_tensors, ship
-from engine.backbones.vq import FACTOR, PictureTokenizer
 from engine.data.emoji_scenes import Lessons, Scene, held_out_scenes, lessons_of, render, trained_scenes
 from engine.drafters.resampler import PictureResampler, UpSampler, weights_file
 from engine.machine import has_fast_bfloat16
+from engine.networks.vq import FACTOR, PictureTokenizer
+from engine.networks.weights import read_card, read_tensors, ship
 from engine.train.loop import Options, Training
 from engine.train.pictogram_tokenizer import to_tensor
 

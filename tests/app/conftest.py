@@ -17,16 +17,16 @@ import pytest
 import torch
 
 from engine.backbones import lowpoly
-from engine.backbones.bpt import MeshModel, Settings
-from engine.backbones.bpt import describe as describe_model
-from engine.backbones.bpt_tokens import BPT
-from engine.backbones.folder import ship, split
 from engine.backbones.pictogram import Pictogram, PictogramModel, load
-from engine.backbones.vq import PictureTokenizer
 from engine.data.emoji_scenes import vocabulary
 from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
 from engine.drafters.mesh_heads import MeshHeads
 from engine.drafters.predictive_stream import folder_of, fresh, write_adapter
+from engine.mesh.bpt_tokens import BPT
+from engine.networks.mesh_decoder import MeshModel, Settings
+from engine.networks.mesh_decoder import describe as describe_model
+from engine.networks.vq import PictureTokenizer
+from engine.networks.weights import ship, split
 from tests.engine.backbones.tiny import spread
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,8 +8,8 @@ import pytest
 
 from app.ui import image_tab, knobs
 from engine.core import Knob
+from engine.decoding.initializers import WINDOW
 from engine.methods import METHODS, PRESETS, find
-from engine.methods.windows import WINDOW
 
 ALL = [(m.name, k) for m in METHODS.values() for k in m.knobs if not k.choices]
 

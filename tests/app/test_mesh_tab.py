@@ -13,18 +13,18 @@ import torch
 import trimesh
 
 from app import studio
-from app.lazy import Lazy
-from app.mesh_board import ALL, NOTHING_DRAFTED, MeshBoard
+from app.boards.lazy import Lazy
+from app.boards.mesh import ALL, NOTHING_DRAFTED, MeshBoard
 from app.mesh_files import FILES, write_files
 from app.stream import Throttle, updates
 from app.ui import mesh_tab, quality_table
 from app.ui.method_menu import choices, start_values
 from app.ui.panels import clouds, verdict
-from engine.backbones.bpt_tokens import BPT, parse, tokenize
 from engine.core import Prompt, Step
 from engine.data.solids import box
 from engine.diagnostics import per_face
 from engine.errors import MissingWeights
+from engine.mesh.bpt_tokens import BPT, parse, tokenize
 from engine.mesh.read import read
 from engine.methods import find
 from engine.run import generate

@@ -10,8 +10,8 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from app.ui.knobs import stops
+from engine.decoding.initializers import WINDOW
 from engine.methods.mulo import LEAST
-from engine.methods.windows import WINDOW
 
 pytestmark = pytest.mark.browser
 TOKENS = "Number(document.querySelector('#canvas-{} .ft-card').dataset.tokens)"

@@ -6,9 +6,9 @@ import pytest
 
 from app.session import Sessions
 from engine.core import Prompt
+from engine.decoding.initializers import WINDOW
 from engine.errors import BadKnob
 from engine.methods import find
-from engine.methods.windows import WINDOW
 from engine.run import generate
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from engine.backbones.bpt_tokens import parse, tokenize
 from engine.core import Step
 from engine.data.lowpoly_shapes import shape
 from engine.diagnostics import arrays, candidates, multi_scale_point, multi_scale_speedup, per_face, replay
+from engine.mesh.bpt_tokens import parse, tokenize
 
 
 def test_every_token_is_counted_once() -> None:

@@ -18,9 +18,9 @@ from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.pictogram import Pictogram
 from engine.backbones.toy import Toy
 from engine.core import NO_DRAFT, Knob, KnobArray, Knobs, Method, Prompt, Sampling, Sequence, Step
+from engine.decoding.initializers import WINDOW
 from engine.errors import BadKnob, ForetokenError, NotSupported
 from engine.methods import METHODS, PRESETS, find
-from engine.methods.windows import WINDOW
 from engine.noise import Noise
 from engine.run import Run, generate, race
 from tests.engine.backbones import tiny

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.backbones.transformer import TransformerSequence
 from engine.core import NO_DRAFT, Draft, Sequence
+from engine.networks.sequence import TransformerSequence
 from tests.engine.backbones.test_contract import MAKERS, Case, feed, same_row, tokens_of
 
 WIDE = ["pictogram", "janus", "toy"]

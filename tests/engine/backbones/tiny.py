@@ -8,13 +8,13 @@ import torch
 from torch import nn
 from transformers import JanusConfig, JanusForConditionalGeneration, JanusVisionConfig, JanusVQVAEConfig, LlamaConfig
 
-from engine.backbones.bpt import MeshModel, Settings
 from engine.backbones.janus import Janus
 from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.pictogram import Pictogram, PictogramModel
-from engine.backbones.transformer import TransformerSequence
-from engine.backbones.vq import PictureTokenizer
 from engine.core import Prompt, Sampling
+from engine.networks.mesh_decoder import MeshModel, Settings
+from engine.networks.sequence import TransformerSequence
+from engine.networks.vq import PictureTokenizer
 
 WORDS = ["red", "green", "apple", "on", "a", "table", "two", "cats"]
 BOS, EOS, PAD, BOI = 0, 1, 2, 3

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.random import PCG64, Generator
 
-from engine.backbones.bpt_tokens import clean, quantize, sort_keys, tokenize
 from engine.data import lowpoly_shapes as world
 from engine.data.lowpoly_families import FAMILIES, Shape
 from engine.errors import BadPrompt
+from engine.mesh.bpt_tokens import clean, quantize, sort_keys, tokenize
 
 SEEDS = range(8)
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.backbones.folder import ship
 from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.pictogram import Pictogram
-from engine.backbones.transformer import TransformerSequence
 from engine.core import NO_DRAFT, Backbone, Prompt, Sampling
 from engine.drafters.feature_draft import NAME, FeatureDrafter, NetworkFeatures, NetworkGrowth, weights_file
 from engine.errors import MissingWeights, NotSupported
 from engine.methods import METHODS
+from engine.networks.sequence import TransformerSequence
+from engine.networks.weights import ship
 from engine.run import generate
 from engine.tree import path
 from tests.engine.backbones import tiny

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from engine.accept import CONSISTENT, LITERAL, after_energy, energy, ramp, ratio, smoothed
 from engine.backbones.toy import Toy, ToySequence
 from engine.core import Knobs, Prompt
+from engine.decoding.rules import CONSISTENT, LITERAL, after_energy, energy, ramp, ratio, smoothed
 from engine.errors import NotSupported
 from engine.methods import METHODS
 from engine.methods.cross_regression import METHOD

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from engine.backbones.toy import Toy
 from engine.core import Knobs, Prompt
 from engine.errors import BadKnob, NotSupported
-from engine.measure import closed_forms
+from engine.measure.verify import closed_forms
 from engine.methods import METHODS, gsd
 from engine.noise import Noise
 from engine.run import Run, generate

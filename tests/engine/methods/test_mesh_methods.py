@@ -7,11 +7,11 @@ import itertools
 import pytest
 import torch
 
-from engine.backbones.bpt_grammar import Grammar
-from engine.backbones.bpt_tokens import BPT
 from engine.core import Prompt, Sampling
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.errors import BadKnob, NotSupported
+from engine.mesh.bpt_grammar import Grammar
+from engine.mesh.bpt_tokens import BPT
 from engine.methods import METHODS, xspecmesh
 from engine.methods.lookup import Index
 from engine.methods.xspecmesh import PathTree, best_guess, best_of

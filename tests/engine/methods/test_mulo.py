@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.accept import NEAR, REFUSED, STAYED, pooled_mass
 from engine.backbones.toy import TableResampler, Toy, ToySequence
 from engine.core import NO_DRAFT, Backbone, Knobs, Prompt, Rows
+from engine.decoding.neighbours import neighbours
+from engine.decoding.rules import NEAR, REFUSED, STAYED, pooled_mass
+from engine.decoding.scales import Coarser
 from engine.errors import BadKnob, NotSupported
 from engine.methods import METHODS, mulo, zipar
-from engine.methods.lantern import neighbours
 from engine.methods.mulo import expanded, islands
-from engine.methods.scales import Coarser
 from engine.noise import DRAFTER, Noise
 from engine.run import Run, generate
 from engine.sampling import draw

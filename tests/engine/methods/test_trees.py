@@ -9,14 +9,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.accept import additive_mass, after_choices, after_one_draw, deviation, first_above, multi_round, multiplicative_mass, walk
 from engine.backbones.toy import TableFeatures, Toy
 from engine.core import NO_DRAFT, Knobs, Prompt, Sampling
+from engine.decoding import neighbours
+from engine.decoding.growth import Shape, Tree, grow, rank, sibling_laws, turn
+from engine.decoding.rules import (
+    additive_mass,
+    after_choices,
+    after_one_draw,
+    deviation,
+    first_above,
+    multi_round,
+    multiplicative_mass,
+    walk,
+)
+from engine.decoding.trees import Cycle
 from engine.errors import BadKnob, NotSupported
 from engine.layout import Raster
-from engine.methods import METHODS, PRESETS, adt_tree, eagle, find, lantern
+from engine.methods import METHODS, PRESETS, adt_tree, find
 from engine.methods.adt_tree import Adjacent, Mark, flock
-from engine.methods.eagle import Cycle, Shape
 from engine.noise import Noise
 from engine.run import Run, generate
 from engine.tree import depths, visibility
@@ -108,7 +119,7 @@ def test_multiplication_bounds_what_a_token_gains() -> None:
 @pytest.mark.parametrize("distance", ["raw", "cosine"])
 def test_neighbours_are_nearest_first_and_never_oneself(distance: str) -> None:
     codes = torch.tensor([[1.0, 0.0], [4.0, 0.1], [0.0, 1.0], [1.2, 0.9]])
-    found = lantern.neighbours(codes, 2, distance)
+    found = neighbours.neighbours(codes, 2, distance)
     assert all(own not in row for own, row in enumerate(found.tolist()))
     assert found[0].tolist() == ([3, 2] if distance == "raw" else [1, 3])
 
@@ -214,7 +225,7 @@ def test_badges_of_the_presets() -> None:
 # --- growth -----------------------------------------------------------------------------------------------------------
 
 
-def grown(toy: Toy, shape: Shape, kind: str, first: int = 1, seeded: bool = False) -> eagle.Tree:
+def grown(toy: Toy, shape: Shape, kind: str, first: int = 1, seeded: bool = False) -> Tree:
     """The tree behind a first token."""
     sequence = toy.start(Prompt())
     hidden = sequence.forward(NO_DRAFT).hidden
@@ -222,7 +233,7 @@ def grown(toy: Toy, shape: Shape, kind: str, first: int = 1, seeded: bool = Fals
     growth = toy.drafter("feature_draft").start(sequence)
     room = sequence.limit - 2
     noise = Noise(3, toy.vocabulary)
-    return eagle.grow(growth, growth.root(hidden, [first]), sequence, shape, room, kind, noise, 1, seeded)
+    return grow(growth, growth.root(hidden, [first]), sequence, shape, room, kind, noise, 1, seeded)
 
 
 @pytest.mark.parametrize("kind", ["deterministic", "sampled", "auto"])
@@ -255,8 +266,8 @@ def test_children_of_a_sure_law_are_ranked_by_the_logits(dtype: torch.dtype) -> 
     """At temperature 0 a law holds one token, and the drafter still knows which ones come next."""
     logits = torch.tensor([[0.0, 3.0, 2.0, 1.0]], dtype=dtype)
     sure = torch.tensor([[0.0, 1.0, 0.0, 0.0]], dtype=dtype)
-    torch.testing.assert_close(eagle.rank(sure, logits), torch.softmax(logits, -1))
-    torch.testing.assert_close(eagle.rank(torch.softmax(logits / 2, -1), logits), torch.softmax(logits / 2, -1))
+    torch.testing.assert_close(rank(sure, logits), torch.softmax(logits, -1))
+    torch.testing.assert_close(rank(torch.softmax(logits / 2, -1), logits), torch.softmax(logits / 2, -1))
 
 
 def test_auto_finds_both_kinds() -> None:
@@ -281,7 +292,7 @@ def test_rows_of_a_growth_equal_those_of_their_paths() -> None:
 
 
 def test_siblings_are_drawn_without_replacement_from_conditional_laws() -> None:
-    laws = eagle.sibling_laws(Q.repeat(3, 1), [3, 1, 0], [-1, -1, -1], [True, True, False])
+    laws = sibling_laws(Q.repeat(3, 1), [3, 1, 0], [-1, -1, -1], [True, True, False])
     assert torch.allclose(laws[0], Q)
     assert torch.allclose(laws[1], torch.tensor([1, 2, 3, 0], dtype=torch.float64) / 6)
     assert laws[2].tolist() == [1, 0, 0, 0]
@@ -399,7 +410,7 @@ def test_a_random_shape_stays_inside_the_intervals() -> None:
 
 def test_the_chances_of_siblings_fall_and_add_up_to_less_than_one() -> None:
     for peak in (0.05, 0.5, 0.95, 1.0):
-        chances = [eagle.turn(peak, place) for place in range(20)]
+        chances = [turn(peak, place) for place in range(20)]
         assert chances[0] == peak and chances == sorted(chances, reverse=True) and sum(chances) <= 1
 
 

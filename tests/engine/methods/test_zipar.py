@@ -8,7 +8,7 @@ import torch
 from engine.backbones.toy import Toy
 from engine.core import Knobs, Prompt, Sampling
 from engine.errors import BadKnob
-from engine.measure.likelihood import log_probabilities
+from engine.measure.bench.likelihood import log_probabilities
 from engine.methods import METHODS, find
 from engine.methods.zipar import REFRESHES
 from engine.run import Run, generate

@@ -10,13 +10,14 @@ import pytest
 import torch
 from numpy.random import PCG64, Generator
 
-from engine.backbones import folder, lowpoly, lowpoly_lora
-from engine.backbones.bpt import budget_bucket, settings_of
-from engine.backbones.bpt_grammar import Grammar
-from engine.backbones.bpt_tokens import BPT, parse
+from engine.backbones import lowpoly, lowpoly_lora
 from engine.core import Prompt
 from engine.data.lowpoly_shapes import EASY, held_out_shapes, stretch, training_shapes
+from engine.mesh.bpt_grammar import Grammar
+from engine.mesh.bpt_tokens import BPT, parse
 from engine.methods import METHODS
+from engine.networks import weights as folder
+from engine.networks.mesh_decoder import budget_bucket, settings_of
 from engine.run import generate
 from engine.train import lowpoly as lowpoly_recipe
 from engine.train import mesh_heads

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from engine.backbones import pictogram
-from engine.backbones.folder import ship
 from engine.backbones.pictogram import SCALES, PictogramModel
-from engine.backbones.vq import FACTOR, PictureTokenizer
 from engine.core import Prompt
 from engine.data import emoji_scenes
 from engine.data.emoji_scenes import Scene
 from engine.errors import BadKnob
-from engine.measure.speed import read_prompts
+from engine.measure.bench.speed import read_prompts
 from engine.methods import METHODS
+from engine.networks.vq import FACTOR, PictureTokenizer
+from engine.networks.weights import ship
 from engine.run import generate
 from engine.train import loop
 from engine.train import pictogram as recipe

@@ -9,11 +9,12 @@ import pytest
 import torch
 from numpy.random import PCG64, Generator
 
-from engine.backbones import folder, load, lowpoly, pictogram
+from engine.backbones import load, lowpoly, pictogram
 from engine.core import NO_DRAFT, Prompt, Sampling
 from engine.drafters.predictive_stream import PredictiveStream
 from engine.errors import BadKnob
 from engine.methods import METHODS
+from engine.networks import weights as folder
 from engine.run import generate
 from engine.train import predictive_stream
 from engine.train.feature_draft import Library, MeshTeacher, PictureTeacher, Recorded, Teacher

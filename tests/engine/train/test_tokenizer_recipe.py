@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from engine.backbones import pictogram
-from engine.backbones.vq import PictureTokenizer
 from engine.data import emoji_scenes
+from engine.networks.vq import PictureTokenizer
 from engine.train import loop
 from engine.train import pictogram_tokenizer as recipe
 from engine.train.pictogram_tokenizer import Options

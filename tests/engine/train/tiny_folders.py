@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.backbones import folder, lowpoly, pictogram
-from engine.backbones.bpt import Settings, describe
+from engine.backbones import lowpoly, pictogram
 from engine.data.lowpoly_shapes import EASY
+from engine.networks import weights as folder
+from engine.networks.mesh_decoder import Settings, describe
 from engine.train import feature_draft, loop
 from engine.train.lowpoly import Trainee, folded
 from tests.engine.backbones import tiny

@@ -1,0 +1,1 @@
+"""What one visitor's screen shows of a run."""

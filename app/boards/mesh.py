@@ -1,0 +1,98 @@
+"""A mesh as it grows: which faces are there, what became of the tokens behind each, and the faces of the draft that is open.
+
+A face is complete with the last token of its newest vertex and never changes afterwards, so every Step only appends. A face is painted
+with the tokens it owns; every token has at most one owner, so the faces share the tokens out without a rest but the dangling ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from app.stream import Growth
+from engine.core import Step
+from engine.diagnostics import per_token
+from engine.mesh.bpt_tokens import Parser
+from engine.run import Run
+
+NOTHING_DRAFTED = 255  # in `accepted` and `depth`
+ALL = 254  # in `accepted`: every token of the face was an accepted draft
+
+
+class MeshBoard(Growth):
+    """All that is shown of one mesh. Faces are those of the tokens as they came, repeats and faces without an area included."""
+
+    def __init__(self, run: Run):
+        super().__init__(run)
+        self.parser = Parser()
+        self._depths: list[float] = []  # of each token: 0 = the model's own, k = accepted k tokens ahead, nan = nothing was drafted
+        self._corners, self._accepted, self._depth = bytearray(), bytearray(), bytearray()
+        self._step: list[int] = []
+        self._tokens: list[int] = []
+
+    def add(self, step: Step) -> None:
+        """Takes the next Step; its tokens follow those before it."""
+        assert step.positions[0] == self.parser.length, "the tokens of a mesh come in their order"
+        self._depths += depths(step)
+        for face in self.parser.extend(step.tokens):
+            own = [self._depths[i] for i in face.owned]
+            known = [depth for depth in own if depth == depth]
+            share = sum(depth > 0 for depth in known) / len(known) if known else 0.0
+            last = self._depths[face.tokens[2][-1]]
+            self._corners += bytes(coordinate for corner in face.vertices for coordinate in corner)
+            self._accepted.append(round(share * ALL) if known else NOTHING_DRAFTED)
+            self._depth.append(min(int(last), NOTHING_DRAFTED - 1) if last == last else NOTHING_DRAFTED)
+            self._step.append(self.count)
+            self._tokens.append(len(own))
+        super().add(step)
+
+    @property
+    def faces(self) -> np.ndarray:
+        """uint8 [F, 3, 3]: the corners (x, y, z) of the faces, in cells."""
+        return np.frombuffer(bytes(self._corners), np.uint8).reshape(-1, 3, 3)
+
+    @property
+    def accepted(self) -> np.ndarray:
+        """uint8 [F]: the share of a face's tokens that were accepted drafts, 0..ALL, or NOTHING_DRAFTED."""
+        return np.frombuffer(bytes(self._accepted), np.uint8)
+
+    @property
+    def depth(self) -> np.ndarray:
+        """uint8 [F]: how many tokens ahead a face's last token was drafted, 0 = the model's own, or NOTHING_DRAFTED."""
+        return np.frombuffer(bytes(self._depth), np.uint8)
+
+    @property
+    def step(self) -> np.ndarray:
+        """int32 [F]: the Step that completed the face, from 0."""
+        return np.array(self._step, np.int32)
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """int32 [F]: how many tokens a face owns."""
+        return np.array(self._tokens, np.int32)
+
+    @property
+    def ghosts(self) -> np.ndarray:
+        """uint8 [G, 3, 3]: the faces that the open draft would complete; those without an area would not be seen."""
+        twin = self.parser.copy()
+        for token, position in zip(*self.drafted(), strict=True):
+            if position != twin.length:  # what follows a gap cannot be read
+                break
+            twin.push(token)
+        seen = [face.vertices for face in twin.faces if not face.degenerate]
+        return np.array(seen, np.uint8).reshape(-1, 3, 3)
+
+    @property
+    def dangling(self) -> int:
+        """How many tokens own no face so far: the end, and patches that are not finished."""
+        return len(self.parser.dangling())
+
+
+def depths(step: Step) -> list[float]:
+    """How many tokens ahead each token of a Step was drafted; 0 = the model's own, nan = nothing was drafted in this Step."""
+    count = len(step.tokens)
+    if not step.drafted:
+        return [float("nan")] * count
+    accepted = per_token(step, "accepted") == 1
+    said = per_token(step, "depth")
+    ahead = np.where(np.isnan(said), np.arange(1, count + 1), said)  # a method that says nothing drafts chains
+    return np.where(accepted, ahead, 0.0).tolist()

@@ -1,0 +1,1 @@
+"""What several methods share: acceptance rules, windows, trees, wavefronts, scales."""

@@ -1,0 +1,154 @@
+"""LANTERN and LANTERN++: a guess may borrow the probability of the codes that look like it. A rule for the tree methods, not a method.
+
+Paper: LANTERN, Jang et al., arXiv 2410.03355 (additive, δ); LANTERN++, Park et al., arXiv 2502.06352 (multiplicative, λ).
+Idea: codes near each other in the codebook are nearly the same picture. A guess x is accepted with min(1, mass(x) / q(x)), where its mass
+is p(x) and that of its nearest neighbours as long as what they add is at most δ, or at most λ p(x). At temperature 0 it is accepted if
+this mass makes it the most probable token.
+Exactness: none. δ bounds what is borrowed for one x, not the deviation of what comes out, because every x borrows the same mass; on flat
+laws a δ of 0.05 already accepts nearly everything. λ is a bound a token: none is accepted more than (1 + λ) times too often. The
+deviation meter says what a setting costs here and now, and `allowed_deviation` holds δ or λ down to what may be spent.
+Deviations: at temperature 0 the first child that wins is taken, where the papers' code takes the longest path of winners. Behind a refusal
+the exact residual is drawn from; the papers' code strikes out all k neighbours, and falls back to a uniform
+law over all ids when nothing is left. Two knobs instead of one with a hidden switch at 1. The neighbourhood is a share of the vocabulary,
+because 1,000 neighbours belong to 16,384 codes. In a Jacobi window (`RelaxedWindow`, ours) nothing is lent at temperature 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.core import Knob, Knobs, Rows, Sequence
+from engine.decoding.deviation import ALLOWED, Meter
+from engine.decoding.rules import (
+    Mass,
+    additive_mass,
+    after_choices,
+    after_one_draw,
+    deviation,
+    first_above,
+    multiplicative_mass,
+    probability_of,
+    ratio,
+)
+from engine.errors import NotSupported
+from engine.noise import Noise
+
+RELAX = Knob(
+    "relax", "", "off", choices=("off", "additive", "multiplicative"),
+    help="off: exact. additive: a guess may borrow δ of probability from codes that look like it. multiplicative: λ times its own.",
+)  # fmt: skip
+ADDED = Knob("added_mass", "δ", 0.1, 0, 1, 0.01, help="How much probability a guess may borrow.")
+MULTIPLIED = Knob("multiplied_mass", "λ", 0.5, 0, 5, 0.1, help="How much a guess may borrow, as a multiple of its own probability.")
+SHARE = Knob("neighbour_share", "k / V", 0.062, 0.001, 0.5, 0.001, "log", "The nearest part of the codebook that counts as looking alike.")
+DISTANCE = Knob("distance", "", "raw", choices=("raw", "cosine"), help="How the distance of two codes is measured.")
+KNOBS = (
+    RELAX,
+    replace(ADDED, when=("relax", "additive")),
+    replace(MULTIPLIED, when=("relax", "multiplicative")),
+    *(replace(knob, when=("relax", "additive", "multiplicative")) for knob in (SHARE, DISTANCE, ALLOWED)),
+)
+
+CHUNK = 1024  # rows of the codebook whose distances are made at once
+
+
+def exact(knobs: Knobs) -> bool:
+    """Whether nothing may be borrowed."""
+    return knobs.relax == "off" or strength(knobs) == 0 or knobs.allowed_deviation == 0
+
+
+def strength(knobs: Knobs) -> float:
+    """δ or λ, whichever the rule looks at."""
+    return knobs.added_mass if knobs.relax == "additive" else knobs.multiplied_mass
+
+
+def why(knobs: Knobs) -> str:
+    """The sentence of the badge where a relaxed rule is on."""
+    amount = f"δ = {knobs.added_mass:g} of" if knobs.relax == "additive" else f"λ = {knobs.multiplied_mass:g} times its own"
+    limit = f", held to a deviation of {knobs.allowed_deviation:g} a token" if knobs.allowed_deviation < 1 else ""
+    return f"Not exact: a guess may borrow {amount} probability from codes that look like it{limit}."
+
+
+def neighbours(codebook: Tensor, count: int, distance: str, tokens: Tensor | None = None) -> Tensor:
+    """The nearest codes of each, nearest first and without itself: codebook [V, e] -> int64 [V, count], or [N, count] of N tokens."""
+    places = codebook.float() if codebook.dtype != torch.float64 else codebook
+    if distance == "cosine":
+        places = F.normalize(places, dim=-1)  # on the sphere, raw distances order as cosines do
+    found = []
+    for some in (torch.arange(len(places), device=places.device) if tokens is None else tokens).split(CHUNK):
+        far = torch.cdist(places[some], places)
+        far[range(len(far)), some] = torch.inf
+        found.append(far.topk(count, -1, largest=False).indices)
+    return torch.cat(found)
+
+
+class Relaxed:
+    """The relaxed rule of one run: its neighbour tables, and the deviation meter."""
+
+    def __init__(self, sequence: Sequence):
+        self.codebook: Tensor | None = sequence.codebook
+        self.vocabulary, self.device = sequence.vocabulary, sequence.device
+        self.tables: dict[tuple[int, str], Tensor] = {}
+        self.meter = Meter()
+
+    def mass(self, knobs: Knobs) -> Mass | None:
+        """What a guess is credited with in the next pass under these knobs; None = p(x), the exact rule."""
+        if knobs.relax == "off":
+            return None
+        rule = additive_mass if knobs.relax == "additive" else multiplicative_mass
+        table, most = self._table(knobs), self.meter.allow(strength(knobs), knobs)
+        return lambda p, tokens: rule(p, tokens, table, most)
+
+    def _table(self, knobs: Knobs) -> Tensor:
+        if self.codebook is None or len(self.codebook) != self.vocabulary:
+            raise NotSupported(f"relax={knobs.relax} needs to know which tokens look alike, and this model has no codebook. Set relax=off.")
+        key = min(self.vocabulary - 1, max(1, round(knobs.neighbour_share * self.vocabulary))), knobs.distance
+        if key not in self.tables:
+            self.tables = {key: neighbours(self.codebook.to(self.device), *key)}
+        return self.tables[key]
+
+    def measure(self, rows: Rows, tokens: Tensor, q: Tensor | None, mass: Mass) -> None:
+        """The deviation at the first node of a pass.
+
+        tokens : int64 [b], its children; q : [V], the law of the first child if it was drawn, else None.
+        Of chosen children the law that comes out is computed exactly; of drawn ones as if the first were the only one.
+        """
+        p = rows.p[0]
+        if is_sure(p):
+            which, law, _ = first_above(p, rows.soft[0], tokens, mass)
+            law = p if which < 0 else torch.zeros_like(p).index_fill_(0, tokens[which], 1.0)
+        elif q is None:
+            law = after_choices(p, tokens, mass)
+        else:
+            law = after_one_draw(p, q, mass(p, torch.arange(len(p), device=p.device)))
+        self.meter.saw(deviation(p, law).item())
+
+
+class RelaxedWindow:
+    """The same rule for the drafts of a Jacobi window, which are draws with known laws: the rule of one run, in the place of
+    speculative sampling's. The residual stays exact."""
+
+    def __init__(self, sequence: Sequence, knobs: Knobs, noise: Noise):
+        self.sequence, self.knobs, self.noise = sequence, knobs, noise
+        self.relaxed, self.iteration = Relaxed(sequence), 0
+
+    def ratio(self, p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """p, q [m, V], tokens int64 [m], u [m] -> accepted bool [m] and mass(x) / q(x) [m]."""
+        mass = self.relaxed.mass(self.knobs)
+        self.iteration += 1
+        if mass is None or not len(tokens):
+            return ratio(p, q, tokens, u)
+        if self.relaxed.meter.is_due(self.knobs, self.noise, self.sequence.length, self.iteration):
+            every = torch.arange(p.shape[-1], device=p.device)
+            self.relaxed.meter.saw(deviation(p[0], after_one_draw(p[0], q[0], mass(p[0], every))).item())
+        credited = torch.cat([mass(row, token[None]) for row, token in zip(p, tokens, strict=True)])
+        ratios = credited / probability_of(q, tokens)
+        return u.to(p.device) < ratios, ratios
+
+
+def is_sure(p: Tensor) -> bool:
+    """Whether a law [V] holds one token only: at temperature 0, and where the grammar leaves no choice."""
+    return p.max().item() > 1 - 1e-9

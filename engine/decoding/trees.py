@@ -1,0 +1,169 @@
+"""The loop of all tree methods: verify a tree, commit the accepted path, ask a schedule for the next shape, grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from engine.core import Knobs, Rows, Sequence, Step
+from engine.decoding import neighbours
+from engine.decoding.growth import NO_TREE, Shape, Tree, certain, grow
+from engine.decoding.rules import Mass, first_above, multi_round, probability, walk
+from engine.drafters.feature_draft import FeatureDraft
+from engine.errors import BadKnob
+from engine.noise import ACCEPT, DRAW, Noise
+from engine.sampling import draw, draw_gumbel, entropy
+from engine.tree import children, depths
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """What a schedule may know of a cycle: all of it is committed history.
+
+    start : position of the first token that the tree guessed; levels, nodes : of the tree as built; passes : of the drafter;
+    accepted : guesses accepted; committed : tokens
+    """
+
+    start: int
+    shape: Shape
+    levels: int
+    nodes: int
+    passes: int
+    accepted: int
+    committed: int
+
+
+class Schedule(Protocol):
+    """Decides the shape of the next tree, from committed history alone."""
+
+    def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
+        """The shape for the tree behind the committed tokens."""
+        ...
+
+    def saw(self, cycle: Cycle) -> None:
+        """A cycle that proposed something is over."""
+        ...
+
+
+class Fixed:
+    """The shape of the knobs, always."""
+
+    def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
+        """The knobs."""
+        return Shape(knobs.depth, knobs.width, knobs.nodes)
+
+    def saw(self, cycle: Cycle) -> None:
+        """Nothing to learn."""
+
+
+def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft, schedule: Schedule) -> Iterator[Step]:
+    """The loop of all tree methods. Locals: the tree that waits for verification, the drafter's growth, the deviation meter."""
+    seeded = knobs.verify == "match seed"
+    growth = drafter.start(sequence)
+    relaxed = neighbours.Relaxed(sequence)
+    tree, iteration = NO_TREE, 0
+    while not sequence.done:
+        n = sequence.length
+        mass = relaxed.mass(knobs)
+        if seeded and mass is not None:
+            raise BadKnob(f"match seed needs an exact rule; relax={knobs.relax} is not. Set relax=off, or verify=residual.")
+        rows = sequence.forward(tree.draft(sequence.device))
+        path, token, chances = verify(rows, tree, noise, n, iteration, seeded, mass)
+        if mass is not None and tree.tokens and relaxed.meter.is_due(knobs, noise, n, iteration):
+            siblings = children(tree.parents)[0]
+            tokens = torch.tensor([tree.tokens[node] for node in siblings], device=sequence.device)
+            relaxed.measure(rows, tokens, tree.laws[0] if tree.drawn[0] else None, mass)
+        hidden = rows.hidden[:, [0, *(node + 1 for node in path)]]
+        committed = sequence.commit(path, token)
+        step = describe(rows, tree, path, chances, n, committed)
+        if mass is not None:
+            step.trace |= relaxed.meter.trace()
+        if tree.shape is not None:
+            levels = max(depths(tree.parents), default=0)
+            schedule.saw(Cycle(n, tree.shape, levels, len(tree.tokens), tree.passes, len(path), len(committed)))
+        iteration += 1
+        tree = NO_TREE
+        room = sequence.limit - sequence.length - 1
+        if not sequence.done and room > 0:
+            shape = schedule.next(sequence, knobs, noise, iteration)
+            tree = grow(growth, growth.root(hidden, committed), sequence, shape, room, knobs.children, noise, iteration, seeded)
+            step.draft_forwards = tree.passes
+            positions = [sequence.length - 1 + d for d in depths(tree.parents)]
+            step.draft = {"tokens": tree.tokens, "positions": positions, "parents": tree.parents, "status": "draft"}
+        yield step
+
+
+def verify(
+    rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded: bool, mass: Mass | None
+) -> tuple[list[int], int, list[float]]:
+    """The accepted path, the token behind it, and the chance that each one on the path had."""
+    if seeded or (tree.laws is None and mass is None):
+        path, token = walk(tree.parents, tree.tokens, answers(rows, tree, noise, n, iteration, seeded))
+        p = rows.p
+        return path, token, [p[at + 1, tree.tokens[then]].item() for at, then in zip([-1, *path], path, strict=False)]
+    below, path, chances, at = children(tree.parents), [], [], -1
+    left = law_behind(rows, at)
+    while nodes := below[at + 1]:
+        tokens = torch.tensor([tree.tokens[node] for node in nodes], device=left.device)
+        if mass is not None and neighbours.is_sure(left):
+            which, left, asked = first_above(left, rows.soft[at + 1], tokens, mass)
+        else:
+            laws = certain(tokens, left) if tree.laws is None else tree.laws[nodes]
+            u = [noise.uniform(ACCEPT, n + len(path), 1, iteration, node).item() for node in nodes]
+            which, left, asked = multi_round(left, tokens, laws, u, mass or probability)
+        if which < 0:
+            break
+        at = nodes[which]
+        path.append(at)
+        chances.append(asked[-1])
+        left = law_behind(rows, at)
+    return path, draw(left[None], noise.uniform(DRAW, n + len(path), 1, iteration)).item(), chances
+
+
+def answers(rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded: bool) -> list[int]:
+    """The model's own draw in every row; rows of one depth share their noise, because a path meets only one of them."""
+    depth = [0, *depths(tree.parents)]
+    at = torch.tensor(depth, device=rows.logits.device)
+    if seeded:
+        return draw_gumbel(rows.scores, noise.gumbel(n, max(depth) + 1)[at]).tolist()
+    return draw(rows.p, noise.uniform(DRAW, n, max(depth) + 1, iteration)[at]).tolist()
+
+
+def law_behind(rows: Rows, node: int) -> Tensor:
+    """The model's law [V] of the children of a node; -1 is the prefix."""
+    return rows.p[node + 1]
+
+
+def describe(rows: Rows, tree: Tree, path: list[int], chances: list[float], n: int, committed: list[int]) -> Step:
+    """The Step of a pass: per token whether it was a guess, its chance, the entropy of its law, its depth in the tree."""
+    k, a = len(committed), len(path)
+    levels = max(depths(tree.parents), default=0)
+    trace = {
+        "accepted": ([True] * a + [False])[:k],
+        "accept_probability": chances[:k],
+        "entropy": entropy(rows.p[[0, *(node + 1 for node in path)]])[:k],
+        "depth": [*range(1, a + 1), 0][:k],
+        "parent": [-1, *path][:k],
+        "tree": {"parents": tree.parents, "tokens": tree.tokens, "path": path, "levels": levels} | _chances(rows, tree),
+    }
+    if tree.shape is not None:
+        trace |= {"tree_depth": levels, "tree_width": tree.shape.width}
+    return Step(committed, list(range(n, n + k)), drafted=len(tree.tokens), trace=trace)
+
+
+def _chances(rows: Rows, tree: Tree) -> dict[str, list[float]]:
+    """p and q of every node: what the model gives it behind its path, and the drafter when it was drawn; q is 1 where it was chosen."""
+    p = rows.p[[parent + 1 for parent in tree.parents], tree.tokens]
+    q = torch.ones_like(p) if tree.laws is None else tree.laws[list(range(len(tree.tokens))), tree.tokens]
+    return {"p": p.tolist(), "q": q.tolist()}
+
+
+def why(knobs: Knobs) -> str:
+    """The sentence of the badge."""
+    if not neighbours.exact(knobs):
+        return neighbours.why(knobs)
+    return "Exact: chosen children are only walked by the model's own draws, drawn ones are verified against their laws."

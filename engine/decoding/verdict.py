@@ -1,0 +1,79 @@
+"""What becomes of a window after a pass: verdicts, the corrected token, and the Step that tells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from engine.core import Rows, Step
+from engine.decoding.rules import matches, probability_of, ratio
+from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
+from engine.sampling import draw, draw_gumbel, entropy, residual
+
+
+@dataclass
+class Verified:
+    """What a refresh may look at after a pass: the old window and its verdict.
+
+    Why carrying drafts is exact. Suppose the draft x of a position has law q given everything that happened at earlier positions.
+    (a) Accepting it with probability min(1, p(x)/q(x)) and drawing from the residual otherwise gives a token with law p.
+    (b) Kept without a look at its value, x still has law q. (c) Kept with probability k(x) and else redrawn from r, it has law
+    q k + (1 - sum q k) r, and this law must be carried. (d) With k = min(1, r/q) and a redraw from r's residual, that law is r itself.
+
+    tokens : int64 [m]; laws : [m, V] or None (match seed keeps none unless the refresh needs them); ratios : p/q [m] or None
+    rows   : of the pass, row i is the law of position start+i, i = 0..m
+    accepted : bool [m], each verdict on its own (meaningful behind the first rejection too)
+    """
+
+    start: int
+    tokens: Tensor
+    laws: Tensor | None
+    ratios: Tensor | None
+    accepted: Tensor
+    rows: Rows
+    noise: Noise
+    iteration: int
+
+
+# (p [m, V], q [m, V], tokens int64 [m], u [m]) -> accepted bool [m] and what u was compared with [m]
+Rule = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def verify(
+    rows: Rows, tokens: Tensor, laws: Tensor | None, noise: Noise, n: int, iteration: int, seeded: bool, rule: Rule | None = None
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Verdicts bool [m], ratios [m] or None, and the seeded answers [m+1] or None; without a rule, speculative sampling's."""
+    size = len(tokens)
+    answers = draw_gumbel(rows.scores, noise.gumbel(n, size + 1)) if seeded else None
+    if laws is None:
+        return matches(tokens, answers[:size]), None, answers
+    accepted, ratios = (rule or ratio)(rows.p[:size], laws, tokens, noise.uniform(ACCEPT, n, size, iteration))  # eq. 3
+    return (matches(tokens, answers[:size]) if seeded else accepted), ratios, answers
+
+
+def correct(rows: Rows, laws: Tensor | None, answers: Tensor | None, a: int, size: int, noise: Noise, n: int, iteration: int) -> int:
+    """The token behind the accepted prefix: the seeded answer, a draw from the residual, or a free one from the last row."""
+    if answers is not None:
+        return answers[a].item()
+    if a == size:
+        return draw(rows.p[size:], noise.uniform(DRAW, n + size, 1, iteration)).item()
+    left = residual(rows.p[a : a + 1], laws[a : a + 1])
+    return draw(left, noise.uniform(RESIDUAL, n + a, 1, iteration)).item()
+
+
+def describe(window: Verified, a: int, committed: list[int], size: int) -> Step:
+    """The Step of a pass: per committed token whether it was a draft, how probable its acceptance was, and the law's entropy."""
+    k = len(committed)
+    drafted = min(k, size)
+    if window.ratios is None:
+        chance = probability_of(window.rows.law(0, drafted), window.tokens[:drafted])
+    else:
+        chance = window.ratios[:drafted].clamp(max=1)
+    trace = {
+        "accepted": ([True] * a + [False])[:k],
+        "accept_probability": chance,
+        "entropy": entropy(window.rows.law(0, k)),
+    }
+    return Step(committed, list(range(window.start, window.start + k)), drafted=size, trace=trace)

@@ -1,0 +1,73 @@
+"""The window that the Jacobi family shares: its loop, and the ways to refresh drafts that were not reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import torch
+from torch import Tensor
+
+from engine.core import Draft, Knobs, Sequence, Step
+from engine.decoding.initializers import Initializer
+from engine.decoding.rules import leading
+from engine.decoding.verdict import Rule, Verified, correct, describe, verify
+from engine.noise import DRAW, RESIDUAL, Noise
+from engine.sampling import draw, draw_gumbel, residual
+
+# (window, first, knobs) -> the new tokens from `first` on, and their laws; None = the laws that the pass just computed
+Refresh = Callable[[Verified, int, Knobs], tuple[Tensor, Tensor | None]]
+
+
+def redraw(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
+    """Equation 6: every later position is drawn afresh from the law just computed."""
+    p = window.rows.p[first:]
+    return draw(p, window.noise.uniform(DRAW, window.start + first, len(p), window.iteration)), None
+
+
+def coupled_gumbel(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
+    """Drawn anew under the position's own noise, so that a token changes only as far as its law does (MC-SJD)."""
+    scores = window.rows.scores[first:]
+    return draw_gumbel(scores, window.noise.gumbel(window.start + first, len(scores))), None
+
+
+def speculative_jacobi(
+    sequence: Sequence, knobs: Knobs, noise: Noise, refresh: Refresh, needs_laws: bool = False, rule: Rule | None = None
+) -> Iterator[Step]:
+    """The loop of SJD, SJD++ and GSD, which brings a `rule` of its own. Locals: the window's tokens and the laws they were drawn from."""
+    seeded = knobs.verify == "match seed"
+    keep_laws = needs_laws or not seeded
+    tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
+    laws = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype) if keep_laws else None
+    iteration = 0
+    with closing(Initializer(sequence, noise, seeded)) as initializer:
+        while not sequence.done:
+            n = sequence.length
+            size = min(knobs.window - 1, sequence.limit - n - 1)
+            tokens, filled = initializer.fill(tokens[:size], laws[:size] if keep_laws else None, size, knobs.init, iteration)
+            laws = filled if keep_laws else None
+            rows = sequence.forward(Draft(tokens, q=laws))  # eq. 2: the laws of iteration j given the window of iteration j - 1
+            initializer.saw(n, rows)
+            accepted, ratios, answers = verify(rows, tokens, laws, noise, n, iteration, seeded, rule)
+            a = leading(accepted)
+            token = correct(rows, laws, answers, a, size, noise, n, iteration)
+            window = Verified(n, tokens, laws, ratios, accepted, rows, noise, iteration)
+            committed = sequence.commit(list(range(a)), token)
+            step = describe(window, a, committed, size)
+            step.draft_forwards = initializer.counted()
+            if a < size:
+                tokens, laws = refresh(window, a + 1, knobs)
+                laws = rows.p[a + 1 :] if keep_laws and laws is None else laws
+            else:
+                tokens, laws = tokens[:0], laws[:0] if keep_laws else None
+            step.draft = {"tokens": tokens, "positions": list(range(n + a + 1, n + a + 1 + len(tokens))), "status": "draft"}
+            iteration += 1
+            yield step
+
+
+def coupled_maximal(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
+    """Keep with probability min(1, p/q), else draw from the residual: the law becomes p, and no coupling keeps more (lemma d)."""
+    p, start, iteration = window.rows.p[first:], window.start + first, window.iteration
+    left = torch.cat([residual(p[:-1], window.laws[first:]), p[-1:]])
+    drawn = draw(left, window.noise.uniform(RESIDUAL, start, len(p), iteration))
+    return torch.cat([torch.where(window.accepted[first:], window.tokens[first:], drawn[:-1]), drawn[-1:]]), None

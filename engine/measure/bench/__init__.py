@@ -1,0 +1,1 @@
+"""Benchmarks: tables of speed, fidelity and quality."""

@@ -1,0 +1,85 @@
+"""`launch.py bench image --judge`: how often pictures show what was asked for, method beside plain decoding on the same prompts and seeds.
+
+The judge (`engine/judge.py`) reads every picture of held-out scenes. Rows give the share of right objects, counts, relations, colours and
+backgrounds; the difference from plain decoding is paired, prompt by prompt, with a 95 % interval.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+import numpy as np
+
+from engine import judge
+from engine.core import Backbone, Prompt, Sampling
+from engine.data.emoji_scenes import Lessons, Scene, caption, held_out_scenes, lessons_of
+from engine.errors import NotSupported
+from engine.judge import Judge, Verdict, compare
+from engine.machine import facts
+from engine.measure.bench.speed import Entry, entries_of, publish
+from engine.methods import find
+from engine.networks.weights import read_card
+from engine.run import generate
+
+ASPECTS = ("objects", "counts", "relation", "colours", "background", "all")
+
+
+def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[dict[str, Any]]:
+    """The rows of the table, plain decoding first; raises MissingWeights where there is no judge."""
+    lessons = lessons_of(getattr(backbone, "card", {}))
+    reader = judge_of(lessons)
+    scenes = held_out_scenes(options.count, lessons)
+    verdicts: dict[str, list[Verdict]] = {}
+    rows = []
+    for name, entry in ({"ar": Entry("ar", {})} | entries_of(backbone, options)).items():
+        method, knobs = find(entry.name)[0], entry.knobs
+        pictures = [
+            generate(backbone, method, Prompt(caption(s, i), seed=i, size=options.size, sampling=sampling), knobs).finish().result()
+            for i, s in enumerate(scenes)
+        ]
+        verdicts[name] = [compare(r, s) for r, s in zip(reader.read(pictures), scenes, strict=True)]
+        rows.append({"method": name, "prompts": len(scenes), "knobs": knobs} | shares(verdicts[name], scenes) | difference(verdicts, name))
+    stamp = facts() | {"backbone": backbone.name, "seeds": f"0..{len(scenes) - 1}", "judge": read_card(judge.FOLDER)["judge"]["held_out"]}
+    return publish(rows, readable, stamp, options.csv)
+
+
+def judge_of(lessons: Lessons) -> Judge:
+    """The shipped judge; raises MissingWeights where there is none, NotSupported where it does not know all that is asked for."""
+    reader = judge.load()
+    unknown = [name for name in lessons.objects if name not in reader.names]
+    if unknown:
+        raise NotSupported(
+            f"The judge does not know {len(unknown)} of the objects that these weights were taught ({', '.join(unknown[:3])}, ...). "
+            "Train it: python launch.py train judge --lessons world."
+        )
+    return reader
+
+
+def shares(verdicts: list[Verdict], scenes: list[Scene]) -> dict[str, float]:
+    """The share of right answers in every aspect among the scenes that ask for it, and of the right objects where one was asked for and
+    where two were that stand in a relation."""
+    found = {}
+    for aspect in ASPECTS:
+        found[aspect] = share([getattr(verdict, aspect) for verdict in verdicts])
+    found["single"] = share([v.objects for v, s in zip(verdicts, scenes, strict=True) if len(s.boxes) == 1])
+    found["pair"] = share([v.objects and v.relation is not False for v, s in zip(verdicts, scenes, strict=True) if len(s.groups) == 2])
+    return found
+
+
+def share(answers: list[bool | None]) -> float:
+    """The share of right answers among those that were asked for; not a number where none was."""
+    asked = [a for a in answers if a is not None]
+    return round(sum(asked) / len(asked), 4) if asked else float("nan")
+
+
+def difference(verdicts: dict[str, list[Verdict]], name: str) -> dict[str, float]:
+    """How much more often than plain decoding the objects are right, paired, and the half width of its 95 % interval."""
+    paired = np.array([a.objects - b.objects for a, b in zip(verdicts[name], verdicts["ar"], strict=True)], float)
+    return {"objects_more": round(float(paired.mean()), 4), "half_width": round(float(1.96 * paired.std() / np.sqrt(len(paired))), 4)}
+
+
+def readable(row: dict[str, Any]) -> str:
+    """One line of the table."""
+    said = "  ".join(f"{aspect} {row[aspect]:.1%}" for aspect in (*ASPECTS, "single", "pair"))
+    return f"{row['method']:<18} {said}  against plain {row['objects_more']:+.1%} ± {row['half_width']:.1%}"

@@ -1,0 +1,1 @@
+"""Figures and contact sheets of the benchmarks."""

@@ -1,0 +1,104 @@
+"""`launch.py bench image --judge --eye FILE`: the judge beside a person who looked at the same pictures.
+
+The pictures are those of the contact sheet (`--sheet`, with the same --size). FILE is a CSV with a row for each that was looked at: its
+number on the sheet from 0 on, the hash of the weights that made it, and for objects, counts, relation and background 1 (right), 0 (wrong)
+or nothing (not asked for). A row of the result is the confusion table of one of these.
+"""
+
+from __future__ import annotations
+
+import csv
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.core import Backbone, Prompt, Sampling
+from engine.data.emoji_scenes import held_out_pairs, lessons_of
+from engine.errors import BadFile
+from engine.judge import Verdict, compare
+from engine.machine import facts
+from engine.measure.bench.judged import judge_of
+from engine.measure.bench.speed import publish
+from engine.measure.figures import sheet
+from engine.methods import METHODS
+from engine.run import generate
+
+ASPECTS = ("objects", "counts", "relation", "background")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a person said of a picture; None: nothing was asked."""
+
+    number: int
+    said: dict[str, bool | None]
+
+
+def read(path: Path, weights: str | None) -> list[Seen]:
+    """The rows of a file; raises BadFile if it cannot be read, or is of pictures of other weights."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        found = [Seen(_number(row["number"]), {aspect: _answer(row[aspect]) for aspect in ASPECTS}) for row in rows]
+        others = {row["weights"] for row in rows} - {str(weights)}
+    except (OSError, UnicodeDecodeError, KeyError, ValueError) as e:
+        columns = ", ".join(("number", "weights", *ASPECTS))
+        raise BadFile(
+            f"{path} cannot be read ({type(e).__name__}: {e}). It needs the columns {columns}; see engine/measure/figures/by_eye.py."
+        ) from e
+    if others:
+        raise BadFile(
+            f"{path} tells of pictures of other weights ({', '.join(sorted(others))}; these are {weights}). Look at the new ones."
+        )
+    return found
+
+
+def _number(text: str) -> int:
+    """0, 1 and so on."""
+    if int(text) < 0:
+        raise ValueError(f"{text} is no number of a picture")
+    return int(text)
+
+
+def _answer(text: str) -> bool | None:
+    """1, 0 or nothing."""
+    if text not in ("1", "0", ""):
+        raise ValueError(f"'{text}' is neither 1, 0 nor empty")
+    return None if text == "" else text == "1"
+
+
+def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[dict[str, Any]]:
+    """The rows of the table; raises MissingWeights where there is no judge."""
+    lessons = lessons_of(getattr(backbone, "card", {}))
+    reader = judge_of(lessons)
+    seen = read(options.eye, backbone.weights_hash)
+    pairs = held_out_pairs(max((s.number for s in seen), default=0) + 1, lessons)
+    prompts = [Prompt(pairs[s.number][1], seed=s.number, size=options.size, sampling=sampling) for s in seen]
+    pictures = [generate(backbone, METHODS[sheet.METHOD], prompt).finish().result() for prompt in prompts]
+    verdicts = [compare(reading, pairs[s.number][0]) for reading, s in zip(reader.read(pictures), seen, strict=True)]
+    rows = [confusion(aspect, seen, verdicts) for aspect in ASPECTS]
+    return publish(rows, readable, facts() | {"backbone": backbone.name, "weights": backbone.weights_hash}, options.csv)
+
+
+def confusion(aspect: str, seen: list[Seen], verdicts: list[Verdict]) -> dict[str, Any]:
+    """How often judge and person agree on one thing, among the pictures where both say something of it."""
+    answers = [(getattr(v, aspect), s.said[aspect]) for v, s in zip(verdicts, seen, strict=True)]
+    both = [(theirs, ours) for theirs, ours in answers if theirs is not None and ours is not None]
+    counts = {
+        "both_right": both.count((True, True)),
+        "both_wrong": both.count((False, False)),
+        "only_judge_right": both.count((True, False)),
+        "only_eye_right": both.count((False, True)),
+    }
+    return {
+        "aspect": aspect,
+        "pictures": len(both),
+        "agree": round((counts["both_right"] + counts["both_wrong"]) / max(1, len(both)), 4),
+    } | counts
+
+
+def readable(row: dict[str, Any]) -> str:
+    """One line of the table."""
+    said = "  ".join(f"{name.replace('_', ' ')} {row[name]}" for name in ("both_right", "both_wrong", "only_judge_right", "only_eye_right"))
+    return f"{row['aspect']:<11} {row['pictures']:3} pictures, agree {row['agree']:.0%}:  {said}"

@@ -1,0 +1,1 @@
+"""Exactness on the toy: claims must hold, and mutants must break them."""

@@ -1,0 +1,58 @@
+"""A controller of trees that maps the committed history to shapes as wildly as it can: if this is exact, every schedule is.
+
+It is not offered to people. What a schedule must not do, look at the tree that is being verified, is its mutant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.core import Case, Knobs, Method, Sequence, Step
+from engine.decoding.growth import Shape
+from engine.decoding.trees import Cycle, tree_decoding
+from engine.drafters.feature_draft import FeatureDraft
+from engine.methods import eagle
+from engine.noise import Noise
+
+_TAKEN = 5_000_011  # a prime; its multiples scatter small histories
+
+
+class HistoryHash:
+    """Depth, width and number of nodes from a hash of all committed tokens and of the last verdict."""
+
+    def __init__(self) -> None:
+        self.accepted = 0
+
+    def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
+        """A shape of 1 to 3 levels, 1 to 3 wide."""
+        number = self.accepted + 1
+        for token in sequence.tokens:
+            number = (number * 31 + token + 7) * _TAKEN % (1 << 61)
+        number >>= 7
+        return Shape(1 + number % 3, 1 + number // 3 % 3, 1 + number // 9 % 7)
+
+    def saw(self, cycle: Cycle) -> None:
+        """Even the verdict may be used: it is history."""
+        self.accepted = cycle.accepted
+
+
+def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft) -> Iterator[Step]:
+    """Yields one Step a pass."""
+    return tree_decoding(sequence, knobs, noise, drafter, HistoryHash())
+
+
+METHOD = Method(
+    name="adversary",
+    title="Adversarial controller (reference)",
+    decode=decode,
+    knobs=eagle.KNOBS,
+    paper="",
+    exact=lambda knobs: True,
+    why=lambda knobs: "Exact: shapes are made from committed history only.",
+    needs=eagle.METHOD.needs,
+    drafter=eagle.METHOD.drafter,
+    cases=(
+        Case("ADT-ANY sampled", "same law", {"children": "sampled"}, {"columns": 2}, ("tree: controller sees the draft",)),
+        Case("ADT-ANY auto", "same law", {"children": "auto"}, {"columns": 2}, ("tree: parents missing",)),
+    ),
+)

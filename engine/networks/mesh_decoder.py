@@ -1,0 +1,298 @@
+"""The network of BPT: point cloud -> mesh tokens. One class serves the public checkpoint and our small lowpoly model.
+
+Paper: Scaling Mesh Generation via Compressive Tokenization (BPT), Weng et al., arXiv 2411.07025; the point encoder is that of
+Michelangelo, Zhao et al., arXiv 2306.17115.
+`PointEncoder` turns points into a short list of condition vectors. `MeshDecoder` predicts block, offset and end tokens; each of its
+blocks looks at the sequence so far, then at the condition, then feeds forward. Queries and keys are normalised and their cosine is
+scaled by ten. Keys and values of the condition never change, so a run makes them once: recomputing them every token, as the
+public code does, costs more than all else together.
+Widths, depths and lengths are read from the shapes of the weights (`settings_of`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.cache import Slab
+from engine.networks.transformer import Fork, causal
+
+COSINE_SCALE = 10.0
+FREQUENCIES = 8  # 2^0 .. 2^7, without pi
+BLOCKS, OFFSETS = 512, 4096  # ids 0..511 plain blocks, 512..4607 offsets, 4608..5119 patch starts, 5120 the end
+BUDGETS = 9  # face budgets that the model can be told: 0 = none, then powers of two from 16
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The shape of a model."""
+
+    layers: int = 6
+    width: int = 192
+    heads: int = 6
+    inner: int = 512
+    length: int = 1024  # positions, end included
+    vocabulary: int = 5121
+    memories: int = 4  # learned keys and values beside the condition
+    features: int = 55  # of a point; 54 without the flag for known normals
+    encoder_width: int = 192
+    encoder_blocks: int = 2
+    latents: int = 65
+    budgets: int = BUDGETS  # 0: the model cannot be told a face budget
+
+
+class CosineAttention(nn.Module):
+    """Attention by cosine: softmax(10 q.k / (|q| |k|)) v. Without biases."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.heads = heads
+        self.out = nn.Linear(width, width, bias=False)
+
+    def split(self, x: Tensor) -> Tensor:
+        """[B, R, width] -> [B, heads, R, head width]"""
+        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """q, k, v [B, heads, R or S, d], q and k of length 1 -> [B, R, width]"""
+        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=COSINE_SCALE)
+        return self.out(seen.transpose(1, 2).flatten(2))
+
+
+class SelfAttention(CosineAttention):
+    """Over the sequence so far."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__(width, heads)
+        self.query_key_value = nn.Linear(width, 3 * width, bias=False)
+
+    def forward(self, x: Tensor, mask: Tensor | None, slab: Slab | None, layer: int) -> Tensor:
+        """x [B, R, width]; mask bool [R, all] or None (see everything)."""
+        mixed = self.query_key_value(x).view(*x.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4)  # [3, B, heads, R, d]
+        q, k = F.normalize(mixed[:2], dim=-1)
+        v = mixed[2]
+        if slab is not None:
+            k, v = slab.write(layer, k, v)
+        return self.attend(q, k, v, mask)
+
+
+class CrossAttention(CosineAttention):
+    """Over the condition and a few learned memories."""
+
+    def __init__(self, width: int, heads: int, memories: int):
+        super().__init__(width, heads)
+        self.query = nn.Linear(width, width, bias=False)
+        self.key_value = nn.Linear(width, 2 * width, bias=False)
+        self.memory = nn.Parameter(torch.randn(2, heads, memories, width // heads) * 0.02)
+
+    def look(self, condition: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values [B, heads, memories + C, d] of a condition [B, C, width]."""
+        b = len(condition)
+        keys, values = (self.split(x) for x in self.key_value(condition).chunk(2, -1))
+        keys, values = (torch.cat([m.to(x.dtype).expand(b, -1, -1, -1), x], 2) for m, x in zip(self.memory, (keys, values), strict=True))
+        return F.normalize(keys, dim=-1), values
+
+    def forward(self, x: Tensor, looked: tuple[Tensor, Tensor]) -> Tensor:
+        """x [B, R, width]"""
+        return self.attend(F.normalize(self.split(self.query(x)), dim=-1), *looked, None)
+
+
+class FeedForward(nn.Module):
+    """GEGLU: value * gelu(gate)."""
+
+    def __init__(self, width: int, inner: int):
+        super().__init__()
+        self.value_gate = nn.Linear(width, 2 * inner)
+        self.out = nn.Linear(inner, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., width]"""
+        value, gate = self.value_gate(x).chunk(2, -1)
+        return self.out(value * F.gelu(gate))
+
+
+class Block(nn.Module):
+    """Self-attention, cross-attention, feed-forward; each behind a norm, each added to its input."""
+
+    def __init__(self, s: Settings):
+        super().__init__()
+        self.self_norm, self.cross_norm, self.feed_norm = (nn.LayerNorm(s.width) for _ in range(3))
+        self.self_attention = SelfAttention(s.width, s.heads)
+        self.cross_attention = CrossAttention(s.width, s.heads, s.memories)
+        self.feed = FeedForward(s.width, s.inner)
+
+    def forward(self, x: Tensor, mask: Tensor | None, looked: tuple[Tensor, Tensor], slab: Slab | None, layer: int) -> Tensor:
+        """x [B, R, width]; looked: the condition's keys and values."""
+        x = x + self.self_attention(self.self_norm(x), mask, slab, layer)
+        x = x + self.cross_attention(self.cross_norm(x), looked)
+        return x + self.feed(self.feed_norm(x))
+
+
+class MeshDecoder(nn.Module):
+    """Embeddings, blocks, final norm and head. Row 0 of a sequence is the start vector; row i+1 is token i and predicts token i+1."""
+
+    def __init__(self, s: Settings):
+        super().__init__()
+        self.tokens = nn.Parameter(torch.randn(s.vocabulary, s.width) * 0.02)
+        self.kinds = nn.Parameter(torch.randn(3, s.width) * 0.02)  # plain block, offset, patch start; the end has none
+        self.positions = nn.Parameter(torch.randn(s.length, s.width) * 0.02)
+        self.start = nn.Parameter(torch.randn(s.width) * 0.02)
+        self.blocks = nn.ModuleList(Block(s) for _ in range(s.layers))
+        self.norm = nn.LayerNorm(s.width)
+        self.head = nn.Linear(s.width, s.vocabulary)
+
+    def table(self) -> Tensor:
+        """Embedding of every id, its kind added, [V, width]."""
+        counts = torch.tensor([BLOCKS, OFFSETS, BLOCKS], device=self.kinds.device)
+        kinds = torch.repeat_interleave(self.kinds, counts, 0)
+        return self.tokens + F.pad(kinds, (0, 0, 0, len(self.tokens) - len(kinds)))
+
+    def look(self, condition: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """The condition's keys and values for every block: made once a run."""
+        return [block.cross_attention.look(condition) for block in self.blocks]
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None, looked: list[tuple[Tensor, Tensor]], slab: Slab | None = None, fork: Fork | None = None
+    ) -> Tensor:
+        """Embedded rows [B, R, width], positions included -> hidden states behind the final norm."""
+        for layer, block in enumerate(self.blocks):
+            if fork is not None and layer == fork.layer:
+                x, mask = x[:, fork.rows], fork.mask
+            x = block(x, mask, looked[layer], slab, layer)
+        return self.norm(x)
+
+
+class EncoderAttention(nn.Module):
+    """Softmax attention; queries, keys and values of a head lie together, as in the public encoder."""
+
+    def __init__(self, width: int, heads: int, cross: bool):
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, width, bias=False) if cross else None
+        self.mixed = nn.Linear(width, (2 if cross else 3) * width, bias=False)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Tensor, data: Tensor | None = None) -> Tensor:
+        """x [B, R, width]; data [B, N, width] for cross-attention."""
+        source = x if data is None else data
+        parts = self.mixed(source).view(*source.shape[:2], self.heads, -1).transpose(1, 2)
+        if data is None:
+            q, k, v = parts.chunk(3, -1)
+        else:
+            q = self.query(x).view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+            k, v = parts.chunk(2, -1)
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class EncoderBlock(nn.Module):
+    """Attention and a GELU layer of four times the width."""
+
+    def __init__(self, width: int, heads: int, cross: bool = False):
+        super().__init__()
+        self.attention_norm, self.feed_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.data_norm = nn.LayerNorm(width) if cross else None
+        self.attention = EncoderAttention(width, heads, cross)
+        self.feed_in, self.feed_out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor, data: Tensor | None = None) -> Tensor:
+        """x [B, R, width]"""
+        x = x + self.attention(self.attention_norm(x), None if data is None else self.data_norm(data))
+        return x + self.feed_out(F.gelu(self.feed_in(self.feed_norm(x))))
+
+
+class PointEncoder(nn.Module):
+    """Learned queries look at all points once, then at each other. Any number of points, in any order."""
+
+    def __init__(self, s: Settings):
+        super().__init__()
+        width, heads = s.encoder_width, s.encoder_width // (s.width // s.heads)
+        self.features = s.features
+        self.queries = nn.Parameter(torch.randn(s.latents, width) * 0.02)
+        self.points = nn.Linear(s.features, width)
+        self.cross = EncoderBlock(width, heads, cross=True)
+        self.blocks = nn.ModuleList(EncoderBlock(width, heads) for _ in range(s.encoder_blocks))
+        self.norm = nn.LayerNorm(width)
+        self.first, self.others = nn.Linear(width, s.width), nn.Linear(width, s.width)
+        self.budget = nn.Embedding(s.budgets, s.width) if s.budgets else None
+
+    def forward(self, points: Tensor, budget: Tensor | None = None) -> Tensor:
+        """points [B, N, 6] (xyz in [-1, 1], unit normals or zeros), budget int64 [B] (0 = none) -> condition [B, C, width]."""
+        data = self.points(point_features(points)[..., : self.features])
+        x = self.cross(self.queries.expand(len(points), -1, -1), data)
+        for block in self.blocks:
+            x = block(x)
+        x = self.norm(x)
+        condition = torch.cat([self.first(x[:, :1]), self.others(x[:, 1:])], 1)
+        if self.budget is None:
+            return condition
+        told = torch.zeros(len(points), dtype=torch.int64, device=points.device) if budget is None else budget
+        return torch.cat([condition, self.budget(told)[:, None]], 1)
+
+
+def point_features(points: Tensor) -> Tensor:
+    """[B, N, 6] -> [B, N, 55]: xyz, sines and cosines at eight octaves, the normal, and 1 where there is a normal."""
+    xyz, normals = points[..., :3], points[..., 3:]
+    angles = (xyz[..., None] * 2.0 ** torch.arange(FREQUENCIES, device=points.device)).flatten(-2)
+    known = normals.abs().sum(-1, keepdim=True) > 0
+    return torch.cat([xyz, angles.sin(), angles.cos(), normals, known.to(xyz.dtype)], -1)
+
+
+def budget_bucket(faces: int | None) -> int:
+    """The number that stands for a face budget: 0 = none, 1 = up to 32 faces, each further one doubles."""
+    return 0 if not faces else min(BUDGETS - 1, max(1, math.ceil(math.log2(faces)) - 4))
+
+
+class MeshModel(nn.Module):
+    """Encoder and decoder."""
+
+    def __init__(self, settings: Settings):
+        super().__init__()
+        self.settings = settings
+        self.encoder, self.decoder = PointEncoder(settings), MeshDecoder(settings)
+        depth = 2 * settings.layers
+        for name, p in self.named_parameters():
+            if p.ndim == 2 and name.endswith("weight"):
+                nn.init.normal_(p, std=0.02 / math.sqrt(depth) if name.endswith("out.weight") else 0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(p)
+
+    def training_hidden(self, condition: Tensor, embedded: Tensor) -> Tensor:
+        """Hidden states [B, L+1, width] of sequences behind a condition: embedded tokens [B, L, width], positions not yet added."""
+        d = self.decoder
+        start = d.start.expand(len(embedded), 1, -1)
+        x = torch.cat([start, embedded + d.positions[: embedded.shape[1]]], 1)
+        return d(x, causal(x.shape[1], 0, x.device), d.look(condition))
+
+
+def settings_of(weights: Mapping[str, Tensor]) -> Settings:
+    """The shape of a model, read from the shapes of its weights."""
+    memory = weights["decoder.blocks.0.cross_attention.memory"]
+    budgets = weights.get("encoder.budget.weight")
+
+    def count(prefix: str) -> int:
+        return 1 + max((int(k.removeprefix(prefix).split(".")[0]) for k in weights if k.startswith(prefix)), default=-1)
+
+    return Settings(
+        layers=count("decoder.blocks."),
+        width=len(weights["decoder.start"]),
+        heads=memory.shape[1],
+        inner=weights["decoder.blocks.0.feed.out.weight"].shape[1],
+        length=len(weights["decoder.positions"]),
+        vocabulary=len(weights["decoder.tokens"]),
+        memories=memory.shape[2],
+        features=weights["encoder.points.weight"].shape[1],
+        encoder_width=weights["encoder.queries"].shape[1],
+        encoder_blocks=count("encoder.blocks."),
+        latents=len(weights["encoder.queries"]),
+        budgets=0 if budgets is None else len(budgets),
+    )
+
+
+def describe(settings: Settings) -> dict[str, int]:
+    """Settings for a card."""
+    return asdict(settings)

@@ -1,0 +1,246 @@
+"""The running sequence that every transformer adapter uses: the seam over a trunk.
+
+`TransformerSequence` keeps the pending token, turns a Draft into tokens, positions and a visibility mask, and keeps the accepted path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.cache import Slab
+from engine.core import Draft, Grammar, Rows, Sampling
+from engine.layout import Layout
+from engine.networks.transformer import Fork, causal
+from engine.sampling import guide, warp
+from engine.tree import depths, is_chain, visibility
+
+
+class Trunk(Protocol):
+    """What TransformerSequence needs of a model."""
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """[R] ids of the head in use -> [1 or branches, R, H]"""
+        ...
+
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
+        """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; behind a
+        fork, with the fork's rows. Only models that have predictive streams know forks."""
+        ...
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """[branches, R, H] -> logits [branches, R, V]"""
+        ...
+
+
+class RowAdapter(Protocol):
+    """What predictive rows run with: see engine/drafters/predictive_stream.py."""
+
+    first_layer: int  # of the blocks that it acts in
+
+    def worn(self, first: int) -> AbstractContextManager[None]:
+        """Inside, rows from number `first` on of every pass of this thread run with the adapter, and all others as they are."""
+        ...
+
+
+class TransformerSequence:
+    """One run on one prompt: slab cache, pending token, warp. `prefix` has been fed, all but its last row, which is pending."""
+
+    def __init__(
+        self,
+        trunk: Trunk,
+        prefix: Tensor,
+        prefix_mask: Tensor | None,
+        slab: Slab,
+        *,
+        vocabulary: int,
+        limit: int,
+        layout: Layout,
+        sampling: Sampling,
+        end: int | None = None,
+        grammar: Grammar | None = None,
+        condition: Tensor | None = None,
+        codebook: Tensor | None = None,
+    ):
+        """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
+        condition : [C, H] that drafters may look at, or None. codebook : [V, e], where each id lies among the codes, or None."""
+        self.trunk, self.slab = trunk, slab
+        self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end
+        self.grammar, self.condition, self.codebook = grammar, condition, codebook
+        self._state = grammar.start if grammar else None  # behind the committed tokens
+        self.device = prefix.device
+        self.prefix = prefix.shape[1]
+        self.tokens: list[int] = []
+        self.done = limit == 0
+        self._prompt_end = self._pending = prefix[:, -1:]
+        self.pending = [-1]  # committed positions that are not in the cache, ascending; -1: the end of the prompt
+        self._cached: list[int] | None = None  # positions of the cached tokens, slab row by slab row; None = a prefix, in order
+        self._draft: list[int] = []
+        self.adapter: RowAdapter | None = None  # of predictive rows
+        self._places: Tensor | None = None
+        if self.prefix > 1:
+            mask = causal(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
+            trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self.device), mask, slab)
+            slab.keep(list(range(self.prefix - 1)))
+
+    @property
+    def length(self) -> int:
+        """Committed tokens."""
+        return len(self.tokens)
+
+    def forward(self, draft: Draft) -> Rows:
+        """One pass over the pending token and the nodes of the draft."""
+        assert self.slab.kept == self.prefix + self.length - len(self.pending), (self.slab.kept, self.prefix, self.length, self.pending)
+        count = len(draft.tokens)
+        parents = None if draft.parents is None else draft.parents.tolist()
+        x = self._pending
+        if count:
+            nodes = self.trunk.embed(draft.tokens.to(self.device))
+            x = torch.cat([x, nodes.expand(x.shape[0], -1, -1)], 1)
+        control = count if draft.predictive is None else int((~draft.predictive).sum())
+        slots, mask = self._slots(draft, parents), self._mask(draft, parents, count)
+        with self._adapted(len(self.pending) + control if control < count else None):
+            if draft.twins and self.adapter.first_layer:
+                below, low, fork = forked(mask, len(self.pending), control, draft.twins, self.adapter.first_layer)
+                hidden = self.trunk.run(x[:, below], slots[below], low, self.slab, fork)
+            else:
+                hidden = self.trunk.run(x, slots, mask, self.slab)
+        self._draft = draft.tokens[:control].tolist()
+        self._places = draft.positions  # of the nodes; None: behind what is pending
+        return Rows(self.trunk.head(hidden), partial(self._warp, parents, self._draft, self._state), hidden)
+
+    def _adapted(self, first: int | None) -> AbstractContextManager[None]:
+        """Inside, rows from `first` on run with the adapter; None: no row does."""
+        return nullcontext() if first is None else self.adapter.worn(first)
+
+    def _slots(self, draft: Draft, parents: list[int] | None) -> Tensor:
+        base = self.prefix + self.pending[-1]
+        if draft.positions is not None or len(self.pending) > 1:
+            own = [] if draft.positions is None else draft.positions.tolist()
+            return torch.tensor([*self.pending, *own], device=self.device) + self.prefix
+        if parents is None:
+            return torch.arange(base, base + len(draft.tokens) + 1, device=self.device)
+        return torch.tensor([base, *(base + d for d in depths(parents))], device=self.device)
+
+    def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | None:
+        if self._cached is not None:
+            return self._scattered_mask(draft, parents, count)
+        if draft.visible is None and (parents is None or is_chain(parents)):
+            return None if count == 0 else causal(count + 1, self.slab.kept, self.device)
+        tail = draft.visible if draft.visible is not None else visibility(parents)
+        past = torch.ones(count + 1, self.slab.kept, dtype=torch.bool, device=self.device)
+        return torch.cat([past, tail.to(self.device)], 1)
+
+    def _scattered_mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | None:
+        """Where committed tokens are no prefix, a row sees those at smaller positions, wherever they lie in the slab."""
+        assert draft.positions is not None or count == 0, "behind a wavefront, drafts name their positions"
+        if count == 0 and len(self.pending) == 1 and max(self._cached, default=-1) < self.pending[0]:
+            return None  # a prefix after all, as in plain decoding
+        heads = len(self.pending)
+        at = torch.tensor([*self.pending, *([] if count == 0 else draft.positions.tolist())])
+        before = torch.cat([torch.full((self.prefix,), -1), torch.tensor(self._cached, dtype=torch.int64), at[:heads]])
+        committed = before <= at[:, None]
+        if draft.visible is not None:
+            committed[:, -heads:] &= draft.visible[:, :heads].cpu()
+            nodes = draft.visible[:, heads:].cpu()
+        else:
+            nodes = F.pad(visibility(parents or list(range(-1, count - 1)))[1:, 1:], (0, 0, heads, 0))
+        return torch.cat([committed, nodes], 1).to(self.device)
+
+    def _warp(self, parents: list[int] | None, tokens: list[int], state: Any, logits: Tensor, soft: bool = False) -> Tensor:
+        """Scores of a pass over these tokens that began in this state of the grammar; laws are made lazily, perhaps behind the commit."""
+        sampling = self.sampling.softened() if soft else self.sampling
+        guided = guide(logits.float(), sampling.guidance)
+        if self.grammar is None:
+            return warp(guided, sampling)
+        states = [state]
+        for i, token in enumerate(tokens):
+            states.append(self.grammar.next(states[i if parents is None else parents[i] + 1], token))
+        allowed = torch.stack([self.grammar.allowed(s) for s in states[: len(guided)]])
+        allowed = F.pad(allowed, (0, 0, 0, len(guided) - len(allowed)), value=True)  # predictive rows have no grammar yet
+        return warp(guided, sampling, allowed.to(self.device))
+
+    def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
+        """Laws [k, V] of guided logits [k, V] behind the committed tokens and hypothetical paths, one a row or one for all."""
+        allowed = None if self.grammar is None else torch.stack([self.allowed(path) for path in paths])
+        return torch.softmax(warp(logits.float(), self.sampling, allowed), -1)
+
+    def allowed(self, path: list[int]) -> Tensor | None:
+        """The ids that may come behind a hypothetical path, bool [V]; None without a grammar."""
+        return None if self.grammar is None else self.grammar.allowed(self.state(path)).to(self.device)
+
+    def state(self, path: list[int]) -> Hashable:
+        """What the grammar knows behind a hypothetical path; None without a grammar."""
+        state = self._state
+        for token in path if self.grammar else ():
+            state = self.grammar.next(state, token)
+        return state
+
+    def commit(self, nodes: list[int], token: int) -> list[int]:
+        """Keeps a path of the last pass and makes `token` pending; cuts at the end of sequence and at the limit."""
+        assert self._cached is None, "committed tokens are no prefix: commit at positions"
+        new = [self._draft[i] for i in nodes] + [token]
+        new = new[: self.limit - self.length]
+        if self.end is not None and self.end in new:
+            new = new[: new.index(self.end) + 1]
+        self.slab.keep([0, *(i + 1 for i in nodes[: len(new) - 1])])
+        self.tokens += new
+        for token in new if self.grammar else ():
+            self._state = self.grammar.next(self._state, token)
+        self.done = self.length >= self.limit or (self.end is not None and new[-1] == self.end)
+        self.pending = [self.length - 1]
+        self._pending = self.trunk.embed(torch.tensor([new[-1]], device=self.device)).expand(self.slab.branches, -1, -1)
+        return new
+
+    def commit_at(self, positions: list[int], tokens: list[int], nodes: Iterable[int] = ()) -> None:
+        """Keeps what was pending and some nodes (of a chain, if they name no positions), and makes tokens at any positions pending;
+        grammars and ends of sequence know prefixes only."""
+        assert self.end is None and self.grammar is None, "a wavefront has no end of sequence and no grammar"
+        nodes, heads = list(nodes), len(self.pending)
+        if self._cached is None:
+            self._cached = list(range(self.length - 1))
+        self.slab.keep([*range(heads), *(heads + i for i in nodes)])
+        places = range(self.length, self.length + len(self._draft)) if self._places is None else self._places.tolist()
+        self._cached += [position for position in self.pending if position >= 0] + [places[i] for i in nodes]
+        self.tokens += [self._draft[i] for i in nodes] + tokens
+        self.done = self.length >= self.limit
+        self.pending = positions
+        self._pending = self.trunk.embed(torch.tensor(tokens, device=self.device)).expand(self.slab.branches, -1, -1)
+
+    def rewind(self, length: int) -> None:
+        """Forgets the committed tokens from `length` on; grammars do not go back."""
+        prefix = self._cached is None or self._cached[: max(0, length - 1)] == list(range(length - 1))
+        assert prefix and self.grammar is None and length <= self.length, "what is left must be a prefix, cached in order"
+        self._cached = None
+        self.tokens = self.tokens[:length]
+        self.slab.rewind(self.prefix + length - 1)
+        self.done = self.length >= self.limit
+        self.pending = [length - 1]
+        newest = torch.tensor(self.tokens[-1:], device=self.device)
+        self._pending = self.trunk.embed(newest).expand(self.slab.branches, -1, -1) if length else self._prompt_end
+
+    def close(self) -> None:
+        """Frees the cache."""
+        self.slab = None
+
+
+def forked(mask: Tensor, heads: int, control: int, twins: int, layer: int) -> tuple[Tensor, Tensor, Fork]:
+    """How a pass runs in which predictive rows are the twins of drafts below a layer: its rows there int64 [R'], who sees whom among them
+    bool [R', kept + R'], and the fork.
+
+    mask : bool [R, kept + R] of all rows: `heads` pending ones, `control` drafts, then predictive ones, of which the first `twins` are
+    twins of the first drafts
+    """
+    first, count, device = heads + control, len(mask), mask.device
+    kept = mask.shape[1] - count
+    below = torch.cat([torch.arange(first), torch.arange(first + twins, count)]).to(device)
+    low = mask[below][:, torch.cat([torch.arange(kept, device=device), kept + below])]
+    low[first:, kept + heads : kept + heads + twins] |= mask[first + twins :, kept + first : kept + first + twins]
+    rows = torch.cat([torch.arange(first), torch.arange(heads, heads + twins), torch.arange(first, len(below))])
+    return below, low, Fork(layer, rows.to(device), mask)

@@ -1,0 +1,148 @@
+"""The decoder shape that our own models share: RMSNorm, SwiGLU, rotary positions from a table, normalised queries and keys.
+
+It reads and writes a `Slab`. Positions are explicit: nothing is inferred from the length of the cache.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.cache import Slab
+
+
+class Norm(nn.Module):
+    """Root-mean-square norm over the last axis: x / sqrt(mean(x^2) + eps) * weight.
+
+    Written with a vector norm and a hypotenuse: four kernels instead of the nine of PyTorch's own on a CPU, where one token's pass is
+    mostly such overhead.
+    """
+
+    def __init__(self, width: int, eps: float = 1e-6):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.register_buffer("floor", torch.tensor(math.sqrt(width * eps)), persistent=False)
+        self.scale = math.sqrt(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., width]"""
+        return self.unweighted(x) * (self.weight * self.scale)
+
+    def unweighted(self, x: Tensor) -> Tensor:
+        """x over its length, for inputs whose weight comes later; without the factor sqrt(width)."""
+        length = torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self.floor)
+        return x / length
+
+
+class Block(nn.Module):
+    """Attention and a gated feed-forward part, each behind a norm, each added to its input."""
+
+    def __init__(self, width: int, heads: int, inner: int):
+        super().__init__()
+        self.heads = heads
+        self.attention_norm = Norm(width)
+        self.query_key_value = nn.Linear(width, 3 * width, bias=False)
+        self.query_norm = Norm(width // heads)
+        self.key_norm = Norm(width // heads)
+        self.attention_out = nn.Linear(width, width, bias=False)
+        self.feed_norm = Norm(width)
+        self.gate_up = nn.Linear(width, 2 * inner, bias=False)
+        self.feed_out = nn.Linear(inner, width, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, slab: Slab | None, layer: int) -> Tensor:
+        """x [B, R, width]; cos, sin [R, head width] or [B, R, head width]; mask bool [R, all] or None (see everything)."""
+        b, r, width = x.shape
+        mixed = self.query_key_value(self.attention_norm(x)).view(b, r, 3, self.heads, -1)
+        weight = torch.stack([self.query_norm.weight, self.key_norm.weight])[:, None] * self.query_norm.scale
+        pair = self.query_norm.unweighted(mixed[:, :, :2]) * weight.to(mixed.dtype)  # both at once: half the kernels
+        turned = rotate(pair, cos, sin)
+        q, k, v = turned[:, :, 0].transpose(1, 2), turned[:, :, 1].transpose(1, 2), mixed[:, :, 2].transpose(1, 2)
+        if slab is not None:
+            k, v = slab.write(layer, k, v)
+        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        x = x + self.attention_out(seen.transpose(1, 2).reshape(b, r, width))
+        gate, up = self.gate_up(self.feed_norm(x)).chunk(2, -1)
+        return x + self.feed_out(F.silu(gate) * up)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary position: x [B, R, ..., heads, d], cos and sin [R, d] or [B, R, d] (the two halves of d are the two parts of each pair).
+
+    The halves are turned apart and put together once: compiled for training, a catenation in the middle cannot be vectorised, and this
+    form made the whole step a quarter shorter.
+    """
+    half = x.shape[-1] // 2
+    shape = (*cos.shape[:-1], *[1] * (x.ndim - 3), -1)
+    cos, sin = cos[..., :half].to(x.dtype).view(shape), sin[..., :half].to(x.dtype).view(shape)
+    a, b = x.chunk(2, -1)
+    return torch.stack([a * cos - b * sin, b * cos + a * sin], -2).flatten(-2)
+
+
+def rotary_table(coordinates: Tensor, width: int, base: float = 100.0) -> tuple[Tensor, Tensor]:
+    """cos and sin [slots, width] for coordinates [slots, axes]; the pairs of a head are shared out evenly among the axes."""
+    axes = coordinates.shape[1]
+    pairs = width // 2 // axes
+    frequency = base ** (-torch.arange(pairs, dtype=torch.float32) / pairs)
+    angles = (coordinates[:, :, None].float() * frequency).flatten(1)  # [slots, axes * pairs]
+    angles = F.pad(angles, (0, width // 2 - angles.shape[1]))
+    return torch.cat([angles.cos()] * 2, -1), torch.cat([angles.sin()] * 2, -1)
+
+
+class Decoder(nn.Module):
+    """A stack of blocks and a final norm.
+
+    Rotary positions tell a row only how far away it looks. Inside a flat area that does not say where in an object it is. So each row of a
+    `placed` one is also given its own place, mapped from the waves that turn its queries and keys.
+    """
+
+    def __init__(self, layers: int, width: int, heads: int, inner: int, placed: bool = False):
+        super().__init__()
+        self.width, self.heads = width, heads
+        self.blocks = nn.ModuleList(Block(width, heads, inner) for _ in range(layers))
+        self.norm = Norm(width)
+        self.place_map = nn.Linear(width // heads, width, bias=False) if placed else None
+        for name, p in self.named_parameters():
+            if p.ndim == 2:
+                out = name.endswith(("attention_out.weight", "feed_out.weight"))
+                nn.init.normal_(p, std=0.02 / math.sqrt(2 * layers) if out else 0.02)
+        if placed:
+            nn.init.zeros_(self.place_map.weight)  # weights that were trained without it start as they were
+
+    def with_places(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Embeddings x [B, R, width] that know their places, by the tables [R, head width] or [B, R, head width] of their slots."""
+        if self.place_map is None:
+            return x
+        half = cos.shape[-1] // 2
+        return x + self.place_map(torch.cat([cos[..., :half], sin[..., :half]], -1).to(x.dtype))
+
+    def forward(
+        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, slab: Slab | None = None, fork: Fork | None = None
+    ) -> Tensor:
+        """Hidden states [B, R, width] after the final norm; writes the rows' keys and values into the slab, if there is one."""
+        x = self.with_places(x, cos, sin)
+        for layer, block in enumerate(self.blocks):
+            if fork is not None and layer == fork.layer:
+                x, cos, sin, mask = x[:, fork.rows], cos[fork.rows], sin[fork.rows], fork.mask
+            x = block(x, cos, sin, mask, slab, layer)
+        return self.norm(x)
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A layer at which rows of a pass part that were one until there: from it on, row i continues row rows[i] of the layers below.
+
+    layer : 1 to the last; rows : int64 [R]; mask : bool [R, kept + R], who sees whom from that layer on
+    """
+
+    layer: int
+    rows: Tensor
+    mask: Tensor
+
+
+def causal(count: int, kept: int, device: torch.device) -> Tensor:
+    """Who sees whom when `count` rows follow `kept` cached ones: bool [count, kept + count]."""
+    return torch.ones(count, kept + count, dtype=torch.bool, device=device).tril_(kept)

@@ -1,0 +1,183 @@
+"""The window family beyond its law: bookkeeping, initial laws, what its Steps say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from engine.backbones.toy import Toy
+from engine.core import Knobs, Prompt, Sampling
+from engine.decoding.initializers import INIT, Initializer
+from engine.decoding.scales import Coarser, sharper
+from engine.errors import BadKnob, NotSupported
+from engine.methods import METHODS, find
+from engine.noise import Noise
+from engine.run import generate
+from tests.engine.backbones import tiny
+
+WINDOWED = ["jacobi", "sjd", "sjdpp"]
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+@pytest.mark.parametrize("window", [1, 2, 3, 5, 8])
+def test_steps_cover_every_position_once_and_never_cost_more_than_plain(name: str, window: int) -> None:
+    run = generate(Toy(), METHODS[name], Prompt(seed=3), {"window": window}).finish()
+    assert run.positions == list(range(6))
+    assert run.totals["forwards"] <= 6
+    assert all(s.drafted == min(window - 1, 5 - s.positions[0]) for s in run.steps)
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+@pytest.mark.parametrize("window", [2, 4, 8])
+def test_greedy_decoding_is_reproduced(name: str, window: int) -> None:
+    greedy = Prompt(seed=0, sampling=Sampling(temperature=0.0, guidance=1.4))
+    toy = Toy(seed=2)
+    plain = generate(toy, METHODS["ar"], greedy).finish().tokens
+    assert generate(toy, METHODS[name], greedy, {"window": window}).finish().tokens == plain
+
+
+@pytest.mark.parametrize("refresh", next(k for k in METHODS["sjdpp"].knobs if k.name == "refresh").choices)
+@pytest.mark.parametrize("init", INIT.choices)
+def test_match_seed_gives_plain_tokens_for_every_refresh_and_initialisation(refresh: str, init: str) -> None:
+    toy = Toy(seed=1)
+    knobs = {"window": 4, "verify": "match seed", "refresh": refresh, "init": init}
+    for seed in range(25):
+        plain = generate(toy, METHODS["ar"], Prompt(seed=seed)).finish().tokens
+        run = generate(toy, METHODS["sjdpp"], Prompt(seed=seed), knobs).finish()
+        assert run.tokens == plain
+        assert run.exact
+
+
+def test_only_the_published_reuse_in_residual_mode_is_labelled_not_exact() -> None:
+    method, preset = find("sjdpp_published")
+    defaults = {k.name: k.default for k in method.knobs}
+    assert method.exact(Knobs(defaults))
+    assert not method.exact(Knobs(defaults | preset))
+    assert method.exact(Knobs(defaults | preset | {"verify": "match seed"}))
+    assert not generate(Toy(), method, Prompt(seed=0), preset).finish().exact
+
+
+@pytest.mark.parametrize("init", [init for init in INIT.choices if init != "up-sampled"])
+def test_initial_tokens_are_drawn_from_the_law_they_carry(init: str) -> None:
+    toy = Toy(seed=4)
+    sequence = toy.start(Prompt(seed=0))
+    rows = sequence.forward(_draft([]))
+    sequence.commit([], 1)
+    counts = torch.zeros(3, dtype=torch.float64)
+    for seed in range(3000):
+        filler = Initializer(sequence, Noise(seed, 3), seeded=False)
+        filler.saw(0, rows)
+        tokens, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 1, init, 0)
+        counts[tokens[0]] += 1
+    expected = {"random": torch.full((3,), 1 / 3), "repeat left": torch.tensor([0.0, 1.0, 0.0]), "sample left": rows.p[0]}
+    law = expected.get(init, torch.full((3,), 1 / 3))  # nothing is above the first row
+    assert torch.allclose(laws[0].double(), law.double())
+    assert (counts / 3000 - law.double()).abs().max() < 0.04
+
+
+def test_up_sampled_tokens_are_drawn_from_the_law_that_the_small_picture_gives() -> None:
+    """Each run has a small picture of its own, so what is compared is what came with what its own law expected."""
+    toy = Toy(rows=2, columns=4, seed=4)
+    surprise = torch.zeros(3, dtype=torch.float64)
+    for seed in range(2000):
+        sequence = toy.start(Prompt(seed=seed))
+        filler = Initializer(sequence, Noise(seed, 3), seeded=False)
+        tokens, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 2, "up-sampled", 0)
+        assert filler.counted() == 1 and filler.counted() == 0  # one token at a quarter of the size, made once
+        surprise += torch.eye(3, dtype=torch.float64)[tokens[1]] - laws[1].double()
+    coarser = Coarser(sequence, Noise(1999, 3), 1)
+    coarser.draft(1, 0)
+    assert torch.equal(sharper(coarser.laws(0, 1))[:2], laws)
+    assert (surprise / 2000).abs().max() < 0.04
+
+
+def test_up_sampled_needs_a_smaller_size() -> None:
+    with pytest.raises(NotSupported, match="none below"):
+        generate(tiny.pictogram(), METHODS["sjd"], Prompt(text="red apple"), {"init": "up-sampled"}).finish()
+
+
+def test_the_small_picture_counts_as_draft_passes_and_its_cache_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+    monkeypatch.setattr(Coarser, "close", lambda self: closed.append(self))
+    method, preset = find("mulo_jacobi")
+    run = generate(Toy(rows=4, columns=4), method, Prompt(seed=3), preset | {"window": 5}).finish()
+    assert [s.draft_forwards for s in run.steps] == [1] + [0] * (len(run.steps) - 1)
+    assert len(closed) == 1 and run.exact
+
+
+def test_the_small_picture_goes_on_with_what_was_really_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of it is drawn when it is needed, behind small rows that are those of the tokens that stand above it by then."""
+    followed = []
+    follow = Coarser.follow
+    monkeypatch.setattr(
+        Coarser, "follow", lambda self, picture, *rows: (followed.append((picture.tolist(), rows)), follow(self, picture, *rows))
+    )
+    method, preset = find("mulo_jacobi")
+    run = generate(Toy(rows=6, columns=2), method, Prompt(seed=3), preset | {"window": 3}).finish()
+    assert run.steps[0].draft_forwards == 1 and sum(s.draft_forwards for s in run.steps) == 3
+    assert [rows for _, rows in followed] == [(0, 1), (1, 2)]
+    assert all(len(picture) >= 4 * rows[1] for picture, rows in followed)
+
+
+def test_above_means_the_token_one_row_up() -> None:
+    toy = Toy(seed=4)
+    sequence = toy.start(Prompt(seed=0))
+    for token in (2, 0, 1):
+        sequence.forward(_draft([]))
+        sequence.commit([], token)
+    filler = Initializer(sequence, Noise(0, 3), seeded=False)
+    tokens, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 3, "repeat above", 0)
+    assert tokens.tolist() == [2, 0, 1]
+    assert laws.argmax(-1).tolist() == [2, 0, 1]
+
+
+def test_a_live_knob_acts_on_the_next_step_and_a_fixed_one_does_not() -> None:
+    run = generate(Toy(rows=4, columns=4), METHODS["sjdpp"], Prompt(seed=0), {"window": 2})
+    assert next(run).drafted == 1
+    run.set(window=6, refresh="redraw")
+    step = next(run)
+    assert step.drafted == 5 and step.knobs["window"] == 6
+    assert step.knobs["refresh"] == "coupled gumbel"  # read at the start
+
+
+def test_the_trace_says_what_was_accepted() -> None:
+    run = generate(Toy(), METHODS["sjd"], Prompt(seed=5), {"window": 4}).finish()
+    for step in run.steps:
+        assert len(step.trace["accepted"]) == len(step.tokens) == len(step.trace["entropy"])
+        assert step.trace["accepted"][:-1] == [True] * (len(step.tokens) - 1)
+        chance = step.trace["accept_probability"]
+        assert ((chance >= 0) & (chance <= 1)).all()
+
+
+def _draft(tokens: list[int]):
+    from engine.core import Draft
+
+    return Draft(torch.tensor(tokens, dtype=torch.int64))
+
+
+LENT = {"window": 6, "init": "random", "relax": "additive", "added_mass": 0.4, "neighbour_share": 0.4}
+FLAT = {"columns": 16, "vocabulary": 5, "sharpness": 0.6}
+
+
+def test_borrowed_probability_saves_passes_and_the_meter_says_what_it_costs() -> None:
+    def passes(knobs: dict[str, float | str]) -> int:
+        return sum(generate(Toy(**FLAT), METHODS["sjdpp"], Prompt(seed=seed), knobs).finish().totals["forwards"] for seed in range(12))
+
+    assert passes(LENT) < passes(LENT | {"relax": "off"})
+    relaxed = [generate(Toy(**FLAT), METHODS["sjdpp"], Prompt(seed=seed), LENT).finish() for seed in range(4)]
+    held = [generate(Toy(**FLAT), METHODS["sjdpp"], Prompt(seed=s), LENT | {"allowed_deviation": 0.02}).finish() for s in range(4)]
+    assert not any(run.exact for run in relaxed)
+    assert max(run.steps[-1].trace["mean_deviation"] for run in held) < 0.025
+    assert np.nanmean([run.steps[-1].trace["mean_deviation"] for run in relaxed]) > 0.025  # nan: no pass of a run was measured
+
+
+def test_nothing_is_lent_at_temperature_0() -> None:
+    greedy, toy = Prompt(sampling=Sampling(temperature=0.0)), Toy(**FLAT)
+    assert generate(toy, METHODS["sjdpp"], greedy, LENT).finish().tokens == generate(toy, METHODS["ar"], greedy).finish().tokens
+
+
+@pytest.mark.parametrize("knobs", [{"verify": "match seed"}, {"refresh": "reuse mixture"}, {"refresh": "coupled maximal"}])
+def test_a_relaxed_window_refuses_what_needs_exact_verdicts(knobs: dict[str, str]) -> None:
+    with pytest.raises(BadKnob, match="relax=additive"):
+        generate(Toy(**FLAT), METHODS["sjdpp"], Prompt(), LENT | knobs).finish()

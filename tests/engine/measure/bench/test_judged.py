@@ -1,0 +1,37 @@
+"""`bench image --judge`: a row for plain decoding and for each entry, each compared with plain decoding on the same prompts and seeds."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import pytest
+import torch
+
+from engine import judge
+from engine.backbones import pictogram
+from engine.data.emoji_scenes import FIRST, TAUGHT, WORLD
+from engine.errors import NotSupported
+from engine.judge import Judge
+from engine.measure.bench import judged
+
+
+def test_rows_for_plain_decoding_and_every_value_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge is untrained here: what it says means nothing, and is the same for the same picture."""
+    torch.manual_seed(0)
+    reader = Judge(TAUGHT).eval()
+    monkeypatch.setattr(judge, "load", lambda: reader)
+    monkeypatch.setattr(judged, "read_card", lambda folder: {"judge": {"held_out": {}}})
+    backbone = pictogram.load()
+    options = Namespace(methods="zipar", sweep=["window=4,16"], grid=False, set=[], verify=None, count=2, size=None, csv=None)
+    rows = {row["method"]: row for row in judged.bench(backbone, options, backbone.sampling)}
+    assert list(rows) == ["ar", "zipar window=4", "zipar window=16"]
+    assert rows["zipar window=16"]["objects_more"] == rows["zipar window=16"]["half_width"] == 0  # a full window is plain decoding
+    assert rows["zipar window=16"]["background"] == rows["ar"]["background"] and rows["ar"]["prompts"] == 2
+
+
+def test_a_judge_that_knows_too_little_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = Judge(TAUGHT).eval()
+    monkeypatch.setattr(judge, "load", lambda: reader)
+    assert judged.judge_of(FIRST) is reader
+    with pytest.raises(NotSupported, match="does not know 182 of the objects"):
+        judged.judge_of(WORLD)

@@ -1,0 +1,24 @@
+"""The peer computes the same function as our decoder: greedy tokens of transformers' generate equal ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.core import Prompt, Sampling
+from engine.measure.bench import peer, speed
+from engine.methods import METHODS
+from engine.run import generate
+from tests.engine.backbones import tiny
+
+
+@pytest.mark.parametrize("text", ["red apple", "two cats on a table"])
+def test_greedy_tokens_of_generate_equal_ours(text: str) -> None:
+    prompt, backbone = Prompt(text, sampling=Sampling(temperature=0.0, guidance=3.0)), tiny.pictogram()
+    ours = generate(backbone, METHODS["ar"], prompt).finish().tokens
+    assert len(set(ours)) > 2  # not a constant
+    assert peer.generate(peer.GuidedModel(backbone, prompt), 0) == ours
+
+
+def test_the_cost_curve_has_every_width() -> None:
+    curve = speed.cost_curve(tiny.pictogram(), "a red cat", repeats=2)
+    assert list(curve) == list(speed.WIDTHS) and all(v > 0 for v in curve.values())
