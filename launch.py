@@ -1,15 +1,17 @@
 """Starts Foretoken on a machine that has nothing but Python: prepares .venv beside this file, then hands over to app.cli.
 
-usage: python launch.py [--torch cpu|cuda|skip] [--dry-run] [COMMAND ...]
+usage: python launch.py [--torch cpu|cuda|skip] [--latest] [--dry-run] [COMMAND ...]
 
   COMMAND        studio (the default), image, verify, bench, train, models, doctor, test; each knows --help
   --torch cpu    PyTorch for the processor (the default where no NVIDIA driver is seen)
   --torch cuda   PyTorch for NVIDIA (the default where nvidia-smi is found)
   --torch skip   leaves PyTorch to you: the one of the system or the one you put into .venv is used
+  --latest       installs the newest versions that pyproject.toml allows; without it, those of constraints.txt, which were tested
   --dry-run      prints what would be installed and stops
 
 Options of the launcher stand before the command. The first start installs; later starts only compare a stamp in .venv with
-pyproject.toml, which takes milliseconds. Nothing is installed outside .venv, and no weights are ever downloaded here.
+pyproject.toml and constraints.txt, which takes milliseconds. Give --latest at each start: a start without it installs the tested
+versions again. Nothing is installed outside .venv, and no weights are ever downloaded here.
 """
 
 # Standard library only, and the syntax of Python 3.8, so that an old Python meets a sentence instead of a SyntaxError. What
@@ -29,6 +31,7 @@ from typing import Mapping, NamedTuple, Sequence
 OLDEST = (3, 11)
 GUARD = "FORETOKEN_LAUNCHED"  # set when launch.py starts itself again with the Python of .venv
 TORCH_CHOICES = ("cpu", "cuda", "skip")
+CONSTRAINTS = "constraints.txt"  # the versions that were tested; .ci/constraints.py writes it
 # An extra source, never the only one, and asked once: where it cannot be reached, the ordinary index answers alone.
 CPU_INDEX = ("--extra-index-url", "https://download.pytorch.org/whl/cpu", "--timeout", "15", "--retries", "0")
 
@@ -48,14 +51,25 @@ class Plan(NamedTuple):
     refusal: str = ""  # one sentence; exit code 2
 
 
-def decide(python: Sequence[int], argv: Sequence[str], nvidia_seen: bool, stamp: str, pyproject: str, system: str = sys.platform) -> Plan:
-    """The plan for a version of Python and the arguments behind launch.py. stamp ("" = none), pyproject: texts of the files."""
+def decide(
+    python: Sequence[int],
+    argv: Sequence[str],
+    nvidia_seen: bool,
+    stamp: str,
+    pyproject: str,
+    constraints: str,
+    system: str = sys.platform,
+) -> Plan:
+    """The plan for a version of Python and the arguments of launch.py. stamp, pyproject, constraints: texts of the files, "" = none."""
     if tuple(python[:2]) < OLDEST:
         version = ".".join(map(str, python[:2]))
         return Plan(refusal=f"Foretoken needs Python 3.11 or newer; this is {version}. Start launch.py with a newer one.")
     options, command, refusal = split_arguments(argv)
     if refusal or "help" in options:
         return Plan(refusal=refusal, help="help" in options)
+    latest = "latest" in options
+    if not constraints and not latest:
+        return Plan(refusal=f"{CONSTRAINTS} is not beside launch.py. Restore it with git, or install the newest versions with --latest.")
     old = read_stamp(stamp)
     asked = options.get("torch") or (old.get("torch", "") if old.get("torch_asked") else "")  # a choice holds until the next
     torch = asked or ("cuda" if nvidia_seen else "cpu")
@@ -63,13 +77,14 @@ def decide(python: Sequence[int], argv: Sequence[str], nvidia_seen: bool, stamp:
     extras |= {"test"} if command[0] == "test" else set()
     new = {
         "pyproject": hashlib.sha256(pyproject.encode()).hexdigest(),
+        "constraints": "" if latest else hashlib.sha256(constraints.encode()).hexdigest(),
         "python": f"{python[0]}.{python[1]}",
         "torch": torch,
         "torch_asked": bool(asked),
         "extras": sorted(extras | (set(old.get("extras", ())) - {"cuda"})),  # tests stay installed
     }
-    current = all(old.get(key) == new[key] for key in ("pyproject", "python", "torch", "extras"))
-    steps = () if current else install_steps(torch, old.get("torch", ""), new["extras"], pyproject)
+    current = all(old.get(key) == new[key] for key in ("pyproject", "constraints", "python", "torch", "extras"))
+    steps = () if current else install_steps(torch, old.get("torch", ""), new["extras"], pyproject, latest)
     return Plan(tuple(command), steps, json.dumps(new), torch, torch != "skip", "dry-run" in options)
 
 
@@ -77,7 +92,7 @@ def split_arguments(argv: Sequence[str]) -> tuple[dict[str, str], list[str], str
     """Options of the launcher, the command for app.cli, and a sentence if the options make no sense."""
     options: dict[str, str] = {}
     rest = list(argv)
-    while rest and rest[0].split("=")[0] in ("--torch", "--dry-run", "-h", "--help"):
+    while rest and rest[0].split("=")[0] in ("--torch", "--latest", "--dry-run", "-h", "--help"):
         name, equals, value = rest.pop(0).partition("=")
         if name == "--torch":
             value = rest.pop(0) if rest and not equals else value
@@ -98,28 +113,42 @@ def read_stamp(text: str) -> dict:
     return stamp if isinstance(stamp, dict) else {}
 
 
-def install_steps(torch: str, before: str, extras: Sequence[str], pyproject: str) -> tuple[tuple[Pip, ...], ...]:
-    """PyTorch first and alone, so that its source is chosen for it only; then the project, editable, which finds it there."""
-    project = f".[{','.join(extras)}]" if extras else "."
-    if torch == "skip":
-        return ((("install", *without_torch(pyproject, extras)),), (("install", "--no-deps", "-e", "."),))
+def install_steps(torch: str, before: str, extras: Sequence[str], pyproject: str, latest: bool) -> tuple[tuple[Pip, ...], ...]:
+    """PyTorch first and alone, so that its source is chosen for it only; then what builds the project; then the project, editable.
+
+    The build uses the setuptools that was just installed: in isolation, pip would take the newest one, which nobody tested.
+    """
+    versions = ("--upgrade",) if latest else ("-c", CONSTRAINTS)
+    tools = (("install", *versions, *build_tools(pyproject)),)
+    editable = ("--no-build-isolation", "-e")
+    if torch == "skip":  # only what is named is upgraded, because PyTorch is yours and others depend on it
+        return (tools, (("install", *versions, *without_torch(pyproject, extras)),), (("install", "--no-deps", *editable, "."),))
     pinned = re.search(r'"(torch==[^"]+)"', pyproject)
     if pinned is None:
         raise ValueError("pyproject.toml does not pin torch==")
-    plain = ("install", pinned.group(1))
+    plain = ("install", *versions, pinned.group(1))
     steps = [(plain,)] if torch == "cuda" else [((*plain, *CPU_INDEX), plain)]
     if before in ("cpu", "cuda") and before != torch:  # the same version from another source counts as installed
         steps.insert(0, (("uninstall", "-y", "torch"),))
-    return (*steps, (("install", "-e", project),))
+    everything = ("--upgrade-strategy", "eager") if latest else ()
+    project = f".[{','.join(extras)}]" if extras else "."
+    return (*steps, tools, (("install", *versions, *everything, *editable, project),))
+
+
+def build_tools(pyproject: str) -> list[str]:
+    """The requirements of the build itself."""
+    import tomllib  # Python 3.11
+
+    return tomllib.loads(pyproject)["build-system"]["requires"]
 
 
 def without_torch(pyproject: str, extras: Sequence[str]) -> list[str]:
-    """The requirements of the project and its extras, less PyTorch."""
+    """The requirements of the project and its extras, less PyTorch and the Triton that belongs to its version."""
     import tomllib  # Python 3.11
 
     project = tomllib.loads(pyproject)["project"]
     wanted = project["dependencies"] + [r for extra in extras for r in project["optional-dependencies"][extra]]
-    return [r for r in wanted if not r.startswith("torch==")]
+    return [r for r in wanted if not r.startswith(("torch==", "triton"))]
 
 
 def route(inside: bool, venv_python_exists: bool, env: Mapping[str, str]) -> str:
@@ -176,7 +205,8 @@ def install(plan: Plan, folder: str, stamp: str) -> str:
     say("Installing what Foretoken needs into .venv; this takes some minutes, once.")
     for attempts in plan.steps:
         if not any(pip(arguments, folder) for arguments in attempts):
-            return f"Installing failed at 'pip {shlex.join(attempts[-1])}': pip says why above. Start again to go on from here."
+            way_out = " If a tested version does not fit this machine, add --latest." if CONSTRAINTS in attempts[-1] else ""
+            return f"Installing failed at 'pip {shlex.join(attempts[-1])}': pip says why above. Start again to go on from here.{way_out}"
     importlib.invalidate_caches()  # so that this very process finds what was just installed
     with open(stamp, "w", encoding="utf-8") as file:
         file.write(plan.stamp)
@@ -210,7 +240,8 @@ def main() -> int:
     python = os.path.join(venv, "Scripts", "python.exe") if os.name == "nt" else os.path.join(venv, "bin", "python")
     stamp = os.path.join(venv, "foretoken-stamp.json")
     nvidia_seen = shutil.which("nvidia-smi") is not None
-    plan = decide(sys.version_info, sys.argv[1:], nvidia_seen, read(stamp), read(os.path.join(folder, "pyproject.toml")))
+    pyproject, constraints = (read(os.path.join(folder, name)) for name in ("pyproject.toml", CONSTRAINTS))
+    plan = decide(sys.version_info, sys.argv[1:], nvidia_seen, read(stamp), pyproject, constraints)
     if plan.refusal:
         say(plan.refusal)
         return 2

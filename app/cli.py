@@ -142,21 +142,11 @@ def _run_options(parser: argparse.ArgumentParser, backbone: str = "pictogram") -
 
 def load_backbone(name_or_path: str, device: str, dtype: str = "auto") -> Any:
     """A backbone by name, or weights from a folder."""
-    import torch
+    from engine.backbones import load
+    from engine.loading import check_device, resolve
 
-    from engine.backbones import BACKBONES, load
-    from engine.errors import NotSupported
-    from engine.networks.weights import read_card
-
-    if device == "cuda" and not torch.cuda.is_available():
-        raise NotSupported("No CUDA device is visible to PyTorch here. Use --device cpu, or see: python launch.py doctor")
-    if name_or_path in BACKBONES:
-        return load(name_or_path, None, device, dtype)
-    folder = Path(name_or_path)
-    if not folder.is_dir():
-        raise NotSupported(f"'{name_or_path}' is neither a backbone ({', '.join(BACKBONES)}) nor a folder of weights.")
-    named = read_card(folder)["name"] if (folder / "card.json").exists() else "janus"
-    return load(named, str(folder), device, dtype)
+    check_device(device)
+    return load(*resolve(name_or_path), device, dtype)
 
 
 def sampling_of(options: argparse.Namespace, backbone: Any) -> Any:
@@ -457,11 +447,12 @@ def train(options: argparse.Namespace) -> int:
 
 def models(options: argparse.Namespace) -> int:
     """What can be loaded, and whether its weights are here."""
+    from engine import assets
     from engine.backbones import BACKBONES
 
     found = {}
     for name in BACKBONES:
-        card = ROOT / "assets" / "models" / name / "card.json"
+        card = assets.models() / name / "card.json"
         shipped = json.loads(card.read_text(encoding="utf-8")) if card.exists() else {}
         ready = bool(shipped) or name == "toy"
         found[name] = {"ready": ready, "how": "shipped" if ready else f"give a local folder: --backbone PATH ({name})"}
@@ -507,6 +498,11 @@ def browser() -> str | None:
 
 def test(options: argparse.Namespace) -> int:
     """The whole test suite."""
+    from engine.assets import checkout
+    from engine.errors import NotSupported
+
+    if checkout() is None:
+        raise NotSupported("The tests are not part of an installed Foretoken. Run 'python launch.py test' in a checkout.")
     return subprocess.call([sys.executable, "-m", "pytest", *options.rest], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
 
 

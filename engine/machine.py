@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from engine.assets import checkout
+
 
 def processor() -> str:
     """The processor's name and how many cores there are."""
@@ -23,9 +25,12 @@ def processor() -> str:
 @lru_cache(maxsize=1)
 def commit() -> str:
     """The commit this code runs from, or "unknown" outside a checkout."""
+    folder = checkout()
+    if folder is None:  # an installed wheel may lie within somebody else's repository
+        return "unknown"
     command = ["git", "rev-parse", "--short", "HEAD"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent, check=False)
+        found = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
     except OSError:  # no git
         return "unknown"
     return found.stdout.strip() or "unknown"

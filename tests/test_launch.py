@@ -17,13 +17,17 @@ import launch
 
 ROOT = Path(launch.__file__).parent
 PYPROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-CPU_TORCH = ("install", "torch==2.13.0", "--extra-index-url", "https://download.pytorch.org/whl/cpu")
-PLAIN_TORCH = ("install", "torch==2.13.0")
+CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+TESTED = ("install", "-c", "constraints.txt")
+CPU_TORCH = (*TESTED, "torch==2.13.0", "--extra-index-url", "https://download.pytorch.org/whl/cpu")
+PLAIN_TORCH = (*TESTED, "torch==2.13.0")
+TOOLS = (*TESTED, "setuptools>=77")
+FILES = ("launch.py", "pyproject.toml", "constraints.txt")  # what a start reads
 
 
-def decide(*argv: str, python=(3, 11), nvidia=False, stamp="", pyproject=PYPROJECT, system="linux") -> launch.Plan:
+def decide(*argv: str, python=(3, 11), nvidia=False, stamp="", pyproject=PYPROJECT, constraints=CONSTRAINTS, system="linux") -> launch.Plan:
     """The plan on a Linux machine without a GPU unless told otherwise."""
-    return launch.decide(python, argv, nvidia, stamp, pyproject, system)
+    return launch.decide(python, argv, nvidia, stamp, pyproject, constraints, system)
 
 
 def project(plan: launch.Plan) -> str:
@@ -32,33 +36,68 @@ def project(plan: launch.Plan) -> str:
 
 
 def test_first_start_without_gpu():
-    torch, rest = decide().steps
-    assert torch[0][:4] == CPU_TORCH  # alone, from the CPU index as an extra source, asked once
-    assert torch[0][4:] == ("--timeout", "15", "--retries", "0")
+    torch, tools, rest = decide().steps
+    assert torch[0][:6] == CPU_TORCH  # alone, from the CPU index as an extra source, asked once
+    assert torch[0][6:] == ("--timeout", "15", "--retries", "0")
     assert torch[1] == PLAIN_TORCH  # and without it, should pip stumble over it
-    assert rest == (("install", "-e", "."),)
+    assert tools == (TOOLS,)
+    assert rest == ((*TESTED, "--no-build-isolation", "-e", "."),)  # built with the setuptools of the line above
 
 
 def test_first_start_with_gpu():
-    torch, rest = decide(nvidia=True).steps
+    torch, tools, rest = decide(nvidia=True).steps
     assert torch == (PLAIN_TORCH,)
-    assert rest == (("install", "-e", ".[cuda]"),)
+    assert tools == (TOOLS,)
+    assert rest == ((*TESTED, "--no-build-isolation", "-e", ".[cuda]"),)
     assert project(decide(nvidia=True, system="win32")) == "."  # Triton is for Linux
 
 
 def test_torch_option_overrides_what_is_seen():
-    assert decide("--torch", "cpu", nvidia=True).steps[0][0][:4] == CPU_TORCH
+    assert decide("--torch", "cpu", nvidia=True).steps[0][0][:6] == CPU_TORCH
     assert decide("--torch=cuda").steps[0] == (PLAIN_TORCH,)
 
 
 def test_torch_skip_installs_everything_else():
     plan = decide("--torch", "skip", "test")
     everything = [argument for attempts in plan.steps for call in attempts for argument in call]
-    assert not any(argument.startswith("torch") for argument in everything)
+    assert not any(argument.startswith(("torch", "triton")) for argument in everything)
     assert any(argument.startswith("gradio") for argument in everything)
     assert any(argument.startswith("pytest") for argument in everything)
-    assert plan.steps[-1] == (("install", "--no-deps", "-e", "."),)
+    assert plan.steps[-1] == (("install", "--no-deps", "--no-build-isolation", "-e", "."),)
     assert not plan.isolated
+
+
+@pytest.mark.parametrize("torch", launch.TORCH_CHOICES)
+def test_every_step_installs_the_tested_versions(torch):
+    calls = [call for attempts in decide("--torch", torch, "test").steps for call in attempts]
+    assert [call for call in calls if call[1:3] != ("-c", "constraints.txt") and "--no-deps" not in call] == []
+
+
+@pytest.mark.parametrize("torch", launch.TORCH_CHOICES)
+def test_latest_upgrades_and_knows_no_constraints(torch):
+    calls = [call for attempts in decide("--latest", "--torch", torch, "test").steps for call in attempts]
+    assert [call for call in calls if "constraints.txt" in call] == []
+    assert [call for call in calls if "--upgrade" not in call and "--no-deps" not in call] == []
+
+
+def test_latest_upgrades_what_others_need_but_never_a_torch_that_is_yours():
+    assert "eager" in decide("--latest").steps[-1][0]
+    assert not any("eager" in call for attempts in decide("--latest", "--torch", "skip").steps for call in attempts)
+
+
+def test_going_from_the_tested_versions_to_the_latest_and_back_installs_again():
+    tested, latest = decide().stamp, decide("--latest").stamp
+    assert decide("--latest", stamp=tested).steps
+    assert decide(stamp=latest).steps
+    assert not decide("--latest", stamp=latest).steps
+    assert not decide("--latest", stamp=latest, constraints=CONSTRAINTS + "# changed").steps  # nothing of it was used
+
+
+def test_without_constraints_only_the_latest_can_be_installed():
+    plan = decide("doctor", constraints="")
+    assert plan.refusal == "constraints.txt is not beside launch.py. Restore it with git, or install the newest versions with --latest."
+    assert not plan.steps
+    assert decide("--latest", constraints="").steps
 
 
 @pytest.mark.parametrize("value", ["rocm", ""])
@@ -91,6 +130,7 @@ def test_old_python_can_read_the_file():
         (("--torch", "cpu", "image", "a red apple", "--json"), ("image", "a red apple", "--json")),
         (("test", "-k", "launch", "--torch", "x"), ("test", "-k", "launch", "--torch", "x")),  # behind the command: not ours
         (("--dry-run", "doctor"), ("doctor",)),
+        (("--latest", "--torch", "cpu", "doctor"), ("doctor",)),
     ],
 )
 def test_arguments_for_the_command_line(argv, arguments):
@@ -110,6 +150,7 @@ def test_stamp_makes_the_second_start_idle():
     [
         {"python": (3, 12)},
         {"pyproject": PYPROJECT + "\n# changed"},
+        {"constraints": CONSTRAINTS + "\n# changed"},
         {"nvidia": True},
         {"stamp": "{broken"},
         {"stamp": "[]"},
@@ -161,9 +202,11 @@ def test_failing_pip_is_one_sentence_and_leaves_no_stamp(tmp_path, monkeypatch, 
     stamp = tmp_path / "stamp.json"
     stamp.write_text("{}")
     sentence = launch.install(decide(), str(tmp_path), str(stamp))
-    assert "Installing failed at 'pip install torch==2.13.0'" in sentence
-    assert [tuple(call[:4]) for call in asked] == [CPU_TORCH, PLAIN_TORCH]  # the extra index, then without; nothing after
+    assert "Installing failed at 'pip install -c constraints.txt torch==2.13.0'" in sentence
+    assert "add --latest" in sentence
+    assert [tuple(call[:6]) for call in asked] == [CPU_TORCH, PLAIN_TORCH]  # the extra index, then without; nothing after
     assert not stamp.exists()
+    assert "--latest" not in launch.install(decide("--latest"), str(tmp_path), str(stamp))  # no way out of what was chosen
 
 
 def test_stamp_is_written_when_all_went_well(tmp_path, monkeypatch):
@@ -177,13 +220,13 @@ def test_stamp_is_written_when_all_went_well(tmp_path, monkeypatch):
 def checkout(tmp_path_factory):
     """A checkout whose .venv is complete and whose app.cli only says what it was given."""
     folder = tmp_path_factory.mktemp("checkout")
-    for name in ("launch.py", "pyproject.toml"):
+    for name in FILES:
         shutil.copy(ROOT / name, folder)
     (folder / "app").mkdir()
     (folder / "app" / "__init__.py").touch()  # else a regular package `app` on PYTHONPATH would win
     (folder / "app" / "cli.py").write_text("import sys\ndef main(argv):\n    print(sys.prefix, *argv, sep='|')\n    return 7\n")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / ".venv"], check=True)
-    plan = launch.decide(sys.version_info, (), shutil.which("nvidia-smi") is not None, "", PYPROJECT)
+    plan = launch.decide(sys.version_info, (), shutil.which("nvidia-smi") is not None, "", PYPROJECT, CONSTRAINTS)
     (folder / ".venv" / "foretoken-stamp.json").write_text(plan.stamp)
     return folder
 
@@ -213,7 +256,7 @@ def test_guard_ends_a_loop(checkout):
 
 
 def test_dry_run_and_help_touch_nothing(tmp_path):
-    for name in ("launch.py", "pyproject.toml"):
+    for name in FILES:
         shutil.copy(ROOT / name, tmp_path)
     done = start(tmp_path, "--torch", "cpu", "--dry-run", "test", "-q")
     assert done.stdout.splitlines()[0] == "python -m venv .venv"

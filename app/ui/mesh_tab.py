@@ -20,6 +20,7 @@ from app.ui.method_menu import badge_html, choices, choices_for, run_badge, star
 from app.ui.panels import canvas, clouds, mesh, notice, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, Racing, fill
+from engine import assets
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import Backbone, Knob, Method, Prompt, Sampling
 from engine.errors import BadPrompt, ForetokenError
@@ -30,7 +31,7 @@ from engine.mesh.read import READERS, Input, read, sample
 from engine.methods import METHODS, find
 from engine.run import Run
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "assets" / "examples" / "clouds"
+EXAMPLES = assets.clouds()
 ORDER = ("table", "chair", "house", "tree", "tower", "bottle", "mushroom", "rocket")  # of the examples
 FIRST = "chair"
 FAVOURITE = "xspecmesh"

@@ -17,9 +17,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from engine import assets
 from engine.errors import MissingWeights
 
-MODELS = Path(__file__).resolve().parents[2] / "assets" / "models"
+MODELS = assets.models()
 FILE_LIMIT = 9_000_000  # bytes of one weights file
 SCALE = ".scale"  # ends the name of the scales of a matrix of integers
 LARGE = 4096  # elements; a smaller matrix stays in half precision

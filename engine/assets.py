@@ -1,0 +1,27 @@
+"""Where the shipped models and examples lie: assets/ in a checkout, foretoken_assets/ beside engine/ once a wheel is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]  # the checkout, or the site-packages of an installation
+
+
+def checkout() -> Path | None:
+    """The folder of the checkout that this code runs from; None for an installed wheel."""
+    return ROOT if (ROOT / "launch.py").is_file() else None
+
+
+def assets() -> Path:
+    """The folder that holds models/ and examples/."""
+    return ROOT / ("assets" if checkout() else "foretoken_assets")
+
+
+def models() -> Path:
+    """The folder of the shipped models, one folder each."""
+    return assets() / "models"
+
+
+def clouds() -> Path:
+    """The folder of the example point clouds, PLY files."""
+    return assets() / "examples" / "clouds"

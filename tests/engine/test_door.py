@@ -1,0 +1,219 @@
+"""What `import engine` offers: six names, lazily, and every model loaded once."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+import engine
+from engine import backbones, loading
+from engine.errors import MissingWeights, NotSupported
+from tests.readme import ROOT, run_python
+
+
+def test_the_door_has_these_names() -> None:
+    assert engine.__all__ == ["Prompt", "Sampling", "generate", "load", "methods", "race"]
+    assert set(engine.__all__) <= set(dir(engine))
+    assert list(inspect.signature(engine.load).parameters) == ["name_or_folder", "device", "dtype"]
+    assert list(inspect.signature(engine.generate).parameters)[:4] == ["backbone", "method", "prompt", "knobs"]
+    with pytest.raises(AttributeError, match="no attribute 'lode'"):
+        _ = engine.lode
+
+
+def test_the_door_brings_a_run_about() -> None:
+    toy = engine.load("toy")
+    method, knobs = engine.methods.find("sjd")
+    sampling = engine.Sampling(temperature=0.5)
+    runs = [engine.generate(toy, m, engine.Prompt(seed=3, sampling=sampling), k) for m, k in ((method, knobs), engine.methods.find("ar"))]
+    assert {which for which, _ in engine.race(runs)} == {0, 1}
+    assert all(run.finished for run in runs)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import engine, sys; print('torch' in sys.modules)",
+        "import app.cli, engine.errors, engine.assets, sys; print('torch' in sys.modules)",  # what a command line needs for --help
+    ],
+)
+def test_importing_it_costs_no_pytorch(code: str, tmp_path: Path) -> None:
+    assert run_python(sys.executable, code, tmp_path, PYTHONPATH=str(ROOT)) == "False\n"
+
+
+def test_all_names_can_be_imported_from_it(tmp_path: Path) -> None:
+    code = "from engine import methods, Prompt, Sampling, generate, load, race; print(methods.METHODS['ar'].name, load.__module__)"
+    assert run_python(sys.executable, code, tmp_path, PYTHONPATH=str(ROOT)) == "ar engine.loading\n"
+
+
+class Loader:
+    """Takes the place of backbones.load: counts, and waits where it is told to."""
+
+    def __init__(self, wait: Callable[[str], None] = lambda name: None):
+        self.asked: list[tuple[Any, ...]] = []
+        self.wait = wait
+
+    def __call__(self, *key: Any) -> SimpleNamespace:
+        self.asked.append(key)
+        self.wait(key[0])
+        return SimpleNamespace(key=key)
+
+
+@pytest.fixture
+def shelf(monkeypatch: pytest.MonkeyPatch) -> loading.Shelf:
+    """An empty shelf, which `load` uses."""
+    empty = loading.Shelf()
+    monkeypatch.setattr(loading, "_SHELF", empty)
+    return empty
+
+
+@pytest.fixture
+def loader(shelf: loading.Shelf, monkeypatch: pytest.MonkeyPatch) -> Loader:
+    """What the empty shelf loads with."""
+    counting = Loader()
+    monkeypatch.setattr(backbones, "load", counting)
+    return counting
+
+
+def test_a_model_is_the_same_by_name_device_and_dtype(loader: Loader) -> None:
+    first = engine.load("pictogram")
+    assert engine.load() is first
+    assert engine.load("pictogram", "cpu", "auto") is first
+    assert engine.load("pictogram", dtype="float32") is not first
+    assert engine.load("pictogram", device="meta") is not first
+    assert engine.load("lowpoly") is not first
+    assert loader.asked == [
+        ("pictogram", None, "cpu", "auto"), ("pictogram", None, "cpu", "float32"), ("pictogram", None, "meta", "auto"),
+        ("lowpoly", None, "cpu", "auto"),
+    ]  # fmt: skip
+
+
+def test_a_folder_is_known_by_its_card_and_is_one_however_it_is_written(
+    loader: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "card.json").write_text(json.dumps({"name": "lowpoly"}), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    first = engine.load("mine")
+    assert engine.load(tmp_path / "mine") is first
+    assert engine.load(str(tmp_path / "mine") + os.sep) is first
+    assert loader.asked == [("lowpoly", str(tmp_path / "mine"), "cpu", "auto")]
+    assert engine.load("lowpoly") is not first
+
+
+def test_a_folder_without_a_card_is_a_checkpoint(loader: Loader, tmp_path: Path) -> None:
+    engine.load(tmp_path)
+    assert loader.asked == [("janus", str(tmp_path), "cpu", "auto")]
+
+
+def test_the_shipped_folder_can_be_loaded(shelf: loading.Shelf) -> None:
+    from engine import assets
+
+    assert engine.load(assets.models() / "lowpoly").name == "lowpoly"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("piktogram",), "'piktogram' is neither a backbone"),
+        (("toy", "abacus"), "There is no device 'abacus'"),
+        (("toy", "cpu", "float8"), "There is no dtype 'float8'"),
+    ],
+)
+def test_what_is_not_there_is_a_sentence(arguments: tuple[str, ...], sentence: str, loader: Loader) -> None:
+    with pytest.raises(NotSupported, match=sentence):
+        engine.load(*arguments)
+    assert loader.asked == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_a_sentence(loader: Loader) -> None:
+    with pytest.raises(NotSupported, match="No CUDA device is visible"):
+        engine.load("toy", "cuda")
+
+
+@pytest.mark.parametrize(
+    ("card", "error"),
+    [
+        ('{"name": "stable"}', NotSupported), ('{"name": ["toy"]}', NotSupported), ("{}", NotSupported), ("[]", NotSupported),
+        ("{", MissingWeights),
+    ],
+)  # fmt: skip
+def test_a_foreign_or_damaged_card_is_a_sentence(card: str, error: type[Exception], tmp_path: Path) -> None:
+    (tmp_path / "card.json").write_text(card, encoding="utf-8")
+    with pytest.raises(error, match="card"):
+        engine.load(tmp_path)
+
+
+def test_a_failure_is_not_remembered(loader: Loader) -> None:
+    def fail(name: str) -> None:
+        raise MissingWeights("nothing here yet")
+
+    loader.wait = fail
+    with pytest.raises(MissingWeights):
+        engine.load("lowpoly")
+    loader.wait = lambda name: None
+    assert engine.load("lowpoly").key[0] == "lowpoly"
+
+
+def together(count: int, action: Callable[[], Any]) -> list[Any]:
+    """What several threads get that begin at once."""
+    gate, found = threading.Barrier(count), []
+
+    def work() -> None:
+        gate.wait(10)
+        found.append(action())
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    return found
+
+
+def test_threads_that_ask_for_the_same_model_share_one_loading(loader: Loader) -> None:
+    asking, everybody = threading.Semaphore(0), 8
+
+    def ask() -> Any:
+        asking.release()
+        return engine.load("pictogram")
+
+    def wait(name: str) -> None:
+        for _ in range(everybody):
+            assert asking.acquire(timeout=10)
+
+    loader.wait = wait  # a loading ends when all have asked
+    found = together(everybody, ask)
+    assert len(found) == everybody
+    assert len({id(each) for each in found}) == 1
+    assert len(loader.asked) == 1
+
+
+def test_another_model_is_not_kept_waiting(loader: Loader) -> None:
+    begun, other_is_there = threading.Event(), threading.Event()
+
+    def wait(name: str) -> None:
+        if name == "pictogram":
+            begun.set()
+            assert other_is_there.wait(10)
+
+    loader.wait = wait
+    slow = threading.Thread(target=engine.load, args=("pictogram",), daemon=True)
+    slow.start()
+    assert begun.wait(10)
+    quick = threading.Thread(target=lambda: (engine.load("lowpoly"), other_is_there.set()), daemon=True)
+    quick.start()
+    quick.join(10)
+    assert other_is_there.is_set()
+    slow.join(10)
+    assert not slow.is_alive()
