@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import BadKnob
+from engine.trace import Trace
 
 if TYPE_CHECKING:
     from engine.layout import Layout, Raster
@@ -353,7 +354,7 @@ class Step:
     tokens, positions : committed now, each position once in a run
     draft             : what may be shown but is not committed: {"tokens", "positions", "scale", "status"}
     drafted           : nodes verified in this step; forwards, draft_forwards: target passes and all other passes
-    trace             : arrays as long as tokens (accepted, accept_probability, entropy, depth, ...) or as the step needs
+    trace             : what the diagnostics draw of it
     seconds, exact, knobs are written by Run
     """
 
@@ -363,7 +364,7 @@ class Step:
     forwards: int = 1
     draft_forwards: int = 0
     draft: dict[str, Any] | None = None
-    trace: dict[str, Any] = field(default_factory=dict)
+    trace: Trace = field(default_factory=Trace)
     seconds: float = 0.0
     exact: bool = True
     knobs: dict[str, float | str] = field(default_factory=dict)

@@ -19,13 +19,14 @@ from typing import Any
 
 from engine.core import VERIFY, Case, Knobs, Method, Sequence, Step
 from engine.decoding.initializers import INIT, WINDOW
+from engine.decoding.policy import matches_seed
 from engine.decoding.windows import coupled_gumbel, redraw, speculative_jacobi
 from engine.noise import Noise
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step a pass."""
-    refresh = coupled_gumbel if knobs.verify == "match seed" else redraw
+    refresh = coupled_gumbel if matches_seed(knobs, exact=True) else redraw
     return speculative_jacobi(sequence, knobs, noise, refresh)
 
 

@@ -192,9 +192,9 @@ def drafting(runs: list[Run]) -> dict[str, float]:
     of relaxed rules the mean total variation distance from the model's law, and where drafts are accepted in order, the share of accepted
     ones by place. What a method does not say is left out."""
     steps = [s for run in runs for s in run.steps if s.drafted]
-    levels = [s.trace["tree"]["levels"] for s in steps if "tree" in s.trace]
+    levels = [s.trace.tree.levels for s in steps if s.trace.tree]
     kept = [float(np.nansum(per_token(s, "accepted"))) for s in steps]
-    apart = [last for run in runs for last in [s.trace["mean_deviation"] for s in run.steps if "mean_deviation" in s.trace][-1:]]
+    apart = [last for run in runs for last in [s.trace.deviation.mean for s in run.steps if s.trace.deviation][-1:]]
     found = {"accepted_a_pass": kept, "nodes": [s.drafted for s in steps] if levels else [], "depth": levels, "mean_deviation": apart}
     means = {name: round(float(np.nanmean(values)), 4) for name, values in found.items() if not np.isnan(values).all()}
     places = by_place(steps)
@@ -208,9 +208,9 @@ def by_place(steps: list[Step]) -> list[float]:
     for step in steps:
         verdicts = per_token(step, "accepted") == 1
         a = int(verdicts.cumprod().sum())
-        if "accepted" not in step.trace or verdicts.sum() > a:
+        if step.trace.accepted is None or verdicts.sum() > a:
             return []
-        refused = a < min(len(verdicts), step.trace["tree"]["levels"] if "tree" in step.trace else step.drafted)  # else all were accepted
+        refused = a < min(len(verdicts), step.trace.tree.levels if step.trace.tree else step.drafted)  # else all were accepted
         kept[:a] += 1
         asked[: a + refused] += 1
     return [round(float(k / n), 3) for k, n in zip(kept, asked, strict=True) if n]

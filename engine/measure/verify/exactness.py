@@ -177,7 +177,7 @@ def _same_context(task: Task, toy: Toy, seed: int) -> bool:
     for token in run.in_order:
         expected.append(entropy(sequence.forward(NO_DRAFT).p[:1]).item())
         sequence.commit([], token)
-    notes = (zip(s.positions, s.trace["accepted"], s.trace["entropy"], strict=True) for s in run.steps)
+    notes = (zip(s.positions, s.trace.accepted, s.trace.entropy, strict=True) for s in run.steps)
     return any(abs(expected[position] - nats) > 1e-9 for note in notes for position, stayed, nats in note if not stayed)
 
 
