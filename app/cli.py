@@ -227,7 +227,7 @@ def image(options: argparse.Namespace) -> int:
             check_writable(folder)
     backbone = load_backbone(options.backbone, options.device, options.dtype)
     prompt = Prompt(options.prompt, seed=check_seed(options.seed), size=options.size, sampling=sampling_of(options, backbone))
-    unknown = backbone.unknown_words(options.prompt) if hasattr(backbone, "unknown_words") else {}
+    unknown = backbone.unknown_words(options.prompt)
     run, comparison = go(options, backbone, method, prompt, knobs)
     for word, near in unknown.items():
         print(f"{backbone.name} does not know '{word}'; nearest: {', '.join(near) or 'nothing alike'}.", file=sys.stderr)
@@ -347,7 +347,7 @@ def report(run: Any, knobs: dict[str, Any], folder: Path) -> dict[str, Any]:
     totals = run.totals
     return {
         "backbone": run.backbone.name,
-        "dtype": getattr(run.backbone, "dtype", None),
+        "dtype": run.backbone.dtype,
         "method": run.method.name,
         "exact": run.exact,
         "verify": run.fixed.get("verify", "residual"),

@@ -68,7 +68,7 @@ def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[di
     if backbone.name == "pictogram" and sampling == backbone.sampling:
         rows.append(peer_row(exact, prompts[:5]))
     rows += [split(backbone, n, entry.knobs, prompts[0]) for n, entry in entries.items() if n in ("sjd", "sjdpp")]
-    stamp = facts() | {"seeds": f"0..{len(prompts) - 1}", "backbone": backbone.name, "dtype": getattr(backbone, "dtype", None)}
+    stamp = facts() | {"seeds": f"0..{len(prompts) - 1}", "backbone": backbone.name, "dtype": backbone.dtype}
     return publish(rows, readable, stamp, options.csv)
 
 
@@ -124,7 +124,7 @@ def knobs_of(name: str, options: Namespace) -> dict[str, Any]:
 def read_prompts(path: Path | None, count: int, backbone: Backbone) -> list[str]:
     """The first `count` prompts of a file, a line each (None: held-out prompts of what the model was taught); raises BadPrompt."""
     if path is None:
-        return held_out_prompts(count, lessons_of(getattr(backbone, "card", {})))
+        return held_out_prompts(count, lessons_of(backbone.card))
     try:
         lines = [x.strip() for x in path.read_text(encoding="utf-8").splitlines() if x.strip()]
     except (OSError, UnicodeDecodeError) as e:
@@ -136,7 +136,7 @@ def read_prompts(path: Path | None, count: int, backbone: Backbone) -> list[str]
 
 def in_float32(backbone: Backbone, options: Namespace) -> Backbone:
     """The same weights in float32: our fastest plain decoding on a CPU, and so the baseline whatever the dtype of the rest."""
-    if getattr(backbone, "dtype", "float32") == "float32":
+    if backbone.dtype != "bfloat16":
         return backbone
     return load(backbone.name, options.backbone if Path(options.backbone).is_dir() else None, options.device, "float32")
 

@@ -1,0 +1,265 @@
+"""Mutants of what all methods stand on: sampling, acceptance, trees, noise, the cache. See mutation.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine import noise, sampling
+from engine.backbones import toy
+from engine.decoding import growth, neighbours, rules, trees, verdict
+from engine.measure.verify import chain
+from engine.measure.verify.mutation import Patch, Watcher
+from engine.methods import gsd
+
+# --- sampling and guidance --------------------------------------------------------------------------------------------
+
+
+def temperature_after_top_p() -> list[Patch]:
+    def warp(guided: Tensor, s: Any, allowed: Tensor | None = None) -> Tensor:
+        cut = sampling.warp(guided, type(s)(1.0, s.top_k, s.top_p, s.guidance), allowed)
+        return cut / s.temperature
+
+    return [(toy, "warp", warp)]
+
+
+def guidance_on_probabilities() -> list[Patch]:
+    def guide(logits: Tensor, scale: float) -> Tensor:
+        c, u = torch.softmax(logits, -1)
+        return (u + scale * (c - u)).clamp(min=1e-9).log()
+
+    return [(toy, "guide", guide)]
+
+
+def residual_is_p(owner: Any) -> Callable[[], list[Patch]]:
+    return lambda: [(owner, "residual", lambda p, q: p)]
+
+
+# --- speculative sampling ---------------------------------------------------------------------------------------------
+
+
+def one_hot_ratio(*owners: Any) -> Callable[[], list[Patch]]:
+    def ratio(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        r = p.gather(1, tokens[:, None]).squeeze(1)
+        return u < r, r
+
+    return lambda: [(owner, "ratio", ratio) for owner in owners]
+
+
+def inverted_ratio() -> list[Patch]:
+    right = verdict.ratio
+
+    def ratio(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        return right(q, p.clamp(min=1e-12), tokens, u)
+
+    return [(verdict, "ratio", ratio)]
+
+
+def bonus_from_the_row_before() -> list[Patch]:
+    return [(chain, "bonus", lambda p, a: p[max(0, a - 1) : max(1, a)])]
+
+
+def double_temperature() -> list[Patch]:
+    return [(chain, "draw", drawn_from(lambda p: p * p))]
+
+
+def drawn_from(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda p, u: sampling.draw(change(p), u)
+
+
+# --- trees and relaxed rules ------------------------------------------------------------------------------------------
+
+
+def parents_missing() -> list[Patch]:
+    def draft(self: growth.Tree, device: torch.device) -> Any:
+        return type(right(self, device))(torch.tensor(self.tokens, dtype=torch.int64), torch.full((len(self.tokens),), -1))
+
+    right = growth.Tree.draft
+    return [(growth.Tree, "draft", draft)]
+
+
+def ranked_by_tokens() -> list[Patch]:
+    """Every node's score looks at its token, and half of the nodes are left out by it."""
+    families, best = growth.families, growth.best
+
+    def liked(*arguments: Any) -> list[list[tuple[int, bool, float]]]:
+        return [[(token, drawn, chance * math.exp(-2.0 * token)) for token, drawn, chance in family] for family in families(*arguments)]
+
+    return [
+        (growth, "families", liked),
+        (growth, "best", lambda parents, scores, count: best(parents, scores, max(1, len(parents) // 2))),
+    ]
+
+
+def controller_sees_the_draft() -> list[Patch]:
+    right = trees.grow
+
+    def grow(growth: Any, logits: Tensor, sequence: Any, shape: growth.Shape, *rest: Any) -> growth.Tree:
+        tree = right(growth, logits, sequence, shape, *rest)
+        return (
+            tree if not tree.tokens or tree.tokens[0] else growth.Tree([], [], None, [], tree.passes, shape)
+        )  # 0 first: nothing is proposed
+
+    return [(trees, "grow", grow)]
+
+
+def unconditional_siblings() -> list[Patch]:
+    return [(growth, "sibling_laws", lambda laws, tokens, parents, drawn: laws)]
+
+
+def chosen_as_if_drawn() -> list[Patch]:
+    right = growth.sibling_laws
+    return [
+        (growth, "sibling_laws", lambda laws, tokens, parents, drawn: right(laws, tokens, parents, [True] * len(drawn))),
+    ]
+
+
+def row_of_the_parent() -> list[Patch]:
+    def walk(parents: list[int], tokens: list[int], answers: list[int]) -> tuple[list[int], int]:
+        path, _ = right(parents, tokens, answers)
+        return path, answers[path[-2] + 1 if len(path) > 1 else 0] if path else answers[0]
+
+    right = trees.walk
+    return [(trees, "walk", walk)]
+
+
+def borrowing(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> list[Patch]:
+    """change : run [m, k] of neighbours' mass, p of the tokens [m], budget [m] -> what is borrowed [m]"""
+
+    def borrowed(p: Tensor, tokens: Tensor, neighbours: Tensor, most: Tensor) -> Tensor:
+        return change(p[neighbours[tokens]].cumsum(-1), p[tokens], most)
+
+    return [(rules, "_borrowed", borrowed)]
+
+
+def one_neighbour_too_many() -> list[Patch]:
+    return borrowing(lambda run, own, most: run.gather(1, (run <= most[:, None]).sum(1, keepdim=True).clamp(max=run.shape[1] - 1))[:, 0])
+
+
+def nearest_always() -> list[Patch]:
+    return borrowing(lambda run, own, most: torch.where(run <= most[:, None], run, 0).amax(-1).maximum(run[:, 0]))
+
+
+def budget_of_the_other_rule() -> list[Patch]:
+    return borrowing(lambda run, own, most: torch.where(run <= (most / own)[:, None], run, 0).amax(-1))
+
+
+def refused_neighbours_struck(whole: bool) -> Callable[[], list[Patch]]:
+    """The residual of the papers' code. whole: all neighbours of the table, else only those that were borrowed from (δ = 0.3)."""
+
+    def patches() -> list[Patch]:
+        tables: list[Tensor] = []
+        right, table = trees.multi_round, neighbours.neighbours
+
+        def remembered(*arguments: Any) -> Tensor:
+            tables[:] = [table(*arguments)]
+            return tables[0]
+
+        def multi_round(p: Tensor, tokens: Tensor, laws: Tensor, u: list[float], mass: Any) -> tuple[int, Tensor, list[float]]:
+            for j in range(len(tokens)):
+                which, left, chances = right(p, tokens[j : j + 1], laws[j : j + 1], u[j : j + 1], mass)
+                if which == 0:
+                    return j, left, chances
+                near = tables[0][tokens[j]]
+                left = left.clone()
+                left[near if whole else near[p[near].cumsum(0) <= 0.3]] = 0
+                p = left / left.sum() if left.sum() > 0 else p
+            return -1, p, chances
+
+        return [(neighbours, "neighbours", Watcher(remembered)), (trees, "multi_round", multi_round)]
+
+    return patches
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def one_rank_higher() -> list[Patch]:
+    return [(gsd, "beside", lambda half: [0, *range(1 - half, 0), *range(1, half + 1)])]
+
+
+def law_of_the_draft_alone() -> list[Patch]:
+    return [(gsd, "grouped", lambda above, below, chosen: (above * chosen).sum(-1) / below[:, 0])]
+
+
+# --- noise ------------------------------------------------------------------------------------------------------------
+
+
+def iteration_in_the_noise() -> list[Patch]:
+    def gumbel(self: noise.Noise, start: int, count: int) -> Tensor:
+        self.asked = getattr(self, "asked", 0) + 1
+        u = [self.uniform(noise.DRAW, start, count, self.asked, slot) for slot in range(self.vocabulary)]
+        return -torch.log(-torch.log(torch.stack(u, -1)))
+
+    return [(noise.Noise, "gumbel", gumbel)]
+
+
+def no_iteration_in_the_noise() -> list[Patch]:
+    right = noise.Noise.uniform
+    return [(noise.Noise, "uniform", lambda self, stream, start, count, iteration, slot=0: right(self, stream, start, count, 0, slot))]
+
+
+def global_noise() -> list[Patch]:
+    def gumbel(self: noise.Noise, start: int, count: int) -> Tensor:
+        return -torch.log(-torch.log(torch.rand(count, self.vocabulary, dtype=torch.float64)))
+
+    def uniform(self: noise.Noise, stream: int, start: int, count: int, iteration: int, slot: int = 0) -> Tensor:
+        return torch.rand(count, dtype=torch.float64)
+
+    return [(noise.Noise, "gumbel", gumbel), (noise.Noise, "uniform", uniform)]
+
+
+# --- cache and end of sequence ----------------------------------------------------------------------------------------
+
+
+def keep_one_row_more() -> list[Patch]:
+    right = toy.ToySequence.commit
+
+    def commit(self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
+        new = right(self, nodes, token)
+        extra = (nodes[-1] if nodes else -1) + 2
+        if extra < len(self._fed):
+            self._cache = (*self._cache, *self._fed[extra])
+        return new
+
+    return [(toy.ToySequence, "commit", commit)]
+
+
+def drop_the_last_kept_row() -> list[Patch]:
+    right = toy.ToySequence.commit
+
+    def commit(self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
+        new = right(self, nodes, token)
+        self._cache = self._cache[:-1]
+        return new
+
+    return [(toy.ToySequence, "commit", commit)]
+
+
+def end_inside_a_span_ignored() -> list[Patch]:
+    right = toy.ToySequence.commit
+
+    def commit(self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
+        end, self.toy.end = self.toy.end, None
+        new = right(self, nodes, token)
+        self.toy.end = end
+        self.done = self.done or new[-1] == end
+        return new
+
+    return [(toy.ToySequence, "commit", commit)]
+
+
+def never_ends() -> list[Patch]:
+    right = toy.ToySequence.commit
+
+    def commit(self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
+        end, self.toy.end = self.toy.end, None
+        new = right(self, nodes, token)
+        self.toy.end = end
+        return new
+
+    return [(toy.ToySequence, "commit", commit)]
