@@ -396,7 +396,8 @@ def verify(options: argparse.Namespace) -> int:
     rows, holds, seconds = exactness.verify(options.methods or list(table), options.full)
     for key, row in rows.items():
         mutants = ", ".join(f"{m} {z:.0f}" for m, z in row["mutants"].items())
-        print(f"{key:42} {'exact' if row['exact'] else 'NOT EXACT':9} z = {row['z']:8.2f}   mutants: {mutants or '-'}")
+        kind, power = "exact" if row["exact"] else "NOT EXACT", f"finds {row['detects']:.3f} in {row['runs']:,} runs"
+        print(f"{key:42} {kind:9} z = {row['z']:8.2f}   {power:27} mutants: {mutants or '-'}")
     print(f"{'Every claim holds' if holds else 'A CLAIM IS FALSE'} ({len(rows)} rows, {seconds:.0f} s)")
     if options.json:
         print(json.dumps(rows))

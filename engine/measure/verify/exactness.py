@@ -36,7 +36,7 @@ from engine.sampling import entropy
 
 TARGET = 0.08  # total variation distance that a claim by distribution must find with 99 %
 FULL_RUNS, FULL_SEEDS = 150_000, 3  # of a claim, with --full
-MUTANT_RUNS = 12_000  # at most
+MUTANT_RUNS = 20_000  # at most
 PORTION = 600  # runs of a mutant between two looks: most are found at the first
 TOKEN_RUNS = 400
 ACCEPTED, FOUND = 4.0, 10.0

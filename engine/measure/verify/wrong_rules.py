@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -83,16 +82,21 @@ def parents_missing() -> list[Patch]:
 
 
 def ranked_by_tokens() -> list[Patch]:
-    """Every node's score looks at its token, and half of the nodes are left out by it."""
+    """A node's place among all nodes looks at its token, and half of them are left out by it."""
     families, best = growth.families, growth.best
+    tokens: list[int] = []  # of the nodes of the tree that grows
 
-    def liked(*arguments: Any) -> list[list[tuple[int, bool, float]]]:
-        return [[(token, drawn, chance * math.exp(-2.0 * token)) for token, drawn, chance in family] for family in families(*arguments)]
+    def remembering(*arguments: Any) -> list[list[tuple[int, bool, float]]]:
+        grown = families(*arguments)
+        tokens.extend(token for family in grown for token, _, _ in family)
+        return grown
 
-    return [
-        (growth, "families", liked),
-        (growth, "best", lambda parents, scores, count: best(parents, scores, max(1, len(parents) // 2))),
-    ]
+    def by_token(parents: list[int], scores: list[float], count: int) -> list[int]:
+        liked = [score - 2.0 * token for score, token in zip(scores, tokens, strict=True)]
+        tokens.clear()
+        return best(parents, liked, max(1, len(parents) // 2))
+
+    return [(growth, "families", Watcher(remembering)), (growth, "best", by_token)]
 
 
 def controller_sees_the_draft() -> list[Patch]:
