@@ -22,7 +22,7 @@ from engine.tree import children
 
 UPDATES_PER_SECOND = 12
 PENDING, OWN, CORRECTED, ACCEPTED, REDRAWN = range(5)  # what became of a position
-REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, by a trace's "verdict": STAYED, REFUSED, NEAR of engine.accept
+REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, by a trace's "verdict": STAYED, REFUSED, NEAR of rules.py
 
 
 class Throttle:

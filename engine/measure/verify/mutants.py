@@ -1,65 +1,10 @@
-"""The table of mutants by the names under which the cases of the methods ask for them."""
+"""All mutants by the names under which the cases of the methods ask for them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.decoding import neighbours, rules, verdict
-from engine.measure.verify import chain, wrong_loops, wrong_rules
+from engine.measure.verify import wrong_loops, wrong_rules
 from engine.measure.verify.mutation import Patch
 
-MUTANTS: dict[str, Callable[[], list[Patch]]] = {
-    "temperature after top-p": wrong_rules.temperature_after_top_p,
-    "guidance on probabilities": wrong_rules.guidance_on_probabilities,
-    "residual is p": wrong_rules.residual_is_p(verdict),
-    "chain: residual is p": wrong_rules.residual_is_p(chain),
-    "one-hot ratio for a uniform draw": wrong_rules.one_hot_ratio(verdict, neighbours),
-    "chain: one-hot law": wrong_rules.one_hot_ratio(chain),
-    "inverted ratio": wrong_rules.inverted_ratio,
-    "chain: bonus from the row before": wrong_rules.bonus_from_the_row_before,
-    "chain: double temperature": wrong_rules.double_temperature,
-    "commit one answer more": wrong_loops.one_answer_more,
-    "stale law after refinement": wrong_loops.stale_law,
-    "published law": wrong_loops.published_law,
-    "law of the first draw": wrong_loops.law_of_the_first_draw,
-    "heads: one-hot law": wrong_rules.one_hot_ratio(verdict, neighbours),
-    "heads: full law": wrong_loops.full_law_of_a_cut_draw,
-    "heads: residual behind a threshold": wrong_loops.residual_behind_a_threshold,
-    "heads: row before": wrong_loops.row_before,
-    "heads: shifted by one": wrong_loops.heads_shifted,
-    "grammar of the prefix for every row": wrong_loops.grammar_of_the_prefix,
-    "lookup: first draft unverified": wrong_loops.first_draft_unverified,
-    "tree: parents missing": wrong_rules.parents_missing,
-    "tree: drawn nodes ranked by their tokens": wrong_rules.ranked_by_tokens,
-    "tree: controller sees the draft": wrong_rules.controller_sees_the_draft,
-    "tree: siblings' laws not conditional": wrong_rules.unconditional_siblings,
-    "tree: residual is p": wrong_rules.residual_is_p(rules),
-    "tree: chosen as if drawn": wrong_rules.chosen_as_if_drawn,
-    "tree: row of the parent": wrong_rules.row_of_the_parent,
-    "lantern: the nearest always counts": wrong_rules.nearest_always,
-    "lantern: counts one neighbour too many": wrong_rules.one_neighbour_too_many,
-    "lantern: budget of the other rule": wrong_rules.budget_of_the_other_rule,
-    "lantern: refused neighbourhood struck": wrong_rules.refused_neighbours_struck(False),
-    "lantern: refused table struck": wrong_rules.refused_neighbours_struck(True),
-    "gsd: one rank higher": wrong_rules.one_rank_higher,
-    "gsd: the law of the draft alone": wrong_rules.law_of_the_draft_alone,
-    "wavefront: law of another warp": wrong_loops.law_of_another_warp,
-    "wavefront: carried with a new law": wrong_loops.carried_with_a_new_law,
-    "wavefront: guesses said to be uniform": wrong_loops.guesses_said_to_be_uniform,
-    "wavefront: rows do not wait": wrong_loops.rows_do_not_wait,
-    "wavefront: the newest of a row is not cached": wrong_loops.newest_not_cached,
-    "mulo: stale cache": wrong_loops.stale_cache,
-    "mulo: row of the refused draft": wrong_loops.row_of_the_refused_draft,
-    "stream: literal rule": wrong_loops.literal_rule,
-    "stream: tolerance from zero": wrong_loops.tolerance_from_zero,
-    "stream: residual of a fresh law": wrong_loops.residual_of_a_fresh_law,
-    "stream: new law of a carried draft": wrong_loops.new_law_of_a_carried_draft,
-    "stream: new drafts verified at once": wrong_loops.new_drafts_verified_at_once,
-    "iteration in the noise": wrong_rules.iteration_in_the_noise,
-    "noise without the iteration": wrong_rules.no_iteration_in_the_noise,
-    "global random numbers": wrong_rules.global_noise,
-    "keep one row more": wrong_rules.keep_one_row_more,
-    "drop the last kept row": wrong_rules.drop_the_last_kept_row,
-    "end inside a span ignored": wrong_rules.end_inside_a_span_ignored,
-    "never ends": wrong_rules.never_ends,
-}
+MUTANTS: dict[str, Callable[[], list[Patch]]] = wrong_rules.TABLE | wrong_loops.TABLE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,12 +19,12 @@ from engine.methods import cross_regression, jacobi, lookup, mulo, sjd, sjdpp, x
 # --- Jacobi windows ---------------------------------------------------------------------------------------------------
 
 
-def one_answer_more() -> list[Patch]:
+def _one_answer_more() -> list[Patch]:
     right = jacobi.leading
     return [(jacobi, "leading", lambda accepted: min(len(accepted), right(accepted) + 1))]
 
 
-def stale_law() -> list[Patch]:
+def _stale_law() -> list[Patch]:
     patches: list[Patch] = []
     for owner, key in ((sjd, "redraw"), (sjdpp.REFRESHES, "redraw"), (sjdpp.REFRESHES, "coupled gumbel")):
         right = get(owner, key)
@@ -36,11 +37,11 @@ def stale_law() -> list[Patch]:
     return patches
 
 
-def published_law() -> list[Patch]:
+def _published_law() -> list[Patch]:
     return [(sjdpp.REFRESHES, "reuse mixture", sjdpp.reuse_published)]
 
 
-def law_of_the_first_draw() -> list[Patch]:
+def _law_of_the_first_draw() -> list[Patch]:
     def refresh(window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
         tokens, _ = sjdpp.reuse_published(window, first, knobs)
         return tokens, torch.cat([window.laws[first:], window.rows.p[-1:]])
@@ -51,7 +52,7 @@ def law_of_the_first_draw() -> list[Patch]:
 # --- heads and lookup -------------------------------------------------------------------------------------------------
 
 
-def full_law_of_a_cut_draw() -> list[Patch]:
+def _full_law_of_a_cut_draw() -> list[Patch]:
     cut = xspecmesh.best_of
     return [
         (xspecmesh, "best_of", lambda law, k: law),
@@ -59,7 +60,7 @@ def full_law_of_a_cut_draw() -> list[Patch]:
     ]
 
 
-def residual_behind_a_threshold() -> list[Patch]:
+def _residual_behind_a_threshold() -> list[Patch]:
     right, forward = xspecmesh.replacement, toy.ToySequence.forward
     drafts: list[Draft] = []
 
@@ -77,7 +78,7 @@ def residual_behind_a_threshold() -> list[Patch]:
     return [(xspecmesh, "replacement", replacement), (toy.ToySequence, "forward", Watcher(remembering))]
 
 
-def row_before() -> list[Patch]:
+def _row_before() -> list[Patch]:
     """The heads read the state before the one that predicted the newest token."""
     right = toy.ToySequence.forward
 
@@ -89,17 +90,17 @@ def row_before() -> list[Patch]:
     return [(toy.ToySequence, "forward", forward)]
 
 
-def heads_shifted() -> list[Patch]:
+def _heads_shifted() -> list[Patch]:
     right = toy.TableHeads.guess
     return [(toy.TableHeads, "guess", lambda self, hidden, count: right(self, hidden, self.depth).roll(1, 0)[:count])]
 
 
-def grammar_of_the_prefix() -> list[Patch]:
+def _grammar_of_the_prefix() -> list[Patch]:
     right = toy.ToySequence._allowed
     return [(toy.ToySequence, "_allowed", lambda self, newest: right(self, newest[:1] * len(newest)))]
 
 
-def first_draft_unverified() -> list[Patch]:
+def _first_draft_unverified() -> list[Patch]:
     right = lookup.leading
     return [(lookup, "leading", lambda accepted: max(right(accepted), min(1, len(accepted))))]
 
@@ -107,7 +108,7 @@ def first_draft_unverified() -> list[Patch]:
 # --- wavefronts -------------------------------------------------------------------------------------------------------
 
 
-def law_of_another_warp() -> list[Patch]:
+def _law_of_another_warp() -> list[Patch]:
     patches: list[Patch] = []
     for key in ("coupled gumbel", "coupled maximal"):
         right = zipar.REFRESHES[key]
@@ -120,12 +121,12 @@ def law_of_another_warp() -> list[Patch]:
     return patches
 
 
-def carried_with_a_new_law() -> list[Patch]:
+def _carried_with_a_new_law() -> list[Patch]:
     right = zipar.REFRESHES["carry"]
     return [(zipar.REFRESHES, "carry", lambda window, first, knobs: (right(window, first, knobs)[0], None))]
 
 
-def guesses_said_to_be_uniform() -> list[Patch]:
+def _guesses_said_to_be_uniform() -> list[Patch]:
     right = zipar._guessed
 
     def guessed(window: Any, tokens: Tensor, laws: Tensor | None, more: int) -> tuple[Tensor, Tensor | None]:
@@ -136,11 +137,11 @@ def guesses_said_to_be_uniform() -> list[Patch]:
     return [(zipar, "_guessed", guessed)]
 
 
-def rows_do_not_wait() -> list[Patch]:
+def _rows_do_not_wait() -> list[Patch]:
     return [(zipar, "lead", lambda window, columns: 1)]
 
 
-def newest_not_cached() -> list[Patch]:
+def _newest_not_cached() -> list[Patch]:
     right = toy.ToySequence.commit_at
 
     def commit_at(self: toy.ToySequence, positions: list[int], tokens: list[int]) -> None:
@@ -153,7 +154,7 @@ def newest_not_cached() -> list[Patch]:
 # --- scales -----------------------------------------------------------------------------------------------------------
 
 
-def stale_cache() -> list[Patch]:
+def _stale_cache() -> list[Patch]:
     """As with `stale_kv`, where it is off."""
     right = mulo._blocks
 
@@ -163,7 +164,7 @@ def stale_cache() -> list[Patch]:
     return [(mulo, "_blocks", blocks)]
 
 
-def row_of_the_refused_draft() -> list[Patch]:
+def _row_of_the_refused_draft() -> list[Patch]:
     right = mulo._draw
     return [(mulo, "_draw", lambda rows, row, position, noise: right(rows, min(row + 1, rows.logits.shape[1] - 1), position, noise))]
 
@@ -171,16 +172,16 @@ def row_of_the_refused_draft() -> list[Patch]:
 # --- two streams ------------------------------------------------------------------------------------------------------
 
 
-def literal_rule() -> list[Patch]:
+def _literal_rule() -> list[Patch]:
     return [(cross_regression.RULES, "consistent", rules.LITERAL)]
 
 
-def tolerance_from_zero() -> list[Patch]:
+def _tolerance_from_zero() -> list[Patch]:
     right = rules.ramp
     return [(rules, "ramp", lambda energies, horizon: (right(energies, horizon) ** 2 - 1 / horizon).clamp(min=0).sqrt())]
 
 
-def residual_of_a_fresh_law() -> list[Patch]:
+def _residual_of_a_fresh_law() -> list[Patch]:
     """Algorithm 1, lines 10 to 12 as printed: the residual is that of a law which the network gives after the rejection."""
     right, dual = cross_regression.correct, cross_regression.dual
     sequences: list[Any] = []
@@ -201,7 +202,7 @@ def residual_of_a_fresh_law() -> list[Patch]:
     return [(cross_regression, "dual", Watcher(remembering)), (cross_regression, "correct", correct)]
 
 
-def new_law_of_a_carried_draft() -> list[Patch]:
+def _new_law_of_a_carried_draft() -> list[Patch]:
     right = cross_regression.refill
 
     def refill(logits: Tensor, tokens: Tensor, laws: Tensor, sequence: Any, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -211,7 +212,7 @@ def new_law_of_a_carried_draft() -> list[Patch]:
     return [(cross_regression, "refill", refill)]
 
 
-def new_drafts_verified_at_once() -> list[Patch]:
+def _new_drafts_verified_at_once() -> list[Patch]:
     """Algorithm 1, lines 3 to 6 as printed: control rows read noise behind the carried drafts, and judge what is drawn in its place."""
     refill, dual, energy = cross_regression.refill, cross_regression.dual, cross_regression.energy
     seen: dict[str, Any] = {"carried": 0}
@@ -258,3 +259,29 @@ def new_drafts_verified_at_once() -> list[Patch]:
         (toy.TableStream, "start", Watcher(started)),
         (toy.ToySequence, "forward", Watcher(watched)),
     ]
+
+
+TABLE: dict[str, Callable[[], list[Patch]]] = {
+    "commit one answer more": _one_answer_more,
+    "stale law after refinement": _stale_law,
+    "published law": _published_law,
+    "law of the first draw": _law_of_the_first_draw,
+    "heads: full law": _full_law_of_a_cut_draw,
+    "heads: residual behind a threshold": _residual_behind_a_threshold,
+    "heads: row before": _row_before,
+    "heads: shifted by one": _heads_shifted,
+    "grammar of the prefix for every row": _grammar_of_the_prefix,
+    "lookup: first draft unverified": _first_draft_unverified,
+    "wavefront: law of another warp": _law_of_another_warp,
+    "wavefront: carried with a new law": _carried_with_a_new_law,
+    "wavefront: guesses said to be uniform": _guesses_said_to_be_uniform,
+    "wavefront: rows do not wait": _rows_do_not_wait,
+    "wavefront: the newest of a row is not cached": _newest_not_cached,
+    "mulo: stale cache": _stale_cache,
+    "mulo: row of the refused draft": _row_of_the_refused_draft,
+    "stream: literal rule": _literal_rule,
+    "stream: tolerance from zero": _tolerance_from_zero,
+    "stream: residual of a fresh law": _residual_of_a_fresh_law,
+    "stream: new law of a carried draft": _new_law_of_a_carried_draft,
+    "stream: new drafts verified at once": _new_drafts_verified_at_once,
+}

@@ -18,7 +18,7 @@ from engine.methods import gsd
 # --- sampling and guidance --------------------------------------------------------------------------------------------
 
 
-def temperature_after_top_p() -> list[Patch]:
+def _temperature_after_top_p() -> list[Patch]:
     def warp(guided: Tensor, s: Any, allowed: Tensor | None = None) -> Tensor:
         cut = sampling.warp(guided, type(s)(1.0, s.top_k, s.top_p, s.guidance), allowed)
         return cut / s.temperature
@@ -26,7 +26,7 @@ def temperature_after_top_p() -> list[Patch]:
     return [(toy, "warp", warp)]
 
 
-def guidance_on_probabilities() -> list[Patch]:
+def _guidance_on_probabilities() -> list[Patch]:
     def guide(logits: Tensor, scale: float) -> Tensor:
         c, u = torch.softmax(logits, -1)
         return (u + scale * (c - u)).clamp(min=1e-9).log()
@@ -34,14 +34,14 @@ def guidance_on_probabilities() -> list[Patch]:
     return [(toy, "guide", guide)]
 
 
-def residual_is_p(owner: Any) -> Callable[[], list[Patch]]:
+def _residual_is_p(owner: Any) -> Callable[[], list[Patch]]:
     return lambda: [(owner, "residual", lambda p, q: p)]
 
 
 # --- speculative sampling ---------------------------------------------------------------------------------------------
 
 
-def one_hot_ratio(*owners: Any) -> Callable[[], list[Patch]]:
+def _one_hot_ratio(*owners: Any) -> Callable[[], list[Patch]]:
     def ratio(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         r = p.gather(1, tokens[:, None]).squeeze(1)
         return u < r, r
@@ -49,7 +49,7 @@ def one_hot_ratio(*owners: Any) -> Callable[[], list[Patch]]:
     return lambda: [(owner, "ratio", ratio) for owner in owners]
 
 
-def inverted_ratio() -> list[Patch]:
+def _inverted_ratio() -> list[Patch]:
     right = verdict.ratio
 
     def ratio(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
@@ -58,22 +58,23 @@ def inverted_ratio() -> list[Patch]:
     return [(verdict, "ratio", ratio)]
 
 
-def bonus_from_the_row_before() -> list[Patch]:
+def _bonus_from_the_row_before() -> list[Patch]:
     return [(chain, "bonus", lambda p, a: p[max(0, a - 1) : max(1, a)])]
 
 
-def double_temperature() -> list[Patch]:
+def _double_temperature() -> list[Patch]:
     return [(chain, "draw", drawn_from(lambda p: p * p))]
 
 
 def drawn_from(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """In the place of `draw`: one that draws from laws [N, V] that were changed before."""
     return lambda p, u: sampling.draw(change(p), u)
 
 
 # --- trees and relaxed rules ------------------------------------------------------------------------------------------
 
 
-def parents_missing() -> list[Patch]:
+def _parents_missing() -> list[Patch]:
     def draft(self: growth.Tree, device: torch.device) -> Any:
         return type(right(self, device))(torch.tensor(self.tokens, dtype=torch.int64), torch.full((len(self.tokens),), -1))
 
@@ -81,7 +82,7 @@ def parents_missing() -> list[Patch]:
     return [(growth.Tree, "draft", draft)]
 
 
-def ranked_by_tokens() -> list[Patch]:
+def _ranked_by_tokens() -> list[Patch]:
     """A node's place among all nodes looks at its token, and half of them are left out by it."""
     families, best = growth.families, growth.best
     tokens: list[int] = []  # of the nodes of the tree that grows
@@ -99,7 +100,7 @@ def ranked_by_tokens() -> list[Patch]:
     return [(growth, "families", Watcher(remembering)), (growth, "best", by_token)]
 
 
-def controller_sees_the_draft() -> list[Patch]:
+def _controller_sees_the_draft() -> list[Patch]:
     right = trees.grow
 
     def grow(growth: Any, logits: Tensor, sequence: Any, shape: growth.Shape, *rest: Any) -> growth.Tree:
@@ -111,18 +112,18 @@ def controller_sees_the_draft() -> list[Patch]:
     return [(trees, "grow", grow)]
 
 
-def unconditional_siblings() -> list[Patch]:
+def _unconditional_siblings() -> list[Patch]:
     return [(growth, "sibling_laws", lambda laws, tokens, parents, drawn: laws)]
 
 
-def chosen_as_if_drawn() -> list[Patch]:
+def _chosen_as_if_drawn() -> list[Patch]:
     right = growth.sibling_laws
     return [
         (growth, "sibling_laws", lambda laws, tokens, parents, drawn: right(laws, tokens, parents, [True] * len(drawn))),
     ]
 
 
-def row_of_the_parent() -> list[Patch]:
+def _row_of_the_parent() -> list[Patch]:
     def walk(parents: list[int], tokens: list[int], answers: list[int]) -> tuple[list[int], int]:
         path, _ = right(parents, tokens, answers)
         return path, answers[path[-2] + 1 if len(path) > 1 else 0] if path else answers[0]
@@ -131,7 +132,7 @@ def row_of_the_parent() -> list[Patch]:
     return [(trees, "walk", walk)]
 
 
-def borrowing(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> list[Patch]:
+def _borrowing(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> list[Patch]:
     """change : run [m, k] of neighbours' mass, p of the tokens [m], budget [m] -> what is borrowed [m]"""
 
     def borrowed(p: Tensor, tokens: Tensor, neighbours: Tensor, most: Tensor) -> Tensor:
@@ -140,19 +141,19 @@ def borrowing(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> list[Patch]
     return [(rules, "_borrowed", borrowed)]
 
 
-def one_neighbour_too_many() -> list[Patch]:
-    return borrowing(lambda run, own, most: run.gather(1, (run <= most[:, None]).sum(1, keepdim=True).clamp(max=run.shape[1] - 1))[:, 0])
+def _one_neighbour_too_many() -> list[Patch]:
+    return _borrowing(lambda run, own, most: run.gather(1, (run <= most[:, None]).sum(1, keepdim=True).clamp(max=run.shape[1] - 1))[:, 0])
 
 
-def nearest_always() -> list[Patch]:
-    return borrowing(lambda run, own, most: torch.where(run <= most[:, None], run, 0).amax(-1).maximum(run[:, 0]))
+def _nearest_always() -> list[Patch]:
+    return _borrowing(lambda run, own, most: torch.where(run <= most[:, None], run, 0).amax(-1).maximum(run[:, 0]))
 
 
-def budget_of_the_other_rule() -> list[Patch]:
-    return borrowing(lambda run, own, most: torch.where(run <= (most / own)[:, None], run, 0).amax(-1))
+def _budget_of_the_other_rule() -> list[Patch]:
+    return _borrowing(lambda run, own, most: torch.where(run <= (most / own)[:, None], run, 0).amax(-1))
 
 
-def refused_neighbours_struck(whole: bool) -> Callable[[], list[Patch]]:
+def _refused_neighbours_struck(whole: bool) -> Callable[[], list[Patch]]:
     """The residual of the papers' code. whole: all neighbours of the table, else only those that were borrowed from (δ = 0.3)."""
 
     def patches() -> list[Patch]:
@@ -182,18 +183,18 @@ def refused_neighbours_struck(whole: bool) -> Callable[[], list[Patch]]:
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 
-def one_rank_higher() -> list[Patch]:
+def _one_rank_higher() -> list[Patch]:
     return [(gsd, "beside", lambda half: [0, *range(1 - half, 0), *range(1, half + 1)])]
 
 
-def law_of_the_draft_alone() -> list[Patch]:
+def _law_of_the_draft_alone() -> list[Patch]:
     return [(gsd, "grouped", lambda above, below, chosen: (above * chosen).sum(-1) / below[:, 0])]
 
 
 # --- noise ------------------------------------------------------------------------------------------------------------
 
 
-def iteration_in_the_noise() -> list[Patch]:
+def _iteration_in_the_noise() -> list[Patch]:
     def gumbel(self: noise.Noise, start: int, count: int) -> Tensor:
         self.asked = getattr(self, "asked", 0) + 1
         u = [self.uniform(noise.DRAW, start, count, self.asked, slot) for slot in range(self.vocabulary)]
@@ -202,12 +203,12 @@ def iteration_in_the_noise() -> list[Patch]:
     return [(noise.Noise, "gumbel", gumbel)]
 
 
-def no_iteration_in_the_noise() -> list[Patch]:
+def _no_iteration_in_the_noise() -> list[Patch]:
     right = noise.Noise.uniform
     return [(noise.Noise, "uniform", lambda self, stream, start, count, iteration, slot=0: right(self, stream, start, count, 0, slot))]
 
 
-def global_noise() -> list[Patch]:
+def _global_noise() -> list[Patch]:
     def gumbel(self: noise.Noise, start: int, count: int) -> Tensor:
         return -torch.log(-torch.log(torch.rand(count, self.vocabulary, dtype=torch.float64)))
 
@@ -220,7 +221,7 @@ def global_noise() -> list[Patch]:
 # --- cache and end of sequence ----------------------------------------------------------------------------------------
 
 
-def keep_one_row_more() -> list[Patch]:
+def _keep_one_row_more() -> list[Patch]:
     right = toy.ToySequence.commit
 
     def commit(self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
@@ -233,7 +234,7 @@ def keep_one_row_more() -> list[Patch]:
     return [(toy.ToySequence, "commit", commit)]
 
 
-def drop_the_last_kept_row() -> list[Patch]:
+def _drop_the_last_kept_row() -> list[Patch]:
     right = toy.ToySequence.commit
 
     def commit(self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
@@ -244,7 +245,7 @@ def drop_the_last_kept_row() -> list[Patch]:
     return [(toy.ToySequence, "commit", commit)]
 
 
-def end_inside_a_span_ignored() -> list[Patch]:
+def _end_inside_a_span_ignored() -> list[Patch]:
     right = toy.ToySequence.commit
 
     def commit(self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
@@ -257,7 +258,7 @@ def end_inside_a_span_ignored() -> list[Patch]:
     return [(toy.ToySequence, "commit", commit)]
 
 
-def never_ends() -> list[Patch]:
+def _never_ends() -> list[Patch]:
     right = toy.ToySequence.commit
 
     def commit(self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
@@ -267,3 +268,38 @@ def never_ends() -> list[Patch]:
         return new
 
     return [(toy.ToySequence, "commit", commit)]
+
+
+TABLE: dict[str, Callable[[], list[Patch]]] = {
+    "temperature after top-p": _temperature_after_top_p,
+    "guidance on probabilities": _guidance_on_probabilities,
+    "residual is p": _residual_is_p(verdict),
+    "chain: residual is p": _residual_is_p(chain),
+    "one-hot ratio for a uniform draw": _one_hot_ratio(verdict, neighbours),
+    "chain: one-hot law": _one_hot_ratio(chain),
+    "inverted ratio": _inverted_ratio,
+    "chain: bonus from the row before": _bonus_from_the_row_before,
+    "chain: double temperature": _double_temperature,
+    "heads: one-hot law": _one_hot_ratio(verdict, neighbours),
+    "tree: parents missing": _parents_missing,
+    "tree: drawn nodes ranked by their tokens": _ranked_by_tokens,
+    "tree: controller sees the draft": _controller_sees_the_draft,
+    "tree: siblings' laws not conditional": _unconditional_siblings,
+    "tree: residual is p": _residual_is_p(rules),
+    "tree: chosen as if drawn": _chosen_as_if_drawn,
+    "tree: row of the parent": _row_of_the_parent,
+    "lantern: the nearest always counts": _nearest_always,
+    "lantern: counts one neighbour too many": _one_neighbour_too_many,
+    "lantern: budget of the other rule": _budget_of_the_other_rule,
+    "lantern: refused neighbourhood struck": _refused_neighbours_struck(False),
+    "lantern: refused table struck": _refused_neighbours_struck(True),
+    "gsd: one rank higher": _one_rank_higher,
+    "gsd: the law of the draft alone": _law_of_the_draft_alone,
+    "iteration in the noise": _iteration_in_the_noise,
+    "noise without the iteration": _no_iteration_in_the_noise,
+    "global random numbers": _global_noise,
+    "keep one row more": _keep_one_row_more,
+    "drop the last kept row": _drop_the_last_kept_row,
+    "end inside a span ignored": _end_inside_a_span_ignored,
+    "never ends": _never_ends,
+}
