@@ -103,11 +103,10 @@ def _ranked_by_tokens() -> list[Patch]:
 def _controller_sees_the_draft() -> list[Patch]:
     right = trees.grow
 
-    def grow(growth: Any, logits: Tensor, sequence: Any, shape: growth.Shape, *rest: Any) -> growth.Tree:
-        tree = right(growth, logits, sequence, shape, *rest)
-        return (
-            tree if not tree.tokens or tree.tokens[0] else growth.Tree([], [], None, [], tree.passes, shape)
-        )  # 0 first: nothing is proposed
+    def grow(*arguments: Any) -> growth.Tree:
+        """Nothing is proposed where the first guess would be token 0."""
+        tree, shape = right(*arguments), arguments[3]
+        return tree if not tree.tokens or tree.tokens[0] else growth.Tree([], [], None, [], tree.passes, shape)
 
     return [(trees, "grow", grow)]
 
