@@ -83,7 +83,8 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         iteration += 1
         if not sequence.done:
             count = min(heads.depth, knobs.depth, sequence.limit - sequence.length - 1)
-            draft = propose(guess(rows.hidden[0, a], count), sequence, knobs, noise, iteration, seeded) if count > 0 else NO_DRAFT
+            newest = rows.hidden[0, a]  # that predicted the token behind the accepted drafts: h at s* - 1 in the paper
+            draft = propose(guess(newest, count), sequence, knobs, noise, iteration, seeded) if count > 0 else NO_DRAFT
             step.draft = {"tokens": draft.tokens, "positions": list(range(n + a + 1, n + a + 1 + len(draft.tokens))), "status": "draft"}
         yield step
 
