@@ -217,7 +217,7 @@ def image(options: argparse.Namespace) -> int:
             check_writable(folder)
     backbone = load_backbone(options.backbone, options.device, options.dtype)
     prompt = Prompt(options.prompt, seed=check_seed(options.seed), size=options.size, sampling=sampling_of(options, backbone))
-    unknown = backbone.unknown_words(options.prompt) if hasattr(backbone, "unknown_words") else {}
+    unknown = backbone.unknown_words(options.prompt)
     run, comparison = go(options, backbone, method, prompt, knobs)
     for word, near in unknown.items():
         print(f"{backbone.name} does not know '{word}'; nearest: {', '.join(near) or 'nothing alike'}.", file=sys.stderr)
@@ -337,7 +337,7 @@ def report(run: Any, knobs: dict[str, Any], folder: Path) -> dict[str, Any]:
     totals = run.totals
     return {
         "backbone": run.backbone.name,
-        "dtype": getattr(run.backbone, "dtype", None),
+        "dtype": run.backbone.dtype,
         "method": run.method.name,
         "exact": run.exact,
         "verify": run.fixed.get("verify", "residual"),
@@ -386,7 +386,8 @@ def verify(options: argparse.Namespace) -> int:
     rows, holds, seconds = exactness.verify(options.methods or list(table), options.full)
     for key, row in rows.items():
         mutants = ", ".join(f"{m} {z:.0f}" for m, z in row["mutants"].items())
-        print(f"{key:42} {'exact' if row['exact'] else 'NOT EXACT':9} z = {row['z']:8.2f}   mutants: {mutants or '-'}")
+        kind, power = "exact" if row["exact"] else "NOT EXACT", f"finds {row['detects']:.3f} in {row['runs']:,} runs"
+        print(f"{key:42} {kind:9} z = {row['z']:8.2f}   {power:27} mutants: {mutants or '-'}")
     print(f"{'Every claim holds' if holds else 'A CLAIM IS FALSE'} ({len(rows)} rows, {seconds:.0f} s)")
     if options.json:
         print(json.dumps(rows))

@@ -44,8 +44,8 @@ def describe(run: Run, given: Input | None = None) -> dict[str, Any]:
     sampling = prompt.sampling or run.backbone.sampling
     return {
         "backbone": run.backbone.name,
-        "weights": getattr(run.backbone, "weights_hash", None),
-        "dtype": getattr(run.backbone, "dtype", None),
+        "weights": run.backbone.weights_hash,
+        "dtype": run.backbone.dtype,
         "method": run.method.name,
         "exact": run.exact,
         "prompt": prompt.text if given is None else given.name,

@@ -17,11 +17,12 @@ from PIL import Image
 from engine.core import Step
 from engine.diagnostics import Candidate, candidates, per_token
 from engine.run import Run, race
-from engine.tree import children, depths
+from engine.trace import RoundTrace, TreeTrace
+from engine.tree import children
 
 UPDATES_PER_SECOND = 12
 PENDING, OWN, CORRECTED, ACCEPTED, REDRAWN = range(5)  # what became of a position
-REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, by a trace's "verdict": STAYED, REFUSED, NEAR of engine.accept
+REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, by a trace's "verdict": STAYED, REFUSED, NEAR of rules.py
 
 
 class Throttle:
@@ -74,7 +75,7 @@ class Trail:
     series : by name of SERIES, float32 of every committed token, nan = not known
     candidates : of every committed token what its draft tree held in its place
     said : the names of all that the Steps have told in their traces
-    tree, round : the newest that a Step told; deviation : the newest mean
+    tree, round : the newest that a Step told; behind : the tokens before that tree; deviation : the newest mean
     """
 
     SERIES = ("accept_probability", "entropy", "depth", "energy", "threshold")
@@ -86,8 +87,9 @@ class Trail:
         self.said: set[str] = set()
         self.moves: list[Move] = []
         self.shapes: list[Shape] = []
-        self.tree: dict[str, Any] | None = None
-        self.round: dict[str, Any] | None = None
+        self.tree: TreeTrace | None = None
+        self.behind = 0
+        self.round: RoundTrace | None = None
         self.deviation: float | None = None
         self.count = 0
         self._knobs: dict[str, float | str] = {}
@@ -103,17 +105,16 @@ class Trail:
         for name, values in self.series.items():
             values.frombytes(known(step, name).tobytes())
         self.candidates += candidates(step)
-        self.said |= step.trace.keys()
-        tree = step.trace.get("tree")
-        if tree and tree["parents"]:
-            self.tree = tree | {"behind": len(self.positions) - len(step.tokens)}
-            widest = max(len(nodes) for nodes in children(tree["parents"]))
-            width = int(step.trace.get("tree_width", widest))
-            self.shapes.append(Shape(max(depths(tree["parents"])), width, len(tree["path"])))
-        told = step.trace.get("round")
-        if told and len(told["energy"]):
-            self.round = told
-        self.deviation = step.trace.get("mean_deviation", self.deviation)
+        told = step.trace
+        self.said |= told.told
+        if told.tree and told.tree.parents:
+            self.tree, self.behind = told.tree, len(self.positions) - len(step.tokens)
+            widest = max(len(nodes) for nodes in children(told.tree.parents))
+            self.shapes.append(Shape(told.tree.levels, told.tree.width or widest, len(told.tree.path)))
+        if told.round and len(told.round.energy):
+            self.round = told.round
+        if told.deviation:
+            self.deviation = told.deviation.mean
         self.count += 1
 
 
@@ -220,14 +221,14 @@ class Board(Growth):
 
 def known(step: Step, name: str) -> np.ndarray:
     """float32 [tokens of the step]: an entry of its trace, nan where it says nothing or there was no draft to say it of."""
-    if name != "entropy" and not step.drafted and "verdict" not in step.trace:
+    if name != "entropy" and not step.drafted and step.trace.verdict is None:
         return np.full(len(step.tokens), np.nan, np.float32)
     return per_token(step, name)
 
 
 def verdicts(step: Step) -> np.ndarray:
     """uint8 [tokens of the step]: what became of each; a token behind the last draft was nobody's draft."""
-    if "verdict" in step.trace:
+    if step.trace.verdict is not None:
         return REPAIRED[per_token(step, "verdict").astype(np.int64)]
     accepted = per_token(step, "accepted") == 1
     kinds = np.where(accepted, ACCEPTED, CORRECTED).astype(np.uint8)

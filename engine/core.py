@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import BadKnob
+from engine.trace import Trace
 
 if TYPE_CHECKING:
     from engine.layout import Layout, Raster
@@ -264,7 +265,9 @@ class Sequence(Protocol):
     vocabulary: int  # V of the head in use
     layout: Layout
     device: torch.device
+    sampling: Sampling
     codebook: Tensor | None  # by capability "codebook": [V, e], where each id lies among the codes of a picture; else None
+    condition: Tensor | None  # by capability "condition": [C, H], what was seen of the prompt, for drafters that look at it; else None
     adapter: Any  # by capability "predictive_stream": what predictive rows run with; the drafter puts it here when it starts
 
     def forward(self, draft: Draft) -> Rows:
@@ -301,7 +304,7 @@ class Sequence(Protocol):
         forgotten. `tokens` holds them in the order of commitment."""
         ...
 
-    scales: tuple[int, ...]  # by capability "at_scale": the smaller sizes, in pixels, that at_scale knows; ascending
+    scales: tuple[int, ...]  # the smaller sizes, in pixels, that at_scale knows, ascending; none without the capability "at_scale"
     resampler: Resampler  # by capability "at_scale": its laws between two scales
 
     def at_scale(self, size: int) -> Sequence:
@@ -324,13 +327,25 @@ ANY_SUIT: Suits = MappingProxyType({})  # of a model on which the methods' own d
 
 
 class Backbone(Protocol):
-    """A model: weights, tokenizer, renderer. It knows no method."""
+    """A model: weights, tokenizer, renderer. It knows no method. All that others read of it is here."""
 
     name: str
     capabilities: frozenset[str]  # e.g. raster, wavefront, mesh, codebook, encode, hidden, at_scale
     sampling: Sampling  # defaults
     suits: Suits  # knob values that do better on this model than the methods' own defaults
     device: torch.device
+    dtype: str  # of the passes: "float32", "bfloat16" or "float64"
+    card: Mapping[str, Any]  # what it was taught and how it did; empty without one
+    weights_hash: str | None  # of all its files; None where it has none
+    parameters: int  # numbers that were trained
+    vocabulary: int  # tokens it can choose from
+    end: int | None  # the id that ends a sequence; None where all are equally long
+    sizes: list[int]  # sides of the pictures that it makes, in pixels, ascending; empty for meshes
+    words: Mapping[str, int]  # that it knows, with their ids; empty where any word will do
+
+    def unknown_words(self, text: str) -> dict[str, list[str]]:
+        """The words of a text that it does not know, each with up to three known ones that are written alike."""
+        ...
 
     def start(self, prompt: Prompt) -> Sequence:
         """Prefills the prompt; raises BadPrompt."""
@@ -353,7 +368,7 @@ class Step:
     tokens, positions : committed now, each position once in a run
     draft             : what may be shown but is not committed: {"tokens", "positions", "scale", "status"}
     drafted           : nodes verified in this step; forwards, draft_forwards: target passes and all other passes
-    trace             : arrays as long as tokens (accepted, accept_probability, entropy, depth, ...) or as the step needs
+    trace             : what the diagnostics draw of it
     seconds, exact, knobs are written by Run
     """
 
@@ -363,7 +378,7 @@ class Step:
     forwards: int = 1
     draft_forwards: int = 0
     draft: dict[str, Any] | None = None
-    trace: dict[str, Any] = field(default_factory=dict)
+    trace: Trace = field(default_factory=Trace)
     seconds: float = 0.0
     exact: bool = True
     knobs: dict[str, float | str] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Items
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,13 +10,20 @@ import numpy as np
 from torch import Tensor
 
 from engine.core import Step
-from engine.tree import children
+from engine.trace import DeviationTrace, RoundTrace, Trace, TreeTrace, Values
+from engine.tree import children, depths
 
 if TYPE_CHECKING:
     from engine.mesh.bpt_tokens import Face
 
 PER_TOKEN = ("accepted", "verdict", "accept_probability", "entropy", "depth", "parent", "energy", "threshold")
-PER_STEP = ("deviation", "mean_deviation", "strength", "tree_depth", "tree_width")  # numbers of the step as a whole
+PER_STEP: dict[str, Callable[[Trace], float | None]] = {  # numbers of the step as a whole; None = not told
+    "deviation": lambda told: told.deviation and told.deviation.latest,
+    "mean_deviation": lambda told: told.deviation and told.deviation.mean,
+    "strength": lambda told: told.deviation and told.deviation.strength,
+    "tree_depth": lambda told: None if told.tree is None or told.tree.width is None else told.tree.levels,
+    "tree_width": lambda told: told.tree and told.tree.width,
+}
 
 
 def arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
@@ -42,11 +49,12 @@ def arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
         "step_exact": np.array([s.exact for s in steps], bool),
     }
     for name in PER_TOKEN:
-        if any(name in s.trace for s in steps):
+        if any(getattr(s.trace, name) is not None for s in steps):
             found[name] = np.concatenate([per_token(s, name) for s in steps])
-    for name in PER_STEP:
-        if any(name in s.trace for s in steps):
-            found[f"step_{name}"] = np.array([s.trace.get(name, np.nan) for s in steps], np.float32)
+    for name, of in PER_STEP.items():
+        values = [of(s.trace) for s in steps]
+        if any(value is not None for value in values):
+            found[f"step_{name}"] = np.array([np.nan if value is None else value for value in values], np.float32)
     for name in steps[0].knobs if steps else ():
         values = [s.knobs[name] for s in steps]
         found[f"knob_{name}"] = np.array(values, str if isinstance(values[0], str) else np.float32)
@@ -55,29 +63,29 @@ def arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
 
 def _trees(steps: Items[Step]) -> dict[str, np.ndarray]:
     """The trees of the steps as `arrays` has them; nothing if there are none."""
-    if not any("tree" in s.trace for s in steps):
+    if all(s.trace.tree is None for s in steps):
         return {}
-    trees = [s.trace.get("tree", {"tokens": [], "parents": [], "path": [], "p": [], "q": []}) for s in steps]
+    trees = [s.trace.tree or TreeTrace([], [], [], [], []) for s in steps]
     return {
-        "step_nodes": np.array([len(t["parents"]) for t in trees], np.int32),
-        "tree_tokens": np.array([token for t in trees for token in t["tokens"]], np.int32),
-        "tree_parents": np.array([parent for t in trees for parent in t["parents"]], np.int32),
-        "tree_accepted": np.array([node in t["path"] for t in trees for node in range(len(t["parents"]))], bool),
-        "tree_p": np.array([p for t in trees for p in t["p"]], np.float32),
-        "tree_q": np.array([q for t in trees for q in t["q"]], np.float32),
+        "step_nodes": np.array([len(t.parents) for t in trees], np.int32),
+        "tree_tokens": np.array([token for t in trees for token in t.tokens], np.int32),
+        "tree_parents": np.array([parent for t in trees for parent in t.parents], np.int32),
+        "tree_accepted": np.array([node in t.path for t in trees for node in range(len(t.parents))], bool),
+        "tree_p": np.array([p for t in trees for p in t.p], np.float32),
+        "tree_q": np.array([q for t in trees for q in t.q], np.float32),
     }
 
 
 def _rounds(steps: Items[Step]) -> dict[str, np.ndarray]:
     """The energies of all drafts of the steps as `arrays` has them; nothing if there are none."""
-    if not any("round" in s.trace for s in steps):
+    if all(s.trace.round is None for s in steps):
         return {}
-    rounds = [s.trace.get("round", {"energy": (), "threshold": (), "accepted": 0}) for s in steps]
+    rounds = [s.trace.round or RoundTrace((), (), 0) for s in steps]
     return {
-        "step_round": np.array([len(r["energy"]) for r in rounds], np.int32),
-        "step_round_accepted": np.array([r["accepted"] for r in rounds], np.int32),
-        "round_energy": np.concatenate([to_numbers(r["energy"]) for r in rounds]),
-        "round_threshold": np.concatenate([to_numbers(r["threshold"]) for r in rounds]),
+        "step_round": np.array([len(r.energy) for r in rounds], np.int32),
+        "step_round_accepted": np.array([r.accepted for r in rounds], np.int32),
+        "round_energy": np.concatenate([to_numbers(r.energy) for r in rounds]),
+        "round_threshold": np.concatenate([to_numbers(r.threshold) for r in rounds]),
     }
 
 
@@ -89,20 +97,28 @@ def replay(trace: Mapping[str, np.ndarray]) -> Iterator[Step]:
         end = int(ends[count][i])
         return trace[name][end - int(trace[count][i]) : end]
 
+    def number(name: str, i: int) -> float | None:
+        values = trace.get(f"step_{name}")
+        return None if values is None or np.isnan(values[i]) else float(values[i])
+
     for i in range(len(trace["step_tokens"])):
-        told = {name: float(trace[f"step_{name}"][i]) for name in PER_STEP if f"step_{name}" in trace}
-        said: dict[str, Any] = {name: value for name, value in told.items() if not np.isnan(value)}
-        said |= {name: part(name, "step_tokens", i) for name in PER_TOKEN if name in trace}  # nan and all: the method tells it
-        if "step_nodes" in trace:
-            said["tree"] = {name: part(f"tree_{name}", "step_nodes", i).tolist() for name in ("tokens", "parents", "p", "q")}
-            said["tree"]["path"] = np.flatnonzero(part("tree_accepted", "step_nodes", i)).tolist()
-        if "step_round" in trace:
-            levels, least = part("round_energy", "step_round", i), part("round_threshold", "step_round", i)
-            said["round"] = {"energy": levels, "threshold": least, "accepted": int(trace["step_round_accepted"][i])}
         knobs = {name.removeprefix("knob_"): values[i].item() for name, values in trace.items() if name.startswith("knob_")}
         counts = (int(trace[f"step_{name}"][i]) for name in ("drafted", "forwards", "draft_forwards"))
+        told = {name: part(name, "step_tokens", i) for name in PER_TOKEN if name in trace}  # nan and all: the method tells it
+        tree = measured = energies = None
+        if "step_nodes" in trace:
+            tokens, parents, p, q = (part(f"tree_{name}", "step_nodes", i).tolist() for name in ("tokens", "parents", "p", "q"))
+            path, width = np.flatnonzero(part("tree_accepted", "step_nodes", i)).tolist(), number("tree_width", i)
+            tree = TreeTrace(tokens, parents, path, p, q, max(depths(parents), default=0), None if width is None else int(width))
+        if "step_round" in trace:
+            levels, least = part("round_energy", "step_round", i), part("round_threshold", "step_round", i)
+            energies = RoundTrace(levels, least, int(trace["step_round_accepted"][i]))
+        mean, latest, strength = (number(name, i) for name in ("mean_deviation", "deviation", "strength"))
+        if (mean, latest, strength) != (None, None, None):
+            measured = DeviationTrace(np.nan if mean is None else mean, latest, strength)
         yield Step(
-            part("tokens", "step_tokens", i).tolist(), part("positions", "step_tokens", i).tolist(), *counts, trace=said,
+            part("tokens", "step_tokens", i).tolist(), part("positions", "step_tokens", i).tolist(), *counts,
+            trace=Trace(**told, tree=tree, round=energies, deviation=measured),
             seconds=float(trace["step_seconds"][i]), exact=bool(trace["step_exact"][i]), knobs=knobs,
         )  # fmt: skip
 
@@ -117,16 +133,16 @@ class Candidate(NamedTuple):
 
 def candidates(step: Step) -> list[list[Candidate]]:
     """For each token of a step what its draft tree held in its place: the siblings, in the order they were asked."""
-    tree = step.trace.get("tree")
+    tree = step.trace.tree
     if tree is None:
         return [[] for _ in step.tokens]
-    below = children(tree["parents"])
-    nodes = [Candidate(*node) for node in zip(tree["tokens"], tree["p"], tree["q"], strict=True)]
-    rows = [[nodes[node] for node in below[at + 1]] for at in (-1, *tree["path"])]
+    below = children(tree.parents)
+    nodes = [Candidate(*node) for node in zip(tree.tokens, tree.p, tree.q, strict=True)]
+    rows = [[nodes[node] for node in below[at + 1]] for at in (-1, *tree.path)]
     return (rows + [[]] * len(step.tokens))[: len(step.tokens)]
 
 
-def to_numbers(values: Any) -> np.ndarray:
+def to_numbers(values: Values) -> np.ndarray:
     """float32 of what a trace holds: a list, an array, or a tensor on any device."""
     return np.asarray(values.cpu() if isinstance(values, Tensor) else values, np.float32)
 
@@ -134,7 +150,7 @@ def to_numbers(values: Any) -> np.ndarray:
 def per_token(step: Step, name: str) -> np.ndarray:
     """One entry of a step's trace as float32, as long as its tokens; nan where the method gave no value."""
     row = np.full(len(step.tokens), np.nan, np.float32)
-    value = step.trace.get(name)
+    value: Values | None = getattr(step.trace, name)
     if value is not None:
         given = to_numbers(value)[: len(row)]
         row[: len(given)] = given

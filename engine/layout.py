@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,11 @@ class Raster:
         """The position above, None in row 0."""
         return position - self.columns if position >= self.columns else None
 
+    @property
+    def reach(self) -> int:
+        """How many positions back a neighbour may lie."""
+        return self.columns
+
 
 def fine_rows(coarse: Raster, fine: Raster, first: int, stop: int) -> tuple[int, int]:
     """The rows of a finer raster that lie in coarser rows first..stop-1: from which one, and one past the last."""
@@ -33,7 +39,13 @@ def fine_rows(coarse: Raster, fine: Raster, first: int, stop: int) -> tuple[int,
 
 @dataclass(frozen=True)
 class Line:
-    """Tokens without a grid (a mesh before it is parsed): the left neighbour is the previous token, nothing is above."""
+    """Tokens without a grid (a mesh before it is parsed): one row, in which the left neighbour is the previous token."""
+
+    reach: ClassVar[int] = 1  # how many positions back a neighbour may lie
+
+    def place(self, position: int) -> tuple[int, int]:
+        """(row, column) of a position."""
+        return 0, position
 
     def left(self, position: int) -> int | None:
         """The previous position."""

@@ -39,7 +39,7 @@ def build(place: Place) -> None:
 def settings(backbone: Backbone) -> tuple[Knob, ...]:
     """What a run takes apart from the method's own knobs, declared like them so that one panel shows both."""
     sampling = backbone.sampling
-    sizes = tuple(f"{s} px" for s in getattr(backbone, "sizes", ()))
+    sizes = tuple(f"{s} px" for s in backbone.sizes)
     knobs = [
         Knob("guidance", "", sampling.guidance, 1, 10, 0.1, help="How strictly the picture follows the prompt.", live=False),
         Knob("temperature", "", sampling.temperature, 0, 2, 0.05, help="0: always the most probable token.", live=False),
@@ -119,8 +119,7 @@ class ImageTab(Racing):
 
     def look_up(self, text: str) -> list[dict[str, str]]:
         """Names the words that the model does not know."""
-        look = getattr(self.backbone, "unknown_words", None)
-        return notice.unknown(self.backbone.name, look(text)) if look else []
+        return notice.unknown(self.backbone.name, self.backbone.unknown_words(text))
 
     def run(
         self,

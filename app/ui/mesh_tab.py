@@ -111,7 +111,7 @@ def without_a_face(run: Run) -> dict[str, Any]:
     if run.stopped and not run.finished:
         detail = f"It came as far as {made(run)}. Let it run a little longer before you cancel."
         return {"state": "stopped", "headline": "Stopped before the first face", "detail": detail}
-    ended = bool(run.tokens) and run.tokens[-1] == getattr(run.backbone, "end", None)
+    ended = bool(run.tokens) and run.tokens[-1] == run.backbone.end
     what = "ended the mesh" if ended else "came to the limit of its length"
     detail = f"{run.method.title} {what} after {made(run)}. Roll another seed, choose another axis as up, or give points with "
     return {"state": "done", "tone": "bad", "headline": "No face this time", "detail": f"{detail}normals that point outward."}

@@ -24,8 +24,8 @@ def build(place: Place) -> None:
     backbone = place.backbone
     with gr.Column(elem_classes="ft-about"):
         gr.HTML(section(f"Loaded: {backbone.name}", summary(backbone)))
-        gr.HTML(section("Card", card(getattr(backbone, "card", {}))))
-        if words := getattr(backbone, "words", None):
+        gr.HTML(section("Card", card(backbone.card)))
+        if words := backbone.words:
             gr.HTML(paragraph(f"{len(words)} words it knows", ", ".join(sorted(words))))
         gr.HTML(meshes(place.mesh))
         gr.HTML(section("This machine", {**facts(), "runs are kept in": str(history.home() / "runs")}))
@@ -45,14 +45,13 @@ def meshes(mesh: Lazy) -> str:
 
 def summary(backbone: Backbone) -> dict[str, Any]:
     """The loaded model in a few lines."""
-    model = getattr(backbone, "model", None)
     sampling = backbone.sampling
     found: dict[str, Any] = {"device": str(backbone.device)}
-    if model is not None:
-        found["parameters"] = f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f} million"
-        found["tokens it can choose from"] = f"{model.vocabulary:,}"
-    if sizes := getattr(backbone, "sizes", None):
-        found["picture sizes"] = ", ".join(f"{s} px" for s in sizes)
+    if backbone.parameters:
+        found["parameters"] = f"{backbone.parameters / 1e6:.1f} million"
+    found["tokens it can choose from"] = f"{backbone.vocabulary:,}"
+    if backbone.sizes:
+        found["picture sizes"] = ", ".join(f"{s} px" for s in backbone.sizes)
     found["default sampling"] = f"guidance {sampling.guidance:g}, temperature {sampling.temperature:g}"
     return found
 

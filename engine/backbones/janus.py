@@ -13,8 +13,10 @@ as 0 and 1), and positions must be explicit, since a tree's depth is not the len
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +26,7 @@ from torch.nn import functional as F
 from transformers import AutoTokenizer, Cache, JanusForConditionalGeneration
 from transformers.cache_utils import CacheLayerMixin
 
+from engine.backbones.prompts import readable_text
 from engine.cache import Slab
 from engine.core import ANY_SUIT, Prompt, Sampling
 from engine.errors import BadPrompt, MissingWeights, NotSupported
@@ -92,14 +95,17 @@ class _Trunk:
 class Janus:
     """The backbone: a JanusForConditionalGeneration and a function from text to the ids of a whole prompt (BOS ... BOI)."""
 
-    name = "janus"
+    name, end, weights_hash = "janus", None, None
+    card: Mapping[str, Any] = MappingProxyType({})
+    words: Mapping[str, int] = MappingProxyType({})  # it reads any
     capabilities = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})
     suits = ANY_SUIT
     sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0, guidance=5.0)
 
     def __init__(self, model: JanusForConditionalGeneration, read: Callable[[str], list[int]]):
         self.model, self.read = model.eval(), read
-        self.device, self.dtype = model.device, model.dtype
+        self.device, self.dtype = model.device, str(model.dtype).removeprefix("torch.")
+        self.parameters = sum(p.numel() for p in model.parameters())
         self.bos, self.boi, self.pad = special_ids(model)
         vq = model.config.vq_config
         self.limit, self.vocabulary = model.config.vision_config.num_image_tokens, vq.num_embeddings
@@ -113,6 +119,10 @@ class Janus:
         """The one picture side, in pixels."""
         return [self.layout.rows * self.layout.factor]
 
+    def unknown_words(self, text: str) -> dict[str, list[str]]:
+        """None: its tokenizer reads any text."""
+        return {}
+
     def start(self, prompt: Prompt) -> TransformerSequence:
         """Prefills a prompt; raises BadPrompt for an empty or too long text, or a size that the model does not make."""
         self._check_size(prompt.size)
@@ -121,7 +131,7 @@ class Janus:
         trunk, config = _Trunk(self.model), self.model.model.language_model.config
         capacity = len(ids) + self.limit + DRAFT_ROWS
         heads, width = config.num_key_value_heads, config.head_dim
-        slab = Slab(config.num_hidden_layers, len(rows), heads, capacity, width, self.device, self.dtype)
+        slab = Slab(config.num_hidden_layers, len(rows), heads, capacity, width, self.device, self.model.dtype)
         return TransformerSequence(
             trunk, trunk.language.embed_tokens(rows), None, slab,
             vocabulary=self.vocabulary, limit=self.limit, layout=self.layout, sampling=sampling,
@@ -133,9 +143,7 @@ class Janus:
         return [i if i in (self.bos, self.boi) else self.pad for i in ids]
 
     def _ids(self, prompt: Prompt) -> list[int]:
-        text = (prompt.text or "").strip()
-        if not text:
-            raise BadPrompt("The prompt is empty. Say what to draw, for instance: a red apple on a blue table.")
+        text = readable_text(prompt.text, "a red apple on a blue table")
         ids = self.read(text)
         most = self.model.model.language_model.config.max_position_embeddings - self.limit
         if len(ids) > most:

@@ -6,11 +6,12 @@ model's frame: the box centred at 0, its longest side 1.9, +Y up, with unit norm
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -85,6 +86,8 @@ class Lowpoly:
 
     name = "lowpoly"
     end = BPT.eos  # the id that ends a mesh
+    sizes: ClassVar[list[int]] = []
+    words: Mapping[str, int] = MappingProxyType({})
     heads_suffix = ""  # of the files of heads that fit these weights
     sampling = Sampling(temperature=0.5, top_k=50, top_p=0.95, temperature_last=True)  # those of BPT's own script
 
@@ -100,6 +103,7 @@ class Lowpoly:
         """grammar: False lets the model say what it likes, to measure what it knows by itself."""
         self.model, self.card, self.folder, self.grammar = model.eval(), card, folder, grammar
         self.dtype, self.weights_hash = "float32", None
+        self.vocabulary, self.parameters = model.settings.vocabulary, sum(p.numel() for p in model.parameters())
         self.device = next(model.parameters()).device
         self._drafters: dict[str, Any] = {}
         self.kinds = [kind for kind in SHORT if folder and self._heads_file(kind).exists()]  # of heads, as a person calls them
@@ -107,6 +111,10 @@ class Lowpoly:
         drafts = {"feature_draft"} if folder is not None and self._drafter_file().exists() else set()
         stream = {"predictive_stream"} if is_trained(folder) and not self.heads_suffix else set()
         self.capabilities = frozenset({"mesh", "points", "condition", "hidden"} | heads | drafts | stream)
+
+    def unknown_words(self, text: str) -> dict[str, list[str]]:
+        """None: it reads points."""
+        return {}
 
     @cached_property
     def _tables(self) -> tuple[Tensor, Tensor]:

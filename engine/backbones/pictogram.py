@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from engine.backbones.prompts import readable_text
 from engine.cache import Slab
 from engine.core import Prompt, Resampler, Sampling, Suits
 from engine.drafters.feature_draft import read_drafter, weights_file
@@ -37,6 +38,7 @@ FOLDER = MODELS / "pictogram"
 TEXT_SLOTS = 32
 SCALES = (8, 16, 32)  # tokens along a side
 LONGEST_PROMPT = 1000  # characters
+EXAMPLE = "a red apple on a blue background"
 
 
 class PictogramModel(nn.Module):
@@ -154,6 +156,7 @@ class Pictogram:
     """The backbone: weights, words and pictures."""
 
     name = "pictogram"
+    end = None
     capabilities = frozenset({"raster", "wavefront", "text", "codebook", "encode", "hidden"})
     suits: Suits = MappingProxyType({"cross_regression": {"horizon": 24}})  # the other defaults were chosen on this model
     sampling = Sampling(temperature=0.6, top_k=0, top_p=1.0, guidance=1.8)  # what looked best; more guidance tears objects apart
@@ -165,6 +168,7 @@ class Pictogram:
         """folder : of the weights, where a drafter may lie beside them."""
         self.model, self.tokenizer, self.card = model.eval(), tokenizer.eval(), card
         self.dtype, self.weights_hash = "float32", None  # dtype: of the passes; residual stream, logits and laws are always float32
+        self.vocabulary, self.parameters = model.vocabulary, sum(p.numel() for p in model.parameters())
         self.words = {w: i + 1 for i, w in enumerate(words)}
         self.sides = sides  # scales that were trained
         self.device = next(model.parameters()).device
@@ -212,9 +216,7 @@ class Pictogram:
 
     def _read(self, prompt: Prompt) -> list[int]:
         """Word ids of a prompt, padded to 32; unknown words are left out (see unknown_words)."""
-        text = (prompt.text or "").strip()
-        if not text:
-            raise BadPrompt("The prompt is empty. Say what to draw, for instance: a red apple on a blue background.")
+        text = readable_text(prompt.text, EXAMPLE)
         if len(text) > LONGEST_PROMPT:
             raise BadPrompt(f"The prompt has {len(text):,} characters; at most {LONGEST_PROMPT:,} are read. Shorten it.")
         known = [self.words[w] for w in split_words(text) if w in self.words]
@@ -222,6 +224,8 @@ class Pictogram:
             raise BadPrompt(f"The prompt has {len(known)} words; pictogram reads at most {TEXT_SLOTS}. Shorten it.")
         if not known:
             near = self.unknown_words(text)
+            if not near:
+                raise BadPrompt(f"The prompt {text[:40]!r} has no word. Say in words what to draw, for instance: {EXAMPLE}.")
             hint = ", ".join(f"'{w}' (nearest: {', '.join(n) or 'none'})" for w, n in list(near.items())[:5])
             raise BadPrompt(f"pictogram knows no word of this prompt: {hint}. See `launch.py models` for what it can draw.")
         return known + [0] * (TEXT_SLOTS - len(known))

@@ -9,7 +9,8 @@ real attention over the stored keys and values of what it saw, and a wrong cache
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,10 @@ HEADS = 4  # of the drafter
 class Toy:
     """The backbone. `vocabulary` ids, `rows` x `columns` positions; if `end` the last id ends the sequence."""
 
-    name = "toy"
+    name, dtype, weights_hash, parameters = "toy", "float64", None, 0
     suits = ANY_SUIT
+    card: Mapping[str, Any] = MappingProxyType({})
+    words: Mapping[str, int] = MappingProxyType({})
     capabilities = frozenset({"raster", "wavefront", "hidden", "mesh_heads", "feature_draft", "predictive_stream", "codebook", "at_scale"})
 
     def __init__(
@@ -61,6 +64,15 @@ class Toy:
         self.resampler = TableResampler(vocabulary)
         self._smaller: dict[int, Toy] = {}
         self.network = _Counter(vocabulary) if counting else _Network(vocabulary, rows * (columns + 1) + 1, seed, sharpness)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The one picture side: a pixel is a token."""
+        return [self.layout.columns]
+
+    def unknown_words(self, text: str) -> dict[str, list[str]]:
+        """None: the toy reads nothing."""
+        return {}
 
     def at_scale(self, size: int) -> Toy:
         """A toy of `size` columns with laws of its own, which have nothing to do with these; made once."""
@@ -117,7 +129,7 @@ class ToySequence:
     def __init__(self, toy: Toy, sampling: Sampling):
         self.toy, self.network, self.sampling = toy, toy.network, sampling
         self.vocabulary, self.layout, self.device = toy.vocabulary, toy.layout, toy.device
-        self.codebook = toy.codes
+        self.codebook, self.condition = toy.codes, None
         self.resampler = toy.resampler
         self.scales = tuple(s for s in sorted({-(-self.layout.columns // r) for r in (2, 4)}) if s < self.layout.columns)
         self.limit = toy.layout.rows * toy.layout.columns

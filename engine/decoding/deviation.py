@@ -6,10 +6,9 @@ a person cares about: total variation distance of a token's law, on average over
 
 from __future__ import annotations
 
-from typing import Any
-
 from engine.core import Knob, Knobs
 from engine.noise import SCHEDULE, Noise
+from engine.trace import DeviationTrace
 
 ALLOWED = Knob(
     "allowed_deviation", "", 1.0, 0, 1, 0.005,
@@ -56,6 +55,6 @@ class Meter:
         self.total += deviation
         self.measured += 1
 
-    def trace(self) -> dict[str, Any]:
+    def trace(self) -> DeviationTrace:
         """For the Step: the deviation of this pass, the run's mean, and the rule's strength."""
-        return {"deviation": self.latest, "mean_deviation": self.mean, "strength": self.strength}
+        return DeviationTrace(self.mean, self.latest, self.strength)

@@ -124,7 +124,7 @@ def grow(
                 base_of.append(first + i)
                 scores.append(behind + math.log(max(chance, 1e-30)))
         frontier = grown
-    kept = reranked(parents, scores, tokens, drawn, shape)
+    kept = reranked(parents, scores, shape)
     tokens, drawn, base_of = ([x[node] for node in kept] for x in (tokens, drawn, base_of))
     parents = restrict(parents, kept)
     laws = sibling_laws(torch.cat(bases)[base_of], tokens, parents, drawn) if any(drawn) else None
@@ -165,8 +165,8 @@ def best_of_level(nodes: list[int], scores: list[float], shape: Shape) -> list[i
     return sorted(sorted(worth, key=lambda node: (-scores[node], node))[: shape.width])
 
 
-def reranked(parents: list[int], scores: list[float], tokens: list[int], drawn: list[bool], shape: Shape) -> list[int]:
-    """The nodes that are verified: the best of all by score (never by a drawn token), and never none."""
+def reranked(parents: list[int], scores: list[float], shape: Shape) -> list[int]:
+    """The nodes that are verified: the best of all by score, which no drawn token has a say in, and never none."""
     found = best(parents, scores, shape.nodes)
     return [node for node in found if math.exp(scores[node]) >= shape.least_node] or found[:1]
 

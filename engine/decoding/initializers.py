@@ -21,29 +21,29 @@ INIT = Knob(
 class Initializer:
     """Fills window slots and remembers the newest passes, because "sample" draws from the law of a neighbouring position."""
 
-    def __init__(self, sequence: Sequence, noise: Noise, seeded: bool):
-        """seeded: draw by Gumbel-argmax under the position's own noise, so that `match seed` can agree with the draft."""
-        self.sequence, self.noise, self.seeded = sequence, noise, seeded
+    def __init__(self, sequence: Sequence, noise: Noise):
+        self.sequence, self.noise = sequence, noise
         self.passes: list[tuple[int, int, Rows]] = []  # first position, one past the last, rows; newest first
         self.enlarged: Enlarged | None = None  # the picture at a smaller size, once somebody asks for it
 
     def saw(self, start: int, rows: Rows) -> None:
         """Remembers a pass whose row i is the law of position start+i."""
         count = rows.logits.shape[1]
-        back = start - getattr(self.sequence.layout, "columns", 1)
+        back = start - self.sequence.layout.reach
         self.passes = [(start, start + count, rows), *(x for x in self.passes if x[1] > back and x[0] < start)]
 
-    def fill(self, tokens: Tensor, laws: Tensor | None, size: int, init: str, iteration: int) -> tuple[Tensor, Tensor]:
+    def fill(self, tokens: Tensor, laws: Tensor | None, size: int, init: str, iteration: int, seeded: bool) -> tuple[Tensor, Tensor | None]:
         """Extends a window to `size` tokens; each new one comes with its true law.
 
         tokens : int64 [k], at positions length .. length+k-1; laws : [k, V], or None where the method keeps none.
+        seeded : draw by Gumbel-argmax under the position's own noise, so that `match seed` can agree with the draft.
         Returns tokens [size] and the laws [size, V] (of the new slots only, if laws is None).
         """
         start, missing = self.sequence.length + len(tokens), size - len(tokens)
         if missing <= 0:
             return tokens, laws
         new = torch.stack([self._law(position, start, tokens, init, iteration) for position in range(start, size + self.sequence.length)])
-        if self.seeded:
+        if seeded:
             drawn = draw_gumbel(new.log(), self.noise.gumbel(start, missing))
         else:
             drawn = draw(new, self.noise.uniform(INITIAL, start, missing, iteration))

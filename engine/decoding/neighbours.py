@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.core import Knob, Knobs, Rows, Sequence
+from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter
 from engine.decoding.rules import (
     Mass,
@@ -69,7 +70,12 @@ def why(knobs: Knobs) -> str:
     """The sentence of the badge where a relaxed rule is on."""
     amount = f"δ = {knobs.added_mass:g} of" if knobs.relax == "additive" else f"λ = {knobs.multiplied_mass:g} times its own"
     limit = f", held to a deviation of {knobs.allowed_deviation:g} a token" if knobs.allowed_deviation < 1 else ""
-    return f"Not exact: a guess may borrow {amount} probability from codes that look like it{limit}."
+    return policy.not_exact(knobs, f"a guess may borrow {amount} probability from codes that look like it{limit}.")
+
+
+def check_start(knobs: Knobs) -> None:
+    """Raises BadKnob where a run would begin with a relaxed rule and match seed."""
+    policy.check_start(knobs, exact(knobs), f"relax={knobs.relax}", "relax=off")
 
 
 def neighbours(codebook: Tensor, count: int, distance: str, tokens: Tensor | None = None) -> Tensor:

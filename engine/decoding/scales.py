@@ -144,9 +144,8 @@ def scales_of(sequence: Sequence, wanted: str) -> tuple[int, ...]:
 
     wanted: what asks for them, as the beginning of the sentence
     """
-    scales = getattr(sequence, "scales", ())
-    if not scales:
+    if not sequence.scales:
         raise NotSupported(
             f"{wanted} drafts at a smaller size, and this model has none below this one. Choose a larger size or another way."
         )
-    return scales
+    return sequence.scales

@@ -12,11 +12,13 @@ from torch import Tensor
 from engine.core import Knobs, Rows, Sequence, Step
 from engine.decoding import neighbours
 from engine.decoding.growth import NO_TREE, Shape, Tree, certain, grow
+from engine.decoding.policy import matches_seed
 from engine.decoding.rules import Mass, first_above, multi_round, probability, walk
+from engine.decoding.verdict import describe, levels_of
 from engine.drafters.feature_draft import FeatureDraft
-from engine.errors import BadKnob
 from engine.noise import ACCEPT, DRAW, Noise
-from engine.sampling import draw, draw_gumbel, entropy
+from engine.sampling import draw, draw_gumbel
+from engine.trace import DeviationTrace, TreeTrace
 from engine.tree import children, depths
 
 
@@ -62,15 +64,14 @@ class Fixed:
 
 def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft, schedule: Schedule) -> Iterator[Step]:
     """The loop of all tree methods. Locals: the tree that waits for verification, the drafter's growth, the deviation meter."""
-    seeded = knobs.verify == "match seed"
+    neighbours.check_start(knobs)
     growth = drafter.start(sequence)
     relaxed = neighbours.Relaxed(sequence)
     tree, iteration = NO_TREE, 0
     while not sequence.done:
         n = sequence.length
-        mass = relaxed.mass(knobs)
-        if seeded and mass is not None:
-            raise BadKnob(f"match seed needs an exact rule; relax={knobs.relax} is not. Set relax=off, or verify=residual.")
+        seeded = matches_seed(knobs, neighbours.exact(knobs))
+        mass = None if seeded else relaxed.mass(knobs)
         rows = sequence.forward(tree.draft(sequence.device))
         path, token, chances = verify(rows, tree, noise, n, iteration, seeded, mass)
         if mass is not None and tree.tokens and relaxed.meter.is_due(knobs, noise, n, iteration):
@@ -79,9 +80,7 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
             relaxed.measure(rows, tokens, tree.laws[0] if tree.drawn[0] else None, mass)
         hidden = rows.hidden[:, [0, *(node + 1 for node in path)]]
         committed = sequence.commit(path, token)
-        step = describe(rows, tree, path, chances, n, committed)
-        if mass is not None:
-            step.trace |= relaxed.meter.trace()
+        step = _step(rows, tree, path, chances, n, committed, None if mass is None else relaxed.meter.trace())
         if tree.shape is not None:
             levels = max(depths(tree.parents), default=0)
             schedule.saw(Cycle(n, tree.shape, levels, len(tree.tokens), tree.passes, len(path), len(committed)))
@@ -138,28 +137,19 @@ def law_behind(rows: Rows, node: int) -> Tensor:
     return rows.p[node + 1]
 
 
-def describe(rows: Rows, tree: Tree, path: list[int], chances: list[float], n: int, committed: list[int]) -> Step:
-    """The Step of a pass: per token whether it was a guess, its chance, the entropy of its law, its depth in the tree."""
-    k, a = len(committed), len(path)
-    levels = max(depths(tree.parents), default=0)
-    trace = {
-        "accepted": ([True] * a + [False])[:k],
-        "accept_probability": chances[:k],
-        "entropy": entropy(rows.p[[0, *(node + 1 for node in path)]])[:k],
-        "depth": [*range(1, a + 1), 0][:k],
-        "parent": [-1, *path][:k],
-        "tree": {"parents": tree.parents, "tokens": tree.tokens, "path": path, "levels": levels} | _chances(rows, tree),
-    }
-    if tree.shape is not None:
-        trace |= {"tree_depth": levels, "tree_width": tree.shape.width}
-    return Step(committed, list(range(n, n + k)), drafted=len(tree.tokens), trace=trace)
-
-
-def _chances(rows: Rows, tree: Tree) -> dict[str, list[float]]:
-    """p and q of every node: what the model gives it behind its path, and the drafter when it was drawn; q is 1 where it was chosen."""
+def _step(
+    rows: Rows, tree: Tree, path: list[int], chances: list[float], n: int, committed: list[int], deviation: DeviationTrace | None
+) -> Step:
+    """The Step of a pass, with the tree that it verified. p and q of a node: what the model gives it behind its path, and what the drafter
+    gave it when it was drawn."""
     p = rows.p[[parent + 1 for parent in tree.parents], tree.tokens]
     q = torch.ones_like(p) if tree.laws is None else tree.laws[list(range(len(tree.tokens))), tree.tokens]
-    return {"p": p.tolist(), "q": q.tolist()}
+    levels, width = max(depths(tree.parents), default=0), None if tree.shape is None else tree.shape.width
+    return describe(
+        n, committed, len(path), len(tree.tokens), rows.p[[0, *(node + 1 for node in path)]], chances,
+        depth=levels_of(len(path), committed), parent=[-1, *path][: len(committed)], deviation=deviation,
+        tree=TreeTrace(tree.tokens, tree.parents, path, p.tolist(), q.tolist(), levels, width),
+    )  # fmt: skip
 
 
 def why(knobs: Knobs) -> str:

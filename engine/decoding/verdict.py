@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -11,6 +12,7 @@ from engine.core import Rows, Step
 from engine.decoding.rules import matches, probability_of, ratio
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, entropy, residual
+from engine.trace import Trace, Values
 
 
 @dataclass
@@ -63,17 +65,23 @@ def correct(rows: Rows, laws: Tensor | None, answers: Tensor | None, a: int, siz
     return draw(left, noise.uniform(RESIDUAL, n + a, 1, iteration)).item()
 
 
-def describe(window: Verified, a: int, committed: list[int], size: int) -> Step:
-    """The Step of a pass: per committed token whether it was a draft, how probable its acceptance was, and the law's entropy."""
+def describe(n: int, committed: list[int], a: int, drafted: int, laws: Tensor, chance: Values, **more: Any) -> Step:
+    """The Step of a pass that accepted `a` of `drafted` drafts in order and drew the token behind them itself.
+
+    laws : [k, V], of position n on, one for each committed token or more; chance : of the drafts, in order, as many as were committed or
+    more; more : what else the trace tells
+    """
     k = len(committed)
-    drafted = min(k, size)
-    if window.ratios is None:
-        chance = probability_of(window.rows.law(0, drafted), window.tokens[:drafted])
-    else:
-        chance = window.ratios[:drafted].clamp(max=1)
-    trace = {
-        "accepted": ([True] * a + [False])[:k],
-        "accept_probability": chance,
-        "entropy": entropy(window.rows.law(0, k)),
-    }
-    return Step(committed, list(range(window.start, window.start + k)), drafted=size, trace=trace)
+    trace = Trace(([True] * a + [False])[:k], accept_probability=chance[: min(k, drafted)], entropy=entropy(laws[:k]), **more)
+    return Step(committed, list(range(n, n + k)), drafted=drafted, trace=trace)
+
+
+def levels_of(a: int, committed: list[int]) -> list[int]:
+    """The level of each token that a pass committed: 1 to `a` of accepted drafts, 0 of the token behind them."""
+    return [*range(1, a + 1), 0][: len(committed)]
+
+
+def chances(rows: Rows, tokens: Tensor, ratios: Tensor | None, k: int) -> Tensor:
+    """How probable the acceptance of each of the first `k` drafts was: its ratio cut at 1, or p where acceptance is equality."""
+    k = min(k, len(tokens))
+    return probability_of(rows.law(0, k), tokens[:k]) if ratios is None else ratios[:k].clamp(max=1)

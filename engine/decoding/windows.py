@@ -10,8 +10,9 @@ from torch import Tensor
 
 from engine.core import Draft, Knobs, Sequence, Step
 from engine.decoding.initializers import Initializer
+from engine.decoding.policy import matches_seed
 from engine.decoding.rules import leading
-from engine.decoding.verdict import Rule, Verified, correct, describe, verify
+from engine.decoding.verdict import Rule, Verified, chances, correct, describe, verify
 from engine.noise import DRAW, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, residual
 
@@ -32,19 +33,31 @@ def coupled_gumbel(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, 
 
 
 def speculative_jacobi(
-    sequence: Sequence, knobs: Knobs, noise: Noise, refresh: Refresh, needs_laws: bool = False, rule: Rule | None = None
+    sequence: Sequence,
+    knobs: Knobs,
+    noise: Noise,
+    refresh: Refresh,
+    needs_laws: bool = False,
+    rule: Rule | None = None,
+    exact: Callable[[Knobs], bool] = lambda knobs: True,
 ) -> Iterator[Step]:
-    """The loop of SJD, SJD++ and GSD, which brings a `rule` of its own. Locals: the window's tokens and the laws they were drawn from."""
-    seeded = knobs.verify == "match seed"
-    keep_laws = needs_laws or not seeded
+    """The loop of SJD, SJD++ and GSD. Locals: the window's tokens and the laws they were drawn from, None where nobody asks for these.
+
+    needs_laws : whether the refresh asks for them; rule : in the place of speculative sampling's; exact : under which knobs the rule is
+    """
     tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
-    laws = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype) if keep_laws else None
+    no_laws = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype)
+    laws: Tensor | None = no_laws
     iteration = 0
-    with closing(Initializer(sequence, noise, seeded)) as initializer:
+    with closing(Initializer(sequence, noise)) as initializer:
         while not sequence.done:
             n = sequence.length
+            seeded = matches_seed(knobs, exact(knobs))
+            keep_laws = needs_laws or not seeded
+            if keep_laws and laws is None:  # the seed is not matched any more: drafts without laws cannot be judged
+                tokens, laws = tokens[:0], no_laws
             size = min(knobs.window - 1, sequence.limit - n - 1)
-            tokens, filled = initializer.fill(tokens[:size], laws[:size] if keep_laws else None, size, knobs.init, iteration)
+            tokens, filled = initializer.fill(tokens[:size], laws[:size] if keep_laws else None, size, knobs.init, iteration, seeded)
             laws = filled if keep_laws else None
             rows = sequence.forward(Draft(tokens, q=laws))  # eq. 2: the laws of iteration j given the window of iteration j - 1
             initializer.saw(n, rows)
@@ -53,7 +66,8 @@ def speculative_jacobi(
             token = correct(rows, laws, answers, a, size, noise, n, iteration)
             window = Verified(n, tokens, laws, ratios, accepted, rows, noise, iteration)
             committed = sequence.commit(list(range(a)), token)
-            step = describe(window, a, committed, size)
+            k = len(committed)
+            step = describe(n, committed, a, size, rows.law(0, k), chances(rows, tokens, ratios, k))
             step.draft_forwards = initializer.counted()
             if a < size:
                 tokens, laws = refresh(window, a + 1, knobs)

@@ -97,7 +97,7 @@ def beside(marks: dict[int, Mark], sequence: Sequence, knobs: Knobs) -> Mark | N
 
 def flock(marks: dict[int, Mark], sequence: Sequence, radius: int) -> Mark | None:
     """Equations 7 and 8: the mean of the past tokens within a radius, each weighted by how few rows it is away."""
-    place = getattr(sequence.layout, "place", lambda position: (0, position))
+    place = sequence.layout.place
     row, column = place(sequence.length)
     near = [(row - place(at)[0], mark) for at, mark in marks.items() if math.dist(place(at), (row, column)) <= radius]
     weights = [(radius - rows + 1) / radius for rows, _ in near]

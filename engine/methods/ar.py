@@ -15,6 +15,7 @@ from typing import Any
 from engine.core import NO_DRAFT, Case, Knobs, Method, Sequence, Step
 from engine.noise import Noise
 from engine.sampling import draw_gumbel, entropy
+from engine.trace import Trace
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
@@ -24,7 +25,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         rows = sequence.forward(NO_DRAFT)
         token = draw_gumbel(rows.scores, noise.gumbel(n, 1)).item()
         committed = sequence.commit([], token)
-        yield Step(committed, [n], trace={"accepted": [False], "accept_probability": [0.0], "entropy": entropy(rows.p[:1])})
+        yield Step(committed, [n], trace=Trace(accepted=[False], accept_probability=[0.0], entropy=entropy(rows.p[:1])))
 
 
 METHOD = Method(

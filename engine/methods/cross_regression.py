@@ -17,17 +17,20 @@ mode takes a token from its drafting pass too.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.decoding import policy
 from engine.decoding.rules import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, energy, leading, matches, ramp
-from engine.decoding.verdict import correct
+from engine.decoding.verdict import correct, describe, levels_of
 from engine.errors import NotSupported
 from engine.noise import ACCEPT, DRAFTER, INITIAL, Noise
-from engine.sampling import draw, draw_gumbel, entropy
+from engine.sampling import draw, draw_gumbel
+from engine.trace import DeviationTrace, RoundTrace
 
 HORIZON = Knob("horizon", "γ", 16, 1, 64, 1, "log", "Predictive rows of a pass, and the most drafts that they can leave behind.")
 MODE = Knob(
@@ -58,7 +61,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     laws = torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
     iteration, total, measured = 0, 0.0, 0
     while not sequence.done:
-        seeded = knobs.verify == "match seed" and is_unrelaxed(knobs)  # a tolerance that is moved acts at once, and ends the match
+        seeded = policy.matches_seed(knobs, is_unrelaxed(knobs))
         n = sequence.length
         tokens, laws = tokens[: knobs.horizon], laws[: knobs.horizon]
         m = len(tokens)
@@ -72,12 +75,12 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         a = leading(matches(tokens, answers[:m]) if seeded else accepted)
         token = correct(control, laws, answers, a, m, noise, n, iteration)  # line 12, with the law of the rejected draft itself
         committed = sequence.commit(list(range(a)), token)
-        step = describe(control, a, m, n, committed, levels, least, knobs)
+        step = _step(control, a, m, n, committed, levels, least, knobs)
         if not is_unrelaxed(knobs) and m:
             asked = slice(0, min(m, a + 1))
             relaxed = after_energy(control.p[asked], laws[asked], tokens[asked], levels[asked], *rule)
             total, measured = total + deviation(control.p[asked], relaxed).sum().item(), measured + asked.stop
-            step.trace["mean_deviation"] = total / measured
+            step.trace = replace(step.trace, deviation=DeviationTrace(total / measured))
         iteration += 1
         if not sequence.done:
             tokens, laws = refill(read(rows, m + 1)[a:], tokens[a + 1 :], laws[a + 1 :], sequence, knobs, noise, iteration, seeded)
@@ -137,21 +140,14 @@ def refill(
     return torch.tensor(found, dtype=torch.int64, device=sequence.device), torch.cat(new)
 
 
-def describe(rows: Rows, a: int, m: int, n: int, committed: list[int], levels: Tensor, least: Tensor, knobs: Knobs) -> Step:
+def _step(rows: Rows, a: int, m: int, n: int, committed: list[int], levels: Tensor, least: Tensor, knobs: Knobs) -> Step:
     """The Step of a pass. Energy and threshold stand with the token of the draft's position, and in `round` for all drafts of the pass."""
-    k = len(committed)
-    drafted = min(k, m)
     chance = RULES[knobs.rule].chance(levels, ramp(levels, knobs.horizon), knobs.energy_tolerance)
-    trace = {
-        "accepted": ([True] * a + [False])[:k],
-        "accept_probability": chance[:drafted],
-        "entropy": entropy(rows.p[:k]),
-        "energy": levels[:drafted],
-        "threshold": least[:drafted],
-        "depth": [*range(1, a + 1), 0][:k],
-        "round": {"energy": levels, "threshold": least, "accepted": a},
-    }
-    return Step(committed, list(range(n, n + k)), drafted=m, trace=trace)
+    told = min(len(committed), m)
+    return describe(
+        n, committed, a, m, rows.p, chance,
+        energy=levels[:told], threshold=least[:told], depth=levels_of(a, committed), round=RoundTrace(levels, least, a),
+    )  # fmt: skip
 
 
 def is_unrelaxed(knobs: Knobs) -> bool:
@@ -169,8 +165,7 @@ def why(knobs: Knobs) -> str:
         reason = f"drafts may be less probable than drafted, by up to Θ = {knobs.energy_tolerance:g} nats."
     else:
         reason = f"with β = {knobs.energy_smoothing:g} a draft is judged by the energy of its predecessors too."
-    unseeded = " The seed is matched at Θ = β = 0 only." if knobs.verify == "match seed" else ""
-    return f"Not exact: {reason}{unseeded}"
+    return policy.not_exact(knobs, reason)
 
 
 _SMALL = {"horizon": 3}

@@ -15,6 +15,7 @@ the paper's threshold lies; the text does not name it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,9 +25,10 @@ from torch.nn import functional as F
 from engine.core import VERIFY, Case, Knob, Knobs, Method, Sequence, Step
 from engine.decoding.deviation import ALLOWED, Meter
 from engine.decoding.initializers import INIT, WINDOW
+from engine.decoding.policy import check_start, not_exact
 from engine.decoding.rules import deviation
 from engine.decoding.windows import redraw, speculative_jacobi
-from engine.errors import BadKnob, NotSupported
+from engine.errors import NotSupported
 from engine.noise import Noise
 from engine.sampling import residual
 
@@ -103,11 +105,10 @@ class Grouped:
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step a pass: SJD's loop with another ratio."""
-    if knobs.verify == "match seed" and not exact(knobs):
-        raise BadKnob("match seed needs an exact rule; groups of more than one token are not. Set half_width=0, or verify=residual.")
+    check_start(knobs, exact(knobs), f"half_width={knobs.half_width}", "half_width=0")
     rule = Grouped(sequence, knobs, noise)
-    for step in speculative_jacobi(sequence, knobs, noise, redraw, rule=rule.ratio):
-        step.trace |= rule.meter.trace()
+    for step in speculative_jacobi(sequence, knobs, noise, redraw, rule=rule.ratio, exact=exact):
+        step.trace = replace(step.trace, deviation=rule.meter.trace())
         yield step
 
 
@@ -120,7 +121,7 @@ def why(knobs: Knobs) -> str:
     """The sentence of the badge."""
     if exact(knobs):
         return "Exact: every group is the draft alone, and that is speculative Jacobi decoding."
-    return f"Not exact: a draft is judged together with up to {2 * knobs.half_width - 1} tokens that look like it."
+    return not_exact(knobs, f"a draft is judged together with up to {2 * knobs.half_width - 1} tokens that look like it.")
 
 
 _GROUPS = {"window": 2, "init": "random", "half_width": 2, "probability_gap": 0.6, "code_distance": 1.9}

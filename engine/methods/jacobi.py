@@ -21,21 +21,23 @@ import torch
 
 from engine.core import VERIFY, Case, Draft, Knobs, Method, Sequence, Step
 from engine.decoding.initializers import INIT, WINDOW, Initializer
-from engine.decoding.rules import leading, matches, probability_of
+from engine.decoding.policy import matches_seed
+from engine.decoding.rules import leading, matches
+from engine.decoding.verdict import chances, describe
 from engine.noise import DRAW, Noise
-from engine.sampling import draw, draw_gumbel, entropy
+from engine.sampling import draw, draw_gumbel
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step a pass. Locals: the window's tokens; no law is kept."""
-    seeded = knobs.verify == "match seed"
+    seeded = matches_seed(knobs, exact=True)
     tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
     iteration = 0
-    with closing(Initializer(sequence, noise, seeded)) as initializer:
+    with closing(Initializer(sequence, noise)) as initializer:
         while not sequence.done:
             n = sequence.length
             size = min(knobs.window - 1, sequence.limit - n - 1)
-            tokens, _ = initializer.fill(tokens[:size], None, size, knobs.init, iteration)
+            tokens, _ = initializer.fill(tokens[:size], None, size, knobs.init, iteration, seeded)
             rows = sequence.forward(Draft(tokens))
             initializer.saw(n, rows)
             if seeded:
@@ -46,12 +48,8 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             answered = answers.tolist()
             committed = sequence.commit(list(range(a)), answered[a])
             k = len(committed)
-            step = Step(committed, list(range(n, n + k)), drafted=size, draft_forwards=initializer.counted())
-            step.trace = {
-                "accepted": ([True] * a + [False])[:k],
-                "accept_probability": probability_of(rows.law(0, min(k, size)), tokens[:k]),
-                "entropy": entropy(rows.law(0, k)),
-            }
+            step = describe(n, committed, a, size, rows.law(0, k), chances(rows, tokens, None, k))
+            step.draft_forwards = initializer.counted()
             step.draft = {"tokens": answered[a + 1 :], "positions": list(range(n + a + 1, n + size + 1)), "status": "draft"}
             tokens = answers[a + 1 :]  # computed behind the old guesses: guesses again
             iteration += 1

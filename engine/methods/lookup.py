@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Sequence, Step
+from engine.decoding.policy import matches_seed
 from engine.decoding.rules import leading
-from engine.decoding.verdict import correct, verify
-from engine.methods.xspecmesh import describe
+from engine.decoding.verdict import chances, correct, describe, levels_of, verify
 from engine.noise import Noise
 from engine.sampling import one_hot
 
@@ -54,7 +54,7 @@ class Index:
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step a pass."""
-    seeded = knobs.verify == "match seed"
+    seeded = matches_seed(knobs, exact=True)
     index = Index(int(MATCHED.high))
     iteration = 0
     while not sequence.done:
@@ -68,7 +68,9 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         committed = sequence.commit(list(range(a)), correct(rows, laws, answers, a, size, noise, n, iteration))
         index.add(committed)
         iteration += 1
-        yield describe(rows, draft, a, n, committed)
+        k = len(committed)
+        chance = chances(rows, draft.tokens, None, k)
+        yield describe(n, committed, a, size, rows.law(0, k), chance, depth=levels_of(a, committed))
 
 
 def found(index: Index, knobs: Knobs, sequence: Sequence, dtype: torch.dtype) -> Draft:

@@ -29,13 +29,15 @@ from torch.nn import functional as F
 
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding.neighbours import ADDED, DISTANCE, SHARE, neighbours
+from engine.decoding.policy import check_start, not_exact
 from engine.decoding.rules import NEAR, REFUSED, STAYED, pooled_mass
 from engine.decoding.scales import Coarser, scales_of
 from engine.decoding.wavefront import WHOLE
-from engine.errors import BadKnob, NotSupported
+from engine.errors import NotSupported
 from engine.layout import fine_rows
 from engine.noise import Noise
 from engine.sampling import draw_gumbel, entropy
+from engine.trace import Trace
 
 LEAST = Knob(
     "least_mass", "τ", 1e-4, 0, 1, 1e-6, "log",
@@ -81,6 +83,7 @@ class Block:
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step a pass of the model at full size."""
+    check_start(knobs, is_exact(knobs), f"least_mass={knobs.least_mass:g}", "least_mass=1")
     scales, factor = scales_of(sequence, "mulo"), int(knobs.factor)
     size = -(-sequence.layout.columns * sequence.layout.factor // factor)
     if size not in scales:
@@ -101,11 +104,9 @@ def _blocks(sequence: Sequence, coarser: Coarser, knobs: Knobs, noise: Noise) ->
     picture = torch.zeros(sequence.limit, dtype=torch.int64, device=sequence.device)
     behind: list[int] = []  # in-order repair: drafts that stayed behind the last redrawn token
     notes: dict[int, tuple[int, float, float]] = {}  # by position: verdict, mass, entropy
-    scattered = knobs.repair == "islands" or is_stale(knobs)
+    scattered = knobs.repair == "islands" or knobs.stale_kv == "on"
     first = iteration = 0
     while first < coarse.rows and not sequence.done:
-        if knobs.verify == "match seed" and not is_exact(knobs):
-            raise BadKnob(f"verify = match seed needs least_mass = 1, where nothing is kept; it is {knobs.least_mass:g}. Choose residual.")
         stop = min(coarse.rows, first + int(knobs.block_rows))
         passes = coarser.passes
         drafted = coarser.draft(stop, iteration, knobs.draft_window)  # step 1: y ~ M_q
@@ -248,16 +249,10 @@ def _describe(
 ) -> Step:
     """The Step of a pass. Every token says what became of its draft, whichever pass of the block commits it."""
     verdict, mass, nats = (list(values) for values in zip(*(notes[position] for position in positions), strict=True))
-    trace: dict[str, Any] = {"accepted": [v == STAYED for v in verdict], "verdict": verdict}
-    trace |= {"accept_probability": mass, "entropy": nats}
+    trace = Trace([v == STAYED for v in verdict], verdict, accept_probability=mass, entropy=nats)
     status = ["draft"] * len(shown["tokens"]) if drafted else ["checked"] * len(shown["tokens"])
     tokens = picture[torch.tensor(positions, device=picture.device)].tolist()
     return Step(tokens, positions, drafted, draft_forwards=passes, draft=shown | {"status": status}, trace=trace)
-
-
-def is_stale(knobs: Knobs) -> bool:
-    """Whether drafts that stay keep the cache of the verification pass."""
-    return knobs.stale_kv == "on"
 
 
 def is_exact(knobs: Knobs) -> bool:
@@ -269,7 +264,7 @@ def why(knobs: Knobs) -> str:
     """The badge's sentence."""
     if is_exact(knobs):
         return "Exact: nothing of the low-resolution draft is kept, every token is drawn in its true context."
-    return f"Not exact: a draft stays wherever codes like it have more than {knobs.least_mass:g} of probability together."
+    return not_exact(knobs, f"a draft stays wherever codes like it have more than {knobs.least_mass:g} of probability together.")
 
 
 _ALL_DRAWN = {"least_mass": 1}

@@ -16,6 +16,7 @@ LANTERN's rule (`relax`) may take the place of speculative sampling's, with the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from torch import Tensor
 from engine.core import VERIFY, Case, Knob, Knobs, Method, Sequence, Step
 from engine.decoding import neighbours
 from engine.decoding.initializers import INIT, WINDOW
+from engine.decoding.policy import MATCH, matches_seed, not_exact
 from engine.decoding.verdict import Verified
 from engine.decoding.windows import Refresh, coupled_gumbel, coupled_maximal, redraw, speculative_jacobi
 from engine.errors import BadKnob
@@ -66,38 +68,36 @@ REUSE_RATIO = Knob(
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step a pass."""
-    seeded = knobs.verify == "match seed"
-    name = "coupled gumbel" if seeded and knobs.refresh == "redraw" else knobs.refresh
+    name = "coupled gumbel" if matches_seed(knobs, exact=True) and knobs.refresh == "redraw" else knobs.refresh
     needs_laws = name.startswith("reuse") or name == "coupled maximal"
-    relaxed = neighbours.RelaxedWindow(sequence, knobs, noise)
-    for step in speculative_jacobi(sequence, knobs, noise, REFRESHES[name], needs_laws, relaxed.ratio):
-        if not neighbours.exact(knobs):
-            check_relaxed(knobs, seeded, needs_laws)
-            step.trace |= relaxed.relaxed.meter.trace()
-        yield step
-
-
-def check_relaxed(knobs: Knobs, seeded: bool, needs_laws: bool) -> None:
-    """Raises BadKnob where a relaxed rule cannot be on: refreshes that look at the verdicts need exact ones."""
-    if seeded:
-        raise BadKnob(f"match seed needs an exact rule; relax={knobs.relax} is not. Set relax=off, or verify=residual.")
-    if needs_laws:
+    neighbours.check_start(knobs)
+    if needs_laws and not neighbours.exact(knobs):
         raise BadKnob(f"relax={knobs.relax} does not go with refresh={knobs.refresh}. Set refresh=coupled gumbel, or redraw.")
+
+    def refresh(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
+        """A refresh that looks at the verdicts needs exact ones: it stands aside while a rule is relaxed."""
+        return REFRESHES["coupled gumbel" if needs_laws and not neighbours.exact(knobs) else name](window, first, knobs)
+
+    relaxed = neighbours.RelaxedWindow(sequence, knobs, noise)
+    for step in speculative_jacobi(sequence, knobs, noise, refresh, needs_laws, relaxed.ratio, neighbours.exact):
+        if not neighbours.exact(knobs):
+            step.trace = replace(step.trace, deviation=relaxed.relaxed.meter.trace())
+        yield step
 
 
 def is_exact(knobs: Knobs) -> bool:
     """False for the published reuse rule, unless tokens are verified by equality with the seed's own, and for relaxed rules."""
-    return neighbours.exact(knobs) and (knobs.refresh != "reuse published" or knobs.verify == "match seed")
+    return neighbours.exact(knobs) and (knobs.refresh != "reuse published" or knobs.verify == MATCH)
 
 
 def why(knobs: Knobs) -> str:
     """The badge's sentence."""
     if not neighbours.exact(knobs):
         return neighbours.why(knobs)
-    if knobs.verify == "match seed":
+    if knobs.verify == MATCH:
         return "Exact: every token equals plain decoding's token for this seed."
     if knobs.refresh == "reuse published":
-        return "Not exact: a draft is kept because of its value but verified as if it were a fresh draw, which sharpens the law."
+        return not_exact(knobs, "a draft is kept because of its value but verified as if it were a fresh draw, which sharpens the law.")
     return "Exact: kept drafts carry the law they really have, and are verified against it."
 
 

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
-from engine.decoding.rules import leading, more_probable_than, probability_of, top_of, typical
-from engine.decoding.verdict import correct, verify
-from engine.errors import BadKnob
+from engine.decoding import policy
+from engine.decoding.rules import leading, more_probable_than, top_of, typical
+from engine.decoding.verdict import chances, correct, describe, levels_of, verify
 from engine.noise import DRAFTER, Noise
-from engine.sampling import draw, draw_gumbel, entropy, one_hot
+from engine.sampling import draw, draw_gumbel, one_hot
 
 DEPTH = Knob("depth", "D", 4, 1, 8, 1, help="How many tokens the heads propose for a pass; at most as many as there are trained heads.")
 RULE = Knob(
@@ -58,16 +58,15 @@ PRUNED = 1e-5  # paths of the tree with less weight are cut (section 3.4)
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step a pass."""
-    seeded = knobs.verify == "match seed"
-    if seeded and knobs.accept != "residual":
-        raise BadKnob(f"match seed needs an exact rule; '{knobs.accept}' is not. Set accept=residual, or verify=residual.")
+    policy.check_start(knobs, is_exact(knobs), f"accept={knobs.accept}", "accept=residual")
     heads = drafter.of(knobs.heads)
     guess = heads.start(sequence)
     draft, iteration = NO_DRAFT, 0
     while not sequence.done:
         n, size = sequence.length, len(draft.tokens)
+        seeded = policy.matches_seed(knobs, is_exact(knobs))
         rows = sequence.forward(draft)
-        if knobs.accept == "residual":
+        if is_exact(knobs):
             laws = draft.q if size else rows.p[:0]
             accepted, _, answers = verify(rows, draft.tokens, laws, noise, n, iteration, seeded)
             a = leading(accepted)
@@ -76,23 +75,21 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             accepted = RULES[knobs.accept](judged(rows, size, knobs.judge), draft.tokens, knobs)
             a = leading(accepted)
             rows = rows.first(a + 1)
-            token = replacement(rows, draft, a, noise, n)
+            token = replacement(rows, a, noise, n)
         committed = sequence.commit(list(range(a)), token)
-        step = describe(rows, draft, a, n, committed)
+        k = len(committed)
+        chance = chances(rows, draft.tokens, None, k)
+        step = describe(n, committed, a, size, rows.law(0, k), chance, depth=levels_of(a, committed))
         iteration += 1
         if not sequence.done:
             count = min(heads.depth, knobs.depth, sequence.limit - sequence.length - 1)
-            draft = propose(guess(newest(rows, a), count), sequence, knobs, noise, iteration, seeded) if count > 0 else NO_DRAFT
+            newest = rows.hidden[0, a]  # that predicted the token behind the accepted drafts: h at s* - 1 in the paper
+            draft = propose(guess(newest, count), sequence, knobs, noise, iteration, seeded) if count > 0 else NO_DRAFT
             step.draft = {"tokens": draft.tokens, "positions": list(range(n + a + 1, n + a + 1 + len(draft.tokens))), "status": "draft"}
         yield step
 
 
-def newest(rows: Rows, a: int) -> Tensor:
-    """The hidden state [H] that predicted the token behind `a` accepted drafts: h at s* - 1 in the paper."""
-    return rows.hidden[0, a]
-
-
-def replacement(rows: Rows, draft: Draft, a: int, noise: Noise, n: int) -> int:
+def replacement(rows: Rows, a: int, noise: Noise, n: int) -> int:
     """The token behind the accepted drafts, when the rule is not exact: from p itself, not from a residual (algorithm 1, line 9)."""
     return draw_gumbel(rows.scores[a : a + 1], noise.gumbel(n + a, 1)).item()
 
@@ -122,18 +119,13 @@ def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iter
             token = best_guess(logits[j], sequence.allowed(path))
             law = one_hot(token, sequence.vocabulary, noise.dtype)
         else:
-            law = tree.law(path) if tree else narrowed(logits, sequence, path, knobs)
+            law = tree.law(path) if tree else sequence.law(logits[j : j + 1], path)
+            if knobs.drafts == "tree":
+                law = best_of(law, knobs.tree_top)
             token = draw_gumbel(law.log(), noise.gumbel(n + j, 1)) if seeded else draw(law, u[j : j + 1])
         path.append(token.item())
         laws.append(law)
     return Draft(torch.tensor(path, device=sequence.device), q=torch.cat(laws))
-
-
-def narrowed(logits: Tensor, sequence: Sequence, path: list[int], knobs: Knobs) -> Tensor:
-    """The law [1, V] that the next draft behind a path is drawn from."""
-    j = len(path)
-    law = sequence.law(logits[j : j + 1], path)
-    return law if knobs.drafts == "independent" else best_of(law, knobs.tree_top)
 
 
 def best_guess(logits: Tensor, allowed: Tensor | None) -> Tensor:
@@ -190,25 +182,18 @@ class PathTree:
         return law
 
 
-def describe(rows: Rows, draft: Draft, a: int, n: int, committed: list[int]) -> Step:
-    """The Step of a pass; the chance of a draft is the backbone's probability of it."""
-    k = len(committed)
-    drafted = min(k, len(draft.tokens))
-    trace = {
-        "accepted": ([True] * a + [False])[:k],
-        "accept_probability": probability_of(rows.law(0, drafted), draft.tokens[:drafted]),
-        "entropy": entropy(rows.law(0, k)),
-        "depth": [*range(1, a + 1), 0][:k],
-    }
-    return Step(committed, list(range(n, n + k)), drafted=len(draft.tokens), trace=trace)
+def is_exact(knobs: Knobs) -> bool:
+    """True for speculative sampling."""
+    return knobs.accept == "residual"
 
 
 def _why(knobs: Knobs) -> str:
-    if knobs.accept == "residual":
+    if is_exact(knobs):
         return "Exact: every guess is verified against the law it was drawn from (speculative sampling)."
     if knobs.accept == "threshold":
-        return f"Not exact: guesses above δ = {knobs.accept_probability:g} are accepted whatever their law, which favours probable tokens."
-    return f"Not exact: the rule '{knobs.accept}' accepts probable guesses whatever their law."
+        least = f"δ = {knobs.accept_probability:g}"
+        return policy.not_exact(knobs, f"guesses above {least} are accepted whatever their law, which favours probable tokens.")
+    return policy.not_exact(knobs, f"the rule '{knobs.accept}' accepts probable guesses whatever their law.")
 
 
 _EXACT = {"accept": "residual"}
@@ -220,7 +205,7 @@ METHOD = Method(
     decode=decode,
     knobs=(DEPTH, RULE, THRESHOLD, JUDGE, HEADS, DRAFTS, TREE_TOP, TOP, FLOOR, VERIFY),
     paper="XSpecMesh, Chen et al., arXiv 2507.23777",
-    exact=lambda knobs: knobs.accept == "residual",
+    exact=is_exact,
     why=_why,
     needs=frozenset({"mesh_heads"}),
     drafter="mesh_heads",

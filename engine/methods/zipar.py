@@ -6,7 +6,7 @@ pass then extends every active row by a token. As published these tokens are fin
 it was drawn from, the drafts that have become a gapless continuation of the finished part are verified in raster order in the same
 passes, and those still behind a gap are drawn anew, coupled, from the better law that the pass has just computed.
 Exactness: verified always. The law of a draft depends on smaller raster positions only, because a row sees nothing else, so acceptance
-by p/q with residual draws gives p (`Verified` in sjd.py has the argument; a gap only delays the verdict). As published it is not exact,
+by p/q with residual draws gives p (`Verified` has the argument; a gap only delays the verdict). As published it is not exact,
 since the tokens to the right of the wavefront are missing in the contexts, for good; at the highest `window` every row waits for the
 whole row above, which is plain decoding token for token. `verify` shows all three.
 Deviations: the first row is no special case (the public code decodes it alone). The window decides when a row begins, and from then on it
@@ -26,13 +26,14 @@ import torch
 from torch import Tensor
 
 from engine.core import VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.decoding.policy import check_start, matches_seed, not_exact
 from engine.decoding.rules import leading, ratio
-from engine.decoding.verdict import Verified, correct, describe, verify
+from engine.decoding.verdict import Verified, chances, correct, describe, verify
 from engine.decoding.wavefront import WHOLE, lead, predict
 from engine.decoding.windows import Refresh, coupled_gumbel, coupled_maximal
-from engine.errors import BadKnob
 from engine.noise import ACCEPT, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, entropy, residual
+from engine.trace import Trace
 
 MODE = Knob(
     "mode", "", "published", choices=("published", "verified"), live=False,
@@ -99,7 +100,7 @@ def published(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
         for row, token in zip(active, tokens, strict=True):
             filled[row] += 1
             newest[row] = token
-        step = Step(tokens, positions, trace={"entropy": entropy(rows.p[index])})
+        step = Step(tokens, positions, trace=Trace(entropy=entropy(rows.p[index])))
         if tried is not None and begin is not None:
             step.draft = {"tokens": [tried.token], "positions": [begin * columns], "status": "draft"}
         iteration += 1
@@ -165,7 +166,7 @@ class Stretch:
 
 def verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
     """Verifies the first stretch and extends all of them, in one pass. Local: the stretches, in raster order, the first perhaps empty."""
-    seeded, refresh = knobs.verify == "match seed", REFRESHES[knobs.refresh]
+    seeded, refresh = matches_seed(knobs, exact=True), REFRESHES[knobs.refresh]
     keep_laws = not seeded or knobs.refresh == "coupled maximal"
     none = torch.empty(0, dtype=torch.int64, device=sequence.device)
     no_laws = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype) if keep_laws else None
@@ -187,7 +188,8 @@ def verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
         else:
             token = correct(window.rows, window.laws, answers, a, size, noise, n, iteration)
             committed = sequence.commit(list(range(a)), token)
-        step = describe(window, a, committed, size)
+        k = len(committed)
+        step = describe(n, committed, a, size, window.rows.law(0, k), chances(window.rows, window.tokens, window.ratios, k))
         grown = [_extend(w, a + 1 if i == 0 else 0, growing[i], refresh, knobs, keep_laws) for i, (w, _) in enumerate(windows)]
         stretches = _joined(grown, sequence.length, none, no_laws)
         step.draft = {
@@ -320,8 +322,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     """Yields one Step a pass."""
     if knobs.mode == "verified":
         return verified(sequence, knobs, noise)
-    if knobs.verify == "match seed" and not is_exact(knobs):
-        raise BadKnob(f"verify = match seed cannot hold for a published wavefront of window {knobs.window}. Choose mode verified.")
+    check_start(knobs, is_exact(knobs), f"mode=published with window={knobs.window}", "mode=verified")
     return published(sequence, knobs, noise)
 
 
@@ -333,12 +334,12 @@ def is_exact(knobs: Knobs) -> bool:
 def why(knobs: Knobs) -> str:
     """The badge's sentence."""
     if knobs.mode == "verified":
-        if knobs.verify == "match seed":
+        if matches_seed(knobs, exact=True):
             return "Exact: every token equals plain decoding's token for this seed."
         return "Exact: every draft of the wavefront is verified in raster order against the law it was drawn from."
     if is_exact(knobs):
         return "Exact: every row waits for the whole row above, which is plain decoding."
-    return "Not exact: a token is drawn before those to the right of it in the row above are known."
+    return not_exact(knobs, "a token is drawn before those to the right of it in the row above are known.")
 
 
 _VERIFIED = {"mode": "verified", "window": 1}

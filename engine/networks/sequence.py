@@ -52,6 +52,8 @@ class RowAdapter(Protocol):
 class TransformerSequence:
     """One run on one prompt: slab cache, pending token, warp. `prefix` has been fed, all but its last row, which is pending."""
 
+    scales: tuple[int, ...] = ()  # a child may know smaller sizes
+
     def __init__(
         self,
         trunk: Trunk,

@@ -16,6 +16,7 @@ from engine.core import Knob, Prompt, Sampling, Step
 from engine.diagnostics import replay
 from engine.methods import METHODS, find
 from engine.run import generate
+from engine.trace import DeviationTrace, RoundTrace, Trace
 
 LETTERS = (Knob("energy_tolerance", "Θ", 0.0, 0, 16, 0.25), Knob("refresh", "", "carry", choices=("carry", "redraw")))
 WHOLE = Sampling(temperature=1.0, top_k=0, top_p=1.0, guidance=1.0)  # the whole law: random drafts are sometimes accepted
@@ -50,20 +51,20 @@ def energies() -> list[Step]:
     first = {"energy_tolerance": 0.0, "refresh": "carry"}
     levels, least = [0.5, -0.25, -np.inf], [-0.5, -0.7, -0.2]
     return [
-        Step([4], [0], trace={"accepted": [False], "entropy": [1.0], "round": {"energy": [], "threshold": [], "accepted": 0}}, knobs=first),
+        Step([4], [0], trace=Trace([False], entropy=[1.0], round=RoundTrace([], [], 0)), knobs=first),
         Step(
             [5, 6, 7], [1, 2, 3], drafted=3, knobs=first,
-            trace={
-                "accepted": [True, True, False], "accept_probability": [1.0, 0.8, 0.1], "entropy": [1.0, 2.0, 3.0], "mean_deviation": 0.125,
-                "energy": levels, "threshold": least, "round": {"energy": levels, "threshold": least, "accepted": 2},
-            },
+            trace=Trace(
+                [True, True, False], accept_probability=[1.0, 0.8, 0.1], entropy=[1.0, 2.0, 3.0], deviation=DeviationTrace(0.125),
+                energy=levels, threshold=least, round=RoundTrace(levels, least, 2),
+            ),
         ),
         Step(
             [8, 9], [4, 5], drafted=2, knobs={"energy_tolerance": 2.5, "refresh": "carry"},
-            trace={
-                "accepted": [True, False], "entropy": [2.0, 2.5], "energy": [0.0, -3.0], "threshold": [-1.0, -2.0],
-                "round": {"energy": [0.0, -3.0], "threshold": [-1.0, -2.0], "accepted": 1},
-            },
+            trace=Trace(
+                [True, False], entropy=[2.0, 2.5], energy=[0.0, -3.0], threshold=[-1.0, -2.0],
+                round=RoundTrace([0.0, -3.0], [-1.0, -2.0], 1),
+            ),
         ),
     ]  # fmt: skip
 
@@ -97,12 +98,12 @@ def test_the_trace_of_other_methods_has_chances(picto):
 def test_trees_are_sent_with_their_path_and_their_shapes(picto):
     shown = board(picto, "eagle", 6, **TREES)
     value = tree.encode(shown.trail, shown.run.method, "running")
-    told = shown.run.steps[-1].trace["tree"]
-    assert numbers(value["tokens"], np.int32).tolist() == told["tokens"] and numbers(value["parents"], np.int32).tolist() == told["parents"]
-    assert value["path"] == told["path"] and value["behind"] == len(shown.run.tokens) - len(shown.run.steps[-1].tokens)
+    told = shown.run.steps[-1].trace.tree
+    assert numbers(value["tokens"], np.int32).tolist() == told.tokens and numbers(value["parents"], np.int32).tolist() == told.parents
+    assert value["path"] == told.path and value["behind"] == len(shown.run.tokens) - len(shown.run.steps[-1].tokens)
     depth, width, accepted = (numbers(value[name], np.int32) for name in ("depth", "width", "accepted"))
     assert len(depth) == 5 and depth.max() <= 3 and set(width) == {3}  # the first pass has no tree
-    assert accepted.tolist() == [len(s.trace["tree"]["path"]) for s in shown.run.steps[1:]]
+    assert accepted.tolist() == [len(s.trace.tree.path) for s in shown.run.steps[1:]]
 
 
 def test_a_method_without_trees_says_so(picto):
@@ -127,8 +128,8 @@ def test_the_canvas_knows_depths_and_candidates_by_position(picto):
     depth = numbers(value["maps"]["depth"], np.uint8)
     for step in shown.run.steps[1:]:
         if step.drafted:
-            assert depth[step.positions].tolist() == [d + 1 for d in step.trace["depth"]]
-    assert value["scales"]["depth"] == max(canvas.SHALLOW, *(max(s.trace["depth"]) for s in shown.run.steps))
+            assert depth[step.positions].tolist() == [d + 1 for d in step.trace.depth]
+    assert value["scales"]["depth"] == max(canvas.SHALLOW, *(max(s.trace.depth) for s in shown.run.steps))
     flat, found = numbers(value["candidates"], np.float32), {}
     while len(flat):
         position, count = flat[:2].astype(int)

@@ -28,6 +28,7 @@ from engine.mesh.bpt_tokens import BPT, parse, tokenize
 from engine.mesh.read import read
 from engine.methods import find
 from engine.run import generate
+from engine.trace import Trace
 from tests.app.conftest import MESH_TOKENS
 
 CHAIR = mesh_tab.EXAMPLES / "chair.ply"
@@ -49,7 +50,7 @@ def feed(board: MeshBoard, tokens: list[int], sizes: list[int], **trace) -> list
     """Gives a board the tokens in Steps of these sizes; all but the last token of a Step are accepted drafts."""
     steps, at = [], 0
     for size in sizes:
-        own = {"accepted": [True] * (size - 1) + [False]} | {name: value[:size] for name, value in trace.items()}
+        own = Trace([True] * (size - 1) + [False], **{name: value[:size] for name, value in trace.items()})
         steps.append(Step(tokens[at : at + size], list(range(at, at + size)), drafted=size, trace=own))
         at += size
         board.add(steps[-1])
@@ -82,7 +83,7 @@ def test_a_face_shows_the_share_of_its_tokens_that_were_accepted_and_how_far_ahe
     sizes = [3] * (len(tokens) // 3) + [len(tokens) % 3] * (len(tokens) % 3 > 0)
     board = MeshBoard(fake_run())
     steps = feed(board, tokens, sizes)
-    accepted = np.concatenate([step.trace["accepted"] for step in steps]).astype(np.float32)
+    accepted = np.concatenate([step.trace.accepted for step in steps]).astype(np.float32)
     assert np.abs(board.accepted / ALL - per_face(parse(tokens).faces, accepted)).max() < 0.5 / ALL + 1e-6
     place = [face.tokens[2][-1] for face in parse(tokens).faces]
     assert board.depth.tolist() == [p % 3 + 1 if accepted[p] else 0 for p in place]
@@ -99,7 +100,7 @@ def test_without_a_draft_nothing_is_said_of_acceptance():
     tokens = tokens_of_a_box()
     board = MeshBoard(fake_run())
     for i, token in enumerate(tokens):
-        board.add(Step([token], [i], trace={"accepted": [False]}))
+        board.add(Step([token], [i], trace=Trace([False])))
     assert set(board.accepted.tolist()) == set(board.depth.tolist()) == {NOTHING_DRAFTED}
 
 

@@ -9,6 +9,7 @@ from app.stream import ACCEPTED, CORRECTED, OWN, PENDING, Board, Throttle, updat
 from engine.core import Prompt, Step
 from engine.methods import find
 from engine.run import generate
+from engine.trace import Trace
 
 PROMPT = Prompt("a red apple on snow", seed=3, size=64)
 
@@ -64,9 +65,9 @@ def test_an_ended_side_is_shown_once_more_while_the_other_goes_on(picto):
 
 
 def test_verdicts_tell_drafts_from_the_models_own_tokens():
-    step = Step([5, 6, 7], [0, 1, 2], drafted=2, trace={"accepted": [True, False, False]})
+    step = Step([5, 6, 7], [0, 1, 2], drafted=2, trace=Trace([True, False, False]))
     assert verdicts(step).tolist() == [ACCEPTED, CORRECTED, OWN]
-    assert verdicts(Step([5], [0], trace={"accepted": [False]})).tolist() == [OWN]
+    assert verdicts(Step([5], [0], trace=Trace([False]))).tolist() == [OWN]
 
 
 def test_drafts_are_shown_until_they_are_committed(picto):

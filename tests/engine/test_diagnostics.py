@@ -9,6 +9,7 @@ from engine.core import Step
 from engine.data.lowpoly_shapes import shape
 from engine.diagnostics import arrays, candidates, multi_scale_point, multi_scale_speedup, per_face, replay
 from engine.mesh.bpt_tokens import parse, tokenize
+from engine.trace import DeviationTrace, RoundTrace, Trace, TreeTrace
 
 
 def test_every_token_is_counted_once() -> None:
@@ -34,8 +35,8 @@ def test_faces_whose_tokens_say_nothing_are_nan() -> None:
 
 def test_arrays_keep_the_order_of_commitment() -> None:
     steps = [
-        Step([5, 6], [0, 1], drafted=3, trace={"accepted": [True, False]}, knobs={"window": 4}),
-        Step([7], [2], trace={}, knobs={"window": 5}),
+        Step([5, 6], [0, 1], drafted=3, trace=Trace([True, False]), knobs={"window": 4}),
+        Step([7], [2], knobs={"window": 5}),
     ]
     found = arrays(steps)
     assert found["tokens"].tolist() == [5, 6, 7] and found["step"].tolist() == [0, 0, 1]
@@ -45,20 +46,22 @@ def test_arrays_keep_the_order_of_commitment() -> None:
 
 def test_a_trace_plays_again_as_the_steps_it_came_from() -> None:
     """Trees, energies and all numbers of every step: a saved run is drawn like one that goes."""
-    no_tree = {"tokens": [], "parents": [], "path": [], "p": [], "q": []}
+    no_tree, tree = TreeTrace([], [], [], [], []), TreeTrace([6, 9, 8], [-1, -1, 0], [0], [0.5, 0.25, 0.75], [1.0, 1.0, 0.5], 2, 2)
     steps = [
-        Step([5], [0], trace={"depth": [0], "tree": no_tree}, knobs={"depth": 2, "kind": "drawn"}),
+        Step([5], [0], trace=Trace(depth=[0], tree=no_tree), knobs={"depth": 2, "kind": "drawn"}),
         Step(
             [6, 7], [1, 2], drafted=3, draft_forwards=2, exact=False, seconds=0.5, knobs={"depth": 3, "kind": "drawn"},
-            trace={
-                "accepted": [True, False], "accept_probability": [0.5], "depth": [1, 0],
-                "deviation": 0.25, "tree_depth": 2, "tree_width": 2,
-                "tree": {"tokens": [6, 9, 8], "parents": [-1, -1, 0], "path": [0], "p": [0.5, 0.25, 0.75], "q": [1.0, 1.0, 0.5]},
-                "round": {"energy": torch.tensor([-1.0, 0.5]), "threshold": [-2.0, 1.0], "accepted": 1},
-            },
+            trace=Trace(
+                accepted=[True, False], accept_probability=[0.5], depth=[1, 0], tree=tree,
+                deviation=DeviationTrace(0.125, 0.25), round=RoundTrace(torch.tensor([-1.0, 0.5]), [-2.0, 1.0], 1),
+            ),
         ),
     ]  # fmt: skip
     trace = arrays(steps)
+    assert {name for name in trace if name.startswith("step_")} == {
+        "step_tokens", "step_drafted", "step_forwards", "step_draft_forwards", "step_seconds", "step_exact", "step_nodes", "step_round",
+        "step_round_accepted", "step_deviation", "step_mean_deviation", "step_tree_depth", "step_tree_width",
+    }  # fmt: skip
     assert {name: values.tolist() for name, values in trace.items() if name.startswith("tree_")} == {
         "tree_tokens": [6, 9, 8], "tree_parents": [-1, -1, 0], "tree_accepted": [True, False, False],
         "tree_p": [0.5, 0.25, 0.75], "tree_q": [1.0, 1.0, 0.5],
@@ -67,19 +70,20 @@ def test_a_trace_plays_again_as_the_steps_it_came_from() -> None:
     assert [(s.tokens, s.positions, s.drafted, s.draft_forwards, s.exact, s.seconds, s.knobs) for s in again] == [
         (s.tokens, s.positions, s.drafted, s.draft_forwards, s.exact, s.seconds, s.knobs) for s in steps
     ]
-    assert again[1].trace["tree"] == steps[1].trace["tree"]
-    assert again[1].trace["round"]["energy"].tolist() == [-1.0, 0.5] and again[1].trace["round"]["accepted"] == 1
-    assert "deviation" not in again[0].trace and again[1].trace["deviation"] == 0.25
+    assert [step.trace.tree for step in again] == [no_tree, tree]
+    assert again[1].trace.round.energy.tolist() == [-1.0, 0.5] and again[1].trace.round.accepted == 1
+    assert again[0].trace.deviation is None and again[1].trace.deviation == DeviationTrace(0.125, 0.25)
+    assert again[0].trace.told == {"accepted", "accept_probability", "depth", "tree", "round"}  # the columns of the file, nan and all
     twice = arrays(again)
     assert all(np.array_equal(values, twice[name], equal_nan=values.dtype.kind == "f") for name, values in trace.items())
 
 
 def test_candidates_stand_in_the_order_in_which_they_were_asked() -> None:
-    tree = {"tokens": [6, 9, 8, 4], "parents": [-1, -1, 0, 2], "path": [0, 2], "p": [0.5, 0.25, 0.75, 0.0], "q": [1.0, 1.0, 0.5, 0.125]}
-    step = Step([6, 8, 3], [4, 5, 6], drafted=4, trace={"tree": tree})
+    tree = TreeTrace([6, 9, 8, 4], [-1, -1, 0, 2], [0, 2], [0.5, 0.25, 0.75, 0.0], [1.0, 1.0, 0.5, 0.125], 3)
+    step = Step([6, 8, 3], [4, 5, 6], drafted=4, trace=Trace(tree=tree))
     assert candidates(step) == [[(6, 0.5, 1.0), (9, 0.25, 1.0)], [(8, 0.75, 0.5)], [(4, 0.0, 0.125)]]
     assert candidates(Step([1, 2], [0, 1])) == [[], []]
-    assert candidates(Step([6], [4], trace={"tree": tree})) == [[(6, 0.5, 1.0), (9, 0.25, 1.0)]]  # cut at the end of the picture
+    assert candidates(Step([6], [4], trace=Trace(tree=tree))) == [[(6, 0.5, 1.0), (9, 0.25, 1.0)]]  # cut at the end of the picture
 
 
 def test_the_theory_line_of_two_scales() -> None:
@@ -91,9 +95,9 @@ def test_the_theory_line_of_two_scales() -> None:
 
 def test_a_run_beside_the_theory_line() -> None:
     """A block of four tokens, of which three stay: a verification that draws the one, one draft pass."""
-    steps = [Step([1, 2, 3, 4], [0, 1, 2, 3], drafted=4, draft_forwards=1, trace={"accepted": [True, False, True, True]})]
+    steps = [Step([1, 2, 3, 4], [0, 1, 2, 3], drafted=4, draft_forwards=1, trace=Trace([True, False, True, True]))]
     point = multi_scale_point(steps, 1)
     assert point["stayed"] == 0.75 and point["theory"] == 2.0 and point["passes"] == 2.0 and point["verification"] == 0.0
-    steps = [Step([1, 2, 3, 4], [0, 1, 2, 3], drafted=4, draft_forwards=1, trace={"accepted": [True] * 4})]
+    steps = [Step([1, 2, 3, 4], [0, 1, 2, 3], drafted=4, draft_forwards=1, trace=Trace([True] * 4))]
     point = multi_scale_point(steps, 1)
     assert point["theory"] == 4.0 and point["passes"] == 2.0 and point["verification"] == 0.5

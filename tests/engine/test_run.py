@@ -23,6 +23,7 @@ from engine.errors import BadKnob, ForetokenError, NotSupported
 from engine.methods import METHODS, PRESETS, find
 from engine.noise import Noise
 from engine.run import Run, generate, race
+from engine.trace import Trace
 from tests.engine.backbones import tiny
 
 PROMPT = Prompt(text="two red cats", seed=5, sampling=Sampling(0.8, 20, 0.95, 2.0))
@@ -47,7 +48,7 @@ def counting(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> It
                 sequence.forward(NO_DRAFT)
                 committed += sequence.commit([], sequence.length % 7)
         places = list(range(n, n + len(committed)))
-        yield Step(committed, places, drafted=3, forwards=forwards, draft_forwards=2, trace={"saw": [knobs.count, knobs.fixed]})
+        yield Step(committed, places, drafted=3, forwards=forwards, draft_forwards=2, trace=Trace(depth=[knobs.count, knobs.fixed]))
 
 
 COUNTING = Method(
@@ -103,7 +104,7 @@ def test_steps_cover_every_position_once(name: str, verify: str) -> None:
     for step in finished.steps:
         assert len(step.tokens) == len(step.positions) > 0
         assert set(step.knobs) == known
-        assert {len(step.trace[key]) for key in ("accepted", "entropy") if key in step.trace} == {len(step.tokens)}
+        assert {len(v) for v in (step.trace.accepted, step.trace.entropy) if v is not None} == {len(step.tokens)}
 
 
 # --- live knobs -------------------------------------------------------------------------------------------------------
@@ -115,8 +116,8 @@ def test_a_live_knob_acts_on_the_next_step() -> None:
     going.set(count=3, style="bold")
     second = next(going)
     assert (len(first.tokens), len(second.tokens)) == (1, 3)
-    assert first.knobs["count"] == first.trace["saw"][0] == 1 and first.knobs["style"] == "plain text"
-    assert second.knobs["count"] == second.trace["saw"][0] == 3 and second.knobs["style"] == "bold"
+    assert first.knobs["count"] == first.trace.depth[0] == 1 and first.knobs["style"] == "plain text"
+    assert second.knobs["count"] == second.trace.depth[0] == 3 and second.knobs["style"] == "bold"
 
 
 def test_a_fixed_knob_is_read_at_the_start_only() -> None:
@@ -124,7 +125,7 @@ def test_a_fixed_knob_is_read_at_the_start_only() -> None:
     next(going)
     going.set(fixed=7)
     step = next(going)
-    assert step.knobs["fixed"] == step.trace["saw"][1] == 4
+    assert step.knobs["fixed"] == step.trace.depth[1] == 4
 
 
 def test_a_live_knob_moves_a_real_method() -> None:

@@ -79,8 +79,8 @@ def newest(trail: Trail) -> dict[str, Any] | None:
     """The newest pass: energy and threshold of all its drafts, and how many of them were accepted."""
     if trail.round is None:
         return None
-    drafts = {name: to_text(finite(to_numbers(trail.round[name]))) for name in ("energy", "threshold")}
-    return {**drafts, "accepted": trail.round["accepted"], "drafts": len(trail.round["energy"])}
+    drafts = {name: to_text(finite(to_numbers(getattr(trail.round, name)))) for name in ("energy", "threshold")}
+    return {**drafts, "accepted": trail.round.accepted, "drafts": len(trail.round.energy)}
 
 
 def finite(values: np.ndarray) -> np.ndarray:

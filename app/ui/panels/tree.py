@@ -44,9 +44,9 @@ def encode(trail: Trail, method: Method, state: str) -> dict[str, Any]:
     return {
         "state": state,
         "about": "Each box is a drafted token, under the token it follows; boxes share the width by what they lead to.",
-        "tokens": to_text(np.array(tree["tokens"], np.int32)),
-        "parents": to_text(np.array(tree["parents"], np.int32)),
-        "path": list(tree["path"]),
-        "behind": tree["behind"],
+        "tokens": to_text(np.array(tree.tokens, np.int32)),
+        "parents": to_text(np.array(tree.parents, np.int32)),
+        "path": list(tree.path),
+        "behind": trail.behind,
         **{name: to_text(shapes[:, i]) for i, name in enumerate(("depth", "width", "accepted"))},
     }

@@ -27,7 +27,7 @@ ASPECTS = ("objects", "counts", "relation", "colours", "background", "all")
 
 def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[dict[str, Any]]:
     """The rows of the table, plain decoding first; raises MissingWeights where there is no judge."""
-    lessons = lessons_of(getattr(backbone, "card", {}))
+    lessons = lessons_of(backbone.card)
     reader = judge_of(lessons)
     scenes = held_out_scenes(options.count, lessons)
     verdicts: dict[str, list[Verdict]] = {}

@@ -221,7 +221,7 @@ def by_state(name: str, runs: list[list[Run]]) -> dict[str, Any]:
     for of in runs:
         run, state = of[0], grammar.start
         for step in run.steps:
-            accepted = step.trace["accepted"]
+            accepted = step.trace.accepted
             for i, token in enumerate(step.tokens):
                 if i < step.drafted:
                     judged[grammar.name(state)] += 1

@@ -68,7 +68,7 @@ def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[di
     if backbone.name == "pictogram" and sampling == backbone.sampling:
         rows.append(peer_row(exact, prompts[:5]))
     rows += [split(backbone, n, entry.knobs, prompts[0]) for n, entry in entries.items() if n in ("sjd", "sjdpp")]
-    stamp = facts() | {"seeds": f"0..{len(prompts) - 1}", "backbone": backbone.name, "dtype": getattr(backbone, "dtype", None)}
+    stamp = facts() | {"seeds": f"0..{len(prompts) - 1}", "backbone": backbone.name, "dtype": backbone.dtype}
     return publish(rows, readable, stamp, options.csv)
 
 
@@ -124,7 +124,7 @@ def knobs_of(name: str, options: Namespace) -> dict[str, Any]:
 def read_prompts(path: Path | None, count: int, backbone: Backbone) -> list[str]:
     """The first `count` prompts of a file, a line each (None: held-out prompts of what the model was taught); raises BadPrompt."""
     if path is None:
-        return held_out_prompts(count, lessons_of(getattr(backbone, "card", {})))
+        return held_out_prompts(count, lessons_of(backbone.card))
     try:
         lines = [x.strip() for x in path.read_text(encoding="utf-8").splitlines() if x.strip()]
     except (OSError, UnicodeDecodeError) as e:
@@ -136,7 +136,7 @@ def read_prompts(path: Path | None, count: int, backbone: Backbone) -> list[str]
 
 def in_float32(backbone: Backbone, options: Namespace) -> Backbone:
     """The same weights in float32: our fastest plain decoding on a CPU, and so the baseline whatever the dtype of the rest."""
-    if getattr(backbone, "dtype", "float32") == "float32":
+    if backbone.dtype != "bfloat16":
         return backbone
     return load(backbone.name, options.backbone if Path(options.backbone).is_dir() else None, options.device, "float32")
 
@@ -192,9 +192,9 @@ def drafting(runs: list[Run]) -> dict[str, float]:
     of relaxed rules the mean total variation distance from the model's law, and where drafts are accepted in order, the share of accepted
     ones by place. What a method does not say is left out."""
     steps = [s for run in runs for s in run.steps if s.drafted]
-    levels = [s.trace["tree"]["levels"] for s in steps if "tree" in s.trace]
+    levels = [s.trace.tree.levels for s in steps if s.trace.tree]
     kept = [float(np.nansum(per_token(s, "accepted"))) for s in steps]
-    apart = [last for run in runs for last in [s.trace["mean_deviation"] for s in run.steps if "mean_deviation" in s.trace][-1:]]
+    apart = [last for run in runs for last in [s.trace.deviation.mean for s in run.steps if s.trace.deviation][-1:]]
     found = {"accepted_a_pass": kept, "nodes": [s.drafted for s in steps] if levels else [], "depth": levels, "mean_deviation": apart}
     means = {name: round(float(np.nanmean(values)), 4) for name, values in found.items() if not np.isnan(values).all()}
     places = by_place(steps)
@@ -208,9 +208,9 @@ def by_place(steps: list[Step]) -> list[float]:
     for step in steps:
         verdicts = per_token(step, "accepted") == 1
         a = int(verdicts.cumprod().sum())
-        if "accepted" not in step.trace or verdicts.sum() > a:
+        if step.trace.accepted is None or verdicts.sum() > a:
             return []
-        refused = a < min(len(verdicts), step.trace["tree"]["levels"] if "tree" in step.trace else step.drafted)  # else all were accepted
+        refused = a < min(len(verdicts), step.trace.tree.levels if step.trace.tree else step.drafted)  # else all were accepted
         kept[:a] += 1
         asked[: a + refused] += 1
     return [round(float(k / n), 3) for k, n in zip(kept, asked, strict=True) if n]

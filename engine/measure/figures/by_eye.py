@@ -70,7 +70,7 @@ def _answer(text: str) -> bool | None:
 
 def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[dict[str, Any]]:
     """The rows of the table; raises MissingWeights where there is no judge."""
-    lessons = lessons_of(getattr(backbone, "card", {}))
+    lessons = lessons_of(backbone.card)
     reader = judge_of(lessons)
     seen = read(options.eye, backbone.weights_hash)
     pairs = held_out_pairs(max((s.number for s in seen), default=0) + 1, lessons)

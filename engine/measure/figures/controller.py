@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.core import Step
 from engine.diagnostics import per_token
 from engine.run import Run
 
@@ -25,13 +26,19 @@ DEPTH, WIDTH, ACCEPTED = "#2f6fdf", "#d9772b", "#3a9d5d"
 def traces(run: Run) -> dict[str, np.ndarray]:
     """By pass that verified a tree: its depth, its width and how many guesses were accepted. By token, in the order of the picture: `map`,
     the depth of the tree that produced it (0: no tree), and entropy, in nats."""
-    trees = [s for s in run.steps if "tree_depth" in s.trace]
-    found = {name: np.array([s.trace[f"tree_{name}"] for s in trees], float) for name in ("depth", "width")}
+    trees = [s for s in run.steps if asked(s)]
+    found = {"depth": [s.trace.tree.levels for s in trees], "width": [s.trace.tree.width for s in trees]}
+    found = {name: np.array(values, float) for name, values in found.items()}
     found["accepted"] = np.array([np.nansum(per_token(s, "accepted")) for s in trees])
     order = np.argsort(run.positions)
-    found["map"] = np.concatenate([np.full(len(s.tokens), s.trace.get("tree_depth", 0)) for s in run.steps])[order]
+    found["map"] = np.concatenate([np.full(len(s.tokens), s.trace.tree.levels if asked(s) else 0) for s in run.steps])[order]
     found["entropy"] = np.concatenate([per_token(s, "entropy") for s in run.steps])[order]
     return found
+
+
+def asked(step: Step) -> bool:
+    """Whether the controller was asked for the tree that a pass verified; the first pass has none."""
+    return step.trace.tree is not None and step.trace.tree.width is not None
 
 
 def figure(runs: dict[str, list[list[Run]]]) -> tuple[Figure, list[dict[str, Any]]]:

@@ -26,7 +26,7 @@ def points(runs: dict[str, list[list[Run]]]) -> list[dict[str, Any]]:
         first = of[0][0]
         if first.method.name != METHOD:
             continue
-        apart = [last for same in of for last in [s.trace["mean_deviation"] for s in same[0].steps if "mean_deviation" in s.trace][-1:]]
+        apart = [last for same in of for last in [s.trace.deviation.mean for s in same[0].steps if s.trace.deviation][-1:]]
         found.append({
             "row": label,
             "knobs": dict(first.steps[-1].knobs),

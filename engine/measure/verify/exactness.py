@@ -1,8 +1,11 @@
 """`launch.py verify`: claims of exactness, tested on the toy by distribution, each with mutants that must fail.
 
-One statistic: z of the pooled chi-square (cells with at least ten expected) against the enumerated law. For claims about tokens, z is
-the number of runs that differ. A "closed form" is a law that a rule follows although it is not the model's. Exact means |z| < 4
-(0 for tokens); a mutant must reach z > 10; a method labelled "not exact" must be found so.
+One statistic: z of the pooled chi-square (cells with at least ten expected) against the enumerated distribution. For claims about tokens,
+z is the number of runs that differ. A "closed form" is a distribution that a rule follows although it is not the model's. Exact means
+|z| < 4 (0 for tokens); a mutant must reach z > 10; a method labelled "not exact" must be found so.
+
+A claim says what its runs could have found (`detects`), and gets as many runs as it needs to find TARGET. A mutant gets runs until it is
+found, up to MUTANT_RUNS.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from multiprocessing import get_context
 from typing import Any
 
@@ -22,14 +26,17 @@ from engine.backbones.toy import Toy
 from engine.core import NO_DRAFT, Case, Method, Prompt
 from engine.measure.verify import adversary, chain
 from engine.measure.verify.closed_forms import CLOSED_FORMS
-from engine.measure.verify.mutants import applied
+from engine.measure.verify.mutants import MUTANTS
+from engine.measure.verify.mutation import Mutant
+from engine.measure.verify.power import Law, detectable, runs_for, share_found, statistic
 from engine.methods import METHODS
 from engine.methods.ar import METHOD as AR
 from engine.run import Run, generate
 from engine.sampling import entropy
 
-RUNS, FULL_RUNS = 8_000, 150_000  # of a claim
-MUTANT_RUNS = 12_000  # at most
+TARGET = 0.08  # total variation distance that a claim by distribution must find with 99 %
+FULL_RUNS, FULL_SEEDS = 150_000, 3  # of a claim, with --full
+MUTANT_RUNS = 20_000  # at most
 PORTION = 600  # runs of a mutant between two looks: most are found at the first
 TOKEN_RUNS = 400
 ACCEPTED, FOUND = 4.0, 10.0
@@ -51,13 +58,42 @@ class Task:
     method: str
     case: Case
     mutant: str | None
-    runs: int
-    seeds: int
+    full: bool
 
     @property
     def key(self) -> str:
         """METHOD[CASE]"""
         return f"{self.method}[{self.case.name}]"
+
+    @property
+    def must_be_found(self) -> bool:
+        """Whether it is to differ from what is claimed, so that it is over as soon as it does."""
+        return self.mutant is not None or self.case.claim == "not exact"
+
+
+class Ground:
+    """A toy and what several measurements on it share: its distribution, and the tokens of plain decoding."""
+
+    def __init__(self, seed: int, settings: Mapping[str, Any]):
+        self.seed, self.toy = seed, Toy(seed=seed, **settings)
+        self._plain: dict[int, list[int]] = {}
+
+    @cached_property
+    def law(self) -> Law:
+        """The model's own distribution."""
+        return self.toy.enumerate_law()
+
+    def plain(self, seed: int) -> list[int]:
+        """The tokens of plain decoding."""
+        if seed not in self._plain:
+            self._plain[seed] = generate(self.toy, AR, Prompt(seed=seed)).finish().tokens
+        return self._plain[seed]
+
+
+@lru_cache(maxsize=2)
+def ground(seed: int, settings: tuple[tuple[str, Any], ...]) -> Ground:
+    """The ground of a toy's settings. A process keeps the newest two: tasks come in the order of their settings."""
+    return Ground(seed, dict(settings))
 
 
 def table() -> dict[str, Method]:
@@ -74,132 +110,112 @@ def cases_of(method: Method) -> tuple[Case, ...]:
 
 
 def tasks(names: Iterable[str], full: bool) -> list[Task]:
-    """All measurements of some methods."""
-    runs, seeds = (FULL_RUNS, 3) if full else (RUNS, 1)
+    """All measurements of some methods, long ones first, and those on the same toy together."""
     found = []
     for name in names:
         for case in cases_of(table()[name]):
-            found.append(Task(name, case, None, runs, seeds))
-            found += [Task(name, case, m, max(runs, MUTANT_RUNS), 1) for m in case.mutants]
-    return found
+            found += [Task(name, case, mutant, full) for mutant in (None, *case.mutants)]
+    return sorted(found, key=lambda t: (t.case.claim not in BY_LAW, sorted(t.case.toy.items())))
 
 
-def measure(task: Task) -> dict[str, float]:
-    """z, and for laws the total variation distance and the floor that sampling noise alone gives."""
+def measure(task: Task) -> dict[str, Any]:
+    """z, the runs it took, and what they could find (`detects`); of claims by distribution the total variation distance and the floor that
+    sampling noise alone gives."""
     torch.set_num_threads(1)
-    worst: dict[str, float] = {"z": 0.0}
-    for seed in range(task.seeds):
-        toy = Toy(seed=seed, **task.case.toy)
-        found = _law(task, toy, seed) if task.case.claim in BY_LAW else _tokens(task, toy)
-        if abs(found["z"]) >= abs(worst["z"]):
-            worst = found
-    return worst
+    seeds = range(FULL_SEEDS if task.full and task.mutant is None else 1)
+    settings = tuple(sorted(task.case.toy.items()))
+    by = _by_law if task.case.claim in BY_LAW else _by_tokens
+    found = []
+    for seed in seeds:
+        mutant = Mutant(task.mutant, MUTANTS[task.mutant]()) if task.mutant else Mutant("none", [])
+        found.append(by(task, ground(seed, settings), mutant))
+        mutant.check()
+    return max(found, key=lambda each: abs(each["z"]))
 
 
 def _run(task: Task, toy: Toy, seed: int) -> Run:
     return generate(toy, table()[task.method], Prompt(seed=seed), task.case.knobs).finish()
 
 
-def _law(task: Task, toy: Toy, seed: int) -> dict[str, float]:
-    law = CLOSED_FORMS[task.case.law](toy, task.case.knobs) if task.case.law else toy.enumerate_law()
+def _by_law(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
+    """Runs until they suffice, or until what must be found is found."""
+    law = CLOSED_FORMS[task.case.law](on.toy, task.case.knobs) if task.case.law else on.law
+    most = MUTANT_RUNS if task.must_be_found and not task.full else FULL_RUNS if task.full else runs_for(law, TARGET, ACCEPTED)
     counts: Counter[tuple[int, ...]] = Counter()
     done = 0
-    portion = PORTION if task.mutant else task.runs
-    with applied(task.mutant):
-        while done < task.runs:
-            counts.update(tuple(_run(task, toy, (seed << 40) + done + i).in_order) for i in range(portion))
-            done += portion
-            found = statistic(counts, law, done)
-            if task.mutant and found["z"] > 2 * FOUND:
-                break
-    return found
+    found = {"z": 0.0}
+    while done < most and not (task.must_be_found and found["z"] > FOUND):
+        portion = min(PORTION, most - done) if task.must_be_found else most
+        with mutant.in_force():
+            counts.update(tuple(_run(task, on.toy, (on.seed << 40) + done + i).in_order) for i in range(portion))
+        done += portion
+        found = statistic(counts, law, done)
+    return found | {"runs": done, "detects": round(detectable(law, done, ACCEPTED), 4)}
 
 
-def statistic(counts: Counter[tuple[int, ...]], law: dict[tuple[int, ...], float], runs: int) -> dict[str, float]:
-    """Pooled chi-square as z, total variation distance and its expected value under the law."""
-    large = {s: p * runs for s, p in law.items() if p * runs >= 10}
-    rest = runs - sum(large.values())
-    chi = sum((counts[s] - e) ** 2 / e for s, e in large.items())
-    seen_rest = runs - sum(counts[s] for s in large)
-    cells = len(large)
-    if rest >= 10:
-        chi += (seen_rest - rest) ** 2 / rest
-        cells += 1
-    elif seen_rest > 10 * max(rest, 1):  # impossible sequences
-        chi += (seen_rest - rest) ** 2 / max(rest, 1)
-        cells += 1
-    z = (chi - (cells - 1)) / (2 * (cells - 1)) ** 0.5
-    outside = sum(c for s, c in counts.items() if s not in law)
-    tv = 0.5 * (sum(abs(counts[s] / runs - p) for s, p in law.items()) + outside / runs)
-    floor = 0.5 * sum((2 * p * (1 - p) / (torch.pi * runs)) ** 0.5 for p in law.values())
-    return {"z": round(z, 2), "tv": round(tv, 4), "floor": round(floor, 4)}
+def _by_tokens(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
+    """Runs that differ, of TOKEN_RUNS, or until enough differ of what must."""
+    differs = DIFFERS[task.case.claim]
+    done = found = 0
+    while done < TOKEN_RUNS and not (task.must_be_found and found > FOUND):
+        found += differs(task, on, done, mutant)
+        done += 1
+    return {"z": float(found), "runs": done, "detects": round(share_found(done), 4)}
 
 
-def _tokens(task: Task, toy: Toy) -> dict[str, float]:
-    compare = {
-        "same tokens": _same_tokens,
-        "same as unrelaxed": _same_as_unrelaxed,
-        "same cache": _same_cache,
-        "same run": _same_run,
-        "full spans": _full_spans,
-        "same context": _same_context,
-    }[task.case.claim]
-    return {"z": float(sum(compare(task, toy, seed) for seed in range(TOKEN_RUNS)))}
-
-
-def _same_tokens(task: Task, toy: Toy, seed: int) -> bool:
+def _same_tokens(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
     """True if the tokens differ from plain decoding's."""
-    expected = generate(toy, AR, Prompt(seed=seed)).finish().tokens
-    with applied(task.mutant):
-        return _run(task, toy, seed).tokens != expected
+    expected = on.plain(seed)
+    with mutant.in_force():
+        return _run(task, on.toy, seed).tokens != expected
 
 
-def _same_as_unrelaxed(task: Task, toy: Toy, seed: int) -> bool:
+def _same_as_unrelaxed(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
     """True if the steps differ from those of the same method without its relaxed rule."""
-    exact = generate(toy, table()[task.method], Prompt(seed=seed), {**task.case.knobs, "relax": "off"}).finish()
-    with applied(task.mutant):
-        return [s.tokens for s in _run(task, toy, seed).steps] != [s.tokens for s in exact.steps]
+    exact = generate(on.toy, table()[task.method], Prompt(seed=seed), {**task.case.knobs, "relax": "off"}).finish()
+    with mutant.in_force():
+        return [s.tokens for s in _run(task, on.toy, seed).steps] != [s.tokens for s in exact.steps]
 
 
-def _full_spans(task: Task, toy: Toy, seed: int) -> bool:
+def _full_spans(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
     """True if a pass behind the first committed fewer tokens than it could: the drafts and one more, cut by the limit."""
-    with applied(task.mutant):
-        run = _run(task, toy, seed)
-    depth = toy.drafter(table()[task.method].drafter).depth
+    with mutant.in_force():
+        run = _run(task, on.toy, seed)
+    depth = on.toy.drafter(table()[task.method].drafter).depth
     return len(run.steps) != 1 + -(-(len(run.tokens) - 1) // (depth + 1))
 
 
-def _same_context(task: Task, toy: Toy, seed: int) -> bool:
+def _same_context(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
     """True if the law of any token that was no draft differs from that behind a fresh sequence fed the same tokens one by one."""
-    with applied(task.mutant):
-        run = _run(task, toy, seed)
-    sequence, expected = toy.start(Prompt(seed=seed)), []
+    with mutant.in_force():
+        run = _run(task, on.toy, seed)
+    sequence, expected = on.toy.start(Prompt(seed=seed)), []
     for token in run.in_order:
         expected.append(entropy(sequence.forward(NO_DRAFT).p[:1]).item())
         sequence.commit([], token)
-    notes = (zip(s.positions, s.trace["accepted"], s.trace["entropy"], strict=True) for s in run.steps)
+    notes = (zip(s.positions, s.trace.accepted, s.trace.entropy, strict=True) for s in run.steps)
     return any(abs(expected[position] - nats) > 1e-9 for note in notes for position, stayed, nats in note if not stayed)
 
 
-def _same_run(task: Task, toy: Toy, seed: int) -> bool:
+def _same_run(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
     """True if a second run, begun while another is half-way, differs from the first."""
-    with applied(task.mutant):
-        first = _run(task, toy, seed).tokens
-        other = generate(toy, table()[task.method], Prompt(seed=seed + 1), task.case.knobs)
+    with mutant.in_force():
+        first = _run(task, on.toy, seed).tokens
+        other = generate(on.toy, table()[task.method], Prompt(seed=seed + 1), task.case.knobs)
         next(other)
-        second = _run(task, toy, seed).tokens
+        second = _run(task, on.toy, seed).tokens
         other.close()
     return first != second
 
 
-def _same_cache(task: Task, toy: Toy, seed: int) -> bool:
+def _same_cache(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
     """True if after any step the cache differs from that of a fresh sequence fed the same tokens one by one."""
-    with applied(task.mutant):
-        run = generate(toy, table()[task.method], Prompt(seed=seed), task.case.knobs)
+    with mutant.in_force():
+        run = generate(on.toy, table()[task.method], Prompt(seed=seed), task.case.knobs)
         kept = []
         for _ in run:
             kept.append((list(run.tokens), run.sequence._cache))
-    return any(cache != _fresh_cache(toy, tokens) for tokens, cache in kept)
+    return any(cache != _fresh_cache(on.toy, tokens) for tokens, cache in kept)
 
 
 def _fresh_cache(toy: Toy, tokens: list[int]) -> tuple[int, ...]:
@@ -210,18 +226,31 @@ def _fresh_cache(toy: Toy, tokens: list[int]) -> tuple[int, ...]:
     return sequence._cache
 
 
+DIFFERS: dict[str, Callable[[Task, Ground, int, Mutant], bool]] = {
+    "same tokens": _same_tokens,
+    "same as unrelaxed": _same_as_unrelaxed,
+    "same cache": _same_cache,
+    "same run": _same_run,
+    "full spans": _full_spans,
+    "same context": _same_context,
+}
+
+
 def judge(task: Task, z: float) -> bool:
     """Whether a measurement is as claimed."""
-    if task.mutant or task.case.claim == "not exact":
+    if task.must_be_found:
         return z > FOUND
     return abs(z) < ACCEPTED if task.case.claim in BY_LAW else z == 0
 
 
 def verify(names: Iterable[str], full: bool = False) -> tuple[dict[str, Any], bool, float]:
-    """The table by METHOD[CASE], whether every claim holds, and the seconds it took. One process a core."""
+    """The table by METHOD[CASE], whether every claim holds, and the seconds it took. One process a core.
+
+    Of each row: exact, z, tv and floor (None for claims about tokens), runs, detects: the smallest total variation distance, or share of
+    runs that differ, that these runs find with 99 %; mutants: z by name.
+    """
     start = time.monotonic()
     todo = tasks(names, full)
-    todo.sort(key=lambda t: t.case.claim not in BY_LAW)  # long ones first
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         results = list(zip(todo, pool.map(measure, todo), strict=True))
     rows: dict[str, Any] = {}

@@ -7,9 +7,11 @@ knows how a cache, a mask or a rotary position works.
 from __future__ import annotations
 
 import gc
+import re
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ import torch
 from torch import Tensor
 
 from engine.core import NO_DRAFT, Backbone, Draft, Prompt, Rows, Sampling, Sequence
+from engine.errors import BadPrompt
 from engine.layout import Raster
 from engine.sampling import guide
 from engine.tree import depths, path, visibility
@@ -371,3 +374,45 @@ def test_a_grammar_follows_each_path() -> None:
     rows = sequence.forward(draft_of([1, 2, 3], [-1, -1, 1]))
     forbidden = [(rows.p[i] == 0).nonzero().flatten().tolist() for i in range(4)]
     assert forbidden == [[5], [1, 5], [2, 5], [2, 3]]
+
+
+# --- what is declared ----------------------------------------------------------------------------------------------------
+
+
+def test_a_backbone_and_its_sequences_have_all_that_is_declared(case: Case) -> None:
+    sequence = case.start()
+    lacking = [name for name in Backbone.__annotations__ if not hasattr(case.backbone, name)]
+    lacking += [name for name in Sequence.__annotations__ if not hasattr(sequence, name) and name != "resampler"]
+    assert lacking == []
+    assert case.backbone.dtype in ("float32", "bfloat16", "float64") and case.backbone.vocabulary == sequence.vocabulary
+    assert (case.backbone.parameters > 0) == (case.backbone.name != "toy")
+    assert isinstance(case.backbone.unknown_words("red zyx"), dict)
+
+
+def test_nobody_asks_a_model_whether_it_has_something() -> None:
+    """A backbone, a sequence or a layout that lacked a declared attribute would be a bug, and a default would hide it."""
+    root = Path(__file__).parents[3]
+    asks = re.compile(r"(getattr|hasattr)\([\w.]*(backbone|sequence|layout)\b,")
+    lines = [(path, line) for room in ("engine", "app") for path in (root / room).rglob("*.py") for line in path.read_text().splitlines()]
+    assert [(path.name, line) for path, line in lines if asks.search(line)] == []
+
+
+def refusal(backbone: Backbone, text: str) -> str:
+    """The sentence that a prompt is refused with: one that a terminal and a page can show."""
+    with pytest.raises(BadPrompt) as caught:
+        backbone.start(Prompt(text=text))
+    sentence = str(caught.value)
+    sentence.encode()
+    assert sentence.isprintable() and sentence.endswith(".")
+    return sentence
+
+
+@pytest.mark.parametrize("text", ["a red\0apple", "a red \ud83c apple", "\udfff"])
+def test_what_is_no_character_is_refused_with_its_place(text: str) -> None:
+    for backbone in (tiny.pictogram(), tiny.janus()):
+        assert re.match(r"Character \d+ of the prompt is U\+(0000|D83C|DFFF),", refusal(backbone, text))
+
+
+@pytest.mark.parametrize("text", ["🦊🦊", "!?", "\u200b"])
+def test_a_prompt_without_a_word_is_refused_by_a_model_of_words(text: str) -> None:
+    assert "has no word" in refusal(tiny.pictogram(), text)

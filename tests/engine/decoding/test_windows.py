@@ -66,9 +66,9 @@ def test_initial_tokens_are_drawn_from_the_law_they_carry(init: str) -> None:
     sequence.commit([], 1)
     counts = torch.zeros(3, dtype=torch.float64)
     for seed in range(3000):
-        filler = Initializer(sequence, Noise(seed, 3), seeded=False)
+        filler = Initializer(sequence, Noise(seed, 3))
         filler.saw(0, rows)
-        tokens, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 1, init, 0)
+        tokens, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 1, init, 0, seeded=False)
         counts[tokens[0]] += 1
     expected = {"random": torch.full((3,), 1 / 3), "repeat left": torch.tensor([0.0, 1.0, 0.0]), "sample left": rows.p[0]}
     law = expected.get(init, torch.full((3,), 1 / 3))  # nothing is above the first row
@@ -82,8 +82,8 @@ def test_up_sampled_tokens_are_drawn_from_the_law_that_the_small_picture_gives()
     surprise = torch.zeros(3, dtype=torch.float64)
     for seed in range(2000):
         sequence = toy.start(Prompt(seed=seed))
-        filler = Initializer(sequence, Noise(seed, 3), seeded=False)
-        tokens, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 2, "up-sampled", 0)
+        filler = Initializer(sequence, Noise(seed, 3))
+        tokens, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 2, "up-sampled", 0, seeded=False)
         assert filler.counted() == 1 and filler.counted() == 0  # one token at a quarter of the size, made once
         surprise += torch.eye(3, dtype=torch.float64)[tokens[1]] - laws[1].double()
     coarser = Coarser(sequence, Noise(1999, 3), 1)
@@ -126,8 +126,8 @@ def test_above_means_the_token_one_row_up() -> None:
     for token in (2, 0, 1):
         sequence.forward(_draft([]))
         sequence.commit([], token)
-    filler = Initializer(sequence, Noise(0, 3), seeded=False)
-    tokens, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 3, "repeat above", 0)
+    filler = Initializer(sequence, Noise(0, 3))
+    tokens, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 3, "repeat above", 0, seeded=False)
     assert tokens.tolist() == [2, 0, 1]
     assert laws.argmax(-1).tolist() == [2, 0, 1]
 
@@ -144,9 +144,9 @@ def test_a_live_knob_acts_on_the_next_step_and_a_fixed_one_does_not() -> None:
 def test_the_trace_says_what_was_accepted() -> None:
     run = generate(Toy(), METHODS["sjd"], Prompt(seed=5), {"window": 4}).finish()
     for step in run.steps:
-        assert len(step.trace["accepted"]) == len(step.tokens) == len(step.trace["entropy"])
-        assert step.trace["accepted"][:-1] == [True] * (len(step.tokens) - 1)
-        chance = step.trace["accept_probability"]
+        assert len(step.trace.accepted) == len(step.tokens) == len(step.trace.entropy)
+        assert step.trace.accepted[:-1] == [True] * (len(step.tokens) - 1)
+        chance = step.trace.accept_probability
         assert ((chance >= 0) & (chance <= 1)).all()
 
 
@@ -168,8 +168,8 @@ def test_borrowed_probability_saves_passes_and_the_meter_says_what_it_costs() ->
     relaxed = [generate(Toy(**FLAT), METHODS["sjdpp"], Prompt(seed=seed), LENT).finish() for seed in range(4)]
     held = [generate(Toy(**FLAT), METHODS["sjdpp"], Prompt(seed=s), LENT | {"allowed_deviation": 0.02}).finish() for s in range(4)]
     assert not any(run.exact for run in relaxed)
-    assert max(run.steps[-1].trace["mean_deviation"] for run in held) < 0.025
-    assert np.nanmean([run.steps[-1].trace["mean_deviation"] for run in relaxed]) > 0.025  # nan: no pass of a run was measured
+    assert max(run.steps[-1].trace.deviation.mean for run in held) < 0.025
+    assert np.nanmean([run.steps[-1].trace.deviation.mean for run in relaxed]) > 0.025  # nan: no pass of a run was measured
 
 
 def test_nothing_is_lent_at_temperature_0() -> None:

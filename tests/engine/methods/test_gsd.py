@@ -51,7 +51,7 @@ def test_groups_of_one_are_speculative_jacobi(alone: dict[str, float]) -> None:
         expected = generate(toy, METHODS["sjd"], Prompt(seed=seed), {"window": 5}).finish()
         found = generate(toy, METHODS["gsd"], Prompt(seed=seed), {"window": 5, **alone}).finish()
         assert [s.tokens for s in found.steps] == [s.tokens for s in expected.steps] and found.exact
-        assert not found.steps[-1].trace["mean_deviation"] > 1e-9  # nan where no pass was measured
+        assert not found.steps[-1].trace.deviation.mean > 1e-9  # nan where no pass was measured
 
 
 def test_the_badge_and_the_refusals() -> None:
@@ -96,8 +96,8 @@ def test_the_closed_form_is_a_law_and_not_the_models() -> None:
 
 def test_the_allowed_deviation_holds() -> None:
     groups = {"half_width": 4, "probability_gap": 1.0, "code_distance": 2.0, "window": 6}
-    free = [run(groups, seed, columns=16).steps[-2].trace["mean_deviation"] for seed in range(4)]
-    held = [run({**groups, "allowed_deviation": 0.02}, seed, columns=16).steps[-1].trace["mean_deviation"] for seed in range(4)]
+    free = [run(groups, seed, columns=16).steps[-2].trace.deviation.mean for seed in range(4)]
+    held = [run({**groups, "allowed_deviation": 0.02}, seed, columns=16).steps[-1].trace.deviation.mean for seed in range(4)]
     assert min(held) > 0.002 and max(held) < 0.025 < min(free)
 
 

@@ -141,7 +141,7 @@ def last_deviation(knobs: dict[str, float | str]) -> float:
     shown = []
     for seed in range(6):
         run = generate(Toy(columns=6), METHODS["eagle"], Prompt(seed=seed), {"relax": "additive", "neighbour_share": 0.4, **knobs}).finish()
-        shown.append(run.steps[-1].trace["mean_deviation"])
+        shown.append(run.steps[-1].trace.deviation.mean)
     return torch.tensor(shown).nanmean().item()
 
 
@@ -180,7 +180,7 @@ def test_at_temperature_0_relaxing_leaves_the_greedy_path_by_what_the_meter_says
         assert greedy(Toy(5, 3, 3, seed), added_mass=0.0).tokens == plain
         assert greedy(Toy(5, 3, 3, seed), allowed_deviation=0.0).tokens == plain
         run = greedy(Toy(5, 3, 3, seed), added_mass=0.6, allowed_deviation=0.995)
-        seen = [s.trace["deviation"] for s in run.steps[1:] if s.trace["deviation"] == s.trace["deviation"]]
+        seen = [s.trace.deviation.latest for s in run.steps[1:] if s.trace.deviation.latest == s.trace.deviation.latest]
         assert set(seen) <= {0.0, 1.0}  # a token is the model's, or it is not
         differing += run.tokens != plain
     assert differing > 3
@@ -197,9 +197,9 @@ def test_the_allowed_deviation_holds(name: str, rule: dict[str, float | str]) ->
         for found, allowed in ((free, 1.0), (held, 0.05)):
             toy = Toy(5, 1, 48, sharpness=1.0)
             run = generate(toy, method, Prompt(seed=seed), {**knobs, "allowed_deviation": allowed}).finish()
-            found.append(run.steps[-1].trace["mean_deviation"])
+            found.append(run.steps[-1].trace.deviation.mean)
             if allowed < 1:
-                strengths = [step.trace["strength"] for step in run.steps]
+                strengths = [step.trace.deviation.strength for step in run.steps]
                 assert min(strengths) < max(strengths) <= 3.0
     assert min(held) > 0.005 and max(held) < 0.065 < sum(free) / len(free)
 
@@ -209,7 +209,7 @@ def test_nothing_allowed_is_exact() -> None:
         knobs = {"relax": "additive", "added_mass": 0.6, "neighbour_share": 0.4, "children": "sampled", "allowed_deviation": 0.0}
         run = generate(Toy(columns=6), METHODS[method], Prompt(seed=3), knobs).finish()
         exact = generate(Toy(columns=6), METHODS[method], Prompt(seed=3), {**knobs, "relax": "off"}).finish()
-        assert run.exact and run.tokens == exact.tokens and run.steps[-1].trace["mean_deviation"] == pytest.approx(0)
+        assert run.exact and run.tokens == exact.tokens and run.steps[-1].trace.deviation.mean == pytest.approx(0)
 
 
 def test_badges_of_the_presets() -> None:
@@ -440,4 +440,4 @@ def test_the_schedule_counts_tokens_and_what_they_cost() -> None:
 def test_every_controller_paints_the_whole_picture(controller: str, init: str) -> None:
     run = generate(Toy(columns=5), METHODS["adt_tree"], Prompt(seed=4), {"controller": controller, "tree_init": init}).finish()
     assert run.positions == list(range(10)) and run.exact
-    assert all("tree_depth" in step.trace for step in run.steps[1:-1])
+    assert all(step.trace.tree.width is not None for step in run.steps[1:-1])

@@ -11,6 +11,7 @@ from engine.core import Prompt, Sampling
 from engine.measure.bench.speed import by_place, drafting, plausibility
 from engine.methods import METHODS
 from engine.run import Run, generate
+from engine.trace import Trace
 from tests.engine.backbones import tiny
 
 
@@ -40,16 +41,16 @@ def test_acceptance_is_counted_by_place(name: str, knobs: dict[str, float]) -> N
     steps = [s for r in runs for s in r.steps if s.drafted]
     shares = by_place(steps)
     assert len(shares) == 3 and drafting(runs)["accepted_by_place"] == shares
-    first = [s.trace["accepted"][0] for s in steps]
+    first = [s.trace.accepted[0] for s in steps]
     assert shares[0] == pytest.approx(sum(first) / len(first), abs=1e-3)
-    reached = [s for s in steps if s.trace["accepted"][0] and s.drafted > 1 and len(s.tokens) > 1]
-    assert shares[1] == pytest.approx(sum(s.trace["accepted"][1] for s in reached) / len(reached), abs=1e-3)
+    reached = [s for s in steps if s.trace.accepted[0] and s.drafted > 1 and len(s.tokens) > 1]
+    assert shares[1] == pytest.approx(sum(s.trace.accepted[1] for s in reached) / len(reached), abs=1e-3)
 
 
 def test_a_method_without_an_order_has_no_places() -> None:
     ordered = run("sjd", window=4).steps
     assert by_place(ordered) and not by_place([])
-    scattered = replace(ordered[0], tokens=[1, 2, 3], drafted=3, trace={"accepted": [True, False, True]})
+    scattered = replace(ordered[0], tokens=[1, 2, 3], drafted=3, trace=Trace([True, False, True]))
     assert not by_place([*ordered, scattered])
 
 

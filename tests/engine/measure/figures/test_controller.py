@@ -33,9 +33,9 @@ def test_every_token_knows_the_depth_of_its_tree(runs: dict[str, list[list[Run]]
     run = runs["trees"][0][0]
     found = controller.traces(run)
     assert found["map"].shape == (16,) and found["map"][0] == 0  # the first pass has no tree
-    assert len(found["depth"]) == len(found["width"]) == len(found["accepted"]) == sum("tree_depth" in s.trace for s in run.steps)
+    assert len(found["depth"]) == len(found["width"]) == len(found["accepted"]) == sum(controller.asked(s) for s in run.steps)
     for step in run.steps:
-        assert (found["map"][step.positions] == step.trace.get("tree_depth", 0)).all()
+        assert (found["map"][step.positions] == (step.trace.tree.levels if controller.asked(step) else 0)).all()
     assert found["accepted"].sum() == 16 - len(run.steps)  # every pass adds one token besides
     assert not np.isnan(found["entropy"]).any()
 

@@ -1,0 +1,32 @@
+"""What every method says alike of `verify: match seed`, the promise that tokens are those of plain decoding with the same seed.
+
+The promise needs an exact rule. A run that begins without one is refused. A knob that is moved later acts at once: it ends the match,
+the step is not exact any more, and the badge says so. If the rule becomes exact again, the seed is matched again.
+"""
+
+from __future__ import annotations
+
+from engine.core import Knobs
+from engine.errors import BadKnob
+
+MATCH = "match seed"
+
+
+def matches_seed(knobs: Knobs, exact: bool) -> bool:
+    """Whether the next step gives the very tokens of plain decoding. exact : whether the method's rule is, under these knobs"""
+    return knobs.verify == MATCH and exact
+
+
+def check_start(knobs: Knobs, exact: bool, setting: str, remedy: str) -> None:
+    """Raises BadKnob where a run would begin with a promise that it cannot keep.
+
+    setting : what is not exact, as "relax=additive"; remedy : what to set instead, as "relax=off"
+    """
+    if knobs.verify == MATCH and not exact:
+        raise BadKnob(f"match seed needs an exact rule; {setting} is not. Set {remedy}, or verify=residual.")
+
+
+def not_exact(knobs: Knobs, reason: str) -> str:
+    """The sentence of the badge under a rule that is not exact."""
+    ended = " So the seed is not matched." if knobs.verify == MATCH else ""
+    return f"Not exact: {reason}{ended}"

@@ -1,0 +1,287 @@
+"""Mutants of single methods: their windows, heads, wavefronts, scales and streams. See mutation.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine import noise, sampling
+from engine.backbones import toy
+from engine.core import Draft, Knobs
+from engine.decoding import rules
+from engine.measure.verify.mutation import Patch, Watcher, get
+from engine.measure.verify.wrong_rules import drawn_from
+from engine.methods import cross_regression, jacobi, lookup, mulo, sjd, sjdpp, xspecmesh, zipar
+
+# --- Jacobi windows ---------------------------------------------------------------------------------------------------
+
+
+def _one_answer_more() -> list[Patch]:
+    right = jacobi.leading
+    return [(jacobi, "leading", lambda accepted: min(len(accepted), right(accepted) + 1))]
+
+
+def _stale_law() -> list[Patch]:
+    patches: list[Patch] = []
+    for owner, key in ((sjd, "redraw"), (sjdpp.REFRESHES, "redraw"), (sjdpp.REFRESHES, "coupled gumbel")):
+        right = get(owner, key)
+
+        def refresh(window: Any, first: int, knobs: Any, right: Any = right) -> tuple[Tensor, Tensor]:
+            tokens, _ = right(window, first, knobs)
+            return tokens, torch.cat([window.laws[first:], window.rows.p[-1:]])
+
+        patches.append((owner, key, refresh))
+    return patches
+
+
+def _published_law() -> list[Patch]:
+    return [(sjdpp.REFRESHES, "reuse mixture", sjdpp.reuse_published)]
+
+
+def _law_of_the_first_draw() -> list[Patch]:
+    def refresh(window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
+        tokens, _ = sjdpp.reuse_published(window, first, knobs)
+        return tokens, torch.cat([window.laws[first:], window.rows.p[-1:]])
+
+    return [(sjdpp.REFRESHES, "reuse mixture", refresh)]
+
+
+# --- heads and lookup -------------------------------------------------------------------------------------------------
+
+
+def _full_law_of_a_cut_draw() -> list[Patch]:
+    cut = xspecmesh.best_of
+    return [
+        (xspecmesh, "best_of", lambda law, k: law),
+        (xspecmesh, "draw", drawn_from(lambda p: cut(p, 2))),
+    ]
+
+
+def _residual_behind_a_threshold() -> list[Patch]:
+    right, forward = xspecmesh.replacement, toy.ToySequence.forward
+    drafts: list[Draft] = []
+
+    def remembering(self: toy.ToySequence, draft: Draft) -> Any:
+        drafts[:] = [draft]
+        return forward(self, draft)
+
+    def replacement(rows: Any, a: int, noise: noise.Noise, n: int) -> int:
+        draft = drafts[0]
+        if a == len(draft.tokens):
+            return right(rows, a, noise, n)
+        left = sampling.residual(rows.p[a : a + 1], draft.q[a : a + 1])
+        return sampling.draw_gumbel(left.log(), noise.gumbel(n + a, 1)).item()
+
+    return [(xspecmesh, "replacement", replacement), (toy.ToySequence, "forward", Watcher(remembering))]
+
+
+def _row_before() -> list[Patch]:
+    """The heads read the state before the one that predicted the newest token."""
+    right = toy.ToySequence.forward
+
+    def forward(self: toy.ToySequence, draft: Draft) -> Any:
+        rows = right(self, draft)
+        rows.hidden = rows.hidden[:, [0, *range(rows.hidden.shape[1] - 1)]]
+        return rows
+
+    return [(toy.ToySequence, "forward", forward)]
+
+
+def _heads_shifted() -> list[Patch]:
+    right = toy.TableHeads.guess
+    return [(toy.TableHeads, "guess", lambda self, hidden, count: right(self, hidden, self.depth).roll(1, 0)[:count])]
+
+
+def _grammar_of_the_prefix() -> list[Patch]:
+    right = toy.ToySequence._allowed
+    return [(toy.ToySequence, "_allowed", lambda self, newest: right(self, newest[:1] * len(newest)))]
+
+
+def _first_draft_unverified() -> list[Patch]:
+    right = lookup.leading
+    return [(lookup, "leading", lambda accepted: max(right(accepted), min(1, len(accepted))))]
+
+
+# --- wavefronts -------------------------------------------------------------------------------------------------------
+
+
+def _law_of_another_warp() -> list[Patch]:
+    patches: list[Patch] = []
+    for key in ("coupled gumbel", "coupled maximal"):
+        right = zipar.REFRESHES[key]
+
+        def refresh(window: Any, first: int, knobs: Any, right: Any = right) -> tuple[Tensor, Tensor]:
+            tokens, _ = right(window, first, knobs)
+            return tokens, torch.softmax(2 * window.rows.scores[first:], -1)
+
+        patches.append((zipar.REFRESHES, key, refresh))
+    return patches
+
+
+def _carried_with_a_new_law() -> list[Patch]:
+    right = zipar.REFRESHES["carry"]
+    return [(zipar.REFRESHES, "carry", lambda window, first, knobs: (right(window, first, knobs)[0], None))]
+
+
+def _guesses_said_to_be_uniform() -> list[Patch]:
+    right = zipar._guessed
+
+    def guessed(window: Any, tokens: Tensor, laws: Tensor | None, more: int) -> tuple[Tensor, Tensor | None]:
+        found, _ = right(window, tokens, laws, more)
+        flat = torch.ones_like(window.rows.p[-1:]).expand(more, -1) / window.rows.p.shape[-1]
+        return found, None if laws is None else torch.cat([laws, flat])
+
+    return [(zipar, "_guessed", guessed)]
+
+
+def _rows_do_not_wait() -> list[Patch]:
+    return [(zipar, "lead", lambda window, columns: 1)]
+
+
+def _newest_not_cached() -> list[Patch]:
+    right = toy.ToySequence.commit_at
+
+    def commit_at(self: toy.ToySequence, positions: list[int], tokens: list[int]) -> None:
+        right(self, positions, tokens)
+        self._cache = self._cache[:-1]
+
+    return [(toy.ToySequence, "commit_at", commit_at)]
+
+
+# --- scales -----------------------------------------------------------------------------------------------------------
+
+
+def _stale_cache() -> list[Patch]:
+    """As with `stale_kv`, where it is off."""
+    right = mulo._blocks
+
+    def blocks(sequence: Any, coarser: Any, knobs: Knobs, noise: noise.Noise) -> Any:
+        return right(sequence, coarser, Knobs(knobs.values | {"stale_kv": "on"}), noise)
+
+    return [(mulo, "_blocks", blocks)]
+
+
+def _row_of_the_refused_draft() -> list[Patch]:
+    right = mulo._draw
+    return [(mulo, "_draw", lambda rows, row, position, noise: right(rows, min(row + 1, rows.logits.shape[1] - 1), position, noise))]
+
+
+# --- two streams ------------------------------------------------------------------------------------------------------
+
+
+def _literal_rule() -> list[Patch]:
+    return [(cross_regression.RULES, "consistent", rules.LITERAL)]
+
+
+def _tolerance_from_zero() -> list[Patch]:
+    right = rules.ramp
+    return [(rules, "ramp", lambda energies, horizon: (right(energies, horizon) ** 2 - 1 / horizon).clamp(min=0).sqrt())]
+
+
+def _residual_of_a_fresh_law() -> list[Patch]:
+    """Algorithm 1, lines 10 to 12 as printed: the residual is that of a law which the network gives after the rejection."""
+    right, dual = cross_regression.correct, cross_regression.dual
+    sequences: list[Any] = []
+
+    def remembering(tokens: Tensor, ahead: int, sequence: Any, *rest: Any) -> Draft:
+        sequences[:] = [sequence]
+        return dual(tokens, ahead, sequence, *rest)
+
+    def correct(rows: Any, laws: Tensor, answers: Any, a: int, size: int, made: noise.Noise, n: int, iteration: int) -> int:
+        if a < size:
+            newest = torch.tensor([([*sequences[0].tokens, *sequences[0]._draft[:a]])[-1]])
+            fresh = Draft(newest, positions=torch.tensor([n + a - 1]), visible=torch.ones(2, 2, dtype=torch.bool))
+            state = sequences[0].adapter.states(rows.hidden[:, a : a + 1], fresh)
+            guided = sampling.guide(state @ sequences[0].adapter.out, sequences[0].sampling.guidance)
+            laws = torch.cat([laws[:a], torch.softmax(guided, -1), laws[a + 1 :]])
+        return right(rows, laws, answers, a, size, made, n, iteration)
+
+    return [(cross_regression, "dual", Watcher(remembering)), (cross_regression, "correct", correct)]
+
+
+def _new_law_of_a_carried_draft() -> list[Patch]:
+    right = cross_regression.refill
+
+    def refill(logits: Tensor, tokens: Tensor, laws: Tensor, sequence: Any, *rest: Any) -> tuple[Tensor, Tensor]:
+        found, _ = right(logits, tokens, laws, sequence, *rest)
+        return found, sequence.law(logits, [])
+
+    return [(cross_regression, "refill", refill)]
+
+
+def _new_drafts_verified_at_once() -> list[Patch]:
+    """Algorithm 1, lines 3 to 6 as printed: control rows read noise behind the carried drafts, and judge what is drawn in its place."""
+    refill, dual, energy = cross_regression.refill, cross_regression.dual, cross_regression.energy
+    seen: dict[str, Any] = {"carried": 0}
+
+    def buffered(logits: Tensor, tokens: Tensor, laws: Tensor, sequence: Any, *rest: Any) -> tuple[Tensor, Tensor]:
+        found, new = refill(logits, tokens, laws, sequence, *rest)
+        seen["carried"] = min(len(tokens), len(found))
+        made, iteration = rest[1:3]
+        u = made.uniform(noise.SCHEDULE, sequence.length, len(found), iteration)
+        noisy = (u * sequence.vocabulary).long()
+        noisy[: seen["carried"]] = found[: seen["carried"]]
+        return noisy, new
+
+    def remembering(tokens: Tensor, ahead: int, sequence: Any, made: noise.Noise, iteration: int, causal: bool) -> Draft:
+        draft = dual(tokens, ahead, sequence, made, iteration, causal)
+        seen.update(sequence=sequence, noise=made, iteration=iteration, draft=draft)
+        return draft
+
+    def judged(p: Tensor, laws: Tensor, tokens: Tensor, *rest: Any) -> Any:
+        sequence, draft = seen["sequence"], seen["draft"]
+        if draft.predictive is not None and len(tokens):
+            logits = seen["read"](seen["rows"], len(tokens) + 1)
+            for k in range(max(1, seen["carried"]), min(len(tokens), len(logits) + 1)):
+                laws[k] = sequence.law(logits[k - 1 : k], [])[0]
+                u = seen["noise"].uniform(noise.SCHEDULE, sequence.length + k, 1, seen["iteration"], 1)
+                tokens[k] = sampling.draw(laws[k : k + 1], u)[0]
+                sequence._draft[k] = int(tokens[k])
+        return energy(p, laws, tokens, *rest)
+
+    start, forward = toy.TableStream.start, toy.ToySequence.forward
+
+    def started(self: toy.TableStream, sequence: Any) -> Any:
+        seen["read"], seen["carried"] = start(self, sequence), 0
+        return seen["read"]
+
+    def watched(self: toy.ToySequence, draft: Draft) -> Any:
+        seen["rows"] = forward(self, draft)
+        return seen["rows"]
+
+    return [
+        (cross_regression, "refill", buffered),
+        (cross_regression, "dual", Watcher(remembering)),
+        (cross_regression, "energy", judged),
+        (toy.TableStream, "start", Watcher(started)),
+        (toy.ToySequence, "forward", Watcher(watched)),
+    ]
+
+
+TABLE: dict[str, Callable[[], list[Patch]]] = {
+    "commit one answer more": _one_answer_more,
+    "stale law after refinement": _stale_law,
+    "published law": _published_law,
+    "law of the first draw": _law_of_the_first_draw,
+    "heads: full law": _full_law_of_a_cut_draw,
+    "heads: residual behind a threshold": _residual_behind_a_threshold,
+    "heads: row before": _row_before,
+    "heads: shifted by one": _heads_shifted,
+    "grammar of the prefix for every row": _grammar_of_the_prefix,
+    "lookup: first draft unverified": _first_draft_unverified,
+    "wavefront: law of another warp": _law_of_another_warp,
+    "wavefront: carried with a new law": _carried_with_a_new_law,
+    "wavefront: guesses said to be uniform": _guesses_said_to_be_uniform,
+    "wavefront: rows do not wait": _rows_do_not_wait,
+    "wavefront: the newest of a row is not cached": _newest_not_cached,
+    "mulo: stale cache": _stale_cache,
+    "mulo: row of the refused draft": _row_of_the_refused_draft,
+    "stream: literal rule": _literal_rule,
+    "stream: tolerance from zero": _tolerance_from_zero,
+    "stream: residual of a fresh law": _residual_of_a_fresh_law,
+    "stream: new law of a carried draft": _new_law_of_a_carried_draft,
+    "stream: new drafts verified at once": _new_drafts_verified_at_once,
+}
