@@ -1,0 +1,15 @@
+"""`launch.py test`: the whole test suite; every option goes to pytest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from app.commands.options import ROOT
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs pytest from the root of the checkout; its exit code."""
+    return subprocess.call([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
