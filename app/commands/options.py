@@ -119,9 +119,9 @@ def add_size(parser: Parser) -> None:
 
 def load_backbone(options: argparse.Namespace) -> Any:
     """The backbone that --backbone, --device and --dtype name."""
-    from engine.backbones import load
+    from engine.backbones import load, resolve
 
-    return load(options.backbone, None, options.device, options.dtype)
+    return load(*resolve(options.backbone), options.device, options.dtype)
 
 
 def sampling_of(options: argparse.Namespace) -> dict[str, float]:

@@ -43,7 +43,8 @@ class Model:
     sampling: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises BadPrompt for sampling out of range."""
+        """Raises NotSupported for an unknown backbone, BadPrompt for sampling out of range."""
+        resolve(self.backbone)
         changed(Sampling(), self.sampling)
 
     def load(self, dtype: str | None = None) -> Backbone:
