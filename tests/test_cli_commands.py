@@ -85,6 +85,26 @@ def test_the_studio_gets_what_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp
     ]
 
 
+def test_a_comparison_is_in_seconds_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fast run ends sooner because it is shorter; each of its tokens took twice as long."""
+    from app.commands import report
+    from engine import run
+    from engine.methods import METHODS
+
+    class Finished:
+        def __init__(self, method: object):
+            self.seconds, self.tokens = (4.0, [1] * 100) if method is METHODS["ar"] else (2.0, [1] * 25)
+            self.in_order = self.tokens
+
+        def finish(self) -> Finished:
+            return self
+
+    monkeypatch.setattr(run, "generate", lambda backbone, method, prompt, knobs=None: Finished(method))
+    fast, said = report.compare(None, METHODS["xspecmesh"], None, {})
+    assert len(fast.tokens) == 25
+    assert said == {"compare": {"method": "ar", "seconds": 4.0, "speedup": 0.5, "same_tokens": False}}
+
+
 STOPPED = {  # where Ctrl-C strikes, by command
     "studio": ([], "app.studio.launch"),
     "image": (["image", "a red cat"], "engine.backbones.load"),

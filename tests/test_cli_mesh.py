@@ -160,26 +160,12 @@ def test_bench_prints_the_rows_that_the_weights_allow(folder: Path, capsys: pyte
     assert rows["D exact"]["exact"] is True and rows["D cross-attention"]["exact"] is False
     assert 0 <= rows["held-out boxes, with grammar mask"]["valid"] <= 1
     assert rows["held-out families, with grammar mask"]["valid"] == 1.0
-    assert (
-        rows["A plain"]["faces_allowed"] == 8 and rows["held-out boxes, with grammar mask, with budget"]["faces_allowed"] == "of the input"
-    )
+    budgets = [rows[name]["faces_allowed"] for name in ("A plain", "held-out boxes, with grammar mask, with budget")]
+    assert budgets == [8, "of the input"]
     named = {"weights", "dtype", "temperature", "top_k", "top_p", "knobs", "commit", "processor", "inputs", "seeds", "repeats"}
     assert all(named <= set(row) for row in rows.values())
-    swept = [
-        "bench",
-        "mesh",
-        "--backbone",
-        str(folder),
-        "--count",
-        "1",
-        "--faces",
-        "8",
-        "--methods",
-        "lookup,xspecmesh",
-        "--sweep",
-        "depth=1,3",
-        "--json",
-    ]
+    swept = ["bench", "mesh", "--backbone", str(folder), "--count", "1", "--faces", "8", "--methods", "lookup,xspecmesh", "--json"]
+    swept += ["--sweep", "depth=1,3"]
     assert cli.main([*swept, "--sweep", "drafted=2"]) == 0
     mine = {row["row"]: row for row in last_line_rows(capsys)}
     assert set(mine) == {"A plain", "xspecmesh depth=1", "xspecmesh depth=3", "lookup drafted=2"}
@@ -195,20 +181,21 @@ def test_bench_measures_what_it_is_told(folder: Path, tmp_path: Path, capsys: py
     found = {}
     for name, options in {
         "cold": ["--temperature", "0.1", "--top-k", "5", "--faces", "8"],
-        "hot": ["--temperature", "4", "--size", "3", "--repeats", "2", "--sweep", "drafted=2"],
+        "hot": ["--temperature", "4", "--top-k", "5", "--faces", "8"],
+        "small": ["--temperature", "4", "--size", "3", "--repeats", "2", "--sweep", "drafted=2"],
     }.items():
         assert cli.main([*asked, *options]) == 0
         found[name] = last_line_rows(capsys)[0]
-    cold, hot = found["cold"], found["hot"]
+    cold, hot, small = found.values()
     assert (cold["temperature"], cold["top_k"], cold["faces_allowed"], cold["repeats"]) == (0.1, 5, 8, 1)
-    assert (hot["temperature"], hot["faces_allowed"], hot["repeats"]) == (4.0, 3, 2)
-    assert cold["tokens"] != hot["tokens"]
+    assert (small["temperature"], small["faces_allowed"], small["repeats"]) == (4.0, 3, 2)
+    assert cold["chamfer_16k"] != hot["chamfer_16k"] and hot["tokens"] != small["tokens"]
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["row"], row["temperature"]) for row in rows] == [
-        ("A plain", "0.1"), ("lookup", "0.1"), ("A plain", "4.0"), ("lookup drafted=2", "4.0"),
+        ("A plain", "0.1"), ("lookup", "0.1"), ("A plain", "4.0"), ("lookup", "4.0"), ("A plain", "4.0"), ("lookup drafted=2", "4.0"),
     ]  # fmt: skip
-    assert json.loads(rows[3]["knobs"])["drafted"] == 2 and all(None not in row for row in rows)
+    assert json.loads(rows[5]["knobs"])["drafted"] == 2 and all(None not in row for row in rows)
     assert cli.main([*asked, "--dtype", "bfloat16"]) == 2 and "float32" in capsys.readouterr().err
 
 

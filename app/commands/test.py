@@ -11,5 +11,9 @@ from app.commands.options import ROOT
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs pytest from the root of the checkout; its exit code."""
+    """Runs pytest from the root of the checkout; its exit code. Raises NotSupported where only the packages are installed."""
+    if not (ROOT / "launch.py").is_file():
+        from engine.errors import NotSupported
+
+        raise NotSupported("The tests are not part of an installed Foretoken. Run 'python launch.py test' in a checkout.")
     return subprocess.call([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})

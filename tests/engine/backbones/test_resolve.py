@@ -14,15 +14,14 @@ from engine.errors import MissingWeights, NotSupported
 
 def test_a_name_is_a_name_and_a_folder_says_what_it_holds(tmp_path: Path) -> None:
     assert [resolve(name) for name in BACKBONES] == [(name, None) for name in BACKBONES]
-    (tmp_path / "config.json").write_text("{}")
     assert resolve(tmp_path) == ("janus", str(tmp_path))
     (tmp_path / "card.json").write_text('{"name": "lowpoly"}')
     assert resolve(str(tmp_path)) == ("lowpoly", str(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["other", None, ["pictogram"], 3])
-def test_a_folder_of_an_unknown_model_is_a_sentence(name: object, tmp_path: Path) -> None:
-    (tmp_path / "card.json").write_text(json.dumps({"name": name}))
+@pytest.mark.parametrize("card", [{"name": "other"}, {}, {"name": ["pictogram"]}, {"name": 3}, ["pictogram"], None])
+def test_a_folder_of_an_unknown_model_is_a_sentence(card: object, tmp_path: Path) -> None:
+    (tmp_path / "card.json").write_text(json.dumps(card))
     with pytest.raises(NotSupported, match="There are: toy"):
         resolve(tmp_path)
 
@@ -31,8 +30,8 @@ def test_what_is_neither_is_a_sentence(tmp_path: Path) -> None:
     for asked in ("nowhere", "", "n" * 5000, "a\0b", "\udcff", str(tmp_path / "no")):
         with pytest.raises(NotSupported, match="neither a backbone"):
             resolve(asked)
-    with pytest.raises(MissingWeights, match=r"neither card\.json nor config\.json"):
-        resolve(tmp_path)
+    with pytest.raises(MissingWeights, match=r"config\.json"):
+        load(tmp_path)
     (tmp_path / "card.json").write_text("{")
     with pytest.raises(MissingWeights, match="not JSON"):
         resolve(tmp_path)
