@@ -151,7 +151,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "doctor of something": (["doctor", "me"], "Unknown option: me"),
     "no recipe": (["train"], "no recipe"),
     "unknown recipe": (["train", "nothing"], "no recipe"),
-    "recipe with an unknown option": (["train", "judge", "--colour", "3"], "--colour"),
+    "recipe with an unknown option": (["train", "judge", "--colour", "3"], "Unknown option: --colour"),
     "recipe with odd minutes": (["train", "judge", "--minutes", "soon"], "--minutes"),
 }
 

@@ -22,17 +22,12 @@ class Parser(argparse.ArgumentParser):
         """Raises ForetokenError with what argparse says, and where to read more."""
         from engine.errors import ForetokenError
 
-        said = message.removeprefix("argument ").rstrip(".")
+        said = message.removeprefix("argument ").replace("unrecognized arguments", "unknown option").rstrip(".")
         raise ForetokenError(f"{said[:1].upper()}{said[1:]}. See: python {self.prog} --help")
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The values of the options; raises ForetokenError for one that is unknown or wrong."""
-        from engine.errors import ForetokenError
-
-        options, rest = self.parse_known_args(list(arguments))
-        if rest:
-            raise ForetokenError(f"Unknown option: {' '.join(rest)}. See: python {self.prog} --help")
-        return options
+        return self.parse_args(list(arguments))
 
 
 # --- kinds of values --------------------------------------------------------------------------------------------------
