@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from engine.backbones import load, resolve
+from engine.backbones import check_device, load, resolve
 from engine.core import Backbone, KnobArray, Prompt, Sampling
 from engine.errors import BadKnob, BadPrompt, NotSupported
 from engine.methods import METHODS, PRESETS, find
@@ -43,8 +43,9 @@ class Model:
     sampling: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises NotSupported for an unknown backbone, BadPrompt for sampling out of range."""
+        """Raises NotSupported for an unknown backbone or a device that is not there, BadPrompt for sampling out of range."""
         resolve(self.backbone)
+        check_device(self.device)
         changed(Sampling(), self.sampling)
 
     def load(self, dtype: str | None = None) -> Backbone:

@@ -6,6 +6,7 @@ from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
+import torch
 
 from engine.errors import BadKnob, BadPrompt, NotSupported
 from engine.measure.bench.plan import EyeBench, ImageBench, ImageSheet, JudgeBench, MeshBench, MeshSheet, read_prompts
@@ -29,6 +30,7 @@ ALL = frozenset({"raster", "wavefront", "mesh", "hidden", "mesh_heads", "feature
         (ImageBench, {"sweep": (("window", ("4", "-1")),)}, BadKnob),
         (ImageBench, {"grid": True}, BadKnob),
         (ImageBench, {"backbone": "nowhere"}, NotSupported),
+        (ImageBench, {"device": "abacus"}, NotSupported),
         (JudgeBench, {"count": -1}, BadPrompt),
         (EyeBench, {"answers": Path("eye.csv"), "size": -1}, BadPrompt),
         (ImageSheet, {"path": Path("sheet.png"), "count": 10**9}, BadPrompt),
@@ -43,6 +45,13 @@ ALL = frozenset({"raster", "wavefront", "mesh", "hidden", "mesh_heads", "feature
 def test_a_wrong_plan_cannot_be_made(kind: type, given: dict, error: type[Exception]) -> None:
     with pytest.raises(error):
         kind(**(TOY | given))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("kind", [ImageBench, MeshBench])
+def test_a_gpu_that_is_not_there_is_a_sentence(kind: type) -> None:
+    with pytest.raises(NotSupported, match="No CUDA device is visible"):
+        kind(backbone="lowpoly", device="cuda")
 
 
 def test_a_plan_does_not_change() -> None:
