@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.errors import BadKnob
+from engine.errors import BadKnob, BadPrompt
 from engine.trace import Trace
 
 if TYPE_CHECKING:
@@ -51,6 +51,12 @@ class Prompt:
     seed: int = 0
     size: int | None = None  # pixels, or a face budget for a mesh; None = the backbone's own
     sampling: Sampling | None = None  # None = the backbone's own
+
+    def __post_init__(self) -> None:
+        """Raises BadPrompt for text that no file and no terminal could hold: NUL, and halves of characters."""
+        odd = next((c for c in self.text or "" if c == "\0" or "\ud800" <= c <= "\udfff"), None)
+        if odd is not None:
+            raise BadPrompt(f"The prompt holds U+{ord(odd):04X}, which is not a character of text. Type the prompt again without it.")
 
 
 @dataclass(frozen=True)

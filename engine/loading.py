@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from pathlib import Path
-
-import torch
 
 from engine import backbones
-from engine.backbones import BACKBONES
+from engine.backbones import check_device, resolve
 from engine.core import Backbone
 from engine.errors import NotSupported
-from engine.networks.weights import read_card
 
 DTYPES = ("auto", "float32", "bfloat16")
-WITHOUT_CARD = "janus"  # a folder without a card.json is taken for a checkpoint in the form of transformers
 
 Key = tuple[str, str | None, str, str]  # name, folder, device, dtype
 
@@ -35,41 +30,6 @@ def load(name_or_folder: str | os.PathLike[str] = "pictogram", device: str = "cp
         raise NotSupported(f"There is no dtype '{dtype}' here. Choose one of: {', '.join(DTYPES)}.")
     name, folder = resolve(name_or_folder)
     return _SHELF.get((name, folder, device, dtype))
-
-
-def resolve(name_or_folder: str | os.PathLike[str]) -> tuple[str, str | None]:
-    """The name of a backbone, and its folder (None = the shipped weights); raises NotSupported if there is neither.
-
-    A name goes before a folder of the same name: write ./pictogram for that one.
-    """
-    asked = os.fspath(name_or_folder)
-    if asked in BACKBONES:
-        return asked, None
-    folder = Path(asked)
-    if not folder.is_dir():
-        raise NotSupported(f"'{asked}' is neither a backbone ({', '.join(BACKBONES)}) nor a folder of weights.")
-    return named_in(folder), str(folder.resolve())
-
-
-def named_in(folder: Path) -> str:
-    """The backbone that a folder's card names; raises MissingWeights for a damaged card, NotSupported for one of another model."""
-    if not (folder / "card.json").exists():
-        return WITHOUT_CARD
-    card = read_card(folder)
-    name = card.get("name") if isinstance(card, dict) else None
-    if not isinstance(name, str) or name not in BACKBONES:
-        raise NotSupported(f"The card in {folder} names the model '{name}', which is no backbone. There are: {', '.join(BACKBONES)}.")
-    return name
-
-
-def check_device(device: str) -> None:
-    """Raises NotSupported for a device that PyTorch does not know or does not see here."""
-    try:
-        kind = torch.device(device).type
-    except RuntimeError as e:
-        raise NotSupported(f"There is no device '{device}'. Choose cpu or cuda.") from e
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise NotSupported("No CUDA device is visible to PyTorch here. Use the device cpu, or see: python launch.py doctor")
 
 
 class Shelf:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from statistics import median
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -144,6 +145,19 @@ def generate(
     """Begins a run. knobs: values by name, the rest as they suit the backbone, or at their defaults; buffer: where the live values lie
     (shared memory)."""
     return Run(backbone, method, prompt, knobs or {}, drafter, buffer)
+
+
+class Timed(Protocol):
+    """What has been timed: a Run, or the work of somebody else's code."""
+
+    seconds: float
+    tokens: Sized
+
+
+def speedup(plain: Iterable[Timed], fast: Iterable[Timed]) -> float:
+    """How many times as fast the second runs are: the ratio of the medians of seconds a token, so that runs of any length compare."""
+    slow, quick = (median(run.seconds / len(run.tokens) for run in runs) for runs in (plain, fast))
+    return slow / quick
 
 
 def race(runs: Iterable[Run]) -> Iterator[tuple[int, Step]]:

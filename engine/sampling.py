@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from engine.core import Sampling
+from engine.errors import BadPrompt
 
+RANGES = {"temperature": (0, 5), "top_k": (0, 10**6), "top_p": (0.01, 1), "guidance": (0, 20)}  # of what a person may ask for
 FEW = 64  # scores that top-p puts in order before it considers all
+
+
+def changed(sampling: Sampling, given: Mapping[str, float]) -> Sampling:
+    """The sampling with the values a person gave; raises BadPrompt for an unknown name or a value out of range."""
+    for name, value in given.items():
+        if name not in RANGES:
+            raise BadPrompt(f"Sampling has no '{name}'. It has: {', '.join(RANGES)}.")
+        low, high = RANGES[name]
+        if not low <= value <= high:  # also refuses nan
+            raise BadPrompt(f"{name} = {value} is out of range. Choose {low:g} to {high:g}.")
+    return replace(sampling, **given)
 
 
 def guide(logits: Tensor, scale: float) -> Tensor:

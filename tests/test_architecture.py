@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from app.cli import COMMANDS
+from app.commands.bench import KINDS
 from engine.backbones import BACKBONES
 from engine.methods import METHODS, PRESETS
 from engine.train import RECIPES
@@ -103,7 +105,7 @@ def test_direction(group, forbidden):
 
 
 def test_only_the_command_line_trains_and_measures():
-    assert offenders(PACKAGES, ("engine.train", "engine.measure"), allowed=("app.cli", "engine.train", "engine.measure")) == []
+    assert offenders(PACKAGES, ("engine.train", "engine.measure"), allowed=("app.commands", "engine.train", "engine.measure")) == []
 
 
 def test_no_import_circles():
@@ -176,6 +178,11 @@ def test_a_triton_kernel_has_a_reference_beside_it():
         functions = [node for node in ast.walk(tree(module)) if isinstance(node, ast.FunctionDef)]
         if any("triton.jit" in ast.unparse(d) for f in functions for d in f.decorator_list):
             assert any(f.name.endswith("_reference") for f in functions), module
+
+
+def test_every_command_is_in_the_table():
+    files = {module.rsplit(".", 1)[1] for module in modules_in("app.commands") if defines(module, "main")}
+    assert set(COMMANDS) | {f"bench_{kind}" for kind in KINDS} == files
 
 
 def test_every_tab_is_in_the_table():

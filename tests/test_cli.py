@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 from PIL import Image
 
 from app import cli
+from app.commands.report import print_json
 from engine.decoding.initializers import WINDOW
 from engine.networks.weights import ship
 from tests.engine.backbones import tiny
@@ -104,34 +108,32 @@ def test_knobs_and_sampling_reach_the_run(folder: Path, capsys: pytest.CaptureFi
     assert settings["sampling"] == {"temperature": 0.7, "top_k": 9, "top_p": 1.0, "guidance": 2.0}
 
 
-BAD = {
+def test_a_line_is_json_on_every_terminal(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """Characters that the terminal lacks are written as escapes of JSON, numbers that JSON lacks as null."""
+    assert cli.main(["image", "red caf\xe9s", "--backbone", str(folder), "--json"]) == 0
+    assert "caf\xe9s" in last_line(capsys)["unknown_words"]
+    written = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    with contextlib.redirect_stdout(written):
+        print_json({"word": "caf\xe9 \udcff", "share": float("nan"), "rows": [float("inf"), 1.5]})
+    written.seek(0)
+    assert json.loads(written.read()) == {"word": "caf\xe9 \udcff", "share": None, "rows": [None, 1.5]}
+
+
+BAD = {  # what only the model can refuse
     "empty prompt": (["image", "   "], "prompt is empty"),
     "long prompt": (["image", "a cat " * 1700], "10,1"),
     "no known word": (["image", "zzz qqq"], "knows no word"),
-    "unknown method": (["image", "a red cat", "--method", "sjdp"], "Did you mean 'sjd"),
-    "knob out of range": (["image", "a red cat", "--set", "window=9999"], "out of range"),
-    "knob not a number": (["image", "a red cat", "--set", "window=nan"], "out of range"),
-    "unknown knob": (["image", "a red cat", "--set", "windw=4"], "no knob 'windw'"),
-    "unknown choice": (["image", "a red cat", "--set", "init=sideways"], "Choose one of"),
-    "malformed set": (["image", "a red cat", "--set", "window"], "NAME=VALUE"),
-    "no verification mode": (["image", "a red cat", "--temperature", "-1"], "out of range"),
+    "signs only": (["image", "!?"], "no word of letters"),
+    "emoji only": (["image", "\U0001f34e \U0001f431\u200d\U0001f464"], "no word of letters"),
     "size not trained": (["image", "a red cat", "--size", "100"], "not 100"),
-    "negative seed": (["image", "a red cat", "--seed", "-3"], "out of range"),
-    "seed not a number": (["image", "a red cat", "--seed", "x"], "invalid int value"),
-    "unknown option": (["image", "a red cat", "--colour", "3"], "Unknown option"),
-    "unknown command": (["paint"], "invalid choice"),
-    "unknown backbone": (["image", "a red cat", "--backbone", "nowhere"], "neither a backbone"),
-    "unknown recipe": (["train", "nothing"], "no recipe"),
-    "unknown method to verify": (["verify", "nothing"], "no method"),
+    "a method for meshes": (["image", "a red cat", "--method", "xspecmesh"], "needs mesh_heads"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_one_sentence_and_exit_code_2(name: str, folder: Path, capsys: pytest.CaptureFixture) -> None:
     arguments, part = BAD[name]
-    if arguments[0] == "image" and "--backbone" not in arguments:
-        arguments = [*arguments, "--backbone", str(folder)]
-    assert cli.main(arguments) == 2
+    assert cli.main([*arguments, "--backbone", str(folder)]) == 2
     captured = capsys.readouterr()
     assert part in captured.err
     assert captured.err.count("\n") == 1, captured.err
@@ -182,10 +184,17 @@ def test_bench_prints_rows_for_every_method(folder: Path, tmp_path: Path, capsys
     for row in (rows["sjd"], rows["sjdpp"]):
         middle, low, high = row["speedup"]
         assert 0 < low <= middle <= high
-        assert row["processor"] and row["commit"] and row["torch"]
+        assert row["processor"] and row["commit"] and row["torch"] and row["weights"] and row["prompts_from"].startswith("prompts.txt ")
+        assert (row["backbone"], row["dtype"], row["device"], row["size"], row["repeats"]) == ("pictogram", "float32", "cpu", 64, 1)
+        assert {"temperature", "top_k", "top_p", "guidance", "temperature_last"} <= set(row)
     shares = rows["sjdpp: cost of a step"]
     assert shares["model_share"] + shares["sampling_share"] + shares["bookkeeping_share"] == pytest.approx(1)
-    assert table.read_text().count("\n") == len(rows) + 1
+    assert all("knobs" in row for row in rows.values())
+    with table.open(newline="") as file:
+        written = list(csv.DictReader(file))
+    assert [row["method"] for row in written] == list(rows)
+    assert all(row["weights"] == rows["ar"]["weights"] and row["guidance"] and row["commit"] for row in written)
+    assert json.loads(written[list(rows).index("sjdpp")]["knobs"])["window"] == 8
 
 
 def test_bench_sweeps_a_knob(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -205,8 +214,32 @@ def test_bench_sweeps_a_knob(folder: Path, tmp_path: Path, capsys: pytest.Captur
     assert [r["method"] for r in last_line_rows(capsys)] == ["ar", *both, "transformers generate"]
     assert cli.main([*asked, "--grid", "--sweep", "window=2,16", "--sweep", "radius=1"]) == 2
     assert "sweeps nothing" in capsys.readouterr().err
+    assert cli.main([*asked, "--set", "radius=1"]) == 2
+    assert "no knob 'radius' in sjd, zipar" in capsys.readouterr().err
     assert cli.main([*asked, "--figure", str(tmp_path / "theory.png")]) == 2
     assert "no row of mulo" in capsys.readouterr().err
+
+
+def test_a_sheet_is_drawn_of_the_prompts(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    prompts, sheet = tmp_path / "prompts.txt", tmp_path / "sheet.png"
+    prompts.write_text("a red cat\ntwo cats on a table\n")
+    asked = ["bench", "image", "--sheet", str(sheet), "--prompts", str(prompts), "--backbone", str(folder), "--json"]
+    assert cli.main([*asked, "--count", "1"]) == 0
+    assert last_line(capsys) == {"sheet": str(sheet)}
+    with Image.open(sheet) as one:
+        assert (np.asarray(one) != np.asarray(one)[0, 0]).any()
+
+
+def test_a_prompt_that_the_model_cannot_read_is_said_before_the_measuring(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.measure.bench import speed
+
+    monkeypatch.setattr(speed, "measure", lambda *given: pytest.fail("it was measured"))
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("a red cat\nzzz qqq\n")
+    assert cli.main(["bench", "image", "--methods", "sjd", "--prompts", str(prompts), "--backbone", str(folder)]) == 2
+    assert "knows no word" in capsys.readouterr().err
 
 
 def last_line_rows(capsys: pytest.CaptureFixture) -> list[dict]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import trimesh
+from peft import LoraConfig, get_peft_model_state_dict, inject_adapter_in_model
+from safetensors.torch import save_file
 
 from app import cli
 from engine.drafters.mesh_heads import MeshHeads
+from engine.measure.bench import meshes
+from engine.measure.bench.plan import MeshBench
 from engine.mesh.bpt_tokens import BPT
 from engine.mesh.write import write
 from engine.networks.mesh_decoder import describe
@@ -133,7 +139,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(name: str, folder: Path, tmp_
     given, options = BAD[name](inside)
     assert cli.main(mesh(folder, given, *options)) == 2
     captured = capsys.readouterr()
-    assert captured.out == "" and len(captured.err.strip().splitlines()) == 1 and captured.err.strip().endswith((".", ")"))
+    assert captured.out == "" and len(captured.err.strip().splitlines()) == 1 and captured.err.strip().endswith((".", ")", "--help"))
 
 
 def last_line_rows(capsys: pytest.CaptureFixture) -> list[dict]:
@@ -141,13 +147,11 @@ def last_line_rows(capsys: pytest.CaptureFixture) -> list[dict]:
 
 
 def test_bench_prints_the_rows_that_the_weights_allow(folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.measure.bench import meshes
-
     monkeypatch.setattr(meshes, "SWEPT", 1)
     monkeypatch.setattr(meshes, "DEPTHS", (2,))
     monkeypatch.setattr(meshes, "THRESHOLDS", (0.3,))
     torch.manual_seed(0)
-    assert cli.main(["bench", "mesh", "--backbone", str(folder), "--count", "2", "--json"]) == 0
+    assert cli.main(["bench", "mesh", "--backbone", str(folder), "--count", "2", "--faces", "8", "--json"]) == 0
     output = capsys.readouterr().out
     rows = {row["row"]: row for row in json.loads(output.strip().splitlines()[-1])}
     assert {"A plain", "B MLP", "D cross-attention", "D exact", "lookup", "sweep: depth 2", "sweep: threshold 0.3"} <= set(rows)
@@ -156,11 +160,80 @@ def test_bench_prints_the_rows_that_the_weights_allow(folder: Path, capsys: pyte
     assert rows["D exact"]["exact"] is True and rows["D cross-attention"]["exact"] is False
     assert 0 <= rows["held-out boxes, with grammar mask"]["valid"] <= 1
     assert rows["held-out families, with grammar mask"]["valid"] == 1.0
-    swept = ["bench", "mesh", "--backbone", str(folder), "--count", "1", "--methods", "lookup,xspecmesh", "--sweep", "depth=1,3", "--json"]
-    assert cli.main([*swept, "--figure", "theory.png"]) == 2 and "--figure" in capsys.readouterr().err
+    budgets = [rows[name]["faces_allowed"] for name in ("A plain", "held-out boxes, with grammar mask, with budget")]
+    assert budgets == [8, "of the input"]
+    named = {"weights", "dtype", "temperature", "top_k", "top_p", "knobs", "commit", "processor", "inputs", "seeds", "repeats"}
+    assert all(named <= set(row) for row in rows.values())
+    swept = ["bench", "mesh", "--backbone", str(folder), "--count", "1", "--faces", "8", "--methods", "lookup,xspecmesh", "--json"]
+    swept += ["--sweep", "depth=1,3"]
     assert cli.main([*swept, "--sweep", "drafted=2"]) == 0
     mine = {row["row"]: row for row in last_line_rows(capsys)}
     assert set(mine) == {"A plain", "xspecmesh depth=1", "xspecmesh depth=3", "lookup drafted=2"}
     assert mine["xspecmesh depth=1"]["step_compression"][0] <= 2 and mine["lookup drafted=2"]["exact"] is True
     states = rows["D cross-attention: accepted by state"]["states"]
     assert set(states) <= {"q0", "q1", "q2c", "q2s", "q3", "q4"} and all(0 <= share <= 1 for _, share in states.values())
+
+
+def test_bench_measures_what_it_is_told(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Temperature, budget and repeats change the runs and stand in the rows; rows of all experiments share a table."""
+    table = tmp_path / "rows.csv"
+    asked = ["bench", "mesh", "--backbone", str(folder), "--count", "1", "--methods", "lookup", "--csv", str(table), "--json"]
+    found = {}
+    for name, options in {
+        "cold": ["--temperature", "0.1", "--top-k", "5", "--faces", "8"],
+        "hot": ["--temperature", "4", "--top-k", "5", "--faces", "8"],
+        "small": ["--temperature", "4", "--size", "3", "--repeats", "2", "--sweep", "drafted=2"],
+    }.items():
+        assert cli.main([*asked, *options]) == 0
+        found[name] = last_line_rows(capsys)[0]
+    cold, hot, small = found.values()
+    assert (cold["temperature"], cold["top_k"], cold["faces_allowed"], cold["repeats"]) == (0.1, 5, 8, 1)
+    assert (small["temperature"], small["faces_allowed"], small["repeats"]) == (4.0, 3, 2)
+    assert cold["chamfer_16k"] != hot["chamfer_16k"] and hot["tokens"] != small["tokens"]
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["row"], row["temperature"]) for row in rows] == [
+        ("A plain", "0.1"), ("lookup", "0.1"), ("A plain", "4.0"), ("lookup", "4.0"), ("A plain", "4.0"), ("lookup drafted=2", "4.0"),
+    ]  # fmt: skip
+    assert json.loads(rows[5]["knobs"])["drafted"] == 2 and all(None not in row for row in rows)
+    assert cli.main([*asked, "--dtype", "bfloat16"]) == 2 and "float32" in capsys.readouterr().err
+
+
+def test_the_seeds_and_the_repeats_are_run(folder: Path) -> None:
+    plan = MeshBench(backbone=str(folder), methods=("lookup",), count=1, seeds=3, repeats=2, faces=4)
+    models = meshes.Models(plan)
+    inputs = meshes.subjects(1, "boxes", models.model("plain").card["families"])
+    runs = models.measure({"A plain": meshes.Row("plain", "ar")}, inputs, plan.seeds, plan.repeats)["A plain"]
+    assert [[run.prompt.seed for run in of] for of in runs] == [[seed] * 4 for seed in range(3)]
+    assert all(run.prompt.size == 4 for of in runs for run in of)
+
+
+def test_bench_of_the_merged_weights_measures_them(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    merged = tmp_path / "merged"
+    shutil.copytree(folder, merged)
+    add_adapter(merged)
+    for given in ("lowpoly", "lowpoly_lora"):
+        (merged / "card.json").write_text(json.dumps(json.loads((merged / "card.json").read_text()) | {"name": given}))
+        assert cli.main(["bench", "mesh", "--backbone", str(merged), "--count", "1", "--faces", "4", "--methods", "lookup", "--json"]) == 0
+        rows = {row["row"]: row for row in last_line_rows(capsys)}
+        assert set(rows) == {"A plain" if given == "lowpoly" else "E plain", "lookup"}
+        assert {row["backbone"] for row in rows.values()} == {given} and "speedup" in rows["lookup"]
+
+
+def add_adapter(folder: Path) -> None:
+    """A random adapter as the training of heads leaves it."""
+    blocks = tiny.mesh_model().decoder.blocks
+    kinds = sorted({name.rsplit(".", 1)[-1] for name, module in blocks.named_modules() if isinstance(module, torch.nn.Linear)})
+    settings = LoraConfig(r=2, lora_alpha=4, target_modules=kinds, inference_mode=True)
+    inject_adapter_in_model(settings, blocks)
+    state = {f"base_model.model.{name}": torch.randn_like(v) / 10 for name, v in get_peft_model_state_dict(blocks).items()}
+    settings.save_pretrained(str(folder / "lora_cross"))
+    save_file(state, str(folder / "lora_cross" / "adapter_model.safetensors"))
+
+
+def test_the_files_of_all_formats_stand_in_the_line(folder: Path, box: Path, capsys: pytest.CaptureFixture) -> None:
+    assert cli.main(mesh(folder, box, "--method", "ar", "--formats", "ply,glb,ply", "--json")) == 0
+    files = last_line(capsys)["files"]
+    assert {name: Path(path).name for name, path in files.items()} == {
+        "acceptance": "acceptance.glb", "result": "result.glb", "result.ply": "result.ply", "trace": "trace.npz", "run": "run.json",
+    }  # fmt: skip

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+from pathlib import Path
+
+import torch
+
 from engine.core import Backbone
 from engine.errors import NotSupported
+from engine.networks.weights import read_card
 
 BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) -> Backbone`
     "toy": "engine.backbones.toy",
@@ -12,15 +19,57 @@ BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) ->
     "lowpoly_lora": "engine.backbones.lowpoly_lora",
     "janus": "engine.backbones.janus",
 }
+WITHOUT_CARD = "janus"  # a folder without a card.json is taken for a checkpoint in the form of transformers
 
 
-def load(name: str = "pictogram", path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Backbone:
-    """A backbone with its weights; dtype: auto, float32 or bfloat16.
+def resolve(name_or_folder: str | os.PathLike[str]) -> tuple[str, str | None]:
+    """The name of a backbone, and its folder (None = the shipped weights), from a name or a folder: the meaning of NAME|PATH everywhere.
 
-    Raises NotSupported for an unknown name, MissingWeights for damaged or absent weights.
+    A name goes before a folder of the same name: write ./pictogram for that one. A folder says what it holds by its card, and without one
+    is a checkpoint of Janus. Raises NotSupported for what is neither, or the folder of an unknown model; MissingWeights for a damaged card.
     """
-    import importlib
+    asked = os.fspath(name_or_folder)
+    if asked in BACKBONES:
+        return asked, None
+    if not os.path.isdir(asked):  # never raises, however long or odd the text is
+        raise NotSupported(f"'{asked}' is neither a backbone ({', '.join(BACKBONES)}) nor a folder of weights.")
+    folder = Path(asked)
+    return named_in(folder), str(folder.resolve())
 
+
+def named_in(folder: Path) -> str:
+    """The backbone that a folder's card names; raises MissingWeights for a damaged card, NotSupported for one of another model."""
+    if not (folder / "card.json").exists():
+        return WITHOUT_CARD
+    card = read_card(folder)
+    name = card.get("name") if isinstance(card, dict) else None
+    if not isinstance(name, str) or name not in BACKBONES:
+        raise NotSupported(f"The card in {folder} names the model '{name}', which is no backbone. There are: {', '.join(BACKBONES)}.")
+    return name
+
+
+def check_device(device: str) -> None:
+    """Raises NotSupported for a device that PyTorch does not know or does not see here."""
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as e:
+        raise NotSupported(f"There is no device '{device}'. Choose cpu or cuda.") from e
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise NotSupported("No CUDA device is visible to PyTorch here. Use the device cpu, or see: python launch.py doctor")
+
+
+def load(
+    name_or_folder: str | os.PathLike[str] = "pictogram", path: str | None = None, device: str = "cpu", dtype: str = "auto"
+) -> Backbone:
+    """A backbone with its weights.
+
+    name_or_folder : see `resolve`; path : the folder of a backbone that is named; dtype : auto, float32 or bfloat16.
+    Raises NotSupported for an unknown name or a device that is not there, MissingWeights for damaged or absent weights.
+    """
+    name = os.fspath(name_or_folder)
+    if path is None:
+        name, path = resolve(name)
     if name not in BACKBONES:
         raise NotSupported(f"There is no backbone '{name}'. There are: {', '.join(BACKBONES)}.")
+    check_device(device)
     return importlib.import_module(BACKBONES[name]).load(path, device, dtype)

@@ -222,6 +222,8 @@ class Pictogram:
         known = [self.words[w] for w in split_words(text) if w in self.words]
         if len(known) > TEXT_SLOTS:
             raise BadPrompt(f"The prompt has {len(known)} words; pictogram reads at most {TEXT_SLOTS}. Shorten it.")
+        if not split_words(text):
+            raise BadPrompt("The prompt holds no word of letters. Say what to draw, for instance: a red apple on a blue background.")
         if not known:
             near = self.unknown_words(text)
             if not near:
@@ -236,7 +238,8 @@ class Pictogram:
 
     def _side(self, size: int | None) -> int:
         """Tokens along a side for a size in pixels (None: 128, or the nearest that was trained)."""
-        size = size or min(self.sizes, key=lambda s: abs(s - 128))
+        if size is None:
+            size = min(self.sizes, key=lambda s: abs(s - 128))
         if size not in self.sizes:
             raise BadPrompt(f"pictogram makes pictures of {', '.join(map(str, self.sizes))} pixels, not {size}. Choose one of these.")
         return size // FACTOR

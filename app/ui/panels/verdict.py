@@ -9,6 +9,7 @@ import gradio as gr
 
 from app.stream import Growth
 from app.ui.panels import panel
+from engine.run import speedup
 
 TEMPLATE = """
 <div class="ft-verdict" data-state="empty">
@@ -78,9 +79,9 @@ def _speed(fast: Growth, plain: Growth) -> dict[str, Any]:
     ours, theirs = fast.run.totals, plain.run.totals
     times = f"{theirs['seconds']:.2f} s plain, {ours['seconds']:.2f} s accelerated"
     passes = f"{theirs['forwards']:,} passes became {ours['forwards']:,}"
-    ratio, each = theirs["seconds"] / ours["seconds"], ""
+    ratio, each = speedup([plain.run], [fast.run]), ""
     if ours["tokens"] != theirs["tokens"]:
-        ratio, each = ratio * ours["tokens"] / theirs["tokens"], " per token"
+        each = " per token"
         passes += f", for {theirs['tokens']:,} and {ours['tokens']:,} tokens"
     if ratio >= 1.05:
         return {"headline": f"{ratio:.1f}× faster{each}", "detail": f"{times}; {passes}.", "tone": "good"}

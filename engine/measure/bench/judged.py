@@ -6,18 +6,17 @@ backgrounds; the difference from plain decoding is paired, prompt by prompt, wit
 
 from __future__ import annotations
 
-from argparse import Namespace
 from typing import Any
 
 import numpy as np
 
 from engine import judge
-from engine.core import Backbone, Prompt, Sampling
+from engine.core import Prompt
 from engine.data.emoji_scenes import Lessons, Scene, caption, held_out_scenes, lessons_of
 from engine.errors import NotSupported
 from engine.judge import Judge, Verdict, compare
-from engine.machine import facts
-from engine.measure.bench.speed import Entry, entries_of, publish
+from engine.measure.bench.plan import Entry, JudgeBench
+from engine.measure.bench.rows import check_csv, experiment, publish
 from engine.methods import find
 from engine.networks.weights import read_card
 from engine.run import generate
@@ -25,23 +24,29 @@ from engine.run import generate
 ASPECTS = ("objects", "counts", "relation", "colours", "background", "all")
 
 
-def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[dict[str, Any]]:
+def bench(plan: JudgeBench) -> list[dict[str, Any]]:
     """The rows of the table, plain decoding first; raises MissingWeights where there is no judge."""
+    check_csv(plan.csv)
+    backbone = plan.load()
+    sampling = plan.sampling_of(backbone)
     lessons = lessons_of(backbone.card)
     reader = judge_of(lessons)
-    scenes = held_out_scenes(options.count, lessons)
+    scenes = held_out_scenes(plan.count, lessons)
     verdicts: dict[str, list[Verdict]] = {}
     rows = []
-    for name, entry in ({"ar": Entry("ar", {})} | entries_of(backbone, options)).items():
+    for name, entry in ({"ar": Entry("ar", {})} | plan.entries(backbone.capabilities)).items():
         method, knobs = find(entry.name)[0], entry.knobs
-        pictures = [
-            generate(backbone, method, Prompt(caption(s, i), seed=i, size=options.size, sampling=sampling), knobs).finish().result()
+        runs = [
+            generate(backbone, method, Prompt(caption(s, i), seed=i, size=plan.size, sampling=sampling), knobs).finish()
             for i, s in enumerate(scenes)
         ]
+        pictures = [run.result() for run in runs]
         verdicts[name] = [compare(r, s) for r, s in zip(reader.read(pictures), scenes, strict=True)]
-        rows.append({"method": name, "prompts": len(scenes), "knobs": knobs} | shares(verdicts[name], scenes) | difference(verdicts, name))
-    stamp = facts() | {"backbone": backbone.name, "seeds": f"0..{len(scenes) - 1}", "judge": read_card(judge.FOLDER)["judge"]["held_out"]}
-    return publish(rows, readable, stamp, options.csv)
+        told = {"method": name, "exact": runs[0].exact, "prompts": len(scenes), "knobs": runs[0].steps[-1].knobs}
+        rows.append(told | {"size": pictures[0].shape[1]} | shares(verdicts[name], scenes) | difference(verdicts, name))
+    seeds, held_out = f"0..{len(scenes) - 1}", read_card(judge.FOLDER)["judge"]["held_out"]
+    stamp = experiment(backbone, sampling, prompts_from="held out", seeds=seeds, judge=held_out)
+    return publish(rows, readable, stamp, plan.csv)
 
 
 def judge_of(lessons: Lessons) -> Judge:

@@ -1,46 +1,41 @@
 """`launch.py bench mesh`: the rows of XSpecMesh's tables 3 and 4 for our model, with floors, intervals, and where drafts fail; with
 --methods and --sweep, those methods instead.
 
-Inputs are clouds of held-out procedural shapes. Every row decodes every input twice, the second time in reverse order of rows, after one
-unmeasured run each; a row's speed-up on an input is the ratio of its median time to that of row A, plain decoding of the same weights with
-cached cross-attention. Distances are measured in the input's own box scaled to 1.9, by the papers' protocol and with 16,384 points, the
-distance of the input to itself (floor) beside them.
+Inputs are clouds of held-out procedural shapes. Every row decodes every input twice or more (see `measure/alternate.py`); the speed-up of a
+row on an input is over row A, plain decoding of lowpoly with cached cross-attention, by seconds a token. With `--backbone lowpoly_lora` the
+rows are those of the merged weights, over their own plain decoding. Distances are measured in the input's own box scaled to 1.9, by the
+papers' protocol and with 16,384 points, the distance of the input to itself (floor) beside them.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
-from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from engine.backbones import lowpoly, lowpoly_lora
+from engine.backbones import lowpoly, lowpoly_lora, resolve
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import Prompt
-from engine.data.lowpoly_shapes import Shape, held_out_shapes, sample_points
 from engine.errors import MissingWeights
-from engine.machine import facts
-from engine.measure.bench.speed import bootstrap, drafted, drafting, entries_of, publish, quartiles
+from engine.measure.alternate import alternate
+from engine.measure.bench.mesh_fidelity import apart, fidelity
+from engine.measure.bench.mesh_inputs import Subject, subjects
+from engine.measure.bench.plan import MeshBench, MeshSheet
+from engine.measure.bench.rows import bootstrap, check_csv, experiment, of_weights, publish, quartiles
+from engine.measure.bench.speed import drafted, drafting
 from engine.mesh.bpt_grammar import Grammar
-from engine.mesh.bpt_tokens import BPT, frame_of
-from engine.mesh.distance import distance, published
-from engine.mesh.picture import View, contact_sheet
-from engine.mesh.quality import quality
+from engine.mesh.bpt_tokens import BPT
 from engine.methods import find
-from engine.run import Run, generate
+from engine.run import Run, generate, speedup
 
-COUNT, FULL_COUNT = 40, 200
 SWEPT = 12  # inputs of the sweeps
 DEPTHS = (1, 2, 3, 4, 5, 6)
 THRESHOLDS = (0.1, 0.3, 0.5, 0.7, 0.9)
-CLOUD = 16_384  # points of an input
 
 
 @dataclass(frozen=True)
@@ -75,43 +70,25 @@ TABLE = {
 }
 
 
-@dataclass
-class Subject:
-    """A held-out shape as an input: its surface in the model's frame and a cloud of it [N, 6]."""
-
-    name: str
-    vertices: np.ndarray
-    faces: np.ndarray
-    points: torch.Tensor
+PLAIN_ROW = {"plain": "A plain", "cross": "E plain"}  # plain decoding, by weights
 
 
-def subject_of(shape: Shape, seed: int) -> Subject:
-    """The input that a shape is."""
-    vertices = frame_of(shape.vertices).to_model(shape.vertices)
-    points = sample_points(vertices, shape.faces, CLOUD, np.random.default_rng(seed))
-    return Subject(shape.family, vertices, shape.faces, torch.from_numpy(points))
-
-
-def subjects(count: int, kind: str, families: Iterable[str]) -> list[Subject]:
-    """The first `count` held-out shapes: "boxes" of the families the model was taught, or whole "families"."""
-    taught = set(families)
-    shapes = held_out_shapes(8 * count, kind)
-    chosen = [s for s in shapes if kind == "families" or s.family in taught][:count]
-    return [subject_of(s, i) for i, s in enumerate(chosen)]
-
-
-class Bench:
+class Models:
     """The models of one benchmark, loaded once, and what is run on them."""
 
-    def __init__(self, folder: str | None, device: str):
-        self.folder, self.device = folder, device
-        self.models: dict[str, Lowpoly] = {"plain": lowpoly.load(folder, device)}
+    def __init__(self, plan: MeshBench | MeshSheet):
+        name, self.folder = resolve(plan.backbone)
+        self.plan, self.own = plan, "cross" if name == lowpoly_lora.LowpolyLora.name else "plain"
+        self.plain_row = PLAIN_ROW[self.own]
+        self._loaded: dict[str, Lowpoly] = {}
+        self.sampling = plan.sampling_of(self.model(self.own))
 
     def model(self, weights: str) -> Lowpoly:
         """plain, or merged with the adapter of a kind; raises MissingWeights."""
-        if weights not in self.models:
-            self.models[weights] = lowpoly_lora.load(self.folder, self.device, kind=weights)
-        return self.models[weights]
+        if weights not in self._loaded:
+            where = self.folder, self.plan.device, self.plan.dtype
+            self._loaded[weights] = lowpoly.load(*where) if weights == "plain" else lowpoly_lora.load(*where, kind=weights)
+        return self._loaded[weights]
 
     def can(self, row: Row) -> bool:
         """Whether the weights and heads of a row are there."""
@@ -121,96 +98,91 @@ class Bench:
             return False
         return not find(row.method)[0].drafter or row.knobs.get("heads", "cross-attention") in model.kinds
 
-    def go(self, row: Row, subject: Subject, seed: int, size: int | None = None) -> Run:
+    def go(self, row: Row, subject: Subject, seed: int) -> Run:
         """One finished run."""
         model, (method, preset) = self.model(row.weights), find(row.method)
-        return generate(model, method, Prompt(points=subject.points, seed=seed, size=size), preset | row.knobs).finish()
+        prompt = Prompt(points=subject.points, seed=seed, size=self.plan.faces, sampling=self.sampling)
+        return generate(model, method, prompt, preset | row.knobs).finish()
 
-    def measure(self, table: dict[str, Row], inputs: list[Subject], seeds: int = 1) -> dict[str, list[list[Run]]]:
-        """Runs by row and input."""
-        found: dict[str, list[list[Run]]] = {name: [[] for _ in range(len(inputs) * seeds)] for name in table}
-        for name in table:
-            self.go(table[name], inputs[0], 0)
-        for i, subject in enumerate(inputs):
-            print(f"input {i + 1} of {len(inputs)}: {subject.name}", file=sys.stderr, flush=True)
-            for seed in range(seeds):
-                for name in [*table, *reversed(table)]:
-                    found[name][i * seeds + seed].append(self.go(table[name], subject, seed))
-        return found
+    def measure(self, table: dict[str, Row], inputs: list[Subject], seeds: int = 1, repeats: int = 1) -> dict[str, list[list[Run]]]:
+        """Runs by row and input; inputs with several seeds stand one seed after the other."""
+
+        def maker(row: Row) -> Callable[[int], Run]:
+            return lambda i: self.go(row, inputs[i // seeds], i % seeds)
+
+        def begin(i: int) -> None:
+            if i % seeds == 0:
+                print(f"input {i // seeds + 1} of {len(inputs)}: {inputs[i // seeds].name}", file=sys.stderr, flush=True)
+
+        return alternate({name: maker(row) for name, row in table.items()}, len(inputs) * seeds, repeats, begin)
 
 
-def bench(options: Namespace) -> list[dict[str, Any]]:
+def bench(plan: MeshBench) -> list[dict[str, Any]]:
     """The rows of the table and of the sweeps; prints each when it is there."""
-    run = Bench(options.backbone if Path(options.backbone).is_dir() else None, options.device)
-    card = run.model("plain").card
-    count, seeds = (FULL_COUNT, 3) if options.full else (options.count or COUNT, 1)
-    inputs = subjects(count, "boxes", card["families"])
-    stamp = facts() | {"backbone": "lowpoly", "seeds": seeds, "inputs": len(inputs)}
-    if options.methods != "all" or options.sweep:
-        return publish(chosen(run, options, inputs, seeds), readable, stamp, options.csv)
-    table = {name: row for name, row in TABLE.items() if run.can(row)}
-    for name in [name for name in TABLE if name not in table]:
+    check_csv(plan.csv)
+    models = Models(plan)
+    own = models.model(models.own)
+    inputs = subjects(plan.count, "boxes", own.card["families"])
+    told = {"inputs": len(inputs), "seeds": f"0..{plan.seeds - 1}", "repeats": plan.repeats, "faces_allowed": plan.faces}
+    stamp = experiment(own, models.sampling, **told)
+    if not plan.is_table:
+        return publish(chosen(models, plan, inputs), readable, stamp, plan.csv)
+    known = {name: row for name, row in TABLE.items() if models.own in ("plain", row.weights)}
+    table = {name: row for name, row in known.items() if models.can(row)}
+    for name in [name for name in known if name not in table]:
         print(f"{name}: its heads or its adapter are not trained yet; python launch.py train mesh-heads")
-    return publish(rows(run, table, inputs, seeds), readable, stamp, options.csv)
+    return publish(rows(models, table, inputs), readable, stamp, plan.csv)
 
 
-def chosen(run: Bench, options: Namespace, inputs: list[Subject], seeds: int) -> Iterator[dict[str, Any]]:
-    """The methods that were asked for, each once or, with --sweep, once a value, beside plain decoding."""
-    entries = entries_of(run.model("plain"), options)
-    table = {"A plain": TABLE["A plain"]} | {label: Row("plain", entry.name, entry.knobs) for label, entry in entries.items()}
-    runs = run.measure(table, inputs, seeds)
-    repeated = [s for s in inputs for _ in range(seeds)]
-    yield from (summary(name, runs, repeated) | drafting([of[0] for of in runs[name]]) for name in table)
+def chosen(models: Models, plan: MeshBench, inputs: list[Subject]) -> Iterator[dict[str, Any]]:
+    """The methods that were asked for, each once or, with a sweep, once a value, beside plain decoding."""
+    entries = plan.entries(models.model(models.own).capabilities)
+    table = {models.plain_row: Row(models.own, "ar")} | {label: Row(models.own, e.name, e.knobs) for label, e in entries.items()}
+    runs = models.measure(table, inputs, plan.seeds, plan.repeats)
+    repeated = [s for s in inputs for _ in range(plan.seeds)]
+    yield from (summary(name, runs, repeated, models.plain_row) | drafting([of[0] for of in runs[name]]) for name in table)
 
 
-def rows(run: Bench, table: dict[str, Row], inputs: list[Subject], seeds: int) -> Iterator[dict[str, Any]]:
+def rows(models: Models, table: dict[str, Row], inputs: list[Subject]) -> Iterator[dict[str, Any]]:
     """The table, where its drafts fail, the sweeps, and what the model makes of unseen shapes."""
+    plan, own = models.plan, models.model(models.own)
     for kind, (grammar, budget) in itertools.product(("boxes", "families"), ((False, False), (True, False), (True, True))):
-        yield fidelity(run, kind, subjects(len(inputs), kind, run.model("plain").card["families"]), grammar, budget)
-    runs = run.measure(table, inputs, seeds)
-    repeated = [s for s in inputs for _ in range(seeds)]
-    yield from (summary(name, runs, repeated) for name in table)
+        unseen = subjects(len(inputs), kind, own.card["families"])
+        yield fidelity(own, kind, unseen, models.sampling, grammar, [len(s.faces) if budget else plan.faces for s in unseen])
+    runs = models.measure(table, inputs, plan.seeds, plan.repeats)
+    repeated = [s for s in inputs for _ in range(plan.seeds)]
+    yield from (summary(name, runs, repeated, models.plain_row) for name in table)
     yield from (by_state(name, runs[name]) for name in table if table[name].method.startswith("xspecmesh"))
-    yield from sweeps(run, inputs[:SWEPT])
+    yield from sweeps(models, inputs[:SWEPT])
 
 
-def summary(name: str, runs: dict[str, list[list[Run]]], inputs: list[Subject]) -> dict[str, Any]:
-    """One row: time, step compression, latency of a step, distances with floors."""
+def summary(name: str, runs: dict[str, list[list[Run]]], inputs: list[Subject], plain: str) -> dict[str, Any]:
+    """One row: time, step compression, latency of a step, distances with floors. plain: the row that the speed-up is over."""
     mine = runs[name]
     seconds = np.array([np.median([r.seconds for r in of]) for of in mine])
     forwards = np.array([of[0].totals["forwards"] for of in mine])
     tokens = np.array([len(of[0].tokens) for of in mine])
     found = {
         "row": name,
+        **ran(mine[0][0]),
         "exact": all(of[0].exact for of in mine),
         "seconds": quartiles(seconds),
         "step_compression": quartiles(tokens / forwards),
         "milliseconds_per_step": quartiles(1000 * seconds / forwards),
         "tokens": quartiles(tokens),
     }
-    base = {"A plain": "A plain", "E exact": "E plain", "E cross-attention + LoRA": "E plain"}
-    for against in dict.fromkeys(("A plain", base.get(name, "A plain"))):
+    base = {"E exact": "E plain", "E cross-attention + LoRA": "E plain"}
+    for against in dict.fromkeys((plain, base.get(name, plain))):
         if against in runs:
-            rate = tokens / seconds  # runs that are not exact differ in length, so time a token is compared
-            plain = np.array([len(of[0].tokens) / np.median([r.seconds for r in of]) for of in runs[against]])
-            key = "speedup" if against == "A plain" else "speedup_over_own_plain"
-            found |= {key: quartiles(rate / plain), f"{key}_interval": bootstrap(rate / plain)}
+            ratios = np.array([speedup(a, b) for a, b in zip(runs[against], mine, strict=True)])
+            key = "speedup" if against == plain else "speedup_over_own_plain"
+            found |= {key: quartiles(ratios), f"{key}_interval": bootstrap(ratios)}
     return found | apart([of[0] for of in mine], inputs)
 
 
-def apart(runs: list[Run], inputs: list[Subject]) -> dict[str, Any]:
-    """Mean chamfer and Hausdorff distance with their floors, and how many inputs gave no face at all."""
-    close = [(r.result(), s) for r, s in zip(runs, inputs, strict=True)]
-    some = [((m.vertices, m.faces), (s.vertices, s.faces)) for m, s in close if len(m.faces)]
-    theirs = [published(a, b) for a, b in some]
-    ours = [distance(a, b) for a, b in some]
-    found: dict[str, Any] = {"without_face": len(runs) - len(some)}
-    for label, rows in (("published", theirs), ("16k", ours)):
-        for key in ("chamfer", "hausdorff", "floor", "floor_hausdorff"):
-            found[f"{key}_{label}"] = round(float(np.mean([row[key] for row in rows])), 4) if rows else None
-    chamfer = np.array([row["chamfer"] / row["floor"] for row in ours])
-    found["chamfer_over_floor"] = quartiles(chamfer) if len(chamfer) else None
-    return found
+def ran(run: Run) -> dict[str, Any]:
+    """The columns that name what a run was made with."""
+    return {"method": run.method.name, "knobs": run.steps[-1].knobs, **of_weights(run.backbone)}
 
 
 def by_state(name: str, runs: list[list[Run]]) -> dict[str, Any]:
@@ -227,50 +199,26 @@ def by_state(name: str, runs: list[list[Run]]) -> dict[str, Any]:
                     judged[grammar.name(state)] += 1
                     kept[grammar.name(state)] += bool(accepted[i])
                 state = grammar.next(state, token)
-    return {"row": f"{name}: accepted by state", "states": {s: [judged[s], round(kept[s] / judged[s], 3)] for s in sorted(judged)}}
+    return {
+        "row": f"{name}: accepted by state",
+        **ran(runs[0][0]),
+        "states": {s: [judged[s], round(kept[s] / judged[s], 3)] for s in sorted(judged)},
+    }
 
 
-def sweeps(run: Bench, inputs: list[Subject]) -> list[dict[str, Any]]:
+def sweeps(models: Models, inputs: list[Subject]) -> Iterator[dict[str, Any]]:
     """Step compression and speed-up by depth and by threshold, on the best weights that there are."""
-    weights = next((w for w in ("cross", "plain") if run.can(Row(w))), None)
+    weights = next((w for w in ("cross", models.own) if models.can(Row(w))), None)
     if weights is None:
-        return []
-    table = {"A plain": Row("plain", "ar")}
+        return
+    table = {models.plain_row: Row(models.own, "ar")}
     table |= {f"depth {d}": Row(weights, knobs={"depth": d}) for d in DEPTHS}
     table |= {f"threshold {t}": Row(weights, knobs={"accept_probability": t}) for t in THRESHOLDS}
-    runs = run.measure(table, inputs)
-    return [summary(name, runs, inputs) | {"row": f"sweep: {name}"} for name in table if name != "A plain"]
-
-
-def fidelity(run: Bench, kind: str, inputs: list[Subject], grammar: bool, budget: bool) -> dict[str, Any]:
-    """What plain decoding makes of held-out inputs, with the grammar's mask or without, told the input's number of faces as a budget or
-    not: well formed, completed, degenerate, near."""
-    model = run.model("plain")
-    bare = Lowpoly(model.model, model.card, model.folder, grammar)
-    prompts = [Prompt(points=s.points, seed=i, size=len(s.faces) if budget else None) for i, s in enumerate(inputs)]
-    runs = [generate(bare, find("ar")[0], prompt).finish() for prompt in prompts]
-    rules = Grammar(BPT, canonical=False)
-    faces = [face for r in runs for face in r.result().parser.faces]
-    found = [quality(m.vertices, m.faces) for m in (r.result() for r in runs)]
-    return {
-        "row": f"held-out {kind}, {'with' if grammar else 'without'} grammar mask{', with budget' if budget else ''}",
-        "inputs": len(runs),
-        "valid": round(float(np.mean([well_formed(rules, r.tokens) for r in runs])), 4),
-        "completed": round(float(np.mean([bool(r.tokens) and r.tokens[-1] == BPT.eos for r in runs])), 4),
-        "degenerate_faces": round(float(np.mean([f.degenerate for f in faces])), 5) if faces else None,
-        "watertight": round(float(np.mean([q["watertight"] for q in found])), 4),
-        "watertight_inputs": round(float(np.mean([quality(s.vertices, s.faces)["watertight"] for s in inputs])), 4),
-    } | apart(runs, inputs)
-
-
-def well_formed(rules: Grammar, tokens: list[int]) -> bool:
-    """Whether every token was allowed where it stands; a sequence that was cut at the limit may still be well formed."""
-    state = rules.start
-    for token in tokens:
-        if not rules.allowed(state)[token]:
-            return False
-        state = rules.next(state, token)
-    return True
+    runs = models.measure(table, inputs, repeats=models.plan.repeats)
+    for name in table:
+        if name != models.plain_row:
+            told = {"row": f"sweep: {name}", "inputs": len(inputs), "seeds": "0..0"}
+            yield summary(name, runs, inputs, models.plain_row) | told
 
 
 def readable(row: dict[str, Any]) -> str:
@@ -288,18 +236,3 @@ def readable(row: dict[str, Any]) -> str:
         f"{row['row']:28} {'exact' if row['exact'] else 'NOT EXACT':9} {c[0]:5.2f} ({c[1]:.2f}-{c[2]:.2f}) tokens a pass   "
         f"{t[0]:6.2f} ms a step   {s[0]:5.2f}x ({s[1]:.2f}-{s[2]:.2f}) in time   {drafted(row)}{near}"
     )
-
-
-def sheet(folder: str | None, path: Path, count: int = 24, method: str = "ar") -> None:
-    """Inputs and the results beside them as one picture, four pairs in a row."""
-    from PIL import Image
-
-    run = Bench(folder, "cpu")
-    inputs = subjects(count, "boxes", run.model("plain").card["families"])
-    views = []
-    for i, s in enumerate(inputs):
-        result = run.go(Row("plain", method), s, i).result()
-        views.append(View(s.points[:2048].numpy(), title=f"{s.name}: input"))
-        views.append(View(result.vertices, result.faces, title=f"{len(result.faces)} faces"))
-    rows = [views[i : i + 8] for i in range(0, len(views), 8)]
-    Image.fromarray(contact_sheet(rows, 192)).save(path)

@@ -8,18 +8,17 @@ or nothing (not asked for). A row of the result is the confusion table of one of
 from __future__ import annotations
 
 import csv
-from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.core import Backbone, Prompt, Sampling
+from engine.core import Prompt
 from engine.data.emoji_scenes import held_out_pairs, lessons_of
 from engine.errors import BadFile
 from engine.judge import Verdict, compare
-from engine.machine import facts
 from engine.measure.bench.judged import judge_of
-from engine.measure.bench.speed import publish
+from engine.measure.bench.plan import EyeBench
+from engine.measure.bench.rows import check_csv, experiment, publish
 from engine.measure.figures import sheet
 from engine.methods import METHODS
 from engine.run import generate
@@ -47,6 +46,8 @@ def read(path: Path, weights: str | None) -> list[Seen]:
         raise BadFile(
             f"{path} cannot be read ({type(e).__name__}: {e}). It needs the columns {columns}; see engine/measure/figures/by_eye.py."
         ) from e
+    if not rows:
+        raise BadFile(f"{path} holds no answer. Write a row for each picture that was looked at.")
     if others:
         raise BadFile(
             f"{path} tells of pictures of other weights ({', '.join(sorted(others))}; these are {weights}). Look at the new ones."
@@ -68,17 +69,22 @@ def _answer(text: str) -> bool | None:
     return None if text == "" else text == "1"
 
 
-def bench(backbone: Backbone, options: Namespace, sampling: Sampling) -> list[dict[str, Any]]:
-    """The rows of the table; raises MissingWeights where there is no judge."""
+def bench(plan: EyeBench) -> list[dict[str, Any]]:
+    """The rows of the table; raises MissingWeights where there is no judge, BadFile for a file of answers that cannot be used."""
+    check_csv(plan.csv)
+    backbone = plan.load()
+    sampling = plan.sampling_of(backbone)
     lessons = lessons_of(backbone.card)
     reader = judge_of(lessons)
-    seen = read(options.eye, backbone.weights_hash)
+    seen = read(plan.answers, backbone.weights_hash)
     pairs = held_out_pairs(max((s.number for s in seen), default=0) + 1, lessons)
-    prompts = [Prompt(pairs[s.number][1], seed=s.number, size=options.size, sampling=sampling) for s in seen]
-    pictures = [generate(backbone, METHODS[sheet.METHOD], prompt).finish().result() for prompt in prompts]
+    prompts = [Prompt(pairs[s.number][1], seed=s.number, size=plan.size, sampling=sampling) for s in seen]
+    runs = [generate(backbone, METHODS[sheet.METHOD], prompt).finish() for prompt in prompts]
+    pictures = [run.result() for run in runs]
     verdicts = [compare(reading, pairs[s.number][0]) for reading, s in zip(reader.read(pictures), seen, strict=True)]
     rows = [confusion(aspect, seen, verdicts) for aspect in ASPECTS]
-    return publish(rows, readable, facts() | {"backbone": backbone.name, "weights": backbone.weights_hash}, options.csv)
+    told = {"method": sheet.METHOD, "knobs": runs[0].steps[-1].knobs, "size": pictures[0].shape[1], "answers": plan.answers.name}
+    return publish(rows, readable, experiment(backbone, sampling, **told), plan.csv)
 
 
 def confusion(aspect: str, seen: list[Seen], verdicts: list[Verdict]) -> dict[str, Any]:

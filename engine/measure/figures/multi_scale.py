@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.diagnostics import multi_scale_point, multi_scale_speedup
-from engine.run import Run
+from engine.run import Run, speedup
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ def points(runs: dict[str, list[list[Run]]]) -> list[dict[str, Any]]:
             continue
         factor = int(first.steps[-1].knobs["factor"])
         each = [multi_scale_point(same[0].steps, len(same[0].tokens) // factor**2) for same in of]
-        ratios = [np.median([r.seconds for r in a]) / np.median([r.seconds for r in b]) for a, b in zip(runs["ar"], of, strict=True)]
+        ratios = [speedup(a, b) for a, b in zip(runs["ar"], of, strict=True)]
         mean = {name: float(np.mean([one[name] for one in each])) for name in each[0]}
         found.append({"row": label, "factor": factor, "tokens": len(first.tokens)} | mean | {"time": float(np.median(ratios))})
     return found

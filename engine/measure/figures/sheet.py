@@ -7,8 +7,11 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from engine.core import Backbone, Prompt, Sampling
+from engine.core import Prompt
 from engine.errors import BadOutput
+from engine.measure.bench.plan import ImageSheet
+from engine.measure.bench.rows import check_file
+from engine.measure.bench.speed import texts_of
 from engine.methods import METHODS
 from engine.run import generate
 
@@ -16,17 +19,33 @@ COLUMNS, CELL, TEXT, GAP = 6, 192, 46, 14
 METHOD = "sjdpp"
 
 
-def draw(backbone: Backbone, prompts: list[str], path: Path, size: int | None, sampling: Sampling) -> None:
-    """Writes the sheet as a PNG; picture i has seed i. Raises BadOutput if the file cannot be written."""
+def draw(plan: ImageSheet) -> None:
+    """Writes the sheet; picture i has seed i. Raises BadOutput if the file cannot be written, before anything is drawn."""
+    check(plan.path)
+    backbone = plan.load()
+    prompts, sampling = texts_of(plan, backbone), plan.sampling_of(backbone)
     rows = -(-len(prompts) // COLUMNS)
     sheet = Image.new("RGB", (COLUMNS * (CELL + GAP) + GAP, rows * (CELL + TEXT + GAP) + GAP), (16, 20, 26))
     pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
     for i, text in enumerate(prompts):
-        picture = generate(backbone, METHODS[METHOD], Prompt(text, seed=i, size=size, sampling=sampling)).finish().result()
+        picture = generate(backbone, METHODS[METHOD], Prompt(text, seed=i, size=plan.size, sampling=sampling)).finish().result()
         x, y = GAP + i % COLUMNS * (CELL + GAP), GAP + i // COLUMNS * (CELL + TEXT + GAP)
         sheet.paste(Image.fromarray(picture).resize((CELL, CELL), Image.LANCZOS), (x, y))
         pen.multiline_text((x, y + CELL + 4), "\n".join(textwrap.wrap(text, 30)[:3]), (206, 214, 224), font, spacing=1)
+    write(sheet, plan.path)
+
+
+def check(path: Path) -> None:
+    """Raises BadOutput if a sheet cannot be written to a file, or the file's name tells no kind of picture."""
+    kinds = {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.SAVE}
+    if path.suffix.lower() not in kinds:
+        raise BadOutput(f"The name {path.name} tells no kind of picture. End the file of --sheet in .png or .jpg.")
+    check_file(path, "--sheet")
+
+
+def write(sheet: Image.Image, path: Path) -> None:
+    """Saves a sheet as the kind of picture that its name tells; raises BadOutput if that is impossible."""
     try:
         sheet.save(path, optimize=True)
-    except OSError as e:
-        raise BadOutput(f"Cannot write {path} ({e.strerror or e}). Choose another file with --sheet.") from e
+    except (OSError, ValueError) as e:  # ValueError: a kind that holds no such pictures
+        raise BadOutput(f"Cannot write {path} ({getattr(e, 'strerror', None) or e}). Choose another file with --sheet.") from e

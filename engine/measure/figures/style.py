@@ -22,14 +22,11 @@ FIGURES: dict[str, Callable[[Runs], tuple[Figure, list[dict[str, Any]]]]] = {
 }
 
 
-def drawn(methods: Iterable[str], path: Path) -> str:
-    """The method whose figure is drawn: the first that has one. Raises NotSupported if there is none, BadOutput if there is no such folder;
-    asked before anything is measured."""
+def drawn(methods: Iterable[str]) -> str:
+    """The method whose figure is drawn: the first that has one. Raises NotSupported if there is none; asked before anything is measured."""
     found = next((name for name in methods if name in FIGURES), None)
     if found is None:
         raise NotSupported(f"--figure has nothing to draw: no row of {' or '.join(FIGURES)} is asked for. Add one with --methods.")
-    if not path.resolve().parent.is_dir():
-        raise BadOutput(f"Cannot write {path} (there is no folder {path.parent}). Choose another file with --figure.")
     return found
 
 

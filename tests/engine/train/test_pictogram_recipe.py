@@ -17,7 +17,8 @@ from engine.core import Prompt
 from engine.data import emoji_scenes
 from engine.data.emoji_scenes import Scene
 from engine.errors import BadKnob
-from engine.measure.bench.speed import read_prompts
+from engine.measure.bench.plan import ImageBench
+from engine.measure.bench.speed import texts_of
 from engine.methods import METHODS
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import ship
@@ -146,6 +147,6 @@ def test_the_whole_world_can_be_taught(shipped: Path, monkeypatch: pytest.Monkey
         and card["objects"].startswith("214 of 214")
         and {"giraffe", "behind", "five", "outlined"} <= set(card["words"])
     )
-    asked = read_prompts(None, 40, pictogram.load(str(shipped)))
+    asked = texts_of(ImageBench(backbone=str(shipped), count=40), pictogram.load(str(shipped)))
     assert asked == emoji_scenes.held_out_prompts(40, emoji_scenes.WORLD) != emoji_scenes.held_out_prompts(40)
     assert set(emoji_scenes.words_of(" ".join(asked))) <= set(card["words"])

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-
 import pytest
 import torch
 
 from engine import judge
-from engine.backbones import pictogram
 from engine.data.emoji_scenes import FIRST, TAUGHT, WORLD
 from engine.errors import NotSupported
 from engine.judge import Judge
 from engine.measure.bench import judged
+from engine.measure.bench.plan import JudgeBench
 
 
 def test_rows_for_plain_decoding_and_every_value_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,9 +19,8 @@ def test_rows_for_plain_decoding_and_every_value_of_a_sweep(monkeypatch: pytest.
     reader = Judge(TAUGHT).eval()
     monkeypatch.setattr(judge, "load", lambda: reader)
     monkeypatch.setattr(judged, "read_card", lambda folder: {"judge": {"held_out": {}}})
-    backbone = pictogram.load()
-    options = Namespace(methods="zipar", sweep=["window=4,16"], grid=False, set=[], verify=None, count=2, size=None, csv=None)
-    rows = {row["method"]: row for row in judged.bench(backbone, options, backbone.sampling)}
+    plan = JudgeBench(backbone="pictogram", methods=("zipar",), sweep=(("window", ("4", "16")),), count=2)
+    rows = {row["method"]: row for row in judged.bench(plan)}
     assert list(rows) == ["ar", "zipar window=4", "zipar window=16"]
     assert rows["zipar window=16"]["objects_more"] == rows["zipar window=16"]["half_width"] == 0  # a full window is plain decoding
     assert rows["zipar window=16"]["background"] == rows["ar"]["background"] and rows["ar"]["prompts"] == 2

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.core import Prompt, Sampling
-from engine.measure.bench import peer, speed
+from engine.measure.bench import peer
+from engine.measure.bench.cost_curve import WIDTHS, cost_curve
 from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny
@@ -20,5 +21,5 @@ def test_greedy_tokens_of_generate_equal_ours(text: str) -> None:
 
 
 def test_the_cost_curve_has_every_width() -> None:
-    curve = speed.cost_curve(tiny.pictogram(), "a red cat", repeats=2)
-    assert list(curve) == list(speed.WIDTHS) and all(v > 0 for v in curve.values())
+    curve = cost_curve(tiny.pictogram(), "a red cat", repeats=2)
+    assert list(curve) == list(WIDTHS) and all(v > 0 for v in curve.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from engine.backbones import pictogram
 from engine.data.emoji_scenes import TAUGHT, held_out_pairs, held_out_prompts
 from engine.errors import BadFile
 from engine.judge import Judge, Verdict
+from engine.measure.bench.plan import EyeBench
 from engine.measure.figures import by_eye
 from engine.measure.figures.by_eye import Seen, confusion, read
 
@@ -29,6 +29,9 @@ def test_a_file_is_read_and_a_wrong_one_is_a_sentence(tmp_path: Path) -> None:
         path.write_text(text, encoding="utf-8")
         with pytest.raises(BadFile, match="cannot be read"):
             read(path, "abc")
+    path.write_text(HEAD, encoding="utf-8")
+    with pytest.raises(BadFile, match="no answer"):
+        read(path, "abc")
     with pytest.raises(BadFile, match="cannot be read"):
         read(tmp_path / "nowhere.csv", "abc")
 
@@ -54,6 +57,6 @@ def test_the_pictures_are_those_of_the_sheet(tmp_path: Path, monkeypatch: pytest
     backbone = pictogram.load()
     path = tmp_path / "eye.csv"
     path.write_text(f"{HEAD}2,{backbone.weights_hash},1,1,,1\n", encoding="utf-8")
-    rows = by_eye.bench(backbone, Namespace(eye=path, size=None, csv=None), backbone.sampling)
+    rows = by_eye.bench(EyeBench(backbone="pictogram", answers=path))
     assert [row["aspect"] for row in rows] == list(by_eye.ASPECTS) and rows[0]["pictures"] == 1
     assert asked == held_out_prompts(3)[2:] == [held_out_pairs(3)[2][1]]

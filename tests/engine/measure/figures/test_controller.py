@@ -41,7 +41,7 @@ def test_every_token_knows_the_depth_of_its_tree(runs: dict[str, list[list[Run]]
 
 
 def test_the_figure_is_a_picture(runs: dict[str, list[list[Run]]], tmp_path: Path) -> None:
-    assert figures.drawn(["sjd", "adt_tree"], tmp_path / "trees.png") == "adt_tree"
+    assert figures.drawn(["sjd", "adt_tree"]) == "adt_tree"
     points = figures.draw("adt_tree", runs, tmp_path / "trees.png")
     assert len(points) == 4 and all(p["depth"] >= 1 and p["entropy"] > 0 for p in points)
     with Image.open(tmp_path / "trees.png") as picture:

@@ -1,0 +1,108 @@
+"""`launch.py bench image`: the time of methods on pictures; or how often they show what was asked for, or a sheet of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from app.commands.bench_options import METHODS, add_choice, add_files, choice_of, model_of
+from app.commands.options import Parser, add_json, add_model, add_sampling, add_size, file_path, refuse_unused, whole
+from app.commands.report import print_json
+
+MODEL = ("backbone", "device", "dtype", "temperature", "top_k", "top_p", "guidance", "size", "json")
+USED = {  # by what is asked for
+    "judge": (*MODEL, *METHODS, "judge", "count", "csv"),
+    "eye": (*MODEL, "judge", "eye", "csv"),
+    "sheet": (*MODEL, "sheet", "prompts", "count"),
+}
+
+
+def parser() -> Parser:
+    """The options."""
+    p = Parser("bench image", "The table of speed on pictures: plain decoding and methods, timed in turns.")
+    add_choice(p)
+    p.add_argument("--prompts", type=file_path, help="a file with one prompt a line (default: held-out prompts)")
+    p.add_argument("--count", type=whole(1, 10_000), help="how many prompts (20)")
+    p.add_argument("--repeats", type=whole(1, 1_000), help="how often a prompt is decoded by each method, twice each (1)")
+    p.add_argument(
+        "--figure", type=file_path,
+        help="a PNG of mulo's points on the theory line, of adt_tree's controller, or of cross_regression's speed and fidelity",
+    )  # fmt: skip
+    p.add_argument("--judge", action="store_true", help="instead of timing, count how often pictures show what was asked for")
+    p.add_argument("--eye", type=file_path, help="with --judge: compare the judge with what a person said of the sheet's pictures, a CSV")
+    add_files(p)
+    add_size(p)
+    add_sampling(p)
+    add_model(p)
+    add_json(p)
+    return p
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measures, counts or draws."""
+    own = parser()
+    options = own.read(arguments)
+    kind = "eye" if options.eye else "judge" if options.judge else "sheet" if options.sheet else "speed"
+    if options.eye and not options.judge:
+        own.error("--eye compares the judge with a person's answers: add --judge")
+    if kind in USED:
+        refuse_unused(own, options, USED[kind], f"bench image --{kind}")
+    if kind == "sheet":
+        return draw(options)
+    rows = {"speed": speed, "judge": judged, "eye": by_eye}[kind](options)
+    if options.json:
+        print_json(rows)
+    return 0
+
+
+def prompts_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Prompts and their number, as the plans have them."""
+    from engine.measure.bench.plan import read_prompts
+
+    count = options.count or 20
+    if options.prompts is None:
+        return {"count": count}
+    prompts, told = read_prompts(options.prompts, count)
+    return {"prompts": prompts, "prompts_from": told}
+
+
+def speed(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of the table of speed."""
+    from engine.measure.bench import speed
+    from engine.measure.bench.plan import ImageBench
+
+    own = {"repeats": options.repeats or 1, "size": options.size, "csv": options.csv, "figure": options.figure}
+    return speed.bench(ImageBench(**model_of(options), **choice_of(options), **prompts_of(options), **own))
+
+
+def judged(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of the judge."""
+    from engine.measure.bench import judged
+    from engine.measure.bench.plan import JudgeBench
+
+    own = {"count": options.count or 20, "size": options.size, "csv": options.csv}
+    return judged.bench(JudgeBench(**model_of(options), **choice_of(options), **own))
+
+
+def by_eye(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of the judge beside a person."""
+    from engine.measure.bench.plan import EyeBench
+    from engine.measure.figures import by_eye
+
+    return by_eye.bench(EyeBench(**model_of(options), answers=options.eye, size=options.size, csv=options.csv))
+
+
+def draw(options: argparse.Namespace) -> int:
+    """The sheet of pictures."""
+    from engine.measure.bench.plan import ImageSheet
+    from engine.measure.figures import sheet
+
+    asked = prompts_of(options)
+    asked.pop("prompts_from", None)
+    sheet.draw(ImageSheet(**model_of(options), **asked, path=options.sheet, size=options.size))
+    if options.json:
+        print_json({"sheet": str(options.sheet)})
+    else:
+        print(options.sheet)
+    return 0

@@ -1,0 +1,62 @@
+"""`launch.py bench mesh`: the rows of XSpecMesh's tables, or methods that are named; or a sheet of meshes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from app.commands.bench_options import add_choice, add_files, choice_of, model_of
+from app.commands.options import MOST_FACES, Parser, add_json, add_model, add_sampling, refuse_unused, whole
+from app.commands.report import print_json
+
+COUNT, SHEET_COUNT = 40, 24
+FULL = {"count": 200, "seeds": 3}
+SHEET = ("backbone", "device", "dtype", "temperature", "top_k", "top_p", "faces", "json", "sheet", "count")  # what it uses
+
+
+def parser() -> Parser:
+    """The options."""
+    p = Parser("bench mesh", "The table of speed on meshes: plain decoding and methods on held-out clouds, timed in turns.")
+    add_choice(p)
+    p.add_argument("--count", type=whole(1, 10_000), help=f"how many clouds ({COUNT}; on a sheet {SHEET_COUNT})")
+    p.add_argument("--full", action="store_true", help=f"{FULL['count']} clouds and {FULL['seeds']} seeds")
+    p.add_argument("--repeats", type=whole(1, 1_000), help="how often a cloud is decoded by each row, twice each (1)")
+    p.add_argument("--faces", "--size", type=whole(1, MOST_FACES), dest="faces", help="the most faces a mesh may have (no budget)")
+    add_files(p)
+    add_sampling(p, guidance=False)
+    add_model(p, "lowpoly")
+    add_json(p)
+    return p
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measures or draws."""
+    own = parser()
+    options = own.read(arguments)
+    if options.sheet:
+        refuse_unused(own, options, SHEET, "bench mesh --sheet")
+        return draw(options)
+    if options.full and options.count:
+        own.error(f"--full measures {FULL['count']} clouds: leave --count out, or --full")
+    from engine.measure.bench import meshes
+    from engine.measure.bench.plan import MeshBench
+
+    many = FULL if options.full else {"count": options.count or COUNT}
+    own_values = {"repeats": options.repeats or 1, "faces": options.faces, "csv": options.csv}
+    rows = meshes.bench(MeshBench(**model_of(options), **choice_of(options), **many, **own_values))
+    if options.json:
+        print_json(rows)
+    return 0
+
+
+def draw(options: argparse.Namespace) -> int:
+    """The sheet of meshes."""
+    from engine.measure.bench.plan import MeshSheet
+    from engine.measure.figures import mesh_sheet
+
+    mesh_sheet.draw(MeshSheet(**model_of(options), path=options.sheet, count=options.count or SHEET_COUNT, faces=options.faces))
+    if options.json:
+        print_json({"sheet": str(options.sheet)})
+    else:
+        print(options.sheet)
+    return 0

@@ -1,0 +1,56 @@
+"""`launch.py image`: one picture from a prompt; with --compare plain decoding is timed beside it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+from app.commands.options import Parser, add_json, add_model, add_run, add_sampling, add_size, knobs_of, load_backbone, sampling_of
+from app.commands.report import copy_run, go, print_json, readable, report
+
+
+def parser() -> Parser:
+    """The options."""
+    p = Parser("image", "One picture from a prompt.")
+    p.add_argument("prompt")
+    add_run(p, "sjdpp")
+    add_size(p)
+    add_sampling(p)
+    add_model(p)
+    add_json(p)
+    return p
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Makes the picture, keeps the run, and prints its line."""
+    options = parser().read(arguments)
+    from dataclasses import replace
+
+    from app.history import check_writable, home, save
+    from engine.core import Prompt
+    from engine.methods import find
+    from engine.sampling import changed
+
+    method, preset = find(options.method)
+    knobs, sampling = knobs_of(options, method, preset), sampling_of(options)
+    prompt = Prompt(options.prompt, seed=options.seed, size=options.size)
+    for folder in (home() / "runs", options.out):
+        if folder is not None:
+            check_writable(folder)
+    backbone = load_backbone(options)
+    prompt = replace(prompt, sampling=changed(backbone.sampling, sampling))
+    unknown = backbone.unknown_words(options.prompt)
+    run, comparison = go(options, backbone, method, prompt, knobs)
+    for word, near in unknown.items():
+        print(f"{backbone.name} does not know '{word}'; nearest: {', '.join(near) or 'nothing alike'}.", file=sys.stderr)
+    start = time.perf_counter()
+    folder = save(run)
+    rendering = time.perf_counter() - start
+    shown = copy_run(folder, options.out) if options.out else folder
+    line = report(run, shown) | {"rendering_seconds": round(rendering, 4), "unknown_words": unknown} | comparison
+    if options.json:
+        print_json(line)
+    else:
+        print(readable(line))
+    return 0

@@ -1,0 +1,157 @@
+"""`launch.py mesh`: a mesh from a point cloud or from another mesh, or one for every file of a folder."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.commands.options import (
+    MOST_FACES,
+    Parser,
+    add_json,
+    add_model,
+    add_run,
+    add_sampling,
+    file_path,
+    knobs_of,
+    load_backbone,
+    sampling_of,
+    whole,
+)
+from app.commands.report import copy_run, go, print_json, readable, report
+
+
+def parser() -> Parser:
+    """The options."""
+    p = Parser("mesh", "A mesh from a point cloud or from another mesh.")
+    p.add_argument("input", type=file_path, help="a file (PLY, OBJ, GLB, STL, OFF, XYZ, NPY, PCD ...), or a folder of them")
+    add_run(p, "xspecmesh")
+    p.add_argument("--faces", type=whole(1, MOST_FACES), help="the most faces the mesh may have")
+    p.add_argument("--up", default="auto", help="the input's axis that is up: x, y, z or auto; a negative one as --up=-x")
+    p.add_argument("--formats", default="glb", help="result files besides acceptance.glb: glb,obj,ply,stl")
+    add_sampling(p, guidance=False)
+    add_model(p, "lowpoly")
+    add_json(p)
+    return p
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is the same for every file of one command."""
+
+    options: argparse.Namespace
+    backbone: Any
+    method: Any
+    knobs: Mapping[str, Any]
+    sampling: Any
+    formats: tuple[str, ...]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Makes the meshes; exit code 2 if a file of a folder cannot be used, after all others."""
+    options = parser().read(arguments)
+    from app.history import check_writable, home
+    from engine.errors import ForetokenError
+    from engine.mesh.read import read
+    from engine.methods import find
+    from engine.sampling import changed
+
+    method, preset = find(options.method)
+    knobs, sampling, formats = knobs_of(options, method, preset), sampling_of(options), formats_of(options.formats)
+    is_folder = os.path.isdir(options.input)  # never raises, however long or odd the name is
+    files = files_in(options.input) if is_folder else [options.input]
+    first = None if is_folder else read(options.input, options.up)  # one file is read before a model is loaded
+    check_up(options.up)
+    for folder in (home() / "runs", options.out):
+        if folder is not None:
+            check_writable(folder)
+    backbone = load_backbone(options)
+    work = Work(options, backbone, method, knobs, changed(backbone.sampling, sampling), formats)
+    if first is not None:
+        line = one_mesh(work, options.input, first, options.out)
+        if options.json:
+            print_json(line)
+        return 0
+    lines, failed = [], False
+    for path in files:
+        try:
+            lines.append(one_mesh(work, path, read(path, options.up), options.out and options.out / path.stem))
+        except ForetokenError as e:
+            failed = True
+            print(f"{path.name}: {e}", file=sys.stderr)
+    if options.json:
+        print_json(lines)
+    return 2 if failed else 0
+
+
+def formats_of(text: str) -> tuple[str, ...]:
+    """The formats of --formats; raises NotSupported for an unknown one."""
+    from app.history import MESH_FORMATS
+    from engine.errors import NotSupported
+
+    formats = tuple(dict.fromkeys(name.strip() for name in text.lower().split(",")))
+    if unknown := [name for name in formats if name not in MESH_FORMATS]:
+        raise NotSupported(f"There is no mesh format '{unknown[0]}'. Choose some of: {', '.join(MESH_FORMATS)}.")
+    return formats
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files of a folder that have a reader; raises BadPrompt if there is none, BadFile if the folder cannot be read."""
+    from engine.errors import BadFile, BadPrompt
+    from engine.mesh.read import READERS
+
+    try:
+        files = sorted(p for p in folder.iterdir() if p.suffix.lower() in READERS)
+    except OSError as e:
+        raise BadFile(f"Cannot read the folder {folder} ({e.strerror or e}). Give another.") from e
+    if not files:
+        raise BadPrompt(f"{folder} holds no file that can be read ({', '.join(READERS)}). Give another folder.")
+    return files
+
+
+def check_up(axis: str) -> None:
+    """Raises BadPrompt for an axis that there is not, once and not for every file of a folder."""
+    import numpy as np
+
+    from engine.mesh.frame import choose_up
+
+    if axis != "auto":
+        choose_up(np.zeros((1, 3)), "", axis)
+
+
+def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, Any]:
+    """The contract line of one input; prints it for a person unless --json. out: the folder of the copy."""
+    import torch
+
+    from app.history import placed, save
+    from engine.core import Prompt
+    from engine.mesh.distance import distance
+    from engine.mesh.quality import quality
+
+    options = work.options
+    prompt = Prompt(points=torch.from_numpy(given.points), seed=options.seed, size=options.faces, sampling=work.sampling)
+    run, comparison = go(options, work.backbone, work.method, prompt, work.knobs)
+    start = time.perf_counter()
+    folder = save(run, None, given, work.formats)
+    rendering = time.perf_counter() - start
+    shown = copy_run(folder, out) if out else folder
+    result = run.result()
+    found = quality(result.vertices, result.faces)
+    apart = distance((placed(result.vertices, given), result.faces), given.reference)
+    line = report(run, shown) | {"input": str(path), "notes": given.notes, "rendering_seconds": round(rendering, 4)}
+    line |= {k: found[k] for k in ("faces", "vertices", "watertight")} | {k: apart[k] for k in ("chamfer", "hausdorff", "floor")}
+    line |= {"quality": found, "ended": bool(run.tokens) and run.tokens[-1] == work.backbone.end} | comparison
+    if not options.json:
+        print(f"{path.name}: {' '.join(given.notes)}")
+        print(readable(line))
+        if found["faces"]:
+            print(f"{found['faces']} faces, {found['vertices']} vertices, chamfer {apart['chamfer']:.4f} (floor {apart['floor']:.4f})")
+    if not found["faces"]:
+        print(f"{path.name} gave no face. Try another --seed, --up y, or more points with outward normals.", file=sys.stderr)
+    return line

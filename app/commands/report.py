@@ -1,0 +1,114 @@
+"""What a run prints and leaves: one line of JSON as the design writes it down, the same for a person, and the copy in --out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def go(options: argparse.Namespace, backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """One finished run; with --compare also what plain decoding took beside it."""
+    from engine.run import generate
+
+    if options.compare:
+        return compare(backbone, method, prompt, knobs)
+    return generate(backbone, method, prompt, knobs).finish(), {}
+
+
+def compare(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """A run beside plain decoding, timed in turns; the speed-up is in seconds a token, as runs may differ in length."""
+    from statistics import median
+
+    from engine.measure.alternate import alternate
+    from engine.methods import METHODS
+    from engine.run import generate, speedup
+
+    kinds = {
+        "plain": lambda _: generate(backbone, METHODS["ar"], prompt).finish(),
+        "fast": lambda _: generate(backbone, method, prompt, knobs).finish(),
+    }
+    runs = {name: inputs[0] for name, inputs in alternate(kinds).items()}
+    plain, fast = runs["plain"], runs["fast"]
+    same = plain[0].in_order == fast[0].in_order
+    seconds = round(median(run.seconds for run in plain), 4)
+    return fast[0], {"compare": {"method": "ar", "seconds": seconds, "speedup": round(speedup(plain, fast), 3), "same_tokens": same}}
+
+
+def report(run: Any, folder: Path) -> dict[str, Any]:
+    """The contract line of `image`."""
+    from engine.measure.bench.rows import of_weights
+
+    totals = run.totals
+    return of_weights(run.backbone) | {
+        "method": run.method.name,
+        "exact": run.exact,
+        "verify": run.fixed.get("verify", "residual"),
+        "seed": run.prompt.seed,
+        "tokens": totals["tokens"],
+        "forwards": totals["forwards"],
+        "draft_forwards": totals["draft_forwards"],
+        "step_compression": round(totals["step_compression"], 3),
+        "seconds": round(totals["seconds"], 4),
+        "tokens_per_second": round(totals["tokens_per_second"], 2),
+        "knobs": run.steps[-1].knobs if run.steps else {},
+        "files": files_of(folder),
+    }
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    """The files of a run by what they are: result, trace, run; a second file of the same, in another format, by its whole name."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.iterdir()):
+        found[path.name if path.stem in found else path.stem] = str(path)
+    return found
+
+
+def readable(line: dict[str, Any]) -> str:
+    """The same line for a person."""
+    text = (
+        f"{line['method']} ({'exact' if line['exact'] else 'not exact'}): {line['tokens']} tokens in {line['forwards']} passes "
+        f"({line['step_compression']:.2f} a pass), {line['seconds']:.2f} s, {line['tokens_per_second']:.0f} tokens/s"
+    )
+    if "compare" in line:
+        c = line["compare"]
+        text += f"\nplain decoding: {c['seconds']:.2f} s, so {c['speedup']:.2f}x; same tokens: {'yes' if c['same_tokens'] else 'no'}"
+    return text + "\n" + "\n".join(line["files"].values())
+
+
+def copy_run(folder: Path, out: Path) -> Path:
+    """Copies a run's files into --out; raises BadOutput if that is impossible."""
+    from engine.errors import BadOutput
+
+    try:
+        out.mkdir(exist_ok=True)
+        for path in folder.iterdir():
+            shutil.copy2(path, out / path.name)
+    except OSError as e:
+        raise BadOutput(f"Cannot write in {out} ({e.strerror or e}); the run is in {folder}. Choose another folder with --out.") from e
+    return out
+
+
+def print_json(value: Any) -> None:
+    """Prints one line of JSON that every parser and every terminal takes: no NaN, and escapes where the terminal lacks a character."""
+    clean = _without_nan(value)
+    text = json.dumps(clean, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(clean, allow_nan=False)
+    print(text)
+
+
+def _without_nan(value: Any) -> Any:
+    """The same with null for numbers that JSON does not have."""
+    if isinstance(value, Mapping):
+        return {key: _without_nan(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

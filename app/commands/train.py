@@ -1,0 +1,39 @@
+"""`launch.py train NAME`: a training recipe, which has options of its own."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+from app.commands.options import Parser
+
+
+def parser() -> Parser:
+    """The options that do not depend on the recipe."""
+    from engine.train import RECIPES
+
+    about = f"Trains one of: {', '.join(RECIPES)}. Each knows --help."
+    p = Parser("train", about, add_help=False)
+    p.add_argument("name", nargs="?", metavar="RECIPE", help="what is trained")
+    return p
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the recipe with the options behind its name."""
+    from engine.errors import NotSupported
+    from engine.train import RECIPES
+    from engine.train.loop import Options
+
+    own = parser()
+    options, rest = own.parse_known_args(list(arguments))
+    if options.name is None and {"-h", "--help"} & set(rest):
+        own.print_help()
+        return 0
+    if options.name not in RECIPES:
+        raise NotSupported(f"There is no recipe '{options.name or ''}'. There are: {', '.join(RECIPES)}.")
+    recipe = importlib.import_module(RECIPES[options.name])
+    asked = getattr(recipe, "Options", Options)  # a recipe may ask for more than all do
+    its = asked.parser(options.name)
+    its.error = Parser(f"train {options.name}", "").error  # its complaints are one sentence too
+    recipe.main(asked(**vars(its.parse_args(rest))))
+    return 0

@@ -1,0 +1,73 @@
+"""How good the meshes of `bench mesh` are: near their inputs, well formed, completed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engine.backbones.lowpoly import Lowpoly
+from engine.core import Prompt, Sampling
+from engine.measure.bench.mesh_inputs import Subject
+from engine.measure.bench.rows import quartiles
+from engine.mesh.bpt_grammar import Grammar
+from engine.mesh.bpt_tokens import BPT
+from engine.mesh.distance import distance, published
+from engine.mesh.quality import quality
+from engine.methods import find
+from engine.run import Run, generate
+
+
+def apart(runs: list[Run], inputs: list[Subject]) -> dict[str, Any]:
+    """Mean chamfer and Hausdorff distance with their floors, and how many inputs gave no face at all."""
+    close = [(r.result(), s) for r, s in zip(runs, inputs, strict=True)]
+    some = [((m.vertices, m.faces), (s.vertices, s.faces)) for m, s in close if len(m.faces)]
+    theirs = [published(a, b) for a, b in some]
+    ours = [distance(a, b) for a, b in some]
+    found: dict[str, Any] = {"without_face": len(runs) - len(some)}
+    for label, rows in (("published", theirs), ("16k", ours)):
+        for key in ("chamfer", "hausdorff", "floor", "floor_hausdorff"):
+            found[f"{key}_{label}"] = round(float(np.mean([row[key] for row in rows])), 4) if rows else None
+    chamfer = np.array([row["chamfer"] / row["floor"] for row in ours])
+    found["chamfer_over_floor"] = quartiles(chamfer) if len(chamfer) else None
+    return found
+
+
+def fidelity(
+    model: Lowpoly, kind: str, inputs: list[Subject], sampling: Sampling, grammar: bool, budgets: list[int | None]
+) -> dict[str, Any]:
+    """What plain decoding makes of held-out inputs: well formed, completed, degenerate, near.
+
+    grammar : whether the grammar's mask is on; budgets : the most faces, an input each (None: any number)
+    """
+    bare = Lowpoly(model.model, model.card, model.folder, grammar)
+    bare.weights_hash = model.weights_hash
+    prompts = [Prompt(points=s.points, seed=i, size=budgets[i], sampling=sampling) for i, s in enumerate(inputs)]
+    own_counts = budgets == [len(s.faces) for s in inputs]
+    runs = [generate(bare, find("ar")[0], prompt).finish() for prompt in prompts]
+    rules = Grammar(BPT, canonical=False)
+    faces = [face for r in runs for face in r.result().parser.faces]
+    found = [quality(m.vertices, m.faces) for m in (r.result() for r in runs)]
+    return {
+        "row": f"held-out {kind}, {'with' if grammar else 'without'} grammar mask{', with budget' if own_counts else ''}",
+        "method": "ar",
+        "knobs": {},
+        "inputs": len(runs),
+        "seeds": f"0..{len(runs) - 1}",
+        "faces_allowed": "of the input" if own_counts else budgets[0],
+        "valid": round(float(np.mean([well_formed(rules, r.tokens) for r in runs])), 4),
+        "completed": round(float(np.mean([bool(r.tokens) and r.tokens[-1] == BPT.eos for r in runs])), 4),
+        "degenerate_faces": round(float(np.mean([f.degenerate for f in faces])), 5) if faces else None,
+        "watertight": round(float(np.mean([q["watertight"] for q in found])), 4),
+        "watertight_inputs": round(float(np.mean([quality(s.vertices, s.faces)["watertight"] for s in inputs])), 4),
+    } | apart(runs, inputs)
+
+
+def well_formed(rules: Grammar, tokens: list[int]) -> bool:
+    """Whether every token was allowed where it stands; a sequence that was cut at the limit may still be well formed."""
+    state = rules.start
+    for token in tokens:
+        if not rules.allowed(state)[token]:
+            return False
+        state = rules.next(state, token)
+    return True

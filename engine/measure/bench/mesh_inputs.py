@@ -1,0 +1,39 @@
+"""The inputs of `bench mesh`: clouds of held-out procedural shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from engine.data.lowpoly_shapes import Shape, held_out_shapes, sample_points
+from engine.mesh.bpt_tokens import frame_of
+
+CLOUD = 16_384  # points of an input
+
+
+@dataclass
+class Subject:
+    """A held-out shape as an input: its surface in the model's frame and a cloud of it [N, 6]."""
+
+    name: str
+    vertices: np.ndarray
+    faces: np.ndarray
+    points: torch.Tensor
+
+
+def subject_of(shape: Shape, seed: int) -> Subject:
+    """The input that a shape is."""
+    vertices = frame_of(shape.vertices).to_model(shape.vertices)
+    points = sample_points(vertices, shape.faces, CLOUD, np.random.default_rng(seed))
+    return Subject(shape.family, vertices, shape.faces, torch.from_numpy(points))
+
+
+def subjects(count: int, kind: str, families: Iterable[str]) -> list[Subject]:
+    """The first `count` held-out shapes: "boxes" of the families the model was taught, or whole "families"."""
+    taught = set(families)
+    shapes = held_out_shapes(8 * count, kind)
+    chosen = [s for s in shapes if kind == "families" or s.family in taught][:count]
+    return [subject_of(s, i) for i, s in enumerate(chosen)]

@@ -1,0 +1,73 @@
+"""Where the time of a step goes: the model's pass, sampling, and all else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from engine.core import Backbone, Prompt, Rows
+from engine.decoding import verdict, windows
+from engine.methods import find
+from engine.networks.sequence import TransformerSequence
+from engine.noise import Noise
+from engine.run import generate
+
+
+class _Clock:
+    """Seconds spent in functions, nested calls counted once, by the outermost."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.depth = 0
+
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*a: Any, **k: Any) -> Any:
+            self.depth += 1
+            start = time.perf_counter()
+            try:
+                return function(*a, **k)
+            finally:
+                self.depth -= 1
+                if self.depth == 0:
+                    self.seconds += time.perf_counter() - start
+
+        return call
+
+
+@contextmanager
+def _timed(clock: _Clock, targets: list[tuple[Any, str]]) -> Iterator[None]:
+    """The clock runs inside these functions while the block lasts."""
+    kept = [(owner, name, getattr(owner, name)) for owner, name in targets]
+    for owner, name, function in kept:
+        setattr(owner, name, clock.timed(function))
+    try:
+        yield
+    finally:
+        for owner, name, function in kept:
+            setattr(owner, name, function)
+
+
+def split(backbone: Backbone, name: str, knobs: dict[str, Any], prompt: Prompt) -> dict[str, Any]:
+    """Shares of a step: the model's pass, sampling (warp, noise, draws, acceptance), and all else."""
+    model, sampling = _Clock(), _Clock()
+    targets = [(verdict, n) for n in ("draw", "draw_gumbel", "ratio", "residual", "entropy", "probability_of")]
+    targets += [(windows, n) for n in ("draw", "draw_gumbel")]
+    targets += [(Noise, "gumbel"), (Noise, "uniform"), (Rows, "law"), (TransformerSequence, "_warp")]
+    with _timed(sampling, targets), _timed(model, [(TransformerSequence, "forward")]):
+        run = generate(backbone, find(name)[0], prompt, knobs)
+        next(run)
+        model.seconds = sampling.seconds = 0.0
+        before = run.seconds
+        run.finish()
+    total = run.seconds - before
+    return {
+        "method": f"{name}: cost of a step",
+        "knobs": run.steps[-1].knobs,
+        "model_share": model.seconds / total,
+        "sampling_share": sampling.seconds / total,
+        "bookkeeping_share": 1 - (model.seconds + sampling.seconds) / total,
+        "overhead_of_a_pass": (total - model.seconds) / model.seconds,
+        "milliseconds_per_step": 1000 * total / (len(run.steps) - 1),
+    }

@@ -1,0 +1,42 @@
+"""NAME|PATH: a name, or a folder that says what it holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.backbones import BACKBONES, load, resolve
+from engine.backbones.toy import Toy
+from engine.errors import MissingWeights, NotSupported
+
+
+def test_a_name_is_a_name_and_a_folder_says_what_it_holds(tmp_path: Path) -> None:
+    assert [resolve(name) for name in BACKBONES] == [(name, None) for name in BACKBONES]
+    assert resolve(tmp_path) == ("janus", str(tmp_path))
+    (tmp_path / "card.json").write_text('{"name": "lowpoly"}')
+    assert resolve(str(tmp_path)) == ("lowpoly", str(tmp_path))
+
+
+@pytest.mark.parametrize("card", [{"name": "other"}, {}, {"name": ["pictogram"]}, {"name": 3}, ["pictogram"], None])
+def test_a_folder_of_an_unknown_model_is_a_sentence(card: object, tmp_path: Path) -> None:
+    (tmp_path / "card.json").write_text(json.dumps(card))
+    with pytest.raises(NotSupported, match="There are: toy"):
+        resolve(tmp_path)
+
+
+def test_what_is_neither_is_a_sentence(tmp_path: Path) -> None:
+    for asked in ("nowhere", "", "n" * 5000, "a\0b", "\udcff", str(tmp_path / "no")):
+        with pytest.raises(NotSupported, match="neither a backbone"):
+            resolve(asked)
+    with pytest.raises(MissingWeights, match=r"config\.json"):
+        load(tmp_path)
+    (tmp_path / "card.json").write_text("{")
+    with pytest.raises(MissingWeights, match="not JSON"):
+        resolve(tmp_path)
+
+
+def test_load_takes_either(tmp_path: Path) -> None:
+    (tmp_path / "card.json").write_text('{"name": "toy"}')
+    assert isinstance(load("toy"), Toy) and isinstance(load(tmp_path), Toy) and isinstance(load("toy", str(tmp_path)), Toy)

@@ -1,0 +1,147 @@
+"""The commands as a whole: their options, their help, and what Ctrl-C does to each."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app import cli
+
+ROOT = Path(__file__).resolve().parent.parent
+MODEL = {"--backbone", "--device", "--dtype"}
+SAMPLING = {"--temperature", "--top-k", "--top-p"}
+RUN = {"--method", "--set", "--verify", "--seed", "--compare", "--out", "--json"}
+TABLE = {"--methods", "--sweep", "--grid", "--set", "--verify", "--count", "--repeats", "--csv", "--sheet", "--json"}
+OPTIONS = {  # the public ones; who takes one away breaks somebody's script
+    "studio": MODEL | {"--port", "--host", "--allow-host", "--no-browser"},
+    "image": MODEL | SAMPLING | RUN | {"--guidance", "--size"},
+    "mesh": MODEL | SAMPLING | RUN | {"--faces", "--up", "--formats"},
+    "verify": {"--full", "--json"},
+    "bench_image": MODEL | SAMPLING | TABLE | {"--guidance", "--size", "--prompts", "--figure", "--judge", "--eye"},
+    "bench_mesh": MODEL | SAMPLING | TABLE | {"--faces", "--size", "--full"},
+    "models": {"--json"},
+    "doctor": {"--json"},
+}
+
+
+@pytest.mark.parametrize("command", OPTIONS)
+def test_the_options_of_a_command(command: str) -> None:
+    found = importlib.import_module(f"app.commands.{command}").parser()._option_string_actions
+    assert set(found) - {"-h", "--help"} == OPTIONS[command]
+
+
+def test_help_names_every_command_and_each_has_its_own(capsys: pytest.CaptureFixture) -> None:
+    assert cli.main(["--help"]) == 0
+    overview = capsys.readouterr().out
+    assert all(f"\n  {name} " in overview for name in cli.COMMANDS)
+    for command in (*([name] for name in cli.COMMANDS if name not in ("test", "train")), ["bench", "image"], ["bench", "mesh"]):
+        with pytest.raises(SystemExit) as end:
+            cli.main([*command, "--help"])
+        assert end.value.code == 0 and f"launch.py {' '.join(command)}" in capsys.readouterr().out
+    assert cli.main(["train", "--help"]) == 0
+    assert "pictogram-tokenizer" in capsys.readouterr().out
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """Fact instead of a time: neither PyTorch nor Gradio nor numpy is imported to print help."""
+    code = (
+        "import sys\nfrom app import cli\n"
+        "for words in (['--help'], ['image', '--help'], ['bench', 'mesh', '--help'], ['studio', '--help']):\n"
+        "    try:\n        cli.main(words)\n    except SystemExit:\n        pass\n"
+        "print(sorted({'torch', 'gradio', 'numpy', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_what_is_measured_may_stand_behind_options(capsys: pytest.CaptureFixture) -> None:
+    assert cli.main(["bench", "--methods", "sjdp", "image"]) == 2
+    assert "Did you mean" in capsys.readouterr().err
+
+
+def test_the_studio_gets_what_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder goes with the name that its card, or its form, says."""
+    from app import studio
+
+    asked: list[tuple] = []
+    monkeypatch.setattr(studio, "launch", lambda *given, **named: asked.append((*given, named)))
+    folders = {"lowpoly": tmp_path / "mesh", "janus": tmp_path / "checkpoint"}
+    for folder in folders.values():
+        folder.mkdir()
+    (folders["lowpoly"] / "card.json").write_text('{"name": "lowpoly"}')
+    (folders["janus"] / "config.json").write_text("{}")
+    assert cli.main(["--port", "8123", "--no-browser", "--allow-host", "a.example", "--allow-host", "b.example"]) == 130
+    for folder in folders.values():
+        assert cli.main(["studio", "--backbone", str(folder), "--host", "127.0.0.1"]) == 130
+    assert asked == [
+        ("pictogram", None, "cpu", 8123, "127.0.0.1", False, "auto", {"allowed_hosts": ("a.example", "b.example")}),
+        *((name, str(folder), "cpu", None, "127.0.0.1", True, "auto", {}) for name, folder in folders.items()),
+    ]
+
+
+def test_a_comparison_is_in_seconds_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fast run ends sooner because it is shorter; each of its tokens took twice as long."""
+    from app.commands import report
+    from engine import run
+    from engine.methods import METHODS
+
+    class Finished:
+        def __init__(self, method: object):
+            self.seconds, self.tokens = (4.0, [1] * 100) if method is METHODS["ar"] else (2.0, [1] * 25)
+            self.in_order = self.tokens
+
+        def finish(self) -> Finished:
+            return self
+
+    monkeypatch.setattr(run, "generate", lambda backbone, method, prompt, knobs=None: Finished(method))
+    fast, said = report.compare(None, METHODS["xspecmesh"], None, {})
+    assert len(fast.tokens) == 25
+    assert said == {"compare": {"method": "ar", "seconds": 4.0, "speedup": 0.5, "same_tokens": False}}
+
+
+STOPPED = {  # where Ctrl-C strikes, by command
+    "studio": ([], "app.studio.launch"),
+    "image": (["image", "a red cat"], "engine.backbones.load"),
+    "mesh": (["mesh", str(ROOT / "assets/examples/clouds/chair.ply")], "engine.backbones.load"),
+    "verify": (["verify", "sjd"], "engine.measure.verify.exactness.verify"),
+    "bench image": (["bench", "image"], "engine.measure.bench.plan.load"),
+    "bench mesh": (["bench", "mesh"], "engine.backbones.lowpoly.load"),
+    "train": (["train", "judge"], "engine.train.judge.main"),
+    "models": (["models"], "engine.networks.weights.read_card"),
+    "doctor": (["doctor"], "engine.machine.facts"),
+    "test": (["test"], "subprocess.call"),
+}
+
+
+@pytest.mark.parametrize("command", STOPPED)
+def test_an_interrupted_command_ends_with_130_and_says_nothing(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    arguments, place = STOPPED[command]
+
+    def strike(*given: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(place, strike)
+    assert cli.main(arguments) == 130
+    captured = capsys.readouterr()
+    assert captured.err == "" and "Traceback" not in captured.out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a signal is sent")
+def test_ctrl_c_in_a_running_benchmark(tmp_path: Path) -> None:
+    """A process of its own, struck while it measures: it has said which input it is at."""
+    code = "from app.cli import main_from_command_line; main_from_command_line()"
+    asked = ["bench", "mesh", "--methods", "sjdpp", "--count", "4", "--csv", str(tmp_path / "rows.csv")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen([sys.executable, "-c", code, *asked], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as running:
+        said = next(line for line in running.stderr if line.startswith("input 1 of"))
+        running.send_signal(signal.SIGINT)
+        rest = running.stderr.read()
+    assert said and running.returncode == 130 and "Traceback" not in rest

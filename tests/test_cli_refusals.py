@@ -1,0 +1,193 @@
+"""Wrong command lines: one sentence on stderr, nothing on stdout, exit code 2, and no model is loaded for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app import cli
+from engine import backbones
+from engine.backbones import lowpoly, lowpoly_lora
+from engine.measure.bench import plan
+
+PICTURE, IMAGE, MESH = ["image", "a red cat"], ["bench", "image"], ["bench", "mesh"]
+HUGE = "9" * 30
+
+# Arguments, and a part of the sentence. {here} is a folder that holds the files of `here` below.
+WRONG: dict[str, tuple[list[str], str]] = {
+    "unknown command": (["paint"], "no command 'paint'"),
+    "half a character as a command": (["\udcff"], "no command"),
+    "port 0": (["studio", "--port", "0"], "choose 1 to 65,535"),
+    "negative port": (["--port", "-1"], "choose 1 to 65,535"),
+    "port too high": (["studio", "--port", "70000"], "choose 1 to 65,535"),
+    "huge port": (["studio", "--port", HUGE], "out of range"),
+    "port not a number": (["studio", "--port", "eighty"], "not a whole number"),
+    "host of nobody": (["studio", "--host", "256.1.1.1"], "not an address of this machine"),
+    "host of another machine": (["studio", "--host", "192.0.2.1"], "not an address of this machine"),
+    "empty host": (["studio", "--host", ""], "not an address of this machine"),
+    "host with a space": (["studio", "--host", "local host"], "not an address of this machine"),
+    "host with empty labels": (["studio", "--host", "a..b"], "not an address of this machine"),
+    "allowed host left out": (["studio", "--allow-host"], "expected one argument"),
+    "studio of nothing": (["studio", "--backbone", "nowhere"], "neither a backbone"),
+    "studio of an unknown model": (["studio", "--backbone", "{here}/other"], "names the model 'other'"),
+    "studio with a seed": (["studio", "--seed", "1"], "Unknown option"),
+    "no prompt": (["image"], "required: prompt"),
+    "two prompts": ([*PICTURE, "a dog"], "Unknown option: a dog"),
+    "half a character": (["image", "a red cat \udcff"], "U+DCFF"),
+    "a lone surrogate": (["image", "\ud83d a red cat"], "U+D83D"),
+    "a NUL": (["image", "a red\0cat"], "U+0000"),
+    "unknown method": ([*PICTURE, "--method", "sjdp"], "Did you mean 'sjd"),
+    "empty method": ([*PICTURE, "--method", ""], "no method ''"),
+    "knob out of range": ([*PICTURE, "--set", "window=9999"], "out of range"),
+    "knob not a number": ([*PICTURE, "--set", "window=nan"], "out of range"),
+    "infinite knob": ([*PICTURE, "--set", "window=1e999"], "out of range"),
+    "unknown knob": ([*PICTURE, "--set", "windw=4"], "no knob 'windw'"),
+    "unknown choice": ([*PICTURE, "--set", "init=sideways"], "Choose one of"),
+    "malformed set": ([*PICTURE, "--set", "window"], "NAME=VALUE"),
+    "set without a name": ([*PICTURE, "--set", "=4"], "NAME=VALUE"),
+    "unknown verification mode": ([*PICTURE, "--verify", "blindly"], "invalid choice"),
+    "negative temperature": ([*PICTURE, "--temperature", "-1"], "out of range"),
+    "temperature nan": ([*PICTURE, "--temperature", "nan"], "out of range"),
+    "temperature inf": ([*PICTURE, "--temperature", "inf"], "out of range"),
+    "temperature no number": ([*PICTURE, "--temperature", "hot"], "invalid float value"),
+    "negative top-k": ([*PICTURE, "--top-k", "-1"], "out of range"),
+    "huge top-k": ([*PICTURE, "--top-k", HUGE], "out of range"),
+    "top-p 0": ([*PICTURE, "--top-p", "0"], "out of range"),
+    "guidance nan": ([*PICTURE, "--guidance", "nan"], "out of range"),
+    "size 0": ([*PICTURE, "--size", "0"], "out of range"),
+    "negative size": ([*PICTURE, "--size", "-128"], "out of range"),
+    "huge size": ([*PICTURE, "--size", HUGE], "out of range"),
+    "size of many digits": ([*PICTURE, "--size", "9" * 5000], "not a whole number"),
+    "negative seed": ([*PICTURE, "--seed", "-3"], "out of range"),
+    "huge seed": ([*PICTURE, "--seed", str(2**63)], "out of range"),
+    "seed not a number": ([*PICTURE, "--seed", "x"], "not a whole number"),
+    "unknown option": ([*PICTURE, "--colour", "3"], "Unknown option"),
+    "faces of a picture": ([*PICTURE, "--faces", "8"], "Unknown option"),
+    "unknown backbone": ([*PICTURE, "--backbone", "nowhere"], "neither a backbone"),
+    "backbone of a long name": ([*PICTURE, "--backbone", "n" * 5000], "neither a backbone"),
+    "unknown device": ([*PICTURE, "--device", "tpu"], "invalid choice"),
+    "unknown dtype": ([*PICTURE, "--dtype", "float16"], "invalid choice"),
+    "empty out": ([*PICTURE, "--out", ""], "not the name"),
+    "out below a file": ([*PICTURE, "--out", "{here}/prompts.txt/out"], "Cannot write"),
+    "out of a long name": ([*PICTURE, "--out", "n" * 5000], "Cannot write"),
+    "no input": (["mesh"], "required: input"),
+    "missing input": (["mesh", "{here}/no.ply"], "Cannot read"),
+    "input of a long name": (["mesh", "n" * 5000 + ".ply"], "Cannot read"),
+    "input with a NUL": (["mesh", "a\0.ply"], "not the name"),
+    "empty input": (["mesh", "{here}/empty.ply"], "is empty"),
+    "damaged input": (["mesh", "{here}/damaged.ply"], "damaged.ply"),
+    "input of another kind": (["mesh", "{here}/prompts.txt"], "prompts.txt"),
+    "folder without inputs": (["mesh", "{here}/empty"], "holds no file"),
+    "axis of a folder": (["mesh", "{here}", "--up", "w"], "axis that is up"),
+    "no faces": (["mesh", "{here}/no.ply", "--faces", "0"], "out of range"),
+    "negative faces": (["mesh", "{here}/no.ply", "--faces", "-1"], "out of range"),
+    "faces nan": (["mesh", "{here}/no.ply", "--faces", "nan"], "not a whole number"),
+    "unknown format": (["mesh", "{here}/no.ply", "--formats", "glb,fbx"], "no mesh format 'fbx'"),
+    "size of a mesh": (["mesh", "{here}/no.ply", "--size", "128"], "Unknown option"),
+    "guidance of a mesh": (["mesh", "{here}/no.ply", "--guidance", "2"], "Unknown option"),
+    "bench of nothing": (["bench"], "required: what"),
+    "bench of music": (["bench", "music"], "invalid choice"),
+    "count 0": ([*IMAGE, "--count", "0"], "out of range"),
+    "negative count": ([*IMAGE, "--count", "-20"], "out of range"),
+    "huge count": ([*IMAGE, "--count", HUGE], "out of range"),
+    "count not a number": ([*IMAGE, "--count", "1.5"], "not a whole number"),
+    "repeats 0": ([*IMAGE, "--repeats", "0"], "out of range"),
+    "negative repeats": ([*IMAGE, "--repeats", "-1"], "out of range"),
+    "bench of size 0": ([*IMAGE, "--size", "0"], "out of range"),
+    "bench at temperature nan": ([*IMAGE, "--temperature", "nan"], "out of range"),
+    "bench of an unknown method": ([*IMAGE, "--methods", "sjd,sjdp"], "Did you mean"),
+    "bench of no method": ([*IMAGE, "--methods", ""], "no method ''"),
+    "bench with an unknown knob": ([*IMAGE, "--methods", "sjd", "--set", "windw=4"], "no knob 'windw' in sjd"),
+    "bench of all with an unknown knob": ([*IMAGE, "--set", "windw=4"], "no knob 'windw'"),
+    "bench with a knob out of range": ([*IMAGE, "--methods", "sjd", "--set", "window=9999"], "out of range"),
+    "bench with half a knob": ([*IMAGE, "--set", "window"], "NAME=VALUE"),
+    "bench without a mode": ([*IMAGE, "--methods", "ar", "--verify", "match-seed"], "no knob 'verify' in plain decoding"),
+    "half a sweep": ([*IMAGE, "--sweep", "window"], "NAME=A,B"),
+    "a sweep without values": ([*IMAGE, "--sweep", "window="], "sweeps nothing"),
+    "a sweep out of range": ([*IMAGE, "--methods", "sjd", "--sweep", "window=4,9999"], "out of range"),
+    "a grid without sweeps": ([*IMAGE, "--grid"], "Add --sweep"),
+    "missing prompts": ([*IMAGE, "--prompts", "{here}/no.txt"], "cannot be read"),
+    "prompts in a folder": ([*IMAGE, "--prompts", "{here}/empty"], "cannot be read"),
+    "no prompts": ([*IMAGE, "--prompts", "{here}/blank.txt"], "holds no prompt"),
+    "prompts not in UTF-8": ([*IMAGE, "--prompts", "{here}/latin.txt"], "cannot be read"),
+    "prompts with a NUL": ([*IMAGE, "--prompts", "{here}/nul.txt"], "U+0000"),
+    "csv in no folder": ([*IMAGE, "--csv", "{here}/no/rows.csv"], "--csv"),
+    "csv is a folder": ([*IMAGE, "--csv", "{here}/empty"], "--csv"),
+    "csv that is no table": ([*IMAGE, "--csv", "{here}/crooked.csv"], "row 2 does not fit the header"),
+    "csv that is no text": ([*IMAGE, "--csv", "{here}/latin.txt"], "cannot be read as CSV"),
+    "figure in no folder": ([*IMAGE, "--methods", "mulo", "--figure", "{here}/no/theory.png"], "--figure"),
+    "sheet in no folder": ([*IMAGE, "--sheet", "{here}/no/sheet.png"], "--sheet"),
+    "sheet is a folder": ([*IMAGE, "--sheet", "{here}/folder.png"], "--sheet"),
+    "sheet of no kind": ([*IMAGE, "--sheet", "{here}/sheet"], "no kind of picture"),
+    "sheet of a wrong kind": ([*IMAGE, "--sheet", "{here}/sheet.csv"], "no kind of picture"),
+    "sheet with methods": ([*IMAGE, "--sheet", "{here}/sheet.png", "--methods", "sjd"], "does not use --methods"),
+    "sheet with a csv": ([*IMAGE, "--sheet", "{here}/sheet.png", "--csv", "{here}/rows.csv"], "does not use --csv"),
+    "sheet with repeats": ([*IMAGE, "--sheet", "{here}/sheet.png", "--repeats", "2"], "does not use --repeats"),
+    "judge with prompts": ([*IMAGE, "--judge", "--prompts", "{here}/prompts.txt"], "does not use --prompts"),
+    "judge with repeats": ([*IMAGE, "--judge", "--repeats", "1"], "does not use --repeats"),
+    "judge with a figure": ([*IMAGE, "--judge", "--figure", "{here}/theory.png"], "does not use --figure"),
+    "judge with a sheet": ([*IMAGE, "--judge", "--sheet", "{here}/sheet.png"], "does not use --sheet"),
+    "eye without a judge": ([*IMAGE, "--eye", "{here}/eye.csv"], "add --judge"),
+    "eye with methods": ([*IMAGE, "--judge", "--eye", "{here}/eye.csv", "--methods", "sjd"], "does not use --methods"),
+    "pictures in full": ([*IMAGE, "--full"], "Unknown option"),
+    "pictures with faces": ([*IMAGE, "--faces", "8"], "Unknown option"),
+    "meshes with guidance": ([*MESH, "--guidance", "2"], "Unknown option"),
+    "meshes with a figure": ([*MESH, "--figure", "theory.png"], "Unknown option"),
+    "meshes with prompts": ([*MESH, "--prompts", "{here}/prompts.txt"], "Unknown option"),
+    "meshes with a judge": ([*MESH, "--judge"], "Unknown option"),
+    "meshes of a picture's model": ([*MESH, "--backbone", "pictogram"], "not pictogram"),
+    "no clouds": ([*MESH, "--count", "0"], "out of range"),
+    "full and counted": ([*MESH, "--full", "--count", "3"], "leave --count out"),
+    "knobs of the table": ([*MESH, "--set", "depth=2"], "--methods"),
+    "meshes without faces": ([*MESH, "--faces", "0"], "out of range"),
+    "meshes of size 0": ([*MESH, "--size", "0"], "out of range"),
+    "sheet of meshes with methods": ([*MESH, "--sheet", "{here}/sheet.png", "--methods", "sjdpp"], "does not use --methods"),
+    "sheet of meshes in no folder": ([*MESH, "--sheet", "{here}/no/sheet.png"], "--sheet"),
+    "rows of meshes in no folder": ([*MESH, "--csv", "{here}/no/rows.csv"], "--csv"),
+    "unknown method to verify": (["verify", "nothing"], "no method"),
+    "verify with a count": (["verify", "--count", "3"], "Unknown option"),
+    "models with a device": (["models", "--device", "cpu"], "Unknown option"),
+    "doctor of something": (["doctor", "me"], "Unknown option: me"),
+    "no recipe": (["train"], "no recipe"),
+    "unknown recipe": (["train", "nothing"], "no recipe"),
+    "recipe with an unknown option": (["train", "judge", "--colour", "3"], "Unknown option: --colour"),
+    "recipe with odd minutes": (["train", "judge", "--minutes", "soon"], "--minutes"),
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """Files that are wrong in a way each."""
+    for name in ("empty", "folder.png", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "other" / "card.json").write_text('{"name": "other"}')
+    content = {
+        "prompts.txt": b"a red cat\n", "blank.txt": b"\n \n", "latin.txt": "a caf\xe9\n".encode("latin-1"), "nul.txt": b"a red\0cat\n",
+        "crooked.csv": b"a,b\n1,2,3\n", "empty.ply": b"", "damaged.ply": b"ply\nformat ascii 1.0\nelement vertex 3\n",
+    }  # fmt: skip
+    for name, given in content.items():
+        (tmp_path / name).write_bytes(given)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading a model here is a failure."""
+
+    def load(*arguments: object, **named: object) -> None:
+        raise AssertionError("a model was loaded before the command line was checked")
+
+    for owner in (backbones, plan, lowpoly, lowpoly_lora):
+        monkeypatch.setattr(owner, "load", load)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_command_line_is_one_sentence(name: str, here: Path, capsys: pytest.CaptureFixture) -> None:
+    arguments, part = WRONG[name]
+    before = sorted(here.iterdir())
+    assert cli.main([argument.replace("{here}", str(here)) for argument in arguments]) == 2
+    captured = capsys.readouterr()
+    assert part in captured.err
+    assert captured.err.count("\n") == 1 and "Traceback" not in captured.err and captured.out == ""
+    assert sorted(here.iterdir()) == before
