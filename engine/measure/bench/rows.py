@@ -29,7 +29,7 @@ def of_weights(backbone: Backbone) -> Row:
     dtype = backbone.dtype
     return {
         "backbone": backbone.name,
-        "weights": getattr(backbone, "weights_hash", None),
+        "weights": backbone.weights_hash,
         "dtype": dtype and str(dtype).removeprefix("torch."),
         "device": str(backbone.device),
     }
