@@ -216,15 +216,13 @@ def studio(options: argparse.Namespace) -> int:
 
 def image(options: argparse.Namespace) -> int:
     """One picture; with --compare plain decoding is timed beside it."""
-    from app.history import check_writable, home, save
+    from app.history import check_writable, deliver, home
     from engine.core import Prompt
     from engine.methods import find
 
     method, preset = find(options.method)
     knobs = knobs_of(options, method, preset)
-    for folder in (home() / "runs", options.out):
-        if folder is not None:
-            check_writable(folder)
+    check_writable(options.out or home() / "runs")
     backbone = load_backbone(options.backbone, options.device, options.dtype)
     prompt = Prompt(options.prompt, seed=check_seed(options.seed), size=options.size, sampling=sampling_of(options, backbone))
     unknown = backbone.unknown_words(options.prompt) if hasattr(backbone, "unknown_words") else {}
@@ -232,9 +230,10 @@ def image(options: argparse.Namespace) -> int:
     for word, near in unknown.items():
         print(f"{backbone.name} does not know '{word}'; nearest: {', '.join(near) or 'nothing alike'}.", file=sys.stderr)
     start = time.perf_counter()
-    folder = save(run)
+    shown, complaint = deliver(run, options.out)
     rendering = time.perf_counter() - start
-    shown = copy_run(folder, options.out) if options.out else folder
+    if complaint:
+        print(complaint, file=sys.stderr)
     line = report(run, knobs, shown) | {"rendering_seconds": round(rendering, 4), "unknown_words": unknown} | comparison
     print(json.dumps(line, ensure_ascii=False) if options.json else readable(line))
     return 0
@@ -245,8 +244,8 @@ def go(options: argparse.Namespace, backbone: Any, method: Any, prompt: Any, kno
     from engine.run import generate
 
     if options.compare:
-        return compare(backbone, method, prompt, knobs)
-    return generate(backbone, method, prompt, knobs).finish(), {}
+        return compare(backbone, method, prompt, knobs, options.method)
+    return generate(backbone, method, prompt, knobs, name=options.method).finish(), {}
 
 
 def mesh(options: argparse.Namespace) -> int:
@@ -266,9 +265,7 @@ def mesh(options: argparse.Namespace) -> int:
         files = sorted(p for p in options.input.iterdir() if p.suffix.lower() in READERS)
         if not files:
             raise BadPrompt(f"{options.input} holds no file that can be read ({', '.join(READERS)}). Give another folder.")
-    for folder in (home() / "runs", options.out):
-        if folder is not None:
-            check_writable(folder)
+    check_writable(options.out or home() / "runs")
     backbone = load_backbone(options.backbone, options.device, options.dtype)
     lines, failed = [], False
     for path in files:
@@ -290,7 +287,7 @@ def one_mesh(
     """The contract line of one file; prints it for a person unless --json."""
     import torch
 
-    from app.history import placed, save
+    from app.history import deliver, placed
     from engine.core import Prompt
     from engine.mesh.distance import distance
     from engine.mesh.quality import quality
@@ -301,13 +298,10 @@ def one_mesh(
     prompt = Prompt(points=torch.from_numpy(given.points), seed=seed, size=options.faces, sampling=sampling)
     run, comparison = go(options, backbone, method, prompt, knobs)
     start = time.perf_counter()
-    folder = save(run, None, given, formats)
+    shown, complaint = deliver(run, options.out / path.stem if options.out and several else options.out, given, formats)
     rendering = time.perf_counter() - start
-    shown = folder
-    if options.out:
-        target = options.out / path.stem if several else options.out
-        target.mkdir(exist_ok=True)
-        shown = copy_run(folder, target)
+    if complaint:
+        print(complaint, file=sys.stderr)
     result = run.result()
     found = quality(result.vertices, result.faces)
     apart = distance((placed(result.vertices, given), result.faces), given.reference)
@@ -324,7 +318,7 @@ def one_mesh(
     return line
 
 
-def compare(backbone: Any, method: Any, prompt: Any, knobs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def compare(backbone: Any, method: Any, prompt: Any, knobs: dict[str, Any], name: str = "") -> tuple[Any, dict[str, Any]]:
     """One unmeasured run of each, then plain, accelerated, accelerated, plain; the speed-up is the ratio of the medians."""
     from statistics import median
 
@@ -332,7 +326,7 @@ def compare(backbone: Any, method: Any, prompt: Any, knobs: dict[str, Any]) -> t
     from engine.run import generate
 
     def go(which: Any, values: dict[str, Any]) -> Any:
-        return generate(backbone, which, prompt, values).finish()
+        return generate(backbone, which, prompt, values, name=name if which is method else "").finish()
 
     plain = METHODS["ar"]
     go(plain, {}), go(method, knobs)
@@ -349,6 +343,7 @@ def report(run: Any, knobs: dict[str, Any], folder: Path) -> dict[str, Any]:
         "backbone": run.backbone.name,
         "dtype": getattr(run.backbone, "dtype", None),
         "method": run.method.name,
+        "preset": run.name if run.name != run.method.name else None,
         "exact": run.exact,
         "verify": run.fixed.get("verify", "residual"),
         "seed": run.prompt.seed,
@@ -373,15 +368,6 @@ def readable(line: dict[str, Any]) -> str:
         c = line["compare"]
         text += f"\nplain decoding: {c['seconds']:.2f} s, so {c['speedup']:.2f}x; same tokens: {'yes' if c['same_tokens'] else 'no'}"
     return text + "\n" + "\n".join(line["files"].values())
-
-
-def copy_run(folder: Path, out: Path) -> Path:
-    """Copies a run's files into --out."""
-    import shutil
-
-    for path in folder.iterdir():
-        shutil.copy2(path, out / path.name)
-    return out
 
 
 def verify(options: argparse.Namespace) -> int:
