@@ -145,7 +145,16 @@ def part_beside(path: Path) -> Path:
 
 def writers(target: Path) -> list[int]:
     """The other processes that are alive and write something of this name now."""
-    found = {int(m[1]) for path in target.parent.glob(f"{PART}*-{target.name}") if (m := OWNED.match(path.name))}
+    return _living(target.parent.glob(f"{PART}*-{target.name}"))
+
+
+def writers_in(folder: Path) -> list[int]:
+    """The other processes that are alive and write something in a folder now."""
+    return _living(folder.glob(f"{PART}*"))
+
+
+def _living(paths: Iterator[Path]) -> list[int]:
+    found = {int(m[1]) for path in paths if (m := OWNED.match(path.name))}
     return sorted(process for process in found if process != os.getpid() and alive(process))
 
 

@@ -10,8 +10,10 @@ the encoder of the shipped one as it is, and teaches only how its tokens are dra
 from __future__ import annotations
 
 import argparse
+import hashlib
 import random
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,6 +23,7 @@ from torch.nn import functional as F
 from engine.data.emoji_scenes import LESSONS, Lessons, make_scene, render
 from engine.machine import has_fast_bfloat16
 from engine.networks.vq import PictureTokenizer
+from engine.networks.weights import read_tensors
 from engine.train import lessons as lessons_options
 from engine.train.loop import Training
 
@@ -82,6 +85,15 @@ def signal_to_noise(picture: Tensor, target: Tensor) -> Tensor:
     """Peak signal-to-noise ratio in dB, mean over the batch, for pictures in -1..1."""
     error = ((picture.clamp(-1, 1) - target) / 2).square().flatten(1).mean(1)
     return (-10 * error.clamp(min=1e-10).log10()).mean()
+
+
+def tokens_hash(path: Path) -> str:
+    """A short checksum of what decides which tokens a picture has: the encoder of a tokenizer's file, as it is read."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(read_tensors(path).items()):
+        if name.startswith("encoder."):
+            found.update(f"{name} {tuple(tensor.shape)}".encode() + tensor.numpy().tobytes())
+    return found.hexdigest()[:16]
 
 
 def main(options: Options) -> None:
