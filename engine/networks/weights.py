@@ -29,6 +29,7 @@ Network = TypeVar("Network", bound=nn.Module)
 MODELS = Path(__file__).resolve().parents[2] / "assets" / "models"
 REPEATED, MOST_REPEATED = ("layers", "blocks"), 256  # settings that say how often something is made
 MOST_WIDE = 2**17
+WORDS = (("kind", str), ("tied", bool))  # settings that are no sizes
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -86,7 +87,7 @@ def built(make: Callable[..., Network], settings: Mapping[str, Any], tensors: Ma
 
 def check_size(name: str, value: Any) -> None:
     """Raises ValueError for a setting that no network has: what repeats is limited more than what is wide."""
-    if isinstance(value, str | bool):
+    if (name, type(value)) in WORDS:
         return
     limit = MOST_REPEATED if name in REPEATED else MOST_WIDE
     numbers = value if isinstance(value, list) else [value]

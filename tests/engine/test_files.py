@@ -11,27 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine import files
-
-KILLED = """
-import os, sys
-from pathlib import Path
-from engine import files
-left = int(sys.argv[2])
-def counted(call):
-    def one(*a, **k):
-        global left
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), 9)
-        return call(*a, **k)
-    return one
-for name in ("open", "rename", "replace", "fsync", "mkdir", "unlink", "rmdir"):
-    setattr(os, name, counted(getattr(os, name)))
-root = Path(sys.argv[1])
-with files.whole_folder(root, "model") as part:
-    for name in ("a", "b"):
-        (part / name).write_text("new")
-"""
+from tests.engine.killing import ends_within
 
 
 def dead_process() -> int:
@@ -64,7 +44,13 @@ def test_a_folder_is_swapped_at_any_kill(tmp_path: Path) -> None:
             (part / "model").mkdir()
             for name in ("a", "b"):
                 (part / "model" / name).write_text("old")
-        done = subprocess.run([sys.executable, "-c", KILLED, str(root), str(calls)], cwd=Path(__file__).parents[2])
+
+        def write(root: Path = root) -> None:
+            with files.whole_folder(root, "model") as part:
+                for name in ("a", "b"):
+                    (part / name).write_text("new")
+
+        ended = ends_within(calls, write)
         assert files.recover(root / "model")
         found = {(root / "model" / name).read_text() for name in ("a", "b")}
         assert len(found) == 1, f"a mixture after {calls} calls"
@@ -73,9 +59,9 @@ def test_a_folder_is_swapped_at_any_kill(tmp_path: Path) -> None:
         with files.whole_folder(root, "model") as part:
             (part / "c").write_text("next")
         assert [p.name for p in root.rglob("*")] == ["model", "c"]  # and nothing is left of it
-        if done.returncode == 0:
+        if ended:
             break
-    assert done.returncode == 0 and seen == {"old", "new"}
+    assert ended and seen == {"old", "new"}
 
 
 def test_somebody_who_recovers_between_the_renames_does_not_stop_the_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
