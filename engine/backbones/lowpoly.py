@@ -26,6 +26,7 @@ from engine.kernels.packed_linear import can_pack, pack
 from engine.layout import Line
 from engine.mesh.bpt_grammar import Grammar
 from engine.mesh.bpt_tokens import BPT, Parser, dequantize, mesh_of, parse
+from engine.networks.card import has_card
 from engine.networks.mesh_decoder import MeshModel, Settings, budget_bucket, describe, settings_of
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Fork
@@ -216,7 +217,7 @@ def check_dtype(dtype: str) -> None:
 def model_folder(path: str | None) -> Path:
     """The folder that is meant; raises MissingWeights if it is the shipped one and empty."""
     folder = Path(path) if path else FOLDER
-    if path is None and not (folder / "card.json").exists():
+    if path is None and not has_card(folder):
         raise MissingWeights("lowpoly's weights are not in this checkout. Train them: python launch.py train lowpoly.")
     return folder
 

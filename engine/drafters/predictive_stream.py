@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from engine.core import Rows, Sequence
 from engine.errors import MissingWeights
-from engine.networks.card import check_hash
+from engine.networks.card import check_hash, has_card
 from engine.networks.weights import need, read_card, read_json, read_tensors
 from engine.sampling import guide
 
@@ -114,7 +114,10 @@ def folder_of(weights: Path) -> Path:
 
 def is_trained(weights: Path | None) -> bool:
     """Whether there is an adapter beside a model's weights."""
-    return weights is not None and (folder_of(weights) / "adapter_config.json").exists()
+    if weights is None:
+        return False
+    has_card(folder_of(weights))  # puts it back if a process died while it was replaced; one that peft wrote has none
+    return (folder_of(weights) / "adapter_config.json").exists()
 
 
 def write_adapter(folder: Path, lora: RowLora, base: str, weights_hash: str | None, alpha: float) -> None:

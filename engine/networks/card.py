@@ -22,11 +22,15 @@ LARGEST = 16 * 2**20  # bytes
 KINDS = {dict: "an object", list: "a list", str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
+def has_card(folder: Path) -> bool:
+    """Whether a folder is a model folder. One that a process had put aside when it died in the middle of a swap is put back first."""
+    return (folder / CARD).exists() or (_recovered(folder) and (folder / CARD).exists())
+
+
 def read_card(folder: Path) -> dict[str, Any]:
-    """The card of a model folder; raises MissingWeights if it is absent or damaged. A folder that was put aside by a process that died in
-    the middle of a swap is put back first."""
+    """The card of a model folder; raises MissingWeights if it is absent or damaged."""
     path = folder / CARD
-    if not path.exists() and not (_recovered(folder) and path.exists()):
+    if not has_card(folder):
         raise MissingWeights(f"{path} is missing; a model folder needs its card. Restore it with git.")
     return read_json(path)
 

@@ -26,8 +26,13 @@ from engine.errors import BadFile, BadKnob, BadOutput, NotSupported
 from engine.files import clean, home, refusal, whole_file
 from engine.machine import processor
 
-ROOT = Path(__file__).resolve().parents[2]
-CHECKPOINTS = ROOT / ".training" if (ROOT / "launch.py").is_file() else home() / "training"  # the first is ignored by git
+
+def checkpoints(root: Path) -> Path:
+    """Where checkpoints lie: in a checkout in a folder that git ignores; for an installed package, in the user's data."""
+    return root / ".training" if (root / "launch.py").is_file() else home() / "training"
+
+
+CHECKPOINTS = checkpoints(Path(__file__).resolve().parents[2])
 
 
 class Parser(argparse.ArgumentParser):

@@ -6,19 +6,25 @@ import errno
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
+import gradio as gr
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from app import history
+from app import history, studio
 from app.mesh_files import write_files
+from app.session import Sessions
+from app.ui.image_tab import ImageTab
+from app.ui.method_menu import title_of
+from app.ui.racing import Racing
 from engine import files
 from engine.core import Prompt, Sampling
-from engine.errors import BadFile, BadOutput
+from engine.errors import BadFile, BadOutput, MissingWeights
 from engine.mesh.read import read
-from engine.methods import find
+from engine.methods import METHODS, find
 from engine.run import Run, generate
 from tests.engine.backbones import tiny
 
@@ -175,3 +181,38 @@ def test_downloads_that_the_disk_refuses_are_a_sentence(tmp_path: Path) -> None:
         write_files(run, given, tmp_path / "file" / "mesh")
     with pytest.raises(BadOutput, match="Cannot write in"):
         history.picture_with_settings(np.zeros((8, 8, 3), np.uint8), {}, tmp_path / "file" / "a.png")
+
+
+def test_a_start_of_the_studio_removes_what_dead_processes_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(files, "alive", lambda process: process != 1234567)
+    for name in ("home/runs/.part-1234567-ab-run", "tmp/foretoken-1234567-xy", "home/runs/run", "tmp/foretoken-notes"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr(studio, "leave_a_core", lambda device: None)
+    with pytest.raises(MissingWeights):
+        studio.launch("pictogram", str(tmp_path / "nothing"))
+    assert [p.name for p in (tmp_path / "home" / "runs").iterdir()] == ["run"]
+    assert [p.name for p in (tmp_path / "tmp").iterdir()] == ["foretoken-notes"]
+
+
+def test_a_presets_run_bears_its_name_on_the_page() -> None:
+    runs = Racing.start_runs(SimpleNamespace(sessions=Sessions()), "visitor", tiny.pictogram(), "sjdpp_published", PROMPT, {}, True)
+    assert [run.name for run in runs] == ["sjdpp_published", "ar"] and runs[0].method.name == "sjdpp"
+    assert [title_of(run.name) for run in runs] == ["SJD++ (published)", METHODS["ar"].title]
+
+
+def test_a_history_that_refuses_does_not_cost_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a temporary disk that refuses end the run; each is said in a sentence."""
+    (tmp_path / "file").write_text("")
+    said: list[str] = []
+    monkeypatch.setattr(gr, "Warning", said.append)
+    tab, run = SimpleNamespace(sessions=SimpleNamespace(folder=lambda visitor: tmp_path)), run_of("sjdpp_published").finish()
+    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "file"))
+    button = ImageTab.keep_run(tab, "visitor", run)
+    assert button.interactive and (tmp_path / "foretoken-sjdpp_published-5.png").exists()
+    assert len(said) == 1 and said[0].startswith("Cannot write in")
+    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
+    tab.sessions.folder = lambda visitor: tmp_path / "file"
+    assert not ImageTab.keep_run(tab, "visitor", run).interactive
+    assert len(said) == 2 and said[1].startswith("There is no download") and len(list((tmp_path / "home" / "runs").iterdir())) == 1

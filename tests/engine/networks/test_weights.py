@@ -398,3 +398,14 @@ def test_a_variant_begins_as_a_copy_of_its_base(tmp_path: Path) -> None:
     ship(tmp_path / "out", {"drafter.safetensors": {"x": torch.ones(2)}}, {"drafter": 1}, base=tmp_path / "m")
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"model-1.safetensors", "drafter.safetensors", "card.json"}
     assert {p.name: p.read_bytes() for p in (tmp_path / "m").iterdir()} == before
+
+
+def test_a_folder_whose_swap_was_killed_is_put_back_by_the_next_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(shutil.copytree(MODELS / "lowpoly", tmp_path / "lowpoly"))
+    monkeypatch.setattr(lowpoly, "FOLDER", folder)
+    monkeypatch.setattr(lowpoly.load_model, "__defaults__", (folder,))
+    stream = folder / "predictive_stream"
+    stream.rename(folder / ".aside-4711-predictive_stream")
+    folder.rename(tmp_path / ".aside-4711-lowpoly")
+    assert "predictive_stream" in lowpoly.load().capabilities
+    assert [p.name for p in tmp_path.iterdir()] == ["lowpoly"] and stream.exists()

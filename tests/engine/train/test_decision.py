@@ -183,6 +183,13 @@ def test_a_signal_saves_and_goes_on_to_whoever_had_it(training) -> None:
 # --- checkpoints ------------------------------------------------------------------------------------------------------
 
 
+def test_checkpoints_lie_in_the_checkout_or_in_the_users_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
+    assert loop.checkpoints(tmp_path) == tmp_path / "home" / "training"
+    (tmp_path / "launch.py").touch()
+    assert loop.checkpoints(tmp_path) == tmp_path / ".training"
+
+
 @pytest.mark.parametrize("damage", ["short", "empty", "text", "other", "keys", "recipe"])
 def test_a_checkpoint_that_cannot_be_resumed_is_a_sentence(training, damage: str) -> None:
     made = training()
