@@ -237,10 +237,15 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_of, held_out)
-    card = read_card(lowpoly.FOLDER) if (lowpoly.FOLDER / "card.json").exists() else {}
-    other = "model" in card and card["families"] != list(preset["families"])
-    if may_ship(training, options, DECIDES, card.get("model"), "the shipped one learned other families" if other else ""):
+    if may_ship(training, options, DECIDES, *shipped_row(preset["families"])):
         write_weights(prepare(options, lowpoly.FOLDER), training, trainee, options.preset)
+
+
+def shipped_row(families: tuple[str, ...]) -> tuple[dict[str, Any] | None, str]:
+    """What the card says of the shipped model, None if there is none; and a word where it learned other families."""
+    card = read_card(lowpoly.FOLDER) if (lowpoly.FOLDER / "card.json").exists() else {}
+    other = "model" in card and card["families"] != list(families)
+    return card.get("model"), "the shipped one learned other families" if other else ""
 
 
 def write_weights(folder: Path, training: Training, trainee: Trainee, preset: str) -> None:

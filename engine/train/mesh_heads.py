@@ -250,17 +250,8 @@ def train_stage(
         betas=(0.9, 0.99),
         schedule=cosine_to_a_tenth,
     )
-    base = hash_of(parts(lowpoly.FOLDER, "model"))
-    known = lowpoly.read_card(lowpoly.FOLDER).get("heads", {}).get(name)
-    if known is not None and known.get("backbone", base) != base:
-        known = None  # of other weights
-    if (
-        not training.resume(options.fresh, options.slice)
-        and not options.fresh
-        and not adapted
-        and known
-        and known["settings"] == heads.settings
-    ):
+    known, resumed = shipped_row(name), training.resume(options.fresh, options.slice)
+    if not resumed and not options.fresh and not adapted and known and known["settings"] == heads.settings:
         shipped = read_tensors(lowpoly.FOLDER / f"{name}.safetensors")
         training.warm_start({f"heads.{k}": v for k, v in shipped.items()}, known)
     half = device == "cuda" or has_fast_bfloat16()
@@ -290,6 +281,13 @@ def train_stage(
         prepare(options, lowpoly.FOLDER)
         ship_stage(folder, name, pupil, training, options.preset, adapted, unseen, device)
     return heads
+
+
+def shipped_row(name: str) -> dict[str, Any] | None:
+    """What the card says of shipped heads, None if there are none, or none for the weights that are there."""
+    base = hash_of(parts(lowpoly.FOLDER, "model"))
+    known = lowpoly.read_card(lowpoly.FOLDER).get("heads", {}).get(name)
+    return known if known is not None and known.get("backbone", base) == base else None
 
 
 def ship_stage(folder: Path, name: str, pupil: Pupil, training: Training, preset: str, adapted: bool, unseen: Library, device: str) -> None:

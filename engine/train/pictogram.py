@@ -22,6 +22,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -226,15 +227,19 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_of, held_out)
+    if may_ship(training, options, DECIDES, *shipped_row(taught, names)):
+        ship(prepare(options, pictogram.FOLDER), training, model, names, offer, options.preset, taught)
+
+
+def shipped_row(taught: str, names: list[str]) -> tuple[dict[str, Any] | None, str]:
+    """What the card says of the shipped decoder, None if it is of other tokens and draws nothing any more; and, where it learned other
+    things than this one, which."""
     card = read_card(pictogram.FOLDER)
     known = card.get("decoder")
-    if known is not None and known.get("tokens") != card["tokenizer"].get("tokens"):
-        known = None  # its numbers are of other tokens, and it draws nothing any more
-    other = known is not None and (card.get("lessons", "first"), card.get("words")) != (taught, names)
-    if may_ship(
-        training, options, DECIDES, known, f"the shipped one learned {card.get('objects', 'other words')[:9]} objects" if other else ""
-    ):
-        ship(prepare(options, pictogram.FOLDER), training, model, names, offer, options.preset, taught)
+    if known is None or known.get("tokens") != card["tokenizer"].get("tokens"):
+        return None, ""
+    other = (card.get("lessons", "first"), card.get("words")) != (taught, names)
+    return known, f"the shipped one learned other lessons ({card.get('lessons', 'first')}, {len(card['words'])} words)" if other else ""
 
 
 def surprise(model: PictogramModel, ids: Tensor, tokens: Tensor, side: int) -> Tensor:
