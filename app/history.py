@@ -1,94 +1,216 @@
-"""Finished runs on disk: result, trace and settings in one folder, written whole or not at all."""
+"""Finished runs on disk: result, trace and settings in one folder, written whole or not at all, and enough to make the run again."""
 
 from __future__ import annotations
 
+import errno
 import json
-import os
 import shutil
-import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
+import torch
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from engine import files
 from engine.backbones.lowpoly import Mesh
+from engine.core import Backbone, Prompt, Sampling, Step
 from engine.diagnostics import arrays, per_face
-from engine.errors import BadOutput
+from engine.errors import BadFile, BadOutput, ForetokenError
+from engine.files import home as home
 from engine.machine import facts
 from engine.mesh.read import Input
 from engine.mesh.write import write
-from engine.run import Run
+from engine.methods import PRESETS, find
+from engine.run import Run, generate
 
 MESH_FORMATS = ("glb", "obj", "ply", "stl")
 UNKNOWN = (150, 152, 156)  # of a face whose tokens say nothing
+SETTINGS, POINTS = "run.json", "points.npz"
+TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EACCES)  # what a system says of a name that is not free
+SAME_SECOND = 1000  # runs of one method and seed
 
 
-def home() -> Path:
-    """The user's data directory: $FORETOKEN_HOME, or the platform's own place."""
-    if given := os.environ.get("FORETOKEN_HOME"):
-        return Path(given)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "foretoken"
-    if sys.platform == "win32":
-        return Path(os.environ.get("APPDATA", Path.home())) / "foretoken"
-    return Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "foretoken"
+# --- what a run was ---------------------------------------------------------------------------------------------------
 
 
 def describe(run: Run, given: Input | None = None) -> dict[str, Any]:
-    """Everything needed to repeat a run, and its totals: the content of run.json. given: the cloud or mesh that was its prompt."""
+    """Everything needed to repeat a run, and its totals: the content of run.json. given: the cloud or mesh that was its prompt.
+
+    knobs : all values in the first step; moves : {"step", "name", "value"} for each knob that had another value from that step on
+    """
     prompt = run.prompt
     sampling = prompt.sampling or run.backbone.sampling
     return {
         "backbone": run.backbone.name,
         "weights": run.backbone.weights_hash,
         "dtype": run.backbone.dtype,
+        "device": str(run.backbone.device),
         "method": run.method.name,
+        "preset": run.name if run.name in PRESETS else None,
         "exact": run.exact,
         "prompt": prompt.text if given is None else given.name,
         "input": None if given is None else {"up": given.frame.up, "notes": given.notes},
         "seed": prompt.seed,
         "size": prompt.size,
-        "sampling": {k: getattr(sampling, k) for k in ("temperature", "top_k", "top_p", "guidance")},
-        "knobs": run.steps[-1].knobs if run.steps else {},
+        "sampling": dict(vars(sampling)),
+        "knobs": run.steps[0].knobs if run.steps else run.live.read(),
+        "moves": moves(run.steps),
+        "steps": len(run.steps),
+        "finished": run.finished,
         "totals": run.totals,
         "machine": facts(),
     }
 
 
-def picture_with_settings(picture: np.ndarray, settings: dict[str, Any], path: Path) -> None:
-    """A PNG whose text chunk "foretoken" holds the settings as JSON."""
-    info = PngInfo()
-    info.add_text("foretoken", json.dumps(settings, ensure_ascii=False))
-    Image.fromarray(picture).save(path, pnginfo=info)
+def moves(steps: list[Step]) -> list[dict[str, Any]]:
+    """Every change of a knob during a run: {"step": the first one with the new value, "name", "value"}."""
+    found = []
+    for number, (before, step) in enumerate(pairwise(steps), start=1):
+        changed = [name for name, value in step.knobs.items() if before.knobs[name] != value]
+        found += [{"step": number, "name": name, "value": step.knobs[name]} for name in changed]
+    return found
+
+
+def repeat(folder: Path, backbone: Backbone) -> Run:
+    """Makes a saved run again, moved knobs included: the same weights give the same tokens. Returns the finished run.
+
+    folder : of the run; backbone : the model that made it, loaded. Raises BadFile for damaged files or another model's run.
+    """
+    settings = read_settings(folder)
+    try:
+        made = (settings["backbone"], settings["weights"], settings["dtype"])
+        here = (backbone.name, getattr(backbone, "weights_hash", None), str(getattr(backbone, "dtype", "")) or None)
+        if made != here:
+            raise BadFile(f"The run in {folder} was made by {_model(*made)}, not by {_model(*here)}. Load that model.")
+        name = settings["preset"] or settings["method"]
+        run = generate(backbone, find(name)[0], _prompt(folder, settings), settings["knobs"], name=name)
+        turns: dict[int, dict[str, Any]] = {}
+        for move in settings["moves"]:
+            turns.setdefault(int(move["step"]), {})[move["name"]] = move["value"]
+        count = int(settings["steps"])
+        limit = None if settings["finished"] else count  # a run that was stopped ends where it did
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise BadFile(f"{folder / SETTINGS} is damaged ({type(e).__name__}: {e}). Take another run.") from e
+    while limit is None or len(run.steps) < limit:
+        run.set(**turns.get(len(run.steps), {}))
+        if next(run, None) is None:
+            break
+    run.close()
+    return run
+
+
+def _model(name: str, weights: str | None, dtype: str | None) -> str:
+    return f"{name} ({weights or 'no hash'}, {dtype or 'its own dtype'})"
+
+
+def _prompt(folder: Path, settings: Mapping[str, Any]) -> Prompt:
+    """The prompt of a saved run; that of a mesh has its points in a file."""
+    sampling = Sampling(**settings["sampling"])
+    if not all(isinstance(value, int | float) for value in vars(sampling).values()):
+        raise ValueError("its sampling holds something else than numbers")
+    if settings["input"] is None:
+        return Prompt(settings["prompt"], seed=settings["seed"], size=settings["size"], sampling=sampling)
+    try:
+        with (folder / POINTS).open("rb") as raw, np.load(raw) as found:
+            points = torch.from_numpy(found["points"])
+    except (OSError, KeyError, ValueError, EOFError, BadZipFile) as e:
+        raise BadFile(f"{folder / POINTS} cannot be read ({e}). Give the run's own folder, with all of its files.") from e
+    return Prompt(points=points, seed=settings["seed"], size=settings["size"], sampling=sampling)
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The content of a run's run.json; raises BadFile."""
+    path = folder / SETTINGS
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as e:
+        raise BadFile(f"{path} cannot be read ({e}). Give the folder of a saved run.") from e
+    if not isinstance(found, dict):
+        raise BadFile(f"{path} holds no settings of a run. Give the folder of a saved run.")
+    return found
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def save(run: Run, folder: Path | None = None, given: Input | None = None, formats: tuple[str, ...] = ("glb",)) -> Path:
     """Writes a run's folder (result, trace.npz, run.json) under `folder` or the user's runs; returns its path.
 
     A picture is result.png. A mesh is result.glb and what else `formats` names, in the place, size and axes of `given`, and
-    acceptance.glb with a colour a face; a run without a single face writes none of these.
+    acceptance.glb with a colour a face; a run without a single face writes none of these. points.npz holds what the model was given.
+    Raises BadOutput where the disk does not take it, and leaves nothing behind then.
     """
     root = folder or home() / "runs"
     check_writable(root)
-    settings = describe(run, given)
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{run.method.name}-{run.prompt.seed}"
-    part = Path(tempfile.mkdtemp(prefix=".part-", dir=root))
+    files.clean(root)
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{run.name}-{run.prompt.seed}"
+    placed_at: list[Path] = []
+    with as_sentence(root), files.whole_folder(root, name, lambda part: placed_at.append(_name(part, root, name))) as part:
+        write_run(run, part, given, formats)
+    return placed_at[0]
+
+
+def deliver(run: Run, out: Path | None, given: Input | None = None, formats: tuple[str, ...] = ("glb",)) -> tuple[Path, str]:
+    """Writes a run into the history and, where a person named a folder, into that too. Returns the folder that holds what they asked for,
+    and a sentence if the history has not taken it. Raises BadOutput only if there is no other place for the result."""
+    if out is None:
+        return save(run, None, given, formats), ""
+    check_writable(out)
     try:
-        result = run.result()
-        if isinstance(result, Mesh):
-            write_mesh(run, result, part, settings, given, formats)
-        else:
-            picture_with_settings(result, settings, part / "result.png")
-        np.savez_compressed(part / "trace.npz", **arrays(run.steps))
-        (part / "run.json").write_text(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        return _rename(part, root, name)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+        source, complaint = save(run, None, given, formats), ""
+    except BadOutput as e:
+        source, complaint = None, f"{e} The run is in {out} alone."
+    with as_sentence(out):
+        if source is not None:
+            _copy_all(source, out)
+            return out, complaint
+        part = files.part_beside(out / "run")
+        part.mkdir()
+        try:
+            write_run(run, part, given, formats)
+            _copy_all(part, out)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    return out, complaint
+
+
+def _copy_all(source: Path, target: Path) -> None:
+    for path in sorted(source.iterdir()):
+        files.copy(path, target / path.name)
+
+
+def write_run(run: Run, folder: Path, given: Input | None, formats: tuple[str, ...]) -> None:
+    """Writes all files of a run into a folder."""
+    settings, result = describe(run, given), run.result()
+    if isinstance(result, Mesh):
+        write_mesh(run, result, folder, settings, given, formats)
+    else:
+        picture_with_settings(result, settings, folder / "result.png")
+    if run.prompt.points is not None:
+        np.savez_compressed(folder / POINTS, points=run.prompt.points.cpu().numpy())
+    np.savez_compressed(folder / "trace.npz", **arrays(run.steps))
+    write_settings(settings, folder / SETTINGS)
+
+
+def write_settings(settings: dict[str, Any], path: Path) -> None:
+    """run.json."""
+    path.write_text(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def picture_with_settings(picture: np.ndarray, settings: dict[str, Any], path: Path) -> None:
+    """A PNG whose text chunk "foretoken" holds the settings as JSON; raises BadOutput where the disk does not take it."""
+    info = PngInfo()
+    info.add_text("foretoken", json.dumps(settings, ensure_ascii=False))
+    with as_sentence(path):
+        Image.fromarray(picture).save(path, pnginfo=info)
 
 
 def write_mesh(run: Run, mesh: Mesh, folder: Path, settings: dict[str, Any], given: Input | None, formats: tuple[str, ...]) -> None:
@@ -127,22 +249,34 @@ def acceptance_colours(share: np.ndarray) -> np.ndarray:
     return colours
 
 
-def _rename(part: Path, root: Path, name: str) -> Path:
-    """Gives a finished folder its name; a number is added if the name is taken."""
-    part.chmod(0o755)
-    for number in range(1000):
+def _name(part: Path, root: Path, name: str) -> Path:
+    """Gives a finished folder its name; a number is added if the name is taken, also by a run that ends at the same moment."""
+    for number in range(SAME_SECOND):
         target = root / (name if number == 0 else f"{name}-{number}")
-        if not target.exists():
-            part.rename(target)
-            return target
+        try:
+            if not target.exists():
+                part.rename(target)
+                return target
+        except OSError as e:
+            if e.errno not in TAKEN or not target.exists():
+                raise
     raise BadOutput(f"{root} already holds a thousand runs named {name}. Delete some.")
 
 
 def check_writable(folder: Path) -> None:
     """Makes the folder; raises BadOutput if that or writing in it is impossible."""
-    try:
+    with as_sentence(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
+
+
+@contextmanager
+def as_sentence(where: Path) -> Iterator[None]:
+    """What the disk refuses inside becomes BadOutput."""
+    try:
+        yield
+    except ForetokenError:
+        raise
     except OSError as e:
-        raise BadOutput(f"Cannot write in {folder} ({e.strerror or e}). Choose another folder with --out.") from e
+        raise BadOutput(f"Cannot write in {where} ({e.strerror or e}). Free some space, or choose another folder with --out.") from e

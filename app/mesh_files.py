@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
 
-from app.history import MESH_FORMATS, describe, write_mesh
+from app.history import MESH_FORMATS, as_sentence, describe, write_mesh, write_settings
 from engine.mesh.read import Input
 from engine.run import Run
 
@@ -24,17 +23,18 @@ FILES = {  # name: (what is on the button, what it is written as, ending of the 
 def write_files(run: Run, given: Input, folder: Path) -> dict[str, Path]:
     """Writes a run's mesh, in the place, size and axes of its input, and its settings; returns the files that there are, by name.
 
-    folder : of the visitor; what an earlier run left there is replaced
+    folder : of the visitor; what an earlier run left there is replaced. Raises BadOutput where the disk does not take the files.
     """
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
     settings = describe(run, given)
-    write_mesh(run, run.result(), folder, settings, given, MESH_FORMATS)
-    (folder / "run.json").write_text(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     stem = re.sub(r"[^\w-]+", "-", Path(given.name).stem, flags=re.ASCII).strip("-") or "mesh"
     found = {}
-    for name, (_, written, ending) in FILES.items():
-        path = folder / written
-        if path.exists():
-            found[name] = path.rename(folder / f"{stem}-{run.method.name}-{run.prompt.seed}{ending}")
+    with as_sentence(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        write_mesh(run, run.result(), folder, settings, given, MESH_FORMATS)
+        write_settings(settings, folder / "run.json")
+        for name, (_, written, ending) in FILES.items():
+            path = folder / written
+            if path.exists():
+                found[name] = path.rename(folder / f"{stem}-{run.name}-{run.prompt.seed}{ending}")
     return found

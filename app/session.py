@@ -7,13 +7,13 @@ person can be told, and holds the handles through which a slider or the cancel b
 from __future__ import annotations
 
 import shutil
-import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from engine.files import scratch_folder
 from engine.run import Run
 
 
@@ -125,7 +125,7 @@ class Sessions:
         with self._lock:
             visit = self._visits.setdefault(visitor, Visit())
             if visit.folder is None:
-                visit.folder = Path(tempfile.mkdtemp(prefix="foretoken-"))
+                visit.folder = scratch_folder()
             return visit.folder
 
     def give(self, visitor: str, given: Any) -> None:

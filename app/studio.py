@@ -17,6 +17,7 @@ from app.ui.place import Place
 from engine.backbones import load
 from engine.core import Backbone
 from engine.errors import MissingWeights, NotSupported
+from engine.files import clean, clean_scratch, home
 from engine.networks.weights import MODELS, read_card
 
 FIRST_PORT = 7860
@@ -99,6 +100,8 @@ def launch(
     backbone, path : the model of the Image tab or of the Mesh tab, by name or by folder; mesh_path : a folder for the Mesh tab alone
     """
     leave_a_core(device)
+    clean_scratch()
+    clean(home() / "runs")
     (picture_name, picture_path), (mesh_name, found_path) = models_of(backbone, path)
     model = load(picture_name, picture_path, device, dtype)
     mesh = mesh_model(mesh_name, mesh_path or found_path, device)

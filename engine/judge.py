@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch.nn import functional as F
 
 from engine.data.emoji_scenes import CANVAS, HUES, Group, Scene, backgrounds
 from engine.networks.vq import Residual
-from engine.networks.weights import MODELS, fill, read_card, read_tensors
+from engine.networks.weights import MODELS, built, need, read_card, read_tensors
 
 FOLDER = MODELS / "judge"
 CELL = 8  # pixels along a side
@@ -144,7 +145,5 @@ def _middle(found: list[Found], group: Group) -> tuple[float, float]:
 def load(folder: Path = FOLDER) -> Judge:
     """The shipped judge; raises MissingWeights."""
     card = read_card(folder)
-    model = Judge(card["names"], **card["judge"]["settings"])
-    path = folder / "judge.safetensors"
-    fill(model, read_tensors(path), path)
-    return model.eval()
+    path, names = folder / "judge.safetensors", need(card, "names", list, folder, of=str)
+    return built(partial(Judge, names), need(card, "judge.settings", dict, folder), read_tensors(path), path).eval()

@@ -26,11 +26,13 @@ class Run:
         knobs: Mapping[str, float | str],
         drafter: Any = None,
         buffer: np.ndarray | None = None,
+        name: str = "",
     ):
         missing = sorted(method.needs - backbone.capabilities)
         if missing:
             raise NotSupported(f"{method.name} needs {', '.join(missing)}; {backbone.name} does not have it. Choose another method.")
         self.backbone, self.method, self.prompt = backbone, method, prompt
+        self.name = name or method.name
         self.drafter = backbone.drafter(method.drafter) if method.drafter and drafter is None else drafter
         self.live = KnobArray(method.knobs, {**backbone.suits.get(method.name, {}), **knobs}, buffer)
         self.fixed = {k.name: self.live.read()[k.name] for k in method.knobs if not k.live}
@@ -141,10 +143,11 @@ def generate(
     knobs: Mapping[str, float | str] | None = None,
     drafter: Any = None,
     buffer: np.ndarray | None = None,
+    name: str = "",
 ) -> Run:
     """Begins a run. knobs: values by name, the rest as they suit the backbone, or at their defaults; buffer: where the live values lie
-    (shared memory)."""
-    return Run(backbone, method, prompt, knobs or {}, drafter, buffer)
+    (shared memory); name: of the preset that was asked for (default: the method's)."""
+    return Run(backbone, method, prompt, knobs or {}, drafter, buffer, name)
 
 
 class Timed(Protocol):

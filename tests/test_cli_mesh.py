@@ -74,9 +74,8 @@ def test_mesh_prints_the_contract_line_and_files_in_the_inputs_frame(
     line = last_line(capsys)
     assert set(line) >= NEEDED
     assert line["backbone"] == "lowpoly" and line["method"] == "xspecmesh" and line["exact"] is False and line["seed"] == 7
-    assert {"result.glb", "result.obj", "result.ply", "result.stl", "acceptance.glb", "trace.npz", "run.json"} == {
-        p.name for p in out.iterdir()
-    }
+    names = {"result.glb", "result.obj", "result.ply", "result.stl", "acceptance.glb", "trace.npz", "points.npz", "run.json"}
+    assert names == {p.name for p in out.iterdir()}
     for suffix in ("glb", "obj", "ply", "stl"):
         found = trimesh.load(out / f"result.{suffix}", force="mesh")
         assert (found.bounds[0] >= np.array([95, -20, -17]) - 31).all() and (found.bounds[1] <= np.array([105, 20, 3]) + 31).all()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from app.commands.options import Parser, add_json, add_model, add_run, add_sampling, add_size, knobs_of, load_backbone, sampling_of
-from app.commands.report import copy_run, go, print_json, readable, report
+from app.commands.report import go, print_json, readable, report
 
 
 def parser() -> Parser:
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().read(arguments)
     from dataclasses import replace
 
-    from app.history import check_writable, home, save
+    from app.history import check_writable, deliver, home
     from engine.core import Prompt
     from engine.methods import find
     from engine.sampling import changed
@@ -35,9 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     method, preset = find(options.method)
     knobs, sampling = knobs_of(options, method, preset), sampling_of(options)
     prompt = Prompt(options.prompt, seed=options.seed, size=options.size)
-    for folder in (home() / "runs", options.out):
-        if folder is not None:
-            check_writable(folder)
+    check_writable(options.out or home() / "runs")
     backbone = load_backbone(options)
     prompt = replace(prompt, sampling=changed(backbone.sampling, sampling))
     unknown = backbone.unknown_words(options.prompt)
@@ -45,9 +43,10 @@ def main(arguments: Sequence[str]) -> int:
     for word, near in unknown.items():
         print(f"{backbone.name} does not know '{word}'; nearest: {', '.join(near) or 'nothing alike'}.", file=sys.stderr)
     start = time.perf_counter()
-    folder = save(run)
+    shown, complaint = deliver(run, options.out)
     rendering = time.perf_counter() - start
-    shown = copy_run(folder, options.out) if options.out else folder
+    if complaint:
+        print(complaint, file=sys.stderr)
     line = report(run, shown) | {"rendering_seconds": round(rendering, 4), "unknown_words": unknown} | comparison
     if options.json:
         print_json(line)

@@ -24,7 +24,7 @@ from app.commands.options import (
     sampling_of,
     whole,
 )
-from app.commands.report import copy_run, go, print_json, readable, report
+from app.commands.report import go, print_json, readable, report
 
 
 def parser() -> Parser:
@@ -68,9 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     files = files_in(options.input) if is_folder else [options.input]
     first = None if is_folder else read(options.input, options.up)  # one file is read before a model is loaded
     check_up(options.up)
-    for folder in (home() / "runs", options.out):
-        if folder is not None:
-            check_writable(folder)
+    check_writable(options.out or home() / "runs")
     backbone = load_backbone(options)
     work = Work(options, backbone, method, knobs, changed(backbone.sampling, sampling), formats)
     if first is not None:
@@ -129,7 +127,7 @@ def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, 
     """The contract line of one input; prints it for a person unless --json. out: the folder of the copy."""
     import torch
 
-    from app.history import placed, save
+    from app.history import deliver, placed
     from engine.core import Prompt
     from engine.mesh.distance import distance
     from engine.mesh.quality import quality
@@ -138,9 +136,10 @@ def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, 
     prompt = Prompt(points=torch.from_numpy(given.points), seed=options.seed, size=options.faces, sampling=work.sampling)
     run, comparison = go(options, work.backbone, work.method, prompt, work.knobs)
     start = time.perf_counter()
-    folder = save(run, None, given, work.formats)
+    shown, complaint = deliver(run, out, given, work.formats)
     rendering = time.perf_counter() - start
-    shown = copy_run(folder, out) if out else folder
+    if complaint:
+        print(complaint, file=sys.stderr)
     result = run.result()
     found = quality(result.vertices, result.faces)
     apart = distance((placed(result.vertices, given), result.faces), given.reference)

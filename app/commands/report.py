@@ -1,11 +1,10 @@
-"""What a run prints and leaves: one line of JSON as the design writes it down, the same for a person, and the copy in --out."""
+"""What a run prints: one line of JSON as the design writes it down, and the same for a person."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import math
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,11 +16,11 @@ def go(options: argparse.Namespace, backbone: Any, method: Any, prompt: Any, kno
     from engine.run import generate
 
     if options.compare:
-        return compare(backbone, method, prompt, knobs)
-    return generate(backbone, method, prompt, knobs).finish(), {}
+        return compare(backbone, method, prompt, knobs, options.method)
+    return generate(backbone, method, prompt, knobs, name=options.method).finish(), {}
 
 
-def compare(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def compare(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any], name: str) -> tuple[Any, dict[str, Any]]:
     """A run beside plain decoding, timed in turns; the speed-up is in seconds a token, as runs may differ in length."""
     from statistics import median
 
@@ -31,7 +30,7 @@ def compare(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -
 
     kinds = {
         "plain": lambda _: generate(backbone, METHODS["ar"], prompt).finish(),
-        "fast": lambda _: generate(backbone, method, prompt, knobs).finish(),
+        "fast": lambda _: generate(backbone, method, prompt, knobs, name=name).finish(),
     }
     runs = {name: inputs[0] for name, inputs in alternate(kinds).items()}
     plain, fast = runs["plain"], runs["fast"]
@@ -47,6 +46,7 @@ def report(run: Any, folder: Path) -> dict[str, Any]:
     totals = run.totals
     return of_weights(run.backbone) | {
         "method": run.method.name,
+        "preset": run.name if run.name != run.method.name else None,
         "exact": run.exact,
         "verify": run.fixed.get("verify", "residual"),
         "seed": run.prompt.seed,
@@ -79,19 +79,6 @@ def readable(line: dict[str, Any]) -> str:
         c = line["compare"]
         text += f"\nplain decoding: {c['seconds']:.2f} s, so {c['speedup']:.2f}x; same tokens: {'yes' if c['same_tokens'] else 'no'}"
     return text + "\n" + "\n".join(line["files"].values())
-
-
-def copy_run(folder: Path, out: Path) -> Path:
-    """Copies a run's files into --out; raises BadOutput if that is impossible."""
-    from engine.errors import BadOutput
-
-    try:
-        out.mkdir(exist_ok=True)
-        for path in folder.iterdir():
-            shutil.copy2(path, out / path.name)
-    except OSError as e:
-        raise BadOutput(f"Cannot write in {out} ({e.strerror or e}); the run is in {folder}. Choose another folder with --out.") from e
-    return out
 
 
 def print_json(value: Any) -> None:

@@ -10,13 +10,13 @@ import gradio as gr
 from app import history
 from app.stream import Board, Throttle, updates
 from app.ui import knobs as knob_panel
-from app.ui.method_menu import choices, run_badge
+from app.ui.method_menu import choices, run_badge, title_of
 from app.ui.panels import canvas, notice, overlay, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, Racing
-from engine.core import Backbone, Knob, Method, Prompt, Sampling
+from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import ForetokenError
-from engine.methods import METHODS, find
+from engine.methods import METHODS
 from engine.run import Run
 
 EXAMPLES = (
@@ -136,22 +136,20 @@ class ImageTab(Racing):
 
         def race() -> Iterator[tuple[Any, ...]]:
             prompt = read_prompt(text, seed, values["values"], self.backbone)
-            yield from self.compare_runs(visitor, prompt, find(name)[0], knobs["values"], compare)
+            yield from self.compare_runs(visitor, prompt, name, knobs["values"], compare)
 
         yield from self.hold_engine(visitor, race)
 
-    def compare_runs(
-        self, visitor: str, prompt: Prompt, method: Method, knobs: Mapping[str, Any], compare: bool
-    ) -> Iterator[tuple[Any, ...]]:
+    def compare_runs(self, visitor: str, prompt: Prompt, name: str, knobs: Mapping[str, Any], compare: bool) -> Iterator[tuple[Any, ...]]:
         """Races plain decoding against a method and shows both."""
         yield self.show(
             left=canvas.waiting(*LEFT[:2], LEFT[2] if compare else "Not compared."),
-            right=canvas.waiting("fast", method.title, RIGHT),
+            right=canvas.waiting("fast", title_of(name), RIGHT),
             verdict={"state": "running", "live": "Reading the prompt"}, messages=[], line=[], clock=gr.Timer(active=False),
             trace=trace.IDLE, tree=tree.IDLE,
             download=gr.DownloadButton(interactive=False),
         )  # fmt: skip
-        runs = self.start_runs(visitor, self.backbone, method, prompt, knobs, compare)
+        runs = self.start_runs(visitor, self.backbone, name, prompt, knobs, compare)
         boards = [Board(run) for run in runs]
         for changed in updates(boards, Throttle()):
             yield self.draw(boards, changed)
@@ -165,7 +163,7 @@ class ImageTab(Racing):
         for which in changed:
             board = boards[which]
             if board.count:
-                side, title = ("fast", board.run.method.title) if which == 0 else LEFT[:2]
+                side, title = ("fast", title_of(board.run.name)) if which == 0 else LEFT[:2]
                 badge = run_badge(board.run) if which == 0 else None
                 panels["right" if which == 0 else "left"] = canvas.encode(board, board.picture(), scales, side, title, badge)
         fast = boards[0]
@@ -176,10 +174,14 @@ class ImageTab(Racing):
 
     def keep_run(self, visitor: str, run: Run) -> Any:
         """Writes the run into the history and offers its picture; a disk that refuses costs the history, not the download."""
-        file = self.sessions.folder(visitor) / f"foretoken-{run.method.name}-{run.prompt.seed}.png"
-        history.picture_with_settings(run.result(), history.describe(run), file)
         try:
             history.save(run)
         except ForetokenError as e:
             gr.Warning(str(e))
+        try:
+            file = self.sessions.folder(visitor) / f"foretoken-{run.name}-{run.prompt.seed}.png"
+            history.picture_with_settings(run.result(), history.describe(run), file)
+        except (ForetokenError, OSError) as e:  # the picture stays on the page
+            gr.Warning(f"There is no download of this picture: {e}")
+            return gr.DownloadButton(interactive=False)
         return gr.DownloadButton(value=str(file), interactive=True)

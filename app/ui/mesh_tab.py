@@ -16,19 +16,19 @@ from app.mesh_files import FILES, write_files
 from app.stream import Throttle, updates
 from app.ui import knobs as knob_panel
 from app.ui import quality_table
-from app.ui.method_menu import badge_html, choices, choices_for, run_badge, start_values
+from app.ui.method_menu import badge_html, choices, choices_for, run_badge, start_values, title_of
 from app.ui.panels import canvas, clouds, mesh, notice, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, Racing, fill
 from engine import assets
 from engine.backbones.lowpoly import Lowpoly
-from engine.core import Backbone, Knob, Method, Prompt, Sampling
+from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import BadPrompt, ForetokenError
 from engine.mesh.formats import ply
 from engine.mesh.formats.source import Source
 from engine.mesh.frame import UP
 from engine.mesh.read import READERS, Input, read, sample
-from engine.methods import METHODS, find
+from engine.methods import METHODS
 from engine.run import Run
 
 EXAMPLES = assets.clouds()
@@ -277,7 +277,7 @@ class MeshTab(Racing):
         except ForetokenError as e:
             return {"tiles": example_name(before), "messages": notice.error(str(e))}
         self.sessions.give(visitor, given := Given(path, shape))
-        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": mesh.Side.waiting(find(name)[0].title, RIGHT)}
+        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": mesh.Side.waiting(title_of(name), RIGHT)}
         return {
             "viewer": mesh.encode(sides, shown_points(shape)),
             "notes": describe(shape),
@@ -304,21 +304,21 @@ class MeshTab(Racing):
                 raise BadPrompt(NO_INPUT)
             backbone = self.model.get()
             prompt = read_prompt(given.shape, seed, values["values"], backbone.sampling)
-            yield from self.compare_runs(visitor, backbone, given.shape, prompt, find(name)[0], knobs["values"], compare)
+            yield from self.compare_runs(visitor, backbone, given.shape, prompt, name, knobs["values"], compare)
 
         yield from self.hold_engine(visitor, race)
 
     def compare_runs(
-        self, visitor: str, backbone: Backbone, given: Input, prompt: Prompt, method: Method, knobs: Mapping[str, Any], compare: bool
+        self, visitor: str, backbone: Backbone, given: Input, prompt: Prompt, name: str, knobs: Mapping[str, Any], compare: bool
     ) -> Iterator[tuple[Any, ...]]:
         """Races plain decoding against a method, shows both, measures what they made and offers it."""
         points = shown_points(given)
-        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE) if compare else None, "accelerated": mesh.Side.waiting(method.title, RIGHT)}
+        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE) if compare else None, "accelerated": mesh.Side.waiting(title_of(name), RIGHT)}
         yield self.show(
             viewer=mesh.encode(sides, points), verdict={"state": "running", "live": WORDS.reading}, messages=[], line=[],
             clock=gr.Timer(active=False), results=gr.Row(visible=False), trace=trace.IDLE, tree=tree.IDLE,
         )  # fmt: skip
-        boards = [MeshBoard(run) for run in self.start_runs(visitor, backbone, method, prompt, knobs, compare, WARM_STEPS)]
+        boards = [MeshBoard(run) for run in self.start_runs(visitor, backbone, name, prompt, knobs, compare, WARM_STEPS)]
         for changed in updates(boards, Throttle()):
             yield self.draw(boards, points, changed)
         if boards[0].count and self.sessions.present(visitor):
@@ -330,7 +330,7 @@ class MeshTab(Racing):
         badge = run_badge(fast.run) if fast.count else None
         sides = {
             "plain": side_of(plain, PLAIN_SIDE[0], None) if plain else None,
-            "accelerated": side_of(fast, fast.run.method.title, badge),
+            "accelerated": side_of(fast, title_of(fast.run.name), badge),
         }
         over = all(board.ended for board in boards)
         said = without_a_face(fast.run) if over and not len(fast.faces) else verdict.encode(fast, plain, WORDS)
@@ -341,11 +341,15 @@ class MeshTab(Racing):
         """Measures the meshes, writes the run into the history and offers its files; a disk that refuses costs the history alone."""
         fast = boards[0]
         sides = [quality_table.measure(b, "fast" if b is fast else "plain", given) for b in reversed(boards) if b.count]
-        files = write_files(fast.run, given, self.sessions.folder(visitor) / "mesh")
         try:
             history.save(fast.run, given=given)
         except ForetokenError as e:
             gr.Warning(str(e))
+        try:
+            files = write_files(fast.run, given, self.sessions.folder(visitor) / "mesh")
+        except (ForetokenError, OSError) as e:  # the mesh stays on the page
+            gr.Warning(f"There are no downloads of this mesh: {e}")
+            files = {}
         offers = {name: gr.DownloadButton(value=str(files.get(name, "")) or None, interactive=name in files) for name in FILES}
         shown = any(side.numbers["faces"] for side in sides)
         return self.show(results=gr.Row(visible=shown), quality=quality_table.table(sides), **offers)

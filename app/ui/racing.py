@@ -18,9 +18,9 @@ from app.ui import knobs as knob_panel
 from app.ui.method_menu import PLAIN, badge_html, start_values
 from app.ui.panels import notice, verdict
 from app.ui.place import Place
-from engine.core import ANY_SUIT, Backbone, Method, Prompt, Suits
+from engine.core import ANY_SUIT, Backbone, Prompt, Suits
 from engine.errors import ForetokenError
-from engine.methods import METHODS, find
+from engine.methods import find
 from engine.run import Run, generate
 
 LARGEST_SEED = 2**31 - 1
@@ -180,16 +180,16 @@ class Racing:
             self.sessions.end(visitor)
 
     def start_runs(
-        self, visitor: str, backbone: Backbone, method: Method, prompt: Prompt, knobs: Mapping[str, Any], compare: bool, steps: int = 1
+        self, visitor: str, backbone: Backbone, name: str, prompt: Prompt, knobs: Mapping[str, Any], compare: bool, steps: int = 1
     ) -> list[Run]:
         """The accelerated run and, if they are compared, the plain one, within reach of the visitor's sliders and of Cancel.
 
-        steps: how many unmeasured ones go before
+        name: of the method or preset; steps: how many unmeasured ones go before
         """
-        sides = [(method, knobs), (METHODS[PLAIN], {})][: 2 if compare else 1]
+        sides = [(name, knobs), (PLAIN, {})][: 2 if compare else 1]
         for each, values in sides:
-            warm(generate(backbone, each, prompt, values), steps)
-        runs = [generate(backbone, each, prompt, values) for each, values in sides]
+            warm(generate(backbone, find(each)[0], prompt, values), steps)
+        runs = [generate(backbone, find(each)[0], prompt, values, name=each) for each, values in sides]
         self.sessions.hold(visitor, runs)
         return runs
 

@@ -13,6 +13,7 @@ as 0 and 1), and positions must be explicit, since a tree's depth is not the len
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -20,10 +21,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import AutoTokenizer, Cache, JanusForConditionalGeneration
+from transformers import AutoTokenizer, Cache, JanusConfig, JanusForConditionalGeneration
 from transformers.cache_utils import CacheLayerMixin
 
 from engine.backbones.prompts import readable_text
@@ -182,7 +184,7 @@ def special_ids(model: JanusForConditionalGeneration) -> tuple[int, int, int]:
         "generation_kwargs.boi_token_id": picture.get("boi_token_id"),
         "pad_token_id": settings.pad_token_id,
     }
-    lacking = [name for name, value in ids.items() if value is None]
+    lacking = [name for name, value in ids.items() if type(value) is not int]
     if lacking:
         raise MissingWeights(f"generation_config.json has no {' and no '.join(lacking)}. Download {CHECKPOINT} again.")
     return tuple(ids.values())
@@ -214,7 +216,7 @@ def _folder(path: str | None) -> Path:
         raise MissingWeights(f"{folder} holds no config.json. Name the folder of a downloaded {CHECKPOINT}.")
     try:
         kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
-    except (ValueError, AttributeError) as e:
+    except (OSError, ValueError, AttributeError, RecursionError) as e:
         raise MissingWeights(f"{folder / 'config.json'} is damaged ({_first_line(e)}). Download the folder again.") from e
     if kind == "multi_modality":
         raise NotSupported(f"{folder} holds Janus in DeepSeek's own format. Use the converted one, for instance {CHECKPOINT}.")
@@ -226,15 +228,38 @@ def _folder(path: str | None) -> Path:
 def _read_model(folder: Path, dtype: torch.dtype) -> JanusForConditionalGeneration:
     """The model with all of its weights: transformers would fill gaps with noise, so gaps are refused here."""
     try:
+        _check_size(folder)
         model, report = JanusForConditionalGeneration.from_pretrained(
-            folder, local_files_only=True, dtype=dtype, attn_implementation="sdpa", output_loading_info=True
+            folder, local_files_only=True, dtype=dtype, attn_implementation="sdpa", output_loading_info=True, use_safetensors=True
         )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as e:
+    except (
+        OSError, ValueError, RuntimeError, TypeError, AttributeError, LookupError, ArithmeticError, SafetensorError, StrictDataclassError,
+    ) as e:  # fmt: skip
         raise MissingWeights(f"The weights in {folder} cannot be read ({_first_line(e)}). Download them again.") from e
     gaps = sorted(report["missing_keys"])
     if gaps:
         raise MissingWeights(f"The weights in {folder} lack {len(gaps)} tensors, such as {gaps[0]}. Download them again.")
+    spare = sorted(name for name in report["unexpected_keys"] if name.startswith("model.language_model."))
+    if spare:
+        raise MissingWeights(f"The weights in {folder} hold more layers than config.json says, such as {spare[0]}. Download them again.")
+    strange = next((name for name, weights in model.named_parameters() if not torch.isfinite(weights).all()), None)
+    if strange is not None:
+        raise MissingWeights(f"The weights in {folder} are damaged: {strange} holds numbers that are not finite. Download them again.")
     return model
+
+
+def _check_size(folder: Path) -> None:
+    """Raises ValueError if the configuration asks for many more numbers than the folder holds: they would be made before any is missed."""
+    with torch.device("meta"):
+        asked = sum(
+            p.numel() for p in JanusForConditionalGeneration(JanusConfig.from_pretrained(folder, local_files_only=True)).parameters()
+        )
+    held = 0
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, "pt") as file:
+            held += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    if asked > 2 * held:
+        raise ValueError(f"config.json asks for {asked:,} numbers and the safetensors files hold {held:,}")
 
 
 def _reader(folder: Path, boi: int) -> Callable[[str], list[int]]:

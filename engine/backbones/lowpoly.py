@@ -27,10 +27,11 @@ from engine.kernels.packed_linear import can_pack, pack
 from engine.layout import Line
 from engine.mesh.bpt_grammar import Grammar
 from engine.mesh.bpt_tokens import BPT, Parser, dequantize, mesh_of, parse
-from engine.networks.mesh_decoder import MeshModel, budget_bucket, settings_of
+from engine.networks.card import has_card
+from engine.networks.mesh_decoder import MeshModel, Settings, budget_bucket, describe, settings_of
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Fork
-from engine.networks.weights import MODELS, fill, hash_of, parts, read_card, read_parts, read_tensors
+from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors, refuse_stale
 
 FOLDER = MODELS / "lowpoly"
 POINTS = 1024  # that the encoder looks at
@@ -104,6 +105,7 @@ class Lowpoly:
         self.model, self.card, self.folder, self.grammar = model.eval(), card, folder, grammar
         self.dtype, self.weights_hash = "float32", None
         self.vocabulary, self.parameters = model.settings.vocabulary, sum(p.numel() for p in model.parameters())
+        self.base_hash: str | None = None  # of the weights that heads were trained for: these, or these without an adapter
         self.device = next(model.parameters()).device
         self._drafters: dict[str, Any] = {}
         self.kinds = [kind for kind in SHORT if folder and self._heads_file(kind).exists()]  # of heads, as a person calls them
@@ -165,8 +167,9 @@ class Lowpoly:
 
     def _read_heads(self, kind: str) -> BoundHeads:
         path = self._heads_file(kind)
-        heads = MeshHeads(**self.card["heads"][path.stem]["settings"])
-        fill(heads, read_tensors(path), path)
+        row = need(self.card, f"heads.{path.stem}", dict, path.parent)
+        refuse_stale(path, row, self.base_hash, "mesh-heads")
+        heads = built(MeshHeads, need(row, "settings", dict), read_tensors(path), path)
         return BoundHeads(heads.to(self.device), self.model.decoder.head)
 
     def _drafter_file(self) -> Path:
@@ -183,7 +186,7 @@ class Lowpoly:
             if name not in self.capabilities:
                 raise MissingWeights(f"{self.name} has no {name}. Train it: python launch.py train feature-draft --backbone {self.name}.")
             if name not in self._drafters:
-                self._drafters[name] = read_drafter(self._drafter_file(), self.card, self.device)
+                self._drafters[name] = read_drafter(self._drafter_file(), self.card, self.device, self.weights_hash)
             return self._drafters[name]
         if name not in self.capabilities:
             raise NotSupported(f"{self.name} has no {name}. Train them: python launch.py train mesh-heads.")
@@ -195,13 +198,13 @@ class Lowpoly:
 def load_model(folder: Path = FOLDER) -> MeshModel:
     """The shipped network; its shape is that of its weights."""
     card = read_card(folder)
-    tensors, files = read_parts(folder, "model", card.get("model", {}).get("files", 1))
+    tensors, files = read_parts(folder, "model", need(card, "model.files", int, folder))
+    need(card, "families", list, folder, of=str)
     try:
-        model = MeshModel(settings_of(tensors))
-    except KeyError as e:
+        settings = describe(settings_of(tensors))
+    except (KeyError, IndexError, ValueError, TypeError) as e:
         raise MissingWeights(f"The weights in {folder} lack {e}. Restore them with git.") from e
-    fill(model, tensors, files[0])
-    return model.eval()
+    return built(lambda **sizes: MeshModel(Settings(**sizes)), settings, tensors, files[0]).eval()
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Lowpoly:
@@ -209,7 +212,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> L
     check_dtype(dtype)
     folder = model_folder(path)
     found = Lowpoly(ready(load_model(folder), device), read_card(folder), folder)
-    found.weights_hash = hash_of(parts(folder, "model"))
+    found.weights_hash = found.base_hash = hash_of(parts(folder, "model"))
     return found
 
 
@@ -222,7 +225,7 @@ def check_dtype(dtype: str) -> None:
 def model_folder(path: str | None) -> Path:
     """The folder that is meant; raises MissingWeights if it is the shipped one and empty."""
     folder = Path(path) if path else FOLDER
-    if path is None and not (folder / "card.json").exists():
+    if path is None and not has_card(folder):
         raise MissingWeights("lowpoly's weights are not in this checkout. Train them: python launch.py train lowpoly.")
     return folder
 

@@ -6,9 +6,12 @@ Paper: XSpecMesh, section 3.5: heads and a low-rank adapter of the backbone are 
 
 from __future__ import annotations
 
+import torch
+
 from engine.backbones import lowpoly
 from engine.backbones.lowpoly import Lowpoly
 from engine.drafters.mesh_heads import SHORT
+from engine.drafters.predictive_stream import read_config, read_pairs, scale_of
 from engine.errors import MissingWeights
 from engine.networks.weights import hash_of, parts, read_card
 
@@ -22,16 +25,18 @@ class LowpolyLora(Lowpoly):
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", kind: str = "cross") -> LowpolyLora:
     """Merges the adapter that was trained with heads of a kind ("cross" or "mlp"); raises MissingWeights if there is none."""
-    from peft import PeftModel
-
     lowpoly.check_dtype(dtype)
     folder = lowpoly.model_folder(path)
     adapter = folder / f"lora_{kind}"
     if not (adapter / "adapter_config.json").exists():
         raise MissingWeights(f"{adapter} holds no adapter. Train it: python launch.py train mesh-heads, or use --backbone lowpoly.")
     model = lowpoly.load_model(folder)
-    model.decoder.blocks = PeftModel.from_pretrained(model.decoder.blocks, str(adapter)).merge_and_unload()
+    config = read_config(adapter)
+    with torch.no_grad():
+        for name, (down, up) in read_pairs(adapter, config["r"], model.decoder.blocks).items():
+            model.decoder.blocks.get_submodule(name).weight += (up @ down) * scale_of(config)
     merged = LowpolyLora(lowpoly.ready(model, device), read_card(folder), folder)
     merged.kinds = [each for each in merged.kinds if SHORT[each] == kind]  # the others were trained beside another adapter
+    merged.base_hash = hash_of(parts(folder, "model"))
     merged.weights_hash = hash_of([*parts(folder, "model"), adapter / "adapter_model.safetensors"])
     return merged

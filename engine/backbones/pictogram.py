@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -25,14 +25,14 @@ from engine.cache import Slab
 from engine.core import Prompt, Resampler, Sampling, Suits
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
-from engine.drafters.resampler import read_resampler
+from engine.drafters.resampler import read_resampler, refuse_other_tokens
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.kernels.packed_linear import PackedLinear, can_pack, pack
 from engine.layout import Raster
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Decoder, Fork, causal, rotary_table
 from engine.networks.vq import FACTOR, PictureTokenizer
-from engine.networks.weights import MODELS, fill, hash_of, parts, read_card, read_parts, read_tensors
+from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors
 
 FOLDER = MODELS / "pictogram"
 TEXT_SLOTS = 32
@@ -279,7 +279,7 @@ class Pictogram:
         if name not in self.capabilities or self.folder is None:
             raise MissingWeights(f"{self.name} has no {name}. Train it: python launch.py train feature-draft.")
         if name not in self._drafters:
-            self._drafters[name] = read_drafter(weights_file(self.folder), self.card, self.device)
+            self._drafters[name] = read_drafter(weights_file(self.folder), self.card, self.device, self.weights_hash)
         return self._drafters[name]
 
     @torch.inference_mode()
@@ -299,20 +299,17 @@ def split_words(text: str) -> list[str]:
 
 def load_tokenizer(folder: Path = FOLDER) -> PictureTokenizer:
     """The shipped tokenizer."""
-    card = read_card(folder)
-    model = PictureTokenizer(**card["tokenizer"]["settings"])
-    path = folder / "tokenizer.safetensors"
-    fill(model, read_tensors(path), path)
-    return model.eval()
+    settings, path = need(read_card(folder), "tokenizer.settings", dict, folder), folder / "tokenizer.safetensors"
+    return built(PictureTokenizer, settings, read_tensors(path), path).eval()
 
 
 def load_model(folder: Path = FOLDER) -> PictogramModel:
     """The shipped decoder."""
     card = read_card(folder)
-    tensors, files = read_parts(folder, "decoder", card.get("decoder", {}).get("files", 1))
-    model = PictogramModel(tuple(card["tokenizer"]["settings"]["levels"]), len(card["words"]), **card["decoder"]["settings"])
-    fill(model, tensors, files[0])
-    return model.eval()
+    tensors, files = read_parts(folder, "decoder", need(card, "decoder.files", int, folder))
+    levels, words = need(card, "tokenizer.settings.levels", list, folder, of=int), need(card, "words", list, folder, of=str)
+    make = partial(PictogramModel, tuple(levels), len(words))
+    return built(make, need(card, "decoder.settings", dict, folder), tensors, files[0]).eval()
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Pictogram:
@@ -325,9 +322,13 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> P
         raise NotSupported("This CPU does not multiply bfloat16 in hardware, so it would be slower. Use --dtype float32.")
     folder = Path(path) if path else FOLDER
     card = read_card(folder)
+    sides = need(card, "sides", list, folder, of=int)
+    if not sides or not set(sides) <= set(SCALES):
+        raise MissingWeights(f"The card of {folder} offers the scales {sides}; there are {list(SCALES)}. Restore it with git.")
+    refuse_other_tokens(card, "decoder", folder)
     torch.set_flush_denormal(True)
     model, tokenizer = load_model(folder).to(device), load_tokenizer(folder).to(device)
-    found = Pictogram(model, tokenizer, card["words"], tuple(card["sides"]), card, folder)
+    found = Pictogram(model, tokenizer, card["words"], tuple(sides), card, folder)
     found.weights_hash = hash_of([folder / "tokenizer.safetensors", *parts(folder, "decoder")])
     found.dtype = "bfloat16" if dtype == "bfloat16" else "float32"
     if found.device.type == "cpu" and can_pack():

@@ -21,7 +21,7 @@ from engine.errors import MissingWeights
 from engine.layout import Layout, Raster
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Decoder, Norm, causal, rotary_table
-from engine.networks.weights import fill, read_tensors
+from engine.networks.weights import built, need, read_tensors, refuse_stale
 from engine.sampling import guide
 
 NAME = "feature_draft"  # the capability, the stem of the weights file, and the key of the card
@@ -158,10 +158,11 @@ def weights_file(folder: Path, suffix: str = "") -> Path:
     return folder / f"{NAME}{suffix}.safetensors"
 
 
-def read_drafter(path: Path, card: dict[str, Any], device: torch.device) -> NetworkFeatures:
-    """The drafter of a weights file, whose shape stands on the backbone's card; raises MissingWeights."""
+def read_drafter(path: Path, card: dict[str, Any], device: torch.device, weights_hash: str | None = None) -> NetworkFeatures:
+    """The drafter of a weights file, whose shape stands on the backbone's card; raises MissingWeights, also for one that was trained for
+    other weights than those of the hash."""
     if NAME not in card:
         raise MissingWeights(f"The card beside {path} does not describe it. Train it again: python launch.py train feature-draft.")
-    network = FeatureDrafter(**card[NAME]["settings"])
-    fill(network, read_tensors(path), path)
-    return NetworkFeatures(network.to(device))
+    refuse_stale(path, card[NAME], weights_hash, "feature-draft")
+    settings = need(card, f"{NAME}.settings", dict, path.parent)
+    return NetworkFeatures(built(FeatureDrafter, settings, read_tensors(path), path).to(device))

@@ -32,6 +32,8 @@ class MeshHeads(nn.Module):
 
     def __init__(self, depth: int, width: int, heads: int, vocabulary: int, kind: str = "cross", tied: bool = True):
         super().__init__()
+        if width % heads or kind not in SHORT.values():
+            raise ValueError(f"{heads} heads of kind {kind} on {width} numbers")
         self.settings = {"depth": depth, "width": width, "heads": heads, "vocabulary": vocabulary, "kind": kind, "tied": tied}
         self.depth, self.heads, self.kind, self.tied = depth, heads, kind, tied
 

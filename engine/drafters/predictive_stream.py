@@ -8,7 +8,6 @@ Adapters lie on disk as peft writes them, so that one trained with peft is read 
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 from collections.abc import Callable, Iterator
@@ -22,9 +21,11 @@ from torch.nn import functional as F
 
 from engine.core import Rows, Sequence
 from engine.errors import MissingWeights
-from engine.networks.weights import read_card, read_tensors
+from engine.networks.card import check_hash, has_card
+from engine.networks.weights import need, read_card, read_json, read_tensors
 from engine.sampling import guide
 
+LARGEST_RANK = 4096
 PREFIX = "base_model.model."  # of every name in peft's files
 # What peft can write and rows on their own cannot be: another formula, other weights, or other strengths by layer.
 FOREIGN = ("use_dora", "modules_to_save", "rank_pattern", "alpha_pattern", "lora_bias", "alora_invocation_tokens", "target_parameters")
@@ -113,7 +114,10 @@ def folder_of(weights: Path) -> Path:
 
 def is_trained(weights: Path | None) -> bool:
     """Whether there is an adapter beside a model's weights."""
-    return weights is not None and (folder_of(weights) / "adapter_config.json").exists()
+    if weights is None:
+        return False
+    has_card(folder_of(weights))  # puts it back if a process died while it was replaced; one that peft wrote has none
+    return (folder_of(weights) / "adapter_config.json").exists()
 
 
 def write_adapter(folder: Path, lora: RowLora, base: str, weights_hash: str | None, alpha: float) -> None:
@@ -139,44 +143,49 @@ def read_adapter(weights: Path | None, trunk: nn.Module, base: str, weights_hash
     if not is_trained(weights):
         raise MissingWeights(f"{base} has no predictive_stream. Train it: python launch.py train predictive-stream --backbone {base}.")
     folder = folder_of(weights)
-    config = _read_config(folder / "adapter_config.json")
+    config = read_config(folder)
     if (config.get("base_model_name_or_path"), config.get("revision")) != (base, weights_hash):
         other = f"{config.get('base_model_name_or_path')} ({config.get('revision')})"
         raise _refused(folder, f"was trained for the weights {other}, and these are {base} ({weights_hash})")
-    tensors = read_tensors(folder / "adapter_model.safetensors")
-    pairs = _pairs(folder, tensors, trunk)
-    rank = config["r"]
-    lora = RowLora(trunk, {path: (len(up), down.shape[1]) for path, (down, up) in pairs.items()}, rank, _scale(config))
+    pairs = read_pairs(folder, config["r"], trunk)
+    lora = RowLora(trunk, {path: (len(up), down.shape[1]) for path, (down, up) in pairs.items()}, config["r"], scale_of(config))
     for ours, theirs in zip((*lora.down, *lora.up), (*(d for d, _ in pairs.values()), *(u for _, u in pairs.values())), strict=True):
-        if ours.shape != theirs.shape:
-            raise _refused(folder, f"has a tensor {list(theirs.shape)} where its rank {rank} asks for {list(ours.shape)}")
         ours.data = theirs
-    causal = read_card(folder).get("causal", True) if (folder / "card.json").exists() else True
+    card = read_card(folder) if (folder / "card.json").exists() else {}
+    causal = need(card, "causal", bool, folder) if "causal" in card else True
     device = next(trunk.parameters()).device
     return PredictiveStream(lora.requires_grad_(False).to(device), causal)
 
 
-def _read_config(path: Path) -> dict[str, Any]:
-    """peft's settings; raises MissingWeights if they are damaged or of an adapter that rows cannot wear."""
+def read_config(folder: Path) -> dict[str, Any]:
+    """peft's settings; raises MissingWeights if they are damaged or of an adapter that is no plain LoRA."""
+    path = folder / "adapter_config.json"
+    config = read_json(path)
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        scale = _scale(config)
-    except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as e:
-        raise _refused(path.parent, f"has settings that cannot be read ({type(e).__name__}: {e})") from e
+        check_hash(path)
+    except (OSError, ValueError) as e:
+        raise _refused(folder, f"has settings that cannot be read ({e})") from e
+    rank, alpha = config.get("r"), config.get("lora_alpha")
+    if type(rank) is not int or not 1 <= rank <= LARGEST_RANK or isinstance(alpha, bool) or not isinstance(alpha, int | float):
+        raise _refused(folder, f"has settings that cannot be read (r = {rank!r}, lora_alpha = {alpha!r})")
     strange = [name for name in FOREIGN if config.get(name)]
-    if config.get("peft_type") != "LORA" or config.get("bias", "none") != "none" or strange or not scale > 0:
-        raise _refused(path.parent, f"is no plain LoRA ({', '.join(strange) or config.get('peft_type')})")
+    if config.get("peft_type") != "LORA" or config.get("bias", "none") != "none" or strange or not alpha > 0:
+        raise _refused(folder, f"is no plain LoRA ({', '.join(strange) or config.get('peft_type')})")
     return config
 
 
-def _scale(config: dict[str, Any]) -> float:
+def scale_of(config: dict[str, Any]) -> float:
     """s of s B A x."""
     return config["lora_alpha"] / (math.sqrt(config["r"]) if config.get("use_rslora") else config["r"])
 
 
-def _pairs(folder: Path, tensors: dict[str, Tensor], trunk: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
-    """A and B of every layer by its path in the trunk; raises MissingWeights for names or shapes that the trunk does not have."""
-    layers = dict(trunk.named_modules())
+def read_pairs(folder: Path, rank: int, trunk: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
+    """A [rank, in] and B [out, rank] of every layer by its path in the trunk; raises MissingWeights for names or shapes that do not fit.
+    Only safetensors are read: peft's other format can run code."""
+    path = folder / "adapter_model.safetensors"
+    if not path.exists() and (folder / "adapter_model.bin").exists():
+        raise _refused(folder, "is an adapter_model.bin, which can run code and is not read; only adapter_model.safetensors is")
+    tensors, layers = read_tensors(path), dict(trunk.named_modules())
     paths = sorted({key.removeprefix(PREFIX).rsplit(".lora_", 1)[0] for key in tensors})
     expected = {f"{PREFIX}{path}.lora_{half}.weight" for path in paths for half in "AB"}
     if not paths or expected != set(tensors) or not set(paths) <= set(layers):
@@ -184,11 +193,19 @@ def _pairs(folder: Path, tensors: dict[str, Tensor], trunk: nn.Module) -> dict[s
         raise _refused(folder, f"does not fit this network ({strange})")
     pairs = {path: (tensors[f"{PREFIX}{path}.lora_A.weight"], tensors[f"{PREFIX}{path}.lora_B.weight"]) for path in paths}
     for path, (down, up) in pairs.items():
-        layer = layers[path]
-        if isinstance(layer, nn.Linear) and (len(up), down.shape[1]) != tuple(layer.weight.shape):
-            own = f"{layer.in_features} -> {layer.out_features}"
-            raise _refused(folder, f"adapts a layer {down.shape[1]} -> {len(up)} at {path}, which is {own} here")
+        _check_pair(folder, path, down, up, rank, layers[path])
     return pairs
+
+
+def _check_pair(folder: Path, path: str, down: Tensor, up: Tensor, rank: int, layer: nn.Module) -> None:
+    if not isinstance(layer, nn.Linear) or down.ndim != 2 or up.ndim != 2:
+        raise _refused(folder, f"does not fit this network ({path})")
+    if (len(up), down.shape[1]) != tuple(layer.weight.shape):
+        own = f"{layer.in_features} -> {layer.out_features}"
+        raise _refused(folder, f"adapts a layer {down.shape[1]} -> {len(up)} at {path}, which is {own} here")
+    for tensor, shape in ((down, (rank, down.shape[1])), (up, (len(up), rank))):
+        if tuple(tensor.shape) != shape:
+            raise _refused(folder, f"has a tensor {list(tensor.shape)} where its rank {rank} asks for {list(shape)}")
 
 
 def _refused(folder: Path, what: str) -> MissingWeights:

@@ -12,6 +12,7 @@ Rows below the ones asked for are never looked at, because while a picture is dr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.core import Resampler
+from engine.errors import MissingWeights
 from engine.layout import Raster, fine_rows
 from engine.networks.vq import PictureTokenizer
-from engine.networks.weights import fill, read_tensors
+from engine.networks.weights import built, need, read_tensors
 
 CONTEXT = 2  # coarser rows above the ones asked for that go through the tokenizer with them
+FACTORS = ("2", "4", "8")  # between two scales, as a card names them
 SPREADS = {2: 0.12, 4: 0.2}  # s by factor, fitted on held-out scenes with the shipped tokenizer
 
 
@@ -141,16 +144,39 @@ def weights_file(folder: Path) -> Path:
 
 
 def read_resampler(folder: Path | None, card: Mapping[str, Any], tokenizer: PictureTokenizer) -> Resampler:
-    """The resampler of a model folder: trained networks where it has them; raises MissingWeights if they are damaged."""
-    known = card.get("resampler", {})
-    spreads = {int(factor): float(s) for factor, s in known.get("spreads", {}).items()}
+    """The resampler of a model folder: trained networks where it has them; raises MissingWeights if they are damaged, or were trained for
+    another tokenizer's tokens."""
+    known = need(card, "resampler", dict, folder) if "resampler" in card else {}
+    spreads = _by_factor(known, "spreads", float, folder)
     if folder is None or not known.get("networks"):
         return PictureResampler(tokenizer, spreads)
     path, codebook = weights_file(folder), tokenizer.quantizer.codebook()
+    refuse_other_tokens(card, "resampler", folder)
     tensors = read_tensors(path)
     networks = {}
-    for name, settings in known["networks"].items():
-        network = UpSampler(codebook.cpu(), **settings)
-        fill(network, {k.removeprefix(f"{name}."): v for k, v in tensors.items() if k.startswith(f"{name}.")}, path)
-        networks[int(name)] = network.to(codebook.device)
+    for factor, settings in _by_factor(known, "networks", dict, folder).items():
+        own = {k.removeprefix(f"{factor}."): v for k, v in tensors.items() if k.startswith(f"{factor}.")}
+        networks[factor] = built(partial(UpSampler, codebook.cpu()), settings, own, path).to(codebook.device)
     return TrainedResampler(tokenizer, networks, spreads)
+
+
+def _by_factor(known: Mapping[str, Any], name: str, kind: type, folder: Path | None) -> dict[int, Any]:
+    """An entry of the resampler's row on the card, by the factor of two scales; raises MissingWeights."""
+    found = need(known, name, dict, folder, of=kind) if name in known else {}
+    wrong = [factor for factor, value in found.items() if factor not in FACTORS or (kind is float and not value > 0)]
+    if wrong:
+        raise MissingWeights(
+            f"The resampler's {name} in the card of {folder} name '{wrong[0]}'. Train it again: launch.py train resampler."
+        )
+    return {int(factor): value for factor, value in found.items()}
+
+
+def refuse_other_tokens(card: Mapping[str, Any], row: str, folder: Path) -> None:
+    """Raises MissingWeights if a row of pictogram's card says that it was trained on the tokens of another tokenizer than the card's."""
+    rows = (card.get(each) for each in (row, "tokenizer"))
+    made, here = (each.get("tokens") if isinstance(each, Mapping) else None for each in rows)
+    if made is not None and here is not None and made != here:
+        raise MissingWeights(
+            f"The {row} in {folder} was trained on the tokens of another tokenizer ({str(made)[:40]}, not {str(here)[:40]}). "
+            f"Train it again: python launch.py train {'pictogram' if row == 'decoder' else row}."
+        )

@@ -1,63 +1,48 @@
 """Folders of shipped weights: safetensors of few bytes, each file below 10 MB, and card.json that says where they come from.
 
-Matrices are kept as eight-bit integers with a scale for each row (the last axis), which is exact to 0.4 % of a row's largest weight;
-everything else, convolutions too, in half precision. Everybody who reads them gets float32.
+What is read here is checked: every file against its hash on the card, every number for being finite, every shape against the network.
+How weights are stored is in packing.py, the card in card.py, and how a folder is written in shipping.py.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from engine import assets
 from engine.errors import MissingWeights
+from engine.networks.card import check_hash, hash_of, need, read_card, read_json, refuse_stale
+from engine.networks.packing import packed, parts, split, unpacked
+from engine.networks.shipping import ship
 
+__all__ = [
+    "MODELS", "built", "fill", "hash_of", "need", "packed", "parts", "read_card", "read_json", "read_parts", "read_tensors",
+    "refuse_stale", "ship", "split",
+]  # fmt: skip
+
+Network = TypeVar("Network", bound=nn.Module)
 MODELS = assets.models()
-FILE_LIMIT = 9_000_000  # bytes of one weights file
-SCALE = ".scale"  # ends the name of the scales of a matrix of integers
-LARGE = 4096  # elements; a smaller matrix stays in half precision
+REPEATED, MOST_REPEATED = ("layers", "blocks"), 256  # settings that say how often something is made
+MOST_WIDE = 2**17
+WORDS = (("kind", str), ("tied", bool))  # settings that are no sizes
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Tensors of a weights file as float32; raises MissingWeights if it is absent or damaged."""
+    """Tensors of a weights file as float32; raises MissingWeights if it is absent, damaged, not the one that its card describes, or holds
+    anything but finite numbers."""
     if not path.exists():
         raise MissingWeights(f"The weights file {path} is missing. Restore it with git, or train it: python launch.py train.")
     try:
+        check_hash(path)
         return unpacked(load_file(str(path)))
     except (SafetensorError, OSError, ValueError) as e:
         raise MissingWeights(f"The weights file {path} is damaged ({e}). Restore it with git, or train it again.") from e
-
-
-def packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors as they are stored: large matrices [..., R, C] as integers with scales [..., R, 1], all else in half precision."""
-    stored: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        if tensor.ndim in (2, 3) and tensor.numel() >= LARGE:
-            scale = tensor.float().abs().amax(-1, keepdim=True).clamp(min=1e-12) / 127
-            stored[name] = (tensor / scale).round().to(torch.int8)
-            stored[name + SCALE] = scale
-        else:
-            stored[name] = tensor.half()
-    return {k: v.contiguous().cpu() for k, v in stored.items()}
-
-
-def unpacked(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The float32 tensors of what `packed` made, or of any other file of tensors."""
-    scales = {k + SCALE for k, v in stored.items() if v.dtype == torch.int8}
-    return {k: (v * stored[k + SCALE] if k + SCALE in scales else v).float() for k, v in stored.items() if k not in scales}
-
-
-def parts(folder: Path, name: str) -> list[Path]:
-    """The files NAME-1.safetensors, NAME-2... that a model's weights are split into."""
-    return sorted(folder.glob(f"{name}-*.safetensors"))
 
 
 def read_parts(folder: Path, name: str, expected: int) -> tuple[dict[str, Tensor], list[Path]]:
@@ -71,17 +56,6 @@ def read_parts(folder: Path, name: str, expected: int) -> tuple[dict[str, Tensor
     return tensors, files
 
 
-def read_card(folder: Path) -> dict[str, Any]:
-    """The card of a model folder; raises MissingWeights if it is absent or damaged."""
-    path = folder / "card.json"
-    if not path.exists():
-        raise MissingWeights(f"{path} is missing; a model folder needs its card. Restore it with git.")
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as e:
-        raise MissingWeights(f"{path} is not JSON ({e}). Restore it with git.") from e
-
-
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Loads tensors; raises MissingWeights if names or shapes do not fit."""
     try:
@@ -91,37 +65,32 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
         raise MissingWeights(f"The weights in {path} belong to another model ({first}). Restore them with git.") from e
 
 
-def hash_of(files: list[Path]) -> str:
-    """A short checksum of weights files, for the record of a run."""
-    found = hashlib.sha256()
-    for path in files:
-        found.update(path.read_bytes())
-    return found.hexdigest()[:16]
+def built(make: Callable[..., Network], settings: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path) -> Network:
+    """A network of a card's settings with its weights; raises MissingWeights if the settings are impossible or the weights others.
+
+    It is made without memory first: settings that ask for terabytes are a damaged card too.
+    """
+    try:
+        for name, value in settings.items():
+            check_size(name, value)
+        with torch.device("meta"):
+            shapes = {name: tensor.shape for name, tensor in make(**settings).state_dict().items()}
+    except (TypeError, ValueError, RuntimeError, ArithmeticError, AssertionError, LookupError) as e:
+        reason = str(e).splitlines()[0] if str(e) else type(e).__name__
+        raise MissingWeights(f"The card of {path} asks for an impossible network ({reason}). Restore it with git.") from e
+    if shapes != (own := {name: tensor.shape for name, tensor in tensors.items()}):
+        other = min(name for name in {*shapes, *own} if shapes.get(name) != own.get(name))
+        raise MissingWeights(f"The weights in {path} belong to another model (see '{other}'). Restore them with git.")
+    network = make(**settings)
+    fill(network, tensors, path)
+    return network
 
 
-def split(tensors: Mapping[str, Tensor], name: str) -> dict[str, dict[str, Tensor]]:
-    """Weights shared out to files NAME-1.safetensors, NAME-2... so that each stays below the limit."""
-    files: list[dict[str, Tensor]] = [{}]
-    size = 0
-    for key, tensor in tensors.items():
-        if size + tensor.numel() * 2 > FILE_LIMIT and files[-1]:
-            files.append({})
-            size = 0
-        files[-1][key] = tensor
-        size += tensor.numel() * 2
-    return {f"{name}-{i + 1}.safetensors": part for i, part in enumerate(files)}
-
-
-def ship(folder: Path, files: Mapping[str, Mapping[str, Tensor]], card: dict[str, Any]) -> None:
-    """Writes weights as `packed` stores them and adds to the card; parts of earlier, longer weights go."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for stem in {name.rsplit("-", 1)[0] for name in files if "-" in name}:
-        for stale in set(parts(folder, stem)) - {folder / name for name in files}:
-            stale.unlink()
-    for name, tensors in files.items():
-        path = folder / name
-        save_file(packed(tensors), str(path))
-        path.chmod(0o644)
-    path = folder / "card.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    path.write_text(json.dumps(known | card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+def check_size(name: str, value: Any) -> None:
+    """Raises ValueError for a setting that no network has: what repeats is limited more than what is wide."""
+    if (name, type(value)) in WORDS:
+        return
+    limit = MOST_REPEATED if name in REPEATED else MOST_WIDE
+    numbers = value if isinstance(value, list) else [value]
+    if not numbers or not all(type(number) is int and 1 <= number <= limit for number in numbers) or len(numbers) > MOST_REPEATED:
+        raise ValueError(f"{name} = {str(value)[:40]}")

@@ -9,4 +9,6 @@ RECIPES: dict[str, str] = {  # name on the command line: module with `main(optio
     "feature-draft": "engine.train.feature_draft",
     "predictive-stream": "engine.train.predictive_stream",
     "resampler": "engine.train.resampler",
+    "queue": "engine.train.queue",  # all of these, one after another
+    "status": "engine.train.status",
 }

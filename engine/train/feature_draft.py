@@ -33,12 +33,14 @@ from engine.core import Sampling
 from engine.data.emoji_scenes import caption, held_out_scenes, lessons_of, trained_scenes
 from engine.data.lowpoly_shapes import held_out_shapes, training_shapes
 from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
+from engine.files import whole_file
 from engine.layout import Layout, Line, Raster
 from engine.networks.transformer import causal
 from engine.networks.vq import FACTOR
 from engine.networks.weights import ship
 from engine.sampling import draw, guide, warp
 from engine.train import loop
+from engine.train.decision import Measure, may_ship, needs_out, prepare, target
 from engine.train.loop import Training
 from engine.train.lowpoly import PAD, collate, sample_of
 from engine.train.mesh_heads import generate_together
@@ -47,6 +49,7 @@ PRESETS = {
     "cpu": {"minutes": 30.0, "sequences": 1536, "batch": 8, "rows": 768},
     "gpu": {"minutes": 6.0, "sequences": 4096, "batch": 64, "rows": 8192},
 }
+DECIDES = Measure("acceptance", higher=True)
 TOGETHER = 32  # sequences that are generated in one batch, and kept in one file
 UNSEEN = 16  # held-out sequences that acceptance is measured on
 DEPTH = 5  # levels that it is measured on
@@ -326,9 +329,9 @@ class Library:
 
     def _record(self, teacher: Teacher, said: Tensor, rng: Generator, path: Path) -> None:
         """Writes a portion, whole or not at all."""
-        part = path.with_suffix(".part")
-        torch.save([vars(row) for row in teacher.generate(said, rng)], part)
-        part.replace(path)
+        found = [vars(row) for row in teacher.generate(said, rng)]
+        with whole_file(path) as part:
+            torch.save(found, part)
 
     def near(self, step: int) -> list[int]:
         """The numbers of some sequences of nearly equal lengths."""
@@ -458,14 +461,17 @@ def begin(network: FeatureDrafter, teacher: Teacher) -> None:
 def main(options: Options) -> None:
     """Trains the drafter of one backbone, or resumes where it stopped; writes its weights and adds to the backbone's card."""
     preset = PRESETS[options.preset]
-    device = "cuda" if options.preset == "gpu" else "cpu"
+    device = options.device
+    needs_out(options, {"--loss paper": options.loss == "paper"})
     teacher = TEACHERS[options.backbone](device)
+    target(options, teacher.folder)
     seen = Library(options.backbone, teacher, preset["sequences"], preset["batch"])
     unseen = Library(options.backbone, teacher, UNSEEN, preset["batch"], held_out=True)
     network = FeatureDrafter(teacher.width, teacher.heads, teacher.inner)
     begin(network, teacher)
-    training = Training(f"{NAME}_{options.backbone}", network, RATE, options.minutes or preset["minutes"], device, average=0.995)
-    training.resume(options.fresh)
+    name = f"feature-draft-{options.backbone}-{teacher.weights_hash}{'-paper' if options.loss == 'paper' else ''}"
+    training = Training(name, network, RATE, options.minutes_of(preset), device, average=0.995)
+    training.resume(options.fresh, options.slice)
 
     def loss_on(step: int) -> Tensor:
         return loss_of_rows(network, teacher, seen.batch(step), preset["rows"], options.loss, step)
@@ -476,10 +482,15 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_on, held_out)
+    known = teacher.backbone.card.get(NAME)
+    if known is not None and known.get("backbone") != teacher.weights_hash:
+        known = None  # it is refused
+    if not may_ship(training, options, DECIDES, known):
+        return
     row = {
         "settings": network.settings,
-        "backbone": teacher.weights_hash,  # with other weights it stays exact and guesses worse
+        "backbone": teacher.weights_hash,  # with other weights it would stay exact and guess worse
         "loss": options.loss,
         "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
     } | training.summary(options.preset, f"feature-draft --backbone {options.backbone} --loss {options.loss}")
-    ship(teacher.folder, {weights_file(teacher.folder).name: training.averaged}, {NAME: row})
+    ship(prepare(options, teacher.folder), {weights_file(teacher.folder).name: training.averaged}, {NAME: row})

@@ -21,7 +21,8 @@ from engine.judge import CELLS, COLOURS, Judge, Verdict, centre, compare
 from engine.machine import has_fast_bfloat16
 from engine.networks.vq import PictureTokenizer
 from engine.networks.weights import read_card, ship
-from engine.train.lessons import Options
+from engine.train.decision import Measure, may_ship, prepare, target
+from engine.train.lessons import Options, suffix
 from engine.train.loop import Training
 from engine.train.pictogram_tokenizer import to_tensor
 
@@ -29,6 +30,7 @@ PRESETS = {
     "cpu": {"batch": 32, "minutes": 25.0, "rate": 2e-3, "lessons": "first"},
     "gpu": {"batch": 128, "minutes": 4.0, "rate": 2e-3, "lessons": "world"},
 }
+DECIDES = Measure("coded_all", higher=True)
 CENTRE_WEIGHT = 20.0  # of a cell with an object: there are about two among 16,384 cells and names
 HELD_OUT = 512
 
@@ -75,13 +77,15 @@ def accuracy(verdicts: list[Verdict]) -> dict[str, float]:
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
-    device = "cuda" if options.preset == "gpu" else "cpu"
+    device = options.device
     half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
     tokenizer = pictogram.load_tokenizer().to(device)
-    lessons = LESSONS[options.lessons or preset["lessons"]]
+    taught = options.lessons or preset["lessons"]
+    lessons = LESSONS[taught]
+    target(options, judge.FOLDER)
     model = Judge(lessons.objects).to(memory_format=torch.channels_last)
-    training = Training("judge", model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.01)
-    if not training.resume(options.fresh) and not options.fresh and (judge.FOLDER / "judge.safetensors").exists():
+    training = Training(f"judge{suffix(taught)}", model, preset["rate"], options.minutes_of(preset), device, weight_decay=0.01)
+    if not training.resume(options.fresh, options.slice) and not options.fresh and (judge.FOLDER / "judge.safetensors").exists():
         shipped, card = judge.load(), read_card(judge.FOLDER)
         if shipped.names == lessons.objects:
             training.warm_start(shipped.state_dict(), card["judge"])
@@ -111,6 +115,10 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_of, held_out)
+    shipped = read_card(judge.FOLDER) if (judge.FOLDER / "card.json").exists() else {}
+    other = "judge" in shipped and tuple(shipped["names"]) != lessons.objects
+    if not may_ship(training, options, DECIDES, shipped.get("judge"), "the shipped one knows other objects" if other else ""):
+        return
     card = {
         "name": "judge",
         "names": list(lessons.objects),
@@ -119,4 +127,4 @@ def main(options: Options) -> None:
         f"{HELD_OUT} scenes of combinations that are never trained, drawn and through the tokenizer.",
         "judge": {"settings": model.settings} | training.summary(options.preset, "judge"),
     }
-    ship(judge.FOLDER, {"judge.safetensors": training.averaged}, card)
+    ship(prepare(options, judge.FOLDER), {"judge.safetensors": training.averaged}, card)

@@ -9,6 +9,11 @@ from engine.data.emoji_scenes import LESSONS
 from engine.train import loop
 
 
+def suffix(taught: str) -> str:
+    """What ends the name of a checkpoint that learns some lessons: nothing for the first ones."""
+    return "" if taught == "first" else f"-{taught}"
+
+
 @dataclass
 class Options(loop.Options):
     """What a person asks of a recipe, and what shall be taught."""

@@ -1,7 +1,7 @@
 """The training loop that every recipe shares: resumable at any second, moving-average weights, a curve of held-out numbers.
 
-A checkpoint is written once a minute and when the process is told to stop (SIGTERM, SIGINT), each time to a temporary name that
-then replaces the old file, so a kill at any moment costs at most a minute. Batches are a function of the step number; a
+A checkpoint is written once a minute and when the process is told to stop (SIGTERM, SIGINT; it stops then), whole or not at all, so a kill
+at any moment costs at most a minute. Batches are a function of the step number; a
 resumed run goes on with fresh scenes. The learning rate is warmed up, held, and lowered linearly over the last third of
 the minutes asked for (or follows another schedule); a later run warms up again from there.
 """
@@ -13,16 +13,34 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
+from engine.errors import BadFile, BadKnob, BadOutput, NotSupported
+from engine.files import clean, home, refusal, whole_file
 from engine.machine import processor
 
-CHECKPOINTS = Path(__file__).resolve().parents[2] / ".training"  # ignored by git
+
+def checkpoints(root: Path) -> Path:
+    """Where checkpoints lie: in a checkout in a folder that git ignores; for an installed package, in the user's data."""
+    return root / ".training" if (root / "launch.py").is_file() else home() / "training"
+
+
+CHECKPOINTS = checkpoints(Path(__file__).resolve().parents[2])
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises BadKnob instead of ending the process."""
+        raise BadKnob(f"{message[:1].upper()}{message[1:]}. See: python {self.prog} --help")
 
 
 @dataclass
@@ -34,15 +52,37 @@ class Options:
     fresh: bool = False  # True: forget checkpoint and shipped weights
     export: bool = False  # True: write the checkpoint to assets/models and stop
     compiled: bool = False  # True: torch.compile the loss (needs a C++ compiler on a CPU)
+    out: Path | None = None  # a model folder that is written instead of the shipped one
+    slice: str = ""  # of a queue: minutes that were spent in it before count
+
+    def __post_init__(self) -> None:
+        if self.minutes is not None and not (math.isfinite(self.minutes) and self.minutes > 0):
+            raise BadKnob(f"--minutes {self.minutes:g} is not a length of time. Give a number above 0, such as 30.")
+
+    def minutes_of(self, preset: Mapping[str, Any]) -> float:
+        """How long to train now."""
+        return preset["minutes"] if self.minutes is None else self.minutes
+
+    @property
+    def device(self) -> str:
+        """Where the preset trains; raises NotSupported for one that needs a GPU where there is none."""
+        if self.preset != "gpu":
+            return "cpu"
+        if not torch.cuda.is_available():
+            raise NotSupported("--preset gpu needs an NVIDIA GPU, and PyTorch sees none here. Use --preset cpu, or see: launch.py doctor.")
+        return "cuda"
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
         """The options as arguments of `launch.py train NAME`."""
-        p = argparse.ArgumentParser(f"launch.py train {name}")
+        p = Parser(f"launch.py train {name}")
         p.add_argument("--preset", choices=["cpu", "gpu"], default="cpu")
         p.add_argument("--minutes", type=float, help="how long to train now (default: the preset's)")
         p.add_argument("--fresh", action="store_true", help="start from random weights")
-        p.add_argument("--export", action="store_true", help="only write the newest checkpoint to assets/models")
+        p.add_argument(
+            "--export", action="store_true", help="only write the newest checkpoint to assets/models, also one whose numbers are worse"
+        )
+        p.add_argument("--out", type=Path, metavar="DIR", help="write to this model folder instead of the shipped one")
         p.add_argument("--compile", action="store_true", dest="compiled", help="compile the loss; a CPU needs a C++ compiler for it")
         return p
 
@@ -81,6 +121,8 @@ class Training:
     step: int = 0
     seconds: float = 0.0
     curve: list[dict] = field(default_factory=list)
+    slice: str = ""  # what a queue calls this run, and the seconds of it that are over
+    spent: float = 0.0
 
     def __post_init__(self) -> None:
         torch.set_flush_denormal(True)  # denormals made CPU training eight times slower
@@ -89,7 +131,8 @@ class Training:
         self.rates = [[g["lr"] for g in o.param_groups] for o in self.optimizers]
         self.averaged = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
         self.path = CHECKPOINTS / f"{self.name}.pt"
-        self.stopped = False
+        self.stopped = self.resumed = False
+        self.first = self.step  # of this run
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
         """Muon (Jordan et al. 2024) for the matrices named in `muon`, AdamW for all else."""
@@ -108,22 +151,42 @@ class Training:
         single = [p for p in matrices if p.ndim == 2] + [piece for piece, _, _ in self.slices]
         return [torch.optim.Muon(single, momentum=0.95, **rate), adam]
 
-    def resume(self, fresh: bool) -> bool:
-        """Loads the checkpoint if there is one (and it is wanted); True if it did. One with other frozen weights is of another model."""
-        if fresh or not self.path.exists():
+    def resume(self, fresh: bool, slice: str = "") -> bool:
+        """Loads the checkpoint if there is one (and it is wanted); True if it did. One with other frozen weights is of another model.
+
+        slice : of a queue; where the checkpoint was made in it, the minutes that it had then are over. Raises BadFile for a checkpoint that
+        is damaged or of another network.
+        """
+        self.slice = slice
+        clean(self.path.parent)
+        if (fresh and not slice) or not self.path.exists():
             return False
-        state = torch.load(self.path, map_location=self.device, weights_only=True)
-        frozen = [n for n, p in self.model.named_parameters() if not p.requires_grad]
-        if any(not torch.equal(state["model"][n], self.model.get_parameter(n)) for n in frozen):
-            print(f"{self.name}: the checkpoint is of another model's weights and is left alone", flush=True)
-            return False
+        try:
+            state = torch.load(self.path, map_location=self.device, weights_only=True)
+            if fresh and state.get("slice") != slice:
+                return False
+            if state.get("recipe", self.name) != self.name:
+                raise ValueError(f"it is one of {state['recipe']}")
+            frozen = [n for n, p in self.model.named_parameters() if not p.requires_grad]
+            if any(not torch.equal(state["model"][n], self.model.get_parameter(n)) for n in frozen):
+                print(f"{self.name}: the checkpoint is of another model's weights and is left alone", flush=True)
+                return False
+            self._take(state)
+        except (OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, EOFError, UnpicklingError) as e:
+            reason = (str(e) or type(e).__name__).splitlines()[0].rstrip(".:")
+            raise BadFile(f"The checkpoint {self.path} cannot be resumed ({reason}). Move it away, or begin anew with --fresh.") from e
+        self.first, self.resumed = self.step, True
+        print(f"{self.name}: resumed at step {self.step}, {self.seconds / 60:.0f} minutes", flush=True)
+        return True
+
+    def _take(self, state: dict[str, Any]) -> None:
+        """Goes on from what `save` wrote."""
         self.model.load_state_dict(state["model"])
         for optimizer, kept in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
         self.averaged = state["averaged"]
         self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
-        print(f"{self.name}: resumed at step {self.step}, {self.seconds / 60:.0f} minutes", flush=True)
-        return True
+        self.spent = state["spent"] if self.slice and state.get("slice") == self.slice else 0.0
 
     def warm_start(self, state: dict[str, Tensor], before: dict) -> None:
         """Starts from shipped weights instead of random ones and counts on from `before`, the summary on their card.
@@ -133,42 +196,67 @@ class Training:
         self.model.load_state_dict(state, strict=False)
         self.averaged = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
         self.step, self.seconds, self.curve = before["steps"], before["minutes"] * 60, list(before.get("curve", []))
+        self.first = self.step
         print(f"{self.name}: warm start from the shipped weights, step {self.step}", flush=True)
 
     def save(self) -> None:
-        """Writes the checkpoint, whole or not at all."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(".part")
-        state = {"model": self.model.state_dict(), "averaged": self.averaged}
+        """Writes the checkpoint, whole or not at all; raises BadOutput where the disk does not take it."""
+        state = {"recipe": self.name, "model": self.model.state_dict(), "averaged": self.averaged}
         state["optimizers"] = [o.state_dict() for o in self.optimizers]
-        torch.save(state | {"step": self.step, "seconds": self.seconds, "curve": self.curve}, part)
-        part.replace(self.path)
+        state |= {"slice": self.slice, "spent": self.spent}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(self.path) as part:
+                torch.save(state | {"step": self.step, "seconds": self.seconds, "curve": self.curve}, part)
+        except (OSError, RuntimeError) as e:  # torch says RuntimeError of a full disk
+            raise refusal(self.path, e, "The checkpoint before it is untouched; free some space.") from e
 
     def run(self, loss_of: Callable[[int], Tensor], held_out: Callable[[], dict], every: float = 300) -> None:
-        """Steps until the minutes are over or the process is told to stop; `every` seconds the held-out numbers are taken."""
-        kept = {n: signal.signal(n, lambda *_: setattr(self, "stopped", True)) for n in (signal.SIGTERM, signal.SIGINT)}
+        """Steps until the minutes are over or the process is told to stop; `every` seconds the held-out numbers are taken. A signal that
+        told it to stop goes on to whoever would have had it, which ends the process if nobody else does."""
+        caught: list[int] = []
+
+        def stop(number: int, _: object) -> None:
+            self.stopped = True
+            caught.append(number)
+
+        kept = {n: signal.signal(n, stop) for n in (signal.SIGTERM, signal.SIGINT)}
         try:
             self._loop(loss_of, held_out, every)
         finally:
             for number, handler in kept.items():
                 signal.signal(number, handler)
+        if caught:
+            print(f"{self.name}: stopped at step {self.step}; the same command goes on from here", flush=True)
+            signal.raise_signal(caught[0])
 
     def _loop(self, loss_of: Callable[[int], Tensor], held_out: Callable[[], dict], every: float) -> None:
-        start, base = time.monotonic(), self.seconds
+        start, seconds, spent = time.monotonic(), self.seconds, self.spent
         saved = reported = start
         first, running = self.step, None
-        while not self.stopped and (now := time.monotonic()) - start < self.minutes * 60:
-            self.seconds = base + now - start
-            loss = self._advance(loss_of, self.step - first, (now - start) / (self.minutes * 60))
+        while not self.stopped and spent + (now := time.monotonic()) - start < self.minutes * 60:
+            self.seconds, self.spent = seconds + now - start, spent + now - start
+            loss = self._advance(loss_of, self.step - first, self.spent / (self.minutes * 60))
             running = loss if running is None else 0.99 * running + 0.01 * loss
             if now - saved > 60:
-                self.save()
+                self._try_to_save()
                 saved = now
             if now - reported > every:
                 self.report(held_out, running)
                 reported = time.monotonic()
-        self.report(held_out, running)
+        if self.step == first:
+            return
+        if not self.stopped:
+            self.spent = max(self.spent, self.minutes * 60)
+            self.report(held_out, running)
         self.save()
+
+    def _try_to_save(self) -> None:
+        """A disk that is full for a while costs no training."""
+        try:
+            self.save()
+        except BadOutput as e:
+            print(f"{self.name}: {e} Training goes on.", flush=True)
 
     def _advance(self, loss_of: Callable[[int], Tensor], since_start: int, elapsed: float) -> float:
         """One step of the optimiser; elapsed is the part of this run's time that is over, 0..1."""

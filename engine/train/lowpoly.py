@@ -14,9 +14,9 @@ that what is learned of one place helps its neighbours. When it ships, these sum
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,8 @@ from engine.drafters.mesh_heads import MeshHeads
 from engine.machine import has_fast_bfloat16
 from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, Settings, budget_bucket, describe
-from engine.networks.weights import parts, read_card, read_tensors, ship, split
+from engine.networks.weights import hash_of, parts, read_card, read_tensors, ship, split
+from engine.train.decision import Measure, may_ship, prepare, target
 from engine.train.later_tokens import DEPTH, KINDS, PAD, cross_entropies, head_logits, labels_behind, some_places, top_1, weighted
 from engine.train.loop import Options, Training
 
@@ -55,6 +56,7 @@ PRESETS = {
         "families": TRAINED_FAMILIES, "vary": augment, "degraded": 0.7,
     },
 }  # fmt: skip
+DECIDES = Measure("nats_boxes")
 GROUP = 4  # batches whose shapes are sorted by length together, so that little is padding
 TOLD = 0.5  # share of shapes whose face budget the model is told
 BUCKET = 32  # lengths are rounded up to a multiple
@@ -179,15 +181,23 @@ def shipped_heads(trainee: Trainee) -> dict[str, Tensor]:
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
-    device = "cuda" if options.preset == "gpu" else "cpu"
+    device = options.device
     half = device == "cuda" or has_fast_bfloat16()
     settings: Settings = preset["settings"]
     trainee = Trainee(settings)
-    minutes = options.minutes or preset["minutes"]
+    minutes = options.minutes_of(preset)
+    target(options, lowpoly.FOLDER)
     training = Training(
-        "lowpoly", trainee, preset["rate"], minutes, device, weight_decay=0.05, muon=("model.decoder.blocks.", "heads."), average=0.997
+        "lowpoly" if options.preset == "cpu" else f"lowpoly-{options.preset}",
+        trainee,
+        preset["rate"],
+        minutes,
+        device,
+        weight_decay=0.05,
+        muon=("model.decoder.blocks.", "heads."),
+        average=0.997,
     )
-    if not training.resume(options.fresh) and not options.fresh and parts(lowpoly.FOLDER, "model"):
+    if not training.resume(options.fresh, options.slice) and not options.fresh and parts(lowpoly.FOLDER, "model"):
         shipped = lowpoly.load_model()
         if shipped.settings == settings:
             training.warm_start(unfolded(shipped) | shipped_heads(trainee), read_card(lowpoly.FOLDER)["model"])
@@ -227,10 +237,18 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_of, held_out)
-    write_weights(training, trainee, options.preset)
+    if may_ship(training, options, DECIDES, *shipped_row(preset["families"])):
+        write_weights(prepare(options, lowpoly.FOLDER), training, trainee, options.preset)
 
 
-def write_weights(training: Training, trainee: Trainee, preset: str) -> None:
+def shipped_row(families: tuple[str, ...]) -> tuple[dict[str, Any] | None, str]:
+    """What the card says of the shipped model, None if there is none; and a word where it learned other families."""
+    card = read_card(lowpoly.FOLDER) if (lowpoly.FOLDER / "card.json").exists() else {}
+    other = "model" in card and card["families"] != list(families)
+    return card.get("model"), "the shipped one learned other families" if other else ""
+
+
+def write_weights(folder: Path, training: Training, trainee: Trainee, preset: str) -> None:
     """Writes the averaged weights of the model and of its heads, and the card."""
     card = {
         "name": "lowpoly",
@@ -242,11 +260,13 @@ def write_weights(training: Training, trainee: Trainee, preset: str) -> None:
     card["model"] = {"settings": describe(trainee.model.settings), "files": len(files)} | training.summary(preset, "lowpoly")
     heads = {f"heads_{kind}": dict(averaged_heads(training.averaged, kind)) for kind in KINDS}
     taught = {k: v for k, v in training.summary(preset, "lowpoly").items() if k != "curve"}  # that is the model's
-    card["heads"] = {name: {"settings": trainee.heads[name[6:]].settings} | taught for name in heads}
-    ship(lowpoly.FOLDER, files | {f"{name}.safetensors": state for name, state in heads.items()}, card)
-    for kind in KINDS:  # what was adapted to the weights before these does not fit them
-        (lowpoly.FOLDER / f"heads_{kind}_lora.safetensors").unlink(missing_ok=True)
-        shutil.rmtree(lowpoly.FOLDER / f"lora_{kind}", ignore_errors=True)
+
+    def entries(new: Path) -> dict[str, Any]:
+        fits = {"backbone": hash_of(parts(new, "model"))}
+        return card | {"heads": {name: {"settings": trainee.heads[name[6:]].settings} | fits | taught for name in heads}}
+
+    adapted = [name for kind in KINDS for name in (f"heads_{kind}_lora.safetensors", f"lora_{kind}")]  # to the weights before these
+    ship(folder, files | {f"{name}.safetensors": state for name, state in heads.items()}, entries, stale=adapted)
 
 
 def likelihood(logits: Tensor, tokens: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,14 @@ from engine.backbones.lowpoly import Lowpoly, MaskedGrammar
 from engine.cache import Slab
 from engine.data.lowpoly_shapes import Shape, held_out_shapes, stretch, training_shapes
 from engine.drafters.mesh_heads import MeshHeads
+from engine.files import write_text
 from engine.machine import has_fast_bfloat16
 from engine.mesh.bpt_tokens import BPT
 from engine.networks.mesh_decoder import MeshModel
-from engine.networks.weights import read_tensors, ship
+from engine.networks.weights import hash_of, parts, read_tensors, ship
 from engine.sampling import draw, warp
 from engine.train import loop
+from engine.train.decision import Measure, may_ship, prepare, target
 from engine.train.later_tokens import (
     DEPTH,
     KINDS,
@@ -51,6 +54,7 @@ PRESETS = {  # rows (places a step) and rates: of stage one and of stage two
     "cpu": {"minutes": 40.0, "generated": 1024, "drawn": 5120, "batch": 16, "rows": (384, 768), "rates": (2e-3, 1e-3)},
     "gpu": {"minutes": 8.0, "generated": 16_384, "drawn": 16_384, "batch": 128, "rows": (8192, 8192), "rates": (5e-4, 1e-4)},
 }
+DECIDES = Measure("top_1", higher=True)
 BACKBONE_WEIGHT = 50.0
 RANK, ALPHA = 16, 32
 LINEAR = ["query_key_value", "query", "key_value", "out", "value_gate"]  # names of the linear layers of a block
@@ -97,9 +101,7 @@ def generate_once(backbone: Lowpoly, points: Tensor, seed: int) -> list[list[int
         found += generate_together(backbone, points[i : i + TOGETHER], Generator(PCG64([seed, i])))
         print(f"generated {len(found)} of {len(points)} sequences", flush=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(found))
-    part.replace(path)
+    write_text(path, json.dumps(found))
     return found
 
 
@@ -204,8 +206,9 @@ def _with_adapter(blocks: nn.ModuleList) -> nn.Module:
 def main(options: Options) -> None:
     """Trains both stages for both kinds of heads, or resumes where it stopped; writes heads, adapters and the card."""
     preset = PRESETS[options.preset]
-    device = "cuda" if options.preset == "gpu" else "cpu"
-    minutes = options.minutes or preset["minutes"]
+    device = options.device
+    minutes = options.minutes_of(preset)
+    folder = target(options, lowpoly.FOLDER)
     backbone = lowpoly.load(device=device)
     families = tuple(backbone.card["families"])
     rng = Generator(PCG64(3))
@@ -215,17 +218,17 @@ def main(options: Options) -> None:
     unseen = Library(backbone, boxes[:UNSEEN], UNSEEN, preset["batch"], 1)
     memory = Memory(Pupil(backbone.model, None, False), library, device)
     for kind in KINDS:
-        first = train_stage(options, preset, kind, None, library, memory, unseen, device, minutes * SHARES["first"])
-        train_stage(options, preset, kind, first, library, None, unseen, device, minutes * SHARES["second"])
+        first = train_stage(options, preset, kind, None, library, memory, unseen, folder, minutes * SHARES["first"])
+        train_stage(options, preset, kind, first, library, None, unseen, folder, minutes * SHARES["second"])
 
 
 def train_stage(
     options: Options, preset: dict[str, Any], kind: str, start: MeshHeads | None,
-    library: Library, memory: Memory | None, unseen: Library, device: str, minutes: float,
+    library: Library, memory: Memory | None, unseen: Library, folder: Path, minutes: float,
 ) -> MeshHeads:  # fmt: skip
     """One stage for one kind of heads: the first, from what is remembered, or the second, from the heads of the first. Returns the averaged
     heads."""
-    adapted = start is not None
+    adapted, device = start is not None, options.device
     rows = preset["rows"][adapted]
     model = lowpoly.load_model().to(device)
     s = model.settings
@@ -235,10 +238,20 @@ def train_stage(
     name = f"heads_{kind}{'_lora' if adapted else ''}"
     pupil = Pupil(model, heads, adapted)
     training = Training(
-        name, pupil, preset["rates"][adapted], minutes, device, 50, 0.995, 0.0, "heads.", betas=(0.9, 0.99), schedule=cosine_to_a_tenth
+        f"mesh-heads-{name.removeprefix('heads_').replace('_', '-')}",
+        pupil,
+        preset["rates"][adapted],
+        minutes,
+        device,
+        50,
+        0.995,
+        0.0,
+        "heads.",
+        betas=(0.9, 0.99),
+        schedule=cosine_to_a_tenth,
     )
-    known = lowpoly.read_card(lowpoly.FOLDER).get("heads", {}).get(name)
-    if not training.resume(options.fresh) and not options.fresh and not adapted and known and known["settings"] == heads.settings:
+    known, resumed = shipped_row(name), training.resume(options.fresh, options.slice)
+    if not resumed and not options.fresh and not adapted and known and known["settings"] == heads.settings:
         shipped = read_tensors(lowpoly.FOLDER / f"{name}.safetensors")
         training.warm_start({f"heads.{k}": v for k, v in shipped.items()}, known)
     half = device == "cuda" or has_fast_bfloat16()
@@ -264,26 +277,39 @@ def train_stage(
     if not options.export:
         training.run(loss_of, held_out)
     pupil.load_state_dict(training.averaged)
-    ship_stage(name, pupil, training, options.preset, adapted, unseen, device)
+    if may_ship(training, options, DECIDES, known):
+        prepare(options, lowpoly.FOLDER)
+        ship_stage(folder, name, pupil, training, options.preset, adapted, unseen, device)
     return heads
 
 
-def ship_stage(name: str, pupil: Pupil, training: Training, preset: str, adapted: bool, unseen: Library, device: str) -> None:
+def shipped_row(name: str) -> dict[str, Any] | None:
+    """What the card says of shipped heads, None if there are none, or none for the weights that are there."""
+    base = hash_of(parts(lowpoly.FOLDER, "model"))
+    known = lowpoly.read_card(lowpoly.FOLDER).get("heads", {}).get(name)
+    return known if known is not None and known.get("backbone", base) == base else None
+
+
+def ship_stage(folder: Path, name: str, pupil: Pupil, training: Training, preset: str, adapted: bool, unseen: Library, device: str) -> None:
     """Writes heads, and an adapter with its divergence from the plain backbone."""
-    known = lowpoly.read_card(lowpoly.FOLDER).get("heads", {})
-    row = {"settings": pupil.heads.settings} | training.summary(preset, "mesh-heads")
+    known = lowpoly.read_card(folder).get("heads", {})
+    row = {"settings": pupil.heads.settings, "backbone": hash_of(parts(folder, "model"))} | training.summary(preset, "mesh-heads")
     if adapted:
         row["divergence"] = divergence(pupil, unseen, device)
-        save_adapter(pupil.decoder.blocks, name.removeprefix("heads_").removesuffix("_lora"))
-    ship(lowpoly.FOLDER, {f"{name}.safetensors": dict(pupil.heads.state_dict())}, {"heads": known | {name: row}})
+
+    def adapter(new: Path) -> None:
+        if adapted:
+            save_adapter(pupil.decoder.blocks, new / f"lora_{name.removeprefix('heads_').removesuffix('_lora')}")
+
+    weights = {f"{name}.safetensors": dict(pupil.heads.state_dict())}
+    ship(folder, weights, {"heads": known | {name: row}}, beside=adapter)
 
 
-def save_adapter(blocks: nn.Module, kind: str) -> None:
+def save_adapter(blocks: nn.Module, folder: Path) -> None:
     """The adapter in peft's own format, half precision."""
     from peft import LoraConfig, get_peft_model_state_dict
     from safetensors.torch import save_file
 
-    folder = lowpoly.FOLDER / f"lora_{kind}"
     folder.mkdir(parents=True, exist_ok=True)
     LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=LINEAR, lora_dropout=0.0, inference_mode=True).save_pretrained(str(folder))
     state = {f"base_model.model.{k}": v.half().contiguous().cpu() for k, v in get_peft_model_state_dict(blocks).items()}

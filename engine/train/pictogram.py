@@ -21,6 +21,8 @@ import argparse
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,6 +51,7 @@ from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import parts, read_card, split
 from engine.networks.weights import ship as ship_files
 from engine.train import lessons as lessons_options
+from engine.train.decision import Measure, may_ship, prepare, target
 from engine.train.loop import Training, straight_down, trapezoid
 from engine.train.pictogram_tokenizer import to_tensor
 
@@ -56,6 +59,7 @@ PRESETS = {
     "cpu": {"tokens": 4096, "minutes": 100.0, "rate": 3.5e-3, "fresh": 1.0, "scales": {8: 0.1, 16: 0.4, 32: 0.5}, "lessons": "first"},
     "gpu": {"tokens": 131_072, "minutes": 9.0, "rate": 3e-3, "fresh": 0.1, "scales": {8: 0.2, 16: 0.5, 32: 0.3}, "lessons": "world"},
 }  # tokens: of a step; fresh: share of new scenes; scales: tokens along a side, and how often a step has them; lessons: what is taught
+DECIDES = Measure("nats_objects_held_out_16")  # what a person looks at, at the size that the page starts with
 POOL = 40_000
 CHECKED = 48  # scenes that the curve is measured on, for each scale
 ROWS = {16: 128, 32: 448}  # of the 256 or 1,024 of a picture are kept in a thinned step, those of objects first
@@ -174,7 +178,8 @@ def main(options: Options) -> None:
     preset = PRESETS[options.preset]
     sides = list(preset["scales"])
     offer = offered(options.offer, sides)
-    device = "cuda" if options.preset == "gpu" else "cpu"
+    target(options, pictogram.FOLDER)
+    device = options.device
     half = device == "cuda" or has_fast_bfloat16()
     tokenizer = pictogram.load_tokenizer().to(device)
     taught = options.lessons or preset["lessons"]
@@ -182,13 +187,14 @@ def main(options: Options) -> None:
     names = list(vocabulary(lessons))
     words = {w: i + 1 for i, w in enumerate(names)}
     model = PictogramModel(tokenizer.quantizer.levels, len(names))
-    minutes = options.minutes or preset["minutes"]
+    minutes = options.minutes_of(preset)
     schedule = straight_down if device == "cpu" else trapezoid
     training = Training(
-        "pictogram", model, preset["rate"], minutes, device, warm_steps=50, weight_decay=0.05, muon="decoder.", average=0.997,
+        f"pictogram{lessons_options.suffix(taught)}", model, preset["rate"], minutes, device,
+        warm_steps=50, weight_decay=0.05, muon="decoder.", average=0.997,
         schedule=schedule,
     )  # fmt: skip
-    if not training.resume(options.fresh) and not options.fresh and parts(pictogram.FOLDER, "decoder"):
+    if not training.resume(options.fresh, options.slice) and not options.fresh and parts(pictogram.FOLDER, "decoder"):
         training.warm_start(matching_words(pictogram.load_model(), names), read_card(pictogram.FOLDER)["decoder"])
     scenes = Scenes(tokenizer, words, device, half, lessons)
     seen, unseen = trained_scenes(2**41, CHECKED, lessons=lessons), held_out_scenes(CHECKED, lessons)
@@ -221,7 +227,19 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_of, held_out)
-    ship(training, model, names, offer, options.preset, taught)
+    if may_ship(training, options, DECIDES, *shipped_row(taught, names)):
+        ship(prepare(options, pictogram.FOLDER), training, model, names, offer, options.preset, taught)
+
+
+def shipped_row(taught: str, names: list[str]) -> tuple[dict[str, Any] | None, str]:
+    """What the card says of the shipped decoder, None if it is of other tokens and draws nothing any more; and, where it learned other
+    things than this one, which."""
+    card = read_card(pictogram.FOLDER)
+    known = card.get("decoder")
+    if known is None or known.get("tokens") != card["tokenizer"].get("tokens"):
+        return None, ""
+    other = (card.get("lessons", "first"), card.get("words")) != (taught, names)
+    return known, f"the shipped one learned other lessons ({card.get('lessons', 'first')}, {len(card['words'])} words)" if other else ""
 
 
 def surprise(model: PictogramModel, ids: Tensor, tokens: Tensor, side: int) -> Tensor:
@@ -249,7 +267,7 @@ def matching_words(shipped: PictogramModel, names: list[str]) -> dict[str, Tenso
     return state | {"words.weight": rows}
 
 
-def ship(training: Training, model: PictogramModel, names: list[str], sides: list[int], preset: str, taught: str) -> None:
+def ship(folder: Path, training: Training, model: PictogramModel, names: list[str], sides: list[int], preset: str, taught: str) -> None:
     """Writes the averaged weights in files below 10 MB, and the card."""
     files = split(training.averaged, "decoder")
     card = {
@@ -260,6 +278,6 @@ def ship(training: Training, model: PictogramModel, names: list[str], sides: lis
         "data": "engine/data/emoji_scenes.py: scenes drawn from seeds, captions from a grammar; a tenth of all combinations is held out.",
         "lessons": taught,
         "objects": f"{len(LESSONS[taught].objects)} of {len(OBJECTS)}: {', '.join(LESSONS[taught].objects)}",
-        "decoder": {"settings": model.settings, "files": len(files)} | training.summary(preset, "pictogram"),
     }
-    ship_files(pictogram.FOLDER, files, card)
+    row = {"settings": model.settings, "files": len(files), "tokens": read_card(folder)["tokenizer"].get("tokens")}
+    ship_files(folder, files, card | {"decoder": row | training.summary(preset, "pictogram")})

@@ -10,24 +10,31 @@ the encoder of the shipped one as it is, and teaches only how its tokens are dra
 from __future__ import annotations
 
 import argparse
+import hashlib
 import random
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 
 from engine.data.emoji_scenes import LESSONS, Lessons, make_scene, render
 from engine.machine import has_fast_bfloat16
+from engine.networks.packing import unpacked
 from engine.networks.vq import PictureTokenizer
 from engine.train import lessons as lessons_options
+from engine.train.decision import Measure, may_ship, prepare, target
 from engine.train.loop import Training
 
 PRESETS = {
     "cpu": {"batch": 16, "minutes": 40.0, "rate": 1.2e-3, "lessons": "first"},
     "gpu": {"batch": 64, "minutes": 8.0, "rate": 1.2e-3, "lessons": "world"},
 }
+DECIDES = Measure("psnr_128", higher=True)
 HELD_OUT_SEEDS = range(10_000_000, 10_000_064)
 
 
@@ -84,22 +91,32 @@ def signal_to_noise(picture: Tensor, target: Tensor) -> Tensor:
     return (-10 * error.clamp(min=1e-10).log10()).mean()
 
 
+def tokens_hash(path: Path) -> str:
+    """A short checksum of what decides which tokens a picture has: the encoder of a tokenizer's file, as it is read."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(unpacked(load_file(str(path))).items()):
+        if name.startswith("encoder."):
+            found.update(f"{name} {tuple(tensor.shape)}".encode() + tensor.numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
     from engine.backbones import pictogram
     from engine.networks.weights import read_card, ship
 
+    target(options, pictogram.FOLDER)
     preset = PRESETS[options.preset]
-    device = "cuda" if options.preset == "gpu" else "cpu"
+    device = options.device
     taught = options.lessons or preset["lessons"]
     lessons = LESSONS[taught]
     model = pictogram.load_tokenizer().train() if options.decoders else PictureTokenizer()
     model = model.to(memory_format=torch.channels_last)
     model.encoder.requires_grad_(not options.decoders)
-    name = "pictogram-tokenizer-decoders" if options.decoders else "pictogram-tokenizer"
-    training = Training(name, model, preset["rate"], options.minutes or preset["minutes"], device, weight_decay=0.0)
+    name = f"pictogram-tokenizer{'-decoders' if options.decoders else ''}{lessons_options.suffix(taught)}"
+    training = Training(name, model, preset["rate"], options.minutes_of(preset), device, weight_decay=0.0)
     from_shipped = options.decoders or not options.fresh
-    if not training.resume(options.fresh) and from_shipped and (pictogram.FOLDER / "tokenizer.safetensors").exists():
+    if not training.resume(options.fresh, options.slice) and from_shipped and (pictogram.FOLDER / "tokenizer.safetensors").exists():
         training.warm_start(pictogram.load_tokenizer().state_dict(), read_card(pictogram.FOLDER)["tokenizer"])
     pictures = {p: to_tensor([render(make_scene(s, lessons), p) for s in HELD_OUT_SEEDS], device) for p in (64, 128, 256)}
     half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
@@ -126,5 +143,13 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_of, held_out)
+    known = read_card(pictogram.FOLDER).get("tokenizer") if (pictogram.FOLDER / "card.json").exists() else None
+    other = known is not None and known.get("lessons", taught) != taught
+    if not may_ship(training, options, DECIDES, known, f"the shipped one learned the lessons '{known['lessons']}'" if other else ""):
+        return
     row = {"settings": model.settings, "lessons": taught} | training.summary(options.preset, "pictogram-tokenizer")
-    ship(pictogram.FOLDER, {"tokenizer.safetensors": training.averaged}, {"name": "pictogram", "tokenizer": row})
+
+    def entries(folder: Path) -> dict[str, Any]:
+        return {"name": "pictogram", "tokenizer": row | {"tokens": tokens_hash(folder / "tokenizer.safetensors")}}
+
+    ship(prepare(options, pictogram.FOLDER), {"tokenizer.safetensors": training.averaged}, entries)

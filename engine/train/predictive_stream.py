@@ -23,11 +23,12 @@ import torch
 from numpy.random import PCG64, Generator
 from torch import Tensor, nn
 
-from engine.drafters.predictive_stream import folder_of, fresh, write_adapter
+from engine.drafters.predictive_stream import folder_of, fresh, is_trained, write_adapter
 from engine.errors import BadKnob
-from engine.networks.weights import ship
+from engine.networks.weights import read_card, ship
 from engine.sampling import draw, guide, residual, warp
 from engine.train import loop
+from engine.train.decision import Measure, may_ship, needs_out, prepare, target
 from engine.train.feature_draft import TEACHERS, Library, Recorded, Teacher, padded
 from engine.train.loop import Training, cosine_to_a_tenth
 
@@ -35,6 +36,7 @@ PRESETS = {
     "cpu": {"minutes": 40.0, "sequences": 1536, "batch": 4, "rows": 96},
     "gpu": {"minutes": 8.0, "sequences": 4096, "batch": 32, "rows": 192},
 }
+DECIDES = Measure("acceptance_refused", higher=True)
 WIDTHS = {"pictogram": 16, "lowpoly": 8}  # rows of a window
 RANK, ALPHA = 32, 64.0
 RATE = 1e-3
@@ -190,19 +192,22 @@ def window_starts(lengths: list[int], count: int, width: int, rng: Generator) ->
 def main(options: Options) -> None:
     """Trains the adapter, or resumes where it stopped; writes it as peft would, and its card beside it."""
     preset = PRESETS[options.preset]
-    device = "cuda" if options.preset == "gpu" else "cpu"
+    device = options.device
     teacher = TEACHERS[options.backbone](device)
     layers, width = len(teacher.trunk.blocks), WIDTHS[options.backbone]
     if not 0 <= options.skip < layers:
         raise BadKnob(f"--skip {options.skip} is out of range: {options.backbone} has {layers} layers. Choose 0 to {layers - 1}.")
+    needs_out(options, {"--both-ways": options.both_ways, f"--skip {options.skip}": options.skip > 0})
+    target(options, teacher.folder)
     seen = Library(options.backbone, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
     unseen = Library(options.backbone, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
     pupil = Pupil(teacher, not options.both_ways, options.skip)
-    name = f"predictive-stream-{teacher.weights_hash}{'-both-ways' if options.both_ways else ''}-{options.skip}"
+    variant = f"{'-both-ways' if options.both_ways else ''}{f'-skip-{options.skip}' if options.skip else ''}"
+    name = f"predictive-stream-{options.backbone}-{teacher.weights_hash}{variant}"
     training = Training(
-        name, pupil, RATE, options.minutes or preset["minutes"], device, 50, 0.995, 0.0, betas=(0.9, 0.99), schedule=cosine_to_a_tenth
+        name, pupil, RATE, options.minutes_of(preset), device, 50, 0.995, 0.0, betas=(0.9, 0.99), schedule=cosine_to_a_tenth
     )
-    training.resume(options.fresh)
+    training.resume(options.fresh, options.slice)
     replay = Replay(seen.recorded, teacher.vocabulary, device)
 
     def loss_of(step: int) -> Tensor:
@@ -224,9 +229,12 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_of, held_out)
+    known = read_card(shipped) if (shipped := folder_of(teacher.folder)).exists() and is_trained(teacher.folder) else None
+    if known is not None and known.get("base", {}).get("weights_hash") != teacher.weights_hash:
+        known = None  # it is refused
+    if not may_ship(training, options, DECIDES, known):
+        return
     pupil.load_state_dict(training.averaged)
-    folder = folder_of(teacher.folder)
-    write_adapter(folder, pupil.lora, options.backbone, teacher.weights_hash, ALPHA)
     asked = {"--both-ways": options.both_ways, f"--skip {options.skip}": options.skip, "--backbone lowpoly": options.backbone == "lowpoly"}
     command = " ".join(["predictive-stream", *(text for text, given in asked.items() if given)])
     card = {
@@ -236,10 +244,10 @@ def main(options: Options) -> None:
         "skipped_layers": options.skip,
         "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
     } | training.summary(options.preset, command)
-    ship(folder, {}, card)
+    folder = folder_of(prepare(options, teacher.folder))
+    ship(folder, {}, card, beside=lambda new: write_adapter(new, pupil.lora, options.backbone, teacher.weights_hash, ALPHA))
 
 
-@torch.no_grad()
 @torch.no_grad()
 def acceptance(pupil: Pupil, recorded: list[Recorded], width: int, vocabulary: int, device: str) -> dict[str, Any]:
     """By position in the window, the chance that a draft is accepted: the mean of sum min(p, q).

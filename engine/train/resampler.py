@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from engine.drafters.resampler import PictureResampler, UpSampler, weights_file
 from engine.machine import has_fast_bfloat16
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import read_card, read_tensors, ship
+from engine.train.decision import Measure, may_ship, prepare, target
 from engine.train.loop import Options, Training
 from engine.train.pictogram_tokenizer import to_tensor
 
@@ -106,14 +108,15 @@ def spreads_of(tokenizer: PictureTokenizer, count: int, device: str, lessons: Le
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
-    device = "cuda" if options.preset == "gpu" else "cpu"
+    device = options.device
     half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
     tokenizer = pictogram.load_tokenizer().to(device).requires_grad_(False)
     samplers = Samplers(tokenizer.quantizer.codebook())
-    training = Training("resampler", samplers, preset["rate"], options.minutes or preset["minutes"], device, average=0.995)
+    training = Training("resampler", samplers, preset["rate"], options.minutes_of(preset), device, average=0.995)
+    target(options, pictogram.FOLDER)
     whole = read_card(pictogram.FOLDER)
     card, lessons = whole.get("resampler"), lessons_of(whole)
-    if not training.resume(options.fresh) and not options.fresh and card is not None:
+    if not training.resume(options.fresh, options.slice) and not options.fresh and card is not None:
         training.warm_start(with_prefix(read_tensors(weights_file(pictogram.FOLDER))), card)
     spreads = spreads_of(tokenizer, preset["unseen"], device, lessons)
     resampler = PictureResampler(tokenizer, spreads)
@@ -136,7 +139,10 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_of, held_out)
-    ship_samplers(training, samplers, spreads, options.preset)
+    tokens = whole.get("tokenizer", {}).get("tokens")
+    known = card if card is not None and card.get("tokens") == tokens else None  # one of other tokens is refused
+    if may_ship(training, options, Measure("nats_{}_{}".format(*next(iter(PAIRS)))), known):
+        ship_samplers(prepare(options, pictogram.FOLDER), training, samplers, spreads, options.preset, tokens)
 
 
 def with_prefix(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -144,9 +150,11 @@ def with_prefix(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {f"networks.{name}": tensor for name, tensor in tensors.items()}
 
 
-def ship_samplers(training: Training, samplers: Samplers, spreads: Mapping[int, float], preset: str) -> None:
+def ship_samplers(
+    folder: Path, training: Training, samplers: Samplers, spreads: Mapping[int, float], preset: str, tokens: str | None
+) -> None:
     """Writes the averaged networks and what the card says of them."""
     tensors = {name.removeprefix("networks."): tensor for name, tensor in training.averaged.items()}
-    row: dict[str, Any] = {"networks": {name: network.settings for name, network in samplers.networks.items()}}
+    row: dict[str, Any] = {"tokens": tokens, "networks": {name: network.settings for name, network in samplers.networks.items()}}
     row |= {"spreads": {str(factor): s for factor, s in spreads.items()}} | training.summary(preset, "resampler")
-    ship(pictogram.FOLDER, {weights_file(pictogram.FOLDER).name: tensors}, {"resampler": row})
+    ship(folder, {weights_file(folder).name: tensors}, {"resampler": row})

@@ -228,6 +228,40 @@ def test_weights_with_gaps_are_refused(folder: Path) -> None:
     one_message(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        (None, "text_config", 5), (None, "vq_config", []), (None, "text_config", None), ("text_config", "hidden_size", "wide"),
+        ("text_config", "num_attention_heads", 0), ("text_config", "num_hidden_layers", -1), ("vq_config", "channel_multiplier", "x"),
+        ("text_config", "hidden_size", None), ("vq_config", "base_channels", 33),
+    ],
+)  # fmt: skip
+def test_a_configuration_with_a_wrong_entry_is_refused(folder: Path, part: str | None, name: str, value: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (config if part is None else config[part])[name] = value
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(MissingWeights) as caught:
+        load(str(folder))
+    one_message(caught.value)
+
+
+def test_weights_that_are_not_finite_are_refused(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.generation_head.vision_head.weight"][0, 0] = torch.nan
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(MissingWeights, match="not finite") as caught:
+        load(str(folder))
+    one_message(caught.value)
+
+
+def test_weights_that_can_run_code_are_not_read(folder: Path) -> None:
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(MissingWeights, match="safetensors") as caught:
+        load(str(folder))
+    one_message(caught.value)
+
+
 def test_weights_of_another_shape_are_refused(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     config["vq_config"]["num_embeddings"] = 50

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.errors import MissingWeights
-from engine.networks.weights import MODELS, read_tensors, ship
+from engine import judge
+from engine.backbones import lowpoly, lowpoly_lora, pictogram
+from engine.drafters.resampler import read_resampler
+from engine.errors import BadOutput, MissingWeights
+from engine.networks import shipping
+from engine.networks.card import covered, sha256
+from engine.networks.shipping import sign
+from engine.networks.weights import MODELS, parts, read_card, read_tensors, ship
+from tests.engine.killing import ends_within
 
 
 def written(tmp_path, tensors):
@@ -65,3 +80,332 @@ def test_all_shipped_weights_keep_to_their_budget():
     files = [path for path in MODELS.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 45 * 2**20
     assert max(path.stat().st_size for path in files) < 10_000_000
+
+
+# --- what is damaged is a sentence ------------------------------------------------------------------------------------
+
+
+def sentence(error: pytest.ExceptionInfo) -> str:
+    """The message, if it is one line that names a way out."""
+    text = str(error.value)
+    assert "\n" not in text and text.endswith(".") and any(word in text for word in ("git", "train", "Train", "again", "Load")), text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b'{"name": "lowpoly", "words": ["a', "not JSON"),
+        (b"\xff\xfe{}", "not JSON"),
+        (b'{"minutes": NaN}', "NaN"),
+        (b'{"minutes": 1e999}', "no number"),
+        (b'{"minutes": -Infinity}', "Infinity"),
+        (b"[1, 2]", "a list, not an object"),
+        (b'"text"', "a text, not an object"),
+        (b"null", "not an object"),
+        (b"[" * 200_000, "not JSON"),
+    ],
+)
+def test_a_damaged_card_is_a_sentence(tmp_path: Path, content: bytes, word: str) -> None:
+    (tmp_path / "card.json").write_bytes(content)
+    with pytest.raises(MissingWeights, match=word) as caught:
+        read_card(tmp_path)
+    sentence(caught)
+
+
+def test_a_card_that_is_a_folder_or_too_large_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "one" / "card.json").mkdir(parents=True)
+    (tmp_path / "two").mkdir()
+    with (tmp_path / "two" / "card.json").open("wb") as file:
+        file.truncate(1 << 30)
+    for name in ("one", "two"):
+        with pytest.raises(MissingWeights) as caught:
+            read_card(tmp_path / name)
+        sentence(caught)
+
+
+CARDS: list[tuple[str, str, object]] = [  # model, entry, what it becomes (... = it is taken out)
+    *((model, entry, value)
+      for model, entry in (("pictogram", "words"), ("pictogram", "sides"), ("lowpoly", "families"), ("judge", "names"))
+      for value in (..., 3, "text", None, [3.5], [None], {})),
+    *((model, entry, value) for model, entry in (
+        ("pictogram", "tokenizer"), ("pictogram", "tokenizer.settings"), ("pictogram", "decoder"), ("pictogram", "decoder.settings"),
+        ("lowpoly", "model"), ("judge", "judge"), ("judge", "judge.settings")) for value in (..., [], "text", None, 1)),
+    *(("pictogram", f"decoder.settings.{name}", value) for name in ("layers", "width", "heads", "inner")
+      for value in (0, -1, 10**9, 7, 1.5, "wide", None, [1], True)),
+    *(("pictogram", "tokenizer.settings.levels", value) for value in ([], [0], [10**6] * 4, 8, ["8"], [8, 8, 8, 6], [2] * 1000)),
+    *(("judge", "judge.settings.width", value) for value in (0, 10**9, "wide", None, 25)),
+    ("pictogram", "decoder.settings.depth", 3), ("judge", "judge.settings.depth", 3),
+    ("pictogram", "sides", [9]), ("pictogram", "sides", []),
+    *((model, entry, value) for model, entry in (("pictogram", "decoder.files"), ("lowpoly", "model.files"))
+      for value in (..., 0, 99, "2", None, -1)),
+    *(("pictogram", "sha256", value) for value in ([], {"tokenizer.safetensors": 3}, {}, {"tokenizer.safetensors": "0" * 64})),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the shipped models, whose cards a test may change."""
+    return Path(shutil.copytree(MODELS, tmp_path_factory.mktemp("models") / "models"))
+
+
+@contextmanager
+def changed(folder: Path, entry: str, value: object) -> Iterator[None]:
+    """A card with another entry; afterwards as it was."""
+    path = folder / "card.json"
+    before = path.read_bytes()
+    card = json.loads(before)
+    *way, last = entry.split(".")
+    row = card
+    for name in way:
+        row = row[name]
+    if value is ...:
+        del row[last]
+    else:
+        row[last] = value
+    path.write_text(json.dumps(card))
+    try:
+        yield
+    finally:
+        path.write_bytes(before)
+
+
+LOADERS = {"pictogram": pictogram.load, "lowpoly": lowpoly.load, "judge": judge.load}
+
+
+@pytest.mark.parametrize(("model", "entry", "value"), CARDS)
+def test_a_card_with_a_wrong_entry_is_a_sentence(models: Path, model: str, entry: str, value: object) -> None:
+    with changed(models / model, entry, value), pytest.raises(MissingWeights) as caught:
+        LOADERS[model](models / model)
+    sentence(caught)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [(entry, value) for entry in ("heads", "heads.heads_cross", "heads.heads_cross.settings") for value in (..., [], "text", None)]
+    + [(f"heads.heads_cross.settings.{name}", value) for name in ("depth", "width", "heads") for value in (0, 10**9, "x", 5)]
+    + [
+        ("heads.heads_cross.backbone", "0123456789abcdef"),
+        ("heads.heads_cross.settings.kind", "mlp"),
+        ("heads.heads_cross.settings.kind", "other"),
+    ],
+)
+def test_heads_with_a_wrong_row_are_a_sentence(models: Path, entry: str, value: object) -> None:
+    with changed(models / "lowpoly", entry, value):
+        heads = lowpoly.load(models / "lowpoly").drafter("mesh_heads")
+        with pytest.raises(MissingWeights) as caught:
+            heads.of("cross-attention")
+    sentence(caught)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [(entry, value) for entry in ("feature_draft", "feature_draft.settings") for value in ([], "text", None, {})]
+    + [(f"feature_draft.settings.{name}", value) for name in ("width", "heads", "inner") for value in (0, 10**9, "x", None, 7)]
+    + [("feature_draft.backbone", "0123456789abcdef")],
+)
+def test_a_drafter_with_a_wrong_row_is_a_sentence(models: Path, entry: str, value: object) -> None:
+    with changed(models / "lowpoly", entry, value):
+        model = lowpoly.load(models / "lowpoly")
+        with pytest.raises(MissingWeights) as caught:
+            model.drafter("feature_draft")
+    sentence(caught)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ("resampler", []),
+        ("resampler.spreads", {"2": float("1e-9") * -1}),
+        ("resampler.spreads", {"x": 0.1}),
+        ("resampler.networks", {"3": {}}),
+        ("resampler.networks", {"2": 5}),
+        ("resampler.networks", [1]),
+        ("resampler.networks", {"2": {"factor": 2, "width": 10**6}}),
+        ("resampler.networks", {"2": {"factor": 2, "strange": 3}}),
+        ("resampler.tokens", "0123456789abcdef"),
+    ],
+)
+def test_a_resampler_with_a_wrong_row_is_a_sentence(models: Path, entry: str, value: object) -> None:
+    with changed(models / "pictogram", entry, value), pytest.raises(MissingWeights) as caught:
+        read_resampler(models / "pictogram", read_card(models / "pictogram"), pictogram.load_tokenizer(models / "pictogram"))
+    sentence(caught)
+
+
+def test_a_decoder_of_another_tokenizer_is_refused(models: Path) -> None:
+    with changed(models / "pictogram", "decoder.tokens", "0123456789abcdef"):
+        with pytest.raises(MissingWeights, match="another tokenizer") as caught:
+            pictogram.load(models / "pictogram")
+    assert "train pictogram." in sentence(caught)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "word"),
+    [
+        ({"x": torch.ones(3, dtype=torch.int64)}, "int64"),
+        ({"x": torch.ones(3, dtype=torch.bool)}, "bool"),
+        ({"x": torch.ones(3, 4, dtype=torch.int8)}, "no scale"),
+        ({"x": torch.ones(3, 4, dtype=torch.int8), "x.scale": torch.ones(4, 1)}, "no scale"),
+        ({"x": torch.ones(3, 4, dtype=torch.int8), "x.scale": torch.ones(3, 1, dtype=torch.int64)}, "no scale"),
+        ({"x": torch.ones(3, 4, dtype=torch.int8), "x.scale": torch.full((3, 1), torch.nan)}, "not finite"),
+        ({"x": torch.tensor([1.0, torch.inf])}, "not finite"),
+        ({"x": torch.tensor([1.0, -torch.nan]).half()}, "not finite"),
+    ],
+)
+def test_what_are_no_weights_is_a_sentence(tmp_path: Path, tensors: dict[str, torch.Tensor], word: str) -> None:
+    save_file(tensors, str(tmp_path / "x.safetensors"))
+    with pytest.raises(MissingWeights, match=word) as caught:
+        read_tensors(tmp_path / "x.safetensors")
+    sentence(caught)
+
+
+@pytest.mark.parametrize("place", [0, 7, 8, 100, -1000, -1])
+@pytest.mark.parametrize("hashed", [True, False])
+def test_a_flipped_byte_or_an_early_end_is_seen(tmp_path: Path, place: int, hashed: bool) -> None:
+    """With the hashes of a card any damage is; without them, as in a folder from elsewhere, an early end is."""
+    path = written(tmp_path, {"rows": torch.randn(64, 128)})
+    whole = path.read_bytes()
+    if not hashed:
+        (tmp_path / "card.json").write_text("{}")
+    damaged = [whole[: place % len(whole)]] + ([bytes(b ^ (i == place % len(whole)) for i, b in enumerate(whole))] if hashed else [])
+    for content in damaged:
+        path.write_bytes(content)
+        with pytest.raises(MissingWeights, match="is damaged") as caught:
+            read_tensors(path)
+        sentence(caught)
+
+
+def test_a_file_that_its_card_does_not_name_is_refused(tmp_path: Path) -> None:
+    written(tmp_path, {"rows": torch.randn(4, 4)})
+    save_file({"x": torch.ones(2)}, str(tmp_path / "model-2.safetensors"))
+    with pytest.raises(MissingWeights, match="does not name it"):
+        read_tensors(tmp_path / "model-2.safetensors")
+
+
+def test_every_shipped_file_stands_on_a_card_with_its_hash() -> None:
+    for card in MODELS.rglob("card.json"):
+        named = read_card(card.parent)["sha256"]
+        assert named == {path.relative_to(card.parent).as_posix(): sha256(path) for path in covered(card.parent)}
+    files = {path for path in MODELS.rglob("*") if path.is_file()}
+    assert files == {p for card in MODELS.rglob("card.json") for p in (card, *covered(card.parent))}
+
+
+@pytest.mark.parametrize("kind", ["cross", "mlp"])
+def test_an_adapter_is_read_from_safetensors_alone(models: Path, tmp_path: Path, kind: str) -> None:
+    folder = Path(shutil.copytree(models / "lowpoly", tmp_path / "lowpoly"))
+    adapter = folder / f"lora_{kind}"
+    (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
+    with pytest.raises(MissingWeights, match=r"adapter_model\.bin"):
+        lowpoly_lora.load(folder, kind=kind)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [({"r": 0}, "cannot be read"), ({"r": 10**9}, "cannot be read"), ({"r": True}, "cannot be read"), ({"r": 8}, "rank 8"),
+     ({"lora_alpha": "x"}, "cannot be read"), ({"lora_alpha": -1}, "plain LoRA"), ({"peft_type": "IA3"}, "plain LoRA"),
+     ({"use_dora": True}, "use_dora")],
+)  # fmt: skip
+def test_a_merged_adapter_with_strange_settings_is_a_sentence(models: Path, tmp_path: Path, changes: dict[str, object], word: str) -> None:
+    folder = Path(shutil.copytree(models / "lowpoly", tmp_path / "lowpoly"))
+    path = folder / "lora_cross" / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    sign(folder)
+    with pytest.raises(MissingWeights, match=word) as caught:
+        lowpoly_lora.load(folder)
+    sentence(caught)
+    path.write_text("[]")
+    with pytest.raises(MissingWeights):
+        lowpoly_lora.load(folder)
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_ship_never_leaves_mixed_weights(tmp_path: Path) -> None:
+    """kill -9 at each call that touches the disk: all files and the card are the old ones, or all are the new ones."""
+    seen, calls = set(), 0
+    while True:
+        folder = tmp_path / str(calls) / "model"
+        ship(folder, {f"model-{i}.safetensors": {f"x{i}": torch.full((8, 8), 1.0)} for i in (1, 2, 3)}, {"version": 1})
+
+        def again(folder: Path = folder) -> None:
+            ship(folder, {f"model-{i}.safetensors": {f"x{i}": torch.full((8, 8), 2.0)} for i in (1, 2)}, {"version": 2}, stale=("lora",))
+
+        ended = ends_within(calls, again)
+        card = read_card(folder)
+        found = {name: read_tensors(folder / name) for name in card["sha256"]}
+        assert {t.unique().item() for part in found.values() for t in part.values()} == {float(card["version"])}
+        assert sorted(p.name for p in parts(folder, "model")) == sorted(found) and len(found) == (3, 2)[card["version"] - 1]
+        ship(folder, {}, {"version": 3})
+        assert [p.name for p in folder.parent.iterdir()] == ["model"]  # what was left is gone
+        seen.add(card["version"])
+        calls += 1
+        if ended:
+            break
+    assert seen == {1, 2}
+
+
+def test_weights_that_are_not_finite_are_not_written(tmp_path: Path) -> None:
+    path = written(tmp_path / "m", {"rows": torch.ones(8, 8)})
+    before = path.read_bytes()
+    with pytest.raises(BadOutput, match="not finite"):
+        written(tmp_path / "m", {"rows": torch.full((8, 8), torch.nan)})
+    with pytest.raises(BadOutput, match="not finite"):
+        ship(tmp_path / "m", {}, {"held_out": {"loss": float("nan")}})
+    assert path.read_bytes() == before and sorted(p.name for p in tmp_path.iterdir()) == ["m"]
+
+
+def test_a_disk_that_refuses_leaves_the_folder_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "m", {"rows": torch.ones(8, 8)})
+    before = {p.name: p.read_bytes() for p in (tmp_path / "m").iterdir()}
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shipping, "save_file", full)
+    with pytest.raises(BadOutput, match="No space left") as caught:
+        written(tmp_path / "m", {"rows": torch.zeros(8, 8)})
+    assert "--export" in str(caught.value)
+    assert {p.name: p.read_bytes() for p in (tmp_path / "m").iterdir()} == before and path.exists()
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_folder_that_another_process_writes_is_left_alone(tmp_path: Path) -> None:
+    written(tmp_path / "m", {"rows": torch.ones(8, 8)})
+    for part in (tmp_path / f".part-{os.getppid()}-ab-m", tmp_path / "m" / f".part-{os.getppid()}-ab-predictive_stream"):
+        part.mkdir()
+        with pytest.raises(BadOutput, match=f"Process {os.getppid()} writes"):
+            ship(tmp_path / "m", {}, {"a": 1})
+        part.rmdir()
+    ship(tmp_path / "m", {}, {"a": 1})
+    assert read_card(tmp_path / "m")["a"] == 1
+
+
+def test_shipping_does_not_call_damaged_files_right(tmp_path: Path) -> None:
+    path = written(tmp_path / "m", {"rows": torch.ones(8, 8)})
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    ship(tmp_path / "m", {"other.safetensors": {"x": torch.ones(2)}}, {})
+    with pytest.raises(MissingWeights, match="SHA-256"):
+        read_tensors(path)
+    assert read_tensors(tmp_path / "m" / "other.safetensors")["x"].tolist() == [1, 1]
+
+
+def test_a_variant_begins_as_a_copy_of_its_base(tmp_path: Path) -> None:
+    written(tmp_path / "m", {"rows": torch.ones(8, 8)})
+    before = {p.name: p.read_bytes() for p in (tmp_path / "m").iterdir()}
+    ship(tmp_path / "out", {"drafter.safetensors": {"x": torch.ones(2)}}, {"drafter": 1}, base=tmp_path / "m")
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"model-1.safetensors", "drafter.safetensors", "card.json"}
+    assert {p.name: p.read_bytes() for p in (tmp_path / "m").iterdir()} == before
+
+
+def test_a_folder_whose_swap_was_killed_is_put_back_by_the_next_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(shutil.copytree(MODELS / "lowpoly", tmp_path / "lowpoly"))
+    monkeypatch.setattr(lowpoly, "FOLDER", folder)
+    monkeypatch.setattr(lowpoly.load_model, "__defaults__", (folder,))
+    stream = folder / "predictive_stream"
+    stream.rename(folder / ".aside-4711-predictive_stream")
+    folder.rename(tmp_path / ".aside-4711-lowpoly")
+    assert "predictive_stream" in lowpoly.load().capabilities
+    assert [p.name for p in tmp_path.iterdir()] == ["lowpoly"] and stream.exists()

@@ -112,7 +112,14 @@ def test_a_refused_token_has_the_law_of_refused_drafts() -> None:
 def test_an_adapter_is_trained_written_and_read(name: str, skip: int, shipped: Path) -> None:
     """The whole recipe for a few seconds; the backbone then claims the stream and decodes with it, exactly."""
     assert "predictive_stream" not in load(name, str(shipped / name)).capabilities
-    predictive_stream.main(Options(backbone=name, skip=skip))
+    if skip:
+        with pytest.raises(BadKnob, match=r"--skip 1 makes a variant.*--out DIR"):
+            predictive_stream.main(Options(backbone=name, skip=skip))
+    before = {path.name: path.read_bytes() for path in (shipped / name).iterdir()}
+    predictive_stream.main(Options(backbone=name, skip=skip, out=shipped / "out" / name if skip else None))
+    if skip:  # a variant: what is shipped stays as it is
+        assert before == {path.name: path.read_bytes() for path in (shipped / name).iterdir()}
+        shipped = shipped / "out"
     card = folder.read_card(shipped / name / "predictive_stream")
     assert card["causal"] and card["skipped_layers"] == skip and card["base"]["name"] == name
     assert ("--skip 1" in card["command"]) == (skip == 1)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from engine.errors import BadOutput
 from engine.train import loop
 from engine.train.loop import Training
 
@@ -85,7 +86,7 @@ def test_a_half_written_checkpoint_is_never_seen(training, monkeypatch: pytest.M
         raise OSError("disk full")
 
     monkeypatch.setattr(torch, "save", broken)
-    with pytest.raises(OSError):
+    with pytest.raises(BadOutput, match="disk full"):
         first.save()
     assert first.path.read_bytes() == good
 

@@ -45,6 +45,7 @@ def test_it_learns_ships_and_goes_on(folder: Path) -> None:
     assert isinstance(found, TrainedResampler) and set(found.networks) == {2, 4}
     assert found.spreads == {int(k): v for k, v in row["spreads"].items()}
     recipe.main(Options(minutes=0.005))
+    recipe.main(Options(export=True))
     again = json.loads((folder / "card.json").read_text())["resampler"]
     assert again["steps"] > row["steps"]
     assert weights_file(folder).exists()

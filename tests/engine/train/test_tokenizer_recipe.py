@@ -31,12 +31,14 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "pictogram"
 
 
-def test_it_learns_ships_and_goes_on(shipped: Path) -> None:
+def test_it_learns_ships_and_goes_on(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe.main(Options(fresh=True))
     first = pictogram.read_card(shipped)["tokenizer"]
     assert first["lessons"] == "first" and {"psnr_64", "psnr_128", "psnr_256", "psnr_preview_128"} <= first["held_out"].keys()
     (loop.CHECKPOINTS / "pictogram-tokenizer.pt").unlink()
     recipe.main(Options(lessons="world"))
+    assert pictogram.read_card(shipped)["tokenizer"] == first and "learned the lessons 'first'" in capsys.readouterr().out
+    recipe.main(Options(lessons="world", export=True))
     again = pictogram.read_card(shipped)["tokenizer"]
     assert again["steps"] > first["steps"] and again["lessons"] == "world"
 
@@ -46,11 +48,13 @@ def test_decoders_learn_while_the_tokens_stay(shipped: Path, capsys: pytest.Capt
     before, pictures = pictogram.load_tokenizer(), torch.rand(2, 3, 64, 64) * 2 - 1
     recipe.main(Options(decoders=True))
     recipe.main(Options(decoders=True))
+    recipe.main(Options(decoders=True, export=True))
     after = pictogram.load_tokenizer()
     assert torch.equal(before.encode(pictures), after.encode(pictures))
     assert not torch.equal(before.decode(before.encode(pictures)), after.decode(after.encode(pictures)))
-    assert capsys.readouterr().out.count("pictogram-tokenizer-decoders: resumed") == 1
-    recipe.main(Options(fresh=True))  # another encoder: what its predecessor's decoders had learned is of no use to it
+    assert capsys.readouterr().out.count("pictogram-tokenizer-decoders: resumed") == 2
+    recipe.main(Options(fresh=True))
+    recipe.main(Options(export=True))  # another encoder: what its predecessor's decoders had learned is of no use to it
     recipe.main(Options(decoders=True))
     assert "pictogram-tokenizer-decoders: the checkpoint is of another model" in capsys.readouterr().out
 

@@ -1,0 +1,148 @@
+"""card.json of a model folder: what it must say, and the hashes of the files that it speaks for.
+
+A card is read strictly: it is JSON in UTF-8, an object, with finite numbers only. Every other file of the folder stands in it with its
+SHA-256, those of folders inside as well, unless they have a card of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from engine.errors import MissingWeights
+from engine.files import ASIDE, PART, recover
+
+CARD = "card.json"
+HASHES = "sha256"  # the entry of a card that names files with their hashes
+LARGEST = 16 * 2**20  # bytes
+KINDS = {dict: "an object", list: "a list", str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def has_card(folder: Path) -> bool:
+    """Whether a folder is a model folder. One that a process had put aside when it died in the middle of a swap is put back first."""
+    return (folder / CARD).exists() or (_recovered(folder) and (folder / CARD).exists())
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """The card of a model folder; raises MissingWeights if it is absent or damaged."""
+    path = folder / CARD
+    if not has_card(folder):
+        raise MissingWeights(f"{path} is missing; a model folder needs its card. Restore it with git.")
+    return read_json(path)
+
+
+def _recovered(folder: Path) -> bool:
+    try:
+        return recover(folder)
+    except OSError:
+        return False
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; raises MissingWeights for anything else."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise ValueError("it is too large")
+        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_not_finite, parse_float=_finite)
+    except (OSError, ValueError, RecursionError) as e:
+        raise MissingWeights(f"{path} is not JSON ({str(e).splitlines()[0]}). Restore it with git.") from e
+    if not isinstance(found, dict):
+        raise MissingWeights(f"{path} holds {KINDS.get(type(found), 'nothing')}, not an object. Restore it with git.")
+    return found
+
+
+def _not_finite(name: str) -> NoReturn:
+    raise ValueError(f"it says {name}, which is no number")
+
+
+def _finite(text: str) -> float:
+    return float(text) if math.isfinite(float(text)) else _not_finite(text)
+
+
+def need(card: Mapping[str, Any], name: str, kind: type, folder: Path | None = None, of: type | None = None) -> Any:
+    """An entry of a card, such as "decoder.settings", of a certain kind; raises MissingWeights if it is not there or of another one.
+
+    folder : whose card it is, for the sentence; of : the kind of every element of a list or an object
+    """
+    where = "The card" if folder is None else str(folder / CARD)
+    found: Any = card
+    for part in name.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            raise MissingWeights(f"{where} has no '{name}'. Restore it with git, or train the model again.")
+        found = found[part]
+    elements: Iterable[Any] = found.values() if isinstance(found, Mapping) else found if isinstance(found, list) else ()
+    if not _is(found, kind) or (of is not None and not all(_is(each, of) for each in elements)):
+        wanted = KINDS[kind] + (f" with {KINDS[of]} at every place" if of else "")
+        raise MissingWeights(f"'{name}' of {where} is {str(found)[:40]!r}, not {wanted}. Restore it with git, or train the model again.")
+    return found
+
+
+def _is(value: Any, kind: type) -> bool:
+    """Whether a JSON value is of a kind: true is no number, and a whole number is one."""
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, int | float) if kind is float else isinstance(value, kind)
+
+
+def refuse_stale(path: Path, row: Any, weights_hash: str | None, recipe: str) -> None:
+    """Raises MissingWeights for a file whose row on the card says that it was trained for other weights than those of the hash."""
+    made_for = row.get("backbone") if isinstance(row, Mapping) else None
+    if made_for is not None and weights_hash is not None and made_for != weights_hash:
+        raise MissingWeights(
+            f"{path} was trained for the weights {str(made_for)[:40]}, and these are {weights_hash}. "
+            f"Train it again: python launch.py train {recipe}."
+        )
+
+
+# --- hashes -----------------------------------------------------------------------------------------------------------
+
+
+def hash_of(files: list[Path]) -> str:
+    """A short checksum of weights files, for the record of a run; raises MissingWeights if one cannot be read."""
+    found = hashlib.sha256()
+    for path in files:
+        try:
+            found.update(path.read_bytes())
+        except OSError as e:
+            raise MissingWeights(f"The weights file {path} cannot be read ({e.strerror or e}). Restore it with git.") from e
+    return found.hexdigest()[:16]
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def covered(folder: Path) -> list[Path]:
+    """The files that a folder's card speaks for."""
+    found = []
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith((PART, ASIDE)) or path.name == CARD:
+            continue
+        if path.is_file():
+            found.append(path)
+        elif path.is_dir() and not (path / CARD).exists():
+            found += covered(path)
+    return found
+
+
+def check_hash(path: Path) -> None:
+    """Raises ValueError if a file is not the one that its card describes. A card without hashes checks nothing, and none checks what
+    somebody has put into a folder inside."""
+    for folder in (path.parent, path.parent.parent):
+        if not (folder / CARD).is_file():
+            continue
+        card = read_card(folder)
+        if HASHES not in card:
+            return
+        known = need(card, HASHES, dict, folder, of=str).get(path.relative_to(folder).as_posix())
+        if known is None and folder == path.parent:
+            raise ValueError(f"{folder / CARD} does not name it")
+        if known is not None and known != sha256(path):
+            raise ValueError("its SHA-256 is not the one on its card")
+        return

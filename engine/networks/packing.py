@@ -1,0 +1,68 @@
+"""How weights are stored: few bytes a number, few megabytes a file.
+
+Matrices are kept as eight-bit integers with a scale for each row (the last axis), which is exact to 0.4 % of a row's largest weight;
+everything else, convolutions too, in half precision. Everybody who reads them gets float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+FILE_LIMIT = 9_000_000  # bytes of one weights file
+SCALE = ".scale"  # ends the name of the scales of a matrix of integers
+LARGE = 4096  # elements; a smaller matrix stays in half precision
+
+
+def packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors as they are stored: large matrices [..., R, C] as integers with scales [..., R, 1], all else in half precision."""
+    stored: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if tensor.ndim in (2, 3) and tensor.numel() >= LARGE:
+            scale = tensor.float().abs().amax(-1, keepdim=True).clamp(min=1e-12) / 127
+            stored[name] = (tensor / scale).round().to(torch.int8)
+            stored[name + SCALE] = scale
+        else:
+            stored[name] = tensor.half()
+    return {k: v.contiguous().cpu() for k, v in stored.items()}
+
+
+def unpacked(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The float32 tensors of what `packed` made, or of any other file of tensors; raises ValueError for what are no weights."""
+    scales = {k + SCALE for k, v in stored.items() if v.dtype == torch.int8}
+    found = {}
+    for name, tensor in stored.items():
+        if name in scales:
+            continue
+        if name + SCALE in scales:
+            scale = stored.get(name + SCALE)
+            if scale is None or not scale.is_floating_point() or scale.shape != (*tensor.shape[:-1], 1):
+                raise ValueError(f"the integers '{name}' have no scale of their shape")
+            tensor = tensor * scale
+        elif not tensor.is_floating_point():
+            raise ValueError(f"'{name}' holds {str(tensor.dtype).removeprefix('torch.')}, not weights")
+        found[name] = tensor.float()
+        if not torch.isfinite(found[name]).all():
+            raise ValueError(f"'{name}' holds numbers that are not finite")
+    return found
+
+
+def parts(folder: Path, name: str) -> list[Path]:
+    """The files NAME-1.safetensors, NAME-2... that a model's weights are split into."""
+    return sorted(folder.glob(f"{name}-*.safetensors"))
+
+
+def split(tensors: Mapping[str, Tensor], name: str) -> dict[str, dict[str, Tensor]]:
+    """Weights shared out to files NAME-1.safetensors, NAME-2... so that each stays below the limit."""
+    files: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for key, tensor in tensors.items():
+        if size + tensor.numel() * 2 > FILE_LIMIT and files[-1]:
+            files.append({})
+            size = 0
+        files[-1][key] = tensor
+        size += tensor.numel() * 2
+    return {f"{name}-{i + 1}.safetensors": part for i, part in enumerate(files)}

@@ -1,0 +1,91 @@
+"""What is trained, in the order in which it is, and what each thing was made for: the one table of dependencies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine import judge
+from engine.backbones import lowpoly, pictogram
+from engine.errors import MissingWeights
+from engine.networks.card import CARD, read_card
+from engine.networks.weights import hash_of, parts
+
+
+@dataclass(frozen=True)
+class Thing:
+    """Something trained.
+
+    name : of a person's choice; command : of `launch.py train` that makes it; model : whose folder it lies in
+    entry : of the folder's card that describes it, "" = all of it; inside : the folder inside, if it has a card of its own
+    base : the thing whose weights it was made for, and does not work without
+    """
+
+    name: str
+    command: str
+    model: str
+    entry: str
+    base: str = ""
+    inside: str = ""
+
+
+THINGS = (
+    Thing("tokenizer", "pictogram-tokenizer", "pictogram", "tokenizer"),
+    Thing("pictogram", "pictogram", "pictogram", "decoder", "tokenizer"),
+    Thing("resampler", "resampler", "pictogram", "resampler", "tokenizer"),
+    Thing("pictogram's drafter", "feature-draft --backbone pictogram", "pictogram", "feature_draft", "pictogram"),
+    Thing("pictogram's stream", "predictive-stream --backbone pictogram", "pictogram", "", "pictogram", "predictive_stream"),
+    Thing("judge", "judge", "judge", "judge"),  # it looks through the tokenizer while it learns, and needs none afterwards
+    Thing("lowpoly", "lowpoly", "lowpoly", "model"),
+    Thing("cross-attention heads", "mesh-heads", "lowpoly", "heads.heads_cross", "lowpoly"),
+    Thing("multilayer heads", "mesh-heads", "lowpoly", "heads.heads_mlp", "lowpoly"),
+    Thing("cross-attention heads with adapter", "mesh-heads", "lowpoly", "heads.heads_cross_lora", "lowpoly"),
+    Thing("multilayer heads with adapter", "mesh-heads", "lowpoly", "heads.heads_mlp_lora", "lowpoly"),
+    Thing("lowpoly's drafter", "feature-draft --backbone lowpoly", "lowpoly", "feature_draft", "lowpoly"),
+    Thing("lowpoly's stream", "predictive-stream --backbone lowpoly", "lowpoly", "", "lowpoly", "predictive_stream"),
+)
+
+
+def folder_of(model: str) -> Path:
+    """The shipped folder of a model."""
+    return {"pictogram": pictogram.FOLDER, "judge": judge.FOLDER, "lowpoly": lowpoly.FOLDER}[model]
+
+
+def row_of(thing: Thing) -> Mapping[str, Any] | None:
+    """What its card says of a thing, None if it is not there; raises MissingWeights for a damaged card."""
+    folder = folder_of(thing.model) / thing.inside
+    if not (folder / CARD).exists():
+        return None
+    found: Any = read_card(folder)
+    for name in thing.entry.split(".") if thing.entry else ():
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else None
+
+
+def identity(base: str) -> str | None:
+    """What other things mean when they say that they were made for these weights; None if they are not there."""
+    if base == "tokenizer":
+        return ((row_of(THINGS[0])) or {}).get("tokens")
+    files = parts(folder_of(base), "decoder" if base == "pictogram" else "model")
+    if not files:
+        return None
+    return hash_of([folder_of(base) / "tokenizer.safetensors", *files] if base == "pictogram" else files)
+
+
+def state_of(thing: Thing) -> str:
+    """ "fits", "missing", "stale" (made for other weights than those that are there), "unknown" (it does not say for which), or what is
+    damaged."""
+    try:
+        row = row_of(thing)
+        if row is None:
+            return "missing"
+        if not thing.base:
+            return "fits"
+        made_for = row.get("tokens") if thing.base == "tokenizer" else row.get("backbone") or row.get("base", {}).get("weights_hash")
+        if made_for is None:
+            return "unknown"
+        return "fits" if made_for == identity(thing.base) else "stale"
+    except MissingWeights as e:
+        return str(e)
