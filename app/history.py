@@ -87,7 +87,7 @@ def repeat(folder: Path, backbone: Backbone) -> Run:
     settings = read_settings(folder)
     try:
         made = (settings["backbone"], settings["weights"], settings["dtype"])
-        here = (backbone.name, getattr(backbone, "weights_hash", None), str(getattr(backbone, "dtype", "")) or None)
+        here = (backbone.name, backbone.weights_hash, backbone.dtype)
         if made != here:
             raise BadFile(f"The run in {folder} was made by {_model(*made)}, not by {_model(*here)}. Load that model.")
         name = settings["preset"] or settings["method"]

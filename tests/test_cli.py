@@ -257,7 +257,7 @@ def test_models_and_doctor_answer_without_weights(capsys: pytest.CaptureFixture)
 def test_verify_prints_the_table(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     from engine.measure.verify import exactness
 
-    row = {"exact": True, "z": 0.5, "tv": 0.01, "floor": 0.01, "mutants": {"a": 20.0}}
+    row = {"exact": True, "z": 0.5, "tv": 0.01, "floor": 0.01, "runs": 20_000, "detects": 0.02, "mutants": {"a": 20.0}}
     monkeypatch.setattr(exactness, "verify", lambda names, full: ({"sjd[X]": row}, False, 1.0))
     assert cli.main(["verify", "sjd", "--json"]) == 1  # a false claim
     assert last_line(capsys) == {"sjd[X]": row}
