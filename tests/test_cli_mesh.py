@@ -107,6 +107,19 @@ def test_a_folder_runs_all_its_files_and_names_the_bad_one(folder: Path, box: Pa
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"a", "c"}
 
 
+def test_files_that_differ_in_their_kind_only_do_not_overwrite_each_other(
+    folder: Path, box: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    many = tmp_path / "many"
+    many.mkdir()
+    (many / "a.ply").write_bytes(box.read_bytes())
+    np.save(many / "a.npy", tiny.sphere().numpy())
+    assert cli.main(mesh(folder, many, "--method", "ar", "--out", str(tmp_path / "out"), "--json")) == 0
+    lines = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"a.ply", "a.npy"}
+    assert len({line["files"]["run"] for line in lines}) == 2
+
+
 BAD = {
     "missing file": lambda p: (p / "no.ply", ()),
     "unknown kind": lambda p: (_text(p / "cloud.docx", "x"), ()),

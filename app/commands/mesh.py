@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
     lines, failed = [], False
     for path in files:
         try:
-            lines.append(one_mesh(work, path, read(path, options.up), options.out and options.out / path.stem))
+            lines.append(one_mesh(work, path, read(path, options.up), options.out and options.out / own_name(path, files)))
         except ForetokenError as e:
             failed = True
             print(f"{path.name}: {e}", file=sys.stderr)
@@ -111,6 +111,11 @@ def files_in(folder: Path) -> list[Path]:
     if not files:
         raise BadPrompt(f"{folder} holds no file that can be read ({', '.join(READERS)}). Give another folder.")
     return files
+
+
+def own_name(path: Path, files: Sequence[Path]) -> str:
+    """What the copies of a file's run are called among those of the others: its name without the kind, where no other has the same."""
+    return path.stem if [other.stem for other in files].count(path.stem) == 1 else path.name
 
 
 def check_up(axis: str) -> None:
