@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numpy.random import PCG64, Generator
 
 from engine.data.families.family import Family, Parts
-from engine.data.solids import Solid, around, ball, box, circle, extrude, extrude_side, four, lathe, pair, prism
+from engine.data.solids import Solid, around, ball, box, circle, extrude, extrude_side, four, join, lathe, pair, prism
 
 MOST = 200  # triangles; a part that would lead beyond is left out
 PLANS = {  # how parts are placed; the first one always comes, so that every plan can be seen
@@ -51,6 +52,13 @@ def _triangles(solid: Solid) -> int:
     return sum(len(polygon) - 2 for polygon in solid.polygons)
 
 
+def _meet(solids: list[Solid]) -> bool:
+    """Whether corners of two solids, or of two copies in one, lie nearly at one place: tokens could not tell them apart."""
+    points = join(solids).points
+    cell = np.ptp(points, axis=0).max() / 96
+    return len(np.unique(np.round(points / cell), axis=0)) < len(points)
+
+
 def _placed(place: str, last: Solid, sides: int, r: Generator) -> Solid:
     """A part at a place of the part before it, sunk a little into it."""
     low, high = last.points.min(0), last.points.max(0)
@@ -86,7 +94,7 @@ def assembly(plan: str, core: str, parts: int, sides: int, seed: int) -> Parts:
     for i in range(parts - 1):
         place = PLANS[plan][0 if i == 0 else r.integers(4)]
         one = _placed(place, last if place == "top" else body, sides, r)
-        if sum(map(_triangles, found.values())) + _triangles(one) > MOST:
+        if sum(map(_triangles, found.values())) + _triangles(one) > MOST or _meet([*found.values(), one]):
             continue
         found[f"part {i + 1}"] = one
         last = one if place == "top" else last

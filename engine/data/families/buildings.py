@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from engine.data.families.family import YES_NO, Family, Parts
@@ -186,20 +184,16 @@ def bridge(kind: str, length: float, width: float, height: float, rail: str) -> 
         upper = [(at, above(at)) for at in places]
         points = [(-x, 0), *inside, (x, 0), *upper[::-1]]
         parts["deck"] = cut_out(points, [(0, 1, 2, 10, 11), (2, 3, 9, 10), (3, 4, 8, 9), (4, 5, 6, 7, 8)], width)
-    sides = []
-    for a, b in pairwise(places):
-        outline = [(a, above(a) - 0.5), (b, above(b) - 0.5), (b, above(b) + 1.5), (a, above(a) + 1.5)]
-        if rail == "walls" and (rise or a == -x):
-            b = b if rise else x
-            outline = [(a, above(a) - 0.5), (b, above(b) - 0.5), (b, above(b) + 1.5), (a, above(a) + 1.5)]
-            sides.append(extrude(outline, 0.75))
-        elif rail == "posts" and (rise or a == -x):
-            b = b if rise else x
-            sides.append(extrude([(a, above(a) + 1.75), (b, above(b) + 1.75), (b, above(b) + 2.5), (a, above(a) + 2.5)], 0.5))
+    if rail == "none":
+        return parts
+    low, high = (-0.5, 1.5) if rail == "walls" else (1.75, 2.5)
+    stops = places if rise else [-x, x]
+    band = [(at, above(at) + low) for at in stops] + [(at, above(at) + high) for at in stops]
+    count = len(stops)
+    sides = [cut_out(band, [(i, i + 1, count + i + 1, count + i) for i in range(count - 1)], 0.75 if rail == "walls" else 0.5)]
     if rail == "posts":
         sides += [box(0.75, 3.25, 0.75, at * 0.9375, above(at) - 0.5) for at in places[::2]]
-    if sides:
-        parts["rails"] = join(side.moved(z=s * z) for side in sides for s in (-1, 1))
+    parts["rails"] = join(side.moved(z=s * z) for side in sides for s in (-1, 1))
     return parts
 
 
@@ -208,7 +202,7 @@ def well(sides: int, radius: float, height: float, top: str, bucket: bool) -> Pa
     outside = [(radius, 0), (radius, height - 0.75), (radius + 0.5, height - 0.75), (radius + 0.5, height)]
     parts = {"wall": lathe([*outside, (radius - 1, height), (radius - 1, 0.75)], sides)}
     reach, high = radius - 0.25, height + 6
-    parts["posts"] = pair(box(0.75, high - height + 1, 0.75, reach, height - 0.75))
+    parts["posts"] = pair(box(0.75, 7, 0.75, reach, height - 0.75))
     parts["beam"] = box(2 * reach + (2 if top == "beam" else 0.25), 0.75, 0.75, y=high - 1.5)
     if top == "gable":
         deep = radius + 0.5
@@ -216,7 +210,7 @@ def well(sides: int, radius: float, height: float, top: str, bucket: bool) -> Pa
     elif top == "hip":
         parts["roof"] = roof(2 * radius + 2.5, 3.5, 2 * radius + 1, high - 0.25)
     if bucket:
-        parts["bucket"] = join([lathe([(0.75, height + 1), (1, height + 2.5)], 6), box(0.5, high - height - 3, 0.5, y=height + 2.25)])
+        parts["bucket"] = join([lathe([(0.75, height + 1), (1, height + 2.5)], 6), box(0.5, 3, 0.5, y=height + 2.25)])
     return parts
 
 

@@ -139,7 +139,7 @@ def keg(sides: int, length: float, radius: float, bulge: float, stand: str, tap:
     if stand == "blocks":
         parts["stand"] = four(extrude([(-1, 0), (1, 0), (1, 2.25), (0.25, 2.25)], 1.25).moved(wide * 0.75, 0, z * 0.5))
     elif stand == "cradle":
-        beam = join([box(2 * wide, 1.5, 1.25, z=z * 0.5), pair(box(1, 3, 1.25, wide - 0.5, 0, z * 0.5))])
+        beam = join([box(2 * wide, 1.5, 1.25, z=z * 0.5), pair(box(1, 3, 0.75, wide - 0.75, 0.5, z * 0.5))])
         parts["stand"] = join([beam, beam.turned(180)])
     if tap:
         parts["tap"] = join(

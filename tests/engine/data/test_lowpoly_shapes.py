@@ -58,7 +58,7 @@ GOLDEN = {
     "chest": 0x7CA8BB9B,
     "cup": 0xB2C77B88,
     "plate": 0xAF663BC9,
-    "keg": 0xE41A9172,
+    "keg": 0x98354DB9,
     "crate": 0xBFD3A44B,
     "gear": 0x3380D96C,
     "sword": 0xC257EF5F,
