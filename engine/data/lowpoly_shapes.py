@@ -211,6 +211,21 @@ def oriented(shape: Shape, rng: Generator, count: int = 4096, degraded: float = 
     return np.concatenate([places, normals], 1).astype(np.float32), axis
 
 
+def alike_up(shape: Shape) -> tuple[int, ...]:
+    """Indices into `AXES` of the directions that may as well be up: the shape stood on each looks the same from some side. At least +y.
+
+    An answer of another one of these is no mistake: a barrel stands on its head as it stands on its foot.
+    """
+    middle = (shape.vertices.min(0) + shape.vertices.max(0)) / 2
+    centred = (shape.vertices - middle) / np.ptp(shape.vertices, axis=0).max()
+
+    def corners(points: np.ndarray) -> set[tuple[int, ...]]:
+        return set(map(tuple, np.round(points * 64).astype(int).tolist()))
+
+    seen = [corners(centred @ rotation(90.0 * turn).T) for turn in range(4)]
+    return tuple(i for i, axis in enumerate(AXES) if corners(centred @ np.array(UP[axis], np.float64).T) in seen)
+
+
 # --- the census -------------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -294,6 +295,15 @@ def test_a_cloud_stands_on_any_axis_and_says_which():
     assert set(seen) == set(range(6)) and len(world.AXES) == 6
     again = [world.oriented(shape, Generator(PCG64(5)), 300) for _ in range(2)]
     assert again[0][1] == again[1][1] and np.array_equal(again[0][0], again[1][0])
+
+
+def test_shapes_that_stand_as_well_on_their_head_are_known():
+    box = world.shape("crate", 0)
+    cube = np.array(list(itertools.product((0.0, 1), (0.0, 1), (0.0, 1))))
+    assert world.alike_up(replace(box, vertices=cube)) == tuple(range(6))
+    assert world.alike_up(replace(box, vertices=cube * [1, 2, 1])) == (0, 3)
+    assert all(world.alike_up(world.shape(name, seed)) == (0,) for name in ("chair", "tower", "tree", "boat") for seed in range(5))
+    assert all(3 in world.alike_up(world.shape("barrel", seed)) for seed in range(5))
 
 
 def test_some_scans_are_thin_and_some_denser_towards_one_side():
