@@ -97,8 +97,8 @@ COMMON: tuple[str, ...] = (
     *TAUGHT,
     "tiger", "lion", "cow", "monkey", "rabbit", "mouse", "chicken", "owl", "unicorn", "horse", "wolf", "bee", "butterfly", "spider",
     "turtle", "snake", "octopus", "fish", "whale", "shark", "elephant", "duck", "dinosaur", "giraffe", "sheep", "dragon", "bird",
-    "banana", "watermelon", "lemon", "cherry", "pineapple", "carrot", "tomato", "bread", "cheese", "pizza", "burger", "donut", "cookie",
-    "cake", "ice cream", "egg", "grapes", "coffee", "beer",
+    "banana", "tangerine", "watermelon", "lemon", "cherry", "pineapple", "carrot", "tomato", "bread", "cheese", "pizza", "burger", "donut",
+    "cookie", "cake", "ice cream", "egg", "grapes", "coffee", "beer",
     "airplane", "helicopter", "ship", "bicycle", "train", "tractor", "truck", "ufo", "motorcycle",
     "snowflake", "lightning", "earth", "planet", "volcano", "mountain", "palm", "rose", "flower", "leaf",
     "castle", "tent", "church", "school", "hospital",
@@ -106,8 +106,7 @@ COMMON: tuple[str, ...] = (
     "snowman", "skull", "alien", "teddy",
     "hat", "crown", "shoe", "shirt", "dress", "glasses", "backpack", "umbrella", "jacket",
     "diamond", "key", "bell", "bulb", "book", "clock", "trophy", "scissors", "hammer", "camera", "laptop", "television", "phone",
-    "door", "window", "chair", "sofa", "bed", "candle", "box", "pencil", "sword", "shield", "axe", "bomb", "flag",
-    "hand",
+    "door", "window", "chair", "sofa", "bed", "candle", "box", "pencil", "sword", "shield", "axe", "bomb", "flag", "hand",
     "guitar", "trumpet", "drum", "violin", "piano", "basketball", "baseball", "kite",
 )  # fmt: skip
 

@@ -107,6 +107,8 @@ READ_AS: dict[str, str] = {
     "turquoise": "cyan aqua",
     "brown": "beige tan maroon",
     "white": "ivory",
+    "grapes": "grape",
+    "tangerines": "oranges",
     "below": "underneath beneath",
     "on": "atop",
     "beside": "alongside besides by",
