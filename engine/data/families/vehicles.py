@@ -108,7 +108,7 @@ def cart(kind: str, length: float, width: float, wall: float, sides: int, flare:
     radius = {"cart": 2.5, "wagon": 2.0, "barrow": 1.75}[kind]
     ground = {"cart": 2.5, "wagon": 2.25, "barrow": 2.25}[kind]
     parts = {"box": tray(rectangle(width, length), wall, 0.75, 0.75, flare).moved(y=ground)}
-    wheel = join([lathe([(radius, -0.375), (radius, 0.375)], sides), lathe([(0.75, -0.75), (0.75, 0.75)], 4)]).turned(90, "z")
+    wheel = lathe([(radius, -0.375), (radius, 0.375)], sides).turned(90, "z")
     if kind == "barrow":
         parts["wheel"] = lathe([(radius, -0.5), (radius, 0.5)], sides).turned(90, "z").moved(0, radius, length / 2 + 0.75)
         parts["fork"] = pair(box(0.5, 0.75, 3.5, 1, radius - 0.25, length / 2))
@@ -117,7 +117,7 @@ def cart(kind: str, length: float, width: float, wall: float, sides: int, flare:
         return parts
     places = [0.0] if kind == "cart" else [length / 2 - 2.25, -length / 2 + 2.25]
     parts["wheels"] = join(pair(wheel.moved(width / 2 + 0.75, radius, z)) for z in places)
-    parts["axles"] = join(box(width + 1.5, 0.75, 0.75, y=radius - 0.375, z=z) for z in places)
+    parts["axles"] = join(box(width + 3, 0.75, 0.75, y=radius - 0.375, z=z) for z in places)
     if kind == "cart":
         parts["shafts"] = pair(box(0.75, 0.75, length * 0.75, width / 2 - 1, ground + 0.125, length * 0.75))
     else:

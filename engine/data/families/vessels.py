@@ -167,7 +167,7 @@ def crate(kind: str, width: float, height: float, depth: float, lid: bool) -> Pa
     if kind == "crossed":
         a, b = x - 0.5, height - 1
         board = extrude([(-a, 0.75), (-a + 1.5, 0.75), (a, b - 1), (a, b), (a - 1.5, b), (-a, 1.75)], 0.75)
-        parts["boards"] = join([board.moved(z=s * (z - 0.125)) for s in (-1, 1)])
+        parts["boards"] = join([board.moved(z=s * (z - 0.25)) for s in (-1, 1)])
     if lid:
         parts["lid"] = box(width + 1, 0.75, depth + 1, y=height - 0.25)
     elif kind == "open":

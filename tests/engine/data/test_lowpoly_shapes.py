@@ -44,7 +44,7 @@ GOLDEN = {
     "plane": 0x4170F344,
     "boat": 0x131D3920,
     "rocket": 0xA9C6059E,
-    "cart": 0xC69EDA19,
+    "cart": 0xE7A1878E,
     "tree": 0x4D952AC3,
     "mushroom": 0x1698B8F5,
     "cactus": 0x5157894D,
