@@ -60,7 +60,7 @@ def read(text: str, known: Container[str]) -> Reading:
         if together:
             words += together
             i += 2
-        elif any(one in DECEPTIVE for one in _singulars(both)) and not _is_known_object(both, known):
+        elif both in _deceptive() and not _is_known_object(both, known):
             unknown[both] = nearest(both, known)
             i += 2
         else:
@@ -107,6 +107,12 @@ def _phrases() -> dict[str, str]:
     return PHRASES | {plural(phrase): plural(target) for phrase, target in PHRASES.items()}
 
 
+@cache
+def _deceptive() -> frozenset[str]:
+    """Two words whose last one alone would be another thing, and their plurals."""
+    return frozenset(form for phrase in DECEPTIVE for form in (phrase, plural(phrase)))
+
+
 def _read_as(word: str, known: Container[str]) -> list[str]:
     """The known words that an unknown one, or a phrase, is read as; none if there are none."""
     if word in _phrases():
@@ -120,7 +126,6 @@ def _read_as(word: str, known: Container[str]) -> list[str]:
     return target.split() if all(part in known for part in target.split()) else []
 
 
-@cache
 def _singulars(word: str) -> tuple[str, ...]:
     """The word, then what it may be the plural of."""
     found = [word, *(single for single, many in IRREGULAR.items() if many == word)]

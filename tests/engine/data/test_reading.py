@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from engine.data import emoji_scenes as world
@@ -70,6 +72,16 @@ def test_objects_are_those_that_are_known() -> None:
     assert read("a dragon over a castle", COMMON_WORDS).objects == ("dragon", "castle")
     assert read("puppies, a dog and two tulips", COMMON_WORDS).objects == ("dog", "flower")
     assert read("", FIRST) == read(" ,.! ", FIRST) and not read("", FIRST).words
+
+
+def test_any_text_can_be_read() -> None:
+    r = random.Random(0)
+    for _ in range(300):
+        text = "".join(chr(r.choice([r.randrange(32, 127), r.randrange(0x2000, 0x3000), r.randrange(0x1F000, 0x1FB00), 0x200D, 0xFE0F]))
+                       for _ in range(r.randrange(30)))  # fmt: skip
+        reading = read(text, FIRST)
+        assert set(reading.words) <= FIRST and not set(reading.unknown) & FIRST
+        assert all(set(" ".join(near).split()) <= FIRST for near in reading.unknown.values())
 
 
 # --- emoji ------------------------------------------------------------------------------------------------------------
