@@ -99,8 +99,8 @@ def test_a_comparison_is_in_seconds_a_token(monkeypatch: pytest.MonkeyPatch) -> 
         def finish(self) -> Finished:
             return self
 
-    monkeypatch.setattr(run, "generate", lambda backbone, method, prompt, knobs=None: Finished(method))
-    fast, said = report.compare(None, METHODS["xspecmesh"], None, {})
+    monkeypatch.setattr(run, "generate", lambda backbone, method, prompt, knobs=None, name="": Finished(method))
+    fast, said = report.compare(None, METHODS["xspecmesh"], None, {}, "xspecmesh")
     assert len(fast.tokens) == 25
     assert said == {"compare": {"method": "ar", "seconds": 4.0, "speedup": 0.5, "same_tokens": False}}
 

@@ -248,4 +248,5 @@ def test_the_files_of_all_formats_stand_in_the_line(folder: Path, box: Path, cap
     files = last_line(capsys)["files"]
     assert {name: Path(path).name for name, path in files.items()} == {
         "acceptance": "acceptance.glb", "result": "result.glb", "result.ply": "result.ply", "trace": "trace.npz", "run": "run.json",
+        "points": "points.npz",
     }  # fmt: skip

@@ -8,7 +8,6 @@ normalised to the picture. Guidance pairs the caption with the empty caption, wh
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from torch.nn import functional as F
 from engine.backbones.prompts import readable_text
 from engine.cache import Slab
 from engine.core import Prompt, Resampler, Sampling, Suits
+from engine.data.reading import read, split, things
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.drafters.resampler import read_resampler, refuse_other_tokens
@@ -215,26 +215,37 @@ class Pictogram:
         )  # fmt: skip
 
     def _read(self, prompt: Prompt) -> list[int]:
-        """Word ids of a prompt, padded to 32; unknown words are left out (see unknown_words)."""
+        """Word ids of a prompt, padded to 32; unknown words are left out (see unknown_words) or read as others of the same meaning."""
         text = readable_text(prompt.text, EXAMPLE)
         if len(text) > LONGEST_PROMPT:
             raise BadPrompt(f"The prompt has {len(text):,} characters; at most {LONGEST_PROMPT:,} are read. Shorten it.")
-        known = [self.words[w] for w in split_words(text) if w in self.words]
+        reading = read(text, self.words)
+        known = [self.words[w] for w in reading.words]
         if len(known) > TEXT_SLOTS:
             raise BadPrompt(f"The prompt has {len(known)} words; pictogram reads at most {TEXT_SLOTS}. Shorten it.")
         if not split_words(text):
             raise BadPrompt("The prompt holds no word of letters. Say what to draw, for instance: a red apple on a blue background.")
         if not known:
-            near = self.unknown_words(text)
-            if not near:
-                raise BadPrompt(f"The prompt {text[:40]!r} has no word. Say in words what to draw, for instance: {EXAMPLE}.")
-            hint = ", ".join(f"'{w}' (nearest: {', '.join(n) or 'none'})" for w, n in list(near.items())[:5])
+            hint = ", ".join(named(reading.unknown)) or "it has none"
             raise BadPrompt(f"pictogram knows no word of this prompt: {hint}. See `launch.py models` for what it can draw.")
         return known + [0] * (TEXT_SLOTS - len(known))
 
     def unknown_words(self, text: str) -> dict[str, list[str]]:
-        """Words that the model does not know, each with up to three known ones that are written alike."""
-        return {w: difflib.get_close_matches(w, list(self.words), 3, 0.6) for w in dict.fromkeys(split_words(text)) if w not in self.words}
+        """Words that the model does not know, each with up to three known ones that are nearest in meaning, or that it is a slip of."""
+        return read(text, self.words).unknown
+
+    def objects_in(self, text: str) -> tuple[str, ...]:
+        """The objects of a prompt that the model knows."""
+        return read(text, self.words).objects
+
+    def warning(self, text: str) -> str:
+        """A sentence, to be said before drawing, for a prompt that names no object that the model knows; else nothing."""
+        reading = read(text, self.words)
+        if reading.objects:
+            return ""
+        lost = named(things(reading.unknown))
+        why = f" It does not know {', '.join(lost)}." if lost else ""
+        return f"{self.name} knows no object of this prompt and draws a background without any.{why}"
 
     def _side(self, size: int | None) -> int:
         """Tokens along a side for a size in pixels (None: 128, or the nearest that was trained)."""
@@ -290,8 +301,13 @@ class Pictogram:
 
 
 def split_words(text: str) -> list[str]:
-    """Lower-case words without punctuation."""
-    return "".join(c if c.isalnum() else " " for c in text.lower()).split()
+    """Lower-case words without punctuation, emoji by their names."""
+    return split(text)
+
+
+def named(unknown: dict[str, list[str]], most: int = 5) -> list[str]:
+    """Unknown words in quotes, each with what is nearest to it if anything is; at most so many."""
+    return [f"'{w}' (nearest: {', '.join(near)})" if near else f"'{w}'" for w, near in list(unknown.items())[:most]]
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

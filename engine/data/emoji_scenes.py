@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from engine.data.emoji_objects import IRREGULAR, OBJECTS, PAIRS, TAUGHT
+from engine.data.emoji_objects import COMMON, OBJECTS, PAIRS, TAUGHT, names_of, plural
 from engine.errors import MissingFont
 
 FONT_PATHS = (
@@ -99,7 +99,8 @@ class Lessons:
 
 WORLD = Lessons()  # all that there is: what the tokenizer is trained on
 FIRST = Lessons(TAUGHT, (2, 2, 3, 3, 4), ("above", "below", "left of", "right of", "beside"), ("",))  # what a CPU can teach a decoder
-LESSONS = {"first": FIRST, "world": WORLD}
+COMMON_WORLD = replace(FIRST, objects=COMMON)  # the nouns that people type, said as in the first lessons
+LESSONS = {"first": FIRST, "common": COMMON_WORLD, "world": WORLD}
 
 
 @dataclass(frozen=True)
@@ -134,21 +135,6 @@ class Scene:
     def held_out(self) -> bool:
         """True for a combination that training never sees (a tenth of all, decided by a checksum)."""
         return zlib.crc32(self.combination.encode()) % HELD_OUT == 0
-
-
-def plural(name: str) -> str:
-    """The plural of an object's name: "cherry" -> "cherries", "mouse" -> "mice"."""
-    if name in IRREGULAR:
-        return IRREGULAR[name]
-    if name.endswith("y") and name[-2] not in "aeiou":
-        return name[:-1] + "ies"
-    return name + ("es" if name.endswith(("s", "x", "ch", "sh", "o")) else "s")
-
-
-def names_of(name: str) -> list[str]:
-    """The name and its synonyms."""
-    _, _, rest = OBJECTS[name].partition(" ")
-    return [name, *(rest.split("|") if rest else [])]
 
 
 def backgrounds() -> list[str]:
@@ -363,7 +349,7 @@ def words_of(text: str) -> list[str]:
     return kept.split()
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def vocabulary(lessons: Lessons = FIRST) -> tuple[str, ...]:
     """Every word that a caption of some lessons can contain, sorted."""
     said: list[str] = ["a", "an", "the", "and", "on", "background", "one", "1"]

@@ -1,8 +1,8 @@
 """The world that lowpoly learns: shapes from seeds, what is held out of training, and clouds of points as people scan them.
 
-A shape is a pure function of a family and a seed; the families are in engine/data/lowpoly_families.py. Held out are two boxes of
-parameters per family and two whole families (`HELD_OUT_FAMILIES`). `python -m engine.data.lowpoly_shapes` prints faces and tokens of
-every family.
+A shape is a pure function of a family and a seed; the families are in engine/data/families. Held out are two boxes of parameters per
+family and two whole families (`HELD_OUT_FAMILIES`): snowmen, which are made of parts that other families have too, and gears, whose
+outline is like nothing else. Few people bring either. `python -m engine.data.lowpoly_shapes` prints faces and tokens of every family.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from dataclasses import replace
 import numpy as np
 from numpy.random import PCG64, Generator
 
-from engine.data.lowpoly_families import FAMILIES, Family, Shape
+from engine.data.families import FAMILIES
+from engine.data.families.family import Family, Shape
 from engine.data.solids import rotation
 from engine.errors import BadPrompt
 from engine.mesh.bpt_tokens import tokenize
+from engine.mesh.frame import SIDE, UP
 
-HELD_OUT_FAMILIES = ("boat", "chess_piece")
+HELD_OUT_FAMILIES = ("gear", "snowman")
 TRAINED_FAMILIES = tuple(name for name in FAMILIES if name not in HELD_OUT_FAMILIES)
 EASY = ("table", "chair", "house", "tree", "tower", "bottle", "mushroom", "rocket")  # short sequences, taught first
+SHARES = {"assembly": 6}  # drawn as often as so many other families: each assembly is a thing of its own
 
 
 def family_of(name: str) -> Family:
@@ -49,9 +52,10 @@ def held_out(shape: Shape) -> bool:
 
 def training_shapes(first_seed: int, count: int, families: Sequence[str] = TRAINED_FAMILIES, detail: int = 0) -> Iterator[Shape]:
     """`count` shapes that are not held out, each a function of its own seed, first_seed, first_seed + 1, ..."""
+    drawn = [name for name in families for _ in range(SHARES.get(name, 1))]
     for seed in range(first_seed, first_seed + count):
         rng = _generator("training", seed)
-        family = family_of(families[rng.integers(len(families))])
+        family = family_of(drawn[rng.integers(len(drawn))])
         if family.name in HELD_OUT_FAMILIES:
             raise BadPrompt(f"The family '{family.name}' is held out. Train on some of: {', '.join(TRAINED_FAMILIES)}.")
         candidate = family(rng, detail)
@@ -65,14 +69,16 @@ def held_out_shapes(count: int, kind: str = "boxes", detail: int = 0) -> list[Sh
     if kind not in ("boxes", "families"):
         raise BadPrompt(f"Shapes are held out by 'boxes' or by 'families', not by '{kind}'.")
     names = TRAINED_FAMILIES if kind == "boxes" else HELD_OUT_FAMILIES
-    found: list[Shape] = []
-    for i in range(count):
-        rng = _generator("held out", i)
-        candidate = FAMILIES[names[i % len(names)]](rng, detail)
-        while not held_out(candidate):
-            candidate = FAMILIES[names[i % len(names)]](rng, detail)
-        found.append(candidate)
-    return found
+    return [held_out_shape(names[i % len(names)], i, detail) for i in range(count)]
+
+
+def held_out_shape(family: str, number: int, detail: int = 0) -> Shape:
+    """The held-out shape of a family and a number >= 0."""
+    rng = _generator("held out", number)
+    candidate = family_of(family)(rng, detail)
+    while not held_out(candidate):
+        candidate = family_of(family)(rng, detail)
+    return candidate
 
 
 # --- augmentation -----------------------------------------------------------------------------------------------------
@@ -84,6 +90,12 @@ def stretch(shape: Shape, rng: Generator) -> Shape:
     The lattices of the families hold so few shapes that a small model learns them by heart; stretched, none comes twice.
     """
     return replace(shape, vertices=shape.vertices * rng.uniform(0.75, 1.25, 3))
+
+
+def turned(shape: Shape, rng: Generator) -> Shape:
+    """A stretched variant that looks to the front, the right, the back or the left: files seldom say which way is the front."""
+    one = stretch(shape, rng)
+    return replace(one, vertices=one.vertices @ rotation(90.0 * rng.integers(4)).T)
 
 
 def augment(shape: Shape, rng: Generator) -> Shape:
@@ -127,28 +139,43 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
     return np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 1e-12)
 
 
-def degrade(points: np.ndarray, rng: Generator) -> np.ndarray:
-    """A scan as people have them, float32 [N, 6] of clean points [N, 6]; lost points are replaced by repeats of others.
-
-    A tenth of the clouds are seen from one side only, a tenth have a hole; all get noise of up to 1 % of the longest side, on places and
-    normals; 5 % have outliers; 15 % have no normals (zeros), 15 % have all normals flipped. Normals are unit or zero.
-    """
-    clean = np.asarray(points, np.float64)
-    size = float(np.ptp(clean[:, :3], axis=0).max())
+def _survivors(clean: np.ndarray, size: float, rng: Generator) -> np.ndarray:
+    """Which points float64 [N, 6] a scan keeps, bool [N]: some are seen from one side only, have a hole, are denser towards one side, or
+    are thin as a whole."""
     kept = np.ones(len(clean), bool)
     if rng.random() < 0.1:
         kept &= clean[:, 3:] @ _unit(rng.normal(size=(1, 3)))[0] > -0.1
     if rng.random() < 0.1:
         middle = clean[rng.integers(len(clean)), :3]
         kept &= np.linalg.norm(clean[:, :3] - middle, axis=1) > rng.uniform(0.1, 0.25) * size
-    left = np.flatnonzero(kept)
+    if rng.random() < 0.15:
+        along = clean[:, :3] @ _unit(rng.normal(size=(1, 3)))[0]
+        far = (along - along.min()) / max(float(np.ptp(along)), 1e-12)
+        kept &= rng.random(len(clean)) < rng.uniform(0.05, 0.3) ** far  # at the far side so few are left
+    return kept
+
+
+def degrade(points: np.ndarray, rng: Generator) -> np.ndarray:
+    """A scan as people have them, float32 [N, 6] of clean points [N, 6]; lost points are replaced by repeats of others.
+
+    A tenth of the clouds are seen from one side only, a tenth have a hole, 15 % are denser towards one side and a tenth are thin: only 64
+    to N / 4 places are left. All get noise of up to 1 % of the longest side, on places and normals; a tenth of them three times that; 5 %
+    have outliers; 15 % have no normals (zeros), 15 % have all normals flipped. Normals are unit or zero.
+    """
+    clean = np.asarray(points, np.float64)
+    size = float(np.ptp(clean[:, :3], axis=0).max())
+    left = np.flatnonzero(_survivors(clean, size, rng))
     if len(left) * 4 < len(clean):  # too little to know the object by
         left = np.arange(len(clean))
+    thin = rng.random() < 0.1 and len(clean) >= 256
+    if thin:
+        left = rng.permutation(left)[: rng.integers(64, len(clean) // 4 + 1)]
     chosen = np.concatenate([left, rng.choice(left, len(clean) - len(left))])
-    places, normals = clean[chosen, :3], clean[chosen, 3:]
-    noise = rng.uniform(0, 0.01)
-    places = places + rng.normal(size=places.shape) * noise * size
-    normals = _unit(normals + rng.normal(size=normals.shape) * noise * 10)
+    noise = rng.uniform(0, 0.01) * (3 if rng.random() < 0.1 else 1)
+    # The repeats of a thin scan are the same points once more; those of others stand for points that lie close by.
+    jitter = rng.normal(size=clean.shape)[chosen if thin else slice(None)] * noise
+    places = clean[chosen, :3] + jitter[:, :3] * size
+    normals = _unit(clean[chosen, 3:] + jitter[:, 3:] * 10)
     if rng.random() < 0.05:
         stray = rng.random(len(clean)) < rng.uniform(0.005, 0.03)
         low, high = clean[:, :3].min(0) - 0.1 * size, clean[:, :3].max(0) + 0.1 * size
@@ -159,11 +186,51 @@ def degrade(points: np.ndarray, rng: Generator) -> np.ndarray:
     return np.concatenate([places, normals], 1).astype(np.float32)
 
 
+# --- which way is up --------------------------------------------------------------------------------------------------
+
+AXES = tuple(UP)  # what an answer of `oriented` counts
+
+
+def oriented(shape: Shape, rng: Generator, count: int = 4096, degraded: float = 0.7) -> tuple[np.ndarray, int]:
+    """A cloud float32 [count, 6] of a shape that stands in one of six ways, and the axis of the cloud that is up, an index into `AXES`.
+
+    The shape is stretched and turned about its own vertical first, by any angle in a fifth of the clouds and by quarter turns in the
+    others; `degraded` is the share of clouds that `degrade` has been at. A file keeps no promise about the size either: the cloud's box
+    is centred and 1.9 long, as in the model's frame.
+    """
+    one = stretch(shape, rng)
+    degrees = rng.uniform(0, 360) if rng.random() < 0.2 else 90.0 * rng.integers(4)
+    cloud = sample_points(one.vertices @ rotation(degrees).T, one.faces, count, rng)
+    if rng.random() < degraded:
+        cloud = degrade(cloud, rng)
+    axis = int(rng.integers(len(AXES)))
+    upright = np.array(UP[AXES[axis]], np.float64)  # takes that axis to +y; its transpose, which acts on rows here, goes the other way
+    places, normals = cloud[:, :3] @ upright, cloud[:, 3:] @ upright
+    low, high = places.min(0), places.max(0)
+    places = (places - (low + high) / 2) * (SIDE / float((high - low).max()))
+    return np.concatenate([places, normals], 1).astype(np.float32), axis
+
+
+def alike_up(shape: Shape) -> tuple[int, ...]:
+    """Indices into `AXES` of the directions that may as well be up: the shape stood on each looks the same from some side. At least +y.
+
+    An answer of another one of these is no mistake: a barrel stands on its head as it stands on its foot.
+    """
+    middle = (shape.vertices.min(0) + shape.vertices.max(0)) / 2
+    centred = (shape.vertices - middle) / np.ptp(shape.vertices, axis=0).max()
+
+    def corners(points: np.ndarray) -> set[tuple[int, ...]]:
+        return set(map(tuple, np.round(points * 64).astype(int).tolist()))
+
+    seen = [corners(centred @ rotation(90.0 * turn).T) for turn in range(4)]
+    return tuple(i for i, axis in enumerate(AXES) if corners(centred @ np.array(UP[axis], np.float64).T) in seen)
+
+
 # --- the census -------------------------------------------------------------------------------------------------------
 
 
 def census(count: int = 200, detail: int = 0) -> list[tuple[str, int, list[int], list[int]]]:
-    """Per family: name, size of its lattice, and minimum, median and maximum of faces and of tokens over `count` seeds."""
+    """Per family: name, how many different lattice points, and minimum, median and maximum of faces and of tokens over `count` seeds."""
     rows = []
     for name, family in FAMILIES.items():
         faces, tokens = [], []

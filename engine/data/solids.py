@@ -1,6 +1,6 @@
 """Closed solids with clean topology: boxes, prisms, lathes and sweeps, all of them lofts through rings of points.
 
-A solid keeps its polygons; triangles are made at the very end (`split` in engine/data/lowpoly_shapes.py), because the diagonal of a
+A solid keeps its polygons; triangles are made at the very end (`split` in engine/data/families/family.py), because the diagonal of a
 quad depends on where the quad finally stands. +Y is up, +Z is the front; polygons are counter-clockwise seen from outside.
 """
 
@@ -137,6 +137,26 @@ def extrude(outline: Outline | np.ndarray, depth: float) -> Solid:
 def extrude_side(outline: Outline | np.ndarray, width: float) -> Solid:
     """A convex outline (z, y), forwards and up, counter-clockwise, from x = -width/2 to width/2."""
     return extrude(outline, width).turned(-90)
+
+
+def cut_out(points: Outline | np.ndarray, pieces: Sequence[tuple[int, ...]], depth: float) -> Solid:
+    """A flat shape (x, y) that need not be convex and may have holes, from z = -depth/2 to depth/2, made of convex pieces.
+
+    pieces : indices of points, counter-clockwise seen from the front; edges of one piece only become sides
+    """
+    flat = np.asarray(points, float)
+    count = len(flat)
+    edges = [(a, b) for piece in pieces for a, b in zip(piece, piece[1:] + piece[:1], strict=True)]
+    polygons = [polygon for piece in pieces for polygon in (piece[::-1], tuple(i + count for i in piece))]
+    polygons += [(a, b, b + count, a + count) for a, b in edges if (b, a) not in edges]
+    return Solid(np.concatenate([np.column_stack([flat, np.full(count, z)]) for z in (-depth / 2, depth / 2)]), tuple(polygons))
+
+
+def tray(outline: Outline | np.ndarray, height: float, wall: float, floor: float = 0.75, flare: float = 1) -> Solid:
+    """An open box or tub on y = 0 over a convex outline (x, z); its upper rim is wider by `flare`, its wall about `wall` thick."""
+    flat = np.asarray(outline, float)
+    inner = 1 - wall / np.abs(flat).max(0)
+    return loft([level(flat, 0), level(flat * flare, height), level(flat * inner * flare, height), level(flat * inner, floor)])
 
 
 def lathe(profile: Sequence[tuple[float, float]], sides: int, phase: float = 0) -> Solid:

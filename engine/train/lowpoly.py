@@ -28,6 +28,7 @@ from torch.nn import functional as F
 from engine.backbones import lowpoly
 from engine.data.lowpoly_shapes import (
     EASY,
+    HELD_OUT_FAMILIES,
     TRAINED_FAMILIES,
     Shape,
     augment,
@@ -254,7 +255,8 @@ def write_weights(folder: Path, training: Training, trainee: Trainee, preset: st
         "name": "lowpoly",
         "families": list(PRESETS[preset]["families"]),
         "licence": "Weights: Apache-2.0. Trained on shapes that this project draws from seeds; no third-party mesh was used.",
-        "data": "engine/data/lowpoly_shapes.py; two boxes of parameters per family and the families boat and chess piece are held out.",
+        "data": "engine/data/lowpoly_shapes.py; two boxes of parameters per family and the families "
+        f"{' and '.join(HELD_OUT_FAMILIES)} are held out.",
     }
     files = split(folded(training.averaged), "model")
     card["model"] = {"settings": describe(trainee.model.settings), "files": len(files)} | training.summary(preset, "lowpoly")

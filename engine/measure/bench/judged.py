@@ -12,7 +12,7 @@ import numpy as np
 
 from engine import judge
 from engine.core import Prompt
-from engine.data.emoji_scenes import Lessons, Scene, caption, held_out_scenes, lessons_of
+from engine.data.emoji_scenes import LESSONS, Lessons, Scene, caption, held_out_scenes, lessons_of
 from engine.errors import NotSupported
 from engine.judge import Judge, Verdict, compare
 from engine.measure.bench.plan import Entry, JudgeBench
@@ -54,9 +54,10 @@ def judge_of(lessons: Lessons) -> Judge:
     reader = judge.load()
     unknown = [name for name in lessons.objects if name not in reader.names]
     if unknown:
+        taught = next((name for name, each in LESSONS.items() if each == lessons), "world")
         raise NotSupported(
             f"The judge does not know {len(unknown)} of the objects that these weights were taught ({', '.join(unknown[:3])}, ...). "
-            "Train it: python launch.py train judge --lessons world."
+            f"Train it: python launch.py train judge --lessons {taught}."
         )
     return reader
 

@@ -91,6 +91,35 @@ def test_everything_of_the_world_can_be_said() -> None:
     assert max(g.count for s in told for g in s.groups) == 4
 
 
+def test_the_first_lessons_stay_as_the_shipped_weights_were_taught_them() -> None:
+    assert len(world.vocabulary()) == 157 and zlib.crc32(" ".join(world.vocabulary()).encode()) == 3394696056
+    scenes = world.trained_scenes(0, 300)
+    assert zlib.crc32(repr([(scene, world.caption(scene, i)) for i, scene in enumerate(scenes)]).encode()) == 1637449526
+    assert zlib.crc32(repr(world.held_out_prompts(100)).encode()) == 4156233557
+
+
+def test_the_common_lessons_lie_between_the_first_and_the_world() -> None:
+    first, common, whole = world.LESSONS.values()
+    assert set(first.objects) < set(common.objects) < set(whole.objects) and len(common.objects) >= 150
+    assert (common.several, common.relations, common.styles) == (first.several, first.relations, first.styles)
+    told = [set(world.vocabulary(lessons)) for lessons in (first, common, whole)]
+    assert told[0] < told[1] < told[2]
+    scenes = world.trained_scenes(0, 3000, lessons=common)
+    assert {group.name for scene in scenes for group in scene.groups} == set(common.objects)
+    assert world.lessons_of({"lessons": "common"}) is common
+
+
+def test_common_objects_can_be_told_apart(font: None) -> None:
+    """At 24 pixels, before gray: no two are nearly the same picture (a king and a queen differ by 29, a man and a boy by 37)."""
+    seen = {}
+    for name in world.COMMON:
+        scene = world.Scene((world.Group(name),), "", "gray", ((name, "", 32, 32, 48),), 0)
+        seen[name] = world.render(scene, 64)[16:40, 16:40].astype(float)
+    names = list(seen)
+    alike = min((float(np.sqrt(((seen[a] - seen[b]) ** 2).mean())), a, b) for i, a in enumerate(names) for b in names[:i])
+    assert alike[0] > 24, alike
+
+
 def test_plurals() -> None:
     assert [world.plural(w) for w in ("cat", "cherry", "bus", "mouse", "fish", "crutch", "key")] == [
         "cats", "cherries", "buses", "mice", "fish", "crutches", "keys",

@@ -118,7 +118,7 @@ def test_a_backbone_is_trained_with_heads_that_fit_it(shipped: Path, monkeypatch
         "batch": 4,
         "minutes": 0.05,
         "rate": 1e-3,
-        "settings": replace(SMALL, length=480),
+        "settings": replace(SMALL, length=640),
         "families": ("table",),
         "vary": stretch,
         "degraded": 0.0,

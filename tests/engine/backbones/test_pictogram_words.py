@@ -1,0 +1,42 @@
+"""What pictogram makes of a person's words: emoji, words of the same meaning, and prompts without an object that it knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.backbones.pictogram import split_words
+from engine.core import Prompt
+from engine.errors import BadPrompt
+from tests.engine.backbones import tiny
+
+
+def test_emoji_and_synonyms_are_the_words_that_they_mean() -> None:
+    model = tiny.pictogram()
+    assert model._read(Prompt("two cats on a 🍎")) == model._read(Prompt("two kitties on a apple"))
+    assert model._read(Prompt("🍎")) == model._read(Prompt("apple")) == model._read(Prompt("Apple!"))
+    assert model._read(Prompt("🐱🐱")) == model._read(Prompt("two cats"))
+    assert model._read(Prompt("a crimson 🍎")) == model._read(Prompt("a red apple"))
+    assert split_words("🐶🐱, 🧿") == ["dog", "cat", "🧿"]
+
+
+def test_unknown_words_have_near_ones_or_none() -> None:
+    assert tiny.pictogram().unknown_words("a pear, aple, zzz, cute 🧿") == {
+        "pear": ["apple"],
+        "aple": ["apple"],
+        "zzz": [],
+        "cute": [],
+        "🧿": [],
+    }
+
+
+def test_a_prompt_without_a_known_object_is_said() -> None:
+    model = tiny.pictogram()
+    assert model.objects_in("two cats on a apple") == ("cat", "apple") and model.warning("two cats on a apple") == ""
+    said = model.warning("a cute flying pear on a zorb")
+    assert (
+        said
+        == "pictogram knows no object of this prompt and draws a background without any. It does not know 'pear' (nearest: apple), 'zorb'."
+    )
+    assert model.warning("on green") == "pictogram knows no object of this prompt and draws a background without any."
+    with pytest.raises(BadPrompt, match="knows no word of this prompt: 'pear' \\(nearest: apple\\), '🧿'"):
+        model.start(Prompt("pear 🧿"))
