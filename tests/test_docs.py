@@ -21,7 +21,8 @@ README = ROOT / "README.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 METHOD_PAGES = sorted((ROOT / "docs/methods").glob("*.md"))
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-COMMAND = re.compile(r"^(?:\$ )?python launch\.py[ \t]*(.*?)(?:[ \t]+#.*)?$", re.MULTILINE)
+SHOWN = re.compile(r"^(?:\$ )?python launch\.py(.*)$", re.MULTILINE)
+IN_A_SENTENCE = re.compile(r"`python launch\.py([^`]*)`")
 
 
 def text(path: Path) -> str:
@@ -57,9 +58,10 @@ def exactness_in_readme() -> dict[str, str]:
     return {name: row[-1] for row in rows for name in re.findall(r"`(\w+)`", row[0])}
 
 
-def commands(path: Path) -> list[str]:
-    """The command lines of a page, without `python launch.py`; a line that ends in a backslash goes on in the next."""
-    return [found for found in COMMAND.findall(text(path).replace("\\\n", " ")) if not found.startswith(("[", "COMMAND"))]
+def commands(path: Path) -> list[list[str]]:
+    """The command lines of a page as words, without `python launch.py` and comments; a backslash at the end of a line joins the next."""
+    page = text(path).replace("\\\n", " ")
+    return [shlex.split(line, comments=True) for line in SHOWN.findall(page) + IN_A_SENTENCE.findall(page)]
 
 
 @cache
@@ -132,18 +134,21 @@ def test_no_page_is_an_orphan():
 
 @pytest.mark.parametrize("path", PAGES, ids=names(PAGES))
 def test_commands_exist_with_their_options(path):
-    for line in commands(path):
-        words = [word for word in shlex.split(line)]
-        while words and words[0].startswith("--"):  # the launcher's own: --torch cpu, --dry-run
+    for words in commands(path):
+        line = shlex.join(words)
+        while words and words[0].startswith("--"):  # the launcher's own
             assert words[0] in text(ROOT / "launch.py"), line
             words = words[2:] if words[0] == "--torch" else words[1:]
         if not words or words[0] == "test":  # the studio; pytest's options are pytest's
             continue
-        command = words[:2] if words[0] == "train" else words[:1]
-        code, shown = help_of(*command)
+        code, shown = help_of(*(words[:2] if words[0] == "train" and len(words) > 1 else words[:1]))
         assert code == 0, f"{line}: there is no such command"
         for option in (word.split("=")[0] for word in words if word.startswith("--")):
             assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", shown), f"{line}: {option} is not in its --help"
+
+
+def test_readme_shows_commands():
+    assert {"image", "mesh"} <= {words[0] for words in commands(README) if words}
 
 
 @pytest.mark.skipif(not (ROOT / "engine/decoding").is_dir(), reason="the documents name files by the places of the new layout")
