@@ -141,7 +141,7 @@ def test_commands_exist_with_their_options(path):
             words = words[2:] if words[0] == "--torch" else words[1:]
         if not words or words[0] == "test":  # the studio; pytest's options are pytest's
             continue
-        code, shown = help_of(*(words[:2] if words[0] == "train" and len(words) > 1 else words[:1]))
+        code, shown = help_of(*words[: 2 if words[0] in ("bench", "train") else 1])
         assert code == 0, f"{line}: there is no such command"
         for option in (word.split("=")[0] for word in words if word.startswith("--")):
             assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", shown), f"{line}: {option} is not in its --help"
