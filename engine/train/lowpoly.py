@@ -1,7 +1,7 @@
 """Trains lowpoly on tokens of procedural shapes: `launch.py train lowpoly --preset cpu|gpu`.
 
 Each step draws new shapes and new clouds of their surfaces; half of the time the model is told a face budget. The CPU preset teaches all
-families standing upright, turned by quarter turns, with clouds that are degraded half of the time; the GPU preset teaches them in every pose.
+families standing upright, turned by quarter turns, and degrades half of the clouds; the GPU preset teaches them in every pose.
 Shapes in held-out boxes and families are never trained; the curve gives the loss on both.
 
 Heads that guess the tokens behind the next one (those of XSpecMesh) learn along with it and teach it as well, with a small weight: the

@@ -1,0 +1,157 @@
+"""The documents against the code: length, names, tables, links, commands and paths."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from engine.core import Knobs
+from engine.methods import METHODS, PRESETS, find
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+METHOD_PAGES = sorted((ROOT / "docs/methods").glob("*.md"))
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+SHOWN = re.compile(r"^(?:\$ )?python launch\.py(.*)$", re.MULTILINE)
+IN_A_SENTENCE = re.compile(r"`python launch\.py([^`]*)`")
+
+
+def text(path: Path) -> str:
+    """A page's text."""
+    return path.read_text(encoding="utf-8")
+
+
+def names(paths: list[Path]) -> list[str]:
+    """Paths as the ids of a parametrized test."""
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+def outside_fences(page: str) -> str:
+    """A page without its fenced blocks."""
+    return re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(path: Path) -> set[str]:
+    """What a link may name after `#`: the headings, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.+)$", outside_fences(text(path)), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(path: Path) -> list[str]:
+    """The relative links and images of a page."""
+    return [link for link in LINK.findall(outside_fences(text(path))) if not re.match(r"[a-z]+:", link)]
+
+
+def exactness_in_readme() -> dict[str, str]:
+    """Last cell of each row of README's table of methods, by name."""
+    section = text(README).split("\n## Methods\n")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| `")]
+    return {name: row[-1] for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+
+
+def commands(path: Path) -> list[list[str]]:
+    """The command lines of a page as words, without `python launch.py` and comments; a backslash at the end of a line joins the next."""
+    page = text(path).replace("\\\n", " ")
+    return [shlex.split(line, comments=True) for line in SHOWN.findall(page) + IN_A_SENTENCE.findall(page)]
+
+
+@cache
+def help_of(*command: str) -> tuple[int, str]:
+    """Return code and text of a command's --help."""
+    done = subprocess.run([sys.executable, "-m", "app.cli", *command, "--help"], cwd=ROOT, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def make() -> ModuleType:
+    """docs/make.py, which is no package."""
+    spec = importlib.util.spec_from_file_location("docs_make", ROOT / "docs/make.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_readme_is_short():
+    assert len(text(README).splitlines()) <= 110
+
+
+def test_readme_names_every_method_and_preset_once():
+    assert sorted(exactness_in_readme()) == sorted([*METHODS, *PRESETS])
+
+
+@pytest.mark.parametrize("name", [*METHODS, *PRESETS])
+def test_readme_says_of_each_method_what_the_code_says(name):
+    method, preset = find(name)
+    exact = method.exact(Knobs({k.name: k.default for k in method.knobs} | preset))
+    assert exactness_in_readme()[name].startswith("yes" if exact else "no")
+
+
+@pytest.mark.parametrize("path", METHOD_PAGES, ids=names(METHOD_PAGES))
+def test_knob_tables_are_up_to_date(path, make):
+    assert make.fill(text(path)) == text(path), "run: python docs/make.py"
+
+
+def test_every_method_has_one_knob_table(make):
+    found = [name for path in METHOD_PAGES for block in make.BLOCK.findall(text(path)) for name in block[1].split()]
+    assert sorted(found) == sorted(METHODS)
+
+
+def test_a_knob_table_holds_what_a_knob_is(make):
+    window = next(k for k in METHODS["sjdpp"].knobs if k.name == "window")
+    assert all(part in make.row(window) for part in ("`window`", "| W |", "| 16 |", "1 to 256, log scale", window.help))
+    ratio = next(k for k in METHODS["sjdpp"].knobs if k.name == "reuse_ratio")
+    assert make.acts(ratio) == "refresh = reuse published or reuse mixture"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=names(PAGES))
+def test_links_lead_somewhere(path):
+    for link in links(path):
+        file, _, anchor = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        assert target.exists(), f"{link} does not exist"
+        assert not anchor or anchor in anchors(target), f"{link}: no such heading"
+
+
+def test_no_page_is_an_orphan():
+    found: set[Path] = set()
+    waiting = [README]
+    while waiting:
+        path = waiting.pop()
+        if path not in found and path.suffix == ".md":
+            found.add(path)
+            waiting += [(path.parent / link.partition("#")[0]).resolve() for link in links(path)]
+    assert set(PAGES) <= found
+
+
+@pytest.mark.parametrize("path", PAGES, ids=names(PAGES))
+def test_commands_exist_with_their_options(path):
+    for words in commands(path):
+        line = shlex.join(words)
+        while words and words[0].startswith("--"):  # the launcher's own
+            assert words[0] in text(ROOT / "launch.py"), line
+            words = words[2:] if words[0] == "--torch" else words[1:]
+        if not words or words[0] == "test":  # the studio; pytest's options are pytest's
+            continue
+        code, shown = help_of(*words[: 2 if words[0] in ("bench", "train") else 1])
+        assert code == 0, f"{line}: there is no such command"
+        for option in (word.split("=")[0] for word in words if word.startswith("--")):
+            assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", shown), f"{line}: {option} is not in its --help"
+
+
+def test_readme_shows_commands():
+    assert {"image", "mesh"} <= {words[0] for words in commands(README) if words}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=names(PAGES))
+def test_files_that_are_named_exist(path):
+    for name in re.findall(r"`((?:app|engine|tests|docs|assets)/[\w./-]+)`", text(path)):
+        assert (ROOT / name).exists(), f"{name} does not exist"
