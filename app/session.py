@@ -58,11 +58,13 @@ class Sessions:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, folder: Path | str | None = None) -> None:
         self._lock = threading.RLock()
+        self._free = threading.Condition(self._lock)
         self._clock = clock
         self._root = Path(folder or gettempdir())
         self._visits: dict[str, Visit] = {}
         self._line: list[Ticket] = []
         self._running: Ticket | None = None
+        self._begun: dict[int, Ticket] = {}  # until their generators end, also those that lost the engine before
         self._free_since = clock()
         self._numbers = 0
 
@@ -101,14 +103,14 @@ class Sessions:
             if self._running is not None:
                 self._stop_running()
             self._line.remove(found[0])
-            self._running = found[0]
+            self._running = self._begun[number] = found[0]
             self._running.seen = self._clock()
             return True
 
     def renew(self, visitor: str, number: int) -> None:
         """A sign of life from a run."""
         with self._lock:
-            if ticket := self._held(visitor, number):
+            if ticket := self._of(visitor, number):
                 ticket.seen = self._clock()
 
     def busy(self, visitor: str, tab: str | None = None) -> bool:
@@ -121,19 +123,24 @@ class Sessions:
     def end(self, visitor: str, number: int) -> None:
         """Gives a ticket back, whatever became of it, and frees the caches of its runs."""
         with self._lock:
-            ticket = self._held(visitor, number)
-            self._line = [t for t in self._line if (t.number, t.visitor) != (number, visitor)]
+            ticket = self._of(visitor, number)
             if ticket is not None:
-                self._release()
-        for run in ticket.runs if ticket else []:
-            run.close()
+                del self._begun[number]
+            self._line = [t for t in self._line if (t.number, t.visitor) != (number, visitor)]
+        try:
+            for run in ticket.runs if ticket else []:
+                run.close()
+        finally:
+            with self._lock:
+                if ticket is not None and self._running is ticket:
+                    self._release(self._clock())
 
     # --- the runs -------------------------------------------------------------------------------------------------
 
     def hold(self, visitor: str, number: int, runs: list[Run]) -> None:
         """Keeps the handles of the runs that are about to go; a stop or a farewell that came earlier still counts."""
         with self._lock:
-            ticket = self._held(visitor, number)
+            ticket = self._of(visitor, number)
             if ticket is not None:
                 ticket.runs = runs
             if ticket is None or ticket.stopped:
@@ -169,6 +176,11 @@ class Sessions:
             gone = list(self._visits)
         for visitor in gone:
             self.leave(visitor)
+
+    def wait_until_free(self, seconds: float) -> bool:
+        """True once no run goes any more; False if one still does after some seconds."""
+        with self._free:
+            return self._free.wait_for(lambda: self._running is None, seconds)
 
     # --- what belongs to a visitor --------------------------------------------------------------------------------
 
@@ -232,26 +244,27 @@ class Sessions:
         visit.seen = now
         return visit
 
-    def _held(self, visitor: str, number: int) -> Ticket | None:
-        """The running ticket, if it is this one."""
-        ticket = self._running
-        return ticket if ticket is not None and (ticket.visitor, ticket.number) == (visitor, number) else None
+    def _of(self, visitor: str, number: int) -> Ticket | None:
+        """The ticket of a generator that has begun and not ended."""
+        ticket = self._begun.get(number)
+        return ticket if ticket is not None and ticket.visitor == visitor else None
 
     def _stop_running(self) -> None:
         self._running.stopped = True
         for run in self._running.runs:
             run.stop()
 
-    def _release(self) -> None:
+    def _release(self, since: float) -> None:
         self._running = None
-        self._free_since = self._clock()
+        self._free_since = since
+        self._free.notify_all()
 
     def _expire(self) -> None:
         """Drops tickets that nobody will take or give back, and visits that nobody has seen for a day."""
         now = self._clock()
         if self._running is not None and now - self._running.seen > SILENCE:
             self._stop_running()
-            self._release()
+            self._release(self._running.seen + SILENCE)
         if self._running is None:
             self._line = [t for t in self._line if now - max(t.seen, self._free_since) <= PATIENCE]
         active = {t.visitor for t in self._line} | ({self._running.visitor} if self._running else set())

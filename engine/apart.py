@@ -54,7 +54,7 @@ def apart(function: Callable[..., Returned], *arguments: Any, seconds: float, me
         process.communicate()
     if not answer:
         raise Died(f"{function.__name__} ended its process with {process.returncode}")
-    returned, result = pickle.loads(answer)  # noqa: S301 - from our own process
+    returned, result = pickle.loads(answer)
     if not returned:
         raise result
     return result
@@ -64,7 +64,7 @@ def serve() -> None:
     """What the other process does: one call from its input, the answer to its output. Whatever is printed goes elsewhere."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    module, name, memory, arguments = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own process
+    module, name, memory, arguments = pickle.load(sys.stdin.buffer)
     function = getattr(importlib.import_module(module), name)
     if memory is not None:
         _limit(memory)

@@ -58,7 +58,7 @@ def flag(value: object) -> bool:
 
 
 def method(value: object, backbone: Backbone | None = None) -> tuple[str, Method, dict[str, Any]]:
-    """(name, method, knobs of the preset) of a choice of the menu; raises NotSupported if there is none, or the model lacks what it needs."""
+    """(name, method, knobs of the preset) of a choice of the menu; raises NotSupported if there is none, or if the model cannot do it."""
     if not isinstance(value, str):
         raise NotSupported(f"There is no method {brief(value)}. Choose one of the menu.")
     found, preset = find(value if len(value) <= SHOWN else brief(value))

@@ -18,7 +18,6 @@ from app.ui.panels import canvas, notice, overlay, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, Racing
 from engine.core import Backbone, Knob, Method, Prompt, Sampling
-from engine.errors import ForetokenError
 from engine.methods import METHODS
 from engine.run import Run
 

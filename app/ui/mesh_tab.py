@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,20 +16,22 @@ from app import history
 from app.boards.mesh import MeshBoard
 from app.mesh_files import FILES, write_files
 from app.stream import Throttle, updates
+from app.ui import asked, quality_table
 from app.ui import knobs as knob_panel
-from app.ui import quality_table
+from app.ui.keep import keep
 from app.ui.method_menu import badge_html, choices, choices_for, run_badge, start_values
 from app.ui.panels import canvas, clouds, mesh, notice, trace, tree, verdict
 from app.ui.place import Place
-from app.ui.racing import DIRECT, Racing, fill
+from app.ui.racing import DIRECT, READING, Racing, fill
+from app.uploads import SECONDS, WAIT, read_upload
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import Backbone, Knob, Method, Prompt, Sampling
-from engine.errors import BadPrompt, ForetokenError
+from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.mesh.formats import ply
 from engine.mesh.formats.source import Source
 from engine.mesh.frame import UP
 from engine.mesh.read import READERS, Input, read, sample
-from engine.methods import METHODS, find
+from engine.methods import METHODS
 from engine.run import Run
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "assets" / "examples" / "clouds"
@@ -53,14 +57,18 @@ IDLE = {
 }
 NO_HEADS = "{} has no draft heads here, so XSpecMesh is not in the menu. Train them: python launch.py train mesh-heads."
 NO_INPUT = "There is nothing to work on yet. Pick an example or drop a file."
+STILL = "{} is still being read. Press Generate when its points are shown."
+STAYS = "This run works on {}, because {} could not be read."
 BUSY = "A run is going. Cancel it, or choose again when it is done."
 
 
 class Given(NamedTuple):
-    """What a visitor works on, and the file it was read from."""
+    """What a visitor works on, the file it was read from with which axis up, and the file that was refused after it."""
 
     path: Path
     shape: Input
+    up: str = "auto"
+    refused: str = ""
 
 
 def build(place: Place) -> None:
@@ -68,10 +76,15 @@ def build(place: Place) -> None:
     MeshTab(place).wire(place.tab)
 
 
-def settings(sampling: Sampling) -> dict[str, Any]:
-    """The panel of what a run takes apart from the method's own knobs."""
+def settings(sampling: Sampling) -> tuple[Knob, ...]:
+    """What a run takes apart from the method's own knobs, declared like them."""
     temperature = Knob("temperature", "", sampling.temperature, 0, 2, 0.05, help="0: always the most probable token.", live=False)
-    return knob_panel.encode("settings", (temperature, BUDGET), words={"face_budget": {0: "off"}})
+    return temperature, BUDGET
+
+
+def settings_panel(sampling: Sampling) -> dict[str, Any]:
+    """The panel of these settings."""
+    return knob_panel.encode("settings", settings(sampling), words={"face_budget": {0: "off"}})
 
 
 def axis(name: str = "auto") -> dict[str, Any]:
@@ -84,11 +97,11 @@ def offered(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return sorted(found, key=lambda choice: not choice[1].startswith(FAVOURITE))
 
 
-def read_prompt(given: Input, seed: float, values: Mapping[str, Any], own: Sampling) -> Prompt:
-    """The Prompt of what stands on the page. own: the model's sampling, where the page has no control."""
-    sampling = Sampling(float(values["temperature"]), own.top_k, own.top_p, own.guidance, own.temperature_last)
-    budget = int(values["face_budget"]) or None
-    return Prompt(points=torch.from_numpy(given.points), seed=int(seed or 0), size=budget, sampling=sampling)
+def read_prompt(given: Input, seed: object, values: object, own: Sampling) -> Prompt:
+    """The Prompt of what stands on the page. own: the model's sampling, where the page has no control. Raises BadPrompt or BadKnob."""
+    chosen = asked.knobs(values, settings(own))
+    sampling = Sampling(float(chosen["temperature"]), own.top_k, own.top_p, own.guidance, own.temperature_last)
+    return Prompt(points=torch.from_numpy(given.points), seed=asked.seed(seed), size=int(chosen["face_budget"]) or None, sampling=sampling)
 
 
 def describe(given: Input) -> list[dict[str, str]]:
@@ -193,7 +206,7 @@ class MeshTab(Racing):
         self.build_method(offered(choices_for(frozenset({"mesh_heads"}))), FAVOURITE)
         gr.HTML("<h2>Mesh</h2>", elem_classes="ft-heading")
         self.build_seed()
-        self.settings = knob_panel.build(settings(Lowpoly.sampling), "mesh-settings")
+        self.settings = knob_panel.build(settings_panel(Lowpoly.sampling), "mesh-settings")
         self.axis = knob_panel.build(axis(), "mesh-axis")
         self.build_compare()
 
@@ -218,13 +231,14 @@ class MeshTab(Racing):
         outputs = list(self.table.values())
         tab.select(self.open, self.method, [*outputs, *self.menu.values()], **DIRECT)
         self.tiles.input(self.pick, [self.tiles, self.method], outputs, **DIRECT)
-        waits = DIRECT | {"show_progress": "minimal", "show_progress_on": self.file}  # a large file takes its time
-        self.file.upload(self.drop, [self.file, self.method], [*outputs, self.file], **waits)
-        self.axis.input(self.turn, [self.axis, self.method], outputs, **DIRECT)
+        waits = READING | {"show_progress": "minimal", "show_progress_on": self.file, "preprocess": True}  # a large file takes its time
+        told = self.file.upload(self.announce, self.file, self.messages, **(DIRECT | {"preprocess": True}))
+        told.then(self.drop, [self.file, self.method], [*outputs, self.file], **waits)
+        self.axis.input(self.turn, [self.axis, self.method], outputs, **READING)
 
     # --- what is worked on ----------------------------------------------------------------------------------------
 
-    def open(self, name: str, request: gr.Request) -> tuple[Any, ...]:
+    def open(self, name: object, request: gr.Request) -> tuple[Any, ...]:
         """Loads the model and lays an example on the table, when a visitor looks at the tab for the first time."""
         visitor = request.session_hash
         fresh = self.sessions.given(visitor) is None
@@ -234,7 +248,7 @@ class MeshTab(Racing):
             if fresh:
                 values |= self.menus(backbone)
         except ForetokenError as e:
-            values["messages"] = notice.error(str(e))
+            values["messages"] = notice.error(e)
         return fill(self.table | self.menu, values)
 
     def menus(self, backbone: Backbone) -> dict[str, Any]:
@@ -247,36 +261,70 @@ class MeshTab(Racing):
             "method": gr.Dropdown(found, value=name),
             "knobs": knob_panel.encode(name, method.knobs, given),
             "badge": badge_html(method, given),
-            "settings": settings(backbone.sampling),
+            "settings": settings_panel(backbone.sampling),
             "messages": notice.hint(NO_HEADS.format(backbone.name)) if missing else [],
         }
 
-    def pick(self, example: str, name: str, request: gr.Request) -> tuple[Any, ...]:
+    def pick(self, example: object, name: object, request: gr.Request) -> tuple[Any, ...]:
         """Takes an example."""
         known = example in ORDER  # a name that comes from a page becomes a path
         return fill(self.table, self.take(request.session_hash, EXAMPLES / f"{example}.ply", "auto", name) if known else {})
 
-    def drop(self, file: str, name: str, request: gr.Request) -> tuple[Any, ...]:
+    def announce(self, file: str, request: gr.Request) -> Any:
+        """Says that a file will be read; until then nobody can generate from the one before."""
+        visitor, name = request.session_hash, Path(file).name
+        if self.sessions.busy(visitor):
+            return gr.skip()  # it will be refused
+        self.sessions.reads(visitor, name, WAIT)
+        return notice.hint(f"Reading {name}. This can take up to {SECONDS:.0f} seconds.")
+
+    def drop(self, file: str, name: object, request: gr.Request) -> tuple[Any, ...]:
         """Takes a person's own file; the zone is free for the next one."""
-        return *fill(self.table, self.take(request.session_hash, Path(file), "auto", name)), None
+        visitor = request.session_hash
+        own = self.sessions.folder(visitor) / f"upload-{secrets.token_hex(8)}"
+        try:
+            values = self.take(visitor, adopt(Path(file), own), "auto", name)
+        except ForetokenError as e:
+            values = {"messages": notice.error(e)}
+        finally:
+            self.sessions.has_read(visitor)
+        for folder in own.parent.glob("upload-*"):  # one file of a visitor is enough
+            given = self.sessions.given(visitor)
+            if given is None or folder != given.path.parent:
+                shutil.rmtree(folder, ignore_errors=True)
+        return *fill(self.table, values), None
 
-    def turn(self, value: dict[str, Any], name: str, request: gr.Request) -> tuple[Any, ...]:
+    def turn(self, value: object, name: object, request: gr.Request) -> tuple[Any, ...]:
         """Reads the file again with another axis up."""
-        given = self.sessions.given(request.session_hash)
-        up = value["values"]["up_axis"]
-        return fill(self.table, self.take(request.session_hash, given.path, up, name) if given is not None else {})
+        visitor = request.session_hash
+        given = self.sessions.given(visitor)
+        if given is None:
+            return fill(self.table, {})
+        try:
+            up = str(asked.knobs(value, (AXIS,))["up_axis"])
+        except ForetokenError as e:
+            return fill(self.table, {"axis": axis(given.up), "messages": notice.error(e)})
+        self.sessions.reads(visitor, given.shape.name, WAIT)
+        try:
+            return fill(self.table, self.take(visitor, given.path, up, name))
+        finally:
+            self.sessions.has_read(visitor)
 
-    def take(self, visitor: str, path: Path, up: str, name: str) -> dict[str, Any]:
+    def take(self, visitor: str, path: Path, up: str, name: object) -> dict[str, Any]:
         """Reads a file and shows its points; one that cannot be read changes nothing but the sentence. name: of the method."""
         before = self.sessions.given(visitor)
         try:
-            if self.sessions.busy(visitor):
-                raise BadPrompt(BUSY)
-            shape = read(path, up)
+            _, method, _ = asked.method(name)
+            self.check_idle(visitor)
+            shape = read(path, up) if path.parent == EXAMPLES else read_upload(path, up)
+            self.check_idle(visitor)
         except ForetokenError as e:
-            return {"tiles": example_name(before), "messages": notice.error(str(e))}
-        self.sessions.give(visitor, given := Given(path, shape))
-        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": mesh.Side.waiting(find(name)[0].title, RIGHT)}
+            if before is not None and isinstance(e, BadFile):
+                self.sessions.give(visitor, before._replace(refused=path.name))
+            back = {"axis": axis(before.up)} if before else {}
+            return {"tiles": example_name(before), "messages": notice.error(e), **back}
+        self.sessions.give(visitor, given := Given(path, shape, up))
+        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": mesh.Side.waiting(method.title, RIGHT)}
         return {
             "viewer": mesh.encode(sides, shown_points(shape)),
             "notes": describe(shape),
@@ -289,39 +337,61 @@ class MeshTab(Racing):
             "messages": [],
         }
 
+    def check_idle(self, visitor: str) -> None:
+        """Raises BadPrompt while the visitor waits or has a run: what it works on must not change."""
+        if self.sessions.busy(visitor):
+            raise BadPrompt(BUSY)
+
+    def check_ready(self, visitor: str) -> None:
+        """Raises BadPrompt while a file is being read, which is not what the page shows yet."""
+        if name := self.sessions.reading(visitor):
+            raise BadPrompt(STILL.format(name))
+
     # --- the run --------------------------------------------------------------------------------------------------
 
     def run(
-        self, seed: float, name: str, knobs: dict[str, Any], values: dict[str, Any], compare: bool, request: gr.Request
+        self, ticket: object, seed: object, name: object, knobs: object, values: object, compare: object, request: gr.Request
     ) -> Iterator[tuple[Any, ...]]:
         """The generator of one comparison."""
         visitor = request.session_hash
 
-        def race() -> Iterator[tuple[Any, ...]]:
+        def race(number: int) -> Iterator[tuple[Any, ...]]:
             given = self.sessions.given(visitor)
             if given is None:
                 raise BadPrompt(NO_INPUT)
             backbone = self.model.get()
-            prompt = read_prompt(given.shape, seed, values["values"], backbone.sampling)
-            yield from self.compare_runs(visitor, backbone, given.shape, prompt, find(name)[0], knobs["values"], compare)
+            prompt = read_prompt(given.shape, seed, values, backbone.sampling)
+            _, method, _ = asked.method(name, backbone)
+            chosen = asked.knobs(knobs, method.knobs)
+            yield from self.compare_runs(visitor, number, backbone, given, prompt, method, chosen, asked.flag(compare))
 
-        yield from self.hold_engine(visitor, race)
+        yield from self.hold_engine(visitor, ticket, race)
 
     def compare_runs(
-        self, visitor: str, backbone: Backbone, given: Input, prompt: Prompt, method: Method, knobs: Mapping[str, Any], compare: bool
+        self,
+        visitor: str,
+        number: int,
+        backbone: Backbone,
+        given: Given,
+        prompt: Prompt,
+        method: Method,
+        knobs: Mapping[str, Any],
+        compare: bool,
     ) -> Iterator[tuple[Any, ...]]:
-        """Races plain decoding against a method, shows both, measures what they made and offers it."""
-        points = shown_points(given)
+        """Races plain decoding against a method, shows both, measures what they made and offers it. number: of the ticket"""
+        said = notice.hint(STAYS.format(given.shape.name, given.refused)) if given.refused else []
+        points = shown_points(given.shape)
         sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE) if compare else None, "accelerated": mesh.Side.waiting(method.title, RIGHT)}
         yield self.show(
-            viewer=mesh.encode(sides, points), verdict={"state": "running", "live": WORDS.reading}, messages=[], line=[],
+            viewer=mesh.encode(sides, points), verdict={"state": "running", "live": WORDS.reading}, messages=said, line=[],
             clock=gr.Timer(active=False), results=gr.Row(visible=False), trace=trace.IDLE, tree=tree.IDLE,
         )  # fmt: skip
-        boards = [MeshBoard(run) for run in self.start_runs(visitor, backbone, method, prompt, knobs, compare, WARM_STEPS)]
+        runs = self.start_runs(visitor, number, backbone, method, prompt, knobs, compare, WARM_STEPS)
+        boards = [MeshBoard(run) for run in runs]
         for changed in updates(boards, Throttle()):
             yield self.draw(boards, points, changed)
         if boards[0].count and self.sessions.present(visitor):
-            yield self.finish(visitor, boards, given)
+            yield self.finish(visitor, boards, given.shape, said)
 
     def draw(self, boards: list[MeshBoard], points: np.ndarray, changed: set[int]) -> tuple[Any, ...]:
         """The view of both boards, the line above it, and the course of the accelerated one where it went on."""
@@ -336,18 +406,28 @@ class MeshTab(Racing):
         courses = draw_course(fast) if 0 in changed and fast.count else {}
         return self.show(viewer=mesh.encode(sides, points), verdict=said, **courses)
 
-    def finish(self, visitor: str, boards: list[MeshBoard], given: Input) -> tuple[Any, ...]:
-        """Measures the meshes, writes the run into the history and offers its files; a disk that refuses costs the history alone."""
+    def finish(self, visitor: str, boards: list[MeshBoard], given: Input, said: list[dict[str, str]]) -> tuple[Any, ...]:
+        """Measures the meshes, offers the files and writes the run into the history; a disk that refuses one does not cost the rest.
+
+        said: the notices that stay
+        """
         fast = boards[0]
         sides = [quality_table.measure(b, "fast" if b is fast else "plain", given) for b in reversed(boards) if b.count]
-        files = write_files(fast.run, given, self.sessions.folder(visitor) / "mesh")
-        try:
-            history.save(fast.run, given=given)
-        except ForetokenError as e:
-            gr.Warning(str(e))
-        offers = {name: gr.DownloadButton(value=str(files.get(name, "")) or None, interactive=name in files) for name in FILES}
+        files, lost = keep("downloads", lambda: write_files(fast.run, given, self.sessions.folder(visitor) / "mesh"))
+        _, unkept = keep("history", lambda: history.save(fast.run, given=given))
+        found = files or {}
+        offers = {name: gr.DownloadButton(value=str(found.get(name, "")) or None, interactive=name in found) for name in FILES}
         shown = any(side.numbers["faces"] for side in sides)
-        return self.show(results=gr.Row(visible=shown), quality=quality_table.table(sides), **offers)
+        mistakes = notice.error(*lost, *unkept)
+        return self.show(results=gr.Row(visible=shown), quality=quality_table.table(sides), messages=[*said, *mistakes], **offers)
+
+
+def adopt(file: Path, folder: Path) -> Path:
+    """Moves a file that was sent into a folder of its own, and returns its new place; raises BadFile for what is no file any more."""
+    if not file.is_file():
+        raise BadFile(f"{file.name} did not arrive. Drop it again.")
+    folder.mkdir(parents=True)
+    return Path(shutil.move(file, folder / file.name))
 
 
 def example_name(given: Given | None) -> str:

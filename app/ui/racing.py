@@ -29,6 +29,7 @@ DIRECT = {"queue": False, "show_progress": "hidden", "api_visibility": "private"
 GOING = "Your last run is still going. Cancel it first."
 # "multiple": a second wait may begin while Gradio still holds the event of one that was given up
 ENGINE = DIRECT | {"queue": True, "concurrency_id": "engine", "concurrency_limit": 1, "trigger_mode": "multiple"}
+READING = DIRECT | {"queue": True, "concurrency_id": "reading", "concurrency_limit": 1}
 
 
 def warm(run: Run, steps: int = 1) -> None:
