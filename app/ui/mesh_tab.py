@@ -6,7 +6,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gradio as gr
 import numpy as np
@@ -19,6 +19,7 @@ from app.stream import Throttle, updates
 from app.ui import asked, quality_table
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
+from app.ui.mesh_input import AXIS, EXAMPLES, FIRST, ORDER, Given, adopt, axis, describe, example_clouds, example_name, shown_points
 from app.ui.method_menu import badge_html, choices, choices_for, run_badge, start_values
 from app.ui.panels import canvas, clouds, mesh, notice, trace, tree, verdict
 from app.ui.place import Place
@@ -27,25 +28,15 @@ from app.uploads import SECONDS, WAIT, read_upload
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import Backbone, Knob, Method, Prompt, Sampling
 from engine.errors import BadFile, BadPrompt, ForetokenError
-from engine.mesh.formats import ply
-from engine.mesh.formats.source import Source
-from engine.mesh.frame import UP
-from engine.mesh.read import READERS, Input, read, sample
+from engine.mesh.read import READERS, Input, read
 from engine.methods import METHODS
 from engine.run import Run
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "assets" / "examples" / "clouds"
-ORDER = ("table", "chair", "house", "tree", "tower", "bottle", "mushroom", "rocket")  # of the examples
-FIRST = "chair"
 FAVOURITE = "xspecmesh"
 WARM_STEPS = 3  # the first pass of a method has no draft yet
-SHOWN = 4096  # points in the view at most
 SPAN = 128  # nobody knows how many tokens a mesh will have, so the trace is drawn over a multiple of this
 BUDGET = Knob(
     "face_budget", "", 0, 0, 512, 8, "log", live=False, help="The model is told how many faces it may use, and ends before it has more."
-)
-AXIS = Knob(
-    "up_axis", "", "auto", choices=("auto", *UP), live=False, help="Which axis of the file points up. auto: what its kind suggests."
 )
 PLAIN_SIDE = ("Plain decoding", "One token at a time.")
 RIGHT = "Several tokens at a time, each one checked."
@@ -60,15 +51,6 @@ NO_INPUT = "There is nothing to work on yet. Pick an example or drop a file."
 STILL = "{} is still being read. Press Generate when its points are shown."
 STAYS = "This run works on {}, because {} could not be read."
 BUSY = "A run is going. Cancel it, or choose again when it is done."
-
-
-class Given(NamedTuple):
-    """What a visitor works on, the file it was read from with which axis up, and the file that was refused after it."""
-
-    path: Path
-    shape: Input
-    up: str = "auto"
-    refused: str = ""
 
 
 def build(place: Place) -> None:
@@ -87,11 +69,6 @@ def settings_panel(sampling: Sampling) -> dict[str, Any]:
     return knob_panel.encode("settings", settings(sampling), words={"face_budget": {0: "off"}})
 
 
-def axis(name: str = "auto") -> dict[str, Any]:
-    """The panel of the axis that is up."""
-    return knob_panel.encode("input", (AXIS,), {"up_axis": name})
-
-
 def offered(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """The methods and presets of a menu, the favourite first."""
     return sorted(found, key=lambda choice: not choice[1].startswith(FAVOURITE))
@@ -102,15 +79,6 @@ def read_prompt(given: Input, seed: object, values: object, own: Sampling) -> Pr
     chosen = asked.knobs(values, settings(own))
     sampling = Sampling(float(chosen["temperature"]), own.top_k, own.top_p, own.guidance, own.temperature_last)
     return Prompt(points=torch.from_numpy(given.points), seed=asked.seed(seed), size=int(chosen["face_budget"]) or None, sampling=sampling)
-
-
-def describe(given: Input) -> list[dict[str, str]]:
-    """What was read, and a line for everything that was cleaned or guessed on the way."""
-    if given.surface is None:
-        what = f"{given.name}: a cloud of {len(given.points):,} points."
-    else:
-        what = f"{given.name}: a mesh of {len(given.surface[1]):,} faces; {len(given.points):,} points were drawn from its surface."
-    return notice.notes([what, *given.notes])
 
 
 def made(run: Run) -> str:
@@ -143,17 +111,6 @@ def draw_course(board: MeshBoard) -> dict[str, Any]:
     method, state = board.run.method, canvas.state(board)
     limit = -(-len(board.trail.positions) // SPAN) * SPAN
     return {"trace": trace.encode(board.trail, method, state, limit), "tree": tree.encode(board.trail, method, state)}
-
-
-def shown_points(given: Input) -> np.ndarray:
-    """The points [N, 6] that the view shows of an input."""
-    return sample(given, min(SHOWN, len(given.points)))
-
-
-def example_clouds() -> dict[str, np.ndarray]:
-    """The points and normals of the examples, [N, 6] by name: as they are, since cleaning all would keep the page waiting."""
-    raw = {name: ply.read(Source(EXAMPLES / f"{name}.ply")) for name in ORDER}
-    return {name: np.concatenate([found.points, found.normals], 1) for name, found in raw.items()}
 
 
 def download(name: str, label: str) -> gr.DownloadButton:
@@ -420,16 +377,3 @@ class MeshTab(Racing):
         shown = any(side.numbers["faces"] for side in sides)
         mistakes = notice.error(*lost, *unkept)
         return self.show(results=gr.Row(visible=shown), quality=quality_table.table(sides), messages=[*said, *mistakes], **offers)
-
-
-def adopt(file: Path, folder: Path) -> Path:
-    """Moves a file that was sent into a folder of its own, and returns its new place; raises BadFile for what is no file any more."""
-    if not file.is_file():
-        raise BadFile(f"{file.name} did not arrive. Drop it again.")
-    folder.mkdir(parents=True)
-    return Path(shutil.move(file, folder / file.name))
-
-
-def example_name(given: Given | None) -> str:
-    """The example that somebody works on; "" if it is a file of their own."""
-    return given.path.stem if given is not None and given.path.parent == EXAMPLES else ""
