@@ -61,7 +61,7 @@ def method(value: object, backbone: Backbone | None = None) -> tuple[str, Method
     """(name, method, knobs of the preset) of a choice of the menu; raises NotSupported if there is none, or if the model cannot do it."""
     if not isinstance(value, str):
         raise NotSupported(f"There is no method {brief(value)}. Choose one of the menu.")
-    found, preset = find(value if len(value) <= SHOWN else brief(value))
+    found, preset = find(brief(value))
     if backbone is not None and (missing := sorted(found.needs - backbone.capabilities)):
         raise NotSupported(f"{found.name} needs {', '.join(missing)}; {backbone.name} does not have it. Choose another method.")
     return value, found, preset

@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
@@ -27,6 +28,7 @@ from engine.networks.mesh_decoder import MeshModel, Settings
 from engine.networks.mesh_decoder import describe as describe_model
 from engine.networks.vq import PictureTokenizer
 from engine.networks.weights import ship, split
+from tests.app.visitor import Visitor
 from tests.engine.backbones.tiny import spread
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,10 +125,9 @@ class Served:
         return sorted((f for f in (self.home / "runs").glob("[0-9]*")), key=lambda f: f.stat().st_mtime)
 
 
-@pytest.fixture(scope="session")
-def served(picto_folder: Path, lowpoly_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The real studio on a free port."""
-    folder = tmp_path_factory.mktemp("studio")
+@contextmanager
+def serving(folder: Path, picto_folder: Path, lowpoly_folder: Path) -> Iterator[tuple[Served, subprocess.Popen]]:
+    """The real studio on a free port, in a process of its own. folder: where it keeps its files"""
     log = folder / "log.txt"
     folders = f"path={str(picto_folder)!r}, mesh_path={str(lowpoly_folder)!r}"
     command = f"from app.studio import launch; launch({folders}, port=7900, open_browser=False)"
@@ -134,10 +135,17 @@ def served(picto_folder: Path, lowpoly_folder: Path, tmp_path_factory: pytest.Te
     with log.open("w") as file:
         process = subprocess.Popen([sys.executable, "-c", command], cwd=ROOT, stdout=file, stderr=file, env={**os.environ, **own})
     try:
-        yield Served(wait_for(process, log), folder / "home", log)
+        yield Served(wait_for(process, log), folder / "home", log), process
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
+
+
+@pytest.fixture(scope="session")
+def served(picto_folder: Path, lowpoly_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The studio that the tests share."""
+    with serving(tmp_path_factory.mktemp("studio"), picto_folder, lowpoly_folder) as (studio, _):
+        yield studio
 
 
 def wait_for(process: subprocess.Popen, log: Path) -> str:
@@ -158,6 +166,20 @@ def answers(address: str) -> bool:
             return response.status == 200
     except OSError:
         return False
+
+
+@pytest.fixture
+def visit(served: Served) -> Iterator[Callable[[], Visitor]]:
+    """A function that gives a new visitor without a browser."""
+    visitors: list[Visitor] = []
+
+    def one() -> Visitor:
+        visitors.append(Visitor(served.address))
+        return visitors[-1]
+
+    yield one
+    for visitor in visitors:
+        visitor.http.close()
 
 
 def chromium() -> str | None:

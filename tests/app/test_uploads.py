@@ -18,7 +18,6 @@ from app.ui.place import Place
 from engine.apart import Died, TookTooLong
 from engine.errors import BadFile
 from engine.mesh.read import read
-from tests.app.visitor import Visitor
 
 CHAIR = mesh_input.EXAMPLES / "chair.ply"
 VISITOR = SimpleNamespace(session_hash="a")
@@ -181,12 +180,12 @@ def test_a_full_disk_costs_neither_the_mesh_nor_the_rest(tab, monkeypatch, place
 # ---------------------------------------------------------------- over HTTP
 
 
-def test_others_go_on_while_a_large_file_is_read(served):
+def test_others_go_on_while_a_large_file_is_read(visit):
     """Reading does not hold the main process: another visitor's requests are answered before it ends."""
     grid = np.stack(np.meshgrid(np.arange(420), np.arange(420)), -1).reshape(-1, 2)
     lines = [f"v {x} {y} {(x * y) % 17}" for x, y in grid.tolist()]
     lines += [f"f {i} {i + 1} {i + 420}" for i in range(1, 420 * 419)]
-    reader, other = Visitor(served.address), Visitor(served.address)
+    reader, other = visit(), visit()
     came: list[str] = []
     reading = threading.Thread(target=lambda: came.append(reader.upload("big.obj", "\n".join(lines).encode())))
     reading.start()
@@ -199,5 +198,5 @@ def test_others_go_on_while_a_large_file_is_read(served):
     assert answered >= 5
 
 
-def test_a_file_that_is_too_large_is_refused_by_the_server(served):
-    assert "Send a smaller file" in Visitor(served.address).upload("big.obj", bytes(uploads.BYTES + 2**20))
+def test_a_file_that_is_too_large_is_refused_by_the_server(visit):
+    assert "Send a smaller file" in visit().upload("big.obj", bytes(uploads.BYTES + 2**20))
