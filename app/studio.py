@@ -30,7 +30,7 @@ from engine.networks.weights import MODELS, read_card
 FIRST_PORT = 7860
 PORTS_TRIED = 100
 VISITORS = 100  # of whom Gradio remembers what their pages look like
-STALE = (600, 7200)  # seconds: how often, and how old, files are deleted that no visitor's farewell took along
+STALE = (3600, 86_400)  # seconds: how often, and how old, files are deleted that no visitor's farewell took along
 FAREWELL = 20.0  # seconds that a run gets to end when the studio is interrupted
 CHECKPOINT = "janus"  # the backbone whose folders are as their makers publish them
 PICTURES, MESHES = "pictogram", ("lowpoly", "lowpoly_lora")  # what the tabs show unless they are told otherwise: the first of them
@@ -49,9 +49,18 @@ def build(backbone: Backbone, mesh: Lazy | None = None, sessions: Sessions | Non
 
         def leave(request: gr.Request) -> None:
             sessions.leave(request.session_hash)
+            forget(page, request.session_hash)
 
         page.unload(leave)
     return page
+
+
+def forget(page: gr.Blocks, visitor: str) -> None:
+    """Lets go of what Gradio remembers of a page that was closed: a megabyte of its last values, which it would keep for good."""
+    held = page.state_holder
+    with held.lock:
+        held.session_data.pop(visitor, None)
+        held.time_last_used.pop(visitor, None)
 
 
 def visitors() -> Sessions:

@@ -138,7 +138,7 @@ def serving(folder: Path, picto_folder: Path, lowpoly_folder: Path) -> Iterator[
         yield Served(wait_for(process, log), folder / "home", log), process
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(START_LIMIT)
 
 
 @pytest.fixture(scope="session")

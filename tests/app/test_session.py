@@ -256,6 +256,7 @@ class Story:
         self.queue: list[tuple[str, int]] = []  # what Gradio will start
         self.going: tuple[str, int] | None = None
         self.runs: list[Run] = []
+        self.dropped: dict[int, list[Run]] = {}  # by the number of the ticket
         self.said: list[str] = []
 
     def step(self) -> None:
@@ -276,6 +277,7 @@ class Story:
             visitor, number = self.queue.pop(0)
             if self.sessions.begin(visitor, number):
                 self.going, self.runs = (visitor, number), []
+                assert all(run.stopped for runs in self.dropped.values() for run in runs)
 
     def hold(self, _: str) -> None:
         if self.going and not self.runs:
@@ -298,7 +300,9 @@ class Story:
 
     def leave(self, visitor: str) -> None:
         self.sessions.leave(visitor)
-        assert not self.sessions.present(visitor)
+        assert not self.sessions.present(visitor) and not self.sessions.place(visitor)
+        if self.going and self.going[0] == visitor:
+            assert all(run.stopped for run in self.runs)
 
     def lose(self, _: str) -> None:
         """A generator that is never started."""
@@ -307,6 +311,8 @@ class Story:
 
     def drop(self, _: str) -> None:
         """A generator that is neither continued nor closed."""
+        if self.going:
+            self.dropped[self.going[1]] = self.runs
         self.going, self.runs = None, []
 
     def forge(self, visitor: str) -> None:
@@ -327,6 +333,8 @@ class Story:
         for visitor in VISITORS:
             if self.sessions.place(visitor):
                 assert self.sessions.busy(visitor)
+        held = set(self.dropped) | ({self.going[1]} if self.going else set())
+        assert set(self.sessions._begun) <= held, "a ticket that was given back is still kept"
 
     def end(self) -> None:
         """Everybody is done: the line is empty, and each of them can run."""

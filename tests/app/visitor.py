@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import httpx
@@ -42,21 +43,26 @@ class Visitor:
 
     def ask(self, handler: int, data: list[Any]) -> str:
         """All that comes back from a handler, as text."""
-        body = {"fn_index": handler, "session_hash": self.session, "data": data}
-        content = json.dumps(body).encode()  # lone surrogates stay what they are: \\ud800
-        kind = {"Content-Type": "application/json"}
-        if not self.handlers[handler]["queue"]:
-            return self.http.post("/gradio_api/run/predict", content=content, headers=kind).text
-        joined = self.http.post("/gradio_api/queue/join", content=content, headers=kind)
+        if self.handlers[handler]["queue"]:
+            return "\n".join(self.follow(handler, data))
+        return self._post("/gradio_api/run/predict", handler, data).text
+
+    def follow(self, handler: int, data: list[Any]) -> Iterator[str]:
+        """The lines that come back from a handler that stands in a queue, as they come."""
+        joined = self._post("/gradio_api/queue/join", handler, data)
         if joined.status_code != 200:
-            return joined.text
-        lines = []
+            yield joined.text
+            return
         with self.http.stream("GET", "/gradio_api/queue/data", params={"session_hash": self.session}) as answer:
             for line in answer.iter_lines():
-                lines.append(line)
+                yield line
                 if '"process_completed"' in line:
-                    break
-        return "\n".join(lines)
+                    return
+
+    def _post(self, path: str, handler: int, data: list[Any]) -> httpx.Response:
+        body = {"fn_index": handler, "session_hash": self.session, "data": data}
+        content = json.dumps(body).encode()  # lone surrogates stay what they are: \\ud800
+        return self.http.post(path, content=content, headers={"Content-Type": "application/json"})
 
     def upload(self, name: str, content: bytes) -> str:
         """Sends a file and lets the Mesh tab read it; all that came back."""
@@ -72,8 +78,11 @@ class Visitor:
         found = json.loads(self.ask(self.handler("enter", tab), [keep]))
         return found["data"][0] if "data" in found else 0
 
-    def generate(self, tab: str = "image", **changed: Any) -> str:
-        """A whole run of the page's values, quick unless they are changed (by the ids of their components); all that came back."""
+    def filled(self, tab: str, chosen: Mapping[str, Any], /, **changed: Any) -> list[Any]:
+        """What the page sends for a run, with a ticket.
+
+        chosen: settings that differ from the page's; changed: other values, by the ids of their components
+        """
         handler = self.handler("run", tab)
         data = self.values(handler)
         for place, component in enumerate(self.handlers[handler]["inputs"]):
@@ -81,10 +90,14 @@ class Visitor:
             if name == "ticket":
                 data[place] = self.ticket(tab)
             if name == "settings":
-                data[place] = data[place] | {"values": data[place]["values"] | QUICK[tab]}
+                data[place] = data[place] | {"values": data[place]["values"] | chosen}
             if name in changed:
                 data[place] = changed[name]
-        return self.ask(handler, data)
+        return data
+
+    def generate(self, tab: str = "image", **changed: Any) -> str:
+        """A whole run that ends soon, of nothing but the method; all that came back."""
+        return self.ask(self.handler("run", tab), self.filled(tab, QUICK[tab], **{"compare": False, **changed}))
 
     def can_generate(self, tab: str = "image") -> bool:
         """Whether a run comes to its end."""
