@@ -6,8 +6,10 @@ import importlib
 import os
 import signal
 import socket
+import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import gradio as gr
@@ -129,7 +131,22 @@ def launch(
     allowed_hosts  : names by which the studio may be asked for, beside loopback and `host`; "*" allows all
     """
     leave_a_core(device)
-    (picture_name, picture_path), (mesh_name, found_path) = models_of(backbone, path)
+    with own_folder():
+        _serve(models_of(backbone, path), device, port, host, open_browser, dtype, mesh_path, allowed_hosts)
+
+
+def _serve(
+    models: tuple[tuple[str, str | None], tuple[str, str | None]],
+    device: str,
+    port: int | None,
+    host: str,
+    open_browser: bool,
+    dtype: str,
+    mesh_path: str | None,
+    allowed_hosts: Iterable[str],
+) -> None:
+    """The same for models that are known by name and folder."""
+    (picture_name, picture_path), (mesh_name, found_path) = models
     model = load(picture_name, picture_path, device, dtype)
     mesh = mesh_model(mesh_name, mesh_path or found_path, device)
     wanted = FIRST_PORT if port is None else port
@@ -144,6 +161,21 @@ def launch(
     sessions.close()
     sessions.wait_until_free(FAREWELL)
     page.close(verbose=False)
+
+
+@contextmanager
+def own_folder() -> Iterator[None]:
+    """A folder for what visitors send and are offered, which goes in the end: Gradio's own is shared with all other programs that use it.
+    $GRADIO_TEMP_DIR names another one, which stays."""
+    if "GRADIO_TEMP_DIR" in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix=f"foretoken-{os.getpid()}-", ignore_cleanup_errors=True) as folder:
+        os.environ["GRADIO_TEMP_DIR"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["GRADIO_TEMP_DIR"]
 
 
 def address(host: str, port: int) -> str:

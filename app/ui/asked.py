@@ -7,7 +7,6 @@ back what it holds. Everything here raises BadPrompt or BadKnob.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from engine.core import Backbone, Knob, KnobArray, Method
 from engine.errors import BadKnob, BadPrompt, NotSupported
@@ -57,14 +56,14 @@ def flag(value: object) -> bool:
     return value
 
 
-def method(value: object, backbone: Backbone | None = None) -> tuple[str, Method, dict[str, Any]]:
-    """(name, method, knobs of the preset) of a choice of the menu; raises NotSupported if there is none, or if the model cannot do it."""
+def method(value: object, backbone: Backbone | None = None) -> tuple[str, Method]:
+    """(name of the method or preset, method) of a choice of the menu; raises NotSupported if there is none, or the model cannot do it."""
     if not isinstance(value, str):
         raise NotSupported(f"There is no method {brief(value)}. Choose one of the menu.")
-    found, preset = find(brief(value))
+    found, _ = find(brief(value))
     if backbone is not None and (missing := sorted(found.needs - backbone.capabilities)):
         raise NotSupported(f"{found.name} needs {', '.join(missing)}; {backbone.name} does not have it. Choose another method.")
-    return value, found, preset
+    return value, found
 
 
 def knobs(value: object, declared: Iterable[Knob]) -> dict[str, float | str]:

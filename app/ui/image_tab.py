@@ -13,11 +13,11 @@ from app.stream import Board, Throttle, updates
 from app.ui import asked
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
-from app.ui.method_menu import choices, run_badge
+from app.ui.method_menu import choices, run_badge, title_of
 from app.ui.panels import canvas, notice, overlay, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, Racing
-from engine.core import Backbone, Knob, Method, Prompt, Sampling
+from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.methods import METHODS
 from engine.run import Run
 
@@ -137,23 +137,23 @@ class ImageTab(Racing):
 
         def race(number: int) -> Iterator[tuple[Any, ...]]:
             prompt = read_prompt(text, seed, values, self.backbone)
-            _, method, _ = asked.method(name, self.backbone)
-            yield from self.compare_runs(visitor, number, prompt, method, asked.knobs(knobs, method.knobs), asked.flag(compare))
+            chosen, method = asked.method(name, self.backbone)
+            yield from self.compare_runs(visitor, number, prompt, chosen, asked.knobs(knobs, method.knobs), asked.flag(compare))
 
         yield from self.hold_engine(visitor, ticket, race)
 
     def compare_runs(
-        self, visitor: str, number: int, prompt: Prompt, method: Method, knobs: Mapping[str, Any], compare: bool
+        self, visitor: str, number: int, prompt: Prompt, name: str, knobs: Mapping[str, Any], compare: bool
     ) -> Iterator[tuple[Any, ...]]:
         """Races plain decoding against a method and shows both. number: of the ticket"""
         yield self.show(
             left=canvas.waiting(*LEFT[:2], LEFT[2] if compare else "Not compared."),
-            right=canvas.waiting("fast", method.title, RIGHT),
+            right=canvas.waiting("fast", title_of(name), RIGHT),
             verdict={"state": "running", "live": "Reading the prompt"}, messages=[], line=[], clock=gr.Timer(active=False),
             trace=trace.IDLE, tree=tree.IDLE,
             download=gr.DownloadButton(interactive=False),
         )  # fmt: skip
-        runs = self.start_runs(visitor, number, self.backbone, method, prompt, knobs, compare)
+        runs = self.start_runs(visitor, number, self.backbone, name, prompt, knobs, compare)
         boards = [Board(run) for run in runs]
         for changed in updates(boards, Throttle()):
             yield self.draw(boards, changed)

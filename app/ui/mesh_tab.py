@@ -20,13 +20,13 @@ from app.ui import asked, quality_table
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
 from app.ui.mesh_input import AXIS, EXAMPLES, FIRST, ORDER, Given, adopt, axis, describe, example_clouds, example_name, shown_points
-from app.ui.method_menu import badge_html, choices, choices_for, run_badge, start_values
+from app.ui.method_menu import badge_html, choices, choices_for, run_badge, start_values, title_of
 from app.ui.panels import canvas, clouds, mesh, notice, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, READING, Racing, fill
 from app.uploads import SECONDS, WAIT, read_upload
 from engine.backbones.lowpoly import Lowpoly
-from engine.core import Backbone, Knob, Method, Prompt, Sampling
+from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.mesh.read import READERS, Input, read
 from engine.methods import METHODS
@@ -271,7 +271,7 @@ class MeshTab(Racing):
         """Reads a file and shows its points; one that cannot be read changes nothing but the sentence. name: of the method."""
         before = self.sessions.given(visitor)
         try:
-            _, method, _ = asked.method(name)
+            chosen, _ = asked.method(name)
             self.check_idle(visitor)
             shape = read(path, up) if path.parent == EXAMPLES else read_upload(path, up)
             self.check_idle(visitor)
@@ -281,7 +281,7 @@ class MeshTab(Racing):
             back = {"axis": axis(before.up)} if before else {}
             return {"tiles": example_name(before), "messages": notice.error(e), **back}
         self.sessions.give(visitor, given := Given(path, shape, up))
-        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": mesh.Side.waiting(method.title, RIGHT)}
+        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": mesh.Side.waiting(title_of(chosen), RIGHT)}
         return {
             "viewer": mesh.encode(sides, shown_points(shape)),
             "notes": describe(shape),
@@ -318,9 +318,9 @@ class MeshTab(Racing):
                 raise BadPrompt(NO_INPUT)
             backbone = self.model.get()
             prompt = read_prompt(given.shape, seed, values, backbone.sampling)
-            _, method, _ = asked.method(name, backbone)
-            chosen = asked.knobs(knobs, method.knobs)
-            yield from self.compare_runs(visitor, number, backbone, given, prompt, method, chosen, asked.flag(compare))
+            chosen, method = asked.method(name, backbone)
+            moved = asked.knobs(knobs, method.knobs)
+            yield from self.compare_runs(visitor, number, backbone, given, prompt, chosen, moved, asked.flag(compare))
 
         yield from self.hold_engine(visitor, ticket, race)
 
@@ -331,19 +331,19 @@ class MeshTab(Racing):
         backbone: Backbone,
         given: Given,
         prompt: Prompt,
-        method: Method,
+        name: str,
         knobs: Mapping[str, Any],
         compare: bool,
     ) -> Iterator[tuple[Any, ...]]:
         """Races plain decoding against a method, shows both, measures what they made and offers it. number: of the ticket"""
         said = notice.hint(STAYS.format(given.shape.name, given.refused)) if given.refused else []
         points = shown_points(given.shape)
-        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE) if compare else None, "accelerated": mesh.Side.waiting(method.title, RIGHT)}
+        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE) if compare else None, "accelerated": mesh.Side.waiting(title_of(name), RIGHT)}
         yield self.show(
             viewer=mesh.encode(sides, points), verdict={"state": "running", "live": WORDS.reading}, messages=said, line=[],
             clock=gr.Timer(active=False), results=gr.Row(visible=False), trace=trace.IDLE, tree=tree.IDLE,
         )  # fmt: skip
-        runs = self.start_runs(visitor, number, backbone, method, prompt, knobs, compare, WARM_STEPS)
+        runs = self.start_runs(visitor, number, backbone, name, prompt, knobs, compare, WARM_STEPS)
         boards = [MeshBoard(run) for run in runs]
         for changed in updates(boards, Throttle()):
             yield self.draw(boards, points, changed)

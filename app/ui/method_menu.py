@@ -31,6 +31,11 @@ def preset_title(name: str) -> str:
     return f"{METHODS[method].title} ({name.removeprefix(method).strip('_').replace('_', ' ')})"
 
 
+def title_of(name: str) -> str:
+    """The title of a method, or that of a preset, which names both."""
+    return preset_title(name) if name in PRESETS else METHODS[name].title
+
+
 def start_values(name: str, suits: Suits = ANY_SUIT) -> tuple[Method, dict[str, Any]]:
     """A method and the knobs it starts with here: what suits the model, a preset's own, and where the method is exact, verified by the
     seed, so that both sides are the same."""

@@ -19,9 +19,9 @@ from app.ui import knobs as knob_panel
 from app.ui.method_menu import PLAIN, badge_html, start_values
 from app.ui.panels import notice, verdict
 from app.ui.place import Place
-from engine.core import ANY_SUIT, Backbone, Method, Prompt, Suits
+from engine.core import ANY_SUIT, Backbone, Prompt, Suits
 from engine.errors import BadPrompt, ForetokenError
-from engine.methods import METHODS
+from engine.methods import find
 from engine.run import Run, generate
 
 # "preprocess": Gradio's own checks would end an event between the ticket and the run; `asked` makes sentences of wrong values
@@ -169,7 +169,7 @@ class Racing:
     def move(self, value: object, request: gr.Request) -> tuple[Any, ...]:
         """Writes a moved knob into the runs that are going; the badge follows."""
         try:
-            _, method, _ = asked.method(value.get("name") if isinstance(value, Mapping) else value)
+            _, method = asked.method(value.get("name") if isinstance(value, Mapping) else value)
             values = asked.knobs(value, method.knobs)
             self.sessions.move(request.session_hash, method.name, values, self.model_name)
         except ForetokenError as e:
@@ -205,7 +205,7 @@ class Racing:
         visitor: str,
         number: int,
         backbone: Backbone,
-        method: Method,
+        name: str,
         prompt: Prompt,
         knobs: Mapping[str, Any],
         compare: bool,
@@ -213,12 +213,12 @@ class Racing:
     ) -> list[Run]:
         """The accelerated run and, if they are compared, the plain one, within reach of the visitor's sliders and of Cancel.
 
-        number: of the ticket; steps: how many unmeasured ones go before
+        number: of the ticket; name: of the method or preset; steps: how many unmeasured ones go before
         """
-        sides = [(method, knobs), (METHODS[PLAIN], {})][: 2 if compare else 1]
+        sides = [(name, knobs), (PLAIN, {})][: 2 if compare else 1]
         for each, values in sides:
-            warm(generate(backbone, each, prompt, values), steps)
-        runs = [generate(backbone, each, prompt, values) for each, values in sides]
+            warm(generate(backbone, find(each)[0], prompt, values), steps)
+        runs = [generate(backbone, find(each)[0], prompt, values) for each, values in sides]
         self.sessions.hold(visitor, number, runs)
         return runs
 
