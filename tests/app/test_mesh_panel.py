@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +23,7 @@ from app.studio import free_port
 from app.ui import theme
 from app.ui.panels import mesh
 from app.ui.panels.mesh import UNKNOWN, Side
+from tests.app.conftest import ROOT, wait_for
 
 TOTALS = {"seconds": 1.5, "tokens_per_second": 88.4, "forwards": 61, "step_compression": 3.214}
 GROWN = {"plain": 300, "accelerated": 634}  # faces at the end of a growth
@@ -216,16 +220,31 @@ def page() -> gr.Blocks:
     return blocks
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """The page, served by threads of this process: another one would take its time to import Gradio."""
-    blocks = page()
-    _, here, _ = blocks.launch(
-        server_port=free_port("127.0.0.1", 7960), quiet=True, ssr_mode=False, theme=theme.theme(), css=theme.css(), head=theme.HEAD,
-        footer_links=[], run_history=False, prevent_thread_lock=True,
+def serve(port: int) -> None:
+    """Serves the page until it is interrupted."""
+    address = free_port("127.0.0.1", port)
+    print(f"http://127.0.0.1:{address}", flush=True)
+    page().launch(
+        server_port=address, quiet=True, ssr_mode=False, theme=theme.theme(), css=theme.css(), head=theme.HEAD, footer_links=[],
+        run_history=False,
     )  # fmt: skip
-    yield here.rstrip("/")
-    blocks.close(verbose=False)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The page in another process."""
+    folder = tmp_path_factory.mktemp("mesh")
+    log = folder / "log.txt"
+    own = {"GRADIO_TEMP_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", "from tests.app.test_mesh_panel import serve; serve(7960)"]
+    with log.open("w") as file:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file, env={**os.environ, **own})
+    try:
+        yield wait_for(process, log)
+        assert "Traceback" not in log.read_text(), log.read_text()[-3000:]
+    finally:
+        process.terminate()
+        process.wait(20)
 
 
 @pytest.fixture
