@@ -269,7 +269,7 @@ class MeshTab(Racing):
 
     def take(self, visitor: str, path: Path, up: str, name: object) -> dict[str, Any]:
         """Reads a file and shows its points; one that cannot be read changes nothing but the sentence. name: of the method."""
-        before = self.sessions.given(visitor)
+        before, known = self.sessions.given(visitor), self.sessions.present(visitor)
         try:
             chosen, _ = asked.method(name)
             self.check_idle(visitor)
@@ -280,6 +280,8 @@ class MeshTab(Racing):
                 self.sessions.give(visitor, before._replace(refused=path.name))
             back = {"axis": axis(before.up)} if before else {}
             return {"tiles": example_name(before), "messages": notice.error(e), **back}
+        if known and not self.sessions.present(visitor):
+            return {}  # they left while it was read, and must not be known again
         self.sessions.give(visitor, given := Given(path, shape, up))
         sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": mesh.Side.waiting(title_of(chosen), RIGHT)}
         return {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+from pathlib import Path
 from types import SimpleNamespace
 
 import gradio as gr
@@ -47,6 +49,18 @@ def test_a_folder_without_a_card_is_a_checkpoint_as_it_was_downloaded(tmp_path, 
     assert studio.models_of("pictogram", str(picto_folder))[0] == ("pictogram", str(picto_folder))
     with pytest.raises(MissingWeights, match="holds no config"):
         studio.launch("pictogram", str(tmp_path), port=7999, open_browser=False)
+
+
+def test_the_studio_has_a_folder_of_its_own_that_goes_with_it(monkeypatch, tmp_path):
+    monkeypatch.delenv("GRADIO_TEMP_DIR", raising=False)
+    with studio.own_folder():
+        folder = studio.visitors().folder("a").parent
+        assert folder.is_dir() and folder == Path(os.environ["GRADIO_TEMP_DIR"])
+    assert not folder.exists() and "GRADIO_TEMP_DIR" not in os.environ
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    with studio.own_folder():
+        assert studio.visitors().folder("a").parent == tmp_path
+    assert tmp_path.exists()
 
 
 @pytest.mark.parametrize("place", ["history", "download"])

@@ -157,6 +157,17 @@ def test_a_visitor_has_one_file_and_it_goes_with_them(tab, tmp_path):
     assert list((tmp_path / "visitors").iterdir()) == []
 
 
+def test_who_leaves_while_their_file_is_read_leaves_nothing(tab, tmp_path, monkeypatch):
+    def meanwhile(path, up):
+        shape = read(path, up)
+        tab.sessions.leave("a")
+        return shape
+
+    monkeypatch.setattr(mesh_tab, "read_upload", meanwhile)
+    dropped(tab, file(tmp_path, "scan.xyz"))
+    assert not tab.sessions.present("a") and list((tmp_path / "visitors").iterdir()) == []
+
+
 def test_only_a_file_is_taken(tab, tmp_path):
     (tmp_path / "folder.ply").mkdir()
     for path in (tmp_path / "folder.ply", tmp_path / "gone.ply"):
