@@ -214,9 +214,10 @@ def lacking(reason: str) -> None:
 class Watched:
     """A page that remembers what must not happen: errors, and requests that leave the machine."""
 
-    def __init__(self, context, address: str):
+    def __init__(self, context, address: str, width: int, height: int):
         self.wrong: list[str] = []
         self.page = context.new_page()
+        self.page.set_viewport_size({"width": width, "height": height})
         self.page.set_default_timeout(60_000)
         self.page.on("pageerror", lambda e: self.wrong.append(f"page error: {e}"))
         self.page.on("console", lambda m: self.wrong.append(f"console: {m.text}") if m.type == "error" else None)
@@ -227,18 +228,25 @@ class Watched:
         self.page.wait_for_selector("#knobs .ft-knob")  # drawn by our own script: the page is alive
 
 
+@pytest.fixture(scope="session")
+def context(browser) -> Iterator:
+    """What the visitors' pages share: the browser's memory of the studio's scripts. Every page is a visitor of its own."""
+    shared = browser.new_context()
+    yield shared
+    shared.close()
+
+
 @pytest.fixture
-def open_page(browser, served: Served) -> Iterator:
+def open_page(context, served: Served) -> Iterator:
     """A function that opens the studio as a new visitor; at the end nothing may have gone wrong on any of their pages."""
-    contexts, visits = [], []
+    visits = []
 
     def visit(width: int = 1366, height: int = 1000):
-        contexts.append(browser.new_context(viewport={"width": width, "height": height}))
-        visits.append(Watched(contexts[-1], served.address))
+        visits.append(Watched(context, served.address, width, height))
         return visits[-1].page
 
     yield visit
-    for context in contexts:
-        context.close()
+    for each in visits:
+        each.page.close()
     assert [line for v in visits for line in v.wrong] == []
     assert "Traceback" not in served.log.read_text(), served.log.read_text()[-3000:]
