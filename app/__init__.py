@@ -1,0 +1,15 @@
+"""The command line and the studio. Nothing here looks anything up elsewhere: libraries that would are told so before they are loaded."""
+
+from __future__ import annotations
+
+import os
+
+OFFLINE = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "GRADIO_ANALYTICS_ENABLED": "False",
+}
+
+os.environ.update(OFFLINE)

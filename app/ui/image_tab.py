@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from app import history
 from app.stream import Board, Throttle, updates
+from app.ui import asked
 from app.ui import knobs as knob_panel
+from app.ui.keep import keep
 from app.ui.method_menu import choices, run_badge, title_of
 from app.ui.panels import canvas, notice, overlay, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, Racing
 from engine.core import Backbone, Knob, Prompt, Sampling
-from engine.errors import ForetokenError
 from engine.methods import METHODS
 from engine.run import Run
 
@@ -27,6 +29,8 @@ EXAMPLES = (
     "one fire above a heart at sunset",
 )
 FAVOURITE = "sjdpp"
+LOOKED_UP = 40  # words of a prompt that are looked up while somebody types; more than a model reads
+LONGEST_WORD = 40  # characters
 LEFT = ("plain", "Plain decoding", "One token at a time.")
 RIGHT = "Many tokens at a time, each one checked."
 
@@ -50,12 +54,12 @@ def settings(backbone: Backbone) -> tuple[Knob, ...]:
     return tuple(knobs)
 
 
-def read_prompt(text: str, seed: float, values: Mapping[str, Any], backbone: Backbone) -> Prompt:
-    """The Prompt of what stands on the page."""
-    own = backbone.sampling
-    sampling = Sampling(float(values["temperature"]), own.top_k, own.top_p, float(values["guidance"]))
-    size = int(str(values["size"]).split()[0]) if "size" in values else None
-    return Prompt(text, seed=int(seed or 0), size=size, sampling=sampling)
+def read_prompt(text: object, seed: object, values: object, backbone: Backbone) -> Prompt:
+    """The Prompt of what stands on the page; raises BadPrompt or BadKnob for what cannot stand there."""
+    own, chosen = backbone.sampling, asked.knobs(values, settings(backbone))
+    sampling = Sampling(float(chosen["temperature"]), own.top_k, own.top_p, float(chosen["guidance"]))
+    size = int(str(chosen["size"]).split()[0]) if "size" in chosen else None
+    return Prompt(asked.text(text), seed=asked.seed(seed), size=size, sampling=sampling)
 
 
 class ImageTab(Racing):
@@ -83,7 +87,7 @@ class ImageTab(Racing):
         with gr.Row(elem_classes="ft-ask"):
             self.prompt = gr.Textbox(
                 EXAMPLES[0], label="Prompt", placeholder="Say what to draw", lines=1, max_lines=1, elem_id="prompt",
-                show_label=False, container=False, scale=1, max_length=1200,
+                show_label=False, container=False, scale=1, max_length=asked.LONGEST_PROMPT,
             )  # fmt: skip
             self.build_buttons()
         with gr.Row(elem_classes="ft-chips"):
@@ -117,31 +121,30 @@ class ImageTab(Racing):
         for chip in self.chips:
             chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
 
-    def look_up(self, text: str) -> list[dict[str, str]]:
-        """Names the words that the model does not know."""
-        return notice.unknown(self.backbone.name, self.backbone.unknown_words(text))
+    def look_up(self, text: object) -> list[dict[str, str]]:
+        """Names the words that the model does not know, of the first ones: a page may send a book."""
+        if not isinstance(text, str):
+            return []
+        words = [word[:LONGEST_WORD] for word in text[: asked.LONGEST_PROMPT].split()[:LOOKED_UP]]
+        return notice.unknown(self.backbone.name, self.backbone.unknown_words(" ".join(words)))
 
     def run(
-        self,
-        text: str,
-        seed: float,
-        name: str,
-        knobs: dict[str, Any],
-        values: dict[str, Any],
-        compare: bool,
-        request: gr.Request,
+        self, ticket: object, text: object, seed: object, name: object, knobs: object, values: object, compare: object, request: gr.Request
     ) -> Iterator[tuple[Any, ...]]:
         """The generator of one comparison."""
         visitor = request.session_hash
 
-        def race() -> Iterator[tuple[Any, ...]]:
-            prompt = read_prompt(text, seed, values["values"], self.backbone)
-            yield from self.compare_runs(visitor, prompt, name, knobs["values"], compare)
+        def race(number: int) -> Iterator[tuple[Any, ...]]:
+            prompt = read_prompt(text, seed, values, self.backbone)
+            chosen, method = asked.method(name, self.backbone)
+            yield from self.compare_runs(visitor, number, prompt, chosen, asked.knobs(knobs, method.knobs), asked.flag(compare))
 
-        yield from self.hold_engine(visitor, race)
+        yield from self.hold_engine(visitor, ticket, race)
 
-    def compare_runs(self, visitor: str, prompt: Prompt, name: str, knobs: Mapping[str, Any], compare: bool) -> Iterator[tuple[Any, ...]]:
-        """Races plain decoding against a method and shows both."""
+    def compare_runs(
+        self, visitor: str, number: int, prompt: Prompt, name: str, knobs: Mapping[str, Any], compare: bool
+    ) -> Iterator[tuple[Any, ...]]:
+        """Races plain decoding against a method and shows both. number: of the ticket"""
         yield self.show(
             left=canvas.waiting(*LEFT[:2], LEFT[2] if compare else "Not compared."),
             right=canvas.waiting("fast", title_of(name), RIGHT),
@@ -149,12 +152,12 @@ class ImageTab(Racing):
             trace=trace.IDLE, tree=tree.IDLE,
             download=gr.DownloadButton(interactive=False),
         )  # fmt: skip
-        runs = self.start_runs(visitor, self.backbone, name, prompt, knobs, compare)
+        runs = self.start_runs(visitor, number, self.backbone, name, prompt, knobs, compare)
         boards = [Board(run) for run in runs]
         for changed in updates(boards, Throttle()):
             yield self.draw(boards, changed)
         if boards[0].count and self.sessions.present(visitor):
-            yield self.show(download=self.keep_run(visitor, runs[0]))
+            yield self.keep_run(visitor, runs[0])
 
     def draw(self, boards: list[Board], changed: set[int]) -> tuple[Any, ...]:
         """The panels of the boards that changed, and the line above them."""
@@ -172,16 +175,15 @@ class ImageTab(Racing):
             panels["tree"] = tree.encode(fast.trail, fast.run.method, canvas.state(fast))
         return self.show(verdict=verdict.encode(fast, boards[1] if len(boards) > 1 else None), **panels)
 
-    def keep_run(self, visitor: str, run: Run) -> Any:
-        """Writes the run into the history and offers its picture; a disk that refuses costs the history, not the download."""
-        try:
-            history.save(run)
-        except ForetokenError as e:
-            gr.Warning(str(e))
-        try:
+    def keep_run(self, visitor: str, run: Run) -> tuple[Any, ...]:
+        """Offers the picture of a run and writes the run into the history; a disk that refuses one does not cost the other."""
+
+        def offered() -> Path:
             file = self.sessions.folder(visitor) / f"foretoken-{run.name}-{run.prompt.seed}.png"
             history.picture_with_settings(run.result(), history.describe(run), file)
-        except (ForetokenError, OSError) as e:  # the picture stays on the page
-            gr.Warning(f"There is no download of this picture: {e}")
-            return gr.DownloadButton(interactive=False)
-        return gr.DownloadButton(value=str(file), interactive=True)
+            return file
+
+        file, lost = keep("download", offered)
+        _, unkept = keep("history", lambda: history.save(run))
+        offer = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
+        return self.show(download=offer, messages=notice.error(*lost, *unkept))

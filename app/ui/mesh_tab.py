@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gradio as gr
 import numpy as np
@@ -14,35 +16,27 @@ from app import history
 from app.boards.mesh import MeshBoard
 from app.mesh_files import FILES, write_files
 from app.stream import Throttle, updates
+from app.ui import asked, quality_table
 from app.ui import knobs as knob_panel
-from app.ui import quality_table
+from app.ui.keep import keep
+from app.ui.mesh_input import AXIS, EXAMPLES, FIRST, ORDER, Given, adopt, axis, describe, example_clouds, example_name, shown_points
 from app.ui.method_menu import badge_html, choices, choices_for, run_badge, start_values, title_of
 from app.ui.panels import canvas, clouds, mesh, notice, trace, tree, verdict
 from app.ui.place import Place
-from app.ui.racing import DIRECT, Racing, fill
-from engine import assets
+from app.ui.racing import DIRECT, READING, Racing, fill
+from app.uploads import SECONDS, WAIT, read_upload
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import Backbone, Knob, Prompt, Sampling
-from engine.errors import BadPrompt, ForetokenError
-from engine.mesh.formats import ply
-from engine.mesh.formats.source import Source
-from engine.mesh.frame import UP
-from engine.mesh.read import READERS, Input, read, sample
+from engine.errors import BadFile, BadPrompt, ForetokenError
+from engine.mesh.read import READERS, Input, read
 from engine.methods import METHODS
 from engine.run import Run
 
-EXAMPLES = assets.clouds()
-ORDER = ("table", "chair", "house", "tree", "tower", "bottle", "mushroom", "rocket")  # of the examples
-FIRST = "chair"
 FAVOURITE = "xspecmesh"
 WARM_STEPS = 3  # the first pass of a method has no draft yet
-SHOWN = 4096  # points in the view at most
 SPAN = 128  # nobody knows how many tokens a mesh will have, so the trace is drawn over a multiple of this
 BUDGET = Knob(
     "face_budget", "", 0, 0, 512, 8, "log", live=False, help="The model is told how many faces it may use, and ends before it has more."
-)
-AXIS = Knob(
-    "up_axis", "", "auto", choices=("auto", *UP), live=False, help="Which axis of the file points up. auto: what its kind suggests."
 )
 PLAIN_SIDE = ("Plain decoding", "One token at a time.")
 RIGHT = "Several tokens at a time, each one checked."
@@ -54,14 +48,9 @@ IDLE = {
 }
 NO_HEADS = "{} has no draft heads here, so XSpecMesh is not in the menu. Train them: python launch.py train mesh-heads."
 NO_INPUT = "There is nothing to work on yet. Pick an example or drop a file."
+STILL = "{} is still being read. Press Generate when its points are shown."
+STAYS = "This run works on {}, because {} could not be read."
 BUSY = "A run is going. Cancel it, or choose again when it is done."
-
-
-class Given(NamedTuple):
-    """What a visitor works on, and the file it was read from."""
-
-    path: Path
-    shape: Input
 
 
 def build(place: Place) -> None:
@@ -69,15 +58,15 @@ def build(place: Place) -> None:
     MeshTab(place).wire(place.tab)
 
 
-def settings(sampling: Sampling) -> dict[str, Any]:
-    """The panel of what a run takes apart from the method's own knobs."""
+def settings(sampling: Sampling) -> tuple[Knob, ...]:
+    """What a run takes apart from the method's own knobs, declared like them."""
     temperature = Knob("temperature", "", sampling.temperature, 0, 2, 0.05, help="0: always the most probable token.", live=False)
-    return knob_panel.encode("settings", (temperature, BUDGET), words={"face_budget": {0: "off"}})
+    return temperature, BUDGET
 
 
-def axis(name: str = "auto") -> dict[str, Any]:
-    """The panel of the axis that is up."""
-    return knob_panel.encode("input", (AXIS,), {"up_axis": name})
+def settings_panel(sampling: Sampling) -> dict[str, Any]:
+    """The panel of these settings."""
+    return knob_panel.encode("settings", settings(sampling), words={"face_budget": {0: "off"}})
 
 
 def offered(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -85,20 +74,11 @@ def offered(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return sorted(found, key=lambda choice: not choice[1].startswith(FAVOURITE))
 
 
-def read_prompt(given: Input, seed: float, values: Mapping[str, Any], own: Sampling) -> Prompt:
-    """The Prompt of what stands on the page. own: the model's sampling, where the page has no control."""
-    sampling = Sampling(float(values["temperature"]), own.top_k, own.top_p, own.guidance, own.temperature_last)
-    budget = int(values["face_budget"]) or None
-    return Prompt(points=torch.from_numpy(given.points), seed=int(seed or 0), size=budget, sampling=sampling)
-
-
-def describe(given: Input) -> list[dict[str, str]]:
-    """What was read, and a line for everything that was cleaned or guessed on the way."""
-    if given.surface is None:
-        what = f"{given.name}: a cloud of {len(given.points):,} points."
-    else:
-        what = f"{given.name}: a mesh of {len(given.surface[1]):,} faces; {len(given.points):,} points were drawn from its surface."
-    return notice.notes([what, *given.notes])
+def read_prompt(given: Input, seed: object, values: object, own: Sampling) -> Prompt:
+    """The Prompt of what stands on the page. own: the model's sampling, where the page has no control. Raises BadPrompt or BadKnob."""
+    chosen = asked.knobs(values, settings(own))
+    sampling = Sampling(float(chosen["temperature"]), own.top_k, own.top_p, own.guidance, own.temperature_last)
+    return Prompt(points=torch.from_numpy(given.points), seed=asked.seed(seed), size=int(chosen["face_budget"]) or None, sampling=sampling)
 
 
 def made(run: Run) -> str:
@@ -131,17 +111,6 @@ def draw_course(board: MeshBoard) -> dict[str, Any]:
     method, state = board.run.method, canvas.state(board)
     limit = -(-len(board.trail.positions) // SPAN) * SPAN
     return {"trace": trace.encode(board.trail, method, state, limit), "tree": tree.encode(board.trail, method, state)}
-
-
-def shown_points(given: Input) -> np.ndarray:
-    """The points [N, 6] that the view shows of an input."""
-    return sample(given, min(SHOWN, len(given.points)))
-
-
-def example_clouds() -> dict[str, np.ndarray]:
-    """The points and normals of the examples, [N, 6] by name: as they are, since cleaning all would keep the page waiting."""
-    raw = {name: ply.read(Source(EXAMPLES / f"{name}.ply")) for name in ORDER}
-    return {name: np.concatenate([found.points, found.normals], 1) for name, found in raw.items()}
 
 
 def download(name: str, label: str) -> gr.DownloadButton:
@@ -194,7 +163,7 @@ class MeshTab(Racing):
         self.build_method(offered(choices_for(frozenset({"mesh_heads"}))), FAVOURITE)
         gr.HTML("<h2>Mesh</h2>", elem_classes="ft-heading")
         self.build_seed()
-        self.settings = knob_panel.build(settings(Lowpoly.sampling), "mesh-settings")
+        self.settings = knob_panel.build(settings_panel(Lowpoly.sampling), "mesh-settings")
         self.axis = knob_panel.build(axis(), "mesh-axis")
         self.build_compare()
 
@@ -219,13 +188,14 @@ class MeshTab(Racing):
         outputs = list(self.table.values())
         tab.select(self.open, self.method, [*outputs, *self.menu.values()], **DIRECT)
         self.tiles.input(self.pick, [self.tiles, self.method], outputs, **DIRECT)
-        waits = DIRECT | {"show_progress": "minimal", "show_progress_on": self.file}  # a large file takes its time
-        self.file.upload(self.drop, [self.file, self.method], [*outputs, self.file], **waits)
-        self.axis.input(self.turn, [self.axis, self.method], outputs, **DIRECT)
+        waits = READING | {"show_progress": "minimal", "show_progress_on": self.file, "preprocess": True}  # a large file takes its time
+        told = self.file.upload(self.announce, self.file, self.messages, **(DIRECT | {"preprocess": True}))
+        told.then(self.drop, [self.file, self.method], [*outputs, self.file], **waits)
+        self.axis.input(self.turn, [self.axis, self.method], outputs, **READING)
 
     # --- what is worked on ----------------------------------------------------------------------------------------
 
-    def open(self, name: str, request: gr.Request) -> tuple[Any, ...]:
+    def open(self, name: object, request: gr.Request) -> tuple[Any, ...]:
         """Loads the model and lays an example on the table, when a visitor looks at the tab for the first time."""
         visitor = request.session_hash
         fresh = self.sessions.given(visitor) is None
@@ -235,7 +205,7 @@ class MeshTab(Racing):
             if fresh:
                 values |= self.menus(backbone)
         except ForetokenError as e:
-            values["messages"] = notice.error(str(e))
+            values["messages"] = notice.error(e)
         return fill(self.table | self.menu, values)
 
     def menus(self, backbone: Backbone) -> dict[str, Any]:
@@ -248,36 +218,72 @@ class MeshTab(Racing):
             "method": gr.Dropdown(found, value=name),
             "knobs": knob_panel.encode(name, method.knobs, given),
             "badge": badge_html(method, given),
-            "settings": settings(backbone.sampling),
+            "settings": settings_panel(backbone.sampling),
             "messages": notice.hint(NO_HEADS.format(backbone.name)) if missing else [],
         }
 
-    def pick(self, example: str, name: str, request: gr.Request) -> tuple[Any, ...]:
+    def pick(self, example: object, name: object, request: gr.Request) -> tuple[Any, ...]:
         """Takes an example."""
         known = example in ORDER  # a name that comes from a page becomes a path
         return fill(self.table, self.take(request.session_hash, EXAMPLES / f"{example}.ply", "auto", name) if known else {})
 
-    def drop(self, file: str, name: str, request: gr.Request) -> tuple[Any, ...]:
+    def announce(self, file: str, request: gr.Request) -> Any:
+        """Says that a file will be read; until then nobody can generate from the one before."""
+        visitor, name = request.session_hash, Path(file).name
+        if self.sessions.busy(visitor):
+            return gr.skip()  # it will be refused
+        self.sessions.reads(visitor, name, WAIT)
+        return notice.hint(f"Reading {name}. This can take up to {SECONDS:.0f} seconds.")
+
+    def drop(self, file: str, name: object, request: gr.Request) -> tuple[Any, ...]:
         """Takes a person's own file; the zone is free for the next one."""
-        return *fill(self.table, self.take(request.session_hash, Path(file), "auto", name)), None
-
-    def turn(self, value: dict[str, Any], name: str, request: gr.Request) -> tuple[Any, ...]:
-        """Reads the file again with another axis up."""
-        given = self.sessions.given(request.session_hash)
-        up = value["values"]["up_axis"]
-        return fill(self.table, self.take(request.session_hash, given.path, up, name) if given is not None else {})
-
-    def take(self, visitor: str, path: Path, up: str, name: str) -> dict[str, Any]:
-        """Reads a file and shows its points; one that cannot be read changes nothing but the sentence. name: of the method."""
-        before = self.sessions.given(visitor)
+        visitor = request.session_hash
+        own = self.sessions.folder(visitor) / f"upload-{secrets.token_hex(8)}"
         try:
-            if self.sessions.busy(visitor):
-                raise BadPrompt(BUSY)
-            shape = read(path, up)
+            values = self.take(visitor, adopt(Path(file), own), "auto", name)
         except ForetokenError as e:
-            return {"tiles": example_name(before), "messages": notice.error(str(e))}
-        self.sessions.give(visitor, given := Given(path, shape))
-        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": mesh.Side.waiting(title_of(name), RIGHT)}
+            values = {"messages": notice.error(e)}
+        finally:
+            self.sessions.has_read(visitor)
+        for folder in own.parent.glob("upload-*"):  # one file of a visitor is enough
+            given = self.sessions.given(visitor)
+            if given is None or folder != given.path.parent:
+                shutil.rmtree(folder, ignore_errors=True)
+        return *fill(self.table, values), None
+
+    def turn(self, value: object, name: object, request: gr.Request) -> tuple[Any, ...]:
+        """Reads the file again with another axis up."""
+        visitor = request.session_hash
+        given = self.sessions.given(visitor)
+        if given is None:
+            return fill(self.table, {})
+        try:
+            up = str(asked.knobs(value, (AXIS,))["up_axis"])
+        except ForetokenError as e:
+            return fill(self.table, {"axis": axis(given.up), "messages": notice.error(e)})
+        self.sessions.reads(visitor, given.shape.name, WAIT)
+        try:
+            return fill(self.table, self.take(visitor, given.path, up, name))
+        finally:
+            self.sessions.has_read(visitor)
+
+    def take(self, visitor: str, path: Path, up: str, name: object) -> dict[str, Any]:
+        """Reads a file and shows its points; one that cannot be read changes nothing but the sentence. name: of the method."""
+        before, known = self.sessions.given(visitor), self.sessions.present(visitor)
+        try:
+            chosen, _ = asked.method(name)
+            self.check_idle(visitor)
+            shape = read(path, up) if path.parent == EXAMPLES else read_upload(path, up)
+            self.check_idle(visitor)
+        except ForetokenError as e:
+            if before is not None and isinstance(e, BadFile):
+                self.sessions.give(visitor, before._replace(refused=path.name))
+            back = {"axis": axis(before.up)} if before else {}
+            return {"tiles": example_name(before), "messages": notice.error(e), **back}
+        if known and not self.sessions.present(visitor):
+            return {}  # they left while it was read, and must not be known again
+        self.sessions.give(visitor, given := Given(path, shape, up))
+        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": mesh.Side.waiting(title_of(chosen), RIGHT)}
         return {
             "viewer": mesh.encode(sides, shown_points(shape)),
             "notes": describe(shape),
@@ -290,39 +296,61 @@ class MeshTab(Racing):
             "messages": [],
         }
 
+    def check_idle(self, visitor: str) -> None:
+        """Raises BadPrompt while the visitor waits or has a run: what it works on must not change."""
+        if self.sessions.busy(visitor):
+            raise BadPrompt(BUSY)
+
+    def check_ready(self, visitor: str) -> None:
+        """Raises BadPrompt while a file is being read, which is not what the page shows yet."""
+        if name := self.sessions.reading(visitor):
+            raise BadPrompt(STILL.format(name))
+
     # --- the run --------------------------------------------------------------------------------------------------
 
     def run(
-        self, seed: float, name: str, knobs: dict[str, Any], values: dict[str, Any], compare: bool, request: gr.Request
+        self, ticket: object, seed: object, name: object, knobs: object, values: object, compare: object, request: gr.Request
     ) -> Iterator[tuple[Any, ...]]:
         """The generator of one comparison."""
         visitor = request.session_hash
 
-        def race() -> Iterator[tuple[Any, ...]]:
+        def race(number: int) -> Iterator[tuple[Any, ...]]:
             given = self.sessions.given(visitor)
             if given is None:
                 raise BadPrompt(NO_INPUT)
             backbone = self.model.get()
-            prompt = read_prompt(given.shape, seed, values["values"], backbone.sampling)
-            yield from self.compare_runs(visitor, backbone, given.shape, prompt, name, knobs["values"], compare)
+            prompt = read_prompt(given.shape, seed, values, backbone.sampling)
+            chosen, method = asked.method(name, backbone)
+            moved = asked.knobs(knobs, method.knobs)
+            yield from self.compare_runs(visitor, number, backbone, given, prompt, chosen, moved, asked.flag(compare))
 
-        yield from self.hold_engine(visitor, race)
+        yield from self.hold_engine(visitor, ticket, race)
 
     def compare_runs(
-        self, visitor: str, backbone: Backbone, given: Input, prompt: Prompt, name: str, knobs: Mapping[str, Any], compare: bool
+        self,
+        visitor: str,
+        number: int,
+        backbone: Backbone,
+        given: Given,
+        prompt: Prompt,
+        name: str,
+        knobs: Mapping[str, Any],
+        compare: bool,
     ) -> Iterator[tuple[Any, ...]]:
-        """Races plain decoding against a method, shows both, measures what they made and offers it."""
-        points = shown_points(given)
+        """Races plain decoding against a method, shows both, measures what they made and offers it. number: of the ticket"""
+        said = notice.hint(STAYS.format(given.shape.name, given.refused)) if given.refused else []
+        points = shown_points(given.shape)
         sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE) if compare else None, "accelerated": mesh.Side.waiting(title_of(name), RIGHT)}
         yield self.show(
-            viewer=mesh.encode(sides, points), verdict={"state": "running", "live": WORDS.reading}, messages=[], line=[],
+            viewer=mesh.encode(sides, points), verdict={"state": "running", "live": WORDS.reading}, messages=said, line=[],
             clock=gr.Timer(active=False), results=gr.Row(visible=False), trace=trace.IDLE, tree=tree.IDLE,
         )  # fmt: skip
-        boards = [MeshBoard(run) for run in self.start_runs(visitor, backbone, name, prompt, knobs, compare, WARM_STEPS)]
+        runs = self.start_runs(visitor, number, backbone, name, prompt, knobs, compare, WARM_STEPS)
+        boards = [MeshBoard(run) for run in runs]
         for changed in updates(boards, Throttle()):
             yield self.draw(boards, points, changed)
         if boards[0].count and self.sessions.present(visitor):
-            yield self.finish(visitor, boards, given)
+            yield self.finish(visitor, boards, given.shape, said)
 
     def draw(self, boards: list[MeshBoard], points: np.ndarray, changed: set[int]) -> tuple[Any, ...]:
         """The view of both boards, the line above it, and the course of the accelerated one where it went on."""
@@ -337,24 +365,17 @@ class MeshTab(Racing):
         courses = draw_course(fast) if 0 in changed and fast.count else {}
         return self.show(viewer=mesh.encode(sides, points), verdict=said, **courses)
 
-    def finish(self, visitor: str, boards: list[MeshBoard], given: Input) -> tuple[Any, ...]:
-        """Measures the meshes, writes the run into the history and offers its files; a disk that refuses costs the history alone."""
+    def finish(self, visitor: str, boards: list[MeshBoard], given: Input, said: list[dict[str, str]]) -> tuple[Any, ...]:
+        """Measures the meshes, offers the files and writes the run into the history; a disk that refuses one does not cost the rest.
+
+        said: the notices that stay
+        """
         fast = boards[0]
         sides = [quality_table.measure(b, "fast" if b is fast else "plain", given) for b in reversed(boards) if b.count]
-        try:
-            history.save(fast.run, given=given)
-        except ForetokenError as e:
-            gr.Warning(str(e))
-        try:
-            files = write_files(fast.run, given, self.sessions.folder(visitor) / "mesh")
-        except (ForetokenError, OSError) as e:  # the mesh stays on the page
-            gr.Warning(f"There are no downloads of this mesh: {e}")
-            files = {}
-        offers = {name: gr.DownloadButton(value=str(files.get(name, "")) or None, interactive=name in files) for name in FILES}
+        files, lost = keep("downloads", lambda: write_files(fast.run, given, self.sessions.folder(visitor) / "mesh"))
+        _, unkept = keep("history", lambda: history.save(fast.run, given=given))
+        found = files or {}
+        offers = {name: gr.DownloadButton(value=str(found.get(name, "")) or None, interactive=name in found) for name in FILES}
         shown = any(side.numbers["faces"] for side in sides)
-        return self.show(results=gr.Row(visible=shown), quality=quality_table.table(sides), **offers)
-
-
-def example_name(given: Given | None) -> str:
-    """The example that somebody works on; "" if it is a file of their own."""
-    return given.path.stem if given is not None and given.path.parent == EXAMPLES else ""
+        mistakes = notice.error(*lost, *unkept)
+        return self.show(results=gr.Row(visible=shown), quality=quality_table.table(sides), messages=[*said, *mistakes], **offers)

@@ -7,8 +7,8 @@ from typing import Any
 
 import gradio as gr
 
-from app import history
 from app.boards.lazy import Lazy
+from app.ui.panels.notice import without_paths
 from app.ui.place import Place
 from engine.core import Backbone
 from engine.errors import ForetokenError
@@ -16,6 +16,7 @@ from engine.machine import facts
 from engine.networks.weights import read_card
 
 ABOUT = "Foretoken runs on this machine alone: no prompt, picture or number leaves it."
+KEPT = "the folder that the terminal names at the start"
 LONG = 12  # entries of a list that are shown before the rest is only counted
 
 
@@ -28,19 +29,19 @@ def build(place: Place) -> None:
         if words := backbone.words:
             gr.HTML(paragraph(f"{len(words)} words it knows", ", ".join(sorted(words))))
         gr.HTML(meshes(place.mesh))
-        gr.HTML(section("This machine", {**facts(), "runs are kept in": str(history.home() / "runs")}))
+        gr.HTML(section("This machine", {**facts(), "runs are kept in": KEPT}))
         gr.HTML(paragraph("About", ABOUT))
 
 
 def meshes(mesh: Lazy) -> str:
     """What is known of the model for meshes, which need not be loaded yet."""
     if not mesh.here:
-        missing = f"Its weights are not in {mesh.folder}. Train them: python launch.py train {mesh.name}."
+        missing = f"Its weights are not here. Train them: python launch.py train {mesh.name}."
         return paragraph(f"For meshes: {mesh.name}", missing)
     try:
         return section(f"For meshes: {mesh.name}", card(read_card(mesh.folder)))
     except ForetokenError as e:
-        return paragraph(f"For meshes: {mesh.name}", str(e))
+        return paragraph(f"For meshes: {mesh.name}", without_paths(str(e)))
 
 
 def summary(backbone: Backbone) -> dict[str, Any]:
@@ -73,8 +74,8 @@ def card(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def brief(value: Any) -> str:
     """A value as text; long lists are cut."""
     if not isinstance(value, list):
-        return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-    shown = ", ".join(map(str, value[:LONG]))
+        return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else without_paths(str(value))
+    shown = without_paths(", ".join(map(str, value[:LONG])))
     return f"{shown} and {len(value) - LONG} more" if len(value) > LONG else shown
 
 

@@ -14,19 +14,22 @@ import gradio as gr
 from gradio.components import Component
 
 from app.session import Sessions
+from app.ui import asked
 from app.ui import knobs as knob_panel
 from app.ui.method_menu import PLAIN, badge_html, start_values
 from app.ui.panels import notice, verdict
 from app.ui.place import Place
 from engine.core import ANY_SUIT, Backbone, Prompt, Suits
-from engine.errors import ForetokenError
+from engine.errors import BadPrompt, ForetokenError
 from engine.methods import find
 from engine.run import Run, generate
 
-LARGEST_SEED = 2**31 - 1
-DIRECT = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+# "preprocess": Gradio's own checks would end an event between the ticket and the run; `asked` makes sentences of wrong values
+DIRECT = {"queue": False, "show_progress": "hidden", "api_visibility": "private", "preprocess": False}
+GOING = "Your last run is still going. Cancel it first."
 # "multiple": a second wait may begin while Gradio still holds the event of one that was given up
 ENGINE = DIRECT | {"queue": True, "concurrency_id": "engine", "concurrency_limit": 1, "trigger_mode": "multiple"}
+READING = DIRECT | {"queue": True, "concurrency_id": "reading", "concurrency_limit": 1}
 
 
 def warm(run: Run, steps: int = 1) -> None:
@@ -76,6 +79,7 @@ class Racing:
         self.messages = notice.build(self._id("messages"))
         self.line = notice.build(self._id("line"))
         self.clock = gr.Timer(1.0, active=False)
+        self.ticket = gr.Number(0, visible="hidden", elem_id=self._id("ticket"))  # travels with the request that it is for
 
     def build_method(self, choices: list[tuple[str, str]], favourite: str) -> None:
         """The menu of methods, the badge and the knobs of the chosen one."""
@@ -91,9 +95,8 @@ class Racing:
     def build_seed(self) -> None:
         """The seed, a die for another one, and the lock that keeps it."""
         with gr.Row(elem_classes="ft-seed"):
-            self.seed = gr.Number(
-                7, label="Seed", precision=0, minimum=0, maximum=LARGEST_SEED, elem_id=self._id("seed"), scale=1, min_width=90
-            )
+            limits = {"minimum": 0, "maximum": asked.LARGEST_SEED}
+            self.seed = gr.Number(7, label="Seed", precision=0, elem_id=self._id("seed"), scale=1, min_width=90, **limits)
             self.dice = gr.Button("Roll", size="sm", elem_id=self._id("dice"), elem_classes="ft-dice", scale=0, min_width=72)
             self.keep = gr.Checkbox(
                 True, label="Keep", elem_id=self._id("keep"), elem_classes="ft-check", scale=0, min_width=72, interactive=True
@@ -108,30 +111,38 @@ class Racing:
     # --- handlers -------------------------------------------------------------------------------------------------
 
     def wire_race(self, asking: list[Callable], run: Callable, inputs: list[Component]) -> None:
-        """Connects what starts, stops and steers a run. run: the generator; inputs: what it is given."""
-        waits = [self.seed, self.go, self.cancel, self.messages, self.line, self.clock]
-        asked = gr.on(asking, self.enter, self.keep, waits, trigger_mode="once", **DIRECT)
-        ran = asked.success(run, inputs, list(self.screen.values()), **ENGINE)
+        """Connects what starts, stops and steers a run. run: the generator; inputs: what it is given behind its ticket."""
         between = [self.go, self.cancel, self.line, self.clock]
+        starts = gr.on(asking, self.enter, self.keep, [self.ticket, self.seed, self.messages, *between], trigger_mode="once", **DIRECT)
+        ran = starts.success(run, [self.ticket, *inputs], list(self.screen.values()), **ENGINE)
         ran.then(self.restore, None, between, trigger_mode="multiple", **DIRECT)  # that of a given-up wait may still be under way
         self.cancel.click(self.stop, None, between, **DIRECT)
-        self.clock.tick(self.tell_place, None, [self.line], **DIRECT)
-        self.knobs.input(self.move, self.knobs, self.badge, trigger_mode="always_last", **DIRECT)
-        self.method.input(self.choose, self.method, [self.knobs, self.badge], **DIRECT)
-        self.dice.click(lambda: secrets.randbelow(LARGEST_SEED), None, self.seed, **DIRECT)
+        self.clock.tick(self.tell_place, None, between, **DIRECT)
+        self.knobs.input(self.move, self.knobs, [self.badge, self.messages], trigger_mode="always_last", **DIRECT)
+        self.method.input(self.choose, self.method, [self.knobs, self.badge, self.messages], **DIRECT)
+        self.dice.click(lambda: secrets.randbelow(asked.LARGEST_SEED), None, self.seed, **DIRECT)
 
-    def enter(self, keep: bool, request: gr.Request) -> tuple[Any, ...]:
-        """Takes a place in the line, and a new seed if the old one is not kept."""
+    def enter(self, keep: object, request: gr.Request) -> tuple[Any, ...]:
+        """Takes a ticket, and a new seed if the old one is not kept; without a ticket says why."""
         visitor = request.session_hash
-        if not self.sessions.enter(visitor):
-            raise gr.Error("Your last run is still going. Cancel it first.", print_exception=False)
-        fresh = gr.skip() if keep else secrets.randbelow(LARGEST_SEED)
+        try:
+            kept = asked.flag(keep)
+            self.check_ready(visitor)
+        except ForetokenError as e:
+            return 0, gr.skip(), notice.error(e), *self.restore(request)
+        number = self.sessions.enter(visitor, self.prefix)
+        if number is None:
+            return 0, gr.skip(), notice.error(BadPrompt(GOING)), *(gr.skip(),) * 4
+        fresh = gr.skip() if kept else secrets.randbelow(asked.LARGEST_SEED)
         line = notice.place(self.sessions.place(visitor))
-        return fresh, gr.Button(visible=False), gr.Button(visible=True), [], line, gr.Timer(active=True)
+        return number, fresh, [], gr.Button(visible=False), gr.Button(visible=True), line, gr.Timer(active=True)
+
+    def check_ready(self, visitor: str) -> None:
+        """Raises what keeps a visitor from asking for a run now."""
 
     def restore(self, request: gr.Request) -> tuple[Any, ...]:
         """The buttons as they are between runs; not for a visitor who has asked for the next one meanwhile."""
-        if self.sessions.busy(request.session_hash):
+        if self.sessions.busy(request.session_hash, self.prefix):
             return (gr.skip(),) * 4
         return gr.Button(visible=True), gr.Button(visible=False), [], gr.Timer(active=False)
 
@@ -140,57 +151,75 @@ class Racing:
         self.sessions.stop(request.session_hash)
         return self.restore(request)
 
-    def tell_place(self, request: gr.Request) -> Any:
-        """Where the visitor stands in the line."""
-        return notice.place(self.sessions.place(request.session_hash))
+    def tell_place(self, request: gr.Request) -> tuple[Any, ...]:
+        """Where the visitor stands in the line; the buttons, if their ticket is no more."""
+        if not self.sessions.busy(request.session_hash, self.prefix):
+            return self.restore(request)
+        return gr.skip(), gr.skip(), notice.place(self.sessions.place(request.session_hash)), gr.skip()
 
-    def choose(self, name: str) -> tuple[Any, str]:
+    def choose(self, name: object) -> tuple[Any, ...]:
         """Shows the knobs of a method or a preset."""
-        method, given = start_values(name, self.suits)
-        return knob_panel.encode(name, method.knobs, given), badge_html(method, given)
-
-    def move(self, value: dict[str, Any], request: gr.Request) -> str:
-        """Writes a moved knob into the runs that are going; the badge follows."""
-        method, _ = find(value["name"])
         try:
-            self.sessions.move(request.session_hash, method.name, value["values"], self.model_name)
+            asked.method(name)
         except ForetokenError as e:
-            raise gr.Error(str(e), print_exception=False) from e
-        return badge_html(method, value["values"])
+            return gr.skip(), gr.skip(), notice.error(e)
+        method, given = start_values(name, self.suits)
+        return knob_panel.encode(name, method.knobs, given), badge_html(method, given), gr.skip()
+
+    def move(self, value: object, request: gr.Request) -> tuple[Any, ...]:
+        """Writes a moved knob into the runs that are going; the badge follows."""
+        try:
+            _, method = asked.method(value.get("name") if isinstance(value, Mapping) else value)
+            values = asked.knobs(value, method.knobs)
+            self.sessions.move(request.session_hash, method.name, values, self.model_name)
+        except ForetokenError as e:
+            return gr.skip(), notice.error(e)
+        return badge_html(method, values), gr.skip()
 
     @property
     def model_name(self) -> str:
         """The model whose runs the knobs steer: the other tab's may be going."""
         raise NotImplementedError
 
-    def hold_engine(self, visitor: str, race: Callable[[], Iterator[tuple[Any, ...]]]) -> Iterator[tuple[Any, ...]]:
-        """The generator of one race; it ends where the visitor stops it, and what was made stays."""
-        if not self.sessions.begin(visitor):
+    def hold_engine(self, visitor: str, ticket: object, race: Callable[[int], Iterator[tuple[Any, ...]]]) -> Iterator[tuple[Any, ...]]:
+        """The generator of one race, which is given its ticket; it ends where the visitor stops it, and what was made stays."""
+        number = asked.ticket(ticket)
+        if not self.sessions.begin(visitor, number):
             yield self.show()
             return
         try:
-            yield from race()
+            for update in race(number):
+                self.sessions.renew(visitor, number)
+                yield update
         except ForetokenError as e:
-            yield self.show(messages=notice.error(str(e)), verdict=self.idle)
+            yield self.show(messages=notice.error(e), verdict=self.idle)
         except Exception:
             # The controls come back, here because Gradio calls no `then` after an error; the bug keeps its traceback.
             yield self.show(verdict=self.idle, go=gr.Button(visible=True), cancel=gr.Button(visible=False))
             raise
         finally:
-            self.sessions.end(visitor)
+            self.sessions.end(visitor, number)
 
     def start_runs(
-        self, visitor: str, backbone: Backbone, name: str, prompt: Prompt, knobs: Mapping[str, Any], compare: bool, steps: int = 1
+        self,
+        visitor: str,
+        number: int,
+        backbone: Backbone,
+        name: str,
+        prompt: Prompt,
+        knobs: Mapping[str, Any],
+        compare: bool,
+        steps: int = 1,
     ) -> list[Run]:
         """The accelerated run and, if they are compared, the plain one, within reach of the visitor's sliders and of Cancel.
 
-        name: of the method or preset; steps: how many unmeasured ones go before
+        number: of the ticket; name: of the method or preset; steps: how many unmeasured ones go before
         """
         sides = [(name, knobs), (PLAIN, {})][: 2 if compare else 1]
         for each, values in sides:
             warm(generate(backbone, find(each)[0], prompt, values), steps)
         runs = [generate(backbone, find(each)[0], prompt, values, name=each) for each, values in sides]
-        self.sessions.hold(visitor, runs)
+        self.sessions.hold(visitor, number, runs)
         return runs
 
     def show(self, **values: Any) -> tuple[Any, ...]:

@@ -6,14 +6,13 @@ is missing and takes its process down, the caller gets a sentence instead.
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from engine.apart import Died, TookTooLong, apart
 from engine.errors import NotSupported
 
 SIZE = 384  # pixels of a square picture
@@ -90,32 +89,12 @@ def draw(views: Sequence[View], size: int = SIZE) -> list[np.ndarray]:
 
 def pictures(views: Sequence[View], size: int = SIZE, patience: float = PATIENCE) -> list[np.ndarray]:
     """The same from a process of its own; raises NotSupported where nothing can be drawn."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(sender, draw, list(views), size), daemon=True)
-    process.start()
-    sender.close()  # ours: the other end is the only one left, so that its death ends the wait
     try:
-        if not receiver.poll(patience):
-            raise NotSupported(f"Drawing meshes took longer than {patience:.0f} seconds. Draw fewer or smaller pictures.")
-        found = receiver.recv()
-        if isinstance(found, Exception):
-            raise found
-        return found
-    except (EOFError, ImportError, OSError) as e:
+        return apart(draw, list(views), size, seconds=patience)
+    except TookTooLong as e:
+        raise NotSupported(f"Drawing meshes took longer than {patience:.0f} seconds. Draw fewer or smaller pictures.") from e
+    except (Died, ImportError, OSError) as e:
         raise NotSupported("This machine cannot draw meshes off screen. Install libegl1, libgl1 and libgl1-mesa-dri.") from e
-    finally:
-        process.kill()  # one that hangs in the graphics library would never end by itself
-        process.join()
-        receiver.close()
-
-
-def _send(sender: Connection, function: Callable[..., list[np.ndarray]], views: list[View], size: int) -> None:
-    """What the other process does: an error goes to the one who waits, so that a bug does not look like a missing library."""
-    try:
-        sender.send(function(views, size))
-    except Exception as e:
-        sender.send(e)
 
 
 def sheet(rows: Sequence[Sequence[np.ndarray]], titles: Sequence[Sequence[str]] = (), gap: int = 4) -> np.ndarray:

@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
@@ -27,6 +28,7 @@ from engine.networks.mesh_decoder import MeshModel, Settings
 from engine.networks.mesh_decoder import describe as describe_model
 from engine.networks.vq import PictureTokenizer
 from engine.networks.weights import ship, split
+from tests.app.visitor import Visitor
 from tests.engine.backbones.tiny import spread
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,10 +125,9 @@ class Served:
         return sorted((f for f in (self.home / "runs").glob("[0-9]*")), key=lambda f: f.stat().st_mtime)
 
 
-@pytest.fixture(scope="session")
-def served(picto_folder: Path, lowpoly_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The real studio on a free port."""
-    folder = tmp_path_factory.mktemp("studio")
+@contextmanager
+def serving(folder: Path, picto_folder: Path, lowpoly_folder: Path) -> Iterator[tuple[Served, subprocess.Popen]]:
+    """The real studio on a free port, in a process of its own. folder: where it keeps its files"""
     log = folder / "log.txt"
     folders = f"path={str(picto_folder)!r}, mesh_path={str(lowpoly_folder)!r}"
     command = f"from app.studio import launch; launch({folders}, port=7900, open_browser=False)"
@@ -134,10 +135,17 @@ def served(picto_folder: Path, lowpoly_folder: Path, tmp_path_factory: pytest.Te
     with log.open("w") as file:
         process = subprocess.Popen([sys.executable, "-c", command], cwd=ROOT, stdout=file, stderr=file, env={**os.environ, **own})
     try:
-        yield Served(wait_for(process, log), folder / "home", log)
+        yield Served(wait_for(process, log), folder / "home", log), process
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(START_LIMIT)
+
+
+@pytest.fixture(scope="session")
+def served(picto_folder: Path, lowpoly_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The studio that the tests share."""
+    with serving(tmp_path_factory.mktemp("studio"), picto_folder, lowpoly_folder) as (studio, _):
+        yield studio
 
 
 def wait_for(process: subprocess.Popen, log: Path) -> str:
@@ -158,6 +166,20 @@ def answers(address: str) -> bool:
             return response.status == 200
     except OSError:
         return False
+
+
+@pytest.fixture
+def visit(served: Served) -> Iterator[Callable[[], Visitor]]:
+    """A function that gives a new visitor without a browser."""
+    visitors: list[Visitor] = []
+
+    def one() -> Visitor:
+        visitors.append(Visitor(served.address))
+        return visitors[-1]
+
+    yield one
+    for visitor in visitors:
+        visitor.http.close()
 
 
 def chromium() -> str | None:
@@ -192,9 +214,10 @@ def lacking(reason: str) -> None:
 class Watched:
     """A page that remembers what must not happen: errors, and requests that leave the machine."""
 
-    def __init__(self, context, address: str):
+    def __init__(self, context, address: str, width: int, height: int):
         self.wrong: list[str] = []
         self.page = context.new_page()
+        self.page.set_viewport_size({"width": width, "height": height})
         self.page.set_default_timeout(60_000)
         self.page.on("pageerror", lambda e: self.wrong.append(f"page error: {e}"))
         self.page.on("console", lambda m: self.wrong.append(f"console: {m.text}") if m.type == "error" else None)
@@ -205,18 +228,25 @@ class Watched:
         self.page.wait_for_selector("#knobs .ft-knob")  # drawn by our own script: the page is alive
 
 
+@pytest.fixture(scope="session")
+def context(browser) -> Iterator:
+    """What the visitors' pages share: the browser's memory of the studio's scripts. Every page is a visitor of its own."""
+    shared = browser.new_context()
+    yield shared
+    shared.close()
+
+
 @pytest.fixture
-def open_page(browser, served: Served) -> Iterator:
+def open_page(context, served: Served) -> Iterator:
     """A function that opens the studio as a new visitor; at the end nothing may have gone wrong on any of their pages."""
-    contexts, visits = [], []
+    visits = []
 
     def visit(width: int = 1366, height: int = 1000):
-        contexts.append(browser.new_context(viewport={"width": width, "height": height}))
-        visits.append(Watched(contexts[-1], served.address))
+        visits.append(Watched(context, served.address, width, height))
         return visits[-1].page
 
     yield visit
-    for context in contexts:
-        context.close()
+    for each in visits:
+        each.page.close()
     assert [line for v in visits for line in v.wrong] == []
     assert "Traceback" not in served.log.read_text(), served.log.read_text()[-3000:]

@@ -17,7 +17,7 @@ from app.boards.lazy import Lazy
 from app.boards.mesh import ALL, NOTHING_DRAFTED, MeshBoard
 from app.mesh_files import FILES, write_files
 from app.stream import Throttle, updates
-from app.ui import mesh_tab, quality_table
+from app.ui import mesh_input, mesh_tab, quality_table
 from app.ui.method_menu import choices, start_values
 from app.ui.panels import clouds, verdict
 from engine.core import Prompt, Step
@@ -31,7 +31,7 @@ from engine.run import generate
 from engine.trace import Trace
 from tests.app.conftest import MESH_TOKENS
 
-CHAIR = mesh_tab.EXAMPLES / "chair.ply"
+CHAIR = mesh_input.EXAMPLES / "chair.ply"
 
 
 def tokens_of_a_box() -> list[int]:
@@ -286,10 +286,10 @@ def test_a_folder_goes_to_the_tab_of_its_kind(picto_folder, lowpoly_folder):
 
 
 def test_examples_are_small_clouds_with_normals_that_point_up(tmp_path):
-    files = sorted(mesh_tab.EXAMPLES.glob("*.ply"))
-    assert {f.stem for f in files} == set(mesh_tab.ORDER) and sum(f.stat().st_size for f in files) < 500_000
-    for name, points in mesh_tab.example_clouds().items():
-        shape = read(mesh_tab.EXAMPLES / f"{name}.ply")
+    files = sorted(mesh_input.EXAMPLES.glob("*.ply"))
+    assert {f.stem for f in files} == set(mesh_input.ORDER) and sum(f.stat().st_size for f in files) < 500_000
+    for name, points in mesh_input.example_clouds().items():
+        shape = read(mesh_input.EXAMPLES / f"{name}.ply")
         assert (shape.kind, len(shape.points), shape.frame.up, shape.notes) == ("cloud", 2048, "y", [])
         dots = clouds.dots(points)
         assert 300 < len(dots) <= clouds.DOTS and dots[:, :2].max() < clouds.SIDE
@@ -365,7 +365,7 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
         page.click("#mesh-download-glb")
     assert waiting.value.suggested_filename == "tree-xspecmesh-7.glb"
     waiting.value.save_as(tmp_path / "tree.glb")
-    found, tree = trimesh.load(tmp_path / "tree.glb", force="mesh"), read(mesh_tab.EXAMPLES / "tree.ply")
+    found, tree = trimesh.load(tmp_path / "tree.glb", force="mesh"), read(mesh_input.EXAMPLES / "tree.ply")
     assert len(found.faces) > 10
     sides = tree.frame.from_model(np.array([[-1, -1, -1], [1, 1, 1]]))
     assert (found.bounds[0] >= sides[0] - 1e-6).all() and (found.bounds[1] <= sides[1] + 1e-6).all()

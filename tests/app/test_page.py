@@ -184,6 +184,54 @@ def test_a_closed_page_frees_the_engine(open_page):
     assert second.locator("#canvas-plain .ft-card").get_attribute("data-state") == "empty"  # nothing was compared
 
 
+def say(page, seed: str) -> None:
+    """Writes into the seed's field."""
+    page.fill("#seed input", seed)
+    page.press("#seed input", "Tab")
+
+
+def test_a_wrong_number_is_a_sentence_and_locks_nobody_out(open_page):
+    page = open_page()
+    page.uncheck("#compare input")
+    choose(page, "settings", "size", "64 px")
+    for seed in ("-1", "1e99", "0.5", "2147483648"):
+        say(page, seed)
+        page.click("#generate")
+        page.wait_for_selector("#messages p[data-kind=error]:has-text('is out of range')")
+        page.wait_for_selector("#generate")
+        expect(page.locator("#cancel")).to_be_hidden()
+        say(page, "5")
+        page.click("#generate")
+        page.wait_for_selector("#messages p", state="detached")
+        finish(page)
+    say(page, "")  # as good as 0
+    page.click("#generate")
+    finish(page)
+    assert page.locator("#canvas-fast .ft-card").get_attribute("data-state") == "done"
+
+
+def test_a_size_that_nobody_offers_is_a_sentence_and_locks_nobody_out(open_page):
+    page = open_page()
+    choose(page, "settings", "size", "64 px")
+    menu = page.locator("#settings .ft-knob[data-knob=size] select")
+    menu.evaluate("m => { m.add(new Option('7000 px')); m.value = '7000 px'; m.dispatchEvent(new Event('change')); }")
+    page.click("#generate")
+    page.wait_for_selector("#messages p[data-kind=error]:has-text(\"size cannot be '7000 px'\")")
+    choose(page, "settings", "size", "64 px")
+    page.click("#generate")
+    finish(page)
+    assert page.locator("#canvas-fast .ft-card").get_attribute("data-state") == "done"
+
+
+@pytest.mark.parametrize("prompt", ["🐱 🐶", "a cat \u0000 on snow"])
+def test_a_prompt_that_is_no_text_is_a_sentence(open_page, prompt):
+    page = open_page()
+    page.locator("#prompt textarea, #prompt input").fill(prompt)
+    page.click("#generate")
+    page.wait_for_selector("#messages p[data-kind=error]:has-text('The prompt ')")
+    page.wait_for_selector("#generate")
+
+
 def test_a_preset_brings_its_knobs_and_its_badge(open_page):
     page = open_page()
     page.locator("#method input").click()

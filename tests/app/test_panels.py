@@ -140,3 +140,16 @@ def test_scripts_parse(script: Path, tmp_path: Path):
     wrapped = tmp_path / script.name
     wrapped.write_text(f"async function load(element, props, trigger, watch) {{\n{script.read_text()}\n}}")
     subprocess.run(["node", "--check", wrapped], check=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("Cannot write in /home/u/.local/share/runs (full). Go on.", "Cannot write in runs (full). Go on."),
+        (r"The file C:\Users\u\model.safetensors is missing.", "The file model.safetensors is missing."),
+        ("~/models/card.json is damaged; see https://x.example/a/b", "card.json is damaged; see https://x.example/a/b"),
+        ("3/4 of a/b/c, 1.5 tokens/s", "3/4 of a/b/c, 1.5 tokens/s"),
+    ],
+)
+def test_sentences_lose_the_folders_of_this_machine(said: str, shown: str):
+    assert notice.error(OSError(said)) == [{"kind": "error", "text": shown}]

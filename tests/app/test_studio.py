@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import socket
+from pathlib import Path
+from types import SimpleNamespace
 
+import gradio as gr
 import pytest
 
 from app import studio
-from app.ui import TABS, theme
-from engine.errors import NotSupported
+from app.session import Sessions
+from app.ui import TABS, image_tab, theme
+from app.ui.place import Place
+from engine.errors import MissingWeights, NotSupported
 
 
 def test_every_tab_is_on_the_page(picto):
@@ -20,7 +26,7 @@ def test_every_tab_is_on_the_page(picto):
 def test_generate_shares_one_slot_and_knobs_do_not_wait_for_it(picto):
     page = studio.build(picto)
     queued = [f for f in page.fns.values() if f.queue and f.name != "leave"]  # a closing page waits for nothing
-    assert {(f.concurrency_id, f.concurrency_limit) for f in queued} == {("engine", 1)}
+    assert {(f.concurrency_id, f.concurrency_limit) for f in queued} == {("engine", 1), ("reading", 1)}
     assert len([f for f in page.fns.values() if not f.queue]) > 5
     assert {f.api_visibility for f in page.fns.values()} == {"private"}
 
@@ -36,6 +42,46 @@ def test_a_port_in_use_is_passed_over():
 def test_no_free_port_is_a_sentence():
     with pytest.raises(NotSupported, match="--port"):
         studio.free_port("203.0.113.1", 7860)  # not an address of this machine
+
+
+def test_a_folder_without_a_card_is_a_checkpoint_as_it_was_downloaded(tmp_path, picto_folder):
+    assert studio.models_of("pictogram", str(tmp_path))[0] == ("janus", str(tmp_path))
+    assert studio.models_of("pictogram", str(picto_folder))[0] == ("pictogram", str(picto_folder))
+    with pytest.raises(MissingWeights, match="holds no config"):
+        studio.launch("pictogram", str(tmp_path), port=7999, open_browser=False)
+
+
+def test_the_studio_has_a_folder_of_its_own_that_goes_with_it(monkeypatch, tmp_path):
+    monkeypatch.delenv("GRADIO_TEMP_DIR", raising=False)
+    with studio.own_folder():
+        folder = studio.visitors().folder("a").parent
+        assert folder.is_dir() and folder == Path(os.environ["GRADIO_TEMP_DIR"])
+    assert not folder.exists() and "GRADIO_TEMP_DIR" not in os.environ
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    with studio.own_folder():
+        assert studio.visitors().folder("a").parent == tmp_path
+    assert tmp_path.exists()
+
+
+@pytest.mark.parametrize("place", ["history", "download"])
+def test_a_full_disk_costs_neither_the_picture_nor_the_rest(picto, tmp_path, monkeypatch, place):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device", "/home/someone/runs/x.png")
+
+    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(image_tab.history, {"history": "save", "download": "picture_with_settings"}[place], full)
+    with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Image") as where:
+        tab = image_tab.ImageTab(Place(page, where, picto, studio.mesh_model(), Sessions(folder=tmp_path)))
+    asked = SimpleNamespace(session_hash="a")
+    settings = {"values": {"size": "64 px"}}
+    screens = [
+        dict(zip(tab.screen, screen, strict=True))
+        for screen in tab.run(tab.enter(True, asked)[0], "a cat", 7, "ar", {"values": {}}, settings, False, asked)
+    ]
+    assert [s["right"] for s in screens if isinstance(s["right"], dict) and s["right"].get("state") == "done"]
+    assert place in screens[-1]["messages"][0]["text"] and "No space left" in screens[-1]["messages"][0]["text"]
+    assert screens[-1]["download"].interactive == (place == "history")
+    assert not tab.sessions.busy("a")
 
 
 def test_fonts_and_styles_come_from_this_machine():

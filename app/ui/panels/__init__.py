@@ -7,6 +7,7 @@ value changes. Text of a person never enters a template: it travels in the value
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,14 @@ import numpy as np
 FOLDER = Path(__file__).parent
 
 
-def panel(name: str, value: Any, template: str, constants: dict[str, str] | None = None, **options: Any) -> gr.HTML:
-    """A panel drawn by `<name>.js`. constants: what to put in place of the script's __NAMES__."""
-    script = (FOLDER / f"{name}.js").read_text(encoding="utf-8")
+def panel(
+    name: str, value: Any, template: str, constants: dict[str, str] | None = None, before: Sequence[str] = (), **options: Any
+) -> gr.HTML:
+    """A panel drawn by `<name>.js`.
+
+    constants: what to put in place of the script's __NAMES__; before: other scripts that the panel's own stands on, in their order
+    """
+    script = "\n".join((FOLDER / f"{each}.js").read_text(encoding="utf-8") for each in (*before, name))
     for key, text in (constants or {}).items():
         script = script.replace(f"__{key}__", text)
     options.setdefault("elem_classes", ["ft-panel"])

@@ -18,6 +18,7 @@ import numpy as np
 from app.ui.panels import panel, to_text
 from app.ui.panels.canvas import COUNTERS, VIRIDIS
 
+SCRIPTS = ("mesh_camera", "mesh_drawing")  # that mesh.js stands on
 SIDES = ("plain", "accelerated")
 CELLS = 128  # corner q of a face lies at (q + 0.5) / CELLS * 2 - 1 in the box [-1, 1]
 UNKNOWN = 255  # of a share or a depth: nothing was drafted
@@ -127,7 +128,7 @@ def build(value: Mapping[str, Any], elem_id: str = "mesh") -> gr.HTML:
         "FARTHEST": str(FARTHEST),
         "RECORD": str(RECORD),
     }
-    return panel("mesh", value, _template(), constants, elem_id=elem_id)
+    return panel("mesh", value, _template(), constants, SCRIPTS, elem_id=elem_id)
 
 
 def encode(sides: Mapping[str, Side | None], points: np.ndarray | None = None) -> dict[str, Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 import gradio as gr
 
 from app.ui.panels import panel
 
+# A path of this machine: a letter with a colon or nothing, then two names or more behind slashes. The last name is what a person knows.
+PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:|~)?(?:[/\\][^\s/\\:;,()\"']+)+[/\\]([^\s/\\:;,()\"']+)[/\\]?")
 TEMPLATE = '<div class="ft-notices" role="status"></div>'
 
 
@@ -24,9 +27,14 @@ def unknown(name: str, words: Mapping[str, list[str]]) -> list[dict[str, str]]:
     return [{"kind": "hint", "text": f"{name} does not know {', '.join(said)}; it draws the rest."}]
 
 
-def error(text: str) -> list[dict[str, str]]:
-    """A mistake and the way out, as the engine says it."""
-    return [{"kind": "error", "text": text}]
+def error(*mistakes: Exception) -> list[dict[str, str]]:
+    """Mistakes and the way out of each, as the engine says it, but without this machine's folders."""
+    return [{"kind": "error", "text": without_paths(str(mistake))} for mistake in mistakes]
+
+
+def without_paths(text: str) -> str:
+    """A sentence for the page: of a path on this machine only the last name is left."""
+    return PATH.sub(r"\1", text)
 
 
 def hint(text: str) -> list[dict[str, str]]:

@@ -1,0 +1,114 @@
+"""Who may ask: requests for another host or from another site are refused, and so are bodies that are too large.
+
+A page of the web can point its own name at this machine (DNS rebinding) and would then be of the same origin as the studio for the
+browser. The name in the request gives it away. So the host that is asked for must be this machine by a name that cannot be pointed
+elsewhere: loopback, the host that the studio was started for, or one of a list.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from engine.mesh.formats.source import plain
+
+EVERYWHERE = ("", "0.0.0.0", "::")  # hosts that mean all of a machine's addresses
+UPLOAD = "/upload"  # ends the path to which files are sent
+BODY = 2**20  # bytes of any other request
+ENVELOPE = 2**16  # bytes around a file that is sent
+ABROAD = ("/proxy=", "/file=http:", "/file=https:")  # what Gradio would fetch for others from elsewhere
+WRONG_HOST = "'{}' is not a host of this studio. Open it by its own address, or start it with --allow-host {}."
+WRONG_ORIGIN = "Requests from {} are refused. Open the studio by its own address."
+TOO_LARGE = "A request can have {:,} bytes at most. Send a smaller file."
+
+
+class Door:
+    """ASGI middleware.
+
+    host    : that the studio listens on
+    allowed : other names by which it may be asked for; "*" allows all
+    largest : bytes of a file that may be sent
+    """
+
+    def __init__(self, app: ASGIApp, host: str, allowed: Iterable[str], largest: int):
+        self.app, self.largest = app, largest
+        self.everywhere = host in EVERYWHERE
+        self.names = {name.lower().strip("[]") for name in (host, "localhost", *allowed)} - {""}
+        if self.everywhere:
+            self.names.add(socket.gethostname().lower())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if refused := self.refusal(headers.get("host", ""), headers.get("origin")):
+            await PlainTextResponse(refused, 403)(scope, receive, send)
+        elif any(way in scope["path"] for way in ABROAD):
+            await PlainTextResponse("This studio fetches nothing from elsewhere.", 403)(scope, receive, send)
+        else:
+            await self._let_in(scope, headers, receive, send)
+
+    def refusal(self, host: str, origin: str | None) -> str:
+        """A sentence if a request with these headers is refused, else ""."""
+        name = hostname(f"//{host}")
+        if not self.knows(name):
+            said = plain(name or host)
+            return WRONG_HOST.format(said, said or "NAME")
+        if origin is not None and address(origin) != address(f"//{host}", origin):
+            return WRONG_ORIGIN.format(plain(origin))
+        return ""
+
+    def knows(self, name: str) -> bool:
+        """True for a name by which this studio may be asked for. An address needs no list where it listens on all: it cannot be pointed
+        elsewhere."""
+        if "*" in self.names or name in self.names:
+            return True
+        try:
+            number = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return number.is_loopback or self.everywhere
+
+    async def _let_in(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        """Passes a request on, as long as its body is not too large."""
+        limit = self.largest + ENVELOPE if scope["path"].endswith(UPLOAD) else BODY
+        claimed = headers.get("content-length", "0")
+        if not claimed.isdecimal() or int(claimed) > limit:
+            await PlainTextResponse(TOO_LARGE.format(limit), 413)(scope, receive, send)
+            return
+        came = 0
+
+        async def counted() -> Message:
+            nonlocal came
+            message = await receive()
+            came += len(message.get("body", b""))
+            # one that sent more than it claimed is treated as one that hung up
+            return message if came <= limit else {"type": "http.disconnect"}
+
+        await self.app(scope, counted, send)
+
+
+def hostname(url: str) -> str:
+    """The host of an address, lower case, without brackets and port; "" if there is none."""
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def address(url: str, scheme_of: str = "") -> tuple[str, int | None]:
+    """Host and port of an address; the port that its scheme, or another address's, implies."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "", None
+    scheme = parts.scheme or urlsplit(scheme_of).scheme
+    return hostname(url), port or {"http": 80, "https": 443}.get(scheme)

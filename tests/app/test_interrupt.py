@@ -1,0 +1,36 @@
+"""Ctrl-C ends the studio cleanly while a run is going."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import suppress
+
+import httpx
+
+from tests.app.conftest import serving
+from tests.app.visitor import Visitor
+
+LAST_WORDS = 60  # seconds that nobody should need
+
+
+def test_ctrl_c_in_a_run_ends_the_studio(tmp_path, picto_folder, lowpoly_folder):
+    with serving(tmp_path, picto_folder, lowpoly_folder) as (served, process):
+        visitor = Visitor(served.address)
+        going = threading.Event()
+
+        def watch() -> None:
+            with suppress(httpx.TransportError):  # the studio goes while it speaks
+                for line in visitor.follow(visitor.handler("run"), visitor.filled("image", {"size": "256 px"})):
+                    if '"tokens"' in line:
+                        going.set()
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        assert going.wait(LAST_WORDS)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LAST_WORDS) in (0, 130)
+        watcher.join(LAST_WORDS)
+        visitor.http.close()
+        assert "Traceback" not in served.log.read_text(), served.log.read_text()[-3000:]
+        assert list((tmp_path / "gradio").glob("foretoken-*")) == [], "a visitor's folder was left behind"

@@ -1,0 +1,89 @@
+"""Visitors leave nothing behind: no run, no cache, no file, and the memory of the server is what it was."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app import studio
+from app.boards.lazy import Lazy
+from app.session import Sessions, Ticket, Visit
+from app.stream import Growth
+from app.ui import mesh_input
+from engine.cache import Slab
+from engine.mesh.read import Input
+from engine.networks.sequence import TransformerSequence
+from engine.run import Run
+from tests.app.visitor import Visitor
+
+FIRST, LATER = 4, 20  # visitors before the first look, and behind it
+TABS = ("image", "mesh")
+KINDS = (Run, Ticket, Visit, Growth, Slab, TransformerSequence, Input)
+CHAIR = (mesh_input.EXAMPLES / "chair.ply").read_bytes()
+
+
+@pytest.fixture
+def address(picto, low, tmp_path, monkeypatch) -> Iterator[tuple[str, Sessions]]:
+    """A studio in this process, so that its objects can be counted."""
+    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "gradio"))
+    sessions = studio.visitors()
+    page = studio.build(picto, Lazy("lowpoly", tmp_path, lambda: low), sessions)
+    yield studio.open_to(page, "127.0.0.1", studio.free_port("127.0.0.1", 7950)).rstrip("/"), sessions
+    assert page.state_holder.session_data == {}, "Gradio still remembers pages that were closed"
+    page.close(verbose=False)
+
+
+def come_and_go(address: str, sessions: Sessions, tab: str) -> None:
+    """One visitor: a picture, or an upload and a mesh; a run that was not waited for; then the page is closed."""
+    visitor = Visitor(address)
+    with visitor.http.stream("GET", f"/gradio_api/heartbeat/{visitor.session}") as beat:
+        lines = beat.iter_lines()
+        next(lines)
+        opening = visitor.handler("open", "mesh")
+        visitor.ask(opening, visitor.values(opening))  # every page shows an example once its tab is looked at
+        if tab == "mesh":
+            visitor.upload("scan.ply", CHAIR)
+        assert visitor.can_generate(tab)
+        visitor.ticket()  # and never runs
+        assert sessions.present(visitor.session)
+    visitor.http.close()
+    gone = threading.Event()
+    for _ in range(600):  # the server notices by itself
+        if not sessions.present(visitor.session):
+            return
+        gone.wait(0.1)
+    raise AssertionError("the page was closed and its visit is still there")
+
+
+def counted() -> Counter:
+    """How many objects there are of each kind that belongs to a visitor."""
+    gc.collect()
+    return Counter(type(o).__name__ for o in gc.get_objects() if isinstance(o, KINDS))
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux says how much of a process is in memory")
+def test_twenty_visitors_leave_nothing_behind(address, tmp_path):
+    where, sessions = address
+    before = counted()
+    for number in range(FIRST):
+        come_and_go(where, sessions, TABS[number % 2])
+    first = resident()
+    for number in range(LATER):
+        come_and_go(where, sessions, TABS[number % 2])
+    last = resident()
+    print(f"resident: {first / 2**20:.1f} MiB behind {FIRST} visitors, {last / 2**20:.1f} MiB behind {LATER} more")
+    assert counted() - before == Counter()
+    assert list((tmp_path / "gradio").rglob("*.*")) == []
+    assert last < 1.05 * first

@@ -1,0 +1,44 @@
+"""Calls in a process of their own come back, and end where they hang, crash or eat the memory."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import sys
+import time
+
+import pytest
+
+from engine.apart import Died, TookTooLong, apart
+
+NEVER = 3600.0  # seconds
+
+
+def test_a_call_comes_back_with_its_value_or_its_error():
+    assert apart(math.hypot, 3, 4, seconds=NEVER) == 5
+    with pytest.raises(ValueError, match="math domain"):
+        apart(math.sqrt, -1, seconds=NEVER)
+
+
+def test_what_a_call_prints_is_no_answer():
+    assert apart(print, "hello", seconds=NEVER) is None
+
+
+def test_a_call_that_hangs_is_ended():
+    with pytest.raises(TookTooLong, match="sleep"):
+        apart(time.sleep, NEVER, seconds=0.5)
+
+
+def test_a_call_that_dies_is_told_apart_from_one_that_fails():
+    with pytest.raises(Died):
+        apart(os._exit, 3, seconds=NEVER)
+    with pytest.raises(Died):
+        apart(ctypes.string_at, 0, seconds=NEVER)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the memory of a process")
+def test_a_call_gets_no_more_memory_than_its_limit():
+    assert len(apart(bytes, 2**24, seconds=NEVER, memory=2**27)) == 2**24
+    with pytest.raises(MemoryError):
+        apart(bytes, 2**28, seconds=NEVER, memory=2**27)
