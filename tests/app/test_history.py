@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 
-import gradio as gr
 import numpy as np
 import pytest
 import torch
@@ -198,7 +197,7 @@ def test_a_start_of_the_studio_removes_what_dead_processes_left(tmp_path: Path, 
 
 
 def test_a_presets_run_bears_its_name_on_the_page() -> None:
-    runs = Racing.start_runs(SimpleNamespace(sessions=Sessions()), "visitor", tiny.pictogram(), "sjdpp_published", PROMPT, {}, True)
+    runs = Racing.start_runs(SimpleNamespace(sessions=Sessions()), "visitor", 0, tiny.pictogram(), "sjdpp_published", PROMPT, {}, True)
     assert [run.name for run in runs] == ["sjdpp_published", "ar"] and runs[0].method.name == "sjdpp"
     assert [title_of(run.name) for run in runs] == ["SJD++ (published)", METHODS["ar"].title]
 
@@ -206,17 +205,17 @@ def test_a_presets_run_bears_its_name_on_the_page() -> None:
 def test_a_history_that_refuses_does_not_cost_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does a temporary disk that refuses end the run; each is said in a sentence."""
     (tmp_path / "file").write_text("")
-    said: list[str] = []
-    monkeypatch.setattr(gr, "Warning", said.append)
-    tab, run = SimpleNamespace(sessions=SimpleNamespace(folder=lambda visitor: tmp_path)), run_of("sjdpp_published").finish()
+    sessions = SimpleNamespace(folder=lambda visitor: tmp_path)
+    tab, run = SimpleNamespace(sessions=sessions, show=lambda **values: values), run_of("sjdpp_published").finish()
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "file"))
-    button = ImageTab.keep_run(tab, "visitor", run)
-    assert button.interactive and (tmp_path / "foretoken-sjdpp_published-5.png").exists()
-    assert len(said) == 1 and said[0].startswith("Cannot write in")
+    shown = ImageTab.keep_run(tab, "visitor", run)
+    assert shown["download"].interactive and (tmp_path / "foretoken-sjdpp_published-5.png").exists()
+    assert [message["text"] for message in shown["messages"]] and "not in the history" in shown["messages"][0]["text"]
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
-    tab.sessions.folder = lambda visitor: tmp_path / "file"
-    assert not ImageTab.keep_run(tab, "visitor", run).interactive
-    assert len(said) == 2 and said[1].startswith("There is no download") and len(list((tmp_path / "home" / "runs").iterdir())) == 1
+    sessions.folder = lambda visitor: tmp_path / "file"
+    shown = ImageTab.keep_run(tab, "visitor", run)
+    assert not shown["download"].interactive and "not in the download" in shown["messages"][0]["text"]
+    assert len(list((tmp_path / "home" / "runs").iterdir())) == 1
 
 
 def test_a_kill_at_any_moment_of_saving_leaves_a_whole_run_or_none(tmp_path: Path) -> None:
