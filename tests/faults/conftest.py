@@ -1,0 +1,29 @@
+"""The harness's own table: what was tried, and how it ended, is printed behind the tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.tally import Tally
+
+TALLY = pytest.StashKey[Tally]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """An empty table."""
+    config.stash[TALLY] = Tally()
+
+
+@pytest.fixture(scope="session")
+def tally(pytestconfig: pytest.Config) -> Tally:
+    """The table that the tests of the harness fill."""
+    return pytestconfig.stash.setdefault(TALLY, Tally())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Prints the table."""
+    lines = config.stash[TALLY].lines() if TALLY in config.stash else []
+    if lines:
+        terminalreporter.section("faults")
+        for line in lines:
+            terminalreporter.write_line(line)
