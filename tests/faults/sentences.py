@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
+
 from tests.faults.forked import Outcome
 
 LONGEST = 420  # characters
-SHOWN = 12  # failures that a message spells out
+SHOWN = 20  # kinds of failures that a message spells out
 
 
 def wrong(text: str) -> str:
@@ -33,10 +35,17 @@ def complaint(outcome: Outcome) -> str:
     return f"{outcome.end}: {outcome.text}"
 
 
-def report(outcomes: Iterable[Outcome], where: str = "") -> str:
-    """All failures in one text, "" if there are none. where: what a person does to make a corpus file of one."""
-    failed = [(o, c) for o in outcomes if (c := complaint(o))]
-    if not failed:
-        return ""
-    spelled = "\n\n".join(f"{o.name}\n{c}" for o, c in failed[:SHOWN])
-    return f"{len(failed)} cases failed: {', '.join(o.name for o, _ in failed)}\n{where}\n\n{spelled}"
+def hold(outcomes: Iterable[Outcome], where: str = "") -> None:
+    """Fails the test if a case ended badly; those that ended alike are spelled out once.
+
+    where: what a person does to make a corpus file of one
+    """
+    groups: dict[str, list[tuple[Outcome, str]]] = {}
+    for outcome in outcomes:
+        if why := complaint(outcome):
+            alike = why.strip().splitlines()[-1] if outcome.end == "bug" else why[:60]
+            groups.setdefault(alike, []).append((outcome, why))
+    spelled = [f"{len(found)} x {', '.join(o.name for o, _ in found[:6])}\n{found[0][1].strip()}" for found in groups.values()]
+    if groups:
+        count = sum(map(len, groups.values()))
+        pytest.fail(f"{count} cases failed in {len(groups)} ways. {where}\n\n" + "\n\n".join(spelled[:SHOWN]), pytrace=False)
