@@ -79,9 +79,7 @@ def test_mutants_of_model_folders(good: dict[str, Path], tmp_path: Path, tally: 
     outcomes = forked.run(cases)
     tally.add(outcomes)
     assert min(sum(o.end == end for o in outcomes) for end in ("value", "sentence")) > 30, "the mutants are all alike"
-    failed = report(
-        outcomes, f"Each is a folder in {tmp_path}. Keep the file of a failure as {CORPUS}/KIND--PATH-WITH-DASHES--WHAT-IS-WRONG"
-    )
+    hold(outcomes, f"Each is a folder in {tmp_path}. Keep the file of a failure as {CORPUS}/KIND--PATH-WITH-DASHES--WHAT-IS-WRONG")
 
 
 @pytest.mark.parametrize("path", sorted(p for p in CORPUS.iterdir() if p.name != "README.md"), ids=lambda p: p.name)
