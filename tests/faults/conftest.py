@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+import torch
 
 from tests.faults.tally import Tally
 
@@ -12,6 +15,15 @@ TALLY = pytest.StashKey[Tally]()
 def pytest_configure(config: pytest.Config) -> None:
     """An empty table."""
     config.stash[TALLY] = Tally()
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny tensors on many threads only wait for each other, and a forked child has no others."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
