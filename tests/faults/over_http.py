@@ -44,7 +44,8 @@ class OverHttp:
     @staticmethod
     def at(address: str) -> OverHttp:
         """The way to a studio."""
-        return OverHttp(httpx.Client(base_url=address, timeout=PATIENCE, trust_env=False, headers={"Origin": address}))
+        once = httpx.Limits(max_keepalive_connections=0)  # a server that has failed at a request closes its connection
+        return OverHttp(httpx.Client(base_url=address, timeout=PATIENCE, trust_env=False, limits=once, headers={"Origin": address}))
 
     def page(self) -> Page:
         """The page as the server describes it."""
@@ -59,7 +60,7 @@ class OverHttp:
         """A request that the queue does not hold."""
         try:
             response = self._send("/gradio_api/run/predict", body)
-        except httpx.RemoteProtocolError as e:  # Gradio cannot write some of its own errors down
+        except (httpx.RemoteProtocolError, httpx.ReadError) as e:  # Gradio cannot write some of its own errors down
             return Answer(number_of(body), 500, None, str(e))
         return answer(body, response)
 
