@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 EVENTS = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.chmod", "os.link", "os.symlink", "os.truncate")
+IN_FOLDERS = ("os.remove", "os.rmdir", "os.mkdir")  # events whose last argument is an open folder, -1 = none
 CALLS = ("fsync", "fdatasync", "write")  # of os, of which no hook is told
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 ERRORS = (errno.ENOSPC, errno.EROFS, errno.EACCES)
@@ -38,15 +39,15 @@ class Disk:
             setattr(os, name, self._counted(getattr(os, name)))
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in EVENTS and self._is_ours(arguments) and (event != "open" or self._writes(*arguments)):
+        folder = arguments[-1] if event in IN_FOLDERS else -1
+        if event in EVENTS and self._is_ours(arguments[0], folder) and (event != "open" or self._writes(*arguments)):
             self._next()
 
-    def _is_ours(self, arguments: tuple[Any, ...]) -> bool:
-        path, folder = arguments[0], arguments[-1]
+    def _is_ours(self, path: Any, folder: int) -> bool:
         if not isinstance(path, str | bytes | os.PathLike):
             return False
         given = Path(os.fsdecode(path))
-        if not given.is_absolute() and isinstance(folder, int) and folder >= 0:  # a name in an open folder, as rmtree removes them
+        if not given.is_absolute() and folder >= 0:  # a name in an open folder, as rmtree removes them
             given = Path(os.readlink(f"/proc/self/fd/{folder}")) / given
         return given.is_relative_to(self.root)
 

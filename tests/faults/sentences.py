@@ -9,6 +9,7 @@ import pytest
 from tests.faults.forked import Outcome
 
 LONGEST = 420  # characters
+PYTHON = ("Traceback", "<class", "object at 0x", "Path(", "<DirEntry", "[('")  # what a person should not have to read
 SHOWN = 20  # kinds of failures that a message spells out
 
 
@@ -20,7 +21,7 @@ def wrong(text: str) -> str:
         return "it does not end like a sentence"
     if len(text) > LONGEST:
         return f"it has {len(text)} characters"
-    if "Traceback" in text or "<class" in text or "object at 0x" in text:
+    if any(word in text for word in PYTHON):
         return "it speaks of Python"
     return ""
 
