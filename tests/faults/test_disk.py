@@ -160,9 +160,10 @@ def judged(change: Change, name: str, do: Callable[[], Any], whole: Path) -> Out
     status, text = forked.once(do)
     try:
         wrong = complaint(change, status, text)
-        if not wrong and status < 0:
+        if not wrong and litter(change.folder):
             again, said = forked.once(change.do)
-            wrong = complaint(change, again, said) and f"at the next try, {complaint(change, again, said)}"
+            left = litter(change.folder)
+            wrong = complaint(change, again, said) or (f"{', '.join(left)} is still there after the next try" if left else "")
     finally:
         shutil.rmtree(change.folder)
         shutil.copytree(whole, change.folder, symlinks=True)
@@ -179,10 +180,15 @@ def complaint(change: Change, status: int, text: str) -> str:
     said = f"the child ended with {status}: {text}"
     if found not in ("old", "new") or (status == 0 and found != "new"):
         return f"afterwards there was {found}; {said}"
-    left = [p.name for p in change.folder.rglob("*") if ".part" in p.name or p.name.startswith((".aside", ".tmp"))]
-    if left and status >= 0:  # a killed process cannot clean up; the next one does
+    left = litter(change.folder)
+    if left and status > 0:  # who is killed, or cannot clean up after a change that was made, leaves that to the next one
         return f"{', '.join(left)} was left behind; {said}"
     return said if status not in (0, 3, -signal.SIGKILL, -signal.SIGXFSZ) else ""
+
+
+def litter(folder: Path) -> list[str]:
+    """Unfinished files and folders."""
+    return [p.name for p in folder.rglob("*") if ".part" in p.name or p.name.startswith((".aside", ".tmp"))]
 
 
 @pytest.mark.parametrize("name", CHANGES)
