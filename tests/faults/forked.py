@@ -56,9 +56,9 @@ class Outcome:
     megabytes: float = 0.0
 
 
-def run(cases: Sequence[Case], workers: int = WORKERS, megabytes: int = MEGABYTES, seconds: int = SECONDS) -> list[Outcome]:
-    """The outcome of every case, in their order."""
-    lanes = [_Lane(list(range(k, len(cases), workers)), cases, megabytes, seconds) for k in range(min(workers, len(cases)))]
+def run(cases: Sequence[Case], before: Callable[[], None] = lambda: None) -> list[Outcome]:
+    """The outcome of every case, in their order. before: what each child does first."""
+    lanes = [_Lane(list(range(k, len(cases), WORKERS)), cases, before) for k in range(min(WORKERS, len(cases)))]
     found: dict[int, Outcome] = {}
     try:
         while busy := [lane for lane in lanes if lane.going]:
@@ -74,8 +74,8 @@ def run(cases: Sequence[Case], workers: int = WORKERS, megabytes: int = MEGABYTE
 class _Lane:
     """One child at a time, and the cases that are left for it."""
 
-    def __init__(self, left: list[int], cases: Sequence[Case], megabytes: int, seconds: int):
-        self.left, self.cases, self.megabytes, self.seconds = left, cases, megabytes, seconds
+    def __init__(self, left: list[int], cases: Sequence[Case], before: Callable[[], None]):
+        self.left, self.cases, self.before = left, cases, before
         self.started = time.monotonic()
         self.pid, self.pipe, self.rest = 0, -1, b""
         self._fork()
@@ -93,7 +93,7 @@ class _Lane:
         self.pid = fork()
         if not self.pid:
             os.close(self.pipe)
-            _child(ours, [(i, self.cases[i]) for i in self.left], self.megabytes, self.seconds)
+            _child(ours, [self.cases[i] for i in self.left], self.before)
         os.close(ours)
 
     def hear(self) -> dict[int, Outcome]:
@@ -122,9 +122,7 @@ class _Lane:
         if self.left:
             case = self.cases[self.left[0]]
             end = "slow" if status == -signal.SIGXCPU else end
-            text = (
-                f"the child ended with {status}" if end == "killed" else f"more than {self.seconds} s of work, or {PATIENCE} s of waiting"
-            )
+            text = f"the child ended with {status}" if end == "killed" else f"more than {SECONDS} s of work, or {PATIENCE} s of waiting"
             found[self.left.pop(0)] = Outcome(case.kind, case.name, end, text)
             self._fork()
         return found
@@ -144,12 +142,13 @@ def fork() -> int:
         return os.fork()
 
 
-def _child(pipe: int, cases: list[tuple[int, Case]], megabytes: int, seconds: int) -> NoReturn:
+def _child(pipe: int, cases: list[Case], before: Callable[[], None]) -> NoReturn:
     """Runs the cases and leaves without anything that the parent has planned for its own end."""
     torch.set_num_threads(1)  # the parent's pool of threads does not exist in a child, and would be waited for
     try:
-        for _, case in cases:
-            with _limited(megabytes, seconds):
+        before()
+        for case in cases:
+            with _limited(MEGABYTES, SECONDS):
                 outcome = _outcome(case)
             os.write(pipe, json.dumps(asdict(outcome)).encode() + b"\n")
         os._exit(0)
