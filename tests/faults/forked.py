@@ -56,9 +56,9 @@ class Outcome:
     megabytes: float = 0.0
 
 
-def run(cases: Sequence[Case], before: Callable[[], None] = lambda: None) -> list[Outcome]:
-    """The outcome of every case, in their order. before: what each child does first."""
-    lanes = [_Lane(list(range(k, len(cases), WORKERS)), cases, before) for k in range(min(WORKERS, len(cases)))]
+def run(cases: Sequence[Case], before: Callable[[], None] = lambda: None, seconds: int = SECONDS) -> list[Outcome]:
+    """The outcome of every case, in their order. before: what each child does first; seconds: of work, the most that a case may take."""
+    lanes = [_Lane(list(range(k, len(cases), WORKERS)), cases, before, seconds) for k in range(min(WORKERS, len(cases)))]
     found: dict[int, Outcome] = {}
     try:
         while busy := [lane for lane in lanes if lane.going]:
@@ -74,8 +74,8 @@ def run(cases: Sequence[Case], before: Callable[[], None] = lambda: None) -> lis
 class _Lane:
     """One child at a time, and the cases that are left for it."""
 
-    def __init__(self, left: list[int], cases: Sequence[Case], before: Callable[[], None]):
-        self.left, self.cases, self.before = left, cases, before
+    def __init__(self, left: list[int], cases: Sequence[Case], before: Callable[[], None], seconds: int):
+        self.left, self.cases, self.before, self.seconds = left, cases, before, seconds
         self.started = time.monotonic()
         self.pid, self.pipe, self.rest = 0, -1, b""
         self._fork()
@@ -93,7 +93,7 @@ class _Lane:
         self.pid = fork()
         if not self.pid:
             os.close(self.pipe)
-            _child(ours, [self.cases[i] for i in self.left], self.before)
+            _child(ours, [self.cases[i] for i in self.left], self.before, self.seconds)
         os.close(ours)
 
     def hear(self) -> dict[int, Outcome]:
@@ -122,7 +122,9 @@ class _Lane:
         if self.left:
             case = self.cases[self.left[0]]
             end = "slow" if status == -signal.SIGXCPU else end
-            text = f"the child ended with {status}" if end == "killed" else f"more than {SECONDS} s of work, or {PATIENCE} s of waiting"
+            text = (
+                f"the child ended with {status}" if end == "killed" else f"more than {self.seconds} s of work, or {PATIENCE} s of waiting"
+            )
             found[self.left.pop(0)] = Outcome(case.kind, case.name, end, text)
             self._fork()
         return found
@@ -142,13 +144,13 @@ def fork() -> int:
         return os.fork()
 
 
-def _child(pipe: int, cases: list[Case], before: Callable[[], None]) -> NoReturn:
+def _child(pipe: int, cases: list[Case], before: Callable[[], None], seconds: int) -> NoReturn:
     """Runs the cases and leaves without anything that the parent has planned for its own end."""
     torch.set_num_threads(1)  # the parent's pool of threads does not exist in a child, and would be waited for
     try:
         before()
         for case in cases:
-            with _limited(MEGABYTES, SECONDS):
+            with _limited(seconds):
                 outcome = _outcome(case)
             os.write(pipe, json.dumps(asdict(outcome)).encode() + b"\n")
         os._exit(0)
@@ -182,13 +184,13 @@ def _resident(name: str) -> float:
 
 
 @contextlib.contextmanager
-def _limited(megabytes: int, seconds: int) -> Iterator[None]:
+def _limited(seconds: int) -> Iterator[None]:
     """Nothing inside may take more memory or more of the processor: an allocation fails, and the child is ended by SIGXCPU.
 
     RLIMIT_DATA counts what can be written to. RLIMIT_AS would count the address space too, of which PyTorch reserves gigabytes.
     """
     kept = [(which, resource.getrlimit(which)) for which in (resource.RLIMIT_DATA, resource.RLIMIT_CPU)]
-    resource.setrlimit(resource.RLIMIT_DATA, (_below(int((_resident("VmData") + megabytes) * 2**20), kept[0][1][1]), kept[0][1][1]))
+    resource.setrlimit(resource.RLIMIT_DATA, (_below(int((_resident("VmData") + MEGABYTES) * 2**20), kept[0][1][1]), kept[0][1][1]))
     resource.setrlimit(resource.RLIMIT_CPU, (_below(int(time.process_time()) + seconds, kept[1][1][1]), kept[1][1][1]))
     try:
         yield
