@@ -58,7 +58,8 @@ class Disk:
 
     def _counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def counted(descriptor: int, *arguments: Any) -> Any:
-            self._next()
+            if self._is_ours(os.readlink(f"/proc/self/fd/{descriptor}"), -1):
+                self._next()
             return call(descriptor, *arguments)
 
         return counted
