@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app import cli
+from app import cli, studio
 from engine.errors import ForetokenError
 from engine.train import loop
 from tests.engine.mesh import files
@@ -64,21 +64,22 @@ def typed(row: Row, places: dict[str, str]) -> Callable[[], str]:
             return f"exit code {code}"
         assert said.count("\n") == 1 and not out.getvalue(), f"not one line: {said[-500:]!r} {out.getvalue()[-200:]!r}"
         assert re.search(row.word, said), f"'{row.word}' is not in: {said[-500:]}"
-        for argument in argv:  # what a person has typed may be long, and is theirs
-            said = said.replace(argument, argument[:12]) if len(argument) > 100 else said
+        for value in (argument.partition("=")[2] or argument for argument in argv):
+            said = said.replace(value, value[:12]) if len(value) > 100 else said  # what a person has typed may be long, and is theirs
         raise ForetokenError(said.rstrip("\n"))
 
     return do
 
 
 def guard() -> None:
-    """In a child: the checkout cannot be written, and no training begins."""
-    loop.Training.__post_init__ = _no_training
+    """In a child: the checkout cannot be written, and nothing begins that goes on for long."""
+    loop.Training.__post_init__ = _begins
+    studio.launch = _begins
     Disk(ROOT, ALWAYS, errno.EROFS).install()
 
 
-def _no_training(_: loop.Training) -> None:
-    raise AssertionError("a training begins")
+def _begins(*_: object, **__: object) -> None:
+    raise AssertionError("it was not refused: a training, or the studio, begins")
 
 
 def test_the_table_of_command_lines(places: dict[str, str], tally: Tally) -> None:
