@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.forked import Outcome
 
-LONGEST = 420  # characters
+LONGEST = 800  # characters; the longest one lists all knobs there are
 PYTHON = ("Traceback", "<class", "object at 0x", "Path(", "<DirEntry", "[('")  # what a person should not have to read
 SHOWN = 20  # kinds of failures that a message spells out
 
