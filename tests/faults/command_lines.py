@@ -14,6 +14,7 @@ from engine.methods import METHODS
 from engine.train import RECIPES
 
 LONG, DIGITS, SURROGATE = "n" * 5000, "9" * 5000, "\udcff"
+UNKNOWN = "(?i)unknown option|unrecognized"
 WHOLE = "out of range|whole number|invalid"
 
 
@@ -82,11 +83,11 @@ SINGLE: tuple[tuple[tuple[str, ...], int, str], ...] = (
     ((SURROGATE,), 2, "command|choice"),
     ((LONG,), 2, "command|choice"),
     (("IMAGE", "a cat"), 2, "command|choice"),
-    (("--nothing",), 2, "nknown option|unrecognized"),
-    (("studio", "extra"), 2, "nknown option|unrecognized"),
-    (("studio", "--seed", "1"), 2, "nknown option|unrecognized"),
+    (("--nothing",), 2, UNKNOWN),
+    (("studio", "extra"), 2, UNKNOWN),
+    (("studio", "--seed", "1"), 2, UNKNOWN),
     (("image",), 2, "required"),
-    (("image", "a cat", "a dog"), 2, "nknown option|unrecognized"),
+    (("image", "a cat", "a dog"), 2, UNKNOWN),
     (("image", "", "--backbone", "{pictogram}"), 2, "empty"),
     (("image", "   ", "--backbone", "{pictogram}"), 2, "empty"),
     (("image", "zzz qqq", "--backbone", "{pictogram}"), 2, "knows no word"),
@@ -97,8 +98,8 @@ SINGLE: tuple[tuple[tuple[str, ...], int, str], ...] = (
     (("image", "a cat \udcff", "--backbone", "{pictogram}"), 2, "."),
     (("image", "a cat \ud83d", "--backbone", "{pictogram}"), 2, "."),
     (("image", "a\x00cat", "--backbone", "{pictogram}"), 2, "."),
-    ((*IMAGE, "--colour", "3"), 2, "nknown option|unrecognized"),
-    ((*IMAGE, "--faces", "3"), 2, "nknown option|unrecognized"),
+    ((*IMAGE, "--colour", "3"), 2, UNKNOWN),
+    ((*IMAGE, "--faces", "3"), 2, UNKNOWN),
     ((*IMAGE, "--seed"), 2, "expected one argument"),
     ((*IMAGE, "--method", "xspecmesh"), 2, "needs"),
     ((*IMAGE, "--method", "zipar", "--verify", "match-seed"), 2, "verif|exact"),
@@ -114,8 +115,8 @@ SINGLE: tuple[tuple[tuple[str, ...], int, str], ...] = (
     (("mesh", LONG + ".ply", "--backbone", "{lowpoly}"), 2, "long|Cannot"),
     (("mesh", "a\x00.ply", "--backbone", "{lowpoly}"), 2, "."),
     (("mesh", "{damaged}", "--backbone", "{lowpoly}"), 2, "damaged|truncated"),
-    ((*MESH, "--size", "64"), 2, "nknown option|unrecognized"),
-    ((*MESH, "--guidance", "2"), 2, "nknown option|unrecognized"),
+    ((*MESH, "--size", "64"), 2, UNKNOWN),
+    ((*MESH, "--guidance", "2"), 2, UNKNOWN),
     ((*MESH, "--method", "zipar"), 2, "needs"),
     ((*MESH, "--backbone", "{pictogram}"), 2, "."),
     (("bench",), 2, "required|choice"),
@@ -129,9 +130,9 @@ SINGLE: tuple[tuple[tuple[str, ...], int, str], ...] = (
     ((*BENCH_MESH, "--full"), 2, "full"),
     (("verify", "nothing"), 2, "no method"),
     (("verify", ""), 2, "no method"),
-    (("verify", "--seed", "3"), 2, "nknown option|unrecognized"),
-    (("models", "pictogram"), 2, "nknown option|unrecognized"),
-    (("doctor", "--fast"), 2, "nknown option|unrecognized"),
+    (("verify", "--seed", "3"), 2, UNKNOWN),
+    (("models", "pictogram"), 2, UNKNOWN),
+    (("doctor", "--fast"), 2, UNKNOWN),
     (("train",), 2, "no recipe"),
     (("train", "nothing"), 2, "no recipe"),
     (("train", ""), 2, "no recipe"),
@@ -146,8 +147,8 @@ def rows() -> Iterator[Row]:
     yield from knob_rows()
     for recipe in RECIPES:
         yield from (Row(("train", recipe, f"--minutes={value}"), 2, "minutes") for value in ("-1", "0", "nan", "inf", "x"))
-        yield Row(("train", recipe, "--preset", "tpu"), 2, "invalid choice")
-        yield Row(("train", recipe, "--nothing"), 2, "nknown option|unrecognized")
+        yield Row(("train", recipe, "--preset", "tpu"), 2, f"invalid choice|{UNKNOWN[4:]}|Unrecognized")  # not all have presets
+        yield Row(("train", recipe, "--nothing"), 2, UNKNOWN)
 
 
 def knob_rows() -> Iterator[Row]:
