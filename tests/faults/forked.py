@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 import torch
 
 from engine.errors import ForetokenError
+from tests.faults.outcome import Outcome
 
 WORKERS = 2
 MEGABYTES = 600  # a case may hold beyond what the process holds already
@@ -37,23 +38,6 @@ class Case:
     kind: str
     name: str
     do: Callable[[], str]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a case ended.
-
-    end  : "value", "sentence" (a ForetokenError), "bug" (any other exception), "killed" (the child died) or "slow"
-    text : what the value was, the sentence, or the traceback
-    megabytes : the most that it held beyond what the child held before it
-    """
-
-    kind: str
-    name: str
-    end: str
-    text: str
-    seconds: float = 0.0
-    megabytes: float = 0.0
 
 
 def run(cases: Sequence[Case], before: Callable[[], None] = lambda: None, seconds: int = SECONDS) -> list[Outcome]:
@@ -206,7 +190,7 @@ def _below(wanted: int, hard: int) -> int:
 
 def once(do: Callable[[], Any]) -> tuple[int, str]:
     """Runs something in a child of its own; returns its exit status (negative: the signal that ended it) and the words it returned or, with
-    status 3, the sentence, or with status 70 the traceback."""
+    status 3, the sentence, or with status 70 the traceback; 124 if it hangs."""
     pipe, ours = os.pipe()
     pid = fork()
     if not pid:
@@ -221,8 +205,11 @@ def once(do: Callable[[], Any]) -> tuple[int, str]:
         os.write(ours, text.encode("utf-8", "replace")[:60_000])
         os._exit(status)
     os.close(ours)
-    said = b""
-    while data := os.read(pipe, 65_536):
+    said, hangs = b"", False
+    while not (hangs := not select.select([pipe], [], [], PATIENCE)[0]) and (data := os.read(pipe, 65_536)):
         said += data
+    if hangs:
+        os.kill(pid, signal.SIGKILL)
     os.close(pipe)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said.decode()
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return (124, f"it was waited for longer than {PATIENCE} s") if hangs else (status, said.decode())

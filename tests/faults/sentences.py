@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.faults.forked import Outcome
+from tests.faults.outcome import Outcome
 
 LONGEST = 800  # characters; the longest one lists all knobs there are
 PYTHON = ("Traceback", "<class", "object at 0x", "Path(", "<DirEntry", "[('")  # what a person should not have to read

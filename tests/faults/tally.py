@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.faults.forked import Outcome
+from tests.faults.outcome import Outcome
 
 COLUMNS = ("cases", "value", "sentence", "bug", "killed", "slow")
 

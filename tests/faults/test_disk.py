@@ -30,7 +30,7 @@ from engine.train import loop
 from tests.engine.backbones import tiny
 from tests.faults import folders, forked
 from tests.faults.faulty_disk import ERRORS, Disk, full_at
-from tests.faults.forked import Outcome
+from tests.faults.outcome import Outcome
 from tests.faults.sentences import hold
 from tests.faults.tally import Tally
 

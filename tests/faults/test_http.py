@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.faults import folders
-from tests.faults.forked import Outcome
+from tests.faults.outcome import Outcome
 from tests.faults.over_http import OverHttp, serving
 from tests.faults.sentences import LONGEST, hold
 from tests.faults.tally import Tally

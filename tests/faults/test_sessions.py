@@ -17,7 +17,7 @@ from app import studio as app_studio
 from engine.backbones import load
 from tests.faults import folders
 from tests.faults.direct import Direct
-from tests.faults.forked import Outcome
+from tests.faults.outcome import Outcome
 from tests.faults.sentences import hold
 from tests.faults.tally import Tally
 from tests.faults.visitor import Page, Visitor

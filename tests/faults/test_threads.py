@@ -17,7 +17,7 @@ from engine.methods import METHODS, find
 from engine.run import generate
 from tests.engine.backbones import tiny
 from tests.faults import folders
-from tests.faults.forked import Outcome
+from tests.faults.outcome import Outcome
 from tests.faults.sentences import hold
 from tests.faults.tally import Tally
 
