@@ -175,7 +175,8 @@ def _head(source: Source, file: BinaryIO, size: int) -> Head:
         raise _objects(source)
     head = Head(shape, fortran, dtype, len(first) + len(length) + described)
     if dtype.kind not in "fiu" or dtype.itemsize > 8:
-        raise BadFile(f"{source.name} holds values of type {plain(dtype)}; save it as float32.")
+        kind = "records of several fields" if dtype.names else f"values of type {plain(dtype)}"
+        raise BadFile(f"{source.name} holds {kind}; save it as float32.")
     if min(shape, default=0) < 0:
         raise source.damaged(f"it claims the shape {plain(shape)}")
     source.claim(math.prod(shape), "values", dtype.itemsize, size - head.start)
