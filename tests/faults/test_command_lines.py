@@ -74,7 +74,7 @@ def typed(row: Row, places: dict[str, str]) -> Callable[[], str]:
 def guard() -> None:
     """In a child: the checkout cannot be written, and nothing begins that goes on for long."""
     loop.Training.__post_init__ = _begins
-    studio.launch = _begins
+    studio.build = _begins
     Disk(ROOT, ALWAYS, errno.EROFS).install()
 
 
