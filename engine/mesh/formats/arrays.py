@@ -113,7 +113,7 @@ def _mesh(source: Source, archive: zipfile.ZipFile, points: zipfile.ZipInfo, fac
     source.vertices(len(vertices))
     source.faces(len(indices))
     if indices.dtype.kind not in "iu":
-        raise BadFile(f"{source.name} has faces of type {indices.dtype}; they need whole numbers, so save them as int32.")
+        raise BadFile(f"{source.name} has faces of type {plain(indices.dtype)}; they need whole numbers, so save them as int32.")
     return Raw(vertices.astype(np.float64), faces=indices.astype(np.int64))
 
 
@@ -165,6 +165,8 @@ def _head(source: Source, file: BinaryIO, size: int) -> Head:
             raise ValueError("it is too long")
         parse = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = parse(io.BytesIO(length + file.read(described)))
+        if any(isinstance(number, bool) for number in shape):  # a kind of int to NumPy's parser, but not to its arrays
+            raise ValueError("True is no length")
     except (ValueError, TypeError, SyntaxError, TokenError, MemoryError, RecursionError) as e:  # what the parser of its header raises
         if first[:1] == b"\x80":
             raise _objects(source) from e
@@ -173,9 +175,10 @@ def _head(source: Source, file: BinaryIO, size: int) -> Head:
         raise _objects(source)
     head = Head(shape, fortran, dtype, len(first) + len(length) + described)
     if dtype.kind not in "fiu" or dtype.itemsize > 8:
-        raise BadFile(f"{source.name} holds values of type {dtype}; save it as float32.")
+        kind = "records of several fields" if dtype.names else f"values of type {plain(dtype)}"
+        raise BadFile(f"{source.name} holds {kind}; save it as float32.")
     if min(shape, default=0) < 0:
-        raise source.damaged(f"it claims the shape {shape}")
+        raise source.damaged(f"it claims the shape {plain(shape)}")
     source.claim(math.prod(shape), "values", dtype.itemsize, size - head.start)
     return head
 
@@ -190,5 +193,5 @@ def _table(source: Source, head: Head, widths: tuple[int, ...] = WIDTHS) -> int:
     """How many rows a table has; refuses other shapes."""
     if len(head.shape) != 2 or head.shape[1] not in widths:
         wanted = " or ".join(f"(N, {width})" for width in widths)
-        raise BadFile(f"{source.name} holds an array of shape {head.shape}; it needs {wanted}.")
+        raise BadFile(f"{source.name} holds an array of shape {plain(head.shape)}; it needs {wanted}.")
     return head.shape[0]

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from engine.errors import BadFile
-from engine.mesh.formats.source import FACES, MESH_BYTES, Raw, Source, plain, said
+from engine.mesh.formats.source import FACES, MESH_BYTES, Raw, Source, counted, plain, said
 
 TYPES = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
@@ -100,7 +100,7 @@ class Buffers:
         accessor = self.tree["accessors"][index]
         kind, width, count = np.dtype(TYPES[accessor["componentType"]]), WIDTHS[accessor["type"]], int(accessor["count"])
         if not 0 <= count <= 3 * FACES:
-            raise BadFile(f"{self.source.name} claims {count:,} values in one place; {3 * FACES:,} are the most that can be read.")
+            raise BadFile(f"{self.source.name} claims {counted(count)} values in one place; {3 * FACES:,} are the most that can be read.")
         if "bufferView" in accessor:
             found = self._view(accessor["bufferView"], accessor.get("byteOffset", 0), kind, count, width)
         elif "sparse" in accessor:
@@ -127,7 +127,9 @@ class Buffers:
         step = view.get("byteStride") or kind.itemsize * width
         end = offset + (count - 1) * step + kind.itemsize * width if count else 0
         if min(start, size, offset, step) < 0 or end > len(data):
-            raise BadFile(f"{self.source.name} claims {count:,} values where {said(len(data))} of data are: it is truncated or damaged.")
+            raise BadFile(
+                f"{self.source.name} claims {counted(count)} values where {said(len(data))} of data are: it is truncated or damaged."
+            )
         return np.ndarray((count, width), kind, data, offset, (step, kind.itemsize))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from engine.mesh.formats.source import Source
+from engine.mesh.formats.source import Source, counted
 
 
 def triangles(source: Source, corners: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -47,7 +47,7 @@ def from_lines(source: Source, lines: Iterable[str], number: int, count: int, sk
         except (ValueError, IndexError, OverflowError):
             raise source.damaged(f"line {at:,} is no face") from None
         if len(found) != size or size < 0:
-            raise source.damaged(f"line {at:,} announces {size} corners and has {len(found)}")
+            raise source.damaged(f"line {at:,} announces {counted(size)} corners and has {len(found)}")
         sizes.append(size)
     if len(sizes) < count:
         raise source.damaged(f"it claims {count:,} faces and ends after {len(sizes):,}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +19,15 @@ FACES = 5_000_000  # triangles of a mesh
 KEPT = 200_000  # points of a cloud; of more, so many are drawn at random
 
 
+def counted(count: int) -> str:
+    """A count as people write it; a forged header may hold one of thousands of digits."""
+    return f"{count:,}" if abs(count) < 10**15 else f"about {'-' if count < 0 else ''}10^{round(math.log10(abs(count)))}"
+
+
 def said(size: int) -> str:
     """A size in bytes as people say it."""
+    if size >= 10**15:
+        return f"{counted(size)} bytes"
     for unit, name in ((2**30, "GB"), (2**20, "MB"), (2**10, "KB")):
         if size >= unit:
             return f"{size / unit:,.1f} {name}"
@@ -86,10 +94,10 @@ class Source:
     def claim(self, count: int, what: str, smallest: int, left: int) -> None:
         """Refuses a header that claims more items, each of `smallest` bytes or more, than the `left` bytes of the file can hold."""
         if count < 0:
-            raise self.damaged(f"its header claims {count:,} {what}")
+            raise self.damaged(f"its header claims {counted(count)} {what}")
         if count * smallest > max(left, 0):
             raise BadFile(
-                f"{self.name} claims {count:,} {what} ({said(count * smallest)} or more) but {said(max(left, 0))} of data follow: "
+                f"{self.name} claims {counted(count)} {what} ({said(count * smallest)} or more) but {said(max(left, 0))} of data follow: "
                 "it is truncated or damaged, so save it again."
             )
 
@@ -103,7 +111,7 @@ class Source:
 
     def _most(self, count: int, limit: int, what: str) -> None:
         if count > limit:
-            raise BadFile(f"{self.name} has {count:,} {what}; {limit:,} are the most that can be read, so simplify it first.")
+            raise BadFile(f"{self.name} has {counted(count)} {what}; {limit:,} are the most that can be read, so simplify it first.")
 
     def damaged(self, what: str) -> BadFile:
         """The error for content that contradicts the format."""

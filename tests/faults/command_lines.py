@@ -1,0 +1,166 @@
+"""The table of command lines: what is typed, the exit code, and what the sentence must hold.
+
+Most rows are products: every command that has an option, times the wrong values of that option. A failure that was found becomes a line
+of SINGLE or a value of OPTIONS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.core import Knob
+from engine.methods import METHODS
+from engine.train import RECIPES
+
+LONG, DIGITS, SURROGATE = "n" * 5000, "9" * 5000, "\udcff"
+UNKNOWN = "(?i)unknown option|unrecognized"
+WHOLE = "out of range|whole number|invalid"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A command line. word: a regular expression that is found in the sentence, or in the output where the exit code is 0."""
+
+    argv: tuple[str, ...]
+    code: int
+    word: str
+
+    @property
+    def title(self) -> str:
+        """The line as it is typed, shortened."""
+        return " ".join(a if len(a) < 40 else f"{a[:12]}...({len(a)})" for a in self.argv).encode("unicode_escape").decode()
+
+
+# What stands before an option. {words} are folders and files of the test.
+STUDIO = ("studio", "--no-browser")
+IMAGE = ("image", "a red cat", "--backbone", "{pictogram}")
+MESH = ("mesh", "{cloud}", "--backbone", "{lowpoly}")
+BENCH_IMAGE = ("bench", "image", "--backbone", "{pictogram}", "--count", "1")
+BENCH_MESH = ("bench", "mesh", "--backbone", "{lowpoly}", "--count", "1")
+RUNS, BENCHES, PICTURES = (IMAGE, MESH), (BENCH_IMAGE, BENCH_MESH), (IMAGE, BENCH_IMAGE)
+ALL = (*RUNS, *BENCHES)
+
+OPTIONS: tuple[tuple[tuple[tuple[str, ...], ...], str, str, tuple[str, ...]], ...] = (  # commands, option, word, values
+    ((STUDIO,), "--port", WHOLE, ("0", "-1", "65536", "x", "1.5", "", DIGITS)),
+    ((STUDIO,), "--host", "address|host", ("256.1.1.1", "a b", "192.0.2.1", "..")),
+    ((STUDIO, *ALL), "--backbone", "backbone|folder|model", ("nowhere", "{empty}", "{file}", "{other}", LONG)),
+    ((STUDIO, *ALL), "--device", "invalid choice", ("tpu", "CPU", "")),
+    ((STUDIO, *ALL), "--dtype", "invalid choice", ("float16", "double")),
+    (RUNS, "--seed", WHOLE, ("-1", "x", "1.5", "nan", "", "9223372036854775808", DIGITS)),
+    (RUNS, "--method", "method", ("nothing", "", "sjdp", SURROGATE)),
+    (RUNS, "--verify", "invalid choice", ("x", "match seed")),
+    (RUNS, "--out", "write|file|folder|name", ("{file}/out", "{file}", LONG)),
+    (ALL, "--set", "NAME=VALUE|knob", ("x", "=", "=3", "nothing=3", "window", SURROGATE)),
+    (ALL, "--temperature", "out of range|invalid", ("-1", "x", "nan", "inf", "1e9", "")),
+    (ALL, "--top-k", "out of range|invalid", ("-1", "x", "1.5", DIGITS)),
+    (ALL, "--top-p", "out of range|invalid", ("-1", "0", "1.5", "nan", "x")),
+    (PICTURES, "--guidance", "out of range|invalid", ("-1", "nan", "inf", "x")),
+    (PICTURES, "--size", "out of range|whole number|invalid|pixels", ("0", "-64", "100", "x", "64.5", DIGITS)),
+    ((MESH, BENCH_MESH), "--faces", WHOLE, ("0", "-1", "x", "nan", DIGITS)),
+    ((MESH,), "--up", "up", ("w", "", "xyz", SURROGATE)),
+    ((MESH,), "--formats", "format", ("fbx", "", "glb,,", "glb,x")),
+    (BENCHES, "--methods", "method", ("nothing", "sjd,nothing", ",", "")),
+    (BENCHES, "--count", WHOLE, ("0", "-1", "x", "1.5", DIGITS)),
+    (BENCHES, "--repeats", WHOLE, ("0", "-1", "x", "nan")),
+    (BENCHES, "--sweep", "NAME=A,B|sweep|knob", ("x", "=1", "nothing=1,2", "window=")),
+    (BENCHES, "--sheet", "write|picture|Cannot|PNG|kind", ("{file}/sheet.png", "{folder}", "{missing}/sheet.png")),
+    (BENCHES, "--csv", "write|Cannot", ("{file}/rows.csv", "{folder}", "{missing}/rows.csv")),
+    ((BENCH_IMAGE,), "--prompts", "read|prompt|No such|Cannot|empty", ("{missing}", "{folder}", "{binary}", "{nothing}")),
+)
+
+SINGLE: tuple[tuple[tuple[str, ...], int, str], ...] = (
+    (("--help",), 0, "usage"),
+    *(((name, "--help"), 0, "usage") for name in ("studio", "image", "mesh", "verify", "bench", "models", "doctor")),
+    (("bench", "image", "--help"), 0, "usage"),
+    (("models",), 0, "pictogram"),
+    (("models", "--json"), 0, '"toy"'),
+    ((*IMAGE, "--method", "ar", "--size", "64"), 0, "tokens"),
+    ((*IMAGE, "--method", "sjdpp", "--size", "64", "--json"), 0, '"method": "sjdpp"'),
+    ((*MESH, "--method", "ar", "--faces", "4"), 0, "tokens"),
+    (("paint",), 2, "command|choice"),
+    (("",), 2, "command|choice"),
+    ((SURROGATE,), 2, "command|choice"),
+    ((LONG,), 2, "command|choice"),
+    (("IMAGE", "a cat"), 2, "command|choice"),
+    (("--nothing",), 2, UNKNOWN),
+    (("studio", "extra"), 2, UNKNOWN),
+    (("studio", "--seed", "1"), 2, UNKNOWN),
+    (("image",), 2, "required"),
+    (("image", "a cat", "a dog"), 2, UNKNOWN),
+    (("image", "", "--backbone", "{pictogram}"), 2, "empty"),
+    (("image", "   ", "--backbone", "{pictogram}"), 2, "empty"),
+    (("image", "zzz qqq", "--backbone", "{pictogram}"), 2, "knows no word"),
+    (("image", "!?", "--backbone", "{pictogram}"), 2, "word"),
+    (("image", "\U0001f431 \U0001f34e", "--backbone", "{pictogram}"), 2, "word"),
+    (("image", "a red cat " * 400, "--backbone", "{pictogram}"), 2, "characters"),
+    (("image", "cats " * 40, "--backbone", "{pictogram}"), 2, "words"),
+    (("image", "a cat \udcff", "--backbone", "{pictogram}"), 2, "."),
+    (("image", "a cat \ud83d", "--backbone", "{pictogram}"), 2, "."),
+    (("image", "a\x00cat", "--backbone", "{pictogram}"), 2, "."),
+    ((*IMAGE, "--colour", "3"), 2, UNKNOWN),
+    ((*IMAGE, "--faces", "3"), 2, UNKNOWN),
+    ((*IMAGE, "--seed"), 2, "expected one argument"),
+    ((*IMAGE, "--method", "xspecmesh"), 2, "needs"),
+    ((*IMAGE, "--method", "zipar", "--verify", "match-seed"), 2, "verif|exact"),
+    ((*IMAGE, "--device", "cuda"), 2, "CUDA"),
+    ((*IMAGE, "--set", "window=9" * 3), 2, "window"),
+    (("mesh",), 2, "required"),
+    (("mesh", "{missing}.ply", "--backbone", "{lowpoly}"), 2, "No such file"),
+    (("mesh", "{file}", "--backbone", "{lowpoly}"), 2, "kind"),
+    (("mesh", "{empty}", "--backbone", "{lowpoly}"), 2, "holds no file"),
+    (("mesh", "{nothing}.ply", "--backbone", "{lowpoly}"), 2, "No such file"),
+    (("mesh", "", "--backbone", "{lowpoly}"), 2, "."),
+    (("mesh", SURROGATE, "--backbone", "{lowpoly}"), 2, "."),
+    (("mesh", LONG + ".ply", "--backbone", "{lowpoly}"), 2, "long|Cannot"),
+    (("mesh", "a\x00.ply", "--backbone", "{lowpoly}"), 2, "."),
+    (("mesh", "{damaged}", "--backbone", "{lowpoly}"), 2, "damaged|truncated"),
+    ((*MESH, "--size", "64"), 2, UNKNOWN),
+    ((*MESH, "--guidance", "2"), 2, UNKNOWN),
+    ((*MESH, "--method", "zipar"), 2, "needs"),
+    ((*MESH, "--backbone", "{pictogram}"), 2, "."),
+    (("bench",), 2, "required|choice"),
+    (("bench", "sound"), 2, "choice"),
+    ((*BENCH_IMAGE, "--eye", "{file}"), 2, "judge"),
+    ((*BENCH_IMAGE, "--judge", "--repeats", "3"), 2, "repeats"),
+    ((*BENCH_IMAGE, "--judge", "--figure", "{folder}/x.png"), 2, "figure"),
+    ((*BENCH_MESH, "--figure", "{folder}/x.png"), 2, "figure"),
+    ((*BENCH_MESH, "--judge"), 2, "judge"),
+    ((*BENCH_MESH, "--prompts", "{file}"), 2, "prompts"),
+    ((*BENCH_MESH, "--full"), 2, "full"),
+    (("verify", "nothing"), 2, "no method"),
+    (("verify", ""), 2, "no method"),
+    (("verify", "--seed", "3"), 2, UNKNOWN),
+    (("models", "pictogram"), 2, UNKNOWN),
+    (("doctor", "--fast"), 2, UNKNOWN),
+    (("train",), 2, "no recipe"),
+    (("train", "nothing"), 2, "no recipe"),
+    (("train", ""), 2, "no recipe"),
+)
+
+
+def rows() -> Iterator[Row]:
+    """All rows."""
+    yield from (Row(*single) for single in SINGLE)
+    for commands, option, word, values in OPTIONS:
+        yield from (Row((*command, f"{option}={value}"), 2, word) for command in commands for value in values)
+    yield from knob_rows()
+    for recipe in RECIPES:
+        yield from (Row(("train", recipe, f"--minutes={value}"), 2, "minutes") for value in ("-1", "0", "nan", "inf", "x"))
+        yield Row(("train", recipe, "--preset", "tpu"), 2, f"{UNKNOWN}|invalid choice")  # not all have presets
+        yield Row(("train", recipe, "--nothing"), 2, UNKNOWN)
+
+
+def knob_rows() -> Iterator[Row]:
+    """Every knob of every method, below and above what it allows, and with what is no value at all."""
+    for name, method in METHODS.items():
+        command = MESH if "mesh_heads" in method.needs else IMAGE
+        for knob in method.knobs:
+            yield from (Row((*command, "--method", name, f"--set={knob.name}={value}"), 2, knob.name) for value in wrong_for(knob))
+
+
+def wrong_for(knob: Knob) -> tuple[str, ...]:
+    """Values that a knob does not take."""
+    if knob.choices:
+        return ("nothing", "")
+    return (f"{knob.low - 1:g}", f"{knob.high * 2 + 1:g}", "nan", "x")

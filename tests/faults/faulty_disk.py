@@ -1,0 +1,80 @@
+"""A disk that refuses, is full, or belongs to a machine that loses its power: for one child process, at a place that is counted.
+
+Python tells an audit hook before it opens, renames, makes or removes anything, and an exception of the hook is the operation's own. What
+a library writes without Python (weights, checkpoints) meets the limit on the size of files instead, at a number of bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+EVENTS = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.chmod", "os.link", "os.symlink", "os.truncate")
+IN_FOLDERS = ("os.remove", "os.rmdir", "os.mkdir")  # events whose last argument is an open folder, -1 = none
+CALLS = ("fsync", "fdatasync", "write")  # of os, of which no hook is told
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+ALWAYS = -1  # at every operation
+ERRORS = (errno.ENOSPC, errno.EROFS, errno.EACCES)
+
+
+@dataclass
+class Disk:
+    """What happens at the `at`-th operation below `root` that changes something: an error number, or 0 for the end of the process."""
+
+    root: Path
+    at: int
+    error: int
+    count: int = 0
+
+    def install(self) -> None:
+        """From now on, in this process, for good: only for a child."""
+        sys.addaudithook(self._hook)
+        for name in CALLS:
+            setattr(os, name, self._counted(getattr(os, name)))
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        folder = arguments[-1] if event in IN_FOLDERS else -1
+        if event in EVENTS and self._is_ours(arguments[0], folder) and (event != "open" or self._writes(*arguments)):
+            self._next()
+
+    def _is_ours(self, path: Any, folder: int) -> bool:
+        if not isinstance(path, str | bytes | os.PathLike):
+            return False
+        given = Path(os.fsdecode(path))
+        if not given.is_absolute() and folder >= 0:  # a name in an open folder, as rmtree removes them
+            given = Path(os.readlink(f"/proc/self/fd/{folder}")) / given
+        return given.is_relative_to(self.root)
+
+    @staticmethod
+    def _writes(path: Any, mode: str | None, flags: int) -> bool:
+        return bool(flags & WRITING) if mode is None else bool(set(mode) & set("wax+"))
+
+    def _counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(descriptor: int, *arguments: Any) -> Any:
+            if self._is_ours(os.readlink(f"/proc/self/fd/{descriptor}"), -1):
+                self._next()
+            return call(descriptor, *arguments)
+
+        return counted
+
+    def _next(self) -> None:
+        self.count += 1
+        if self.at not in (self.count, ALWAYS):
+            return
+        if not self.error:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise OSError(self.error, os.strerror(self.error), str(self.root))
+
+
+def full_at(size: int, deadly: bool) -> None:
+    """From now on no file of this process grows beyond `size` bytes: a write is refused, or ends the process in the middle of it."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL if deadly else signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))

@@ -1,0 +1,215 @@
+"""Runs cases in forked children with limits on memory and time, and says how each ended.
+
+A child is a copy of this process, so PyTorch is imported once. It takes one case after the other and reports each over a pipe; when it
+dies or hangs, the case it had begun is the guilty one, and a new child goes on with the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from engine.errors import ForetokenError
+from tests.faults.outcome import Outcome
+
+WORKERS = 2
+MEGABYTES = 600  # a case may hold beyond what the process holds already
+SECONDS = 20  # of the processor's time; the clock on the wall depends on what else the machine does
+PATIENCE = 120  # seconds on the wall, for a case that waits instead of working
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something to run. do() returns a few words about the value; kind is the line of the harness's table it is counted in."""
+
+    kind: str
+    name: str
+    do: Callable[[], str]
+
+
+def run(cases: Sequence[Case], before: Callable[[], None] = lambda: None, seconds: int = SECONDS) -> list[Outcome]:
+    """The outcome of every case, in their order. before: what each child does first; seconds: of work, the most that a case may take."""
+    lanes = [_Lane(list(range(k, len(cases), WORKERS)), cases, before, seconds) for k in range(min(WORKERS, len(cases)))]
+    found: dict[int, Outcome] = {}
+    try:
+        while busy := [lane for lane in lanes if lane.going]:
+            ready, _, _ = select.select([lane.pipe for lane in busy], [], [], 1.0)
+            for lane in busy:
+                found |= lane.hear() if lane.pipe in ready else lane.watch()
+    finally:
+        for lane in lanes:
+            lane.kill()
+    return [found[i] for i in range(len(cases))]
+
+
+class _Lane:
+    """One child at a time, and the cases that are left for it."""
+
+    def __init__(self, left: list[int], cases: Sequence[Case], before: Callable[[], None], seconds: int):
+        self.left, self.cases, self.before, self.seconds = left, cases, before, seconds
+        self.started = time.monotonic()
+        self.pid, self.pipe, self.rest = 0, -1, b""
+        self._fork()
+
+    @property
+    def going(self) -> bool:
+        """Whether cases are left."""
+        return self.pid != 0
+
+    def _fork(self) -> None:
+        if not self.left:
+            return
+        self.pipe, ours = os.pipe()
+        self.started, self.rest = time.monotonic(), b""
+        self.pid = fork()
+        if not self.pid:
+            os.close(self.pipe)
+            _child(ours, [self.cases[i] for i in self.left], self.before, self.seconds)
+        os.close(ours)
+
+    def hear(self) -> dict[int, Outcome]:
+        """Takes what the child has written; at the end of the pipe, it has died or has finished."""
+        data = os.read(self.pipe, 65_536)
+        if not data:
+            return self._ended()
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        found = {}
+        for line in lines:
+            found[self.left.pop(0)] = Outcome(**json.loads(line))
+            self.started = time.monotonic()
+        return found
+
+    def watch(self) -> dict[int, Outcome]:
+        """Ends a child whose case takes too long on the wall."""
+        if time.monotonic() - self.started < PATIENCE:
+            return {}
+        os.kill(self.pid, signal.SIGKILL)
+        return self._ended("slow")
+
+    def _ended(self, end: str = "killed") -> dict[int, Outcome]:
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        os.close(self.pipe)
+        self.pid, found = 0, {}
+        if self.left:
+            case = self.cases[self.left[0]]
+            end = "slow" if status == -signal.SIGXCPU else end
+            text = (
+                f"the child ended with {status}" if end == "killed" else f"more than {self.seconds} s of work, or {PATIENCE} s of waiting"
+            )
+            found[self.left.pop(0)] = Outcome(case.kind, case.name, end, text)
+            self._fork()
+        return found
+
+    def kill(self) -> None:
+        """Ends the child, if the parent was interrupted."""
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            os.close(self.pipe)
+
+
+def fork() -> int:
+    """os.fork. Newer Pythons warn of it where threads are about; ours hold no lock, and a child never uses more than one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _child(pipe: int, cases: list[Case], before: Callable[[], None], seconds: int) -> NoReturn:
+    """Runs the cases and leaves without anything that the parent has planned for its own end."""
+    torch.set_num_threads(1)  # the parent's pool of threads does not exist in a child, and would be waited for
+    try:
+        before()
+        for case in cases:
+            with _limited(seconds):
+                outcome = _outcome(case)
+            os.write(pipe, json.dumps(asdict(outcome)).encode() + b"\n")
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(70)
+
+
+def _outcome(case: Case) -> Outcome:
+    before = _resident("VmRSS")
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew; Linux alone has it
+    start = time.process_time()
+    try:
+        end, text = "value", case.do()
+    except ForetokenError as e:
+        end, text = "sentence", str(e)
+    except Exception:
+        end, text = "bug", traceback.format_exc(limit=-6)
+    took = time.process_time() - start
+    return Outcome(case.kind, case.name, end, text.encode("utf-8", "replace").decode(), took, max(0.0, _resident("VmHWM") - before))
+
+
+def _resident(name: str) -> float:
+    """A size of this process in megabytes, as /proc says it; 0 where there is none."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{name}:")), 0.0)
+
+
+@contextlib.contextmanager
+def _limited(seconds: int) -> Iterator[None]:
+    """Nothing inside may take more memory or more of the processor: an allocation fails, and the child is ended by SIGXCPU.
+
+    RLIMIT_DATA counts what can be written to. RLIMIT_AS would count the address space too, of which PyTorch reserves gigabytes.
+    """
+    kept = [(which, resource.getrlimit(which)) for which in (resource.RLIMIT_DATA, resource.RLIMIT_CPU)]
+    resource.setrlimit(resource.RLIMIT_DATA, (_below(int((_resident("VmData") + MEGABYTES) * 2**20), kept[0][1][1]), kept[0][1][1]))
+    resource.setrlimit(resource.RLIMIT_CPU, (_below(int(time.process_time()) + seconds, kept[1][1][1]), kept[1][1][1]))
+    try:
+        yield
+    finally:
+        for which, limits in kept:
+            resource.setrlimit(which, limits)
+
+
+def _below(wanted: int, hard: int) -> int:
+    """The limit that is wanted, or the hard one if that is lower."""
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
+def once(do: Callable[[], Any]) -> tuple[int, str]:
+    """Runs something in a child of its own; returns its exit status (negative: the signal that ended it) and the words it returned or, with
+    status 3, the sentence, or with status 70 the traceback; 124 if it hangs."""
+    pipe, ours = os.pipe()
+    pid = fork()
+    if not pid:
+        os.close(pipe)
+        torch.set_num_threads(1)
+        try:
+            status, text = 0, str(do())
+        except ForetokenError as e:
+            status, text = 3, str(e)
+        except BaseException:
+            status, text = 70, traceback.format_exc(limit=-6)
+        os.write(ours, text.encode("utf-8", "replace")[:60_000])
+        os._exit(status)
+    os.close(ours)
+    said, hangs = b"", False
+    while not (hangs := not select.select([pipe], [], [], PATIENCE)[0]) and (data := os.read(pipe, 65_536)):
+        said += data
+    if hangs:
+        os.kill(pid, signal.SIGKILL)
+    os.close(pipe)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return (124, f"it was waited for longer than {PATIENCE} s") if hangs else (status, said.decode())

@@ -1,0 +1,22 @@
+"""How one case of the harness ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a case ended.
+
+    end  : "value", "sentence" (a ForetokenError), "bug" (any other exception), "killed" (the child died) or "slow"
+    text : what the value was, the sentence, or the traceback
+    megabytes : the most that it held beyond what the child held before it
+    """
+
+    kind: str
+    name: str
+    end: str
+    text: str
+    seconds: float = 0.0
+    megabytes: float = 0.0

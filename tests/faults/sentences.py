@@ -1,0 +1,52 @@
+"""What a sentence for a person looks like, and the message of a test whose cases ended otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from tests.faults.outcome import Outcome
+
+LONGEST = 800  # characters; the longest one lists all knobs there are
+PYTHON = ("Traceback", "<class", "object at 0x", "Path(", "<DirEntry", "[('")  # what a person should not have to read
+SHOWN = 20  # kinds of failures that a message spells out
+
+
+def wrong(text: str) -> str:
+    """What is wrong with a sentence, "" if nothing."""
+    if "\n" in text or not text.isprintable():
+        return "it is not one printable line"
+    if not text.rstrip().endswith((".", "?", "!", ")", "--help", "doctor", "train")) or not text[:1]:
+        return "it does not end like a sentence"
+    if len(text) > LONGEST:
+        return f"it has {len(text)} characters"
+    if any(word in text for word in PYTHON):
+        return "it speaks of Python"
+    return ""
+
+
+def complaint(outcome: Outcome) -> str:
+    """Why an outcome is a failure, "" if it is none."""
+    if outcome.end == "value":
+        return ""
+    if outcome.end == "sentence":
+        why = wrong(outcome.text)
+        return f"a sentence that is none ({why}): {outcome.text[:LONGEST]}" if why else ""
+    return f"{outcome.end}: {outcome.text}"
+
+
+def hold(outcomes: Iterable[Outcome], where: str = "") -> None:
+    """Fails the test if a case ended badly; those that ended alike are spelled out once.
+
+    where: what a person does to make a corpus file of one
+    """
+    groups: dict[str, list[tuple[Outcome, str]]] = {}
+    for outcome in outcomes:
+        if why := complaint(outcome):
+            alike = why.strip().splitlines()[-1] if outcome.end == "bug" else why[:60]
+            groups.setdefault(alike, []).append((outcome, why))
+    spelled = [f"{len(found)} x {', '.join(o.name for o, _ in found[:6])}\n{found[0][1].strip()}" for found in groups.values()]
+    if groups:
+        count = sum(map(len, groups.values()))
+        pytest.fail(f"{count} cases failed in {len(groups)} ways. {where}\n\n" + "\n\n".join(spelled[:SHOWN]), pytrace=False)

@@ -1,0 +1,92 @@
+"""Every row of the table of command lines: its exit code, one sentence where that is 2, and nothing changed in the checkout."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app import cli, studio
+from engine.errors import ForetokenError
+from engine.train import loop
+from tests.engine.mesh import files
+from tests.engine.mesh.shapes import sphere_points
+from tests.faults import folders, forked
+from tests.faults.command_lines import Row, rows
+from tests.faults.faulty_disk import ALWAYS, Disk
+from tests.faults.sentences import hold
+from tests.faults.tally import Tally
+
+ROOT = Path(__file__).resolve().parents[2]
+FEWEST = 150
+SECONDS = 6  # of work for one line; those that are refused take milliseconds
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The folders and files that the table names."""
+    folder = tmp_path_factory.mktemp("lines")
+    made = {name: folder / name for name in ("pictogram", "lowpoly", "empty", "folder", "other", "file", "binary", "nothing", "missing")}
+    folders.pictogram(made["pictogram"])
+    folders.lowpoly(made["lowpoly"])
+    for name in ("empty", "folder", "other"):
+        made[name].mkdir()
+    (made["other"] / "card.json").write_text('{"name": "other"}')
+    made["file"].write_text("a cat\n")
+    made["binary"].write_bytes(bytes(range(256)) * 4)
+    made["nothing"].touch()
+    made["cloud"] = files.text(folder / "cloud.xyz", sphere_points(300))
+    made["damaged"] = folder / "damaged.ply"
+    made["damaged"].write_bytes(b"ply\nformat ascii 1.0\nelement vertex 99\n")
+    return {name: str(path) for name, path in made.items()}
+
+
+def typed(row: Row, places: dict[str, str]) -> Callable[[], str]:
+    """Runs a row in a child, where the checkout cannot be written: a command that should have been refused must not train or ship."""
+    argv = [re.sub(r"\{(\w+)\}", lambda found: places[found[1]], argument) for argument in row.argv]
+
+    def do() -> str:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                code = cli.main(argv)
+            except SystemExit as e:  # argparse, after --help
+                code = int(e.code or 0)
+        said = err.getvalue()
+        assert code == row.code, f"exit code {code} instead of {row.code}; it said: {said[-500:]}"
+        if code != 2:
+            assert re.search(row.word, out.getvalue()), f"{row.word} is not in: {out.getvalue()[-500:]}"
+            return f"exit code {code}"
+        assert said.count("\n") == 1 and not out.getvalue(), f"not one line: {said[-500:]!r} {out.getvalue()[-200:]!r}"
+        assert re.search(row.word, said), f"'{row.word}' is not in: {said[-500:]}"
+        for value in (argument.partition("=")[2] or argument for argument in argv):
+            said = said.replace(value, value[:12]) if len(value) > 100 else said  # what a person has typed may be long, and is theirs
+        raise ForetokenError(said.rstrip("\n"))
+
+    return do
+
+
+def guard() -> None:
+    """In a child: the checkout cannot be written, and nothing begins that goes on for long."""
+    loop.Training.__post_init__ = _begins
+    studio.build = _begins
+    Disk(ROOT, ALWAYS, errno.EROFS).install()
+
+
+def _begins(*_: object, **__: object) -> None:
+    raise AssertionError("it was not refused: a training, or the studio, begins")
+
+
+def test_the_table_of_command_lines(places: dict[str, str], tally: Tally) -> None:
+    table = list(rows())
+    assert len(table) >= FEWEST and len({row.argv for row in table}) == len(table)
+    cases = [forked.Case("command lines", row.title, typed(row, places)) for row in table]
+    outcomes = forked.run(cases, guard, SECONDS)
+    tally.add(outcomes)
+    assert sum(o.end == "value" for o in outcomes) >= 10
+    hold(outcomes)

@@ -1,0 +1,144 @@
+"""Mutants of mesh and cloud files: each is read as something finite, or refused with a sentence, in bounded memory and time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from engine.mesh.formats import source as limits
+from engine.mesh.frame import UP
+from engine.mesh.read import Input, read
+from tests.engine.mesh import files
+from tests.engine.mesh.shapes import QUADS, box, sphere_points
+from tests.faults import forked, mutate, mutate_arrays
+from tests.faults.mutate import BYTES, TEXT, Mutator
+from tests.faults.sentences import hold
+from tests.faults.tally import Tally
+
+EACH = 30  # mutants of each of the good files
+CORPUS = Path(__file__).parent / "corpus" / "readers"
+
+
+def scene(points: np.ndarray) -> files.Scene:
+    """A scene with everything: meshes at several places, points, normals, nodes below nodes."""
+    vertices, faces = box()
+    made = files.Scene()
+    top = made.node(translation=[0.0, 1.0, 0.0], rotation=[0.0, 0.0, 0.0, 1.0], scale=[1.0, 2.0, 1.0])
+    made.node(top, mesh=made.mesh(vertices, faces))
+    made.node(top, mesh=made.mesh(vertices, None, 5), matrix=[1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0.5, 0, 0, 1])
+    made.node(mesh=made.mesh(points[:, :3], None, 0, NORMAL=made.numbers(points[:, 3:].astype("<f4"), 5126)))
+    return made
+
+
+def good(folder: Path) -> dict[str, tuple[bytes, tuple[Mutator, ...]]]:
+    """Good files, and what they are damaged with."""
+    points, (vertices, faces) = sphere_points(120), box()
+    few = points[:40]
+    np.save(folder / "cloud.npy", points.astype("f4"))
+    np.save(folder / "fortran.npy", np.asfortranarray(points))
+    np.savez(folder / "cloud.npz", points=points[:, :3], normals=points[:, 3:])
+    np.savez_compressed(folder / "mesh.npz", vertices=vertices, faces=faces)
+    text, both, tree = TEXT + BYTES[:10], TEXT[:6] + BYTES, (mutate.json_file,) * 20 + BYTES[:8] + TEXT[:3]
+    shuffled = (mutate.glb,) * 20 + BYTES
+    array, archive = (mutate_arrays.head,) * 14 + BYTES, (mutate_arrays.archive,) * 14 + BYTES
+    made = [
+        (files.ply(folder / "ascii.ply", vertices, QUADS), text),
+        (files.ply(folder / "cloud.ply", few, normals=True), text),
+        (files.ply(folder / "little.ply", vertices, QUADS, "binary_little_endian"), both),
+        (files.ply(folder / "mixed.ply", vertices, [*QUADS[:3], [0, 1, 2]], "binary_big_endian"), both),
+        (files.obj(folder / "mesh.obj", vertices, QUADS, "f -1 -2 -3\nl 1 2\ng \\\n name\n"), text),
+        (files.obj(folder / "cloud.obj", few, []), text),
+        (files.off(folder / "mesh.off", vertices, QUADS), text),
+        (files.stl(folder / "binary.stl", vertices, faces), BYTES),
+        (files.stl(folder / "text.stl", vertices, faces, True), text),
+        (files.pcd(folder / "ascii.pcd", few), text),
+        (files.pcd(folder / "binary.pcd", points, "binary"), both),
+        (files.pcd(folder / "packed.pcd", points, "binary_compressed", "x y z normal_x normal_y normal_z"), both),
+        (files.text(folder / "cloud.xyz", few), text),
+        (files.text(folder / "names.csv", few, ",", "x,y,z,nx,ny,nz\n"), text),
+        (files.text(folder / "count.txt", few[:, :3], ";", "40\n"), text),
+        (folder / "cloud.npy", array),
+        (folder / "fortran.npy", array),
+        (folder / "cloud.npz", archive),
+        (folder / "mesh.npz", archive),
+        (scene(few).glb(folder / "scene.glb"), shuffled),
+        (scene(few).glb(folder / "bytes.glb"), BYTES),
+        (scene(few).gltf(folder / "scene.gltf"), tree),
+        (files.Scene().gltf(folder / "empty.gltf"), tree),
+        (_sparse(vertices, faces).glb(folder / "sparse.glb"), shuffled),
+    ]
+    return {path.name: (path.read_bytes(), mutators) for path, mutators in made}
+
+
+def _sparse(vertices: np.ndarray, faces: np.ndarray) -> files.Scene:
+    """A scene with an accessor that changes some numbers of another."""
+    made = files.Scene()
+    mesh = made.mesh(vertices, faces)
+    made.node(mesh=mesh, rotation=[0.0, 0.7071, 0.0, 0.7071])
+    places, values = made.numbers(np.array([1, 2], "<u2"), 5123), made.numbers(vertices[:2].astype("<f4"), 5126)
+    position = made.tree["meshes"][mesh]["primitives"][0]["attributes"]["POSITION"]
+    made.tree["accessors"][position]["sparse"] = {
+        "count": 2, "indices": {"bufferView": places, "componentType": 5123}, "values": {"bufferView": values},
+    }  # fmt: skip
+    return made
+
+
+def mutants(folder: Path) -> dict[str, bytes]:
+    """The mutants by name: NUMBER-GOODFILE."""
+    found = {}
+    for name, (content, mutators) in good(folder).items():
+        for number in range(EACH):
+            random = Random(f"{name} {number}")
+            found[f"{number:02}-{name}"] = random.choice(mutators)(random, content)
+    return found
+
+
+def reading(path: Path, up: str = "auto") -> Callable[[], str]:
+    """Reads a file and holds what comes out to its promises."""
+
+    def do() -> str:
+        limits.FACES = 100_000  # in the child alone: what takes seconds at five million must end at a hundred thousand as well
+        given = read(path, up)
+        check(given)
+        return f"{given.kind} of {len(given.points)}"
+
+    return do
+
+
+def check(given: Input) -> None:
+    """What every Input promises."""
+    points, normals = given.points[:, :3], given.points[:, 3:]
+    assert given.points.dtype == np.float32 and np.isfinite(given.points).all()
+    assert np.abs(points).max() <= 0.96, "the points leave the model's frame"
+    assert np.abs(np.linalg.norm(normals, axis=1) - 1).max() < 1e-3, "normals are not unit vectors"
+    assert np.isfinite(given.frame.from_model(points)).all()
+    assert all(note.isprintable() and note.endswith(".") for note in given.notes), given.notes
+    if given.surface is not None:
+        vertices, faces = given.surface
+        assert np.isfinite(vertices).all() and len(faces) and faces.min() >= 0 and faces.max() < len(vertices)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")  # which is what a mutant of an archive is about
+def test_seven_hundred_mutants_of_files(tmp_path: Path, tally: Tally) -> None:
+    """Deterministic: the same names are the same bytes everywhere."""
+    made = mutants(tmp_path)
+    assert len(made) >= 700
+    cases = []
+    for number, (name, content) in enumerate(made.items()):
+        (path := tmp_path / f"x{name}").write_bytes(content)
+        cases.append(forked.Case("reader mutants", path.name, reading(path, ("auto", "auto", *UP)[number % (2 + len(UP))])))
+    outcomes = forked.run(cases)
+    tally.add(outcomes)
+    assert min(sum(o.end == end for o in outcomes) for end in ("value", "sentence")) > 100, "the mutants are all alike"
+    hold(outcomes, f"Each is a file in {tmp_path}. Keep a failure: cp {tmp_path}/NAME {CORPUS}/WHAT-IS-WRONG.SUFFIX")
+
+
+@pytest.mark.parametrize("path", sorted(p for p in CORPUS.iterdir() if p.name != "README.md"), ids=lambda p: p.name)
+def test_files_that_failed_once(path: Path, tally: Tally) -> None:
+    outcomes = forked.run([forked.Case("corpus files", path.name, reading(path))])
+    tally.add(outcomes)
+    hold(outcomes)
