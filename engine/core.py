@@ -349,8 +349,12 @@ class Backbone(Protocol):
     sizes: list[int]  # sides of the pictures that it makes, in pixels, ascending; empty for meshes
     words: Mapping[str, int]  # that it knows, with their ids; empty where any word will do
 
+    def warning(self, text: str) -> str:
+        """A sentence to be said before drawing, for a prompt that names nothing that the model can draw; else ""."""
+        ...
+
     def unknown_words(self, text: str) -> dict[str, list[str]]:
-        """The words of a text that it does not know, each with up to three known ones that are written alike."""
+        """The words of a text that it does not know, each with up to three known ones that mean nearly the same, or that it is a slip of."""
         ...
 
     def start(self, prompt: Prompt) -> Sequence:

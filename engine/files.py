@@ -41,6 +41,8 @@ def home() -> Path:
 
 def refusal(what: Path, error: Exception, advice: str) -> BadOutput:
     """The sentence for a file or folder that the disk did not take."""
+    if isinstance(error, shutil.Error):  # of a folder that was copied: a list of (source, target, reason)
+        error = OSError(str(error.args[0][0][2]))
     reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip().splitlines()[0].rstrip(".")
     return BadOutput(f"Cannot write {what} ({reason}). {advice}")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from app.commands.options import Parser, add_json, add_model, add_run, add_sampling, add_size, knobs_of, load_backbone, sampling_of
 from app.commands.report import go, print_json, readable, report
@@ -38,10 +39,9 @@ def main(arguments: Sequence[str]) -> int:
     check_writable(options.out or home() / "runs")
     backbone = load_backbone(options)
     prompt = replace(prompt, sampling=changed(backbone.sampling, sampling))
-    unknown = backbone.unknown_words(options.prompt)
+    check(backbone, method, prompt, knobs)
+    unknown = comment(backbone, options.prompt)
     run, comparison = go(options, backbone, method, prompt, knobs)
-    for word, near in unknown.items():
-        print(f"{backbone.name} does not know '{word}'; nearest: {', '.join(near) or 'nothing alike'}.", file=sys.stderr)
     start = time.perf_counter()
     shown, complaint = deliver(run, options.out)
     rendering = time.perf_counter() - start
@@ -53,3 +53,22 @@ def main(arguments: Sequence[str]) -> int:
     else:
         print(readable(line))
     return 0
+
+
+def check(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> None:
+    """Raises what a run would raise, before anything else is said of the prompt."""
+    from engine.run import generate
+
+    generate(backbone, method, prompt, knobs).close()
+    backbone.start(prompt).close()
+
+
+def comment(backbone: Any, text: str) -> dict[str, list[str]]:
+    """Says what the model cannot draw of a prompt; returns the unknown words with those that are nearest."""
+    unknown = backbone.unknown_words(text)
+    if warning := backbone.warning(text):
+        print(warning, file=sys.stderr)
+        return unknown
+    for word, near in unknown.items():
+        print(f"{backbone.name} does not know '{word}'" + (f"; nearest: {', '.join(near)}." if near else "."), file=sys.stderr)
+    return unknown

@@ -7,6 +7,7 @@ back what it holds. Everything here raises BadPrompt or BadKnob.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from engine.core import Backbone, Knob, KnobArray, Method
 from engine.errors import BadKnob, BadPrompt, NotSupported
@@ -44,9 +45,14 @@ def text(value: object) -> str:
         raise BadPrompt(f"The prompt has {len(value):,} characters; at most {LONGEST_PROMPT:,} are read. Shorten it.")
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
         raise BadPrompt("The prompt holds characters that are no text (NUL or half of a pair). Type it again.")
-    if value.strip() and not any(c.isalnum() for c in value):
-        raise BadPrompt(f"The prompt '{brief(value.strip())}' has no letters. Say in words what to draw.")
     return value
+
+
+def upload(value: object) -> Path:
+    """Where Gradio has put the file that a visitor sent."""
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise BadPrompt("No file has come. Choose one again.")
+    return Path(value)
 
 
 def flag(value: object) -> bool:

@@ -126,7 +126,10 @@ class ImageTab(Racing):
         if not isinstance(text, str):
             return []
         words = [word[:LONGEST_WORD] for word in text[: asked.LONGEST_PROMPT].split()[:LOOKED_UP]]
-        return notice.unknown(self.backbone.name, self.backbone.unknown_words(" ".join(words)))
+        asked_for = " ".join(words)
+        if warning := asked_for and self.backbone.warning(asked_for):
+            return notice.hint(warning)
+        return notice.unknown(self.backbone.name, self.backbone.unknown_words(asked_for))
 
     def run(
         self, ticket: object, text: object, seed: object, name: object, knobs: object, values: object, compare: object, request: gr.Request

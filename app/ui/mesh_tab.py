@@ -227,20 +227,24 @@ class MeshTab(Racing):
         known = example in ORDER  # a name that comes from a page becomes a path
         return fill(self.table, self.take(request.session_hash, EXAMPLES / f"{example}.ply", "auto", name) if known else {})
 
-    def announce(self, file: str, request: gr.Request) -> Any:
+    def announce(self, file: object, request: gr.Request) -> Any:
         """Says that a file will be read; until then nobody can generate from the one before."""
-        visitor, name = request.session_hash, Path(file).name
+        visitor = request.session_hash
+        try:
+            name = asked.upload(file).name
+        except ForetokenError as e:
+            return notice.error(e)
         if self.sessions.busy(visitor):
             return gr.skip()  # it will be refused
         self.sessions.reads(visitor, name, WAIT)
         return notice.hint(f"Reading {name}. This can take up to {SECONDS:.0f} seconds.")
 
-    def drop(self, file: str, name: object, request: gr.Request) -> tuple[Any, ...]:
+    def drop(self, file: object, name: object, request: gr.Request) -> tuple[Any, ...]:
         """Takes a person's own file; the zone is free for the next one."""
         visitor = request.session_hash
         own = self.sessions.folder(visitor) / f"upload-{secrets.token_hex(8)}"
         try:
-            values = self.take(visitor, adopt(Path(file), own), "auto", name)
+            values = self.take(visitor, adopt(asked.upload(file), own), "auto", name)
         except ForetokenError as e:
             values = {"messages": notice.error(e)}
         finally:

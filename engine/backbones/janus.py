@@ -121,6 +121,10 @@ class Janus:
         """The one picture side, in pixels."""
         return [self.layout.rows * self.layout.factor]
 
+    def warning(self, text: str) -> str:
+        """Nothing: it does not know what it cannot draw."""
+        return ""
+
     def unknown_words(self, text: str) -> dict[str, list[str]]:
         """None: its tokenizer reads any text."""
         return {}

@@ -114,6 +114,10 @@ class Lowpoly:
         stream = {"predictive_stream"} if is_trained(folder) and not self.heads_suffix else set()
         self.capabilities = frozenset({"mesh", "points", "condition", "hidden"} | heads | drafts | stream)
 
+    def warning(self, text: str) -> str:
+        """Nothing: it does not know what it cannot draw."""
+        return ""
+
     def unknown_words(self, text: str) -> dict[str, list[str]]:
         """None: it reads points."""
         return {}

@@ -70,6 +70,10 @@ class Toy:
         """The one picture side: a pixel is a token."""
         return [self.layout.columns]
 
+    def warning(self, text: str) -> str:
+        """Nothing: it does not know what it cannot draw."""
+        return ""
+
     def unknown_words(self, text: str) -> dict[str, list[str]]:
         """None: the toy reads nothing."""
         return {}

@@ -48,6 +48,8 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE) -> dict[s
         return {"state": "running", "headline": "", "live": live, "detail": "Each side runs on its own clock."}
     if fast.run.stopped:
         return {"state": "stopped", "headline": "Stopped", "detail": f"{_kept(fast, plain)} kept. {words.kept}"}
+    if warning := fast.run.backbone.warning(fast.run.prompt.text or ""):  # nothing that was asked for is no success
+        return {"state": "done", "headline": "Nothing to draw", "detail": warning, "tone": "even"}
     if plain is None:
         seconds = fast.run.totals["seconds"]
         return {
