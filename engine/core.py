@@ -354,7 +354,7 @@ class Backbone(Protocol):
         ...
 
     def unknown_words(self, text: str) -> dict[str, list[str]]:
-        """The words of a text that it does not know, each with up to three known ones that mean nearly the same, or that it is a slip of."""
+        """The words of a text that it does not know, each with up to three known ones nearest in meaning, or that it is a slip of."""
         ...
 
     def start(self, prompt: Prompt) -> Sequence:

@@ -112,6 +112,15 @@ def test_the_verdict_follows_the_fair_rule_and_does_not_flatter(picto):
     assert verdict.encode(fast, plain)["headline"] == "As fast as plain decoding"
 
 
+def test_a_picture_of_nothing_that_was_asked_for_is_not_celebrated(picto, monkeypatch):
+    fast, plain = board(picto, "sjdpp", window=8), board(picto, "ar")
+    fast.run.seconds, plain.run.seconds = 1.0, 7.1
+    monkeypatch.setattr(type(picto), "warning", lambda self, text: "pictogram knows no object of this prompt.")
+    value = verdict.encode(fast, plain)
+    assert (value["headline"], value["detail"]) == ("Nothing to draw", "pictogram knows no object of this prompt.")
+    assert verdict.encode(fast, None)["headline"] == "Nothing to draw"
+
+
 def test_nothing_is_promised_of_tokens_where_only_the_law_is_the_same(picto):
     assert verdict.agreement(board(picto, "sjdpp", window=8), board(picto, "ar")) == {}
 
