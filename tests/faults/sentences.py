@@ -9,6 +9,7 @@ import pytest
 from tests.faults.outcome import Outcome
 
 LONGEST = 800  # characters; the longest one lists all knobs there are
+WORD = 300  # characters; more are a number of hundreds of digits
 PYTHON = ("Traceback", "<class", "object at 0x", "Path(", "<DirEntry", "[('")  # what a person should not have to read
 SHOWN = 20  # kinds of failures that a message spells out
 
@@ -21,6 +22,8 @@ def wrong(text: str) -> str:
         return "it does not end like a sentence"
     if len(text) > LONGEST:
         return f"it has {len(text)} characters"
+    if max(map(len, text.split())) > WORD:
+        return "it holds a word that nobody can read"
     if any(word in text for word in PYTHON):
         return "it speaks of Python"
     return ""

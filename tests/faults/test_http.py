@@ -19,6 +19,7 @@ from tests.faults.tally import Tally
 from tests.faults.visitor import Answer, Page, Visitor
 from tests.faults.visits import Studio, can_generate, home, opened
 
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning")  # of Gradio's threads
 ROOT = Path(__file__).resolve().parents[2]
 EACH = 5  # wrong values of each input of each handler
 VALUES: tuple[Any, ...] = (

@@ -23,6 +23,7 @@ from tests.faults.tally import Tally
 from tests.faults.visitor import Page, Visitor
 from tests.faults.visits import Studio, can_generate, home, opened
 
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning")  # of Gradio's threads
 VISITORS, CLICKS = 4, 8
 PATIENCE = 240  # seconds until a thread counts as stuck
 SEEDS = (7, 8, -1, None, 2**40, 1.5, "x")
