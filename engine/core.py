@@ -54,9 +54,10 @@ class Prompt:
 
     def __post_init__(self) -> None:
         """Raises BadPrompt for text that no file and no terminal could hold: NUL, and halves of characters."""
-        odd = next((c for c in self.text or "" if c == "\0" or "\ud800" <= c <= "\udfff"), None)
-        if odd is not None:
-            raise BadPrompt(f"The prompt holds U+{ord(odd):04X}, which is not a character of text. Type the prompt again without it.")
+        for place, character in enumerate(self.text or "", 1):
+            if character == "\0" or "\ud800" <= character <= "\udfff":
+                code = f"U+{ord(character):04X}"
+                raise BadPrompt(f"Character {place} of the prompt is {code}, which is not a character of text. Remove it.")
 
 
 @dataclass(frozen=True)

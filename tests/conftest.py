@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 
 import pytest
@@ -13,7 +14,9 @@ os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_OFFLINE="1", HF_HUB_D
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Finished runs of the tests go to a folder that is thrown away."""
+    """Finished runs of the tests go to a folder that is thrown away, and Ctrl-C reaches those that are tested for it."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in the background of a script; the tests of Ctrl-C need it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.foretoken_home = os.environ["FORETOKEN_HOME"] = tempfile.mkdtemp(prefix="foretoken-tests-")
 
 

@@ -25,9 +25,14 @@ CARRIED = {"app": (".py", ".js", ".css"), "engine": (".py",), "assets/models": (
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
+def without_checkout() -> dict[str, str]:
+    """The environment, without the checkout on the path."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 def carry_out(*command: str | Path) -> None:
-    """Runs a command that must succeed."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    """Runs a command that must succeed; pip must not take the checkout for an installation."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=without_checkout())
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -83,9 +88,8 @@ def test_readme_s_block_runs_from_another_folder(programs: Path, tmp_path: Path)
 
 def foretoken(programs: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess:
     """Runs the installed command in a folder."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [programs / "foretoken", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=folder, env=without_checkout(), capture_output=True, text=True, timeout=120)
 
 
 def test_the_command_knows_the_models(programs: Path, tmp_path: Path) -> None:

@@ -59,10 +59,11 @@ def test_every_method_and_preset_that_fits_is_offered(picto):
 
 
 def test_what_stands_on_the_page_becomes_a_prompt(picto):
-    values = knobs.encode("settings", image_tab.settings(picto))["values"]
-    prompt = image_tab.read_prompt("a cat", 7, values | {"size": "256 px", "guidance": 2}, picto)
+    sent = knobs.encode("settings", image_tab.settings(picto))
+    changed = sent | {"values": sent["values"] | {"size": "256 px", "guidance": 2}}
+    prompt = image_tab.read_prompt("a cat", 7, changed, picto)
     assert (prompt.size, prompt.seed, prompt.sampling.guidance, prompt.sampling.top_p) == (256, 7, 2.0, 1.0)
-    assert image_tab.read_prompt("a cat", 7, values, picto).size == 128
+    assert image_tab.read_prompt("a cat", 7, sent, picto).size == 128
 
 
 @pytest.mark.parametrize("name", METHODS)

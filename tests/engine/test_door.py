@@ -144,7 +144,7 @@ def test_a_gpu_that_is_not_there_is_a_sentence(loader: Loader) -> None:
 @pytest.mark.parametrize(
     ("card", "error"),
     [
-        ('{"name": "stable"}', NotSupported), ('{"name": ["toy"]}', NotSupported), ("{}", NotSupported), ("[]", NotSupported),
+        ('{"name": "stable"}', NotSupported), ('{"name": ["toy"]}', NotSupported), ("{}", NotSupported), ("[]", MissingWeights),
         ("{", MissingWeights),
     ],
 )  # fmt: skip

@@ -409,10 +409,9 @@ def refusal(backbone: Backbone, text: str) -> str:
 
 @pytest.mark.parametrize("text", ["a red\0apple", "a red \ud83c apple", "\udfff"])
 def test_what_is_no_character_is_refused_with_its_place(text: str) -> None:
-    for backbone in (tiny.pictogram(), tiny.janus()):
-        assert re.match(r"Character \d+ of the prompt is U\+(0000|D83C|DFFF),", refusal(backbone, text))
+    assert re.match(r"Character \d+ of the prompt is U\+(0000|D83C|DFFF),", refusal(tiny.pictogram(), text))
 
 
-@pytest.mark.parametrize("text", ["🦊🦊", "!?", "\u200b"])
+@pytest.mark.parametrize("text", ["🧿🧿", "!?", "\u200b"])
 def test_a_prompt_without_a_word_is_refused_by_a_model_of_words(text: str) -> None:
-    assert "has no word" in refusal(tiny.pictogram(), text)
+    assert re.search("no word of (letters|this prompt)", refusal(tiny.pictogram(), text))
