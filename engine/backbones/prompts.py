@@ -1,4 +1,4 @@
-"""The text of a prompt, before a model reads it."""
+"""Checks of a prompt's text before a model reads it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from engine.errors import BadPrompt
 
 
 def readable_text(text: str | None, example: str) -> str:
-    """The text without blanks around it; raises BadPrompt for none, and for characters that no text has.
+    """The text without surrounding blanks; raises BadPrompt if it is empty or holds a character that does not belong in text.
 
-    example : what a person could say instead
+    example : a prompt for the error message to suggest
     """
     found = (text or "").strip()
     if not found:
         raise BadPrompt(f"The prompt is empty. Say what to draw, for instance: {example}.")
     for place, character in enumerate(found, 1):
         if character == "\0" or "\ud800" <= character <= "\udfff":
-            raise BadPrompt(f"Character {place} of the prompt is U+{ord(character):04X}, which is no character of a text. Take it out.")
+            raise BadPrompt(f"Character {place} of the prompt is U+{ord(character):04X}, which does not belong in text. Remove it.")
     return found
