@@ -30,8 +30,8 @@ class Trunk(Protocol):
         ...
 
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
-        """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; with a fork, one
-        hidden row for each of the fork's rows. Only models with predictive streams support forks."""
+        """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; with a
+        fork, one hidden row for each of the fork's rows. Only models with predictive streams support forks."""
         ...
 
     def head(self, hidden: Tensor) -> Tensor:
@@ -156,7 +156,7 @@ class TransformerSequence:
         return torch.cat([committed, nodes], 1).to(self.device)
 
     def _warp(self, parents: list[int] | None, tokens: list[int], state: Any, logits: Tensor, soft: bool = False) -> Tensor:
-        """Scores of a pass over these tokens, which began in this grammar state. Distributions are lazy, perhaps computed after the commit."""
+        """Scores of a pass over these tokens, which began in this grammar state. Distributions are lazy, so the commit may come first."""
         sampling = self.sampling.softened() if soft else self.sampling
         guided = guide(logits.float(), sampling.guidance)
         if self.grammar is None:
