@@ -71,8 +71,9 @@ def files_of(folder: Path) -> dict[str, str]:
 
 def readable(line: dict[str, Any]) -> str:
     """The same line for a person."""
+    name, kind = line["preset"] or line["method"], "exact" if line["exact"] else "not exact"
     text = (
-        f"{line['preset'] or line['method']} ({'exact' if line['exact'] else 'not exact'}): {line['tokens']} tokens in {line['forwards']} passes "
+        f"{name} ({kind}): {line['tokens']} tokens in {line['forwards']} passes "
         f"({line['step_compression']:.2f} a pass), {line['seconds']:.2f} s, {line['tokens_per_second']:.0f} tokens/s"
     )
     if "compare" in line:

@@ -1,4 +1,4 @@
-"""The table of backbones. A new model is one file and one line here; real checkpoints are found by their folder."""
+"""The table of backbones. A new model is one file and one line here. Checkpoints from elsewhere are found by their folder."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) ->
     "lowpoly_lora": "engine.backbones.lowpoly_lora",
     "janus": "engine.backbones.janus",
 }
-WITHOUT_CARD = "janus"  # a folder without a card.json is taken for a checkpoint in the form of transformers
+WITHOUT_CARD = "janus"  # what a folder without a card.json is taken for: a checkpoint of transformers
 
 
 def resolve(name_or_folder: str | os.PathLike[str]) -> tuple[str, str | None]:
-    """The name of a backbone, and its folder (None = the shipped weights), from a name or a folder: the meaning of NAME|PATH everywhere.
+    """The name of a backbone, and its folder (None = the shipped weights), for a NAME|PATH argument.
 
-    A name goes before a folder of the same name: write ./pictogram for that one. A folder says what it holds by its card, and without one
-    is a checkpoint of Janus. Raises NotSupported for what is neither, or the folder of an unknown model; MissingWeights for a damaged card.
+    A name wins over a folder of the same name: write ./pictogram for the folder. A folder is identified by its card; without a card
+    it is a checkpoint of Janus. Raises NotSupported if the text is neither a name nor a folder, or if the folder holds an unknown model,
+    and MissingWeights for a damaged card.
     """
     asked = os.fspath(name_or_folder)
     if asked in BACKBONES:
@@ -44,12 +45,12 @@ def named_in(folder: Path) -> str:
     card = read_card(folder)
     name = card.get("name") if isinstance(card, dict) else None
     if not isinstance(name, str) or name not in BACKBONES:
-        raise NotSupported(f"The card in {folder} names the model '{name}', which is no backbone. There are: {', '.join(BACKBONES)}.")
+        raise NotSupported(f"The card in {folder} names the model '{name}', which is not a backbone. There are: {', '.join(BACKBONES)}.")
     return name
 
 
 def check_device(device: str) -> None:
-    """Raises NotSupported for a device that PyTorch does not know or does not see here."""
+    """Raises NotSupported for a device that PyTorch does not know or cannot find here."""
     try:
         kind = torch.device(device).type
     except RuntimeError as e:
@@ -63,8 +64,8 @@ def load(
 ) -> Backbone:
     """A backbone with its weights.
 
-    name_or_folder : see `resolve`; path : the folder of a backbone that is named; dtype : auto, float32 or bfloat16.
-    Raises NotSupported for an unknown name or a device that is not there, MissingWeights for damaged or absent weights.
+    name_or_folder : see `resolve`; path : the folder of a named backbone; dtype : auto, float32 or bfloat16.
+    Raises NotSupported for an unknown name or an absent device, MissingWeights for damaged or absent weights.
     """
     name = os.fspath(name_or_folder)
     if path is None:

@@ -1,13 +1,13 @@
 """janus: text -> picture with Janus and Janus-Pro (DeepSeek), through the classes of transformers.
 
 Paper: Janus-Pro: Unified Multimodal Understanding and Generation with Data and Model Scaling, arXiv 2501.17811.
-A Llama trunk reads the conversation and a begin-of-image token, then 24x24 picture tokens row by row, without row ends. A
-picture token enters through its own embedding and an aligner, and leaves through a head over picture tokens only. Guidance
-pairs the prompt with one of the same length whose words are padding, attended like any other token; so a pair is one batch.
+A Llama trunk reads the conversation and a begin-of-image token, then 24x24 picture tokens row by row, without row-end tokens. A
+picture token has its own embedding and an aligner on the way in, and a head over picture tokens only on the way out. Guidance
+pairs the prompt with one of the same length whose words are padding, attended like any other token, so a pair is one batch.
 
-The trunk stays transformers' own; the cache is ours. `_Layer` hands it a `Slab`, because transformers' caches can drop a suffix
-but not keep a path of a tree. Two traps decide the rest: a boolean mask is right only with sdpa attention (eager would add it
-as 0 and 1), and positions must be explicit, since a tree's depth is not the length of the cache.
+The trunk is transformers' own; the cache is ours. `_Layer` hands it a `Slab`, because a cache of transformers can drop a suffix
+but cannot keep one path of a tree. Two constraints follow. A boolean mask is right only with sdpa attention (eager attention would
+add it as 0 and 1), and positions must be explicit, since a node's depth in a tree is not the length of the cache.
 """
 
 from __future__ import annotations
@@ -39,38 +39,38 @@ from engine.networks.transformer import Fork
 CHECKPOINT = "deepseek-community/Janus-Pro-1B"
 CONVERSATION = "<|User|>: {}\n\n<|Assistant|>:"  # the checkpoint's chat template for one question
 MISSING_COLOUR = (30, 34, 42)
-DRAFT_ROWS = 256  # room behind the longest sequence for the rows of a pass
+DRAFT_ROWS = 256  # extra rows after the longest sequence, for the drafts of a pass
 
 
 class _Layer(CacheLayerMixin):
-    """One layer of a Slab, as transformers wants a cache layer."""
+    """One layer of a Slab, with the interface of a transformers cache layer."""
 
     def __init__(self, slab: Slab, layer: int):
         super().__init__()
         self.slab, self.layer, self.is_initialized = slab, layer, True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Nothing to do: the slab was allocated when the run began."""
+        """Does nothing: the slab is allocated when the run begins."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
-        """Writes [branches, heads, R, width] behind the kept rows; returns all visible keys and values."""
+        """Writes [branches, heads, R, width] after the kept rows; returns all visible keys and values."""
         return self.slab.write(self.layer, key_states, value_states)
 
     def get_seq_length(self) -> int:
-        """Kept rows."""
+        """The number of kept rows."""
         return self.slab.kept
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Visible rows of a pass of `query_length`, and the first of them."""
+        """The number of visible rows in a pass of `query_length`, and the index of the first."""
         return self.slab.kept + query_length, 0
 
     def get_max_length(self) -> int:
-        """How many rows fit."""
+        """The number of rows that fit."""
         return self.slab.capacity
 
 
 class _Trunk:
-    """Janus's picture half, as TransformerSequence wants it. It holds no cache, so that closing a run frees the slab."""
+    """The picture half of Janus as a trunk for TransformerSequence. It holds no cache, so closing a run frees the slab."""
 
     def __init__(self, model: JanusForConditionalGeneration):
         self.model, self.language = model, model.model.language_model
@@ -79,13 +79,13 @@ class _Trunk:
         return self.model.prepare_embeddings_for_image_generation(tokens)[None]
 
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
-        assert fork is None, "no predictive stream is known for Janus"
-        assert mask is not None or x.shape[1] == 1, "transformers takes no mask for a causal one"
+        assert fork is None, "Janus has no predictive stream"
+        assert mask is not None or x.shape[1] == 1, "transformers reads a missing mask as a causal one"
         cache = Cache(layers=[_Layer(slab, i) for i in range(len(self.language.layers))])
         return self.language(
             inputs_embeds=x,
             position_ids=slots[None],
-            attention_mask=None if mask is None else mask[None, None],  # 4-D masks pass through untouched
+            attention_mask=None if mask is None else mask[None, None],  # 4-D masks are used unchanged
             past_key_values=cache,
             use_cache=True,
         ).last_hidden_state
@@ -95,11 +95,11 @@ class _Trunk:
 
 
 class Janus:
-    """The backbone: a JanusForConditionalGeneration and a function from text to the ids of a whole prompt (BOS ... BOI)."""
+    """The backbone: a JanusForConditionalGeneration and a function from text to the token ids of a whole prompt (BOS ... BOI)."""
 
     name, end, weights_hash = "janus", None, None
     card: Mapping[str, Any] = MappingProxyType({})
-    words: Mapping[str, int] = MappingProxyType({})  # it reads any
+    words: Mapping[str, int] = MappingProxyType({})  # its tokenizer reads any word
     capabilities = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})
     suits = ANY_SUIT
     sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0, guidance=5.0)
@@ -118,7 +118,7 @@ class Janus:
 
     @property
     def sizes(self) -> list[int]:
-        """The one picture side, in pixels."""
+        """The one picture size, in pixels."""
         return [self.layout.rows * self.layout.factor]
 
     def warning(self, text: str) -> str:
@@ -126,11 +126,11 @@ class Janus:
         return ""
 
     def unknown_words(self, text: str) -> dict[str, list[str]]:
-        """None: its tokenizer reads any text."""
+        """Empty: the tokenizer reads any text."""
         return {}
 
     def start(self, prompt: Prompt) -> TransformerSequence:
-        """Prefills a prompt; raises BadPrompt for an empty or too long text, or a size that the model does not make."""
+        """Prefills a prompt; raises BadPrompt if the text is empty or too long, or for a size that the model does not make."""
         self._check_size(prompt.size)
         ids, sampling = self._ids(prompt), prompt.sampling or self.sampling
         rows = torch.tensor([ids, self.unconditional(ids)][: 1 if sampling.guidance == 1 else 2], device=self.device)
@@ -145,7 +145,7 @@ class Janus:
         )  # fmt: skip
 
     def unconditional(self, ids: list[int]) -> list[int]:
-        """The prompt without its words: all but begin of sequence and begin of image is padding."""
+        """The prompt with padding for its words: all ids but begin of sequence and begin of image."""
         return [i if i in (self.bos, self.boi) else self.pad for i in ids]
 
     def _ids(self, prompt: Prompt) -> list[int]:
@@ -162,7 +162,7 @@ class Janus:
 
     @torch.inference_mode()
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> np.ndarray:
-        """uint8 [H, W, 3]. Missing tokens of a partial picture are dark gray. There is one decoder; `final` changes nothing."""
+        """uint8 [H, W, 3]; missing tokens of a partial picture are dark gray. `final` has no effect: there is one decoder."""
         side, factor = self.layout.rows, self.layout.factor
         grid = torch.zeros(self.limit, dtype=torch.int64, device=self.device)
         known = torch.zeros(self.limit, dtype=torch.bool, device=self.device)
@@ -175,7 +175,7 @@ class Janus:
         return pixels.cpu().numpy()
 
     def codebook(self) -> Tensor:
-        """The decoder's input for every token, float32 [V, D]: rows of length 1, as the decoder normalises them."""
+        """The decoder's input for every token, float32 [V, D]: rows of length 1, because the decoder normalises them."""
         return F.normalize(self.model.model.vqmodel.quantize.embedding.weight.detach().float(), dim=-1)
 
 
@@ -198,7 +198,7 @@ def special_ids(model: JanusForConditionalGeneration) -> tuple[int, int, int]:
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Janus:
-    """The backbone from a local folder; nothing is downloaded. dtype "auto": float32 on a CPU, bfloat16 elsewhere.
+    """The backbone in a local folder; downloads nothing. dtype "auto" is float32 on a CPU and bfloat16 elsewhere.
 
     Raises MissingWeights for an absent, incomplete or damaged folder, NotSupported for the folder of another model.
     """
@@ -206,7 +206,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> J
     if dtype == "auto":
         dtype = "float32" if torch.device(device).type == "cpu" else "bfloat16"
     model = _read_model(folder, getattr(torch, dtype))
-    for part in ("vision_model", "aligner"):  # they understand pictures; generation never calls them
+    for part in ("vision_model", "aligner"):  # for understanding pictures; generation never calls them
         setattr(model.model, part, None)
     return Janus(model.requires_grad_(False).to(device), _reader(folder, special_ids(model)[1]))
 
@@ -230,7 +230,7 @@ def _folder(path: str | None) -> Path:
 
 
 def _read_model(folder: Path, dtype: torch.dtype) -> JanusForConditionalGeneration:
-    """The model with all of its weights: transformers would fill gaps with noise, so gaps are refused here."""
+    """The model with all its weights; raises MissingWeights if any are absent, because transformers would fill the gaps with noise."""
     try:
         _check_size(folder)
         model, report = JanusForConditionalGeneration.from_pretrained(
@@ -253,7 +253,7 @@ def _read_model(folder: Path, dtype: torch.dtype) -> JanusForConditionalGenerati
 
 
 def _check_size(folder: Path) -> None:
-    """Raises ValueError if the configuration asks for many more numbers than the folder holds: they would be made before any is missed."""
+    """Raises ValueError if the configuration asks for many more numbers than the folder holds. transformers would allocate them first."""
     with torch.device("meta"):
         asked = sum(
             p.numel() for p in JanusForConditionalGeneration(JanusConfig.from_pretrained(folder, local_files_only=True)).parameters()
@@ -267,7 +267,7 @@ def _check_size(folder: Path) -> None:
 
 
 def _reader(folder: Path, boi: int) -> Callable[[str], list[int]]:
-    """A function from text to ids: the conversation, as the tokenizer begins it, then begin of image."""
+    """A function from text to ids: the conversation with the tokenizer's begin of sequence, then begin of image."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
@@ -276,5 +276,5 @@ def _reader(folder: Path, boi: int) -> Callable[[str], list[int]]:
 
 
 def _first_line(error: Exception) -> str:
-    """The beginning of another library's message, fit for the middle of a sentence."""
+    """The first line of another library's message, as part of a sentence."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")[:160]

@@ -1,7 +1,7 @@
-"""lowpoly: point cloud -> low-polygon mesh as BPT tokens. Our own small model, trained by this project and shipped with it.
+"""lowpoly: point cloud -> low-polygon mesh as BPT tokens. A small model, trained by this project and shipped with it.
 
-The network is that of BPT (`bpt.py`) in small; tokens and their grammar are `bpt_tokens.py` and `bpt_grammar.py`. Points come in the
-model's frame: the box centred at 0, its longest side 1.9, +Y up, with unit normals (zeros where they are not known).
+The network is a small version of BPT's (`mesh_decoder.py`); tokens and grammar are in `bpt_tokens.py` and `bpt_grammar.py`. Points are
+in the model's frame: bounding box centred at 0, longest side 1.9, +Y up, with unit normals (zeros where they are not known).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from engine.networks.transformer import Fork
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors, refuse_stale
 
 FOLDER = MODELS / "lowpoly"
-POINTS = 1024  # that the encoder looks at
-DRAFT_ROWS = 64  # room behind the longest sequence for the rows of a pass
+POINTS = 1024  # the encoder's input
+DRAFT_ROWS = 64  # extra rows after the longest sequence, for the drafts of a pass
 FEWEST_POINTS = 16
 
 
 class MaskedGrammar:
-    """The grammar of BPT with its masks as tensors."""
+    """The BPT grammar with its masks as tensors."""
 
     def __init__(self, budget: int | None):
         self.rules = Grammar(BPT, canonical=True, budget=budget)
@@ -48,16 +48,16 @@ class MaskedGrammar:
         self.start = self.rules.start
 
     def next(self, state: int, token: int) -> int:
-        """The state behind a token."""
+        """The state after a token."""
         return self.rules.next(state, token)
 
     def allowed(self, state: int) -> Tensor:
-        """The ids that may come next, bool [V]."""
+        """The ids allowed next, bool [V]."""
         return self.masks[self.rules.mask_index(state)]
 
 
 class _Trunk:
-    """MeshDecoder behind one condition, as TransformerSequence wants it."""
+    """MeshDecoder with one condition, as a trunk for TransformerSequence."""
 
     def __init__(self, model: MeshModel, table: Tensor, positions: Tensor, condition: Tensor):
         self.decoder, self.table, self.positions = model.decoder, table, positions
@@ -75,7 +75,7 @@ class _Trunk:
 
 @dataclass
 class Mesh:
-    """A mesh in the model's frame: vertices float32 [V, 3], faces int64 [F, 3], and the parsed tokens that it came from."""
+    """A mesh in the model's frame: vertices float32 [V, 3], faces int64 [F, 3], and the parsed tokens it was made from."""
 
     vertices: np.ndarray
     faces: np.ndarray
@@ -89,11 +89,11 @@ class Lowpoly:
     end = BPT.eos  # the id that ends a mesh
     sizes: ClassVar[list[int]] = []
     words: Mapping[str, int] = MappingProxyType({})
-    heads_suffix = ""  # of the files of heads that fit these weights
-    sampling = Sampling(temperature=0.5, top_k=50, top_p=0.95, temperature_last=True)  # those of BPT's own script
+    heads_suffix = ""  # of the files of heads for these weights
+    sampling = Sampling(temperature=0.5, top_k=50, top_p=0.95, temperature_last=True)  # the settings of BPT's own script
 
-    # What `bench mesh --sweep` found: windows short and drawn anew, as drafts of a mesh seldom outlive a few others and hardly any token is
-    # a fixed point; and rows that cost more than a picture's, having laws of 5,121 numbers under a grammar.
+    # Chosen with `bench mesh --sweep`. Windows are short and drawn again, because a mesh draft is seldom right after a few others, and few
+    # tokens are fixed points. Rows cost more than a picture's: each has a distribution of 5,121 numbers under a grammar.
     suits: Suits = MappingProxyType({
         "cross_regression": {"horizon": 8, "refresh": "redraw"},
         "sjdpp": {"window": 4},
@@ -101,14 +101,14 @@ class Lowpoly:
     })  # fmt: skip
 
     def __init__(self, model: MeshModel, card: dict[str, Any], folder: Path | None = None, grammar: bool = True):
-        """grammar: False lets the model say what it likes, to measure what it knows by itself."""
+        """grammar: False decodes without the grammar, to measure what the model has learned by itself."""
         self.model, self.card, self.folder, self.grammar = model.eval(), card, folder, grammar
         self.dtype, self.weights_hash = "float32", None
         self.vocabulary, self.parameters = model.settings.vocabulary, sum(p.numel() for p in model.parameters())
-        self.base_hash: str | None = None  # of the weights that heads were trained for: these, or these without an adapter
+        self.base_hash: str | None = None  # of the weights that heads were trained for: these, or these without the adapter
         self.device = next(model.parameters()).device
         self._drafters: dict[str, Any] = {}
-        self.kinds = [kind for kind in SHORT if folder and self._heads_file(kind).exists()]  # of heads, as a person calls them
+        self.kinds = [kind for kind in SHORT if folder and self._heads_file(kind).exists()]  # of heads, by their names in the interface
         heads = {"mesh_heads"} if self.kinds else set()
         drafts = {"feature_draft"} if folder is not None and self._drafter_file().exists() else set()
         stream = {"predictive_stream"} if is_trained(folder) and not self.heads_suffix else set()
@@ -119,7 +119,7 @@ class Lowpoly:
         return ""
 
     def unknown_words(self, text: str) -> dict[str, list[str]]:
-        """None: it reads points."""
+        """Empty: lowpoly reads points."""
         return {}
 
     @cached_property
@@ -130,7 +130,7 @@ class Lowpoly:
             return self.model.decoder.table(), torch.cat([torch.zeros_like(positions[:1]), positions])
 
     def start(self, prompt: Prompt) -> TransformerSequence:
-        """Encodes the points; raises BadPrompt for too few of them or an impossible face budget."""
+        """Encodes the points; raises BadPrompt for too few points or an impossible face budget."""
         points = self._read(prompt)
         budget = torch.tensor([budget_bucket(prompt.size)], device=self.device)
         condition = self.model.encoder(points[None], budget)
@@ -144,7 +144,7 @@ class Lowpoly:
         )  # fmt: skip
 
     def _read(self, prompt: Prompt) -> Tensor:
-        """1,024 of the prompt's points, always the same ones; fewer are repeated."""
+        """1,024 of the prompt's points, always the same ones; repeats points if there are fewer."""
         points = prompt.points
         if points is None:
             raise BadPrompt("lowpoly needs a point cloud or a mesh. Give a file: python launch.py mesh FILE.")
@@ -157,7 +157,7 @@ class Lowpoly:
         return points[chosen].to(self.device, torch.float32)
 
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> Mesh:
-        """The mesh of committed tokens. final=False: triangles as they came; final=True: welded, without degenerate ones."""
+        """The mesh of committed tokens. final=False: triangles in the order of the tokens; final=True: welded, without degenerate ones."""
         parser = parse(tokens)
         if final:
             cells, faces = mesh_of(parser.faces)
@@ -180,8 +180,8 @@ class Lowpoly:
         return weights_file(self.folder or FOLDER, self.heads_suffix)
 
     def drafter(self, name: str) -> Any:
-        """What was trained for these weights, loaded once: the "mesh_heads" of all kinds, the drafter "feature_draft" and the
-        "predictive_stream"; raises MissingWeights or NotSupported where there is none."""
+        """The drafter that was trained for these weights, loaded once: "mesh_heads" (all kinds), "feature_draft" or "predictive_stream".
+        Raises MissingWeights or NotSupported if there is none."""
         if name == "predictive_stream":
             if name not in self._drafters:
                 self._drafters[name] = read_adapter(self.folder, self.model.decoder, self.name, self.weights_hash)
@@ -200,7 +200,7 @@ class Lowpoly:
 
 
 def load_model(folder: Path = FOLDER) -> MeshModel:
-    """The shipped network; its shape is that of its weights."""
+    """The shipped network; its shape is read from its weights."""
     card = read_card(folder)
     tensors, files = read_parts(folder, "model", need(card, "model.files", int, folder))
     need(card, "families", list, folder, of=str)
@@ -221,13 +221,13 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> L
 
 
 def check_dtype(dtype: str) -> None:
-    """Raises NotSupported for all but float32."""
+    """Raises NotSupported for anything but float32."""
     if dtype == "bfloat16":
-        raise NotSupported("lowpoly runs in float32: its passes are too small for bfloat16 to pay. Leave --dtype out.")
+        raise NotSupported("lowpoly runs in float32: its passes are too small to gain from bfloat16. Leave --dtype out.")
 
 
 def model_folder(path: str | None) -> Path:
-    """The folder that is meant; raises MissingWeights if it is the shipped one and empty."""
+    """The given folder, or the shipped one; raises MissingWeights if the shipped one is empty."""
     folder = Path(path) if path else FOLDER
     if path is None and not has_card(folder):
         raise MissingWeights("lowpoly's weights are not in this checkout. Train them: python launch.py train lowpoly.")
@@ -235,7 +235,7 @@ def model_folder(path: str | None) -> Path:
 
 
 def ready(model: MeshModel, device: str) -> MeshModel:
-    """A network made ready to decode on a device; its weights are final."""
+    """The network on a device, ready to decode; its weights must not change afterwards."""
     torch.set_flush_denormal(True)
     if torch.device(device).type == "cpu" and can_pack():
         pack(model)

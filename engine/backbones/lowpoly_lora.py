@@ -1,7 +1,8 @@
-"""lowpoly with the adapter of XSpecMesh's second stage merged in: a backbone of its own, easier to guess, and not quite the same law.
+"""lowpoly with the adapter of XSpecMesh's second stage merged in: a separate backbone, easier to draft for, with a slightly different
+distribution.
 
-Paper: XSpecMesh, section 3.5: heads and a low-rank adapter of the backbone are trained together, and W + AB is used for inference. So
-"exact" means exact with respect to this model; the card gives its divergence from lowpoly.
+Paper: XSpecMesh, section 3.5: heads and a low-rank adapter of the backbone are trained together, and inference uses W + AB. So "exact"
+means exact with respect to this model; the card records its divergence from lowpoly.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from engine.networks.weights import hash_of, parts, read_card
 
 
 class LowpolyLora(Lowpoly):
-    """lowpoly with merged weights and the heads that were trained with them."""
+    """lowpoly with merged weights, and the heads that were trained with them."""
 
     name = "lowpoly_lora"
     heads_suffix = "_lora"
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", kind: str = "cross") -> LowpolyLora:
-    """Merges the adapter that was trained with heads of a kind ("cross" or "mlp"); raises MissingWeights if there is none."""
+    """lowpoly with the adapter that was trained with one kind of heads ("cross" or "mlp"); raises MissingWeights if there is none."""
     lowpoly.check_dtype(dtype)
     folder = lowpoly.model_folder(path)
     adapter = folder / f"lora_{kind}"
@@ -36,7 +37,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", kind
         for name, (down, up) in read_pairs(adapter, config["r"], model.decoder.blocks).items():
             model.decoder.blocks.get_submodule(name).weight += (up @ down) * scale_of(config)
     merged = LowpolyLora(lowpoly.ready(model, device), read_card(folder), folder)
-    merged.kinds = [each for each in merged.kinds if SHORT[each] == kind]  # the others were trained beside another adapter
+    merged.kinds = [each for each in merged.kinds if SHORT[each] == kind]  # the others were trained with another adapter
     merged.base_hash = hash_of(parts(folder, "model"))
     merged.weights_hash = hash_of([*parts(folder, "model"), adapter / "adapter_model.safetensors"])
     return merged

@@ -1,8 +1,8 @@
-"""pictogram: text -> picture of an emoji scene. Our own small model, trained by this project and shipped with it.
+"""pictogram: text -> picture of an emoji scene. A small model, trained by this project and shipped with it.
 
-A caption becomes 32 word slots (bidirectional among themselves), one slot for its gist and the scale, then the picture's tokens row
-by row. The gist, a sum over the words, is added to every token: a direct way from a word to what it looks like, without which a
-small model needs hours to find that words matter. One set of weights serves 8x8, 16x16 and 32x32 tokens: rotary coordinates are
+A caption becomes 32 word slots (bidirectional among themselves) and one slot for the gist and the scale; the picture's tokens follow row
+by row. The gist, a sum over the words, is added to every token. It is a direct path from a word to its appearance; without it a
+small model needs hours to learn that words matter. One set of weights serves 8x8, 16x16 and 32x32 tokens: rotary coordinates are
 normalised to the picture. Guidance pairs the caption with the empty caption, which has the same length, so a pair is one batch of two.
 """
 
@@ -44,8 +44,8 @@ EXAMPLE = "a red apple on a blue background"
 class PictogramModel(nn.Module):
     """The decoder with its embeddings and its head.
 
-    A token enters as the sum of embeddings of its quantizer digits, so neighbouring codes start alike; the head adds the same
-    structure to a free row for every code. `words` has one row a word; row 0 is padding. The decoder is placed (see Decoder).
+    A token's embedding is the sum of the embeddings of its quantizer digits, so neighbouring codes start alike. The head adds the same
+    structure to a free row for every code. `words` has one row per word; row 0 is padding. The decoder is `placed` (see Decoder).
     """
 
     def __init__(self, levels: tuple[int, ...], words: int, layers: int = 6, width: int = 320, heads: int = 5, inner: int = 896):
@@ -66,7 +66,7 @@ class PictogramModel(nn.Module):
         self.register_buffer("one_hot", self._digit_matrix(), persistent=False)
 
     def _digit_matrix(self) -> Tensor:
-        """[V, sum(levels)]: a one for each digit of each code."""
+        """[V, sum(levels)]: 1 for each digit of each code."""
         rest = torch.arange(self.vocabulary)
         columns = []
         for level in self.levels:
@@ -83,7 +83,7 @@ class PictogramModel(nn.Module):
         return self.head_rows + self.one_hot @ self.digits_out
 
     def rotary(self, side: int) -> tuple[Tensor, Tensor]:
-        """cos and sin of all slots of a sequence with side x side tokens: text on row -2, the scale on -1, the picture in 0..16."""
+        """cos and sin of all slots of a sequence with side x side tokens: words in row -2, the scale in row -1, the picture in 0..16."""
         text = torch.stack([torch.full((TEXT_SLOTS,), -2.0), torch.arange(TEXT_SLOTS) / 2], -1)
         y, x = torch.meshgrid(*[(torch.arange(side) + 0.5) / side * 16] * 2, indexing="ij")
         picture = torch.stack([y.flatten(), x.flatten()], -1)
@@ -91,7 +91,7 @@ class PictogramModel(nn.Module):
         return rotary_table(coordinates, self.width // self.decoder.heads)
 
     def gist(self, words: Tensor, side: int) -> Tensor:
-        """Word ids [B, 32] -> [B, 1, width], added to every row behind the caption: what is said, in any order, and the scale."""
+        """Word ids [B, 32] -> [B, 1, width], added to every row after the caption: the words in any order, and the scale."""
         said = (words > 0).unsqueeze(-1)
         total = (self.words(words) * said).sum(1) / said.sum(1).clamp(min=1).sqrt()
         return self.gist_map(total)[:, None] + self.scale.weight[SCALES.index(side)]
@@ -101,9 +101,9 @@ class PictogramModel(nn.Module):
         return torch.cat([self.words(words), self.gist(words, side)], 1)
 
     def training_logits(self, words: Tensor, tokens: Tensor, side: int, chosen: Tensor | None = None) -> Tensor:
-        """Logits [B, side*side, V] of all tokens [B, side*side] behind captions [B, 32], in one pass.
+        """Logits [B, side*side, V] of all tokens [B, side*side] after captions [B, 32], in one pass.
 
-        chosen : int64 [B, K], ascending: only the logits [B, K, V] of these tokens, each of which sees no other rows than theirs
+        chosen : int64 [B, K], ascending: return only the logits [B, K, V] of these tokens, which then see no other picture rows
         """
         prefix = self.prefix(words, side)
         rows = torch.cat([prefix[:, TEXT_SLOTS:], self.token_table()[tokens[:, :-1]] + self.gist(words, side)], 1)
@@ -125,7 +125,7 @@ def text_mask(count: int, device: torch.device) -> Tensor:
 
 
 class _Trunk:
-    """PictogramModel at one scale, as TransformerSequence wants it."""
+    """PictogramModel at one scale, as a trunk for TransformerSequence."""
 
     def __init__(self, model: PictogramModel, side: int, gist: Tensor, table: Tensor, head: nn.Linear, dtype: torch.dtype):
         self.model, self.gist, self.table, self.head = model, gist, table, head
@@ -139,7 +139,7 @@ class _Trunk:
 
 
 class PictogramSequence(TransformerSequence):
-    """One run at one scale. It can begin the same prompt at a smaller one, if that was trained too."""
+    """One run at one scale. It can start the same prompt at a smaller scale, if the model was trained on it."""
 
     def __init__(self, backbone: Pictogram, prompt: Prompt, *arguments: Any, **settings: Any):
         super().__init__(*arguments, **settings)
@@ -148,7 +148,7 @@ class PictogramSequence(TransformerSequence):
         self.resampler = backbone.resampler
 
     def at_scale(self, size: int) -> TransformerSequence:
-        """A fresh sequence of the same prompt at another size; raises BadPrompt for one that was not trained."""
+        """A new sequence of the same prompt at another size; raises BadPrompt for a size that was not trained."""
         return self._backbone.start(replace(self._prompt, size=size))
 
 
@@ -158,19 +158,19 @@ class Pictogram:
     name = "pictogram"
     end = None
     capabilities = frozenset({"raster", "wavefront", "text", "codebook", "encode", "hidden"})
-    suits: Suits = MappingProxyType({"cross_regression": {"horizon": 24}})  # the other defaults were chosen on this model
-    sampling = Sampling(temperature=0.6, top_k=0, top_p=1.0, guidance=1.8)  # what looked best; more guidance tears objects apart
+    suits: Suits = MappingProxyType({"cross_regression": {"horizon": 24}})  # the other defaults were tuned on this model
+    sampling = Sampling(temperature=0.6, top_k=0, top_p=1.0, guidance=1.8)  # chosen by eye; more guidance tears objects apart
 
     def __init__(
         self, model: PictogramModel, tokenizer: PictureTokenizer, words: list[str], sides: tuple[int, ...], card: dict,
         folder: Path | None = None,
     ):  # fmt: skip
-        """folder : of the weights, where a drafter may lie beside them."""
+        """folder : of the weights, and of the drafters that were trained for them."""
         self.model, self.tokenizer, self.card = model.eval(), tokenizer.eval(), card
-        self.dtype, self.weights_hash = "float32", None  # dtype: of the passes; residual stream, logits and laws are always float32
+        self.dtype, self.weights_hash = "float32", None  # dtype of the passes; residual stream, logits and distributions are always float32
         self.vocabulary, self.parameters = model.vocabulary, sum(p.numel() for p in model.parameters())
         self.words = {w: i + 1 for i, w in enumerate(words)}
-        self.sides = sides  # scales that were trained
+        self.sides = sides  # the scales that were trained
         self.device = next(model.parameters()).device
         self.folder = folder
         self._drafters: dict[str, Any] = {}
@@ -192,11 +192,11 @@ class Pictogram:
 
     @property
     def sizes(self) -> list[int]:
-        """Picture sides that were trained, in pixels."""
+        """Picture sizes that were trained, in pixels."""
         return [s * FACTOR for s in self.sides]
 
     def start(self, prompt: Prompt) -> TransformerSequence:
-        """Prefills a caption; raises BadPrompt for an empty or too long text, or a size that was not trained."""
+        """Prefills a caption; raises BadPrompt if the text is empty or too long, or for a size that was not trained."""
         words = self._read(prompt)
         side, sampling = self._side(prompt.size), prompt.sampling or self.sampling
         branches = 1 if sampling.guidance == 1 else 2
@@ -215,7 +215,7 @@ class Pictogram:
         )  # fmt: skip
 
     def _read(self, prompt: Prompt) -> list[int]:
-        """Word ids of a prompt, padded to 32; unknown words are left out (see unknown_words) or read as others of the same meaning."""
+        """Word ids of a prompt, padded to 32. Unknown words are replaced by known synonyms, or left out (see unknown_words)."""
         text = readable_text(prompt.text, EXAMPLE)
         if len(text) > LONGEST_PROMPT:
             raise BadPrompt(f"The prompt has {len(text):,} characters; at most {LONGEST_PROMPT:,} are read. Shorten it.")
@@ -231,7 +231,7 @@ class Pictogram:
         return known + [0] * (TEXT_SLOTS - len(known))
 
     def unknown_words(self, text: str) -> dict[str, list[str]]:
-        """Words that the model does not know, each with up to three known ones that are nearest in meaning, or that it is a slip of."""
+        """Words that the model does not know, each with up to three known ones: the nearest in meaning, or the correct spelling."""
         return read(text, self.words).unknown
 
     def objects_in(self, text: str) -> tuple[str, ...]:
@@ -239,7 +239,7 @@ class Pictogram:
         return read(text, self.words).objects
 
     def warning(self, text: str) -> str:
-        """A sentence, to be said before drawing, for a prompt that names no object that the model knows; else nothing."""
+        """A sentence to show before drawing if the prompt names no object that the model knows; else an empty string."""
         reading = read(text, self.words)
         if reading.objects:
             return ""
@@ -257,7 +257,7 @@ class Pictogram:
 
     @torch.inference_mode()
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> np.ndarray:
-        """uint8 [H, W, 3]. Missing tokens of a partial picture are dark gray. final=False: the quick preview decoder, but only at
+        """uint8 [H, W, 3]; missing tokens of a partial picture are dark gray. final=False uses the quick preview decoder, but only at
         256 pixels: up to 128 the full decoder takes a few milliseconds and looks better."""
         side = self._side(size)
         preview = not final and side > 16
@@ -277,11 +277,11 @@ class Pictogram:
 
     @cached_property
     def resampler(self) -> Resampler:
-        """The laws between two scales: trained ones where the folder has them, else those of a picture that is resized and encoded."""
+        """The distributions between two scales: from trained networks if the folder has them, else from a resized and encoded picture."""
         return read_resampler(self.folder, self.card, self.tokenizer)
 
     def drafter(self, name: str) -> Any:
-        """The feature drafter or the predictive stream that was trained for these weights, loaded once; raises MissingWeights where there
+        """The feature drafter or the predictive stream that was trained for these weights, loaded once; raises MissingWeights if there
         is none."""
         if name == "predictive_stream":
             if name not in self._drafters:
@@ -301,12 +301,12 @@ class Pictogram:
 
 
 def split_words(text: str) -> list[str]:
-    """Lower-case words without punctuation, emoji by their names."""
+    """Lower-case words without punctuation; emoji are replaced by their names."""
     return split(text)
 
 
 def named(unknown: dict[str, list[str]], most: int = 5) -> list[str]:
-    """Unknown words in quotes, each with what is nearest to it if anything is; at most so many."""
+    """At most `most` unknown words in quotes, each with the known words nearest to it, if there are any."""
     return [f"'{w}' (nearest: {', '.join(near)})" if near else f"'{w}'" for w, near in list(unknown.items())[:most]]
 
 
@@ -329,10 +329,10 @@ def load_model(folder: Path = FOLDER) -> PictogramModel:
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Pictogram:
-    """The backbone from a model folder (default: the shipped one).
+    """The backbone in a model folder (default: the shipped one).
 
-    dtype : "float32" (which is what "auto" means), or "bfloat16", which needs a CPU that multiplies it in hardware: wide passes cost less,
-    passes of one token more, and the law is that of rounded sums.
+    dtype : "float32" (also "auto"), or "bfloat16", which needs a CPU that multiplies it in hardware. With bfloat16 wide passes cost less,
+    passes of one token cost more, and the distribution is that of rounded sums.
     """
     if dtype == "bfloat16" and not can_pack(torch.bfloat16):
         raise NotSupported("This CPU does not multiply bfloat16 in hardware, so it would be slower. Use --dtype float32.")

@@ -1,10 +1,10 @@
-"""The toy: a two-layer transformer in float64, so small that every sequence can be enumerated. Exactness is proven on it.
+"""The toy: a two-layer transformer in float64, small enough to enumerate every sequence. Exactness is tested on it.
 
-It has all that a real model has: a key/value cache whose rows depend on the context they were computed in, a guidance pair, a
+It has everything that a real model has: a key/value cache whose rows depend on the context they were computed in, a guidance pair, a
 2-D grid with forced row-end tokens, and optionally an end-of-sequence token and a grammar. Its drafters are random tables, because
-exactness must not depend on training. It is fast because it is memoised exactly: a cache
-row is identified by (token, position, the identities of the rows it saw), so each distinct row is computed once, with
-real attention over the stored keys and values of what it saw, and a wrong cache gives wrong laws just as in a real model.
+exactness must not depend on training. It is fast because it is memoised exactly: a cache row is identified by (token, position, the
+identities of the rows it saw), so each distinct row is computed once, with real attention over the stored keys and values of what it
+saw. A wrong cache therefore gives wrong distributions, as in a real model.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from engine.layout import Raster, fine_rows
 from engine.sampling import guide, warp
 from engine.tree import depths, path
 
-ROW_END = -2  # the input id of the forced token behind each row of the grid
+ROW_END = -2  # the input id of the forced token after each row of the grid
 START = -1  # the input id of the prompt
 HEADS = 4  # of the drafter
 
 
 class Toy:
-    """The backbone. `vocabulary` ids, `rows` x `columns` positions; if `end` the last id ends the sequence."""
+    """The backbone. `vocabulary` ids, `rows` x `columns` positions; with `end` the last id ends the sequence."""
 
     name, dtype, weights_hash, parameters = "toy", "float64", None, 0
     suits = ANY_SUIT
@@ -53,8 +53,8 @@ class Toy:
         counting: bool = False,
         bidirectional: bool = False,
     ):
-        """grammar: no token may follow itself. counting: each token is followed by its successor, and the drafter knows it.
-        bidirectional: predictive rows see those behind them too."""
+        """grammar: no token may follow itself. counting: each token is followed by its successor, and the drafters know it.
+        bidirectional: predictive rows also see later predictive rows."""
         self.vocabulary, self.layout, self.end = vocabulary, Raster(rows, columns, 1), vocabulary - 1 if end else None
         self.sampling = Sampling(temperature, top_k, top_p, guidance)
         self.device = torch.device("cpu")
@@ -67,7 +67,7 @@ class Toy:
 
     @property
     def sizes(self) -> list[int]:
-        """The one picture side: a pixel is a token."""
+        """The one picture size: a pixel per token."""
         return [self.layout.columns]
 
     def warning(self, text: str) -> str:
@@ -75,39 +75,39 @@ class Toy:
         return ""
 
     def unknown_words(self, text: str) -> dict[str, list[str]]:
-        """None: the toy reads nothing."""
+        """Empty: the toy reads no text."""
         return {}
 
     def at_scale(self, size: int) -> Toy:
-        """A toy of `size` columns with laws of its own, which have nothing to do with these; made once."""
+        """A toy of `size` columns with distributions of its own, unrelated to these; made once."""
         if size not in self._smaller:
             rows, shape = -(-self.layout.rows * size // self.layout.columns), (self.sharpness, self.sampling.guidance)
             self._smaller[size] = Toy(self.vocabulary, rows, size, self.seed + 100 + size, False, *shape, counting=self.counting)
         return self._smaller[size]
 
     def start(self, prompt: Prompt) -> ToySequence:
-        """An empty sequence; the prompt only brings its sampling."""
+        """An empty sequence; of the prompt only the sampling is used."""
         return ToySequence(self, prompt.sampling or self.sampling)
 
     def drafter(self, name: str) -> TableHeads | TableFeatures | TableStream:
-        """Heads, a feature drafter or a predictive stream that know nothing (or, but for the stream, when counting, everything)."""
+        """Heads, a feature drafter or a predictive stream, untrained. With `counting`, all but the stream are always right."""
         if name == "predictive_stream":
             return TableStream(*self.network.stream, causal=not self.bidirectional)
         return TableFeatures(*self.network.features) if name == "feature_draft" else TableHeads(self.network.tables)
 
     def codebook(self) -> Tensor:
-        """The place of every id among the codes of a picture, float64 [V, 2]: random, so that neighbours mean nothing."""
+        """The place of every id among the codes of a picture, float64 [V, 2]: random, so neighbours have no meaning."""
         return self.codes
 
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> np.ndarray:
-        """uint8 [rows, columns, 3]: a gray level a token."""
+        """uint8 [rows, columns, 3]: a gray level per token."""
         picture = np.zeros((self.layout.rows, self.layout.columns, 3), np.uint8)
         for token, position in zip(tokens, positions, strict=True):
             picture[self.layout.place(position)] = 255 * (token + 1) // self.vocabulary
         return picture
 
     def enumerate_law(self, sampling: Sampling | None = None) -> dict[tuple[int, ...], float]:
-        """The probability of every sequence, by plain single steps. Sequences end at `end` or at the limit."""
+        """The probability of every sequence, by single steps of plain decoding. Sequences end at `end` or at the limit."""
         found: dict[tuple[int, ...], float] = {}
 
         def descend(path: tuple[int, ...], probability: float) -> None:
@@ -128,7 +128,7 @@ class Toy:
 
 
 class ToySequence:
-    """One run. The cache is a list of row identities; forward computes or looks up the rows that a draft needs."""
+    """One run. The cache is a list of row identities; `forward` computes or looks up the rows that a draft needs."""
 
     def __init__(self, toy: Toy, sampling: Sampling):
         self.toy, self.network, self.sampling = toy, toy.network, sampling
@@ -142,18 +142,18 @@ class ToySequence:
         self._cache: tuple[int, ...] = ()
         self.pending = [-1]  # committed positions that are not in the cache, ascending; -1: the prompt
         self._newest = [START]  # their tokens
-        self._in_order: int | None = None  # how many of the committed tokens are a prefix, as far as that is known; None: all
-        self._fed: list[tuple[int, ...]] = []  # per row of the last pass, but predictive ones: the cache rows that it added
+        self._in_order: int | None = None  # how many committed tokens are known to be a prefix; None: all
+        self._fed: list[tuple[int, ...]] = []  # per row of the last pass, except predictive ones: the cache rows that it added
         self.adapter: TableStream | None = None
         self._draft: list[int] = []
 
     @property
     def length(self) -> int:
-        """Committed tokens."""
+        """The number of committed tokens."""
         return len(self.tokens)
 
     def forward(self, draft: Draft) -> Rows:
-        """One pass over the pending token and the nodes. Row i+1 is read behind node i (behind the forced token, at a row's end)."""
+        """One pass over the pending token and the nodes. Row i+1 is read after node i (at a row's end, after the forced token)."""
         tokens = draft.tokens.tolist()
         parents = list(range(-1, len(tokens) - 1)) if draft.parents is None else draft.parents.tolist()
         places = [self.length - 1 + d for d in depths(parents)] if draft.positions is None else draft.positions.tolist()
@@ -162,7 +162,7 @@ class ToySequence:
             places = places[: len(tokens)]
         seen: list[tuple[int, ...]] = []
         self._fed, reads = [], []
-        newest = [*self._newest, *tokens]  # by row; kept for the grammar, because laws are made lazily
+        newest = [*self._newest, *tokens]  # by row; kept for the grammar, because distributions are computed lazily
         for i, (token, place) in enumerate(zip(newest, [*self.pending, *places], strict=True)):
             slot = self._slot(place)
             if self._in_order is not None:
@@ -190,19 +190,19 @@ class ToySequence:
     def _scattered_context(
         self, i: int, slot: int, parents: list[int], seen: list[tuple[int, ...]], visible: Tensor | None
     ) -> tuple[int, ...]:
-        """The cache rows that row i of a pass sees besides itself, where committed tokens are no prefix; in order of their slots."""
-        heads, slots = len(self.pending), self.network.slots
+        """The cache rows that row i of a pass sees besides itself, ordered by slot, when the committed tokens are not a prefix."""
+        waiting, slots = len(self.pending), self.network.slots
         if visible is not None:
             others = [j for j in range(i) if visible[i, j]]
         else:
-            ancestors = path(parents, i - heads)[:-1] if i >= heads else []
-            others = [*range(min(i, heads)), *(heads + node for node in ancestors)]
-        rows = [r for r in (*self._cache, *(r for j in others if j < heads for r in seen[j])) if slots[r] < slot]
-        rows += [r for j in others if j >= heads for r in seen[j]]
+            ancestors = path(parents, i - waiting)[:-1] if i >= waiting else []
+            others = [*range(min(i, waiting)), *(waiting + node for node in ancestors)]
+        rows = [r for r in (*self._cache, *(r for j in others if j < waiting for r in seen[j])) if slots[r] < slot]
+        rows += [r for j in others if j >= waiting for r in seen[j]]
         return tuple(sorted(rows, key=lambda r: slots[r]))
 
     def _slot(self, place: int) -> int:
-        """The absolute slot of a position: the start token, and a forced token behind every row, take slots too."""
+        """The absolute slot of a position: the start token and the forced token after every row take slots too."""
         return 1 + place + place // self.layout.columns if place >= 0 else 0
 
     def _feed(self, token: int, slot: int, place: int, context: tuple[int, ...]) -> tuple[int, ...]:
@@ -213,35 +213,35 @@ class ToySequence:
         return (row,)
 
     def _warp(self, logits: Tensor, allowed: Tensor | None, soft: bool = False) -> Tensor:
-        if allowed is not None:  # predictive rows come behind the others, and have no grammar yet
+        if allowed is not None:  # predictive rows come after the others and have no grammar yet
             count = logits.shape[1]
             allowed = F.pad(allowed[:count], (0, 0, 0, max(0, count - len(allowed))), value=True)
         return warp(guide(logits, self.sampling.guidance), self.sampling.softened() if soft else self.sampling, allowed)
 
     def _allowed(self, newest: list[int]) -> Tensor | None:
-        """The grammar's ids behind each of these tokens, bool [N, V]; None if there is no grammar."""
+        """The ids that the grammar allows after each of these tokens, bool [N, V]; None without a grammar."""
         if not self.toy.grammar:
             return None
         return torch.arange(self.vocabulary) != torch.tensor(newest)[:, None]
 
     def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
-        """Laws [k, V] of guided logits behind hypothetical paths."""
+        """Distributions [k, V] from guided logits, after hypothetical paths."""
         return torch.softmax(warp(logits, self.sampling, self._allowed([self._last(path) for path in paths])), -1)
 
     def allowed(self, path: list[int]) -> Tensor | None:
-        """The ids that may come behind a hypothetical path, bool [V]; None without a grammar."""
+        """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
         found = self._allowed([self._last(path)])
         return None if found is None else found[0]
 
     def state(self, path: list[int]) -> int | None:
-        """What the grammar knows behind a hypothetical path: its last token."""
+        """The grammar's state after a hypothetical path, which is its last token; None without a grammar."""
         return self._last(path) if self.toy.grammar else None
 
     def _last(self, path: list[int]) -> int:
         return [START, *self.tokens, *path][-1]
 
     def commit(self, nodes: list[int], token: int) -> list[int]:
-        """Keeps the cache rows of a path, makes `token` pending, cuts at the end of sequence and at the limit."""
+        """Keeps the cache rows of a path and makes `token` pending; truncates at the end of sequence and at the limit."""
         new = ([self._draft[i] for i in nodes] + [token])[: self.limit - self.length]
         if self.toy.end is not None and self.toy.end in new:
             new = new[: new.index(self.toy.end) + 1]
@@ -253,24 +253,24 @@ class ToySequence:
         return new
 
     def commit_at(self, positions: list[int], tokens: list[int], nodes: Iterable[int] = ()) -> None:
-        """Keeps what was pending and some nodes, and makes tokens at any positions pending; grammars and ends of sequence know prefixes
-        only."""
+        """Keeps what was pending and some nodes, and makes tokens at any positions pending. Not for a grammar or an end of sequence, which
+        need a prefix."""
         assert self.toy.end is None and not self.toy.grammar, "a wavefront has no end of sequence and no grammar"
-        nodes, heads = list(nodes), len(self.pending)
+        nodes, waiting = list(nodes), len(self.pending)
         if self._in_order is None:
             self._in_order = self.length
-        for i in [*range(heads), *(heads + node for node in nodes)]:
+        for i in [*range(waiting), *(waiting + node for node in nodes)]:
             self._cache = (*self._cache, *self._fed[i])
         self.tokens += [self._draft[i] for i in nodes] + tokens
         self.done = self.length >= self.limit
         self.pending, self._newest = positions, tokens
 
     def at_scale(self, size: int) -> ToySequence:
-        """A fresh sequence of another toy, which is smaller."""
+        """A new sequence of a smaller toy."""
         return self.toy.at_scale(size).start(Prompt(sampling=self.sampling))
 
     def rewind(self, length: int) -> None:
-        """Forgets the committed tokens from `length` on."""
+        """Drops the committed tokens from `length` on."""
         assert length <= (self.length if self._in_order is None else self._in_order), "what is left must be a prefix, cached in order"
         self._in_order = None
         self.tokens = self.tokens[:length]
@@ -279,19 +279,19 @@ class ToySequence:
         self.pending, self._newest = [length - 1], self.tokens[-1:] or [START]
 
     def close(self) -> None:
-        """Forgets the cache."""
+        """Drops the cache."""
         self._cache = ()
 
 
 class _Network:
-    """Two attention layers, width 16, two heads, conditional and unconditional branch; rows are interned and computed once."""
+    """Two attention layers of width 16 with two heads, a conditional and an unconditional branch; rows are interned and computed once."""
 
     WIDTH, HEADS, LAYERS = 16, 2, 2
 
     def __init__(self, vocabulary: int, slots: int, seed: int, sharpness: float):
         r = np.random.default_rng(seed)
         w = self.WIDTH
-        self.embedding = r.normal(size=(2, vocabulary + 2, w))  # a table a branch: the condition; the last two are ROW_END and START
+        self.embedding = r.normal(size=(2, vocabulary + 2, w))  # a table per branch, the condition; the last two are ROW_END and START
         self.place = r.normal(size=(slots + 1, w)) * 0.7
         self.project = r.normal(size=(self.LAYERS, 4, w, w)) / w**0.5  # query, key, value, out
         self.feed = r.normal(size=(self.LAYERS, w, w)) / w**0.5
@@ -352,11 +352,11 @@ class _Network:
 
 
 class _Counter:
-    """Every token is followed by its successor, surely. A row is known by its token alone."""
+    """Every token is followed by its successor with near certainty. A row depends on its token alone."""
 
     def __init__(self, vocabulary: int):
         self.vocabulary = vocabulary
-        successor = torch.eye(vocabulary, dtype=torch.float64).roll(1, 1) * 60  # row x: the logits behind x
+        successor = torch.eye(vocabulary, dtype=torch.float64).roll(1, 1) * 60  # row x: the logits after x
         self.logits = successor.expand(2, -1, -1)
         self.tables = torch.stack([successor.roll(j + 1, 1) for j in range(HEADS)])
         self.features = torch.zeros_like(successor), successor.roll(-1, 1), successor  # the state is the token itself
@@ -395,8 +395,8 @@ class TableHeads:
 
 
 class TableResampler:
-    """A resampler (engine/drafters/resampler.py) of random tables: a finer token's law looks at the coarser token of its cell and at its
-    place in it, a coarser token at all finer ones of its cell."""
+    """A resampler (engine/drafters/resampler.py) of random tables. A finer token's distribution depends on the coarser token of its cell
+    and on its place in the cell; a coarser token depends on all finer ones of its cell."""
 
     def __init__(self, vocabulary: int):
         r = np.random.default_rng(13)
@@ -405,7 +405,7 @@ class TableResampler:
         self.training_free = self  # tables are all there is
 
     def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
-        """Laws [N, V] of the finer tokens."""
+        """Distributions [N, V] of the finer tokens."""
         rows = [self.laws[row % 2, column % 2, tokens[above]] for row, column, above in _cells(coarse, fine, first, stop)]
         return torch.stack(rows)
 
@@ -418,30 +418,30 @@ class TableResampler:
 
 
 def _cells(coarse: Raster, fine: Raster, first: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Row, column and coarser position of every finer position of some coarser rows."""
+    """Row, column and coarser position of every finer position in some coarser rows."""
     for row in range(*fine_rows(coarse, fine, first, stop)):
         for column in range(fine.columns):
             yield row, column, row * coarse.rows // fine.rows * coarse.columns + column * coarse.columns // fine.columns
 
 
 class TableStream:
-    """A predictive stream (engine/drafters/predictive_stream.py) of random tables: what a row says depends on the committed tokens, and on
-    every input that it sees and where that stands.
+    """A predictive stream (engine/drafters/predictive_stream.py) of random tables: a row's output depends on the committed tokens, and on
+    every input it sees and the position of that input.
 
-    read : [H, H]; heard : [distances, V, H], the middle one is distance 0; out : [H, V]; causal: rows do not see those behind them
+    read : [H, H]; heard : [distances, V, H], the middle one is distance 0; out : [H, V]; causal: rows do not see later rows
     """
 
     def __init__(self, read: Tensor, heard: Tensor, out: Tensor, causal: bool):
         self.read, self.heard, self.out, self.causal = read, heard, out, causal
 
     def start(self, sequence: ToySequence) -> Callable[[Rows, int], Tensor]:
-        """For one run: rows of a pass and the number of the first predictive one -> guided logits [R, V] of those."""
+        """For one run: the rows of a pass and the number of the first predictive one -> guided logits [R, V] of the predictive rows."""
         sequence.adapter = self
         return lambda rows, first: guide(rows.logits[:, first:], sequence.sampling.guidance)
 
     def states(self, hidden: Tensor, draft: Draft) -> Tensor:
-        """What the predictive rows know, [branches, R, H]: the mean of the control rows that they see, and their inputs. hidden
-        [branches, C, H] of all control rows, pending token and drafts."""
+        """The hidden states of the predictive rows, [branches, R, H], from the mean of the control rows that they see, and their inputs.
+        hidden : [branches, C, H] of all control rows, pending token and drafts."""
         control = hidden.shape[1]
         sees, places = draft.visible[control:].double(), draft.positions[control - 1 :]
         context = (sees[:, :control] / sees[:, :control].sum(-1, keepdim=True)) @ hidden
@@ -465,16 +465,16 @@ class TableFeatures:
 
 
 class TableGrowth:
-    """One run of `TableFeatures`. Its cache is the newest state, and of every node the state behind it."""
+    """One run of `TableFeatures`. Its cache is the newest state, and for every node the state after it."""
 
     def __init__(self, tables: TableFeatures, guidance: float):
         self.tables, self.guidance = tables, guidance
         self.states = torch.empty(0)  # [1 + nodes, branches, H]
 
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
-        """hidden [branches, k, H], k tokens -> guided logits [V] behind the newest token."""
+        """hidden [branches, k, H], k tokens -> guided logits [V] after the newest token."""
         state = torch.zeros_like(hidden[:, 0]) if not len(self.states) else self.states[0]
-        for i, token in enumerate(tokens):  # the newest state remembers all of them, so a lost or doubled token shows
+        for i, token in enumerate(tokens):  # the newest state depends on all of them, so a lost or repeated token shows
             state = torch.tanh((hidden[:, i] + state / 4) @ self.tables.mix + self.tables.tokens[token])
         self.states = state[None]
         return guide(self.states[0][:, None] @ self.tables.out, self.guidance)[0]
@@ -493,5 +493,5 @@ def _norm(x: np.ndarray) -> np.ndarray:
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Toy:
-    """The toy; it has no weights to load, and is float64 always."""
+    """The toy. It has no weights to load and always computes in float64."""
     return Toy()

@@ -1,4 +1,4 @@
-"""Emoji in a text as words: "🐶🐱" -> "dog cat", "🐶🐶" -> "two dogs"."""
+"""Replaces emoji in a text by words: "🐶🐱" -> "dog cat", "🐶🐶" -> "two dogs"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import groupby
 
 from engine.data.emoji_objects import OBJECTS, plural
 
-SELECTORS = "\ufe0e\ufe0f"  # as text, as a picture
+SELECTORS = "\ufe0e\ufe0f"  # text style, picture style
 SKIN = "\U0001f3fb-\U0001f3ff"
 JOINER = "\u200d"
 _BASE = "[\u2600-\u27bf\u2b00-\u2bff\u2300-\u23ff\u3030\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
@@ -19,7 +19,7 @@ _DROPPED = re.compile(f"[{SELECTORS}{SKIN}\u20e3\U000e0020-\U000e007f]")
 
 NUMBERS = ("", "", "two", "three", "four", "five")
 
-# Emoji that no object of the world has, and what they show; a name may be one that the world does not have either.
+# Emoji that are not the emoji of an object in the world, by what they show; the world may lack that name too.
 OTHERS: dict[str, str] = {
     "dog": "🐕🐩🦮", "cat": "🐈😺😸😹😻😼😽🙀😿😾", "tiger": "🐅", "cow": "🐄🐂🐃", "pig": "🐖🐽🐗", "monkey": "🐒🙈🙉🙊",
     "rabbit": "🐇", "mouse": "🐁🐀", "chick": "🐣🐤", "horse": "🐎🏇🎠", "dragon": "🐉", "dinosaur": "🦕", "whale": "🐋",
@@ -54,13 +54,13 @@ OTHERS: dict[str, str] = {
 
 
 def bare(emoji: str) -> str:
-    """An emoji without its skin tone and its wish to be a picture or text: the same for all its spellings."""
+    """An emoji without skin tone and variation selectors: equal for all its spellings."""
     return _DROPPED.sub("", emoji)
 
 
 @cache
 def _names() -> dict[str, str]:
-    """Name by bare emoji."""
+    """Maps bare emoji to names."""
     found: dict[str, str] = {}
     for name, emoji in OTHERS.items():
         found |= {bare(match): name for match in EMOJI.findall(emoji)}
@@ -68,8 +68,8 @@ def _names() -> dict[str, str]:
 
 
 def name_of(emoji: str) -> str:
-    """What one emoji shows, or the emoji itself if nobody here knows; people joined to a family are named one by one, of others joined
-    the first."""
+    """The name of one emoji, or the emoji itself if it has none. Of joined emoji, people in a family are named one by one; of others only
+    the first is named."""
     whole = bare(emoji)
     if re.fullmatch("[0-9#*]", whole) or whole in _names():
         return _names().get(whole, whole)
@@ -82,7 +82,7 @@ def name_of(emoji: str) -> str:
 
 
 def spell(text: str) -> str:
-    """A text with its emoji as words between spaces; the same one several times in a row is counted."""
+    """A text with its emoji as words between spaces; repeats of one emoji are counted."""
 
     def said(match: re.Match[str]) -> str:
         found = []

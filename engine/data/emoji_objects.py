@@ -1,9 +1,9 @@
-"""The objects of pictogram's world: their emoji, what they are called, and which of them are taught."""
+"""The objects of pictogram's world: their emoji, their names, and which of them a model is trained on."""
 
 from __future__ import annotations
 
-# kind: name: emoji, then further names that captions use too, separated by "|". A name may have several words. An emoji that is drawn
-# and named here needs no joiner, because not every version of the drawing library can join.
+# kind: name: emoji, then further names that captions also use, separated by "|". A name may have several words. Only emoji without a
+# joiner are used, because not every version of the drawing library can join.
 KINDS: dict[str, dict[str, str]] = {
     "animals": {
         "dog": "🐶 puppy", "cat": "🐱 kitten", "fox": "🦊", "bear": "🐻", "panda": "🐼", "tiger": "🐯", "lion": "🦁",
@@ -82,7 +82,7 @@ KINDS: dict[str, dict[str, str]] = {
 
 OBJECTS: dict[str, str] = {name: said for kind in KINDS.values() for name, said in kind.items()}
 
-# What the first shipped decoder was taught: few and clean before many and blurred. Its vocabulary is made of these names, so that
+# The objects of the first shipped decoder: a few clean ones rather than many blurred ones. Its vocabulary is made of these names, so
 # neither the list nor their further names may change.
 TAUGHT: tuple[str, ...] = (
     "dog", "cat", "fox", "bear", "panda", "pig", "frog", "penguin",
@@ -92,7 +92,7 @@ TAUGHT: tuple[str, ...] = (
     "house", "balloon", "gift", "heart", "football", "ghost",
 )  # fmt: skip
 
-# What people type: common nouns, and of those that look alike at 40 pixels one only (a king is a queen there).
+# Common nouns in prompts. Of objects that look alike at 40 pixels only one is listed (a king looks like a queen there).
 COMMON: tuple[str, ...] = (
     *TAUGHT,
     "tiger", "lion", "cow", "monkey", "rabbit", "mouse", "chicken", "owl", "unicorn", "horse", "wolf", "bee", "butterfly", "spider",
@@ -121,7 +121,7 @@ IRREGULAR = {
     "headphones": "headphones", "dice": "dice", "tennis": "tennis",
 }  # fmt: skip
 
-PAIRS = ("scissors", "glasses", "grapes", "fries", "jeans", "trousers", "headphones")  # a single one is said without an article
+PAIRS = ("scissors", "glasses", "grapes", "fries", "jeans", "trousers", "headphones")  # captions name a single one without an article
 
 
 def plural(name: str) -> str:

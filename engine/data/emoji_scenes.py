@@ -1,10 +1,10 @@
 """The world that pictogram learns: scenes of emoji on backgrounds, with captions from a small grammar.
 
 A scene is a pure function of a seed. Objects come from the open Noto Color Emoji font, so the font is needed to train and to
-test scenes, never to generate pictures. Places lie on a lattice of 16 pixels (at 128 pixels), which is that of the tokenizer at 64
+test scenes, never to generate pictures. Places lie on a lattice of 16 pixels (at 128 pixels), which is the tokenizer's lattice at 64
 pixels, and sizes are multiples of 8. That makes the world learnable for a small model: the same object at the same size is nearly the
-same block of tokens wherever it stands, at every scale. Only where things stand close do some lie between. One scene renders at 256
-pixels and is box-filtered to 128 and 64, so that its three sizes agree.
+same block of tokens at every place and every scale. Only objects that are close together may be off the lattice. One scene is rendered
+at 256 pixels and box-filtered to 128 and 64, so its three sizes agree.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ CANVAS = 128  # lattice units are pixels of this canvas
 LATTICE = 16  # of places; a token of the 64-pixel picture
 MASTER = 256  # every scene is drawn at this size first
 
-# Objects that also exist in other colours (hue of their saturated pixels, degrees); the first colour is the font's own. Few: to the
-# model each colour is one more object to learn.
+# Objects that also exist in other colours (hue of their saturated pixels, degrees); the first colour is the font's own. The list is
+# short, because each colour is one more object for the model to learn.
 HUES = {"red": 2, "yellow": 48, "green": 120, "blue": 215}
 COLOURED = {"car": "red", "balloon": "red", "book": "red", "cap": "blue", "shirt": "blue"}
 
@@ -46,7 +46,7 @@ PLAIN = {
 }  # fmt: skip
 COLOUR_SYNONYMS = {"gray": ["gray", "grey"], "purple": ["purple", "violet"], "turquoise": ["turquoise", "teal"]}
 
-# Landscapes and skies: how a caption may say them.
+# Landscapes and skies, with their phrases in captions.
 PLACES: dict[str, list[str]] = {
     "night sky": [", night sky", " in the night sky", " at night", " under the stars"],
     "sunset sky": [", sunset sky", " at sunset", " in the evening"],
@@ -62,11 +62,11 @@ PLACES: dict[str, list[str]] = {
     "room": [" in a room", " on a wooden floor", " indoors"],
 }
 
-ANY = "any colour"  # a plain background of a colour drawn from the texture: never said, for training only
+ANY = "any colour"  # a plain background with a random colour from the texture seed; never in a caption, for training only
 
 COUNTS = ("", "one", "two", "three", "four", "five")
-KINDS = {"single": 0.42, "several": 0.2, "pair": 0.3, "triple": 0.08}  # how often the world has each kind of scene
-SIDES = {"small": 40, "": 48, "large": 64}  # pixels on the canvas; few, for to the model each size is one more object to learn
+KINDS = {"single": 0.42, "several": 0.2, "pair": 0.3, "triple": 0.08}  # the probability of each kind of scene
+SIDES = {"small": 40, "": 48, "large": 64}  # pixels on the canvas; only three, because each size is one more object for the model to learn
 SIZE_WORDS = {"small": ["small", "little", "tiny"], "large": ["large", "big", "huge"], "": [""]}
 RELATIONS = {
     "above": ["above", "over"],
@@ -77,19 +77,19 @@ RELATIONS = {
     "on": ["on", "on top of"],
     "behind": ["behind"],
 }
-STYLES = {  # how all objects of a scene are drawn, and how a caption may say it, behind the objects
+STYLES = {  # how all objects of a scene are drawn, and the phrases for it, after the objects of a caption
     "": [""],
     "flat": [", flat", " in flat colours", ", flat style"],
     "outlined": [", outlined", " with outlines", " with dark outlines"],
     "soft shadow": [" with a soft shadow", ", soft shadow", " with soft shadows"],
 }
-STYLED = 0.25  # of the scenes of a world that has styles are drawn in one
-HELD_OUT = 10  # one combination in ten is never trained
+STYLED = 0.25  # the share of styled scenes in a world that has styles
+HELD_OUT = 10  # one combination in this many is never trained
 
 
 @dataclass(frozen=True)
 class Lessons:
-    """What scenes are made of: which objects, how many of a kind (each as often as it stands there), which relations and styles."""
+    """What scenes are made of: objects, counts (drawn as often as they are listed), relations and styles."""
 
     objects: tuple[str, ...] = tuple(OBJECTS)
     several: tuple[int, ...] = (2, 2, 3, 3, 4, 5)
@@ -97,9 +97,9 @@ class Lessons:
     styles: tuple[str, ...] = tuple(STYLES)
 
 
-WORLD = Lessons()  # all that there is: what the tokenizer is trained on
-FIRST = Lessons(TAUGHT, (2, 2, 3, 3, 4), ("above", "below", "left of", "right of", "beside"), ("",))  # what a CPU can teach a decoder
-COMMON_WORLD = replace(FIRST, objects=COMMON)  # the nouns that people type, said as in the first lessons
+WORLD = Lessons()  # everything; the tokenizer is trained on it
+FIRST = Lessons(TAUGHT, (2, 2, 3, 3, 4), ("above", "below", "left of", "right of", "beside"), ("",))  # can be trained on a CPU
+COMMON_WORLD = replace(FIRST, objects=COMMON)  # the common nouns, with the captions of FIRST
 LESSONS = {"first": FIRST, "common": COMMON_WORLD, "world": WORLD}
 
 
@@ -115,8 +115,8 @@ class Group:
 
 @dataclass(frozen=True)
 class Scene:
-    """Groups, their relation, a background, a style and the boxes (object, colour, left, top, side) on the 128-pixel canvas, those in
-    front behind those that they cover."""
+    """Groups, their relation, a background, a style and the boxes (object, colour, left, top, side) on the 128-pixel canvas, drawn in this
+    order, so that later boxes cover earlier ones."""
 
     groups: tuple[Group, ...]
     relation: str
@@ -127,13 +127,13 @@ class Scene:
 
     @property
     def combination(self) -> str:
-        """What is in the scene: how many of what in which colours, their relation, the background, the style if it has one."""
+        """The content of the scene: counts, colours and names of the groups, their relation, the background, and the style if any."""
         style = [self.style] if self.style else []
         return "|".join([f"{g.count} {g.colour} {g.name}" for g in self.groups] + [self.relation, self.background, *style])
 
     @property
     def held_out(self) -> bool:
-        """True for a combination that training never sees (a tenth of all, decided by a checksum)."""
+        """True for a combination that is never trained (a tenth of all, decided by a checksum)."""
         return zlib.crc32(self.combination.encode()) % HELD_OUT == 0
 
 
@@ -146,7 +146,7 @@ def backgrounds() -> list[str]:
 
 
 def make_scene(seed: int, lessons: Lessons = WORLD, kinds: dict[str, float] = KINDS) -> Scene:
-    """The scene of a seed, made of these lessons; `kinds` says how often each kind of scene comes."""
+    """The scene of a seed, made from `lessons`; `kinds` gives the probability of each kind of scene."""
     names = lessons.objects
     r = random.Random(seed)
     kind = r.choices(list(kinds), list(kinds.values()))[0]
@@ -196,7 +196,7 @@ def _place(groups: tuple[Group, ...], relation: str, r: random.Random) -> tuple[
 
 
 def _box(g: Group) -> tuple[int, int]:
-    """Width and height of a group beside another."""
+    """Width and height of a group of one or two objects."""
     return (2 * SIDES["small"], SIDES["small"]) if g.count == 2 else (SIDES[g.size],) * 2
 
 
@@ -208,7 +208,7 @@ def _members(g: Group, left: int, top: int) -> list[tuple[str, str, int, int, in
 
 def _alone(g: Group, r: random.Random) -> tuple[tuple[str, str, int, int, int], ...]:
     if g.count == 1:
-        side = SIDES[g.size] if g.size else r.choice([SIDES[""], SIDES["large"]])  # alone it may fill the picture unasked
+        side = SIDES[g.size] if g.size else r.choice([SIDES[""], SIDES["large"]])  # a single object may be large without a word for it
         low, high = max(0, (CANVAS - side) // 2 - 16), min(CANVAS - side, (CANVAS - side) // 2 + 16)
         return ((g.name, g.colour, _lattice(r, low, high), _lattice(r, low, high), side),)
     if g.count == 4:
@@ -224,7 +224,7 @@ def _alone(g: Group, r: random.Random) -> tuple[tuple[str, str, int, int, int], 
 
 
 def _apart(groups: tuple[Group, ...], leading: int, axis: int, low: int, r: random.Random) -> tuple[tuple[str, str, int, int, int], ...]:
-    """Two groups one behind the other along an axis (0: left to right, 1: top to bottom), group `leading` first.
+    """Two groups one after the other along an axis (0: left to right, 1: top to bottom), group `leading` first.
 
     Across the axis both are centred on one line, between `low` and 80 pixels.
     """
@@ -266,22 +266,22 @@ def _overlapping(groups: tuple[Group, ...], r: random.Random) -> tuple[tuple[str
 
 
 def lessons_of(card: Mapping[str, Any]) -> Lessons:
-    """What a model was taught, by its card."""
+    """The lessons that a model was trained on, from its card."""
     return LESSONS[card.get("lessons", "first")]
 
 
 def trained_scenes(seed: int, count: int, kinds: dict[str, float] = KINDS, lessons: Lessons = FIRST) -> list[Scene]:
-    """`count` scenes of some lessons from `seed` on, held-out combinations left out."""
+    """`count` scenes from seed `seed` on, without held-out combinations."""
     return _first(seed, count, False, kinds, lessons)
 
 
 def held_out_scenes(count: int, lessons: Lessons = FIRST) -> list[Scene]:
-    """The first `count` scenes of some lessons, of a fixed range of seeds, whose combination is never trained."""
+    """The first `count` scenes of a fixed range of seeds whose combination is never trained."""
     return _first(2**40, count, True, KINDS, lessons)
 
 
 def held_out_pairs(count: int, lessons: Lessons = FIRST) -> list[tuple[Scene, str]]:
-    """Held-out scenes, each combination once, with a caption each: what benchmarks and contact sheets ask for."""
+    """Held-out scenes, each combination once, with a caption each; for benchmarks and contact sheets."""
     first: dict[str, tuple[Scene, str]] = {}
     for i, scene in enumerate(held_out_scenes(8 * count, lessons)):
         first.setdefault(scene.combination, (scene, caption(scene, i)))
@@ -303,11 +303,11 @@ def _first(seed: int, count: int, held_out: bool, kinds: dict[str, float], lesso
     return found
 
 
-# --- saying a scene ---------------------------------------------------------------------------------------------------
+# --- captions ---------------------------------------------------------------------------------------------------------
 
 
 def caption(scene: Scene, seed: int, placed: bool = True) -> str:
-    """One of the sentences that describe a scene; the seed picks synonyms and word order. placed=False leaves the background unsaid."""
+    """A caption of a scene; the seed picks synonyms and word order. placed=False leaves out the background."""
     r = random.Random(seed)
     said = [_say(g, r) for g in scene.groups]
     if len(said) == 1:
@@ -351,7 +351,7 @@ def words_of(text: str) -> list[str]:
 
 @lru_cache(maxsize=4)
 def vocabulary(lessons: Lessons = FIRST) -> tuple[str, ...]:
-    """Every word that a caption of some lessons can contain, sorted."""
+    """Every word that a caption of these lessons can contain, sorted."""
     said: list[str] = ["a", "an", "the", "and", "on", "background", "one", "1"]
     said += [word for count in lessons.several for word in (COUNTS[count], str(count))]
     for name in lessons.objects:
@@ -368,7 +368,7 @@ def vocabulary(lessons: Lessons = FIRST) -> tuple[str, ...]:
 
 
 def font_path() -> Path:
-    """Where the emoji font lies; raises MissingFont with the way to install it."""
+    """The path of the emoji font; raises MissingFont with the way to install it."""
     for path in FONT_PATHS:
         if path.exists():
             return path
@@ -380,7 +380,7 @@ def font_path() -> Path:
 
 @lru_cache(maxsize=4096)
 def sprite(name: str, colour: str, side: int, style: str = "") -> Image.Image:
-    """One object as RGBA, `side` x `side` pixels, cut to its ink and centred, drawn in a style."""
+    """One object as RGBA, `side` x `side` pixels, cropped to its ink and centred, drawn in a style."""
     symbol = OBJECTS[name].split(" ")[0]
     picture = Image.new("RGBA", (160, 160))
     font = ImageFont.truetype(str(font_path()), 109)  # the only size of the bitmap font
@@ -428,7 +428,7 @@ DRAWN: dict[str, Callable[[Image.Image], Image.Image]] = {"flat": _flat, "outlin
 
 
 def _recolour(picture: Image.Image, hue: int) -> Image.Image:
-    """Turns the hue of every saturated pixel; shading and white parts stay."""
+    """Changes the hue of every saturated pixel; shading and white parts stay."""
     alpha = picture.getchannel("A")
     h, s, v = (np.array(c) for c in picture.convert("RGB").convert("HSV").split())
     strong = s > 70
@@ -478,7 +478,7 @@ def _puffs(picture: np.ndarray, r: np.random.Generator, count: int) -> None:
 
 @lru_cache(maxsize=512)
 def _background(name: str, texture: int) -> np.ndarray:
-    """A background, uint8 [MASTER, MASTER, 3]. Textures come in 16 variants a place, so that they repeat and can be learned."""
+    """A background, uint8 [MASTER, MASTER, 3]. Each place has 16 variants of its texture, few enough to be learned."""
     r = np.random.default_rng(texture % 16)
     if name == ANY:
         colour = np.random.default_rng(texture).integers(0, 256, 3).astype(np.uint8)

@@ -1,8 +1,8 @@
-"""The world that lowpoly learns: shapes from seeds, what is held out of training, and clouds of points as people scan them.
+"""The world that lowpoly learns: shapes from seeds, the shapes held out of training, and point clouds that imitate scans.
 
 A shape is a pure function of a family and a seed; the families are in engine/data/families. Held out are two boxes of parameters per
-family and two whole families (`HELD_OUT_FAMILIES`): snowmen, which are made of parts that other families have too, and gears, whose
-outline is like nothing else. Few people bring either. `python -m engine.data.lowpoly_shapes` prints faces and tokens of every family.
+family and two whole families (`HELD_OUT_FAMILIES`): snowmen, whose parts occur in other families too, and gears, whose outline is like
+no other. Both are rare as inputs. `python -m engine.data.lowpoly_shapes` prints faces and tokens of every family.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.mesh.frame import SIDE, UP
 HELD_OUT_FAMILIES = ("gear", "snowman")
 TRAINED_FAMILIES = tuple(name for name in FAMILIES if name not in HELD_OUT_FAMILIES)
 EASY = ("table", "chair", "house", "tree", "tower", "bottle", "mushroom", "rocket")  # short sequences, taught first
-SHARES = {"assembly": 6}  # drawn as often as so many other families: each assembly is a thing of its own
+SHARES = {"assembly": 6}  # drawn as often as this many other families, because each assembly is a different thing
 
 
 def family_of(name: str) -> Family:
@@ -44,7 +44,7 @@ def shape(family: str, seed: int, detail: int = 0) -> Shape:
 
 
 def held_out(shape: Shape) -> bool:
-    """Whether training never sees this shape: it belongs to a held-out family or lies in one of the two boxes of its own."""
+    """Whether this shape is never trained: its family is held out, or it lies in one of the family's two held-out boxes."""
     boxes = family_of(shape.family).held_out
     inside = any(all(shape.parameters[name] in values for name, values in box.items()) for box in boxes)
     return inside or shape.family in HELD_OUT_FAMILIES
@@ -65,7 +65,7 @@ def training_shapes(first_seed: int, count: int, families: Sequence[str] = TRAIN
 
 
 def held_out_shapes(count: int, kind: str = "boxes", detail: int = 0) -> list[Shape]:
-    """`count` different draws that training never sees, family by family: kind "boxes" of trained families, or whole "families"."""
+    """`count` different shapes that are never trained, family by family: kind "boxes" of trained families, or whole "families"."""
     if kind not in ("boxes", "families"):
         raise BadPrompt(f"Shapes are held out by 'boxes' or by 'families', not by '{kind}'.")
     names = TRAINED_FAMILIES if kind == "boxes" else HELD_OUT_FAMILIES
@@ -85,21 +85,21 @@ def held_out_shape(family: str, number: int, detail: int = 0) -> Shape:
 
 
 def stretch(shape: Shape, rng: Generator) -> Shape:
-    """A variant in the same pose, before tokens are made: every axis longer or shorter by a factor of its own, 0.75 to 1.25.
+    """A variant in the same pose, made before tokens: every axis is scaled by a factor of its own, 0.75 to 1.25.
 
-    The lattices of the families hold so few shapes that a small model learns them by heart; stretched, none comes twice.
+    The lattices of the families hold so few shapes that a small model memorises them; stretched, no shape comes twice.
     """
     return replace(shape, vertices=shape.vertices * rng.uniform(0.75, 1.25, 3))
 
 
 def turned(shape: Shape, rng: Generator) -> Shape:
-    """A stretched variant that looks to the front, the right, the back or the left: files seldom say which way is the front."""
+    """A stretched variant that faces the front, the right, the back or the left, because files seldom say which way is the front."""
     one = stretch(shape, rng)
     return replace(one, vertices=one.vertices @ rotation(90.0 * rng.integers(4)).T)
 
 
 def augment(shape: Shape, rng: Generator) -> Shape:
-    """A variant, before tokens are made: mirrored, stretched, turned about y, a tenth of them jittered.
+    """A variant, made before tokens: mirrored, stretched, turned about y; a tenth of them jittered.
 
     A fifth are turned by any angle, the others by quarter turns.
     """
@@ -140,8 +140,8 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def _survivors(clean: np.ndarray, size: float, rng: Generator) -> np.ndarray:
-    """Which points float64 [N, 6] a scan keeps, bool [N]: some are seen from one side only, have a hole, are denser towards one side, or
-    are thin as a whole."""
+    """Which points float64 [N, 6] a scan keeps, bool [N]: some scans see one side only, have a hole, are denser towards one side, or are
+    thin everywhere."""
     kept = np.ones(len(clean), bool)
     if rng.random() < 0.1:
         kept &= clean[:, 3:] @ _unit(rng.normal(size=(1, 3)))[0] > -0.1
@@ -151,12 +151,12 @@ def _survivors(clean: np.ndarray, size: float, rng: Generator) -> np.ndarray:
     if rng.random() < 0.15:
         along = clean[:, :3] @ _unit(rng.normal(size=(1, 3)))[0]
         far = (along - along.min()) / max(float(np.ptp(along)), 1e-12)
-        kept &= rng.random(len(clean)) < rng.uniform(0.05, 0.3) ** far  # at the far side so few are left
+        kept &= rng.random(len(clean)) < rng.uniform(0.05, 0.3) ** far  # the share that remains at the far side
     return kept
 
 
 def degrade(points: np.ndarray, rng: Generator) -> np.ndarray:
-    """A scan as people have them, float32 [N, 6] of clean points [N, 6]; lost points are replaced by repeats of others.
+    """An imitation of a real scan, float32 [N, 6], from clean points [N, 6]; lost points are replaced by repeats of others.
 
     A tenth of the clouds are seen from one side only, a tenth have a hole, 15 % are denser towards one side and a tenth are thin: only 64
     to N / 4 places are left. All get noise of up to 1 % of the longest side, on places and normals; a tenth of them three times that; 5 %
@@ -165,14 +165,14 @@ def degrade(points: np.ndarray, rng: Generator) -> np.ndarray:
     clean = np.asarray(points, np.float64)
     size = float(np.ptp(clean[:, :3], axis=0).max())
     left = np.flatnonzero(_survivors(clean, size, rng))
-    if len(left) * 4 < len(clean):  # too little to know the object by
+    if len(left) * 4 < len(clean):  # too little to recognise the object
         left = np.arange(len(clean))
     thin = rng.random() < 0.1 and len(clean) >= 256
     if thin:
         left = rng.permutation(left)[: rng.integers(64, len(clean) // 4 + 1)]
     chosen = np.concatenate([left, rng.choice(left, len(clean) - len(left))])
     noise = rng.uniform(0, 0.01) * (3 if rng.random() < 0.1 else 1)
-    # The repeats of a thin scan are the same points once more; those of others stand for points that lie close by.
+    # Repeats in a thin scan are exact; the repeats of other points are moved, as samples nearby would be.
     jitter = rng.normal(size=clean.shape)[chosen if thin else slice(None)] * noise
     places = clean[chosen, :3] + jitter[:, :3] * size
     normals = _unit(clean[chosen, 3:] + jitter[:, 3:] * 10)
@@ -188,15 +188,15 @@ def degrade(points: np.ndarray, rng: Generator) -> np.ndarray:
 
 # --- which way is up --------------------------------------------------------------------------------------------------
 
-AXES = tuple(UP)  # what an answer of `oriented` counts
+AXES = tuple(UP)  # the index of an axis is the answer of `oriented`
 
 
 def oriented(shape: Shape, rng: Generator, count: int = 4096, degraded: float = 0.7) -> tuple[np.ndarray, int]:
-    """A cloud float32 [count, 6] of a shape that stands in one of six ways, and the axis of the cloud that is up, an index into `AXES`.
+    """A cloud float32 [count, 6] of a shape in one of six orientations, and the axis of the cloud that is up, an index into `AXES`.
 
-    The shape is stretched and turned about its own vertical first, by any angle in a fifth of the clouds and by quarter turns in the
-    others; `degraded` is the share of clouds that `degrade` has been at. A file keeps no promise about the size either: the cloud's box
-    is centred and 1.9 long, as in the model's frame.
+    The shape is first stretched and turned about its own vertical axis, by any angle in a fifth of the clouds and by quarter turns in the
+    others; `degraded` is the share of clouds that pass through `degrade`. A file's size is arbitrary too, so the cloud's box is centred and
+    1.9 long, as in the model's frame.
     """
     one = stretch(shape, rng)
     degrees = rng.uniform(0, 360) if rng.random() < 0.2 else 90.0 * rng.integers(4)
@@ -204,7 +204,7 @@ def oriented(shape: Shape, rng: Generator, count: int = 4096, degraded: float = 
     if rng.random() < degraded:
         cloud = degrade(cloud, rng)
     axis = int(rng.integers(len(AXES)))
-    upright = np.array(UP[AXES[axis]], np.float64)  # takes that axis to +y; its transpose, which acts on rows here, goes the other way
+    upright = np.array(UP[AXES[axis]], np.float64)  # takes that axis to +y; its transpose, which acts on rows here, is the inverse
     places, normals = cloud[:, :3] @ upright, cloud[:, 3:] @ upright
     low, high = places.min(0), places.max(0)
     places = (places - (low + high) / 2) * (SIDE / float((high - low).max()))
@@ -212,9 +212,9 @@ def oriented(shape: Shape, rng: Generator, count: int = 4096, degraded: float = 
 
 
 def alike_up(shape: Shape) -> tuple[int, ...]:
-    """Indices into `AXES` of the directions that may as well be up: the shape stood on each looks the same from some side. At least +y.
+    """Indices into `AXES` of the directions that could equally be up: stood on each, the shape looks the same from some side. Includes +y.
 
-    An answer of another one of these is no mistake: a barrel stands on its head as it stands on its foot.
+    Any of these answers is correct: a barrel looks the same upside down.
     """
     middle = (shape.vertices.min(0) + shape.vertices.max(0)) / 2
     centred = (shape.vertices - middle) / np.ptp(shape.vertices, axis=0).max()
@@ -230,7 +230,7 @@ def alike_up(shape: Shape) -> tuple[int, ...]:
 
 
 def census(count: int = 200, detail: int = 0) -> list[tuple[str, int, list[int], list[int]]]:
-    """Per family: name, how many different lattice points, and minimum, median and maximum of faces and of tokens over `count` seeds."""
+    """Per family: name, the number of lattice points, and minimum, median and maximum of faces and of tokens over `count` seeds."""
     rows = []
     for name, family in FAMILIES.items():
         faces, tokens = [], []

@@ -1,12 +1,12 @@
-"""What words mean to pictogram: words that are read as another one, and for every noun the things that are nearest to it.
+"""The meanings of words for pictogram: words that are read as others, and the nearest things of every noun.
 
-Written by hand for this world: what counts is which of its objects a person would take instead, by kind and by looks. A dictionary of
+Written by hand for this world: what matters is which of its objects a user would accept instead, by kind and by looks. A dictionary of
 English (WordNet has more than 80,000 nouns) knows more words and says nothing about looks.
 """
 
 from __future__ import annotations
 
-# A known word: what is read as it, in the singular; a plural is read as the plural.
+# A known word: the words that are read as it, in the singular; a plural is read as the plural.
 READ_AS: dict[str, str] = {
     "cat": "kitty pussycat housecat",
     "dog": "doggy doggie hound",
@@ -127,7 +127,7 @@ READ_AS: dict[str, str] = {
     "under water": "underwater",
 }
 
-PHRASES = {  # words that are one thing together
+PHRASES = {  # words that form one thing
     "soccer ball": "football", "pine tree": "pine", "fir tree": "pine", "christmas tree": "pine", "palm tree": "palm",
     "oak tree": "tree", "apple tree": "tree", "teddy bear": "teddy", "light bulb": "bulb", "top hat": "hat", "tv set": "television",
     "cell phone": "phone", "mobile phone": "phone", "smiley face": "smiley", "smiling face": "smiley", "happy face": "smiley",
@@ -138,15 +138,15 @@ PHRASES = {  # words that are one thing together
     "motor bike": "motorcycle", "motor cycle": "motorcycle",
 }  # fmt: skip
 
-# Two words whose last one alone would be another thing.
+# Pairs of words whose last word alone would be a different thing.
 DECEPTIVE = (
     "butter fly", "cat fish", "cup cake", "dragon fly", "ferris wheel", "fire engine", "fire fighter", "fire place", "fire truck",
     "guinea pig", "hot dog", "jelly fish", "lady bird", "lady bug", "pine apple", "rain bow", "sea horse", "sea star", "snow ball",
     "star fish", "sun glasses", "tennis ball",
 )  # fmt: skip
 
-# Groups of things that stand for each other, by the kind in KINDS that answers if the model knows none of a group; the best of its objects
-# are named first, other nouns follow behind the bar.
+# Groups of similar things, by the kind in KINDS that is used if the model knows none of a group. The best substitutes among the objects
+# come first, other nouns follow after the bar.
 NEAR: dict[str, tuple[str, ...]] = {
     "animals": (
         "cat tiger lion leopard|kitten panther jaguar cheetah lynx cougar puma bobcat ocelot feline cub",
@@ -384,7 +384,7 @@ NEAR: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
-# Common words that name no thing: they are never taken for a misspelt noun.
+# Common words that are not things: they are never taken for a misspelt noun.
 OTHER = (
     "about across after again against all alone along also always am among another any are around as ask asleep at awake away "
     "back bad be beautiful because been before behind being best better between bit blow bold boring both bottom brave bright "

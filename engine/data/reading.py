@@ -1,4 +1,4 @@
-"""What a person's words mean to a model that knows some: which words it reads, which objects they name, and what stands for the others."""
+"""How a model with a limited vocabulary reads a prompt: the words it reads, the objects they name, and substitutes for the others."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from engine.data.meanings import DECEPTIVE, NEAR, OTHER, PHRASES, READ_AS
 
 WORD = re.compile(rf"{EMOJI.pattern}|[^\W_]+")
 POSSESSIVE = re.compile(r"['’]s\b")
-MOST = 3  # nearest things that are named
-LOOSE = 6  # letters; words of so many may have two mistakes, shorter ones have one
-SHORTEST = 3  # letters of a word that may have one
+MOST = 3  # nearest things to suggest
+LOOSE = 6  # words of at least this many letters may have two mistakes, shorter ones one
+SHORTEST = 3  # words of at least this many letters may have a mistake
 WITH_FALLBACK = (
     "animals",
     "food",
@@ -33,9 +33,9 @@ WITH_FALLBACK = (
 class Reading:
     """A prompt as a model reads it.
 
-    words   : the known ones in their order, those that others are read as among them
+    words   : the known ones in order, including those that stand for others
     unknown : the others, each with up to three known things that are nearest to it
-    objects : what of the world is named and known, without repetition
+    objects : the objects of the world that are named and known, without repetition
     """
 
     words: tuple[str, ...]
@@ -44,12 +44,12 @@ class Reading:
 
 
 def split(text: str) -> list[str]:
-    """Lower-case words without punctuation; emoji are named, those without a name are words of their own."""
+    """Lower-case words without punctuation; emoji are replaced by their names, or kept as words if they have none."""
     return WORD.findall(POSSESSIVE.sub("", spell(text.lower())))
 
 
 def read(text: str, known: Container[str]) -> Reading:
-    """How a model with these words reads a text."""
+    """Reads a text with a model's vocabulary."""
     said = split(text)
     words: list[str] = []
     unknown: dict[str, list[str]] = {}
@@ -73,8 +73,8 @@ def read(text: str, known: Container[str]) -> Reading:
 
 
 def nearest(word: str, known: Container[str]) -> list[str]:
-    """Up to three known things that are nearest to an unknown word: the right spelling of a slip, else by meaning; none for a word that is
-    no noun of ours."""
+    """Up to three known things that are nearest to an unknown word: the correct spelling, else the nearest in meaning; none for a word that
+    is not one of our nouns."""
     found = _by_meaning(word, known)
     if found is not None:
         return found
@@ -88,7 +88,7 @@ def nearest(word: str, known: Container[str]) -> list[str]:
 
 
 def things(unknown: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Those of the unknown words that may be things: without "cute", "flying" and their kind."""
+    """The unknown words that may be things: without words like "cute" and "flying"."""
     return {word: near for word, near in unknown.items() if near or word not in OTHER.split()}
 
 
@@ -97,7 +97,7 @@ def things(unknown: dict[str, list[str]]) -> dict[str, list[str]]:
 
 @cache
 def _synonyms() -> dict[str, str]:
-    """What is read as what."""
+    """Maps each word to the word it is read as."""
     return {word: target for target, words in READ_AS.items() for word in words.split()}
 
 
@@ -109,12 +109,12 @@ def _phrases() -> dict[str, str]:
 
 @cache
 def _deceptive() -> frozenset[str]:
-    """Two words whose last one alone would be another thing, and their plurals."""
+    """Pairs of words whose last word alone would be a different thing, and their plurals."""
     return frozenset(form for phrase in DECEPTIVE for form in (phrase, plural(phrase)))
 
 
 def _read_as(word: str, known: Container[str]) -> list[str]:
-    """The known words that an unknown one, or a phrase, is read as; none if there are none."""
+    """The known words that an unknown word or phrase is read as; empty if there are none."""
     if word in _phrases():
         target = _phrases()[word]
     else:
@@ -122,12 +122,12 @@ def _read_as(word: str, known: Container[str]) -> list[str]:
         if single is None:
             return []
         target = _synonyms().get(single, single)
-        target = target if single == word else plural(target)  # a wrong plural of a known noun too: wolfs
+        target = target if single == word else plural(target)  # also for a wrong plural of a known noun, such as wolfs
     return target.split() if all(part in known for part in target.split()) else []
 
 
 def _singulars(word: str) -> tuple[str, ...]:
-    """The word, then what it may be the plural of."""
+    """The word, then its possible singulars."""
     found = [word, *(single for single, many in IRREGULAR.items() if many == word)]
     for ending, instead in (("men", "man"), ("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", "")):
         if word.endswith(ending) and len(word) > len(ending) + 1:
@@ -137,7 +137,7 @@ def _singulars(word: str) -> tuple[str, ...]:
 
 @cache
 def _groups() -> dict[str, tuple[tuple[str, tuple[str, ...]], ...]]:
-    """For every noun the groups that it is in, each as its kind and the best things of the group."""
+    """Maps every noun to its groups, each as its kind and the best things of the group."""
     found: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {}
     for kind, lines in NEAR.items():
         for line in lines:
@@ -149,7 +149,7 @@ def _groups() -> dict[str, tuple[tuple[str, tuple[str, ...]], ...]]:
 
 
 def _things(words: list[str]) -> tuple[str, ...]:
-    """Names one after the other, some of two words."""
+    """Names in order; some have two words."""
     found, i = [], 0
     while i < len(words):
         two = " ".join(words[i : i + 2])
@@ -159,7 +159,7 @@ def _things(words: list[str]) -> tuple[str, ...]:
 
 
 def _by_meaning(word: str, known: Container[str]) -> list[str] | None:
-    """Known things near a noun, or None if the word is no noun of ours."""
+    """Known things near a noun, or None if the word is not one of our nouns."""
     for single in (*_singulars(word), *_singulars(word.replace(" ", ""))):
         noun = _synonyms().get(single, single) if single not in _groups() else single
         if noun in _groups() or noun in OBJECTS:
@@ -181,7 +181,7 @@ def _sayable(name: str, known: Container[str]) -> bool:
 
 @cache
 def _forms() -> dict[str, str]:
-    """The object of every name, synonym and plural."""
+    """Maps every name, synonym and plural to its object."""
     found: dict[str, str] = {}
     for name in OBJECTS:
         for said in names_of(name):
@@ -209,7 +209,7 @@ def _objects(words: list[str]) -> tuple[str, ...]:
 
 @cache
 def _spellings() -> dict[str, tuple[str, ...]]:
-    """Every word that could have been meant, by its first letter: nouns and their plurals."""
+    """Possible intended words, nouns and their plurals, by first letter."""
     nouns = [*_groups(), *_synonyms(), *_forms()]
     forms = dict.fromkeys(form for noun in nouns if " " not in noun for form in (noun, plural(noun)))
     return {letter: tuple(form for form in forms if form[0] == letter) for letter in sorted({form[0] for form in forms})}
@@ -221,7 +221,7 @@ def _allowed(word: str) -> int:
 
 
 def _mistakes(a: str, b: str) -> int:
-    """Letters added, left out, changed or swapped with the next one between two words; 3 stands for more."""
+    """The number of letters added, left out, changed or swapped with the next one between two words; 3 means 3 or more."""
     if abs(len(a) - len(b)) > 2:
         return 3
     before: list[int] = []

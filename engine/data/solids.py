@@ -1,7 +1,7 @@
 """Closed solids with clean topology: boxes, prisms, lathes and sweeps, all of them lofts through rings of points.
 
 A solid keeps its polygons; triangles are made at the very end (`split` in engine/data/families/family.py), because the diagonal of a
-quad depends on where the quad finally stands. +Y is up, +Z is the front; polygons are counter-clockwise seen from outside.
+quad depends on its final place. +Y is up, +Z is the front; polygons are counter-clockwise seen from outside.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Solid:
     polygons: tuple[tuple[int, ...], ...]
 
     def moved(self, x: float = 0, y: float = 0, z: float = 0) -> Solid:
-        """Shifted."""
+        """A translated copy."""
         return Solid(self.points + np.array([x, y, z], float), self.polygons)
 
     def scaled(self, x: float = 1, y: float = 1, z: float = 1) -> Solid:
-        """Stretched about the origin by positive factors."""
+        """A copy scaled about the origin by positive factors."""
         return Solid(self.points * np.array([x, y, z], float), self.polygons)
 
     def mirrored(self) -> Solid:
@@ -52,7 +52,7 @@ def rotation(degrees: float, axis: str = "y") -> np.ndarray:
 
 
 def join(solids: Iterable[Solid]) -> Solid:
-    """Several solids as one, side by side: nothing is welded."""
+    """Several solids as one; nothing is welded."""
     points, polygons, count = [], [], 0
     for solid in solids:
         points.append(solid.points)
@@ -61,7 +61,7 @@ def join(solids: Iterable[Solid]) -> Solid:
     return Solid(np.concatenate(points), tuple(polygons))
 
 
-# --- the loft and what is made of it ----------------------------------------------------------------------------------
+# --- the loft, and solids made with it --------------------------------------------------------------------------------
 
 
 def loft(rings: Sequence[np.ndarray], closed: bool = False) -> Solid:
@@ -109,7 +109,7 @@ def rectangle(width: float, depth: float) -> np.ndarray:
 
 
 def box(width: float, height: float, depth: float, x: float = 0, y: float = 0, z: float = 0, taper: float = 1) -> Solid:
-    """A box on the middle (x, y, z) of its lower side; the upper side is smaller by `taper`."""
+    """A box with (x, y, z) at the middle of its lower side; `taper` scales the upper side."""
     outline = rectangle(width, depth)
     return loft([level(outline, 0), level(outline, height, taper)]).moved(x, y, z)
 
@@ -160,9 +160,9 @@ def tray(outline: Outline | np.ndarray, height: float, wall: float, floor: float
 
 
 def lathe(profile: Sequence[tuple[float, float]], sides: int, phase: float = 0) -> Solid:
-    """A profile (radius, y), from bottom to top on the outside, turned about the y axis; radius 0 is a tip.
+    """A profile (radius, y), from bottom to top on the outside, revolved about the y axis; radius 0 is a tip.
 
-    It may come back down inside, as that of a cup does.
+    It may continue down the inside, as for a cup.
     """
     return loft([level(circle(sides, radius, phase), y) if radius else np.array([[0, y, 0]]) for radius, y in profile])
 

@@ -1,10 +1,10 @@
-"""What trees ask of a drafter that reads the model's features, and the one-layer drafter of EAGLE that answers it.
+"""The interface between draft trees and a drafter that reads the model's features, and the one-layer drafter of EAGLE.
 
-Paper: EAGLE, Li et al., arXiv 2401.15077: the drafter's row t reads the token x[t+1] beside the model's last hidden state f[t], predicts
-the state f[t+1], and the model's own output layer makes of it the logits of x[t+2]. Mind the shift by one between token and feature.
-Deviations: both inputs are normalised, because embeddings and states of our models differ in length by far. The drafter has no rows of
-the prompt, and for meshes no cross-attention to the points: every state it reads has looked at the prompt in all layers of the model
-and, for pictures, every embedding holds the gist of the caption. So one block serves all backbones, and a level of a tree costs one block.
+Paper: EAGLE, Li et al., arXiv 2401.15077: the drafter's row t reads the token x[t+1] together with the model's last hidden state f[t] and
+predicts the state f[t+1]; the model's own output layer turns that into the logits of x[t+2]. Token and feature are shifted by one.
+Deviations: both inputs are normalised, because the embeddings and states of our models differ greatly in length. The drafter has no rows
+for the prompt, and for meshes no cross-attention to the points: every state it reads has seen the prompt in all layers of the model
+and, for pictures, every embedding contains the gist of the caption. So one block serves all backbones, and a tree level costs one block.
 """
 
 from __future__ import annotations
@@ -24,49 +24,49 @@ from engine.networks.transformer import Decoder, Norm, causal, rotary_table
 from engine.networks.weights import built, need, read_tensors, refuse_stale
 from engine.sampling import guide
 
-NAME = "feature_draft"  # the capability, the stem of the weights file, and the key of the card
-FIELD = 16.0  # rotary coordinates of a picture run from 0 to this along either side, whatever its size
-ROOM = 512  # nodes that fit into the cache behind the longest sequence: the widest tree grows on 11 levels of 40
+NAME = "feature_draft"  # the capability, the stem of the weights file, and the key in the card
+FIELD = 16.0  # rotary coordinates of a picture run from 0 to this along each side, at every size
+ROOM = 512  # nodes that fit into the cache after the longest sequence: the widest tree has 11 levels of 40
 
 
 class FeatureGrowth(Protocol):
-    """One run of a drafter. It owns a cache of the committed tokens and, on top, one of the nodes that were grown since.
+    """One run of a drafter. It owns a cache of the committed tokens, followed by the nodes that were grown since.
 
-    Both branches of a guidance pair are the drafter's own affair, as they are the backbone's: the same tokens go into both, and the
-    logits come back guided. They come raw, that is without grammar, temperature and filters; `Sequence.law` makes a law of them.
+    The drafter handles both branches of a guidance pair itself, as the backbone does: the same tokens go into both, and it returns guided
+    logits. They are raw, that is without grammar, temperature and filters; `Sequence.law` makes a distribution of them.
     """
 
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
-        """The newest committed tokens, in order; forgets the nodes of the cycle before.
+        """Adds the newest committed tokens, in order, and forgets the nodes of the previous cycle.
 
-        hidden : [branches, k, H], for each token the model's last hidden state in the row that predicted it: of a pass, row 0 and the rows
-        of the accepted nodes. tokens : k, the accepted ones and the one behind them. A drafter must never keep rows that it computed
-        from states of its own. The first call of a run brings the first token; what a drafter wants to know of the prompt it reads
-        from the sequence at the start.
-        Returns the guided logits [V] of the token behind the newest one.
+        hidden : [branches, k, H], for each token the model's last hidden state in the row that predicted it: row 0 of a pass and the rows
+        of the accepted nodes. tokens : k, the accepted ones and the one after them. A drafter must never keep rows that it computed
+        from states of its own. The first call of a run passes the first token; anything else about the prompt the drafter reads from the
+        sequence at the start.
+        Returns the guided logits [V] of the token after the newest one.
         """
         ...
 
     def expand(self, parents: list[int], tokens: list[int]) -> Tensor:
-        """Grows nodes, each behind an earlier one, in one pass: a node sees the committed tokens, its ancestors and itself.
+        """Grows nodes, each after an earlier one, in one pass: a node sees the committed tokens, its ancestors and itself.
 
         parents : for each node the number of its parent; nodes are numbered in the order in which they were grown since `root`, and -1 is
-        the root. A node reads its token beside the drafter's own state of its parent.
-        Returns the guided logits [k, V] of the tokens behind the nodes.
+        the root. A node reads its token together with the drafter's own state of its parent.
+        Returns the guided logits [k, V] of the tokens after the nodes.
         """
         ...
 
 
 class FeatureDraft(Protocol):
-    """What a backbone's `drafter("feature_draft")` gives: weights, shared by all runs."""
+    """The result of a backbone's `drafter("feature_draft")`: weights, shared by all runs."""
 
     def start(self, sequence: Sequence) -> FeatureGrowth:
-        """For one run; it ends with the run and needs no closing."""
+        """Starts a run. It needs no closing."""
         ...
 
 
 class FeatureDrafter(nn.Module):
-    """A token's embedding beside a feature, one block, the next feature. The output layer is the backbone's own.
+    """Maps a token's embedding and a feature to the next feature, with one block. The output layer is the backbone's own.
 
     width, heads : those of the backbone's hidden states; inner : of the feed-forward part
     """
@@ -85,7 +85,7 @@ class FeatureDrafter(nn.Module):
         return self.decoder(x, cos, sin, mask, slab) + self.bias
 
     def rotary(self, layout: Layout, count: int) -> tuple[Tensor, Tensor]:
-        """cos and sin [count, head width] of the first positions of a layout: rows and columns of a picture, else the position itself."""
+        """cos and sin [count, head width] of the first positions of a layout: by row and column in a picture, else by position."""
         head = self.settings["width"] // self.settings["heads"]
         at = torch.arange(count, device=self.bias.device)
         if isinstance(layout, Raster):
@@ -95,7 +95,7 @@ class FeatureDrafter(nn.Module):
 
 
 class NetworkFeatures:
-    """A trained drafter as trees want it: weights, shared by all runs."""
+    """A trained drafter for trees: weights, shared by all runs."""
 
     def __init__(self, network: FeatureDrafter):
         self.network = network.eval()
@@ -106,10 +106,10 @@ class NetworkFeatures:
 
 
 class NetworkGrowth:
-    """One run of `NetworkFeatures`. The slab keeps the committed tokens; nodes grown since `root` lie behind them until the next `root`.
+    """One run of `NetworkFeatures`. The slab keeps the committed tokens, followed by the nodes grown since `root`, until the next `root`.
 
     states : [branches, 1 + nodes, H], the predicted features of the root and of every node
-    trails : of every node the numbers of its ancestors and its own
+    trails : for every node the numbers of its ancestors and its own
     """
 
     def __init__(self, network: FeatureDrafter, sequence: TransformerSequence):
@@ -124,7 +124,7 @@ class NetworkGrowth:
         self.trails: list[list[int]] = []
 
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
-        """hidden [branches, k, H], k tokens -> guided logits [V] behind the newest token. Forgets all nodes."""
+        """hidden [branches, k, H], k tokens -> guided logits [V] after the newest token. Forgets all nodes."""
         self.slab.rewind(self.committed)
         mask = causal(len(tokens), self.committed, self.device)
         places = list(range(self.committed, self.committed + len(tokens)))
@@ -146,7 +146,7 @@ class NetworkGrowth:
         return logits
 
     def _rows(self, tokens: list[int], features: Tensor, places: list[int], mask: Tensor) -> tuple[Tensor, Tensor]:
-        """One pass over k rows, whose keys and values stay: features [branches, k, H], places of the tokens -> states, guided logits."""
+        """One pass over k rows, whose keys and values stay: features [branches, k, H], positions of the tokens -> states, guided logits."""
         embedded = self.trunk.embed(torch.tensor(tokens, device=self.device)).expand(self.branches, -1, -1)
         states = self.network(embedded, features, self.cos[places], self.sin[places], mask, self.slab)
         self.slab.keep(list(range(len(tokens))))
@@ -154,15 +154,15 @@ class NetworkGrowth:
 
 
 def weights_file(folder: Path, suffix: str = "") -> Path:
-    """Where a backbone's folder keeps the drafter that was trained for its weights."""
+    """The file in a backbone's folder with the drafter that was trained for its weights."""
     return folder / f"{NAME}{suffix}.safetensors"
 
 
 def read_drafter(path: Path, card: dict[str, Any], device: torch.device, weights_hash: str | None = None) -> NetworkFeatures:
-    """The drafter of a weights file, whose shape stands on the backbone's card; raises MissingWeights, also for one that was trained for
-    other weights than those of the hash."""
+    """The drafter in a weights file, with its shape from the backbone's card; raises MissingWeights, also for a drafter that was trained
+    for weights with another hash."""
     if NAME not in card:
-        raise MissingWeights(f"The card beside {path} does not describe it. Train it again: python launch.py train feature-draft.")
+        raise MissingWeights(f"The card next to {path} does not describe it. Train it again: python launch.py train feature-draft.")
     refuse_stale(path, card[NAME], weights_hash, "feature-draft")
     settings = need(card, f"{NAME}.settings", dict, path.parent)
     return NetworkFeatures(built(FeatureDrafter, settings, read_tensors(path), path).to(device))

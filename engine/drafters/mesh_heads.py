@@ -1,9 +1,9 @@
-"""Decoding heads that guess the next tokens of a mesh from one hidden state.
+"""Decoding heads that predict the next tokens of a mesh from one hidden state.
 
-Paper: XSpecMesh, section 3.2: head d looks from the hidden state at the condition by cross-attention and predicts the token d places
-behind the next one; the multilayer heads of its ablation are those of Medusa, Cai et al., arXiv 2401.10774.
-All heads are evaluated together and only on the row that is used: the one that predicted the newest token. The paper evaluates them
-on every row and throws all but one away. Keys and values of the condition are made once a run.
+Paper: XSpecMesh, section 3.2: head d attends from the hidden state to the condition by cross-attention and predicts the token d places
+after the next one; the multilayer heads of its ablation are those of Medusa, Cai et al., arXiv 2401.10774.
+Deviations: all heads are evaluated together, and only on the row that is used, the one that predicted the newest token. The paper
+evaluates them on every row and discards all but one. Keys and values of the condition are computed once per run.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from engine.core import Sequence
 from engine.errors import NotSupported
 from engine.networks.mesh_decoder import COSINE_SCALE
 
-SHORT = {"cross-attention": "cross", "multilayer": "mlp"}  # kinds as a person calls them, and in the names of files
+SHORT = {"cross-attention": "cross", "multilayer": "mlp"}  # kinds by their names in the interface, and in the names of files
 
 
 class MeshHeads(nn.Module):
-    """`depth` heads with stacked weights, so that one batched product serves them all.
+    """`depth` heads with stacked weights, evaluated in one batched product.
 
     kind  : "cross" (attention to the condition, then a gated residual layer) or "mlp" (the residual layer alone)
     tied  : the output layer is the backbone's own; else every head has its own
-    Layers read the normalised hidden state, and their last matrices begin at zero: a head begins by handing on a fifth of the hidden
-    state. All of it would be very sure of a wrong token, and unlearning that takes minutes.
+    Layers read the normalised hidden state, and their last matrices start at zero: at first a head passes on a fifth of the hidden
+    state. The full state would predict a wrong token with near certainty, and unlearning that takes minutes.
     """
 
     def __init__(self, depth: int, width: int, heads: int, vocabulary: int, kind: str = "cross", tied: bool = True):
@@ -53,7 +53,7 @@ class MeshHeads(nn.Module):
             self.bias = nn.Parameter(torch.zeros(depth, vocabulary))
 
     def look(self, condition: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Keys and values [D, B, heads, C, d] of a condition [B, C, width]; None for heads that do not look."""
+        """Keys and values [D, B, heads, C, d] of a condition [B, C, width]; None for heads without cross-attention."""
         if self.kind != "cross":
             return None
         mixed = torch.einsum("bcw,dwk->dbck", condition, self.key_value)
@@ -61,7 +61,7 @@ class MeshHeads(nn.Module):
         return F.normalize(keys, dim=-1), values
 
     def features(self, hidden: Tensor, looked: tuple[Tensor, Tensor] | None, count: int | None = None) -> Tensor:
-        """hidden [B, R, width] -> what the output layer reads, [D, B, R, width], of the first `count` heads (None: of all)."""
+        """hidden [B, R, width] -> the input of the output layer, [D, B, R, width], for the first `count` heads (None: all)."""
         b, r, width = hidden.shape
         depth = self.depth if count is None else count
         x = hidden.expand(depth, -1, -1, -1).reshape(depth, b * r, width)
@@ -93,7 +93,7 @@ class BoundHeads:
         self.depth = heads.depth
 
     def start(self, sequence: Sequence) -> Callable[[Tensor, int], Tensor]:
-        """For one run: hidden state [width], count -> logits [count, V]; row j is for the token j + 2 places behind the row's own input."""
+        """For one run: hidden state [width], count -> logits [count, V]; row j is for the token j + 2 places after the row's own input."""
         looked = self.heads.look(sequence.condition[None])
 
         def guess(hidden: Tensor, count: int) -> Tensor:
@@ -103,10 +103,10 @@ class BoundHeads:
 
 
 class HeadsByKind:
-    """The heads that were trained for a backbone, by the names of their kinds: what a method gets as its drafter."""
+    """The heads that were trained for a backbone, by kind: the drafter that a method gets."""
 
     def __init__(self, kinds: list[str], read: Callable[[str], BoundHeads], owner: str):
-        """kinds : those that there are; read : loads the heads of one; owner : the backbone's name, for the refusal."""
+        """kinds : those that exist; read : loads the heads of one kind; owner : the backbone's name, for the error message."""
         self.kinds, self._read, self._owner = kinds, read, owner
         self._loaded: dict[str, BoundHeads] = {}
 

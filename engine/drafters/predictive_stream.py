@@ -1,9 +1,9 @@
-"""The predictive stream: a low-rank adapter that some rows of a pass run with, while all others run the network as it is.
+"""The predictive stream: a low-rank adapter for some rows of a pass; all other rows run the network unchanged.
 
 Paper: Unifying Autoregressive and Discrete Diffusion Language Modeling via Cross-Regressive Decoding, Abulkhanov et al., section 4.1.
-Row-selective: y = W x + s B A x on the rows from some number on, added behind each linear layer, so the rows before are untouched to the
-last bit. The layers are hooked for one pass at a time and for one thread: plain decoding on the same weights knows nothing of it.
-Adapters lie on disk as peft writes them, so that one trained with peft is read and one of ours can be loaded there.
+Row-selective: y = W x + s B A x on the rows from some number on, added after each linear layer, so the earlier rows stay identical to
+the last bit. The layers are hooked for one pass at a time and for one thread, so plain decoding on the same weights is unaffected.
+Adapters are stored in the format of peft: one trained with peft can be read here, and one trained here can be loaded there.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from engine.networks.weights import need, read_card, read_json, read_tensors
 from engine.sampling import guide
 
 LARGEST_RANK = 4096
-PREFIX = "base_model.model."  # of every name in peft's files
-# What peft can write and rows on their own cannot be: another formula, other weights, or other strengths by layer.
+PREFIX = "base_model.model."  # the prefix of every name in peft's files
+# Options of peft that single rows cannot have: another formula, other weights, or other strengths by layer.
 FOREIGN = ("use_dora", "modules_to_save", "rank_pattern", "alpha_pattern", "lora_bias", "alora_invocation_tokens", "target_parameters")
 
 
 class Stream(Protocol):
-    """What a backbone's `drafter("predictive_stream")` gives: weights, shared by all runs.
+    """The result of a backbone's `drafter("predictive_stream")`: weights, shared by all runs.
 
-    causal : a predictive row sees predictive rows before it only, and not those behind it
+    causal : a predictive row sees earlier predictive rows only, not later ones
     """
 
     causal: bool
 
     def start(self, sequence: Sequence) -> Callable[[Rows, int], Tensor]:
-        """For one run: from now on predictive rows of the sequence run with the adapter.
+        """Starts a run: from now on predictive rows of the sequence run with the adapter.
 
-        Returns a function: rows of a pass and the number of the first predictive one -> guided logits [R, V] of those. They come raw, that
-        is without grammar, temperature and filters; `Sequence.law` makes laws of them.
+        Returns a function: the rows of a pass and the number of the first predictive one -> guided logits [R, V] of the predictive rows.
+        They are raw, that is without grammar, temperature and filters; `Sequence.law` makes distributions of them.
         """
         ...
 
 
 class RowLora(nn.Module):
-    """The adapter: for each linear layer, named by its path in the trunk, A [rank, in] and B [out, rank]. A new one changes nothing."""
+    """The adapter: A [rank, in] and B [out, rank] for each linear layer, named by its path in the trunk. A new one changes nothing."""
 
     def __init__(self, trunk: nn.Module, shapes: dict[str, tuple[int, int]], rank: int, scale: float):
         """shapes : (out, in) of each layer; scale : s, of B A x."""
@@ -58,11 +58,11 @@ class RowLora(nn.Module):
         self.first_layer = min(int(path.split(".")[1]) if path.startswith("blocks.") else 0 for path in shapes)
         self.down = nn.ParameterList(nn.Parameter(torch.randn(rank, size[1]) / math.sqrt(size[1])) for size in shapes.values())
         self.up = nn.ParameterList(nn.Parameter(torch.zeros(size[0], rank)) for size in shapes.values())
-        self._layers = [trunk.get_submodule(path) for path in shapes]  # a list of theirs, not ours: never trained, not part of the state
+        self._layers = [trunk.get_submodule(path) for path in shapes]  # a list, which keeps them out of parameters and state
 
     @contextmanager
     def worn(self, first: int) -> Iterator[None]:
-        """Inside, rows from number `first` on of every pass of this thread run with the adapter, and all others as they are."""
+        """In this context, rows from number `first` on of every pass of this thread run with the adapter; all others run without it."""
         thread = threading.get_ident()
 
         def hook(down: Tensor, up: Tensor) -> Callable[..., None]:
@@ -82,20 +82,20 @@ class RowLora(nn.Module):
 
 
 class PredictiveStream:
-    """An adapter with its visibility: what a method gets as its drafter."""
+    """An adapter with its visibility: the drafter that a method gets."""
 
     def __init__(self, lora: RowLora, causal: bool):
         self.lora, self.causal = lora.eval(), causal
 
     def start(self, sequence: Sequence) -> Callable[[Rows, int], Tensor]:
-        """For one run; see `Stream`."""
+        """Starts a run; see `Stream`."""
         sequence.adapter = self.lora
         guidance = sequence.sampling.guidance
         return lambda rows, first: guide(rows.logits[:, first:].float(), guidance)
 
 
 def fresh(trunk: nn.Module, layers: tuple[str, ...], rank: int, alpha: float, skipped: int = 0) -> RowLora:
-    """A new adapter on the linear layers of these names in all of the trunk's `blocks` but the first `skipped`."""
+    """A new adapter on the linear layers with these names, in all of the trunk's `blocks` except the first `skipped`."""
     shapes = {
         path: tuple(layer.weight.shape)
         for path, layer in trunk.named_modules()
@@ -108,20 +108,20 @@ def fresh(trunk: nn.Module, layers: tuple[str, ...], rank: int, alpha: float, sk
 
 
 def folder_of(weights: Path) -> Path:
-    """Where the adapter lies beside a model's weights."""
+    """The adapter's folder next to a model's weights."""
     return weights / "predictive_stream"
 
 
 def is_trained(weights: Path | None) -> bool:
-    """Whether there is an adapter beside a model's weights."""
+    """Whether there is an adapter next to a model's weights."""
     if weights is None:
         return False
-    has_card(folder_of(weights))  # puts it back if a process died while it was replaced; one that peft wrote has none
+    has_card(folder_of(weights))  # restores it if a process died while replacing it; one written by peft has no card
     return (folder_of(weights) / "adapter_config.json").exists()
 
 
 def write_adapter(folder: Path, lora: RowLora, base: str, weights_hash: str | None, alpha: float) -> None:
-    """Writes an adapter as peft does, in half precision. The base model's name and hash stand where peft names a model and its revision."""
+    """Writes an adapter in the format of peft, in half precision. The base model's name and hash become peft's model and revision."""
     from peft import LoraConfig
     from safetensors.torch import save_file
 
@@ -139,7 +139,7 @@ def write_adapter(folder: Path, lora: RowLora, base: str, weights_hash: str | No
 
 
 def read_adapter(weights: Path | None, trunk: nn.Module, base: str, weights_hash: str | None) -> PredictiveStream:
-    """The adapter that was trained for these weights; raises MissingWeights if there is none, or one that belongs to others."""
+    """The adapter that was trained for these weights; raises MissingWeights if there is none, or if it was trained for others."""
     if not is_trained(weights):
         raise MissingWeights(f"{base} has no predictive_stream. Train it: python launch.py train predictive-stream --backbone {base}.")
     folder = folder_of(weights)
@@ -158,7 +158,7 @@ def read_adapter(weights: Path | None, trunk: nn.Module, base: str, weights_hash
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """peft's settings; raises MissingWeights if they are damaged or of an adapter that is no plain LoRA."""
+    """peft's settings; raises MissingWeights if they are damaged, or if the adapter is not a plain LoRA."""
     path = folder / "adapter_config.json"
     config = read_json(path)
     try:
@@ -181,7 +181,7 @@ def scale_of(config: dict[str, Any]) -> float:
 
 def read_pairs(folder: Path, rank: int, trunk: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
     """A [rank, in] and B [out, rank] of every layer by its path in the trunk; raises MissingWeights for names or shapes that do not fit.
-    Only safetensors are read: peft's other format can run code."""
+    Reads safetensors only: peft's other format can run code."""
     path = folder / "adapter_model.safetensors"
     if not path.exists() and (folder / "adapter_model.bin").exists():
         raise _refused(folder, "is an adapter_model.bin, which can run code and is not read; only adapter_model.safetensors is")

@@ -1,12 +1,12 @@
-"""Between two scales of one picture: laws of the finer tokens given the coarser ones, and coarser tokens of what is finished.
+"""Resampling between two scales of one picture: distributions of finer tokens given coarser ones, and coarser tokens of finished ones.
 
-Paper: MuLo-SD, section 3.2 (U_r and D_r): an up-sampler makes high-resolution drafts of low-resolution tokens, a down-sampler brings
-what was committed back to the drafter's scale. There are two kinds here. The training-free one decodes the tokens, resizes the picture
-and encodes it again; where the encoder's latent z falls between the codes, q(v) ~ exp(-||z - e_v||^2 / s) says how sure it is, with
-one fitted number s a factor. The trained one is a small pixel-shuffle network that gives the law at once and makes no picture. Down is
-always the training-free way: there the picture is finished, and what is wanted is its token and no law.
+Paper: MuLo-SD, section 3.2 (U_r and D_r): an up-sampler makes high-resolution drafts from low-resolution tokens, and a down-sampler
+brings the committed tokens back to the drafter's scale. There are two kinds of up-sampler. The training-free one decodes the tokens,
+resizes the picture and encodes it again. Where the encoder's latent z falls between the codes, q(v) ~ exp(-||z - e_v||^2 / s) is the
+distribution, with one fitted number s per factor. The trained one is a small pixel-shuffle network that computes the distribution
+directly, without a picture. Down-sampling is always training-free: there the picture is finished, and only its tokens are needed.
 
-Rows below the ones asked for are never looked at, because while a picture is drafted they do not exist yet.
+Rows below the requested ones are never read, because they do not exist yet while a picture is drafted.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from engine.layout import Raster, fine_rows
 from engine.networks.vq import PictureTokenizer
 from engine.networks.weights import built, need, read_tensors
 
-CONTEXT = 2  # coarser rows above the ones asked for that go through the tokenizer with them
-FACTORS = ("2", "4", "8")  # between two scales, as a card names them
+CONTEXT = 2  # coarser rows above the requested ones that go through the tokenizer with them
+FACTORS = ("2", "4", "8")  # between two scales, as keys of a card
 SPREADS = {2: 0.12, 4: 0.2}  # s by factor, fitted on held-out scenes with the shipped tokenizer
 
 
 class PictureResampler:
-    """Decode, resize, encode: needs a tokenizer and no training. spreads : s by factor."""
+    """Decodes, resizes and encodes: needs a tokenizer and no training. spreads : s by factor."""
 
     def __init__(self, tokenizer: PictureTokenizer, spreads: Mapping[int, float] | None = None):
         self.tokenizer, self.spreads = tokenizer, {**SPREADS, **(spreads or {})}
@@ -44,7 +44,7 @@ class PictureResampler:
         return self
 
     def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
-        """Laws [N, V]: how near each code is to the latent of the enlarged picture."""
+        """Distributions [N, V], by the distance of each code from the latent of the enlarged picture."""
         factor = fine.columns // coarse.columns
         latent = self.latent(self.band(tokens, coarse, first, stop), factor)
         skipped = min(first, CONTEXT) * factor
@@ -52,7 +52,7 @@ class PictureResampler:
         return torch.softmax(-torch.cdist(asked, self.codebook).square() / self.spreads[factor], -1)
 
     def down(self, tokens: Tensor, fine: Raster, coarse: Raster, first: int, stop: int) -> Tensor:
-        """Tokens of the picture made smaller."""
+        """Tokens of the picture at the smaller scale."""
         begin, end = fine_rows(coarse, fine, max(0, first - CONTEXT), stop)
         factor = fine.columns // coarse.columns
         grid = tokens[begin * fine.columns : end * fine.columns].view(1, end - begin, fine.columns)
@@ -60,19 +60,19 @@ class PictureResampler:
         return self.tokenizer.encode(small)[0, min(first, CONTEXT) :].flatten()
 
     def band(self, tokens: Tensor, coarse: Raster, first: int, stop: int) -> Tensor:
-        """int64 [rows, columns]: the rows asked for, some above, and in place of the unknown one below the last row again."""
+        """int64 [rows, columns]: the requested rows, some above, and the last row again in place of the unknown one below."""
         rows = tokens[: stop * coarse.columns].view(stop, coarse.columns)[max(0, first - CONTEXT) :]
         return rows if stop == coarse.rows else torch.cat([rows, rows[-1:]])
 
     def latent(self, grid: Tensor, factor: int) -> Tensor:
-        """Tokens [h, w] -> where the encoder puts the enlarged picture among the codes, float32 [factor h, factor w, D]."""
+        """Tokens [h, w] -> the encoder's latent of the enlarged picture, in the space of the codes, float32 [factor h, factor w, D]."""
         large = F.interpolate(self.tokenizer.decode(grid[None]), scale_factor=factor, mode="bicubic").clamp(-1, 1)
         quantizer = self.tokenizer.quantizer
         return quantizer.values(quantizer.bounded(self.tokenizer.encoder(large).permute(0, 2, 3, 1)))[0]
 
 
 class _RowCausal(nn.Conv2d):
-    """A 3x3 convolution that sees the two rows above and its own, never one below."""
+    """A 3x3 convolution that reads its own row and the two rows above, never one below."""
 
     def __init__(self, inputs: int, outputs: int):
         super().__init__(inputs, outputs, 3, padding=(0, 1))
@@ -95,9 +95,9 @@ class _Residual(nn.Module):
 
 
 class UpSampler(nn.Module):
-    """Coarser tokens -> logits of the finer ones, `factor` times as many along a side; row-causal convolutions and pixel shuffles.
+    """Coarser tokens -> logits of the finer ones, `factor` times as many along a side, with row-causal convolutions and pixel shuffles.
 
-    codebook : [V, D], the decoder's input for every token, in which alike codes start alike
+    codebook : [V, D], the decoder's input for every token; similar codes start with similar inputs
     """
 
     def __init__(self, codebook: Tensor, factor: int, width: int = 64, blocks: int = 2):
@@ -117,7 +117,7 @@ class UpSampler(nn.Module):
 
 
 class TrainedResampler(PictureResampler):
-    """Laws by trained networks for the factors that have one, by the picture for the others."""
+    """Distributions from trained networks for the factors that have one, from the resized picture for the others."""
 
     def __init__(self, tokenizer: PictureTokenizer, networks: Mapping[int, UpSampler], spreads: Mapping[int, float] | None = None):
         super().__init__(tokenizer, spreads)
@@ -126,11 +126,11 @@ class TrainedResampler(PictureResampler):
 
     @property
     def training_free(self) -> Resampler:
-        """By pictures, for all factors."""
+        """The resampler without trained networks, for all factors."""
         return self._without
 
     def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
-        """Laws [N, V]: the network's, from all rows so far."""
+        """Distributions [N, V] from the trained network, which reads all rows so far."""
         factor = fine.columns // coarse.columns
         if factor not in self.networks:
             return super().up(tokens, coarse, fine, first, stop)
@@ -139,12 +139,12 @@ class TrainedResampler(PictureResampler):
 
 
 def weights_file(folder: Path) -> Path:
-    """Where a model folder keeps its trained networks."""
+    """The file in a model folder with its trained networks."""
     return folder / "resampler.safetensors"
 
 
 def read_resampler(folder: Path | None, card: Mapping[str, Any], tokenizer: PictureTokenizer) -> Resampler:
-    """The resampler of a model folder: trained networks where it has them; raises MissingWeights if they are damaged, or were trained for
+    """The resampler of a model folder, with trained networks if it has them; raises MissingWeights if they are damaged, or were trained for
     another tokenizer's tokens."""
     known = need(card, "resampler", dict, folder) if "resampler" in card else {}
     spreads = _by_factor(known, "spreads", float, folder)
@@ -161,7 +161,7 @@ def read_resampler(folder: Path | None, card: Mapping[str, Any], tokenizer: Pict
 
 
 def _by_factor(known: Mapping[str, Any], name: str, kind: type, folder: Path | None) -> dict[int, Any]:
-    """An entry of the resampler's row on the card, by the factor of two scales; raises MissingWeights."""
+    """An entry of the resampler's part of the card, by the factor between two scales; raises MissingWeights."""
     found = need(known, name, dict, folder, of=kind) if name in known else {}
     wrong = [factor for factor, value in found.items() if factor not in FACTORS or (kind is float and not value > 0)]
     if wrong:
@@ -172,7 +172,7 @@ def _by_factor(known: Mapping[str, Any], name: str, kind: type, folder: Path | N
 
 
 def refuse_other_tokens(card: Mapping[str, Any], row: str, folder: Path) -> None:
-    """Raises MissingWeights if a row of pictogram's card says that it was trained on the tokens of another tokenizer than the card's."""
+    """Raises MissingWeights if an entry of pictogram's card was trained on the tokens of another tokenizer than the card's."""
     rows = (card.get(each) for each in (row, "tokenizer"))
     made, here = (each.get("tokens") if isinstance(each, Mapping) else None for each in rows)
     if made is not None and here is not None and made != here:

@@ -1,1 +1,1 @@
-"""Shapes in and out: read a cloud or a mesh from a file, bring it into the model's frame, write a mesh back, measure and draw it."""
+"""Reads clouds and meshes from files, transforms them to the model's frame, writes meshes back, and measures and draws shapes."""

@@ -1,18 +1,18 @@
-"""Which BPT token may follow: a small automaton over classes of tokens, so that a mesh is well formed whatever the model says.
+"""The BPT tokens that may follow: a small automaton over classes of tokens, so that every generated mesh is well formed.
 
-Classes: B block, O offset, S special block (opens a patch), E end. States, with what a serialised mesh does there ("canonical") and
-what the parser also digests ("tolerated"):
+Classes: B block, O offset, S special block (opens a patch), E end. States, with the classes that a serialised mesh contains there
+("canonical") and those that the parser also accepts ("tolerated"):
 
     q0   start                                canonical B            tolerated S
-    q1   behind B or S: an offset is due      canonical O            tolerated B
+    q1   after B or S: an offset is due       canonical O            tolerated B
     q2c  the centre of the first patch        canonical O, B
     q2s  the centre of a later patch          canonical B            tolerated O
     q3   one ring vertex                      canonical O, B         tolerated S, which leaves an empty patch
     q4   two or more, so at least one face    canonical O, B, S, E
 
-E is allowed in q4 only. A budget of faces is a rule too: in the first q4 with that many faces only E is allowed. `next` and `allowed` are
-pure, so that drafts can be masked along a path that is not committed yet. `next` is total: behind a token that is not allowed it does
-what the parser does, and behind E nothing but E comes. Mask the law that verifies and the laws that draft alike; exactness then means
+E is allowed in q4 only. A face budget is a rule too: in the first q4 with that many faces only E is allowed. `next` and `allowed` are
+pure, so that drafts can be masked along a path that is not committed yet. `next` is total: after a token that is not allowed it does
+what the parser does, and after E only E follows. Mask the distributions of the model and of the drafter alike; "exact" then means
 relative to the masked model.
 """
 
@@ -28,7 +28,7 @@ from engine.mesh.bpt_tokens import BPT, NOTHING, Levels
 B, O, S, E = 0, 1, 2, 3  # noqa: E741  as the paper and the table above
 START, CENTRE_DUE, LATER_CENTRE_DUE, RING_DUE, FAN_DUE, CENTRE, LATER_CENTRE, RING, FAN, END = range(10)
 NAMES = ("q0", "q1", "q1", "q1", "q1", "q2c", "q2s", "q3", "q4", "end")
-NODE_BITS = 4  # a state is a node and, above it, the number of faces where a budget counts them
+NODE_BITS = 4  # a state is a node in the low bits and, if there is a budget, the number of faces above it
 
 #          B               O             S                 E
 NEXT = (
@@ -50,9 +50,9 @@ TOLERATED = ("BS", "OB", "OB", "OB", "OB", "OB", "OB", "OBS", "OBSE", "E")
 class Grammar:
     """The automaton for one level table. States are integers; `start` is the first.
 
-    canonical : allow only what a serialised mesh does (a model trained on such meshes loses nothing and 51 % of its tokens
-                have a known class); False allows what the parser tolerates
-    budget    : the most faces, None = no limit
+    canonical : allow only what a serialised mesh contains (a model trained on such meshes loses nothing, and 51 % of its tokens
+                have a known class); False also allows what the parser tolerates
+    budget    : the maximum number of faces, None = no limit
     masks     : bool [M, vocabulary], the distinct masks; `allowed(state)` is row `mask_index(state)`
     """
 
@@ -74,35 +74,35 @@ class Grammar:
         self.start = START
 
     def next(self, state: int, token: int) -> int:
-        """The state behind a token; an id outside the vocabulary changes nothing, as in the parser."""
+        """The state after a token; an id outside the vocabulary changes nothing, as in the parser."""
         if not 0 <= token < len(self._classes):
             return state
         node = NEXT[state & (1 << NODE_BITS) - 1][self._classes[token]]
         if self.budget is None:
             return node
-        made = node == FAN  # arriving there is one more face, always
+        made = node == FAN  # every arrival there adds one face
         return ((state >> NODE_BITS) + made) << NODE_BITS | node
 
     def mask_index(self, state: int) -> int:
-        """The row of `masks` that holds in a state."""
+        """The row of `masks` for a state."""
         node = state & (1 << NODE_BITS) - 1
         if node == FAN and self.budget is not None and state >> NODE_BITS >= self.budget:
             return self._end_row
         return self._rows[node]
 
     def allowed(self, state: int) -> np.ndarray:
-        """bool [vocabulary], shared and read-only: the ids that may come in a state."""
+        """bool [vocabulary], shared and read-only: the ids allowed in a state."""
         return self.masks[self.mask_index(state)]
 
     def walk(self, tokens: Iterable[int], state: int | None = None) -> int:
-        """The state behind several tokens, from `state` or the start."""
+        """The state after several tokens, from `state` or the start."""
         state = self.start if state is None else state
         for token in tokens:
             state = self.next(state, int(token))
         return state
 
     def accepts(self, tokens: Iterable[int]) -> bool:
-        """Whether every token is allowed where it stands and the last one ends the mesh."""
+        """Whether every token is allowed in its place and the last one ends the mesh."""
         state = self.start
         for token in tokens:
             if not 0 <= token < len(self._classes) or not self.allowed(state)[token]:
@@ -111,9 +111,9 @@ class Grammar:
         return self.ended(state)
 
     def ended(self, state: int) -> bool:
-        """Whether EOS has come."""
+        """Whether EOS has been reached."""
         return state & (1 << NODE_BITS) - 1 == END
 
     def name(self, state: int) -> str:
-        """q0, q1, q2c, q2s, q3, q4 or end: what numbers per state are filed under."""
+        """The name of a state for statistics: q0, q1, q2c, q2s, q3, q4 or end."""
         return NAMES[state & (1 << NODE_BITS) - 1]

@@ -1,10 +1,10 @@
-"""Meshes as tokens and back: quantisation, patches of fans around a centre, and a streaming parser that is the only detokenizer.
+"""Meshes as tokens and back: quantisation, patches (fans around a centre), and a streaming parser, the only detokenizer.
 
 Paper: Scaling Mesh Generation via Compressive Tokenization (BPT), arXiv 2411.07025. Written from a description, not from its code.
 
-A vertex is a cell of a 128^3 grid, spelled as a block (8 per axis) and an offset inside it (16 per axis); the block is said only when it
-changes. A patch is a centre and the ring of vertices around it: c, r0, r1, ..., and stands for the faces (c, r0, r1), (c, r1, r2), ...
-A patch behind the first opens with a special id, which is the block of its centre in a second alphabet. DeepMesh adds a third level
+A vertex is a cell of a 128^3 grid, written as a block (8 per axis) and an offset inside it (16 per axis); the block is written only when
+it changes. A patch is a centre and the ring of vertices around it: c, r0, r1, ..., for the faces (c, r0, r1), (c, r1, r2), ...
+A patch after the first opens with a special id, which is the block of its centre in a second alphabet. DeepMesh adds a third level
 and 9 bits; one table of levels covers both. Everything is integers and pure; coordinates are (x, y, z) with y up.
 """
 
@@ -27,10 +27,10 @@ Cell = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Levels:
-    """How a cell is spelled: one id per level, from coarse to fine, in consecutive alphabets; then the special ids, BOS, EOS.
+    """How a cell is written: one id per level, from coarse to fine, in consecutive alphabets; then the special ids, BOS, EOS.
 
     per_axis : subdivisions per axis at each level; their product is the number of cells per axis
-    axes     : which of x, y, z each digit of an id stands for, most significant first
+    axes     : the axis (x, y, z) of each digit of an id, most significant first
     has_bos  : whether there is an id for the beginning (BPT begins with a learned vector instead)
     """
 
@@ -46,7 +46,7 @@ class Levels:
 
     @property
     def depth(self) -> int:
-        """Levels; the last one is the offset, whose id completes a vertex."""
+        """The number of levels; the last one is the offset, whose id completes a vertex."""
         return len(self.per_axis)
 
     @cached_property
@@ -85,12 +85,12 @@ class Levels:
 
     @cached_property
     def kind_list(self) -> list[int]:
-        """`kinds` as Python integers, which a loop reads faster."""
+        """`kinds` as Python integers, which are faster to read in a loop."""
         return self.kinds.tolist()
 
     @cached_property
     def amounts(self) -> list[int]:
-        """What each id adds to a packed cell (x << 20 | y << 10 | z); a vertex is the sum over its levels."""
+        """The summand of each id in a packed cell (x << 20 | y << 10 | z); a vertex is the sum over its levels."""
         amounts = np.zeros(self.vocabulary, np.int64)
         width = self.cells
         for level, (start, n) in enumerate(zip(self.first, self.per_axis)):
@@ -122,7 +122,7 @@ DEEPMESH = Levels("deepmesh", (4, 8, 16), axes=(2, 1, 0), has_bos=True)
 
 @dataclass(frozen=True)
 class Frame:
-    """Where a mesh stood before it was moved into the model's cube: model = (world - centre) * scale."""
+    """The transform of a mesh into the model's cube: model = (world - centre) * scale."""
 
     centre: tuple[float, float, float]
     scale: float
@@ -146,7 +146,7 @@ def frame_of(vertices: np.ndarray) -> Frame:
 
 
 def quantize(vertices: np.ndarray, levels: Levels = BPT) -> tuple[np.ndarray, Frame]:
-    """Cells int64 [V, 3] of world vertices float [V, 3], and the frame that leads back."""
+    """Cells int64 [V, 3] of world vertices float [V, 3], and the frame to transform back."""
     frame = frame_of(vertices)
     scaled = (frame.to_model(np.reshape(vertices, (-1, 3))) + 1) / 2 * levels.cells - 0.5
     return np.clip(np.round(scaled), 0, levels.cells - 1).astype(np.int64), frame
@@ -161,9 +161,9 @@ def dequantize(cells: np.ndarray, levels: Levels = BPT) -> np.ndarray:
 
 
 def sort_keys(vertices: np.ndarray, levels: Levels = BPT) -> np.ndarray:
-    """int64 [V]: the place of cells int [V, 3] in the vertex order; equal cells have equal keys.
+    """int64 [V]: the sort key of cells int [V, 3]; equal cells have equal keys.
 
-    First by block, 4 per axis, then within all by y, x, z; blocks too by y, x, z.
+    The order is by block, 4 per axis, then within a block; both by y, x, z.
     """
     yxz = np.asarray(vertices, np.int64)[:, [1, 0, 2]]
     block = yxz // (levels.cells // SORT_BLOCKS)
@@ -175,12 +175,12 @@ def sort_keys(vertices: np.ndarray, levels: Levels = BPT) -> np.ndarray:
 
 
 def _rows_key(rows: np.ndarray, base: int) -> np.ndarray:
-    """One int64 per row of int [N, 3], ordered as the rows are (base below 2^21)."""
+    """One int64 per row of int [N, 3], in the same order as the rows (base below 2^21)."""
     return (rows[:, 0] * base + rows[:, 1]) * base + rows[:, 2]
 
 
 def _distinct_faces(faces: np.ndarray, count: int) -> np.ndarray:
-    """Indices of the faces int [F, 3] to keep: three different vertices, and the first of equal oriented triples."""
+    """Indices of the faces int [F, 3] to keep: those with three different vertices, without repeats of an oriented face."""
     whole = (faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])
     kept = np.flatnonzero(whole)
     _, first = np.unique(_rows_key(_rotated(faces[kept]), count), return_index=True)
@@ -196,7 +196,7 @@ def _rotated(faces: np.ndarray) -> np.ndarray:
 def clean(vertices: np.ndarray, faces: np.ndarray, levels: Levels = BPT) -> tuple[np.ndarray, np.ndarray]:
     """The canonical form of a quantised triangle mesh: (cells int64 [V, 3], faces int64 [F, 3]).
 
-    Equal cells are one vertex; faces with a repeated vertex and repeats of an oriented face are dropped, unused vertices too.
+    Vertices with equal cells are merged. Faces with a repeated vertex, repeats of an oriented face and unused vertices are dropped.
     Vertices are in the order of `sort_keys`; a face begins with its smallest vertex; faces are sorted by their sorted triple.
     """
     vertices, faces = np.reshape(vertices, (-1, 3)).astype(np.int64), np.reshape(faces, (-1, 3)).astype(np.int64)
@@ -207,7 +207,7 @@ def clean(vertices: np.ndarray, faces: np.ndarray, levels: Levels = BPT) -> tupl
     used[faces] = True
     faces = _rotated((np.cumsum(used) - 1)[faces])
     count = int(used.sum())
-    # Two faces back to back share their sorted triple; their own triple decides then, so that the order of the input never matters.
+    # Two opposite faces have the same sorted triple; their own triple decides then, so that the order of the input never matters.
     order = np.lexsort((_rows_key(faces, count), _rows_key(np.sort(faces, 1), count)))
     return vertices[first[used]], faces[order]
 
@@ -216,11 +216,11 @@ def clean(vertices: np.ndarray, faces: np.ndarray, levels: Levels = BPT) -> tupl
 
 
 def patches(faces: np.ndarray, count: int) -> list[list[int]]:
-    """The fans of a clean mesh, each as [centre, ring...]: faces int [F, 3] of `count` vertices, every face in one fan.
+    """The fans of a clean mesh, each as [centre, ring...], from faces int [F, 3] of `count` vertices; every face is in one fan.
 
-    The first face without a fan says the next centre: its vertex with most faces that are still without. The fan's ring begins at
-    the smallest vertex that occurs once in the link, or, where the link is closed, at the smallest of all; it takes the first face
-    that continues it until there is none. If the first face taken then has the other winding, the ring is reversed.
+    The next centre is a vertex of the first face without a fan: the vertex with most such faces. The fan's ring begins at the smallest
+    vertex that occurs once in the link or, if the link is closed, at the smallest of all. It is continued by the first face that fits,
+    until there is none. If the first face taken has the opposite winding, the ring is reversed.
     """
     triples = np.asarray(faces).tolist()
     incident: list[list[int]] = [[] for _ in range(count)]
@@ -236,7 +236,7 @@ def patches(faces: np.ndarray, count: int) -> list[list[int]]:
         if not waiting[pointer]:
             pointer += 1
             continue
-        # The pointer stays: where several fans meet at the centre, the one that is taken may not hold this face.
+        # The pointer stays: where several fans meet at the centre, the fan that is taken may not contain this face.
         a, b, c = triples[pointer]
         centre = a
         if degree[b] > degree[centre]:
@@ -276,10 +276,10 @@ def patches(faces: np.ndarray, count: int) -> list[list[int]]:
 
 
 def serialize(vertices: np.ndarray, faces: np.ndarray, levels: Levels = BPT) -> np.ndarray:
-    """Tokens int64 [n] of a mesh as `clean` leaves it, without EOS.
+    """Tokens int64 [n] of a mesh in the form of `clean`, without EOS.
 
-    The first patch opens with a plain id; every later one with a special id, after which the register equals no plain id, so that
-    its second vertex is always spelled out. DeepMesh is taken to do the same at its three levels; the parser reads either way.
+    The first patch opens with a plain id, every later one with a special id. After a special id the register equals no plain id, so the
+    second vertex of the patch is always written in full. DeepMesh is assumed to do the same at its three levels; the parser reads either.
     """
     spelled = levels.spell(vertices)
     coarse, offset = spelled[:, :-1].tolist(), spelled[:, -1].tolist()
@@ -318,11 +318,11 @@ def tokenize(vertices: np.ndarray, faces: np.ndarray, levels: Levels = BPT) -> t
 
 
 class Face(NamedTuple):
-    """One triangle as it arrives.
+    """One triangle of the stream.
 
     vertices   : three cells (x, y, z): centre, previous ring vertex, new ring vertex
-    tokens     : the indices of the tokens that spell each corner
-    owned      : the indices of the tokens this face is painted with; every token has at most one owner
+    tokens     : the indices of the tokens of each corner
+    owned      : the indices of the tokens whose colour this face shows; every token has at most one owner
     patch      : the number of its patch
     degenerate : whether two corners are the same cell; kept here, dropped in `mesh_of`
     """
@@ -335,7 +335,7 @@ class Face(NamedTuple):
 
 
 class Parser:
-    """Tokens in, faces out, one at a time; never raises on any integers. `faces` only ever grows, so a prefix shows a prefix.
+    """Parses tokens one at a time and returns faces; accepts any integers. `faces` only grows, so a prefix of the tokens gives a prefix.
 
     Registers: the cell of the coarse levels (0 at the start), the centre, the previous ring vertex and the tokens since the last
     vertex. A special id sets the coarsest register and opens a patch; a plain id sets its register; an offset completes a vertex.
@@ -350,15 +350,15 @@ class Parser:
         self._registers = [0] * (levels.depth - 1)
         self._centre: tuple[int, tuple[int, ...]] | None = None  # packed cell, token indices
         self._previous: tuple[int, tuple[int, ...]] | None = None
-        self._pending: list[int] = []  # tokens of the vertex that is being spelled
-        self._unowned: list[int] = []  # tokens of this patch that no face has taken yet
-        self._lost: list[int] = []  # tokens that no face will ever take
+        self._pending: list[int] = []  # tokens of the incomplete vertex
+        self._unowned: list[int] = []  # tokens of this patch that have no face yet
+        self._lost: list[int] = []  # tokens that will never have a face
         self._patch = -1
 
     def copy(self) -> Parser:
-        """A parser that goes on from here with an empty list of faces: for faces of a draft that may never be committed.
+        """A parser that continues from here with an empty list of faces: for faces of a draft that may never be committed.
 
-        Token indices go on counting; its `dangling` knows only the open patch and what comes after.
+        Token indices continue; its `dangling` covers only the open patch and later tokens.
         """
         twin = Parser.__new__(Parser)
         twin.__dict__.update(self.__dict__)
@@ -367,7 +367,7 @@ class Parser:
         return twin
 
     def push(self, token: int) -> Face | None:
-        """Takes the next token; the face it completes, or None."""
+        """Takes the next token; returns the face that it completes, or None."""
         index = self.length
         self.length = index + 1
         kind = self._kinds[token] if 0 <= token <= self.levels.eos else None
@@ -376,7 +376,7 @@ class Parser:
             self._lost.append(index)
             return None
         registers = self._registers
-        if kind == len(registers) + 1:  # special: a new patch
+        if kind == len(registers) + 1:  # special: opens a patch
             self._lost += self._unowned
             registers[0] = self._amounts[token]
             self._pending, self._unowned = [index], [index]
@@ -411,14 +411,14 @@ class Parser:
         return face
 
     def extend(self, tokens: Iterable[int]) -> list[Face]:
-        """Takes several tokens; the faces they complete."""
+        """Takes several tokens; returns the faces that they complete."""
         before = len(self.faces)
         for token in tokens.tolist() if isinstance(tokens, np.ndarray) else tokens:
             self.push(token)
         return self.faces[before:]
 
     def dangling(self) -> list[int]:
-        """Indices of the tokens no face owns so far: of patches without a face, still pending, skipped, BOS and EOS."""
+        """Indices of the tokens without a face so far: of patches without a face, of an incomplete vertex, skipped, BOS and EOS."""
         return sorted(self._lost + self._unowned)
 
     def triangles(self, start: int = 0) -> np.ndarray:
@@ -427,7 +427,7 @@ class Parser:
 
 
 def parse(tokens: Iterable[int], levels: Levels = BPT) -> Parser:
-    """A parser that has taken all tokens."""
+    """A parser that has read all tokens."""
     parser = Parser(levels)
     parser.extend(tokens)
     return parser
@@ -442,7 +442,7 @@ def mesh_of(faces: Sequence[Face] | np.ndarray) -> tuple[np.ndarray, np.ndarray]
     points = np.asarray(soup, np.int64).reshape(-1, 3)
     packed = (points[:, 0] << 20) + (points[:, 1] << 10) + points[:, 2]
     _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
-    welded = first[inverse.reshape(-1)].reshape(-1, 3)  # a vertex goes by the place where it is used first
+    welded = first[inverse.reshape(-1)].reshape(-1, 3)  # a vertex is identified by the place of its first use
     welded = welded[_distinct_faces(welded, len(points))]
     used, faces_of_used = np.unique(welded, return_inverse=True)
     return points[used], faces_of_used.reshape(-1, 3).astype(np.int64)

@@ -1,5 +1,5 @@
-"""Random numbers for drawing points. Every purpose has a stream of its own: what one draws must not follow what another drew, nor
-what somebody drew with numpy's own seeds when the points were made."""
+"""Random streams for drawing points. Each purpose has its own stream, independent of the others and of the numpy seeds that may have
+been used to make the points."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How far a result is from what it should look like: chamfer and Hausdorff distance with the noise of the sampling beside them.
+"""The distance between a result and its reference: chamfer and Hausdorff distance, each with its sampling floor.
 
-Two finite samples of one and the same surface are not at distance zero. That floor is measured with every distance, because most of
-a published number can be floor: at 1,024 points typical meshes have a chamfer floor of 0.08, at 16,384 points one of 0.02.
+Two finite samples of the same surface are not at distance zero. This floor is measured with every distance, because it can be most of
+a published number: typical meshes have a chamfer floor of 0.08 at 1,024 points and of 0.02 at 16,384 points.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ PUBLISHED = {"count": 1024, "repeats": 5}
 
 
 def distance(result: Shape, reference: Shape, count: int = COUNT, seed: int = 0) -> dict[str, Any]:
-    """Distances between two shapes in the same coordinates, as lengths where the longest side of the reference's box is 1.9.
+    """Distances between two shapes in the same coordinates, in units where the longest side of the reference's box is 1.9.
 
     chamfer            : mean distance of a's points to b plus mean distance of b's points to a; plain distances, not squared
     hausdorff          : the largest of all these distances
-    floor, floor_hausdorff : the same between two samples of the reference alone; no result can be expected below it
+    floor, floor_hausdorff : the same between two samples of the reference alone; no result can be expected to be lower
     normal_consistency : mean |n . n of the nearest point|, both ways; None if a side has no normals
     floor_normal_consistency : the same of the reference alone
     count              : points drawn from each side
-    sampled            : "surface" or "cloud", what the reference is; a cloud lends disjoint random points to the comparison and to the
-                         floor, so that `count` is at most half of what it has
-    Without a face on either side every distance is None.
+    sampled            : "surface" or "cloud", the kind of the reference; the comparison and the floor use disjoint random points of a
+                         cloud, so that `count` is at most half the size of the cloud
+    All distances are None if either side is a mesh without area, or a cloud of fewer than two points.
     """
     random = generator(COMPARE, seed)
     count = min(count, _available(reference), _available(result))
@@ -52,7 +52,7 @@ def distance(result: Shape, reference: Shape, count: int = COUNT, seed: int = 0)
 
 def published(result: Shape, reference: Shape, seed: int = 0) -> dict[str, Any]:
     """Chamfer, Hausdorff and their floors by the protocol of the papers: each shape in its own box of 1.9, 1,024 points, mean of five
-    draws. A result of the wrong size or in the wrong place is not punished by it; `distance` is the stricter measure."""
+    draws. It does not penalise a result of the wrong size or in the wrong place; `distance` is the stricter measure."""
     alone = _boxed(result), _boxed(reference)
     if any(shape is None for shape in alone):
         return {"chamfer": None, "hausdorff": None, "floor": None, "floor_hausdorff": None, **PUBLISHED}
@@ -70,7 +70,7 @@ def _available(shape: Shape) -> int:
 
 
 def _box_points(shape: Shape) -> np.ndarray:
-    """The points [N, 3] whose box is the shape's: vertices of faces, or all points."""
+    """The points [N, 3] that define the shape's box: the vertices of its faces, or all points."""
     if not isinstance(shape, tuple):
         return shape[:, :3]
     vertices, faces = shape

@@ -1,4 +1,4 @@
-"""The way from file coordinates into the model's frame and back: +Y up, centred, longest side 1.9; and what is dropped before."""
+"""The transform from file coordinates to the model's frame and back: +Y up, centred, longest side 1.9; and the removal of outliers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from engine.errors import BadPrompt
 from engine.mesh.nearest import Nearest
 
-SIDE = 1.9  # of the box that points and meshes have in the model's frame, inside the cube -1..1
-UP = {  # proper rotations that take the axis to +Y, so that no face turns over
+SIDE = 1.9  # of the box of points and meshes in the model's frame, inside the cube -1..1
+UP = {  # proper rotations that take the axis to +Y, so that no face is reversed
     "y": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
     "z": [[1, 0, 0], [0, 0, 1], [0, -1, 0]],
     "x": [[0, -1, 0], [1, 0, 0], [0, 0, 1]],
@@ -18,14 +18,14 @@ UP = {  # proper rotations that take the axis to +Y, so that no face turns over
     "-z": [[1, 0, 0], [0, 0, -1], [0, 1, 0]],
     "-x": [[0, 1, 0], [-1, 0, 0], [0, 0, 1]],
 }
-Y_UP = {".glb", ".gltf", ".obj", ".off"}  # by specification the first two, by custom the others
-Z_UP = {".stl", ".pcd"}  # by custom, but often not
-GROUND = 0.02  # share of the longest side within which a shape stands on zero
-LIKELIER = 2.0  # how much less symmetric a shape must be along z than along y, that z is taken as up
-NEIGHBOURS = 8  # whose mean distance tells an outlier
-FAR = 5.0  # times the median of that distance
-MOST = 0.1  # if more points than this share are far, the cloud is uneven and none is dropped
-FEWEST = 512  # points; fewer say too little about their density
+Y_UP = {".glb", ".gltf", ".obj", ".off"}  # the first two by specification, the others by convention
+Z_UP = {".stl", ".pcd"}  # by convention, with many exceptions
+GROUND = 0.02  # a shape stands on zero within this share of its longest side
+LIKELIER = 2.0  # z is taken as up only if the shape is this many times less symmetric along z than along y
+NEIGHBOURS = 8  # an outlier is found by the mean distance to this many neighbours
+FAR = 5.0  # in medians of that distance
+MOST = 0.1  # if more than this share of the points is far, the cloud is uneven and none is dropped
+FEWEST = 512  # points; fewer do not give a density
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ def fit(points: np.ndarray, up: str) -> Frame:
 
 
 def choose_up(points: np.ndarray, suffix: str, wanted: str = "auto") -> tuple[str, str]:
-    """The axis of the file that is up, and a sentence where it was guessed to be another than y.
+    """The axis of the file that is up, and a note if an axis other than y was chosen by estimate.
 
     points : [N, 3], on the surface
 
-    Formats that say what is up are believed. Otherwise z is taken if two things hold, else y. First, z is the more likely by custom: in
-    a format of printers and robots, or because the shape stands on z = 0 and not on y = 0. Second, the shape allows it: most things
-    are the same left and right but not above and below, so its mirror image along z must be much less like it than the one along y.
+    Formats that define the up axis are trusted. Otherwise z is chosen if two conditions hold, else y. First, convention must favour z: the
+    format is one of printers and robots, or the shape stands on z = 0 and not on y = 0. Second, the shape must agree: most things
+    are symmetric left to right but not top to bottom, so the shape must be much less like its mirror image along z than along y.
     """
     if wanted != "auto":
         if wanted.lower() not in UP:
@@ -95,7 +95,7 @@ def choose_up(points: np.ndarray, suffix: str, wanted: str = "auto") -> tuple[st
 
 
 def outliers(points: np.ndarray) -> np.ndarray:
-    """Which points [N, 3] lie far from all others, bool [N]."""
+    """Which points [N, 3] are far from all others, bool [N]."""
     none = np.zeros(len(points), bool)
     if len(points) < FEWEST:
         return none

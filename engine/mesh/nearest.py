@@ -10,7 +10,7 @@ class Nearest:
     """A k-d tree of points [N, 3].
 
     The points are moved so that no coordinate is near 0. Where denormal numbers are flushed, as in every thread that generates
-    (`torch.set_flush_denormal`), the number next to 0 is 0 itself, and scipy's tree would divide points on such a plane for ever.
+    (`torch.set_flush_denormal`), the number next to 0 is 0 itself, and scipy's tree would split points on such a plane forever.
     """
 
     def __init__(self, points: np.ndarray):

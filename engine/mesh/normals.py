@@ -1,4 +1,4 @@
-"""Normals of a cloud: those it has, if they are any good, else estimated from neighbours and turned outward."""
+"""Normals of a cloud: the given ones if they are valid, else estimated from neighbours and oriented outward."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components, mini
 
 from engine.mesh.nearest import Nearest
 
-NEIGHBOURS = 20  # for the plane of a point; spread over a smaller patch it follows noise, over a larger one it rounds edges
+NEIGHBOURS = 20  # for the plane of a point; a smaller patch follows noise, a larger one rounds edges
 LINKS = 12  # neighbours in the graph along which orientation spreads
-DIRECTIONS = 40  # from which the cloud is looked at
-WIDE = 1.3  # width of a cell of that look, in distances to the last of the LINKS neighbours
+DIRECTIONS = 40  # from which the cloud is viewed
+WIDE = 1.3  # width of a grid cell in a view, in distances to the last of the LINKS neighbours
 GRID = 1024  # cells along a side at most
-TRUST = 20.0  # how much the votes behind a link must say against it to break it, if its two normals agree perfectly
+TRUST = 20.0  # how strongly the votes beyond a link must oppose it to break it, if its two normals agree perfectly
 BLOCK = 16_384  # points whose neighbourhoods are in memory at once
 
 
 def unit(normals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Normals [N, 3] of length 1, float64, and which of them there are, bool [N]: zero, NaN and infinity are no normals."""
+    """Normals [N, 3] of length 1, float64, and which of them exist, bool [N]: zero, NaN and infinity are not normals."""
     normals = np.asarray(normals, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         length = np.sqrt(np.einsum("nc,nc->n", normals, normals))
@@ -27,9 +27,9 @@ def unit(normals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def complete(points: np.ndarray, given: np.ndarray | None) -> tuple[np.ndarray, str]:
-    """Unit normals [N, 3] for points [N, 3], and a sentence on where they come from ("" = all were given).
+    """Unit normals [N, 3] for points [N, 3], and a note about their origin ("" = all were given).
 
-    A few missing ones are those of the nearest point that has one; if most are missing, all are estimated.
+    A few missing ones are copied from the nearest point that has one; if most are missing, all are estimated.
     """
     if given is None:
         return estimate(points), "The normals were estimated from neighbouring points and turned outward."
@@ -44,11 +44,11 @@ def complete(points: np.ndarray, given: np.ndarray | None) -> tuple[np.ndarray, 
 
 
 def estimate(points: np.ndarray) -> np.ndarray:
-    """Unit normals [N, 3] that point outward, float64; the points should differ from each other."""
+    """Unit normals [N, 3] that point outward, float64; the points should be distinct."""
     points = np.asarray(points, np.float64)
     count = len(points)
     if count < 4:
-        return np.tile([0.0, 1.0, 0.0], (count, 1))  # no plane can be told from so few
+        return np.tile([0.0, 1.0, 0.0], (count, 1))  # too few points for a plane
     near = Nearest(points).query(points, min(NEIGHBOURS, max(6, count // 32), count - 1) + 1)[1]
     return orient(points, _planes(points, near), near[:, 1 : LINKS + 1])
 
@@ -64,20 +64,20 @@ def _planes(points: np.ndarray, near: np.ndarray) -> np.ndarray:
 
 
 def orient(points: np.ndarray, normals: np.ndarray, near: np.ndarray) -> np.ndarray:
-    """Normals [N, 3] with the signs that agree best along the surface and with what is seen from outside.
+    """Normals [N, 3] with the signs that agree best along the surface and with the views from outside.
 
     near : int [N, k], neighbours of each point
 
-    Signs spread along the minimum spanning tree of the neighbour graph (Hoppe et al., 1992). How well two normals agree is not
-    n_i . n_j but n_i . (n_j mirrored in the plane between the points): on any arc through both points that is exactly 1, so
-    signs go over sharp edges and do not jump from one side of a thin plate to the other. On the tree the signs s that maximise
+    Signs spread along the minimum spanning tree of the neighbour graph (Hoppe et al., 1992). The agreement of two normals is not
+    n_i . n_j but n_i . (n_j mirrored in the plane between the points): on any arc through both points that is exactly 1, so signs
+    spread across sharp edges and do not jump from one side of a thin plate to the other. On the tree the signs s that maximise
     sum s_i vote_i + TRUST sum s_i s_parent agreement are found exactly, in one pass up and one down.
     """
     count = len(points)
     i, j = np.repeat(np.arange(count), near.shape[1]), near.reshape(-1)
-    weight = 1.0 - np.abs(_agreement(points, normals, i, j)) + 1e-9  # zero would be no edge
+    weight = 1.0 - np.abs(_agreement(points, normals, i, j)) + 1e-9  # zero would not be an edge
     tree = minimum_spanning_tree(coo_matrix((weight, (i, j)), (count, count)).tocsr()).tocoo()
-    # one more node with an edge to the first point of every part, so that a single walk reaches all
+    # one more node, linked to the first point of every component, so that a single traversal reaches all
     roots = np.unique(connected_components(tree, directed=False)[1], return_index=True)[1]
     i, j = np.concatenate([tree.row, np.full(len(roots), count)]), np.concatenate([tree.col, roots])
     order, parents = breadth_first_order(coo_matrix((np.ones(len(i)), (i, j)), (count + 1, count + 1)).tocsr(), count, directed=False)
@@ -86,7 +86,7 @@ def orient(points: np.ndarray, normals: np.ndarray, near: np.ndarray) -> np.ndar
     inner = order[parents[order] < count]
     pull[inner] = TRUST * _agreement(points, normals, parents[inner], inner)
     order, parents, pull = order.tolist(), parents.tolist(), pull.tolist()
-    wish = [*votes(points, normals, near).tolist(), 0.0]  # what a point and all below it prefer
+    wish = [*votes(points, normals, near).tolist(), 0.0]  # the preferred sign of a point and all below it
     for node in reversed(order):
         strength = abs(pull[node])
         passed = min(max(wish[node], -strength), strength)
@@ -98,10 +98,10 @@ def orient(points: np.ndarray, normals: np.ndarray, near: np.ndarray) -> np.ndar
 
 
 def votes(points: np.ndarray, normals: np.ndarray, near: np.ndarray) -> np.ndarray:
-    """How much of each normal [N, 3] points at those who see the point from outside, float64 [N]; 0 for points nobody sees.
+    """How strongly each normal [N, 3] points to the viewers that see its point from outside, float64 [N]; 0 for points that none sees.
 
-    From many directions the frontmost point in each cell of a grid is seen. The cells hold a handful of points each: finer ones would
-    let the eye pass through the surface.
+    In each of many directions the frontmost point in each cell of a grid is visible. Cells hold a handful of points each: with finer cells
+    the view would pass through the surface.
     """
     found = np.zeros(len(points))
     cell = WIDE * np.median(np.linalg.norm(points - points[near[:, -1]], axis=1))

@@ -1,7 +1,7 @@
 """Pictures of meshes and clouds without a display, for contact sheets, thumbnails and the command line; never live.
 
-pyvista needs EGL or an X server and is not safe in threads, so `pictures` draws in a process of its own: where the graphics library
-is missing and takes its process down, the caller gets a sentence instead.
+pyvista needs EGL or an X server and is not safe in threads, so `pictures` draws in a separate process. If the graphics library
+is missing and crashes that process, the caller gets an error message instead.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from engine.apart import Died, TookTooLong, apart
 from engine.errors import NotSupported
 
 SIZE = 384  # pixels of a square picture
-PATIENCE = 120.0  # seconds for all pictures of a call: the first has to load the library
+PATIENCE = 120.0  # seconds for all pictures of a call; the first has to load the library
 TOP, BOTTOM = "#fbfbfa", "#e3e5e8"  # of the background
 SKIN, EDGE, DOT = "#c9d3e0", "#465061", "#3d6597"
-LIGHTS = [((1.0, 3.0, 1.4), 0.9), ((-1.6, 0.8, 2.0), 0.5), ((3.0, 0.2, -0.6), 0.3)]  # where they stand and how strong: key, fill, rim
+LIGHTS = [((1.0, 3.0, 1.4), 0.9), ((-1.6, 0.8, 2.0), 0.5), ((3.0, 0.2, -0.6), 0.3)]  # positions and strengths: key, fill, rim
 EYE = np.array([1.05, 0.75, 1.45])  # three-quarter view from the right, above and in front
 ANGLE = 26.0  # of the view, degrees
 RADIUS = 1.62  # of the ball around the middle that fills the picture: a whole cube just fits
@@ -32,7 +32,7 @@ class View:
     vertices : [V, 3], or points [N, 3 or more]
     faces    : [F, 3] or None
     colours  : uint8 [F, 3] or None
-    title    : stands below it in a contact sheet
+    title    : shown below it in a contact sheet
     """
 
     vertices: np.ndarray
@@ -42,11 +42,11 @@ class View:
 
 
 def draw(views: Sequence[View], size: int = SIZE) -> list[np.ndarray]:
-    """Pictures uint8 [size, size, 3] of some views, drawn in this process and thread with one and the same camera."""
-    import pyvista  # takes seconds, and needs a graphics library that not every machine has
+    """Pictures uint8 [size, size, 3] of some views, drawn in this process and thread with the same camera."""
+    import pyvista  # slow to import, and needs a graphics library that not every machine has
 
     pyvista.OFF_SCREEN = True
-    pyvista.vtk_verbosity("off")  # it would say on the terminal that there is no display
+    pyvista.vtk_verbosity("off")  # it would warn on the terminal that there is no display
     plotter = pyvista.Plotter(off_screen=True, window_size=(size, size), lighting="none")
     for place, strength in LIGHTS:
         plotter.add_light(pyvista.Light(position=place, intensity=strength, light_type="scene light"))
@@ -88,7 +88,7 @@ def draw(views: Sequence[View], size: int = SIZE) -> list[np.ndarray]:
 
 
 def pictures(views: Sequence[View], size: int = SIZE, patience: float = PATIENCE) -> list[np.ndarray]:
-    """The same from a process of its own; raises NotSupported where nothing can be drawn."""
+    """Pictures as from `draw`, drawn in a separate process; raises NotSupported if nothing can be drawn."""
     try:
         return apart(draw, list(views), size, seconds=patience)
     except TookTooLong as e:
@@ -98,7 +98,7 @@ def pictures(views: Sequence[View], size: int = SIZE, patience: float = PATIENCE
 
 
 def sheet(rows: Sequence[Sequence[np.ndarray]], titles: Sequence[Sequence[str]] = (), gap: int = 4) -> np.ndarray:
-    """Pictures of one size as a table, uint8 [H, W, 3], with a line of text below each that has a title."""
+    """Pictures of one size as a table, uint8 [H, W, 3], with a line of text below each picture that has a title."""
     size = rows[0][0].shape[0]
     line = max(14, size // 18)
     below = line + 8 if any(map(any, titles)) else 0
@@ -116,6 +116,6 @@ def sheet(rows: Sequence[Sequence[np.ndarray]], titles: Sequence[Sequence[str]] 
 
 
 def contact_sheet(rows: Sequence[Sequence[View]], size: int = SIZE) -> np.ndarray:
-    """A table of views with their titles, for instance each input's points beside its results; raises NotSupported."""
+    """A table of views with their titles, for instance each input's points next to its results; raises NotSupported."""
     flat = iter(pictures([view for row in rows for view in row], size))
     return sheet([[next(flat) for _ in row] for row in rows], [[view.title for view in row] for row in rows])

@@ -1,4 +1,4 @@
-"""How good a mesh is by itself: is it closed, in how many pieces, with which flaws. Two meshes are compared in distance.py."""
+"""The quality of a single mesh: whether it is closed, how many pieces it has, and its flaws. distance.py compares two meshes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from scipy.sparse.csgraph import connected_components
 
 from engine.mesh.surface import areas, crosses
 
-THIN = 1e-8  # height of a triangle, as a share of the longest side of the box, below which it is degenerate
-FLAT = np.cos(np.radians(10.0))  # two triangles that bend less can be one quad
-CORNER = np.radians([45.0, 135.0])  # between which the corners of a quad lie
+THIN = 1e-8  # a triangle is degenerate below this height, as a share of the longest side of the box
+FLAT = np.cos(np.radians(10.0))  # two triangles that bend less can form a quad
+CORNER = np.radians([45.0, 135.0])  # the range of the corners of a quad
 MOST_FOR_QUADS = 50_000  # faces; the pairing is a loop
 
 
@@ -23,7 +23,7 @@ def quality(vertices: np.ndarray, faces: np.ndarray) -> dict[str, Any]:
     watertight                : every edge has exactly two faces
     winding_consistent        : the two faces of an edge run along it in opposite directions
     components                : pieces that share no vertex
-    degenerate, duplicate     : faces without a height; faces with the same corners as another, whatever their direction
+    degenerate, duplicate     : faces without height; faces with the same corners as another, in any direction
     open_edges_percent, non_manifold_edges_percent : edges of one face; of more than two
     euler                     : vertices - edges + faces
     quad_percent              : faces that pair up to flat quads with corners of 45 to 135 degrees; None for very large meshes
@@ -56,13 +56,13 @@ def quality(vertices: np.ndarray, faces: np.ndarray) -> dict[str, Any]:
 
 
 def merged(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mesh with one vertex for every place: triangles of an STL, or corners split by their normals, are joined again."""
+    """The mesh with one vertex per place: triangles of an STL, or corners split by their normals, are joined again."""
     places, which = np.unique(np.asarray(vertices, np.float64) + 0.0, axis=0, return_inverse=True)  # + 0 makes -0 equal to 0
     return places, which.reshape(-1)[np.asarray(faces, np.int64).reshape(-1, 3)]
 
 
 def is_inside_out(vertices: np.ndarray, faces: np.ndarray) -> bool:
-    """Whether a closed mesh with consistent faces has a negative volume; of any other mesh nobody can say."""
+    """Whether a closed mesh with consistent faces has a negative volume; False for any other mesh, where it is undefined."""
     vertices, faces = merged(vertices, faces)
     _, users, along = _edges(faces[_is_simple(faces)])
     if not len(users) or not (users == 2).all() or not (along == 1).all():
@@ -77,7 +77,7 @@ def _is_simple(faces: np.ndarray) -> np.ndarray:
 
 
 def _edges(faces: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Edges [E, 2] with the smaller vertex first, how many faces use each, and how many of these run from the smaller to the larger."""
+    """Edges [E, 2] with the smaller vertex first, how many faces use each, and in how many faces it runs from the smaller to the larger."""
     directed = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
     forward = directed[:, 0] < directed[:, 1]
     edges, which, users = np.unique(np.sort(directed, 1), axis=0, return_inverse=True, return_counts=True)
@@ -99,7 +99,7 @@ def _is_degenerate(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
 
 
 def _quad_percent(vertices: np.ndarray, faces: np.ndarray) -> float:
-    """The share of faces in flat quads: pairs with an edge in common, the squarest first, every face once."""
+    """The share of faces in flat quads: pairs with a common edge, the squarest first, every face in at most one pair."""
     directed = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
     opposite = faces[:, [2, 0, 1]].T.reshape(-1)
     owner = np.tile(np.arange(len(faces)), 3)
@@ -112,7 +112,7 @@ def _quad_percent(vertices: np.ndarray, faces: np.ndarray) -> float:
     normals = crosses(vertices, faces)
     normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
     flat = np.abs(np.einsum("ec,ec->e", normals[owner[one]], normals[owner[two]])) > FLAT
-    flat &= directed[one, 0] != directed[two, 0]  # they lie side by side, not folded on each other
+    flat &= directed[one, 0] != directed[two, 0]  # they are next to each other, not folded on each other
     ring = np.stack([vertices[a], vertices[c], vertices[b], vertices[d]], 1)
     angles = _corners(ring)
     good = flat & (angles > CORNER[0]).all(1) & (angles < CORNER[1]).all(1)

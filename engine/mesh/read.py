@@ -1,7 +1,7 @@
-"""A file becomes an input: cloud or mesh is recognised, cleaned, given normals and brought into the model's frame.
+"""Turns a file into an input: recognises a cloud or a mesh, cleans it, adds normals and transforms it to the model's frame.
 
-What was changed or guessed on the way stands in `notes`, a sentence each. The file's own coordinates are never lost: `frame` leads
-back, and `surface` and `reference` are in them.
+`notes` lists what was changed or estimated, a sentence each. The file's own coordinates are never lost: `frame` transforms back,
+and `surface` and `reference` are in them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ READERS: dict[str, Callable[[Source], Raw]] = {
     ".npz": arrays.read_npz,
     ".pcd": pcd.read,
 }
-FEWEST = 16  # different points that can say something about a shape
+FEWEST = 16  # distinct points, the fewest for a shape
 LARGEST = 1e30  # beyond it squares leave the range of float32
 DRAWN = 16_384  # points drawn from a mesh
 TURNED = 200_000  # faces of a mesh that is tested for being inside out; more would take seconds
@@ -43,14 +43,14 @@ TURNED = 200_000  # faces of a mesh that is tested for being inside out; more wo
 
 @dataclass
 class Input:
-    """What a person gave, ready for a model.
+    """A user's file, ready for a model.
 
     kind    : "cloud" or "mesh"
     points  : [N, 6] float32 in the model's frame: xyz in a box of longest side 1.9 around 0, +Y up, and unit normals; of a mesh, drawn
               uniformly from its surface
-    frame   : the way between the file's coordinates and the model's
+    frame   : the transform between the file's coordinates and the model's
     surface : (vertices [V, 3] float64, faces [F, 3] int64) of a mesh in the file's coordinates, None for a cloud
-    notes   : what was cleaned, drawn or guessed, a sentence each
+    notes   : what was cleaned, drawn or estimated, a sentence each
     """
 
     name: str
@@ -62,30 +62,30 @@ class Input:
 
     @property
     def reference(self) -> tuple[np.ndarray, np.ndarray] | np.ndarray:
-        """What a result in the file's coordinates is compared with: the mesh, or the points and normals [N, 6]."""
+        """The reference for a result in the file's coordinates: the mesh, or the points and normals [N, 6]."""
         if self.surface is not None:
             return self.surface
         return np.concatenate([self.frame.from_model(self.points[:, :3]), self.frame.turn_back(self.points[:, 3:])], 1)
 
 
 def read(path: Path | str, up: str = "auto") -> Input:
-    """Reads a file of one of the READERS' formats; raises BadFile with a sentence about what is wrong with it.
+    """Reads a file in one of the READERS' formats; raises BadFile with a sentence about what is wrong with it.
 
     up : the file's axis that is up: x, y, z, -x, -y, -z, or auto (see frame.choose_up)
     """
     suffix = Path(path).suffix.lower()
     if suffix not in READERS:
         known = ", ".join(name[1:].upper() for name in READERS)
-        raise BadFile(f"{Path(path).name} is of a kind that cannot be read. Save it as one of: {known}.")
+        raise BadFile(f"{Path(path).name} has a format that cannot be read. Save it as one of: {known}.")
     source = Source(path)
-    with np.errstate(all="ignore"):  # a file may hold any bits; what is not finite is dropped below
+    with np.errstate(all="ignore"):  # a file may hold any bits; values that are not finite are dropped below
         raw = READERS[suffix](source)
     return _cloud(source, raw, suffix, up) if raw.faces is None or not len(raw.faces) else _mesh(source, raw, suffix, up)
 
 
 def sample(given: Input, count: int, seed: int = 0) -> np.ndarray:
-    """Points and unit normals [count, 6] float32 in the model's frame: uniform over the surface of a mesh; of a cloud, random points
-    without repetition as far as it has enough, then with."""
+    """Points and unit normals [count, 6] float32 in the model's frame: uniform over the surface of a mesh; from a cloud, random points,
+    without repetition if it has enough."""
     random = generator(SAMPLE, seed)
     if given.surface is not None:
         return _in_frame(given.frame, surface.draw(*given.surface, count, random))
@@ -105,12 +105,12 @@ def _is_usable(points: np.ndarray) -> np.ndarray:
 
 
 def _dropped(count: int, what: str, why: str) -> str:
-    """The note about things left out."""
+    """The note about dropped items."""
     return f"{count:,} {what} {why} was dropped." if count == 1 else f"{count:,} {what}s {why} were dropped."
 
 
 def _mesh(source: Source, raw: Raw, suffix: str, up: str) -> Input:
-    """Cleans a mesh: faces that refer to nothing are the file's fault, those with NaN are dropped."""
+    """Cleans a mesh: drops faces with NaN; raises BadFile for faces that refer to missing vertices."""
     vertices, faces, notes = raw.points, raw.faces, list(raw.notes)
     if faces.min() < 0 or faces.max() >= len(vertices):
         worst = faces[(faces < 0) | (faces >= len(vertices))][0]
@@ -135,7 +135,7 @@ def _mesh(source: Source, raw: Raw, suffix: str, up: str) -> Input:
 
 
 def _cloud(source: Source, raw: Raw, suffix: str, up: str) -> Input:
-    """Cleans a cloud: what is not finite, repeated or far away is dropped, missing normals are estimated."""
+    """Cleans a cloud: drops points that are not finite, repeated or far away, and estimates missing normals."""
     points, normals, notes = raw.points, raw.normals, list(raw.notes)
     if normals is not None and normals.shape != points.shape:
         raise source.damaged(f"it has {len(points):,} points and {len(normals):,} normals")

@@ -1,4 +1,4 @@
-"""Triangles as a surface: areas, face normals, and points drawn uniformly from it."""
+"""A triangle mesh as a surface: areas, face normals, and points drawn uniformly from it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 
 
 def crosses(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
-    """Face normals [F, 3] as long as twice the area."""
+    """Face normals [F, 3], with a length of twice the area."""
     a, b, c = (np.asarray(vertices, np.float64)[faces[:, k]] for k in range(3))
     return np.cross(b - a, c - a)
 
 
 def areas(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
-    """[F]"""
+    """The areas of the faces, [F]."""
     return np.linalg.norm(crosses(vertices, faces), axis=1) / 2
 
 

@@ -1,7 +1,7 @@
-"""A mesh on disk: GLB, OBJ, PLY and STL, written whole or not at all, with the settings it was made with where the format has a place.
+"""Writes meshes as GLB, OBJ, PLY and STL, completely or not at all, with the settings of the run if the format has a place for them.
 
-A coloured file shows one colour a face. In a GLB colours belong to vertices, and a vertex that faces share would blend their colours;
-so a coloured GLB is a soup of triangles that share nothing, and a clean one, without colours, is a proper mesh.
+A coloured file shows one colour per face. In a GLB, colours belong to vertices, and a vertex that faces share would blend their colours.
+So a coloured GLB is a set of separate triangles, and one without colours is a proper mesh.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.mesh.formats.source import Source
 from engine.mesh.surface import crosses
 
 Writer = Callable[[np.ndarray, np.ndarray, np.ndarray | None, dict[str, Any] | None], bytes]
-KEY = "foretoken"  # under which the settings stand
+KEY = "foretoken"  # the key of the settings
 PLAIN = [0.72, 0.75, 0.8, 1.0]  # of a mesh without colours
 
 
@@ -30,9 +30,9 @@ def write(
 ) -> Path:
     """Writes a mesh in the format of the path's suffix and returns the path; raises BadOutput.
 
-    vertices : [V, 3], in the coordinates the file shall have (see Frame.from_model)
+    vertices : [V, 3], in the coordinates of the file (see Frame.from_model)
     faces    : [F, 3]
-    colours  : [F, 3 or 4] uint8, one a face; .glb and .ply can have them
+    colours  : [F, 3 or 4] uint8, one per face; for .glb and .ply only
     metadata : settings for JSON; .glb (extras of the scene), .ply and .obj (a comment) keep them
     """
     path = Path(path)
@@ -53,7 +53,7 @@ def write(
 
 
 def settings(path: Path | str) -> dict[str, Any] | None:
-    """The settings a .glb of ours was made with, None if it has none; raises BadFile if it is no .glb or .gltf."""
+    """The settings in a .glb that `write` made, None if it has none; raises BadFile if it is not a .glb or .gltf."""
     tree = header(Source(path))[0]
     scenes = tree.get("scenes")
     extras = scenes[0].get("extras") if isinstance(scenes, list) and scenes and isinstance(scenes[0], dict) else None
@@ -62,7 +62,7 @@ def settings(path: Path | str) -> dict[str, Any] | None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Gives the path its content in one step."""
+    """Replaces the content of a path in one step."""
     part = None
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
@@ -74,7 +74,7 @@ def _replace(path: Path, content: bytes) -> None:
         raise BadOutput(f"Cannot write {path} ({e.strerror or e}). Choose another folder with --out.") from e
     finally:
         if part is not None:
-            part.unlink(missing_ok=True)  # there is none any more if all went well
+            part.unlink(missing_ok=True)  # absent if the write succeeded
 
 
 def _text(metadata: dict[str, Any]) -> str:
@@ -83,7 +83,7 @@ def _text(metadata: dict[str, Any]) -> str:
 
 
 def _glb(vertices: np.ndarray, faces: np.ndarray, colours: np.ndarray | None, metadata: dict[str, Any] | None) -> bytes:
-    """glTF 2.0. Its numbers are float32, so a mesh far from the origin is moved there and its node says from where."""
+    """glTF 2.0. Its numbers are float32, so a mesh far from the origin is moved to it, and its node has the translation."""
     far = np.abs(vertices).max() > 100 * np.ptp(vertices, 0).max()
     middle = (vertices.min(0) + vertices.max(0)) / 2 if far else np.zeros(3)
     xyz = (vertices - middle).astype("<f4")
@@ -104,7 +104,7 @@ def _glb(vertices: np.ndarray, faces: np.ndarray, colours: np.ndarray | None, me
         parts.append((shown, {"componentType": 5121, "normalized": True, "type": "VEC4", "count": len(shown)}, 34962))
     views, accessors, data = [], [], b""
     for array, accessor, target in parts:
-        content = array.tobytes()  # every item has a multiple of four bytes, as the format wants it
+        content = array.tobytes()  # every item has a multiple of four bytes, as the format requires
         views.append({"buffer": 0, "byteOffset": len(data), "byteLength": len(content), "target": target})
         accessors.append({"bufferView": len(accessors), **accessor})
         data += content
@@ -136,7 +136,7 @@ def _obj(vertices: np.ndarray, faces: np.ndarray, colours: None, metadata: dict[
 
 
 def _ply(vertices: np.ndarray, faces: np.ndarray, colours: np.ndarray | None, metadata: dict[str, Any] | None) -> bytes:
-    """Binary, with float64 vertices: a scan in the coordinates of a map needs them."""
+    """Binary, with float64 vertices: a scan in map coordinates needs them."""
     head = ["ply", "format binary_little_endian 1.0"]
     head += [f"comment {_text(metadata)}"] if metadata is not None else []
     head += [f"element vertex {len(vertices)}", *(f"property double {c}" for c in "xyz"), f"element face {len(faces)}"]

@@ -1,1 +1,1 @@
-"""Networks and what runs them: transformer, running sequence, picture tokenizer, mesh decoder, weights on disk."""
+"""Networks and how they run: transformer, running sequence, picture tokenizer, mesh decoder, weights on disk."""

@@ -1,7 +1,7 @@
-"""card.json of a model folder: what it must say, and the hashes of the files that it speaks for.
+"""card.json of a model folder: its required entries, and the hashes of the folder's files.
 
-A card is read strictly: it is JSON in UTF-8, an object, with finite numbers only. Every other file of the folder stands in it with its
-SHA-256, those of folders inside as well, unless they have a card of their own.
+A card is read strictly: it must be a JSON object in UTF-8, with finite numbers only. It lists every other file of the folder with its
+SHA-256, including files in subfolders, unless a subfolder has a card of its own.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from engine.errors import MissingWeights
 from engine.files import ASIDE, PART, recover
 
 CARD = "card.json"
-HASHES = "sha256"  # the entry of a card that names files with their hashes
+HASHES = "sha256"  # the card entry that maps file names to hashes
 LARGEST = 16 * 2**20  # bytes
 KINDS = {dict: "an object", list: "a list", str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def has_card(folder: Path) -> bool:
-    """Whether a folder is a model folder. One that a process had put aside when it died in the middle of a swap is put back first."""
+    """Whether a folder is a model folder. First restores a folder that was put aside by a process that died in the middle of a swap."""
     return (folder / CARD).exists() or (_recovered(folder) and (folder / CARD).exists())
 
 
@@ -64,9 +64,9 @@ def _finite(text: str) -> float:
 
 
 def need(card: Mapping[str, Any], name: str, kind: type, folder: Path | None = None, of: type | None = None) -> Any:
-    """An entry of a card, such as "decoder.settings", of a certain kind; raises MissingWeights if it is not there or of another one.
+    """An entry of a card, such as "decoder.settings", of the given kind; raises MissingWeights if it is absent or of another kind.
 
-    folder : whose card it is, for the sentence; of : the kind of every element of a list or an object
+    folder : the card's folder, for the message; of : the kind of every element of a list or an object
     """
     where = "The card" if folder is None else str(folder / CARD)
     found: Any = card
@@ -82,14 +82,14 @@ def need(card: Mapping[str, Any], name: str, kind: type, folder: Path | None = N
 
 
 def _is(value: Any, kind: type) -> bool:
-    """Whether a JSON value is of a kind: true is no number, and a whole number is one."""
+    """Whether a JSON value is of a kind: a boolean is not a number, and an integer is one."""
     if isinstance(value, bool):
         return kind is bool
     return isinstance(value, int | float) if kind is float else isinstance(value, kind)
 
 
 def refuse_stale(path: Path, row: Any, weights_hash: str | None, recipe: str) -> None:
-    """Raises MissingWeights for a file whose row on the card says that it was trained for other weights than those of the hash."""
+    """Raises MissingWeights for a file if the card says that it was trained for weights with another hash."""
     made_for = row.get("backbone") if isinstance(row, Mapping) else None
     if made_for is not None and weights_hash is not None and made_for != weights_hash:
         raise MissingWeights(
@@ -102,7 +102,7 @@ def refuse_stale(path: Path, row: Any, weights_hash: str | None, recipe: str) ->
 
 
 def hash_of(files: list[Path]) -> str:
-    """A short checksum of weights files, for the record of a run; raises MissingWeights if one cannot be read."""
+    """A short checksum of weights files, recorded with a run; raises MissingWeights if a file cannot be read."""
     found = hashlib.sha256()
     for path in files:
         try:
@@ -119,7 +119,7 @@ def sha256(path: Path) -> str:
 
 
 def covered(folder: Path) -> list[Path]:
-    """The files that a folder's card speaks for."""
+    """The files that a folder's card must list."""
     found = []
     for path in sorted(folder.iterdir()):
         if path.name.startswith((PART, ASIDE)) or path.name == CARD:
@@ -132,8 +132,8 @@ def covered(folder: Path) -> list[Path]:
 
 
 def check_hash(path: Path) -> None:
-    """Raises ValueError if a file is not the one that its card describes. A card without hashes checks nothing, and none checks what
-    somebody has put into a folder inside."""
+    """Raises ValueError if a file is not the one that its card describes. Files are not checked if the card has no hashes, nor are files
+    in a subfolder that the card does not list."""
     for folder in (path.parent, path.parent.parent):
         if not (folder / CARD).is_file():
             continue

@@ -1,11 +1,11 @@
-"""The network of BPT: point cloud -> mesh tokens. One class serves the public checkpoint and our small lowpoly model.
+"""The network of BPT: point cloud -> mesh tokens. One class serves the public checkpoint and the small lowpoly model.
 
 Paper: Scaling Mesh Generation via Compressive Tokenization (BPT), Weng et al., arXiv 2411.07025; the point encoder is that of
 Michelangelo, Zhao et al., arXiv 2306.17115.
-`PointEncoder` turns points into a short list of condition vectors. `MeshDecoder` predicts block, offset and end tokens; each of its
-blocks looks at the sequence so far, then at the condition, then feeds forward. Queries and keys are normalised and their cosine is
-scaled by ten. Keys and values of the condition never change, so a run makes them once: recomputing them every token, as the
-public code does, costs more than all else together.
+`PointEncoder` turns points into a short list of condition vectors. `MeshDecoder` predicts block, offset and end tokens. Each of its
+blocks attends to the sequence so far, then to the condition, and ends with a feed-forward layer. Queries and keys are normalised, and
+their cosine is scaled by ten. Keys and values of the condition never change, so a run computes them once; computing them for every
+token, as the public code does, costs more than everything else together.
 Widths, depths and lengths are read from the shapes of the weights (`settings_of`).
 """
 
@@ -25,7 +25,7 @@ from engine.networks.transformer import Fork, causal
 COSINE_SCALE = 10.0
 FREQUENCIES = 8  # 2^0 .. 2^7, without pi
 BLOCKS, OFFSETS = 512, 4096  # ids 0..511 plain blocks, 512..4607 offsets, 4608..5119 patch starts, 5120 the end
-BUDGETS = 9  # face budgets that the model can be told: 0 = none, then powers of two from 16
+BUDGETS = 9  # face budgets that the model accepts: 0 = none, then powers of two from 16
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ class Settings:
     inner: int = 512
     length: int = 1024  # positions, end included
     vocabulary: int = 5121
-    memories: int = 4  # learned keys and values beside the condition
-    features: int = 55  # of a point; 54 without the flag for known normals
+    memories: int = 4  # learned keys and values in addition to the condition
+    features: int = 55  # per point; 54 without the flag for known normals
     encoder_width: int = 192
     encoder_blocks: int = 2
     latents: int = 65
-    budgets: int = BUDGETS  # 0: the model cannot be told a face budget
+    budgets: int = BUDGETS  # 0: the model accepts no face budget
 
 
 class CosineAttention(nn.Module):
-    """Attention by cosine: softmax(10 q.k / (|q| |k|)) v. Without biases."""
+    """Cosine attention: softmax(10 q.k / (|q| |k|)) v, without biases."""
 
     def __init__(self, width: int, heads: int):
         super().__init__()
@@ -65,7 +65,7 @@ class CosineAttention(nn.Module):
 
 
 class SelfAttention(CosineAttention):
-    """Over the sequence so far."""
+    """Attention to the sequence so far."""
 
     def __init__(self, width: int, heads: int):
         super().__init__(width, heads)
@@ -82,7 +82,7 @@ class SelfAttention(CosineAttention):
 
 
 class CrossAttention(CosineAttention):
-    """Over the condition and a few learned memories."""
+    """Attention to the condition and a few learned memories."""
 
     def __init__(self, width: int, heads: int, memories: int):
         super().__init__(width, heads)
@@ -117,7 +117,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Self-attention, cross-attention, feed-forward; each behind a norm, each added to its input."""
+    """Self-attention, cross-attention and feed-forward; each is applied after a norm and added to its input."""
 
     def __init__(self, s: Settings):
         super().__init__()
@@ -147,19 +147,19 @@ class MeshDecoder(nn.Module):
         self.head = nn.Linear(s.width, s.vocabulary)
 
     def table(self) -> Tensor:
-        """Embedding of every id, its kind added, [V, width]."""
+        """Embeddings of all ids, with the embedding of their kind added, [V, width]."""
         counts = torch.tensor([BLOCKS, OFFSETS, BLOCKS], device=self.kinds.device)
         kinds = torch.repeat_interleave(self.kinds, counts, 0)
         return self.tokens + F.pad(kinds, (0, 0, 0, len(self.tokens) - len(kinds)))
 
     def look(self, condition: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """The condition's keys and values for every block: made once a run."""
+        """The condition's keys and values for every block, computed once per run."""
         return [block.cross_attention.look(condition) for block in self.blocks]
 
     def forward(
         self, x: Tensor, mask: Tensor | None, looked: list[tuple[Tensor, Tensor]], slab: Slab | None = None, fork: Fork | None = None
     ) -> Tensor:
-        """Embedded rows [B, R, width], positions included -> hidden states behind the final norm."""
+        """Embedded rows [B, R, width], positions included -> hidden states after the final norm."""
         for layer, block in enumerate(self.blocks):
             if fork is not None and layer == fork.layer:
                 x, mask = x[:, fork.rows], fork.mask
@@ -168,7 +168,7 @@ class MeshDecoder(nn.Module):
 
 
 class EncoderAttention(nn.Module):
-    """Softmax attention; queries, keys and values of a head lie together, as in the public encoder."""
+    """Softmax attention; queries, keys and values of a head are adjacent, as in the public encoder."""
 
     def __init__(self, width: int, heads: int, cross: bool):
         super().__init__()
@@ -206,7 +206,7 @@ class EncoderBlock(nn.Module):
 
 
 class PointEncoder(nn.Module):
-    """Learned queries look at all points once, then at each other. Any number of points, in any order."""
+    """Learned queries attend to all points once, then to each other. Takes any number of points, in any order."""
 
     def __init__(self, s: Settings):
         super().__init__()
@@ -243,7 +243,7 @@ def point_features(points: Tensor) -> Tensor:
 
 
 def budget_bucket(faces: int | None) -> int:
-    """The number that stands for a face budget: 0 = none, 1 = up to 32 faces, each further one doubles."""
+    """The bucket of a face budget: 0 = none, 1 = up to 32 faces; each further bucket doubles the limit."""
     return 0 if not faces else min(BUDGETS - 1, max(1, math.ceil(math.log2(faces)) - 4))
 
 
@@ -262,7 +262,7 @@ class MeshModel(nn.Module):
                 nn.init.zeros_(p)
 
     def training_hidden(self, condition: Tensor, embedded: Tensor) -> Tensor:
-        """Hidden states [B, L+1, width] of sequences behind a condition: embedded tokens [B, L, width], positions not yet added."""
+        """Hidden states [B, L+1, width] of sequences after a condition; embedded : tokens [B, L, width], without positions."""
         d = self.decoder
         start = d.start.expand(len(embedded), 1, -1)
         x = torch.cat([start, embedded + d.positions[: embedded.shape[1]]], 1)
@@ -270,7 +270,7 @@ class MeshModel(nn.Module):
 
 
 def settings_of(weights: Mapping[str, Tensor]) -> Settings:
-    """The shape of a model, read from the shapes of its weights."""
+    """The shape of a model, from the shapes of its weights."""
     memory = weights["decoder.blocks.0.cross_attention.memory"]
     budgets = weights.get("encoder.budget.weight")
 
@@ -294,5 +294,5 @@ def settings_of(weights: Mapping[str, Tensor]) -> Settings:
 
 
 def describe(settings: Settings) -> dict[str, int]:
-    """Settings for a card."""
+    """Settings as entries of a card."""
     return asdict(settings)

@@ -1,7 +1,7 @@
-"""How weights are stored: few bytes a number, few megabytes a file.
+"""How weights are stored: few bytes per number, few megabytes per file.
 
-Matrices are kept as eight-bit integers with a scale for each row (the last axis), which is exact to 0.4 % of a row's largest weight;
-everything else, convolutions too, in half precision. Everybody who reads them gets float32.
+Matrices are stored as eight-bit integers with a scale for each row (the last axis), which is exact to 0.4 % of a row's largest weight.
+Everything else, convolutions included, is stored in half precision. Reading always returns float32.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-FILE_LIMIT = 9_000_000  # bytes of one weights file
-SCALE = ".scale"  # ends the name of the scales of a matrix of integers
+FILE_LIMIT = 9_000_000  # bytes per weights file
+SCALE = ".scale"  # the suffix of the name of an integer matrix's scales
 LARGE = 4096  # elements; a smaller matrix stays in half precision
 
 
@@ -31,7 +31,7 @@ def packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def unpacked(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The float32 tensors of what `packed` made, or of any other file of tensors; raises ValueError for what are no weights."""
+    """The float32 tensors of a file that `packed` made, or of any other file of tensors; raises ValueError if they cannot be weights."""
     scales = {k + SCALE for k, v in stored.items() if v.dtype == torch.int8}
     found = {}
     for name, tensor in stored.items():
@@ -51,12 +51,12 @@ def unpacked(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def parts(folder: Path, name: str) -> list[Path]:
-    """The files NAME-1.safetensors, NAME-2... that a model's weights are split into."""
+    """The files NAME-1.safetensors, NAME-2... of a model's split weights."""
     return sorted(folder.glob(f"{name}-*.safetensors"))
 
 
 def split(tensors: Mapping[str, Tensor], name: str) -> dict[str, dict[str, Tensor]]:
-    """Weights shared out to files NAME-1.safetensors, NAME-2... so that each stays below the limit."""
+    """Weights divided among files NAME-1.safetensors, NAME-2..., each below the size limit."""
     files: list[dict[str, Tensor]] = [{}]
     size = 0
     for key, tensor in tensors.items():

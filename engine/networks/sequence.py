@@ -1,4 +1,4 @@
-"""The running sequence that every transformer adapter uses: the seam over a trunk.
+"""The running sequence that every transformer backbone uses, on top of a trunk.
 
 `TransformerSequence` keeps the pending token, turns a Draft into tokens, positions and a visibility mask, and keeps the accepted path.
 """
@@ -23,15 +23,15 @@ from engine.tree import depths, is_chain, visibility
 
 
 class Trunk(Protocol):
-    """What TransformerSequence needs of a model."""
+    """What TransformerSequence needs from a model."""
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """[R] ids of the head in use -> [1 or branches, R, H]"""
+        """[R] ids of the picture or mesh vocabulary -> [1 or branches, R, H]"""
         ...
 
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
-        """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; behind a
-        fork, with the fork's rows. Only models that have predictive streams know forks."""
+        """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; with a
+        fork, one hidden row for each of the fork's rows. Only models with predictive streams support forks."""
         ...
 
     def head(self, hidden: Tensor) -> Tensor:
@@ -40,19 +40,19 @@ class Trunk(Protocol):
 
 
 class RowAdapter(Protocol):
-    """What predictive rows run with: see engine/drafters/predictive_stream.py."""
+    """The adapter of predictive rows: see engine/drafters/predictive_stream.py."""
 
-    first_layer: int  # of the blocks that it acts in
+    first_layer: int  # the first block that it changes
 
     def worn(self, first: int) -> AbstractContextManager[None]:
-        """Inside, rows from number `first` on of every pass of this thread run with the adapter, and all others as they are."""
+        """In this context, rows from number `first` on of every pass of this thread run with the adapter; all others run without it."""
         ...
 
 
 class TransformerSequence:
-    """One run on one prompt: slab cache, pending token, warp. `prefix` has been fed, all but its last row, which is pending."""
+    """One run on one prompt: slab cache, pending token, warp. All of `prefix` has been fed except its last row, which is pending."""
 
-    scales: tuple[int, ...] = ()  # a child may know smaller sizes
+    scales: tuple[int, ...] = ()  # a subclass may support smaller sizes
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class TransformerSequence:
         codebook: Tensor | None = None,
     ):
         """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
-        condition : [C, H] that drafters may look at, or None. codebook : [V, e], where each id lies among the codes, or None."""
+        condition : [C, H] for drafters to read, or None. codebook : [V, e], the vector of each id, or None."""
         self.trunk, self.slab = trunk, slab
         self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end
         self.grammar, self.condition, self.codebook = grammar, condition, codebook
-        self._state = grammar.start if grammar else None  # behind the committed tokens
+        self._state = grammar.start if grammar else None  # after the committed tokens
         self.device = prefix.device
         self.prefix = prefix.shape[1]
         self.tokens: list[int] = []
@@ -93,7 +93,7 @@ class TransformerSequence:
 
     @property
     def length(self) -> int:
-        """Committed tokens."""
+        """The number of committed tokens."""
         return len(self.tokens)
 
     def forward(self, draft: Draft) -> Rows:
@@ -114,11 +114,11 @@ class TransformerSequence:
             else:
                 hidden = self.trunk.run(x, slots, mask, self.slab)
         self._draft = draft.tokens[:control].tolist()
-        self._places = draft.positions  # of the nodes; None: behind what is pending
+        self._places = draft.positions  # of the nodes; None: after what is pending
         return Rows(self.trunk.head(hidden), partial(self._warp, parents, self._draft, self._state), hidden)
 
     def _adapted(self, first: int | None) -> AbstractContextManager[None]:
-        """Inside, rows from `first` on run with the adapter; None: no row does."""
+        """In this context, rows from `first` on run with the adapter; None: no row does."""
         return nullcontext() if first is None else self.adapter.worn(first)
 
     def _slots(self, draft: Draft, parents: list[int] | None) -> Tensor:
@@ -140,23 +140,23 @@ class TransformerSequence:
         return torch.cat([past, tail.to(self.device)], 1)
 
     def _scattered_mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | None:
-        """Where committed tokens are no prefix, a row sees those at smaller positions, wherever they lie in the slab."""
-        assert draft.positions is not None or count == 0, "behind a wavefront, drafts name their positions"
+        """If the committed tokens are not a prefix, a row sees those at smaller positions, wherever they are in the slab."""
+        assert draft.positions is not None or count == 0, "after a wavefront, drafts need explicit positions"
         if count == 0 and len(self.pending) == 1 and max(self._cached, default=-1) < self.pending[0]:
             return None  # a prefix after all, as in plain decoding
-        heads = len(self.pending)
+        waiting = len(self.pending)
         at = torch.tensor([*self.pending, *([] if count == 0 else draft.positions.tolist())])
-        before = torch.cat([torch.full((self.prefix,), -1), torch.tensor(self._cached, dtype=torch.int64), at[:heads]])
+        before = torch.cat([torch.full((self.prefix,), -1), torch.tensor(self._cached, dtype=torch.int64), at[:waiting]])
         committed = before <= at[:, None]
         if draft.visible is not None:
-            committed[:, -heads:] &= draft.visible[:, :heads].cpu()
-            nodes = draft.visible[:, heads:].cpu()
+            committed[:, -waiting:] &= draft.visible[:, :waiting].cpu()
+            nodes = draft.visible[:, waiting:].cpu()
         else:
-            nodes = F.pad(visibility(parents or list(range(-1, count - 1)))[1:, 1:], (0, 0, heads, 0))
+            nodes = F.pad(visibility(parents or list(range(-1, count - 1)))[1:, 1:], (0, 0, waiting, 0))
         return torch.cat([committed, nodes], 1).to(self.device)
 
     def _warp(self, parents: list[int] | None, tokens: list[int], state: Any, logits: Tensor, soft: bool = False) -> Tensor:
-        """Scores of a pass over these tokens that began in this state of the grammar; laws are made lazily, perhaps behind the commit."""
+        """Scores of a pass over these tokens, which began in this grammar state. Distributions are lazy, so the commit may come first."""
         sampling = self.sampling.softened() if soft else self.sampling
         guided = guide(logits.float(), sampling.guidance)
         if self.grammar is None:
@@ -169,24 +169,24 @@ class TransformerSequence:
         return warp(guided, sampling, allowed.to(self.device))
 
     def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
-        """Laws [k, V] of guided logits [k, V] behind the committed tokens and hypothetical paths, one a row or one for all."""
+        """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
         allowed = None if self.grammar is None else torch.stack([self.allowed(path) for path in paths])
         return torch.softmax(warp(logits.float(), self.sampling, allowed), -1)
 
     def allowed(self, path: list[int]) -> Tensor | None:
-        """The ids that may come behind a hypothetical path, bool [V]; None without a grammar."""
+        """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
         return None if self.grammar is None else self.grammar.allowed(self.state(path)).to(self.device)
 
     def state(self, path: list[int]) -> Hashable:
-        """What the grammar knows behind a hypothetical path; None without a grammar."""
+        """The grammar's state after a hypothetical path; None without a grammar."""
         state = self._state
         for token in path if self.grammar else ():
             state = self.grammar.next(state, token)
         return state
 
     def commit(self, nodes: list[int], token: int) -> list[int]:
-        """Keeps a path of the last pass and makes `token` pending; cuts at the end of sequence and at the limit."""
-        assert self._cached is None, "committed tokens are no prefix: commit at positions"
+        """Keeps a path of the last pass and makes `token` pending; truncates at the end of sequence and at the limit."""
+        assert self._cached is None, "the committed tokens are not a prefix; use commit_at"
         new = [self._draft[i] for i in nodes] + [token]
         new = new[: self.limit - self.length]
         if self.end is not None and self.end in new:
@@ -201,13 +201,13 @@ class TransformerSequence:
         return new
 
     def commit_at(self, positions: list[int], tokens: list[int], nodes: Iterable[int] = ()) -> None:
-        """Keeps what was pending and some nodes (of a chain, if they name no positions), and makes tokens at any positions pending;
-        grammars and ends of sequence know prefixes only."""
+        """Keeps what was pending and some nodes (of a chain, if they have no positions), and makes tokens at any positions pending. Not for
+        a grammar or an end of sequence, which need a prefix."""
         assert self.end is None and self.grammar is None, "a wavefront has no end of sequence and no grammar"
-        nodes, heads = list(nodes), len(self.pending)
+        nodes, waiting = list(nodes), len(self.pending)
         if self._cached is None:
             self._cached = list(range(self.length - 1))
-        self.slab.keep([*range(heads), *(heads + i for i in nodes)])
+        self.slab.keep([*range(waiting), *(waiting + i for i in nodes)])
         places = range(self.length, self.length + len(self._draft)) if self._places is None else self._places.tolist()
         self._cached += [position for position in self.pending if position >= 0] + [places[i] for i in nodes]
         self.tokens += [self._draft[i] for i in nodes] + tokens
@@ -216,7 +216,7 @@ class TransformerSequence:
         self._pending = self.trunk.embed(torch.tensor(tokens, device=self.device)).expand(self.slab.branches, -1, -1)
 
     def rewind(self, length: int) -> None:
-        """Forgets the committed tokens from `length` on; grammars do not go back."""
+        """Drops the committed tokens from `length` on. Grammars cannot go back."""
         prefix = self._cached is None or self._cached[: max(0, length - 1)] == list(range(length - 1))
         assert prefix and self.grammar is None and length <= self.length, "what is left must be a prefix, cached in order"
         self._cached = None
@@ -232,17 +232,17 @@ class TransformerSequence:
         self.slab = None
 
 
-def forked(mask: Tensor, heads: int, control: int, twins: int, layer: int) -> tuple[Tensor, Tensor, Fork]:
-    """How a pass runs in which predictive rows are the twins of drafts below a layer: its rows there int64 [R'], who sees whom among them
-    bool [R', kept + R'], and the fork.
+def forked(mask: Tensor, waiting: int, control: int, twins: int, layer: int) -> tuple[Tensor, Tensor, Fork]:
+    """Prepares a pass in which, below a layer, predictive rows are the twins of drafts. Returns its rows below that layer int64 [R'], their
+    visibility mask bool [R', kept + R'], and the fork.
 
-    mask : bool [R, kept + R] of all rows: `heads` pending ones, `control` drafts, then predictive ones, of which the first `twins` are
-    twins of the first drafts
+    mask : bool [R, kept + R] of all rows: `waiting` pending ones, `control` drafts, then the predictive ones. The first `twins` of the
+    predictive rows are twins of the first drafts.
     """
-    first, count, device = heads + control, len(mask), mask.device
+    first, count, device = waiting + control, len(mask), mask.device
     kept = mask.shape[1] - count
     below = torch.cat([torch.arange(first), torch.arange(first + twins, count)]).to(device)
     low = mask[below][:, torch.cat([torch.arange(kept, device=device), kept + below])]
-    low[first:, kept + heads : kept + heads + twins] |= mask[first + twins :, kept + first : kept + first + twins]
-    rows = torch.cat([torch.arange(first), torch.arange(heads, heads + twins), torch.arange(first, len(below))])
+    low[first:, kept + waiting : kept + waiting + twins] |= mask[first + twins :, kept + first : kept + first + twins]
+    rows = torch.cat([torch.arange(first), torch.arange(waiting, waiting + twins), torch.arange(first, len(below))])
     return below, low, Fork(layer, rows.to(device), mask)

@@ -1,4 +1,4 @@
-"""Writes trained weights into a model folder: the whole folder anew beside the old one, then one swap, so no kill leaves a mixture."""
+"""Writes trained weights into a model folder: builds a new folder next to it, then swaps once, so a kill never leaves a mixture."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def ship(
     stale: Collection[str] = (),
     base: Path | None = None,
 ) -> None:
-    """Writes weights as `packed` stores them and adds to the card; parts of earlier, longer weights go.
+    """Writes weights as `packed` stores them, and adds to the card. Removes the parts of earlier, longer weights.
 
-    files : tensors by the name of their file; card : its new entries, or what makes them of the folder with its new files
-    beside : writes more files into the folder that it is given; stale : names of files and folders that do not fit what is new
-    base : the model folder that a folder which is new begins as a copy of
+    files : tensors by the name of their file; card : its new entries, or a function from the folder with its new files to the entries
+    beside : writes more files into the folder that it is given; stale : names of files and folders to remove, because they no longer fit
+    base : the model folder to copy first, if `folder` is new
 
-    All or nothing: raises BadOutput, and leaves the folder as it was, if numbers are not finite, the disk does not take the files, or
-    another process writes the same folder. The card names every file with its SHA-256.
+    All or nothing: raises BadOutput, and leaves the folder as it was, if numbers are not finite, the files cannot be written, or
+    another process is writing the same folder. The card lists every file with its SHA-256.
     """
     for name, tensors in files.items():
         strange = [key for key, tensor in tensors.items() if not torch.isfinite(tensor).all()]
@@ -48,7 +48,7 @@ def ship(
         clean(folder.parent)
         with whole_folder(folder.parent, folder.name) as new:
             if others := [*writers(folder), *writers(folder.parent), *writers_in(folder)]:
-                raise BadOutput(f"Process {others[0]} writes {folder} now. Try again with --export when it is done.")
+                raise BadOutput(f"Process {others[0]} is writing {folder}. Try again with --export when it has finished.")
             before = folder if folder.exists() or base is None else base
             if before.exists():
                 shutil.copytree(before, new, ignore=shutil.ignore_patterns(f"{PART}*", f"{ASIDE}*"), dirs_exist_ok=True)
@@ -85,14 +85,14 @@ def _write(
 
 
 def _state(path: Path) -> tuple[int, int, int]:
-    """What changes when somebody writes a file."""
+    """A file's metadata that change when it is written."""
     found = path.stat()
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def write_card(folder: Path, entries: Entries, known: Mapping[str, str] | None = None, to: Path | None = None) -> None:
-    """Writes a card with the hash of every file that it speaks for. known : hashes of files that nobody has touched: where such a file has
-    been damaged since, the new card must not call it right."""
+    """Writes a card with the hash of every file that it must list. known : hashes of files that were not written here; if such a file
+    has been damaged since, the new card must not record the damaged file's hash."""
     names = {path.relative_to(folder).as_posix(): path for path in covered(folder)}
     hashes = {name: (known or {}).get(name) or sha256(path) for name, path in names.items()}
     try:
@@ -103,7 +103,7 @@ def write_card(folder: Path, entries: Entries, known: Mapping[str, str] | None =
 
 
 def sign(folder: Path, **entries: Any) -> None:
-    """Adds entries to a card, and the hash of each file as it is now: for a folder that was put together by hand."""
+    """Adds entries to a card, and the current hash of each file: for a folder that was assembled by hand."""
     recover(folder)
     with whole_file(folder / CARD) as part:
         write_card(folder, read_card(folder) | entries, to=part)

@@ -1,4 +1,4 @@
-"""The decoder shape that our own models share: RMSNorm, SwiGLU, rotary positions from a table, normalised queries and keys.
+"""The decoder architecture of our own models: RMSNorm, SwiGLU, rotary positions from a table, normalised queries and keys.
 
 It reads and writes a `Slab`. Positions are explicit: nothing is inferred from the length of the cache.
 """
@@ -18,8 +18,8 @@ from engine.cache import Slab
 class Norm(nn.Module):
     """Root-mean-square norm over the last axis: x / sqrt(mean(x^2) + eps) * weight.
 
-    Written with a vector norm and a hypotenuse: four kernels instead of the nine of PyTorch's own on a CPU, where one token's pass is
-    mostly such overhead.
+    Computed with a vector norm and a hypotenuse: four kernels instead of the nine of PyTorch's own norm on a CPU. The pass of one token
+    is mostly such overhead.
     """
 
     def __init__(self, width: int, eps: float = 1e-6):
@@ -33,13 +33,13 @@ class Norm(nn.Module):
         return self.unweighted(x) * (self.weight * self.scale)
 
     def unweighted(self, x: Tensor) -> Tensor:
-        """x over its length, for inputs whose weight comes later; without the factor sqrt(width)."""
+        """x divided by its length, for inputs that are weighted later; without the factor sqrt(width)."""
         length = torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self.floor)
         return x / length
 
 
 class Block(nn.Module):
-    """Attention and a gated feed-forward part, each behind a norm, each added to its input."""
+    """Attention and a gated feed-forward part; each is applied after a norm and added to its input."""
 
     def __init__(self, width: int, heads: int, inner: int):
         super().__init__()
@@ -72,7 +72,7 @@ class Block(nn.Module):
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary position: x [B, R, ..., heads, d], cos and sin [R, d] or [B, R, d] (the two halves of d are the two parts of each pair).
 
-    The halves are turned apart and put together once: compiled for training, a catenation in the middle cannot be vectorised, and this
+    The halves are rotated apart and concatenated once. When compiled for training, a concatenation in the middle cannot be vectorised; this
     form made the whole step a quarter shorter.
     """
     half = x.shape[-1] // 2
@@ -83,7 +83,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def rotary_table(coordinates: Tensor, width: int, base: float = 100.0) -> tuple[Tensor, Tensor]:
-    """cos and sin [slots, width] for coordinates [slots, axes]; the pairs of a head are shared out evenly among the axes."""
+    """cos and sin [slots, width] for coordinates [slots, axes]; the pairs of a head are divided evenly among the axes."""
     axes = coordinates.shape[1]
     pairs = width // 2 // axes
     frequency = base ** (-torch.arange(pairs, dtype=torch.float32) / pairs)
@@ -95,8 +95,8 @@ def rotary_table(coordinates: Tensor, width: int, base: float = 100.0) -> tuple[
 class Decoder(nn.Module):
     """A stack of blocks and a final norm.
 
-    Rotary positions tell a row only how far away it looks. Inside a flat area that does not say where in an object it is. So each row of a
-    `placed` one is also given its own place, mapped from the waves that turn its queries and keys.
+    Rotary positions tell a row only the distance to what it sees. In a flat area of a picture that does not tell where in an object the row
+    is. So each row of a `placed` decoder also gets its own place, computed from the cos and sin of its queries and keys.
     """
 
     def __init__(self, layers: int, width: int, heads: int, inner: int, placed: bool = False):
@@ -110,10 +110,10 @@ class Decoder(nn.Module):
                 out = name.endswith(("attention_out.weight", "feed_out.weight"))
                 nn.init.normal_(p, std=0.02 / math.sqrt(2 * layers) if out else 0.02)
         if placed:
-            nn.init.zeros_(self.place_map.weight)  # weights that were trained without it start as they were
+            nn.init.zeros_(self.place_map.weight)  # weights trained without it behave as before
 
     def with_places(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Embeddings x [B, R, width] that know their places, by the tables [R, head width] or [B, R, head width] of their slots."""
+        """Embeddings x [B, R, width] with their places added, from the tables [R, head width] or [B, R, head width] of their slots."""
         if self.place_map is None:
             return x
         half = cos.shape[-1] // 2
@@ -133,9 +133,9 @@ class Decoder(nn.Module):
 
 @dataclass(frozen=True)
 class Fork:
-    """A layer at which rows of a pass part that were one until there: from it on, row i continues row rows[i] of the layers below.
+    """A layer at which one row becomes several: from this layer on, row i continues row rows[i] of the layers below.
 
-    layer : 1 to the last; rows : int64 [R]; mask : bool [R, kept + R], who sees whom from that layer on
+    layer : 1 to the last; rows : int64 [R]; mask : bool [R, kept + R], the visibility from that layer on
     """
 
     layer: int
@@ -144,5 +144,5 @@ class Fork:
 
 
 def causal(count: int, kept: int, device: torch.device) -> Tensor:
-    """Who sees whom when `count` rows follow `kept` cached ones: bool [count, kept + count]."""
+    """The causal mask of `count` rows after `kept` cached ones: bool [count, kept + count]."""
     return torch.ones(count, kept + count, dtype=torch.bool, device=device).tril_(kept)

@@ -1,14 +1,14 @@
 """The picture tokenizer: a convolutional autoencoder with factor 8 around a finite scalar quantizer.
 
-Paper: Finite Scalar Quantization, Mentzer et al., arXiv 2309.15505: each latent channel is bounded and rounded to a few levels,
+Paper: Finite Scalar Quantization, Mentzer et al., arXiv 2309.15505: each latent channel is bounded and rounded to a few levels, and
 the code is the mixed-radix number of the levels. There is no learned codebook that could collapse; the neighbours of a code are
-the codes one level away. Fully convolutional, so the same weights serve 64, 128 and 256 pixels.
+the codes one level away. The network is fully convolutional, so the same weights serve 64, 128 and 256 pixels.
 
 There are two decoders. `decode` is the full one, for the final picture; `preview` is a tiny one, about a hundredth of the work, for
-a large picture that grows on the screen. Normalisation is left out on purpose: residual branches start at zero, which trains without
-trouble at this depth, and every output stays local, so that a change of one token changes only its neighbourhood.
+the live view of a large picture. There is no normalisation, on purpose: residual branches start at zero, which trains well at this
+depth, and every output stays local, so a change of one token changes only its neighbourhood.
 
-The encoder looks at nothing but the 8 x 8 pixels of a token. One that looks further spends codes on what is around: then every token
+The encoder reads only the 8 x 8 pixels of a token. An encoder that reads further spends codes on the surroundings: then every token
 inside an object changes with the background, and a model has to learn each pair of them.
 """
 
@@ -49,7 +49,7 @@ class FiniteScalarQuantizer(nn.Module):
         self.register_buffer("radix", torch.tensor(radix), persistent=False)
 
     def bounded(self, latent: Tensor) -> Tensor:
-        """Where a latent falls among the levels before it is rounded, float [..., D] in -0.5..level-0.5."""
+        """The place of a latent among the levels before rounding, float [..., D] in -0.5..level-0.5."""
         return (torch.tanh(latent.float()) + 1) / 2 * (self.count - 1e-3) - 0.5 + 0.5e-3
 
     def digits(self, latent: Tensor) -> Tensor:

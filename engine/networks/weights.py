@@ -1,7 +1,7 @@
-"""Folders of shipped weights: safetensors of few bytes, each file below 10 MB, and card.json that says where they come from.
+"""Folders of shipped weights: compact safetensors, each file below 10 MB, and card.json with their origin.
 
-What is read here is checked: every file against its hash on the card, every number for being finite, every shape against the network.
-How weights are stored is in packing.py, the card in card.py, and how a folder is written in shipping.py.
+Everything that is read is checked: every file against its hash on the card, every number for being finite, every shape against the
+network. packing.py defines how weights are stored, card.py the card, and shipping.py how a folder is written.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = [
 
 Network = TypeVar("Network", bound=nn.Module)
 MODELS = assets.models()
-REPEATED, MOST_REPEATED = ("layers", "blocks"), 256  # settings that say how often something is made
+REPEATED, MOST_REPEATED = ("layers", "blocks"), 256  # settings that count repeated parts
 MOST_WIDE = 2**17
-WORDS = (("kind", str), ("tied", bool))  # settings that are no sizes
+WORDS = (("kind", str), ("tied", bool))  # settings that are not sizes
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Tensors of a weights file as float32; raises MissingWeights if it is absent, damaged, not the one that its card describes, or holds
-    anything but finite numbers."""
+    """Tensors of a weights file as float32; raises MissingWeights if the file is absent, damaged, not the one that its card describes, or
+    holds numbers that are not finite."""
     if not path.exists():
         raise MissingWeights(f"The weights file {path} is missing. Restore it with git, or train it: python launch.py train.")
     try:
@@ -66,9 +66,9 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def built(make: Callable[..., Network], settings: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path) -> Network:
-    """A network of a card's settings with its weights; raises MissingWeights if the settings are impossible or the weights others.
+    """A network with a card's settings and its weights; raises MissingWeights if the settings are impossible or the weights do not fit.
 
-    It is made without memory first: settings that ask for terabytes are a damaged card too.
+    It is built without memory first, because a damaged card may ask for terabytes.
     """
     try:
         for name, value in settings.items():
@@ -87,7 +87,7 @@ def built(make: Callable[..., Network], settings: Mapping[str, Any], tensors: Ma
 
 
 def check_size(name: str, value: Any) -> None:
-    """Raises ValueError for a setting that no network has: what repeats is limited more than what is wide."""
+    """Raises ValueError for a setting that no network has. Repeated parts have a lower limit than widths."""
     if (name, type(value)) in WORDS:
         return
     limit = MOST_REPEATED if name in REPEATED else MOST_WIDE

@@ -1,4 +1,4 @@
-"""The families of lowpoly's world, by name; each is defined in the file of its kind, with its lattice and what is held out of it."""
+"""The families of lowpoly's world, by name; the file of each kind defines them, with their lattices and held-out boxes."""
 
 from __future__ import annotations
 

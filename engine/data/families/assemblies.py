@@ -1,4 +1,4 @@
-"""Assemblies: random compositions of simple solids, mostly symmetrical, that stand for everything that has no family of its own."""
+"""Assemblies: random compositions of simple solids, mostly symmetrical, for the variety that has no family of its own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from numpy.random import PCG64, Generator
 from engine.data.families.family import Family, Parts
 from engine.data.solids import Solid, around, ball, box, circle, extrude, extrude_side, four, join, lathe, pair, prism
 
-MOST = 200  # triangles; a part that would lead beyond is left out
-PLANS = {  # how parts are placed; the first one always comes, so that every plan can be seen
+MOST = 200  # triangles; a part that would exceed it is left out
+PLANS = {  # places of the parts; the first one is always used, so every plan shows
     "mirror": ("sides", "top", "front", "sides"),
     "legs": ("legs", "top", "sides", "front"),
     "ring": ("around", "top", "around", "top"),
@@ -53,14 +53,14 @@ def _triangles(solid: Solid) -> int:
 
 
 def _meet(solids: list[Solid]) -> bool:
-    """Whether corners of two solids, or of two copies in one, lie nearly at one place: tokens could not tell them apart."""
+    """Whether corners of two solids, or of two copies in one, are so close that tokens could not distinguish them."""
     points = join(solids).points
     cell = np.ptp(points, axis=0).max() / 96
     return len(np.unique(np.round(points / cell), axis=0)) < len(points)
 
 
 def _placed(place: str, last: Solid, sides: int, r: Generator) -> Solid:
-    """A part at a place of the part before it, sunk a little into it."""
+    """A part placed relative to the previous part, sunk a little into it."""
     low, high = last.points.min(0), last.points.max(0)
     wide, tall, deep = high - low
     middle = (low + high) / 2
@@ -87,7 +87,7 @@ def _placed(place: str, last: Solid, sides: int, r: Generator) -> Solid:
 
 
 def assembly(plan: str, core: str, parts: int, sides: int, seed: int) -> Parts:
-    """A core and parts around it by a plan: at both sides, on legs, in a ring, on top of each other or freely."""
+    """A core and parts placed around it by a plan: at both sides, on legs, in a ring, on top of each other or freely."""
     r = Generator(PCG64([seed, parts, list(PLANS).index(plan), KINDS.index(core)]))
     body = _solid(core, _size(r, 4, 10), _size(r, 3, 9), _size(r, 4, 10), sides, r)
     found, last = {"core": body}, body

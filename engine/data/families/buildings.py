@@ -169,7 +169,7 @@ def bridge(kind: str, length: float, width: float, height: float, rail: str) -> 
     rise = {"arch": 0.0, "hump": 2.0, "planks": 0.0}[kind]
 
     def above(at: float) -> float:
-        """How high the way lies there."""
+        """The height of the deck there."""
         return height + rise * (1 - (at / x) ** 2)
 
     places = [-x, -x * 0.5, 0, x * 0.5, x]

@@ -1,9 +1,9 @@
-"""What a family of lowpoly's world is: parametric objects as an artist would model them, few faces and clean topology.
+"""The definition of a family in lowpoly's world: parametric objects with few faces and clean topology, like an artist's models.
 
 A family is a table of a few values per parameter (a coarse lattice, which makes the world learnable for a small model) and a function
 from one value each to named parts. Parts sink into each other instead of sharing edges, so that every part stays a closed solid with
 its own vertices. +Y is up, +Z the front, shapes rest on y = 0; units are free, a typical object is 8 to 24 units long and no feature
-is thinner than half a unit. Beside its lattice stand the two boxes of parameters that training never sees.
+is thinner than half a unit. Each family also has two boxes of parameters that are never trained.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Box = Mapping[str, Sequence[Any]]  # parameter: its values inside the box
 
 @dataclass(frozen=True)
 class Shape:
-    """One object: convex polygons over vertices, and the triangles they are split into where they stand.
+    """One object: convex polygons over vertices, and the triangles they are split into at their final place.
 
     vertices   : float64 [V, 3]
     polygons   : int64 [P, K], counter-clockwise seen from outside, padded with -1
@@ -59,10 +59,10 @@ class Shape:
 def split(vertices: np.ndarray, polygons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Triangles int64 [F, 3] of convex polygons int [P, K], and the polygon of each, int64 [F].
 
-    All diagonals start in the corner that comes first in the order of the tokens. The rule reads quantised places and nothing else, so
-    a model that sees the corners can know the diagonal, wherever the shape was turned to.
+    All diagonals start in the corner that comes first in the order of the tokens. The rule depends on quantised places only, so a model
+    that sees the corners can know the diagonal, however the shape was turned.
     """
-    keys = np.append(sort_keys(quantize(vertices)[0]), np.iinfo(np.int64).max)  # the last one stands for the padding -1
+    keys = np.append(sort_keys(quantize(vertices)[0]), np.iinfo(np.int64).max)  # the last one is for the padding -1
     size = (polygons >= 0).sum(1)
     start = keys[polygons].argmin(1)
     turn = (start[:, None] + np.arange(polygons.shape[1])) % size[:, None]
@@ -74,11 +74,11 @@ def split(vertices: np.ndarray, polygons: np.ndarray) -> tuple[np.ndarray, np.nd
 
 @dataclass(frozen=True)
 class Family:
-    """Called with a generator it draws one value for each parameter and builds the shape; `detail` multiplies the sides of round parts.
+    """Called with a generator, draws one value for each parameter and builds the shape; round parts get 1 + `detail` times the sides.
 
     build    : named parts from one value per parameter
     lattice  : the values of each parameter (one that has many may be a range)
-    held_out : two boxes that training never sees
+    held_out : two boxes of parameters that are never trained
     """
 
     build: Callable[..., Parts]
@@ -94,11 +94,11 @@ class Family:
         return self.make({name: values[rng.integers(len(values))] for name, values in self.lattice.items()}, detail)
 
     def make(self, parameters: Mapping[str, Any], detail: int = 0) -> Shape:
-        """The shape of given parameters."""
+        """The shape with the given parameters."""
         finer = {"sides": parameters["sides"] * (1 + detail)} if "sides" in parameters else {}
         parts = self.build(**{**parameters, **finer})
         whole = join(parts.values())
-        # Rounded, so that a last digit of a sine never decides to which cell a vertex belongs.
+        # Rounded, so that the last digit of a sine never decides the cell of a vertex.
         vertices = np.round(whole.points - [0, whole.points[:, 1].min(), 0], 4)
         width = max(len(polygon) for polygon in whole.polygons)
         polygons = np.array([polygon + (-1,) * (width - len(polygon)) for polygon in whole.polygons], np.int64)

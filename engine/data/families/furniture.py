@@ -194,7 +194,7 @@ def candle(holder: str, sides: int, radius: float, height: float, flame: float) 
 
 
 def torch(sides: int, length: float, head: str, flame: float, bracket: bool) -> Parts:
-    """A staff with a head of cloth, a basket of bars or a bowl, under a flame; a bracket holds it away from a wall behind."""
+    """A staff with a head of cloth, a basket of bars or a bowl, under a flame; a bracket holds it away from a wall at the back."""
     parts = {"staff": lathe([(0.5, 0), (0.875, length)], 6)}
     if head == "cloth":
         parts["head"] = lathe([(1.125, length - 2.5), (1.625, length - 1), (1.25, length + 0.5)], sides)

@@ -129,7 +129,7 @@ def shield(kind: str, width: float, height: float, boss: str, thick: float) -> P
                  (-x * 0.375, y), (-x * 0.875, y * 0.5), (-x * 0.875, 0)],
     }[kind]  # fmt: skip
     if kind == "round":
-        outline = outline[::-1]  # a circle runs the other way in this plane
+        outline = outline[::-1]  # a circle has the opposite direction in this plane
     flat = np.array(outline)
 
     def ring(scale: float, z: float) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Families of things that move people: on roads, on water, in the air."""
+"""Families of vehicles: on roads, on water, in the air."""
 
 from __future__ import annotations
 

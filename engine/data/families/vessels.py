@@ -1,4 +1,4 @@
-"""Families of things that hold something."""
+"""Families of containers."""
 
 from __future__ import annotations
 

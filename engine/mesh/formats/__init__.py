@@ -1,2 +1,2 @@
-"""One file a format: `read(source) -> Raw`, in file coordinates. None of them trusts a number in a header before it was compared
-with the size of the file, and none opens another file than the one it was given, except the buffers a .gltf keeps beside it."""
+"""One file per format: `read(source) -> Raw`, in file coordinates. No reader trusts a number in a header before comparing it with the
+size of the file, and none opens any file but the given one, except the buffers next to a .gltf."""

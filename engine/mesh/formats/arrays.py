@@ -1,6 +1,6 @@
-"""NumPy's .npy and .npz: a table of points [N, 3, 6 or 9], or arrays by name. Python objects in them are never unpickled.
+"""NumPy's .npy and .npz: a table of points [N, 3, 6 or 9], or named arrays. Python objects in them are never unpickled.
 
-An .npz may name its arrays: points (or xyz, vertices, pos, arr_0) with normals beside them, and faces, which make it a mesh.
+An .npz may name its arrays: points (or xyz, vertices, pos, arr_0), optionally normals, and faces, which make it a mesh.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from engine.errors import BadFile
 from engine.mesh.formats.columns import WIDTHS, cloud
 from engine.mesh.formats.source import FILE_BYTES, MESH_BYTES, Draw, Raw, Source, plain, spread
 
-HEAD = 16_384  # bytes in which the description of an array must end
+HEAD = 16_384  # bytes within which the description of an array must end
 BLOCK = 65_536  # rows at a time
 DIRECTORY_BYTES = 2**20  # of an archive's list of entries
 POINTS = ("points", "xyz", "vertices", "pos", "arr_0")
 NORMALS = ("normals", "vertex_normals", "normal")
 FACES = ("faces", "triangles")
-UNPACKING = (  # what zipfile raises for damaged archives, and RuntimeError for one with a password
+UNPACKING = (  # exceptions of zipfile for damaged archives; RuntimeError is for one with a password
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, NotImplementedError, RuntimeError, UnicodeDecodeError,
 )  # fmt: skip
 
 
 @dataclass
 class Head:
-    """What an array says of itself: shape, type, order, and where its data start."""
+    """The header of an array: shape, type, order, and the offset of its data."""
 
     shape: tuple[int, ...]
     fortran: bool
@@ -45,12 +45,12 @@ class Head:
 
     @property
     def size(self) -> int:
-        """Bytes of data it claims."""
+        """Bytes of data that it claims."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 def read_npy(source: Source) -> Raw:
-    """The points of a .npy file, which stays on the disk but for the rows that are kept."""
+    """The points of a .npy file. The file stays on the disk; only the rows to keep are read."""
     with source.open() as file:
         head = _head(source, file, source.size)
     count = _table(source, head)
@@ -72,7 +72,7 @@ def read_npz(source: Source) -> Raw:
 
 
 def _check_directory(source: Source, file: BinaryIO) -> None:
-    """Refuses an archive with very many entries, all of which zipfile would make objects of. Its end says how long their list is."""
+    """Refuses an archive with very many entries, because zipfile would make an object of each. The archive's end states the list's size."""
     file.seek(max(0, source.size - 2**16 - 22))
     tail = file.read()
     at = tail.rfind(b"PK\5\6")
@@ -118,7 +118,7 @@ def _mesh(source: Source, archive: zipfile.ZipFile, points: zipfile.ZipInfo, fac
 
 
 def _stream(source: Source, archive: zipfile.ZipFile, points: zipfile.ZipInfo, normals: zipfile.ZipInfo | None) -> Iterator[np.ndarray]:
-    """Rows of the points, with those of the normals behind them, float64."""
+    """Rows of the points followed by their normals, float64."""
     rows = _rows(source, archive, points, WIDTHS)
     if normals is None:
         yield from (block.astype(np.float64) for block in rows)
@@ -136,7 +136,7 @@ def _rows(source: Source, archive: zipfile.ZipFile, info: zipfile.ZipInfo, width
     with archive.open(info) as file:
         head = _head(source, file, info.file_size)
         count = _table(source, head, widths)
-        if head.fortran:  # columns stand one behind the other, so all of it is needed at once
+        if head.fortran:  # columns are stored one after the other, so the whole array is needed at once
             source.check(head.size, MESH_BYTES, "arrays in Fortran order")
             yield np.frombuffer(_exactly(source, file, head.size), head.dtype).reshape(head.shape, order="F")
             return
@@ -153,7 +153,7 @@ def _exactly(source: Source, file: BinaryIO, size: int) -> bytes:
 
 
 def _head(source: Source, file: BinaryIO, size: int) -> Head:
-    """What an array of `size` bytes says of itself; the file then stands where its data start."""
+    """The header of an array of `size` bytes; leaves the file at the start of the data."""
     first = file.read(8)
     try:
         version = npy.read_magic(io.BytesIO(first))
@@ -165,9 +165,9 @@ def _head(source: Source, file: BinaryIO, size: int) -> Head:
             raise ValueError("it is too long")
         parse = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = parse(io.BytesIO(length + file.read(described)))
-        if any(isinstance(number, bool) for number in shape):  # a kind of int to NumPy's parser, but not to its arrays
+        if any(isinstance(number, bool) for number in shape):  # an int to NumPy's parser, but not to its arrays
             raise ValueError("True is no length")
-    except (ValueError, TypeError, SyntaxError, TokenError, MemoryError, RecursionError) as e:  # what the parser of its header raises
+    except (ValueError, TypeError, SyntaxError, TokenError, MemoryError, RecursionError) as e:  # the exceptions of NumPy's header parser
         if first[:1] == b"\x80":
             raise _objects(source) from e
         raise source.damaged("it does not start as a NumPy array does") from e
@@ -190,7 +190,7 @@ def _objects(source: Source) -> BadFile:
 
 
 def _table(source: Source, head: Head, widths: tuple[int, ...] = WIDTHS) -> int:
-    """How many rows a table has; refuses other shapes."""
+    """The number of rows of a table; refuses other shapes."""
     if len(head.shape) != 2 or head.shape[1] not in widths:
         wanted = " or ".join(f"(N, {width})" for width in widths)
         raise BadFile(f"{source.name} holds an array of shape {plain(head.shape)}; it needs {wanted}.")

@@ -1,4 +1,4 @@
-"""What the columns of a table of points mean: x y z, then perhaps a unit normal, perhaps a colour on either side of it."""
+"""The meaning of the columns of a table of points: x y z, then optionally a unit normal, with an optional colour before or after it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def cloud(table: np.ndarray, total: int) -> Raw:
     blocks = [np.asarray(table[:, i : i + 3], np.float64) for i in range(3, table.shape[1], 3)]
     raw.normals = next((block for block in blocks if _are_unit(block)), None)
     if blocks and raw.normals is None:
-        raw.notes.append("The columns behind x, y and z are no unit normals and were taken for colours.")
+        raw.notes.append("The columns after x, y and z are not unit normals and were read as colours.")
     return raw
 
 
 def _are_unit(block: np.ndarray) -> bool:
-    """Whether nine of ten rows [N, 3] have unit length within 2 %; empty ones are missing normals and have no vote."""
+    """Whether nine of ten rows [N, 3] have unit length within 2 %; zero rows are missing normals and do not count."""
     length = np.sqrt(np.einsum("nc,nc->n", block, block))
     length = length[np.isfinite(length) & (length > 1e-6)]
     return len(length) > 0 and float(np.mean(np.abs(length - 1) < 0.02)) > 0.9

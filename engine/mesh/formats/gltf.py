@@ -1,6 +1,6 @@
-"""glTF 2.0, as .glb or as .gltf with its buffers beside it: the geometry of the scene, its nodes joined, in the rest pose.
+"""glTF 2.0, as .glb or as .gltf with its buffers next to it: the geometry of the scene in the rest pose, with all nodes joined.
 
-Only geometry is read: no materials, no pictures, nothing from a network. An accessor is a view into its buffer, so that a claim
+Only geometry is read: no materials, no images, nothing from a network. An accessor is a view into its buffer, so that a claim
 beyond the buffer fails before anything is allocated. glTF has +Y up.
 """
 
@@ -21,10 +21,10 @@ from engine.mesh.formats.source import FACES, MESH_BYTES, Raw, Source, counted, 
 
 TYPES = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
-JSON_BYTES = 2**25  # as Python objects twenty times as much
+JSON_BYTES = 2**25  # as Python objects they take twenty times as much
 POINTS, TRIANGLES, STRIP, FAN = 0, 4, 5, 6
 COMPRESSED = ("KHR_draco_mesh_compression", "EXT_meshopt_compression", "KHR_meshopt_compression")
-DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)  # a tree that is not as it should be
+DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)  # the exceptions of a malformed tree
 
 
 def read(source: Source) -> Raw:
@@ -39,7 +39,7 @@ def read(source: Source) -> Raw:
 
 
 def header(source: Source) -> tuple[dict[str, Any], bytes]:
-    """The JSON tree of the file, and the binary chunk behind it in a .glb."""
+    """The JSON tree of the file, and in a .glb the binary chunk after it."""
     content = source.whole()
     text, data = content, b""
     if content[:4] == b"glTF":
@@ -49,10 +49,10 @@ def header(source: Source) -> tuple[dict[str, Any], bytes]:
     try:
         tree = json.loads(text)
     except (ValueError, RecursionError) as e:
-        raise source.damaged("its description is no JSON") from e
+        raise source.damaged("its description is not JSON") from e
     version = tree.get("asset", {}).get("version", "2.0") if isinstance(tree, dict) and isinstance(tree.get("asset", {}), dict) else None
     if version is None or not str(version).startswith("2"):
-        raise BadFile(f"{source.name} is no glTF 2.0 file; save it as one.")
+        raise BadFile(f"{source.name} is not a glTF 2.0 file; save it as one.")
     return tree, data
 
 
@@ -71,7 +71,7 @@ class Buffers:
 
     def __init__(self, source: Source, tree: dict[str, Any], data: bytes):
         self.source, self.tree = source, tree
-        self._left = MESH_BYTES  # for all buffers beside the file together
+        self._left = MESH_BYTES  # for all buffers next to the file together
         self.buffers = [self._buffer(b, data) for b in tree.get("buffers", [])]
 
     def _buffer(self, buffer: dict[str, Any], data: bytes) -> bytes:
@@ -83,20 +83,20 @@ class Buffers:
             try:
                 return base64.b64decode(uri.partition(",")[2], validate=True)
             except binascii.Error as e:
-                raise self.source.damaged("a buffer is no base64") from e
+                raise self.source.damaged("a buffer is not base64") from e
         name = Path(unquote(uri))
         if "://" in uri or ".." in name.parts or name.is_absolute():
-            raise BadFile(f"{self.source.name} refers to '{plain(uri)}', which is not beside it; save it as one .glb file.")
+            raise BadFile(f"{self.source.name} refers to '{plain(uri)}', which is not next to it; save it as one .glb file.")
         try:
             beside = Source(self.source.path.parent / name)
         except BadFile as e:
-            raise BadFile(f"{self.source.name} needs the file {plain(uri)} beside it; add that, or save it as one .glb file.") from e
+            raise BadFile(f"{self.source.name} needs the file {plain(uri)} next to it; add that file, or save it as one .glb file.") from e
         self._left -= beside.size
         beside.check(beside.size - min(self._left, 0), MESH_BYTES, "the buffers of a scene together")
         return beside.whole()
 
     def accessor(self, index: int) -> np.ndarray:
-        """The numbers of an accessor, [count, width], in the type of the file, or float64 if they stand for shares of the type's range."""
+        """The numbers of an accessor, [count, width], in the type of the file, or float64 if they are normalised."""
         accessor = self.tree["accessors"][index]
         kind, width, count = np.dtype(TYPES[accessor["componentType"]]), WIDTHS[accessor["type"]], int(accessor["count"])
         if not 0 <= count <= 3 * FACES:
@@ -118,7 +118,7 @@ class Buffers:
         return found
 
     def _view(self, index: int, offset: int, kind: np.dtype, count: int, width: int) -> np.ndarray:
-        """A window on a buffer."""
+        """A view of a buffer."""
         view = self.tree["bufferViews"][index]
         if any(name in view.get("extensions", ()) for name in COMPRESSED):
             raise BadFile(f"{self.source.name} is compressed, which cannot be read; save it without compression.")
@@ -128,7 +128,7 @@ class Buffers:
         end = offset + (count - 1) * step + kind.itemsize * width if count else 0
         if min(start, size, offset, step) < 0 or end > len(data):
             raise BadFile(
-                f"{self.source.name} claims {counted(count)} values where {said(len(data))} of data are: it is truncated or damaged."
+                f"{self.source.name} claims {counted(count)} values where there are {said(len(data))} of data: it is truncated or damaged."
             )
         return np.ndarray((count, width), kind, data, offset, (step, kind.itemsize))
 
@@ -167,10 +167,10 @@ def _scene(source: Source, tree: dict[str, Any], buffers: Buffers) -> Raw:
             triangles += len(found)
             source.faces(triangles)
             vertices.append(xyz)
-            faces.append((found if np.linalg.det(matrix[:3, :3]) >= 0 else found[:, ::-1]) + corners)  # a mirror turns faces over
+            faces.append((found if np.linalg.det(matrix[:3, :3]) >= 0 else found[:, ::-1]) + corners)  # a mirror reverses the winding
             corners += len(xyz)
     if triangles:
-        notes = [f"{sum(map(len, points)):,} points beside the mesh were left out."] if points else []
+        notes = [f"{sum(map(len, points)):,} points that belong to no face were left out."] if points else []
         return Raw(np.concatenate(vertices), faces=np.concatenate(faces), notes=notes)
     if not points:
         raise BadFile(f"{source.name} holds neither faces nor points; give a cloud or a mesh.")
@@ -179,7 +179,7 @@ def _scene(source: Source, tree: dict[str, Any], buffers: Buffers) -> Raw:
 
 
 def _placed(tree: dict[str, Any]) -> Iterator[tuple[int, np.ndarray]]:
-    """Every mesh of the scene with the matrix [4, 4] that places it. A node is visited once: nodes form a tree, also in a forged file."""
+    """Every mesh of the scene with the matrix [4, 4] that places it. Every node is visited once, even if a forged file has no tree."""
     nodes = tree.get("nodes", [])
     if not nodes:
         yield from ((mesh, np.eye(4)) for mesh in range(len(tree.get("meshes", []))))
@@ -201,7 +201,7 @@ def _placed(tree: dict[str, Any]) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _matrix(node: dict[str, Any]) -> np.ndarray:
-    """A node's place [4, 4]: given, or translation, rotation (a quaternion x y z w) and scale."""
+    """The matrix [4, 4] of a node: given, or from translation, rotation (a quaternion x y z w) and scale."""
     if "matrix" in node:
         return np.array(node["matrix"], np.float64).reshape(4, 4).T
     matrix = np.eye(4)
@@ -227,7 +227,7 @@ def _moved(xyz: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 
 
 def _turned(normals: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Normals [N, 3] in the scene, of any length: they turn with the inverse transposed."""
+    """Normals [N, 3] in the scene, of any length: they are transformed by the inverse transpose."""
     return normals.astype(np.float64) @ np.linalg.pinv(matrix[:3, :3])
 
 
@@ -239,5 +239,5 @@ def _triangles(index: np.ndarray, mode: int) -> np.ndarray:
     step = np.arange(count)
     if mode == FAN:
         return np.stack([np.broadcast_to(index[:1], count), index[step + 1], index[step + 2]], 1)
-    odd = step % 2  # every other triangle of a strip runs the other way
+    odd = step % 2  # every other triangle of a strip has the opposite winding
     return np.stack([index[step], index[step + 1 + odd], index[step + 2 - odd]], 1)

@@ -41,7 +41,7 @@ def read(source: Source) -> Raw:
 
 
 def _statements(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """The words of every statement that is not empty, and the number of its line; a backslash continues a line."""
+    """The words of every non-empty statement, and the number of its line; a backslash continues a line."""
     before = ""
     for number, line in enumerate(lines, 1):
         if line.rstrip("\r\n").endswith("\\"):

@@ -1,4 +1,4 @@
-"""OFF: a count line, the vertices, the polygons. Colours and normals beside the vertices are passed over."""
+"""OFF: a count line, the vertices, the polygons. Colours and normals of the vertices are skipped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(source: Source) -> Raw:
         except (IndexError, ValueError):
             raise source.damaged(f"line {number} does not say how many vertices and faces there are") from None
         source.vertices(vertices)
-        source.claim(vertices, "vertices", 6, source.size)  # as text, a coordinate is a digit and a blank
+        source.claim(vertices, "vertices", 6, source.size)  # in text, a coordinate is at least a digit and a blank
         source.claim(faces, "faces", 2, source.size - 6 * vertices)
         found = list(blocks(lines, source, number + 1, count=vertices))
         points = np.concatenate(found) if found else np.empty((0, 3))
@@ -35,7 +35,7 @@ def read(source: Source) -> Raw:
 
 
 def _counts(source: Source, lines: Iterator[str]) -> tuple[list[str], int]:
-    """The words of the line with the counts, which may stand behind the word OFF, and its number."""
+    """The words of the line with the counts, which may follow the word OFF, and its number."""
     started = False
     for number, line in enumerate(lines, 1):
         words = line.split("#", 1)[0].split()

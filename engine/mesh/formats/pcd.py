@@ -36,7 +36,7 @@ def read(source: Source) -> Raw:
 
 
 def _header(source: Source, file: BinaryIO) -> tuple[dict[str, list[str]], int]:
-    """The words of the header by keyword, and the number of the line behind it."""
+    """The words of the header by keyword, and the number of the line after it."""
     head: dict[str, list[str]] = {}
     for number in range(1, HEAD_LINES):
         words = file.readline(LINE_BYTES).decode("latin-1").split()
@@ -53,7 +53,7 @@ def _row(source: Source, head: dict[str, list[str]]) -> tuple[np.dtype, int]:
         names = head["FIELDS"]
         each = head.get("COUNT", ["1"] * len(names))
         fields = zip(names, head["TYPE"], head["SIZE"], each, strict=True)
-        # padding is named _, several times over, so the names are numbered
+        # padding is named _, possibly several times, so the names are numbered
         row = np.dtype([(f"{n}{i}" if n == "_" else n, KINDS[t] + s, (int(c),)) for i, (n, t, s, c) in enumerate(fields)])
         count = int(head["POINTS"][0]) if "POINTS" in head else int(head["WIDTH"][0]) * int(head["HEIGHT"][0])
     except (KeyError, ValueError, TypeError) as e:
@@ -85,7 +85,7 @@ def _ascii(source: Source, file: BinaryIO, row: np.dtype, count: int, line: int)
 
 
 def _unpacked(source: Source, file: BinaryIO, row: np.dtype, count: int) -> dict[str, np.ndarray]:
-    """The fields of compressed points, which stand field by field instead of point by point."""
+    """The fields of compressed points, which are stored field by field instead of point by point."""
     packed, unpacked = (int.from_bytes(file.read(4), "little") for _ in range(2))
     source.check(unpacked, UNPACKED_BYTES, "compressed points, once unpacked,")
     source.claim(packed, "bytes of compressed points", 1, source.size - file.tell())
@@ -100,7 +100,7 @@ def _unpacked(source: Source, file: BinaryIO, row: np.dtype, count: int) -> dict
 
 
 def _lzf(source: Source, packed: bytes, size: int) -> bytearray:
-    """Undoes LibLZF: a byte below 32 announces literals, any other a copy of what was unpacked before."""
+    """Decompresses LibLZF: a byte below 32 announces literals, any other a copy of earlier output."""
     out = bytearray()
     at = 0
     try:
@@ -118,9 +118,9 @@ def _lzf(source: Source, packed: bytes, size: int) -> bytearray:
             start = len(out) - ((control & 31) << 8) - packed[at] - 1
             at += 1
             if start < 0:
-                raise IndexError("it refers to what is before its beginning")
+                raise IndexError("it refers to data before its beginning")
             period = bytes(out[start : start + length + 2])
-            out += (period * ((length + 1) // len(period) + 1))[: length + 2]  # a copy may reach into what it writes
+            out += (period * ((length + 1) // len(period) + 1))[: length + 2]  # a copy may overlap its own output
     except IndexError as e:
         raise source.damaged("its compressed points are broken") from e
     if len(out) != size:

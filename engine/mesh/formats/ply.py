@@ -1,6 +1,6 @@
-"""PLY, ASCII and binary, as a cloud or a mesh. Polygons of any sizes, mixed too; other elements and properties are stepped over.
+"""PLY, ASCII and binary, as a cloud or a mesh. Polygons may have any sizes, also mixed; other elements and properties are skipped.
 
-Memory: of a cloud only the rows that are kept are read; a mesh is held as a whole and is limited by MESH_BYTES.
+Memory: only the rows to keep are read of a cloud; a mesh is held as a whole and is limited by MESH_BYTES.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HEAD_LINES, LINE_BYTES = 1_000, 2**20  # comments hold settings
 
 @dataclass
 class Property:
-    """A value of an element, or a list of values where `counted` is the type of their number."""
+    """A value of an element, or a list of values; then `counted` is the type of the list's length."""
 
     name: str
     type: str
@@ -36,7 +36,7 @@ class Property:
 
     @property
     def smallest(self) -> int:
-        """Bytes it needs at least."""
+        """The minimum number of bytes it needs."""
         return np.dtype(self.counted or self.type).itemsize
 
 
@@ -50,11 +50,11 @@ class Element:
 
     @property
     def flat(self) -> bool:
-        """Whether all its rows are equally long."""
+        """Whether all its rows have the same length."""
         return all(p.counted is None for p in self.properties)
 
     def dtype(self, sizes: dict[str, int] | None = None) -> np.dtype:
-        """A row, with lists of the given sizes."""
+        """The type of a row, with lists of the given sizes."""
         fields: list = []
         for p in self.properties:
             if p.counted:
@@ -78,7 +78,7 @@ def read(source: Source) -> Raw:
             source.check(source.size, MESH_BYTES, "meshes")
             source.vertices(vertex.count)
         shortest = 2 if not order else None  # bytes of a value as text: a digit and a blank
-        left = source.size - file.tell() + (not order)  # the last line of a text may have no end
+        left = source.size - file.tell() + (not order)  # the last line of a text may have no line end
         for e in elements:
             if len({p.name for p in e.properties}) < len(e.properties):
                 raise source.damaged(f"its {plain(e.name)} rows have two values of the same name")
@@ -89,7 +89,7 @@ def read(source: Source) -> Raw:
 
 
 def _header(source: Source, file: BinaryIO) -> tuple[str, list[Element], int]:
-    """The byte order ("" = ASCII), the elements, and the number of the line behind the header."""
+    """The byte order ("" = ASCII), the elements, and the number of the line after the header."""
     order, elements = None, []
     if file.readline(LINE_BYTES).strip() != b"ply":
         raise source.damaged("it does not start with the line 'ply'")
@@ -163,7 +163,7 @@ def _binary(source: Source, file: BinaryIO, elements: list[Element], mesh: bool,
         if e.flat and start + e.count * e.dtype().itemsize > len(data):
             raise source.damaged(f"its {plain(e.name)} rows end too early")
         if e.name == "vertex" and e.count:
-            rows = np.ndarray(e.count, e.dtype(), data, start)  # a view; only what is taken from it is read
+            rows = np.ndarray(e.count, e.dtype(), data, start)  # a view; only the rows to keep are read
             chosen = slice(None) if mesh else spread(e.count)
             wanted = [p.name for p in e.properties if p.name in (("x", "y", "z") if mesh else ("x", "y", "z", "nx", "ny", "nz"))]
             table, total = {name: rows[name][chosen].astype(np.float64) for name in wanted}, e.count
@@ -179,7 +179,7 @@ def _binary(source: Source, file: BinaryIO, elements: list[Element], mesh: bool,
 
 
 def _lists(source: Source, data: np.ndarray, start: int, e: Element) -> tuple[np.ndarray, np.ndarray, int]:
-    """The lists of corners of an element with rows of any lengths: corners [sum of sizes], sizes [count], and where it ends."""
+    """The corner lists of an element with rows of any lengths: corners [sum of sizes], sizes [count], and the offset after them."""
     target = next((p for p in e.properties if p.counted and p.name in CORNERS), None)
     empty = np.empty(0, np.int64)
     if not e.count:
@@ -209,7 +209,7 @@ def _lists(source: Source, data: np.ndarray, start: int, e: Element) -> tuple[np
         raise source.damaged(f"its {plain(e.name)} rows end too early")
     if target is None:
         return empty, empty, at
-    turn = np.zeros(at - start + 1, np.int8)  # +1 where the bytes of a list begin, -1 behind them
+    turn = np.zeros(at - start + 1, np.int8)  # +1 where the bytes of a list begin, -1 after them
     turn[starts - start] += 1
     turn[starts - start + counts * np.dtype(target.type).itemsize] -= 1
     inside = np.cumsum(turn[:-1], dtype=np.int8).astype(bool)
@@ -217,7 +217,7 @@ def _lists(source: Source, data: np.ndarray, start: int, e: Element) -> tuple[np
 
 
 def _row_sizes(source: Source, data: np.ndarray, at: int, e: Element) -> dict[str, int]:
-    """How long the lists of an element's first row are."""
+    """The lengths of the lists in an element's first row."""
     sizes = {}
     for p in e.properties:
         if p.counted:

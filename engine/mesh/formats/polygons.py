@@ -1,4 +1,4 @@
-"""Faces of any number of corners, cut into triangles."""
+"""Splits faces of any number of corners into triangles."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from engine.mesh.formats.source import Source, counted
 
 
 def triangles(source: Source, corners: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Polygons as fans around their first corner, int64 [F, 3]; those with fewer than three corners fall away.
+    """Polygons as fans around their first corner, int64 [F, 3]; those with fewer than three corners are dropped.
 
-    corners : vertex indices of all polygons, one behind the other
-    sizes   : [P] how many corners each has
+    corners : vertex indices of all polygons, one after the other
+    sizes   : [P] the number of corners of each
     """
     sizes = np.asarray(sizes, np.int64)
     fans = np.maximum(sizes - 2, 0)
@@ -27,10 +27,10 @@ def triangles(source: Source, corners: np.ndarray, sizes: np.ndarray) -> np.ndar
 
 
 def from_lines(source: Source, lines: Iterable[str], number: int, count: int, skip: int = 0) -> np.ndarray:
-    """Triangles of `count` lines that say how many corners follow, then which; what stands behind them is ignored.
+    """Triangles from `count` lines, each with a number of corners and the corners; further values are ignored.
 
-    number : which line of the file the first one is
-    skip   : how many values stand before the number of corners
+    number : the number of the first line in the file
+    skip   : how many values come before the number of corners
     """
     source.faces(count)
     corners, sizes = array("q"), array("q")

@@ -1,4 +1,4 @@
-"""One input file: how large it is, how much of it may be kept, and what a reader hands back."""
+"""One input file: its size, how much of it may be kept, and the result of a reader."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from engine.errors import BadFile
 from engine.mesh.chance import KEEP, generator
 
 FILE_BYTES = 2**30  # of any file
-MESH_BYTES = 2**28  # of a mesh, which has to be in memory as a whole, several times over while it is read
+MESH_BYTES = 2**28  # of a mesh, which has to be in memory as a whole, and several times while it is read
 FACES = 5_000_000  # triangles of a mesh
-KEPT = 200_000  # points of a cloud; of more, so many are drawn at random
+KEPT = 200_000  # points of a cloud; from a larger one this many are drawn at random
 
 
 def counted(count: int) -> str:
-    """A count as people write it; a forged header may hold one of thousands of digits."""
+    """A count with thousands separators; a forged header may hold one of thousands of digits."""
     return f"{count:,}" if abs(count) < 10**15 else f"about {'-' if count < 0 else ''}10^{round(math.log10(abs(count)))}"
 
 
 def said(size: int) -> str:
-    """A size in bytes as people say it."""
+    """A size in bytes in a readable unit."""
     if size >= 10**15:
         return f"{counted(size)} bytes"
     for unit, name in ((2**30, "GB"), (2**20, "MB"), (2**10, "KB")):
@@ -35,17 +35,17 @@ def said(size: int) -> str:
 
 
 def plain(text: object, length: int = 60) -> str:
-    """Something out of a file, or a library's complaint about it, fit to stand in a sentence: one line, printable, not long."""
+    """Text from a file, or a library's message about it, made fit for a sentence: one line, printable, short."""
     line = "".join(c if c.isprintable() else "?" for c in str(text)[: length + 1])
     return line if len(line) <= length else line[: length - 3] + "..."
 
 
 @dataclass
 class Raw:
-    """What a reader found, in file coordinates.
+    """The result of a reader, in file coordinates.
 
-    points  : [N, 3] float64; the vertices where there are faces
-    normals : [N, 3] or None; any length, nothing is checked
+    points  : [N, 3] float64; the vertices if there are faces
+    normals : [N, 3] or None; of any length, not checked
     faces   : [F, 3] int64, or None for a cloud; indices are not checked
     total   : how many points the file holds, if only some were kept
     notes   : sentences about what was left out
@@ -59,7 +59,7 @@ class Raw:
 
 
 class Source:
-    """A file that exists, is an ordinary one and is not too large. `size` is what every claim is compared with."""
+    """An existing, regular file that is not too large. Every claim in the file is compared with `size`."""
 
     def __init__(self, path: Path | str):
         self.path = Path(path)
@@ -70,7 +70,7 @@ class Source:
                 self.open().close()
         except OSError as e:
             raise BadFile(f"Cannot read {self.path} ({e.strerror or e}).") from e
-        if not regular:  # a folder, a pipe, a device that never ends
+        if not regular:  # a folder, a pipe, an endless device
             raise BadFile(f"{self.path} is not a file; give the path of one.")
         self.size = info.st_size
         if not self.size:
@@ -78,7 +78,7 @@ class Source:
         self.check(self.size, FILE_BYTES)
 
     def open(self) -> BinaryIO:
-        """The file, to be read as bytes."""
+        """The file, opened for reading bytes."""
         return self.path.open("rb")
 
     def check(self, size: int, limit: int, what: str = "files of this kind") -> None:
@@ -102,7 +102,7 @@ class Source:
             )
 
     def faces(self, count: int) -> None:
-        """Refuses more triangles than can be handled."""
+        """Refuses more triangles than the limit."""
         self._most(count, FACES, "faces")
 
     def vertices(self, count: int) -> None:
@@ -119,7 +119,7 @@ class Source:
 
 
 def spread(total: int) -> np.ndarray:
-    """Which rows of a table to keep, int64, ascending: all, or KEPT of them, one drawn from each of KEPT equal stretches."""
+    """Which rows of a table to keep, int64, ascending: all, or KEPT of them, one drawn from each of KEPT equal ranges."""
     if total <= KEPT:
         return np.arange(total)
     return ((np.arange(KEPT) + generator(KEEP).random(KEPT)) * (total / KEPT)).astype(np.int64).clip(0, total - 1)
@@ -136,7 +136,7 @@ class Draw:
         self._below = 1.0  # the KEPT rows with the smallest random keys stay
 
     def add(self, rows: np.ndarray) -> None:
-        """Takes note of the next rows."""
+        """Adds the next rows."""
         self.seen += len(rows)
         keys = self._random.random(len(rows))
         chosen = keys < self._below
@@ -154,7 +154,7 @@ class Draw:
         self._rows, self._keys = [rows], [keys]
 
     def rows(self, width: int) -> np.ndarray:
-        """What was kept, [n, width]."""
+        """The rows that were kept, [n, width]."""
         if self._rows:
             self._shrink()
         return self._rows[0] if self._rows else np.empty((0, width))

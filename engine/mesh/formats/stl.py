@@ -15,7 +15,7 @@ TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("colour"
 
 
 def read(source: Source) -> Raw:
-    """The mesh of an STL file. A binary one may start with the word solid too, so the size decides."""
+    """The mesh of an STL file. A binary file may start with the word solid too, so its size decides."""
     source.check(source.size, MESH_BYTES)
     with source.open() as file:
         head = file.read(1024)

@@ -1,7 +1,7 @@
-"""Numbers in lines of text, read block by block, so that memory is bounded and a wrong line is named by its number.
+"""Numbers in lines of text, read block by block, so that memory is bounded and errors name the line.
 
-.xyz, .txt and .csv hold one point a line: x y z, or x y z and a normal, or both and a colour, between blanks, commas, semicolons
-or tabs. A comma is a decimal point where semicolons separate. Names and a count may stand in front; # and // start comments.
+.xyz, .txt and .csv hold one point per line: x y z, or x y z and a normal, or both and a colour, separated by blanks, commas, semicolons
+or tabs. If semicolons separate, a comma is a decimal point. Names and a count may come first; # and // start comments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.mesh.formats.columns import WIDTHS, cloud
 from engine.mesh.formats.source import Draw, Raw, Source, plain
 
 BLOCK = 65_536  # lines at a time
-HEAD = 32  # lines in which the first point must stand
+HEAD = 32  # lines within which the first point must come
 LINE_BYTES = 100_000
 
 
@@ -39,7 +39,7 @@ def read(source: Source) -> Raw:
 
 
 def as_text(file: BinaryIO) -> Iterator[str]:
-    """The lines of a file from where it stands. What is no text comes out as signs that are no numbers, and an endless line in pieces."""
+    """The lines of a file from its current position. Bytes that are no text become non-numeric characters; endless lines are split."""
     line = file.readline(LINE_BYTES).removeprefix(codecs.BOM_UTF8)
     while line:
         yield line.decode("utf-8", "replace")
@@ -52,7 +52,7 @@ def _first_point(source: Source, lines: Iterable[str]) -> tuple[str, int]:
         if "\0" in line:
             break
         words = _words(_blank_separated(line, line))
-        if len(words) > 1 and all(map(_is_number, words)):  # a lone number says how many points follow
+        if len(words) > 1 and all(map(_is_number, words)):  # a single number is the number of points
             return line, number
     raise BadFile(f"{source.name} holds no lines of numbers; a cloud as text has x, y and z in every line.")
 
@@ -78,11 +78,11 @@ def _is_number(word: str) -> bool:
 
 
 def blocks(lines: Iterable[str], source: Source, number: int, width: int | None = None, count: int | None = None) -> Iterator[np.ndarray]:
-    """The numbers of some lines, float64 [n, width] at a time; empty lines and comments are passed over.
+    """The numbers of some lines, float64 [n, width] at a time; empty lines and comments are skipped.
 
-    number : which line of the file the first one is
+    number : the number of the first line in the file
     width  : how many values every line has, None = as many as the first
-    count  : stop behind so many lines with numbers, None = at the end
+    count  : stop after this many lines with numbers, None = at the end
     """
     lines = iter(lines)
     while count is None or count > 0:
@@ -112,4 +112,4 @@ def _complaint(block: list[str], number: int, width: int | None) -> str:
         width = width or len(words)
         if words and len(words) != width:
             return f"line {at:,} has {len(words)} values where the lines before it have {width}"
-    return f"the lines from {number:,} on are no plain numbers"
+    return f"the lines from {number:,} on are not plain numbers"

@@ -494,10 +494,10 @@ def test_a_mesh_inside_out_is_turned(tmp_path):
 def test_gltf_that_needs_what_is_not_there(tmp_path):
     scene = Scene()
     scene.node(mesh=scene.mesh(*box()))
-    assert "needs the file box.bin beside it" in sentence(scene.gltf(tmp_path / "a.gltf", "box.bin"))
+    assert "needs the file box.bin next to it" in sentence(scene.gltf(tmp_path / "a.gltf", "box.bin"))
     for uri in ("https://example.org/box.bin", "../box.bin", "/etc/hostname", "%2e%2e/box.bin", "file:///etc/hostname"):
-        assert "which is not beside it" in sentence(scene.gltf(tmp_path / "a.gltf", uri))
-    assert "no base64" in sentence(scene.gltf(tmp_path / "a.gltf", "data:;base64,???"))
+        assert "which is not next to it" in sentence(scene.gltf(tmp_path / "a.gltf", uri))
+    assert "not base64" in sentence(scene.gltf(tmp_path / "a.gltf", "data:;base64,???"))
     scene.tree["extensionsRequired"] = ["KHR_draco_mesh_compression"]
     assert "is compressed (KHR_draco_mesh_compression)" in sentence(scene.glb(tmp_path / "a.glb"))
 

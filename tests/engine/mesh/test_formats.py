@@ -154,7 +154,7 @@ def test_the_colour_may_stand_before_the_normal(tmp_path):
 
 def test_six_columns_may_be_a_colour(tmp_path):
     given = read(text(tmp_path / "a.xyz", np.concatenate([CLOUD[:, :3], COLOUR], 1)), up="y")
-    assert "taken for colours" in given.notes[0] and "estimated" in given.notes[1]
+    assert "read as colours" in given.notes[0] and "estimated" in given.notes[1]
 
 
 @pytest.mark.parametrize("kind", ["<f4", ">f8", "<f2"])

@@ -376,7 +376,7 @@ def test_a_folder_that_another_process_writes_is_left_alone(tmp_path: Path) -> N
     written(tmp_path / "m", {"rows": torch.ones(8, 8)})
     for part in (tmp_path / f".part-{os.getppid()}-ab-m", tmp_path / "m" / f".part-{os.getppid()}-ab-predictive_stream"):
         part.mkdir()
-        with pytest.raises(BadOutput, match=f"Process {os.getppid()} writes"):
+        with pytest.raises(BadOutput, match=f"Process {os.getppid()} is writing"):
             ship(tmp_path / "m", {}, {"a": 1})
         part.rmdir()
     ship(tmp_path / "m", {}, {"a": 1})
