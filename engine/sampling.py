@@ -19,7 +19,7 @@ def changed(sampling: Sampling, given: Mapping[str, float]) -> Sampling:
     """The sampling with the given values; raises BadPrompt for an unknown name or a value out of range."""
     for name, value in given.items():
         if name not in RANGES:
-            raise BadPrompt(f"Sampling has no '{name}'. It has: {', '.join(RANGES)}.")
+            raise BadPrompt(f"There is no sampling setting '{name}'. There are: {', '.join(RANGES)}.")
         low, high = RANGES[name]
         if not low <= value <= high:  # also refuses nan
             raise BadPrompt(f"{name} = {value} is out of range. Choose {low:g} to {high:g}.")
