@@ -319,7 +319,7 @@ def _joined(stretches: list[Stretch], length: int, none: Tensor, no_laws: Tensor
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
-    """Yields one Step a pass."""
+    """Yields one Step per pass."""
     if knobs.mode == "verified":
         return verified(sequence, knobs, noise)
     check_start(knobs, is_exact(knobs), f"mode=published with window={knobs.window}", "mode=verified")
