@@ -39,8 +39,8 @@ MODE = Knob(
 )  # fmt: skip
 REFRESH = Knob(
     "refresh", "", "coupled", choices=("carry", "redraw", "coupled"), live=False, when=("mode", "joint"),
-    help="Drafts that were not reached are: carry: kept with their distribution, as in the paper; redraw: redrawn from the newest "
-    "distribution; coupled: redrawn so that they change as little as possible.",
+    help="Drafts that were not reached. carry: kept with their distribution, as in the paper. redraw: redrawn from the newest "
+    "distribution. coupled: redrawn with as few changes as possible.",
 )  # fmt: skip
 RULE = Knob(
     "rule", "", "consistent", choices=("consistent", "paper"),

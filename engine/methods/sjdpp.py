@@ -57,8 +57,8 @@ REFRESHES: dict[str, Refresh] = {
 }
 REFRESH = Knob(
     "refresh", "", "coupled gumbel", choices=tuple(REFRESHES), live=False,
-    help="Drafts after the first rejection are: redraw: redrawn; reuse: kept by the paper's ratio rule (published: not exact; mixture: "
-    "with their true distribution); coupled: redrawn so that they change as little as possible.",
+    help="Drafts after the first rejection. redraw: redrawn. reuse: kept by the paper's ratio rule (published: not exact; mixture: with "
+    "their true distribution). coupled: redrawn with as few changes as possible.",
 )  # fmt: skip
 REUSE_RATIO = Knob(
     "reuse_ratio", "τ", 0.5, 0.0, 2.0, 0.05, help="Keep a draft if its p/q exceeds this.",
