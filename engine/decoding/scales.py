@@ -146,6 +146,6 @@ def scales_of(sequence: Sequence, wanted: str) -> tuple[int, ...]:
     """
     if not sequence.scales:
         raise NotSupported(
-            f"{wanted} drafts at a smaller size, and this model has no size below this one. Choose a larger size or another method."
+            f"{wanted} drafts at a smaller size, and this model has none below this one. Choose a larger size or another method or init."
         )
     return sequence.scales
