@@ -1,4 +1,4 @@
-"""Errors that a user can cause or fix. Each message is one sentence: what happened and what to do. Any other exception is a bug."""
+"""Errors that a user can cause or fix. Each message says what happened and what to do. Any other exception is a bug."""
 
 
 class ForetokenError(Exception):

@@ -28,7 +28,7 @@ class Raster:
 
     @property
     def reach(self) -> int:
-        """The farthest that a neighbour lies back, in positions."""
+        """The greatest distance back to a neighbour, in positions."""
         return self.columns
 
 
@@ -41,7 +41,7 @@ def fine_rows(coarse: Raster, fine: Raster, first: int, stop: int) -> tuple[int,
 class Line:
     """Tokens without a grid (a mesh before it is parsed): one row, in which the left neighbour is the previous token."""
 
-    reach: ClassVar[int] = 1  # the farthest that a neighbour lies back, in positions
+    reach: ClassVar[int] = 1  # the greatest distance back to a neighbour, in positions
 
     def place(self, position: int) -> tuple[int, int]:
         """(row, column) of a position."""

@@ -27,7 +27,7 @@ def redraw(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
 
 
 def coupled_gumbel(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
-    """Redrawn with the position's own noise, so that a token changes only if its distribution changes enough (MC-SJD)."""
+    """Redraws with the position's own noise, so that a token changes only if its distribution changes enough (MC-SJD)."""
     scores = window.rows.scores[first:]
     return draw_gumbel(scores, window.noise.gumbel(window.start + first, len(scores))), None
 
