@@ -1,7 +1,7 @@
-"""The library's door: load a model, generate with a method, race two runs.
+"""The public API: load a model, generate with a method, race two runs.
 
-`methods` is the package of methods: `methods.find("sjdpp")`, `methods.METHODS`, `methods.PRESETS`. What stands here is imported when it is
-first used, so that `import engine` costs no PyTorch and a command line can print its help at once.
+`methods` is the package of methods: `methods.find("sjdpp")`, `methods.METHODS`, `methods.PRESETS`. Each name is imported on first use,
+so that `import engine` does not import PyTorch and the command line prints its help at once.
 """
 
 from __future__ import annotations

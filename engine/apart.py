@@ -1,7 +1,7 @@
-"""A call in a process of its own, with limits of time and memory: for work on strangers' files, and for libraries that crash.
+"""Function calls in a separate process with limits on time and memory: for untrusted files and for libraries that crash.
 
-The other process starts from nothing (no fork, and not the caller's main module), so it is as light as the module of the function. The
-function is one of a module, its arguments and what it returns can be pickled.
+The process starts fresh (no fork, and without the caller's main module) and imports only the function's module. The function must be
+defined at module level; its arguments and its result must be picklable.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Returned = TypeVar("Returned")
 
 
 class TookTooLong(Exception):
-    """The call was ended after its seconds."""
+    """The call exceeded its time limit and was killed."""
 
 
 class Died(Exception):
-    """The process of the call ended by itself, without an answer: a crash, or its memory."""
+    """The process ended without a result: a crash, or no memory left."""
 
 
 def apart(function: Callable[..., Returned], *arguments: Any, seconds: float, memory: int | None = None) -> Returned:
-    """What the function returns, or raises, in another process.
+    """The result of the function, run in another process. An exception of the function is raised here.
 
-    seconds : after which it is killed, which raises TookTooLong
-    memory  : bytes that it may take on top of its start, where the system has such limits; a call that needs more raises MemoryError, or
-              Died where a library takes the process down
+    seconds : time limit; the process is then killed and TookTooLong raised
+    memory  : bytes it may allocate beyond its size at start, where the system supports such limits; a call that needs more raises
+              MemoryError, or Died if a library ends the process
     """
     asked = pickle.dumps((function.__module__, function.__qualname__, memory, arguments))
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]])}
@@ -50,7 +50,7 @@ def apart(function: Callable[..., Returned], *arguments: Any, seconds: float, me
     except subprocess.TimeoutExpired as e:
         raise TookTooLong(f"{function.__name__} took longer than {seconds:g} seconds") from e
     finally:
-        process.kill()  # one that hangs would never end by itself
+        process.kill()  # a process that hangs would never end
         process.communicate()
     if not answer:
         raise Died(f"{function.__name__} ended its process with {process.returncode}")
@@ -61,7 +61,7 @@ def apart(function: Callable[..., Returned], *arguments: Any, seconds: float, me
 
 
 def serve() -> None:
-    """What the other process does: one call from its input, the answer to its output. Whatever is printed goes elsewhere."""
+    """Runs in the other process: reads one call from stdin and writes the result to stdout. Prints of the function go to stderr."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     module, name, memory, arguments = pickle.load(sys.stdin.buffer)
@@ -77,12 +77,12 @@ def serve() -> None:
 
 
 def _limit(memory: int) -> None:
-    """Lets this process take so many bytes more than it has."""
+    """Limits this process to `memory` bytes more than it has now."""
     try:
         import resource
 
         pages = int(Path("/proc/self/statm").read_text().split()[0])
-    except (ImportError, OSError):  # Windows and macOS have no such limit; that of time holds there too
+    except (ImportError, OSError):  # Windows and macOS have no such limit; the time limit still applies
         return
     limit = pages * resource.getpagesize() + memory
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

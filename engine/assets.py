@@ -1,4 +1,4 @@
-"""Where the shipped models and examples lie: assets/ in a checkout, foretoken_assets/ beside engine/ once a wheel is installed."""
+"""The location of the shipped models and examples: assets/ in a checkout, foretoken_assets/ beside engine/ in an installed wheel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[1]  # the checkout, or the site-packages
 
 
 def checkout() -> Path | None:
-    """The folder of the checkout that this code runs from; None for an installed wheel."""
+    """The root of the checkout that this code runs from; None for an installed wheel."""
     return ROOT if (ROOT / "launch.py").is_file() else None
 
 

@@ -1,9 +1,11 @@
-"""The vocabulary: what a person asks for, what a method proposes, what a model answers, what a run emits.
+"""The shared types: prompts, knobs, drafts, the rows of a forward pass, steps, and the protocols of backbones and sequences.
 
-Two sides meet here and nowhere else. A backbone turns a `Prompt` into a `Sequence`; a method drives that `Sequence` by
-proposing a `Draft`, reading `Rows`, committing, and yielding a `Step`. The invariant between them: committed tokens are
-x[0:n]; the cache holds the prompt and x[0:n-1]; x[n-1] is *pending* and is fed first in the next forward. Where committed positions
-are no prefix (wavefronts), every committed position that is not in the cache is pending, and all of them are fed first.
+Backbones and methods meet only here. A backbone turns a `Prompt` into a `Sequence`. A method drives that `Sequence`: it proposes a
+`Draft`, reads `Rows`, commits tokens and yields a `Step`. The invariant: committed tokens are x[0:n]; the cache holds the prompt and
+x[0:n-1]; x[n-1] is *pending* and is the first input of the next pass. If the committed positions are not a prefix (wavefronts), every
+committed position that is not in the cache is pending, and all of them are the first inputs.
+
+"law" in an identifier is the code's short word for a next-token probability distribution.
 """
 
 from __future__ import annotations
@@ -28,32 +30,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How logits become a law. Order: guidance, grammar, temperature, top-k, top-p, softmax."""
+    """How logits become a distribution. Order: guidance, grammar, temperature, top-k, top-p, softmax."""
 
     temperature: float = 1.0  # 0 = always the most probable token
     top_k: int = 0  # 0 = off
     top_p: float = 1.0  # 1 = off
     guidance: float = 1.0  # u + g (c - u); 1 = conditional only
-    temperature_last: bool = False  # True: top-k and top-p look at the law without temperature (the order of BPT)
+    temperature_last: bool = False  # True: top-k and top-p filter before the temperature is applied (BPT's order)
 
     def softened(self) -> Sampling:
-        """The same with temperature 1 in the place of 0."""
+        """The same settings, with temperature 1 instead of 0."""
         return replace(self, temperature=self.temperature or 1.0)
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What the person wants: text, class label or points, with seed, size and sampling."""
+    """What to generate: text, class label or points, with seed, size and sampling."""
 
     text: str | None = None
     label: int | None = None
     points: Tensor | None = None  # [N, 6] float32: xyz and unit normal
     seed: int = 0
-    size: int | None = None  # pixels, or a face budget for a mesh; None = the backbone's own
-    sampling: Sampling | None = None  # None = the backbone's own
+    size: int | None = None  # pixels, or a face budget for a mesh; None = the backbone's default
+    sampling: Sampling | None = None  # None = the backbone's default
 
     def __post_init__(self) -> None:
-        """Raises BadPrompt for text that no file and no terminal could hold: NUL, and halves of characters."""
+        """Raises BadPrompt for text that cannot be written to a file or a terminal: NUL and lone surrogates."""
         for place, character in enumerate(self.text or "", 1):
             if character == "\0" or "\ud800" <= character <= "\udfff":
                 code = f"U+{ord(character):04X}"
@@ -62,7 +64,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Knob:
-    """One setting of a method: it feeds sliders, drop-downs, checks, documentation and tests."""
+    """One setting of a method. Sliders, drop-downs, checks, documentation and tests are made from it."""
 
     name: str
     symbol: str  # the paper's letter, for the slider's label; "" if it has none
@@ -73,11 +75,11 @@ class Knob:
     scale: str = "linear"  # or "log"
     help: str = ""
     choices: tuple[str, ...] = ()  # names; stored as their index
-    live: bool = True  # False: read when the run starts, not later
-    when: tuple[str, ...] = ()  # another knob and those of its choices under which this one acts; () = always
+    live: bool = True  # False: read only when the run starts
+    when: tuple[str, ...] = ()  # another knob, then the choices of it that enable this one; () = always enabled
 
     def to_number(self, value: float | str) -> float:
-        """The stored number of a value; raises BadKnob with the range or the choices."""
+        """The number that stores a value; raises BadKnob with the range or the choices."""
         if self.choices:
             names = {c.replace("-", " ").replace("_", " "): i for i, c in enumerate(self.choices)}
             key = str(value).strip().lower().replace("-", " ").replace("_", " ")
@@ -93,14 +95,14 @@ class Knob:
         return number
 
     def to_value(self, number: float) -> float | str:
-        """The value of a stored number: a choice's name, an int where the step is whole, else a float."""
+        """The value of a stored number: the name of a choice, an int if the step is whole, else a float."""
         if self.choices:
             return self.choices[int(number)]
         return int(number) if float(self.step).is_integer() and float(self.low).is_integer() else float(number)
 
 
 class KnobArray:
-    """The live values of a run: float64, one slot a knob, one writer, one reader, over any buffer (shared memory too)."""
+    """The live values of a run: float64, one slot per knob, one writer, one reader, in any buffer (including shared memory)."""
 
     def __init__(self, knobs: tuple[Knob, ...], values: Mapping[str, float | str], buffer: np.ndarray | None = None):
         self.knobs = {k.name: (i, k) for i, k in enumerate(knobs)}
@@ -123,12 +125,12 @@ class KnobArray:
         self.numbers[i] = knob.to_number(value)
 
     def read(self) -> dict[str, float | str]:
-        """All values now."""
+        """The current values by name."""
         return {name: k.to_value(self.numbers[i]) for name, (i, k) in self.knobs.items()}
 
 
 class Knobs:
-    """The values a method reads, as attributes: one snapshot a step, written by Run before it advances the method."""
+    """The values a method reads, as attributes: one snapshot per step, written by Run before it advances the method."""
 
     def __init__(self, values: Mapping[str, float | str]):
         self.values = dict(values)
@@ -141,11 +143,11 @@ class Knobs:
 
 
 class Rows:
-    """What one pass answers, row 0 after the prefix and row i+1 after node i. Made lazily, so that a kernel may skip p.
+    """The output of one pass: row 0 follows the prefix, row i+1 follows node i. Computed lazily, so that p can be skipped.
 
-    logits : [branches, N+1, V], as the model gives them
+    logits : [branches, N+1, V], the model's raw output
     scores : [N+1, V] float32 (float64 on the toy): guided, masked and warped, not normalised; argmax(scores + Gumbel noise) draws from p
-    p      : [N+1, V], softmax of scores: what we verify with is what we sample from
+    p      : [N+1, V], softmax of scores: the distributions used both to verify and to sample
     hidden : [branches, N+1, H], the last hidden states, or None
     """
 
@@ -160,20 +162,20 @@ class Rows:
 
     @cached_property
     def p(self) -> Tensor:
-        """Laws [N+1, V], rows sum to 1."""
+        """Distributions [N+1, V]; rows sum to 1."""
         return torch.softmax(self.scores, -1)
 
     @cached_property
     def soft(self) -> Tensor:
-        """p as it would be at temperature 1 where the temperature is 0 [N+1, V]: what is left to compare where p knows one token only."""
+        """p with temperature 1 instead of 0 [N+1, V]: used to compare tokens where p is one-hot."""
         return torch.softmax(self._warp(self.logits, soft=True), -1)
 
     def law(self, start: int, stop: int) -> Tensor:
-        """Some rows of p, [stop-start, V], without making the others."""
+        """Rows start..stop-1 of p, [stop-start, V], without computing the others."""
         return self.p[start:stop] if "p" in self.__dict__ else torch.softmax(self.scores[start:stop], -1)
 
     def first(self, count: int) -> Rows:
-        """The first rows of the pass as a pass of their own: the ones that are verified, where others only propose."""
+        """The first rows alone: those that are verified, if the rest only propose."""
         hidden = None if self.hidden is None else self.hidden[:, :count]
         found = Rows(self.logits[:, :count], self._warp, hidden)
         found.__dict__ |= {name: self.__dict__[name][:count] for name in ("scores", "p", "soft") if name in self.__dict__}
@@ -182,7 +184,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class LawHandle:
-    """Laws by reference: some rows of an earlier pass, materialised only where a rule needs them."""
+    """Distributions by reference: rows of an earlier pass, materialised only if a rule needs them."""
 
     rows: Rows
     index: Tensor  # int64 [N]
@@ -194,19 +196,19 @@ class LawHandle:
 
 @dataclass
 class Draft:
-    """Proposed tokens as a forest behind the prefix: chain, window, tree, wavefront, block or dual stream.
+    """Proposed tokens as a forest after the prefix: chain, window, tree, wavefront, block or dual stream.
 
-    tokens     : int64 [N], ids 0..V-1 of the head in use
+    tokens     : int64 [N], ids 0..V-1 of the output vocabulary in use
     parents    : int64 [N] or None; -1 = after the prefix; None = a chain; siblings in the order drawn
-    q          : the law each token was drawn from, [N, V] or a LawHandle; None = chosen deterministically (one-hot);
-                 of a sibling: conditional on the earlier ones
+    q          : the distribution each token was drawn from, [N, V] or a LawHandle, for a sibling conditional on the earlier ones;
+                 None = chosen deterministically (one-hot)
     positions  : int64 [N] or None = length + depth - 1 (a child of the prefix has depth 1)
-    visible    : bool [N+1, N+1] or None = ancestors; row and column 0 are the pending token. Where K tokens are pending, [N+K, N+K] and
-                 the first K. In any case a row sees those cached and pending tokens only that stand at smaller positions
-    predictive : bool [N] or None; rows that run with the drafter's adapter and can never be committed. They come last; no
-                 other row sees them. What they say is warped without a grammar, and `Sequence.law` makes laws of it
-    twins      : so many of the first predictive rows read what the first tokens read, see what they see, and stand where they stand:
-                 up to the first layer with the adapter, a pass may compute them once
+    visible    : bool [N+1, N+1] or None = ancestors; row and column 0 are the pending token. With K pending tokens: [N+K, N+K], and
+                 the first K rows and columns. A row never attends to cached or pending tokens at larger positions than its own
+    predictive : bool [N] or None; rows that run with the drafter's adapter and are never committed. They come last, and no
+                 other row attends to them. Their logits are warped without a grammar; `Sequence.law` turns them into distributions
+    twins      : how many of the first predictive rows have the same input, mask and position as the first tokens; a pass may
+                 compute these once, up to the first layer with the adapter
     """
 
     tokens: Tensor
@@ -226,12 +228,12 @@ NO_DRAFT = Draft(torch.empty(0, dtype=torch.int64))
 
 
 class Grammar(Protocol):
-    """What may follow what, as a machine of states: pure functions, so that drafts can be masked along a hypothetical path."""
+    """Which tokens may follow, as a state machine of pure functions, so that drafts can be masked along a hypothetical path."""
 
     start: Any
 
     def next(self, state: Any, token: int) -> Any:
-        """The state behind a token."""
+        """The state after a token."""
         ...
 
     def allowed(self, state: Any) -> Tensor:
@@ -240,15 +242,15 @@ class Grammar(Protocol):
 
 
 class Resampler(Protocol):
-    """What a sequence's `resampler` is: weights, shared by all runs.
+    """Converts tokens between two scales. Its weights are shared by all runs.
 
-    training_free : the same without its trained parts; itself where it has none
+    training_free : the same resampler without trained parts; itself if it has none
     """
 
     training_free: Resampler
 
     def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
-        """Laws [N, V] of the finer tokens that lie in coarser rows first..stop-1, row by row.
+        """Distributions [N, V] of the finer tokens that lie in coarser rows first..stop-1, row by row.
 
         tokens : int64 [stop * coarse.columns], the coarser rows so far
         """
@@ -263,64 +265,64 @@ class Resampler(Protocol):
 
 
 class Sequence(Protocol):
-    """One run of one model on one prompt: cache, grammar and layout. The seam, running."""
+    """One run of one model on one prompt: cache, grammar and layout."""
 
     tokens: list[int]  # committed
-    length: int  # how many, n
-    limit: int  # n can not exceed this
+    length: int  # number of committed tokens, n
+    limit: int  # the largest n
     done: bool
-    vocabulary: int  # V of the head in use
+    vocabulary: int  # size V of the output vocabulary in use
     layout: Layout
     device: torch.device
     sampling: Sampling
-    codebook: Tensor | None  # by capability "codebook": [V, e], where each id lies among the codes of a picture; else None
-    condition: Tensor | None  # by capability "condition": [C, H], what was seen of the prompt, for drafters that look at it; else None
-    adapter: Any  # by capability "predictive_stream": what predictive rows run with; the drafter puts it here when it starts
+    codebook: Tensor | None  # by capability "codebook": [V, e], the code vector of each id; else None
+    condition: Tensor | None  # by capability "condition": [C, H], features of the prompt, for drafters that attend to it; else None
+    adapter: Any  # by capability "predictive_stream": the weights of predictive rows; the drafter sets it when it starts
 
     def forward(self, draft: Draft) -> Rows:
-        """One pass over the pending token and the nodes; the cache of the nodes is kept until commit or the next forward."""
+        """One pass over the pending token and the nodes; their cache entries are kept until commit or the next forward."""
         ...
 
     def commit(self, nodes: list[int], token: int) -> list[int]:
-        """Keeps the cache of `nodes` (a path), makes `token` pending. End of sequence and the length limit are cut here
-        and nowhere else. Returns the tokens really committed: those of the nodes, then `token`, cut."""
+        """Keeps the cache entries of `nodes` (a path) and makes `token` pending. Only this method cuts at the end of the sequence and at
+        the length limit. Returns the committed tokens: those of the nodes, then `token`, after the cut."""
         ...
 
     def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
-        """Laws [k, V] of raw guided logits [k, V] behind hypothetical paths, one a row or one for all: the same warp and grammar, for
-        drafters."""
+        """Distributions [k, V] of raw guided logits [k, V] after hypothetical paths, one path per row or one for all. Applies the same
+        warp and grammar as a pass; for drafters."""
         ...
 
     def allowed(self, path: list[int]) -> Tensor | None:
-        """The ids that may come behind a hypothetical path, bool [V]; None without a grammar. For drafters that need no law."""
+        """The ids that may follow a hypothetical path, bool [V]; None without a grammar. For drafters that need no distribution."""
         ...
 
     def state(self, path: list[int]) -> Hashable:
-        """What the grammar knows behind a hypothetical path: where this is equal, equal logits have equal laws."""
+        """The grammar's state after a hypothetical path: if states are equal, equal logits give equal distributions."""
         ...
 
     @property
     def pending(self) -> list[int]:
         """By capability "wavefront": committed positions that are not in the cache, ascending; [-1] before the first token. The first K
-        rows of a pass are theirs, the row of position i being the law of position i+1."""
+        rows of a pass belong to them: the row of position i is the distribution of position i+1."""
         ...
 
     def commit_at(self, positions: list[int], tokens: list[int], nodes: Iterable[int] = ()) -> None:
-        """By capability "wavefront": keeps the cache of what was pending, commits tokens at any positions (ascending, no end of sequence)
-        and makes them pending. `nodes` of the last pass are committed before them, where they stand and with their cache; all others are
-        forgotten. `tokens` holds them in the order of commitment."""
+        """By capability "wavefront": keeps the cache of pending tokens, commits tokens at any positions (ascending, no end of sequence)
+        and makes them pending. First commits `nodes` of the last pass at their positions, with their cache; discards all other nodes.
+        `Sequence.tokens` holds tokens in the order of commitment."""
         ...
 
-    scales: tuple[int, ...]  # the smaller sizes, in pixels, that at_scale knows, ascending; none without the capability "at_scale"
-    resampler: Resampler  # by capability "at_scale": its laws between two scales
+    scales: tuple[int, ...]  # the smaller sizes, in pixels, that at_scale accepts, ascending; empty without the capability "at_scale"
+    resampler: Resampler  # by capability "at_scale": converts tokens between two scales
 
     def at_scale(self, size: int) -> Sequence:
-        """By capability "at_scale": a fresh sequence of the same model and prompt at another size; raises BadPrompt for one it cannot make.
-        Who asked for it closes it."""
+        """By capability "at_scale": a new sequence of the same model and prompt at another size; raises BadPrompt for an unsupported size.
+        The caller must close it."""
         ...
 
     def rewind(self, length: int) -> None:
-        """By capability "at_scale": forgets the committed tokens from `length` on, and their cache. What is left is a prefix that was
+        """By capability "at_scale": discards the committed tokens from `length` on, and their cache. The rest must be a prefix that was
         committed in order."""
         ...
 
@@ -330,32 +332,32 @@ class Sequence(Protocol):
 
 
 Suits = Mapping[str, Mapping[str, float | str]]  # by method, then by knob
-ANY_SUIT: Suits = MappingProxyType({})  # of a model on which the methods' own defaults do
+ANY_SUIT: Suits = MappingProxyType({})  # for a model that keeps the methods' defaults
 
 
 class Backbone(Protocol):
-    """A model: weights, tokenizer, renderer. It knows no method. All that others read of it is here."""
+    """A model: weights, tokenizer, renderer. It does not depend on any method. Other code uses only these members."""
 
     name: str
     capabilities: frozenset[str]  # e.g. raster, wavefront, mesh, codebook, encode, hidden, at_scale
     sampling: Sampling  # defaults
-    suits: Suits  # knob values that do better on this model than the methods' own defaults
+    suits: Suits  # knob values that work better on this model than the methods' defaults
     device: torch.device
     dtype: str  # of the passes: "float32", "bfloat16" or "float64"
-    card: Mapping[str, Any]  # what it was taught and how it did; empty without one
-    weights_hash: str | None  # of all its files; None where it has none
-    parameters: int  # numbers that were trained
-    vocabulary: int  # tokens it can choose from
-    end: int | None  # the id that ends a sequence; None where all are equally long
-    sizes: list[int]  # sides of the pictures that it makes, in pixels, ascending; empty for meshes
-    words: Mapping[str, int]  # that it knows, with their ids; empty where any word will do
+    card: Mapping[str, Any]  # its training and its measurements; empty without a card
+    weights_hash: str | None  # of all its files; None if it has none
+    parameters: int  # number of trained parameters
+    vocabulary: int  # number of tokens
+    end: int | None  # the id that ends a sequence; None if all sequences are equally long
+    sizes: list[int]  # sides of its pictures in pixels, ascending; empty for meshes
+    words: Mapping[str, int]  # the known words with their ids; empty if any word is accepted
 
     def warning(self, text: str) -> str:
-        """A sentence to be said before drawing, for a prompt that names nothing that the model can draw; else ""."""
+        """A sentence to show before drawing if the prompt names nothing that the model can draw; else ""."""
         ...
 
     def unknown_words(self, text: str) -> dict[str, list[str]]:
-        """The words of a text that it does not know, each with up to three known ones nearest in meaning, or that it is a slip of."""
+        """The unknown words of a text, each with up to three known words that are nearest in meaning or spelling."""
         ...
 
     def start(self, prompt: Prompt) -> Sequence:
@@ -363,7 +365,7 @@ class Backbone(Protocol):
         ...
 
     def drafter(self, name: str) -> Any:
-        """By capability of that name: its module that proposes, loaded once."""
+        """By the capability of that name: the drafter, loaded once."""
         ...
 
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> Any:
@@ -374,13 +376,13 @@ class Backbone(Protocol):
 
 @dataclass
 class Step:
-    """One step of a method: what was committed, what it cost, and what the diagnostics draw.
+    """One step of a method: the committed tokens, the cost, and the data for diagnostics.
 
-    tokens, positions : committed now, each position once in a run
-    draft             : what may be shown but is not committed: {"tokens", "positions", "scale", "status"}
+    tokens, positions : committed in this step, each position once in a run
+    draft             : drafts that may be shown but are not committed: {"tokens", "positions", "scale", "status"}
     drafted           : nodes verified in this step; forwards, draft_forwards: target passes and all other passes
-    trace             : what the diagnostics draw of it
-    seconds, exact, knobs are written by Run
+    trace             : data for diagnostics
+    seconds, exact, knobs are set by Run
     """
 
     tokens: list[int]
@@ -397,12 +399,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Case:
-    """One row of `verify`: knobs, what is claimed, and the mutants (names in measure/verify/mutants.py) that must break the claim."""
+    """One row of `verify`: knobs, the claim, and the mutants (names in measure/verify/mutants.py) that must break the claim."""
 
     name: str  # for instance "SJD-EXACT random"
     claim: str  # "same law" | "same tokens" | "closed form" | "full spans" | "same context" | "same as unrelaxed" | "not exact"
     knobs: Mapping[str, float | str] = field(default_factory=dict)
-    toy: Mapping[str, Any] = field(default_factory=dict)  # settings of the toy backbone that differ from its own
+    toy: Mapping[str, Any] = field(default_factory=dict)  # settings of the toy backbone that differ from its defaults
     mutants: tuple[str, ...] = ()
     law: str = ""  # of a "closed form": its name in measure/verify/closed_forms.py
 
@@ -419,12 +421,13 @@ class Method:
     exact: Callable[[Knobs], bool]
     why: Callable[[Knobs], str]  # one sentence for the badge: why it is exact, or why not
     needs: frozenset[str] = frozenset()
-    drafter: str = ""  # what the backbone's `drafter(name)` is asked for; "" = the method has none
+    drafter: str = ""  # the name passed to the backbone's `drafter(name)`; "" = no drafter
     cases: tuple[Case, ...] = ()
-    common: Mapping[str, float | str] = field(default_factory=dict)  # knobs for the claims that every method must meet; exact ones
+    common: Mapping[str, float | str] = field(default_factory=dict)  # exact knobs, for the claims that every method must meet
 
 
 VERIFY = Knob(
     "verify", "", "residual", choices=("residual", "match seed"), live=False,
-    help="residual: speculative sampling, the same law as plain decoding. match seed: the very tokens of plain decoding with this seed.",
+    help="residual: speculative sampling, the same distribution as plain decoding. match seed: the same tokens as plain decoding "
+    "with this seed.",
 )  # fmt: skip

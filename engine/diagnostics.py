@@ -1,4 +1,4 @@
-"""Steps -> named arrays: numbers, never figures. The screen, the trace file and the benchmarks read the same arrays."""
+"""Named arrays from steps: numbers, not figures. The app, the trace file and the benchmarks read the same arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.mesh.bpt_tokens import Face
 
 PER_TOKEN = ("accepted", "verdict", "accept_probability", "entropy", "depth", "parent", "energy", "threshold")
-PER_STEP: dict[str, Callable[[Trace], float | None]] = {  # numbers of the step as a whole; None = not told
+PER_STEP: dict[str, Callable[[Trace], float | None]] = {  # one number per step; None = not recorded
     "deviation": lambda told: told.deviation and told.deviation.latest,
     "mean_deviation": lambda told: told.deviation and told.deviation.mean,
     "strength": lambda told: told.deviation and told.deviation.strength,
@@ -29,13 +29,13 @@ PER_STEP: dict[str, Callable[[Trace], float | None]] = {  # numbers of the step 
 def arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
     """The whole trace of a run; `replay` reads it back.
 
-    One value a committed token, in the order of commitment: tokens, positions (int32), step (int32, which step committed it) and,
-    as float32 with nan where a method says nothing, those of PER_TOKEN.
-    One value a step: step_tokens, step_drafted, step_forwards, step_draft_forwards (int32), step_seconds (float64), step_exact
-    (bool), knob_NAME (float32, or text for a choice) and, where a method gives them, step_NAME of PER_STEP (float32, nan = not given).
-    One value a node of the trees that were verified, one tree behind the other: tree_tokens, tree_parents (int32, -1 = the prefix; counted
-    within the tree), tree_accepted (bool), tree_p, tree_q (float32; see Candidate), with step_nodes (int32) a step. One value a draft of
-    the passes that tell energies: round_energy, round_threshold (float32), with step_round and step_round_accepted (int32) a step.
+    One value per committed token, in the order of commitment: tokens, positions (int32), step (int32, the step that committed it) and
+    those of PER_TOKEN (float32, nan = not recorded).
+    One value per step: step_tokens, step_drafted, step_forwards, step_draft_forwards (int32), step_seconds (float64), step_exact
+    (bool), knob_NAME (float32, or text for a choice) and, if the method records them, step_NAME of PER_STEP (float32, nan = not recorded).
+    One value per node of the verified trees, one tree after another: tree_tokens, tree_parents (int32, -1 = the prefix; numbered
+    within the tree), tree_accepted (bool), tree_p, tree_q (float32; see Candidate); with step_nodes (int32) per step. One value per draft
+    of the passes that record energies: round_energy, round_threshold (float32); with step_round, step_round_accepted (int32) per step.
     """
     found: dict[str, Any] = {
         "tokens": np.array([t for s in steps for t in s.tokens], np.int32),
@@ -62,7 +62,7 @@ def arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
 
 
 def _trees(steps: Items[Step]) -> dict[str, np.ndarray]:
-    """The trees of the steps as `arrays` has them; nothing if there are none."""
+    """The tree arrays of `arrays`; empty if there are no trees."""
     if all(s.trace.tree is None for s in steps):
         return {}
     trees = [s.trace.tree or TreeTrace([], [], [], [], []) for s in steps]
@@ -77,7 +77,7 @@ def _trees(steps: Items[Step]) -> dict[str, np.ndarray]:
 
 
 def _rounds(steps: Items[Step]) -> dict[str, np.ndarray]:
-    """The energies of all drafts of the steps as `arrays` has them; nothing if there are none."""
+    """The energy arrays of `arrays`; empty if there are no energies."""
     if all(s.trace.round is None for s in steps):
         return {}
     rounds = [s.trace.round or RoundTrace((), (), 0) for s in steps]
@@ -90,7 +90,7 @@ def _rounds(steps: Items[Step]) -> dict[str, np.ndarray]:
 
 
 def replay(trace: Mapping[str, np.ndarray]) -> Iterator[Step]:
-    """The Steps of a trace that `arrays` made, with all that it holds. The drafts that waited between the steps are not among it."""
+    """The Steps of a trace made by `arrays`. Drafts pending between steps are not part of a trace."""
     ends = {name: np.cumsum(trace[name]) for name in ("step_tokens", "step_nodes", "step_round") if name in trace}
 
     def part(name: str, count: str, i: int) -> np.ndarray:
@@ -104,7 +104,7 @@ def replay(trace: Mapping[str, np.ndarray]) -> Iterator[Step]:
     for i in range(len(trace["step_tokens"])):
         knobs = {name.removeprefix("knob_"): values[i].item() for name, values in trace.items() if name.startswith("knob_")}
         counts = (int(trace[f"step_{name}"][i]) for name in ("drafted", "forwards", "draft_forwards"))
-        told = {name: part(name, "step_tokens", i) for name in PER_TOKEN if name in trace}  # nan and all: the method tells it
+        told = {name: part(name, "step_tokens", i) for name in PER_TOKEN if name in trace}  # kept even if nan: the method records it
         tree = measured = energies = None
         if "step_nodes" in trace:
             tokens, parents, p, q = (part(f"tree_{name}", "step_nodes", i).tolist() for name in ("tokens", "parents", "p", "q"))
@@ -124,7 +124,7 @@ def replay(trace: Mapping[str, np.ndarray]) -> Iterator[Step]:
 
 
 class Candidate(NamedTuple):
-    """A node of a draft tree: what the model (p) and the drafter (q) gave its token; q = 1 for one that was chosen, not drawn."""
+    """A node of a draft tree: the probability of its token under the model (p) and the drafter (q); q = 1 if chosen, not drawn."""
 
     token: int
     p: float
@@ -132,7 +132,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(step: Step) -> list[list[Candidate]]:
-    """For each token of a step what its draft tree held in its place: the siblings, in the order they were asked."""
+    """For each token of a step, the candidates that its draft tree held at that place: siblings, in the order they were verified."""
     tree = step.trace.tree
     if tree is None:
         return [[] for _ in step.tokens]
@@ -143,12 +143,12 @@ def candidates(step: Step) -> list[list[Candidate]]:
 
 
 def to_numbers(values: Values) -> np.ndarray:
-    """float32 of what a trace holds: a list, an array, or a tensor on any device."""
+    """Values of a trace as float32: from a list, an array, or a tensor on any device."""
     return np.asarray(values.cpu() if isinstance(values, Tensor) else values, np.float32)
 
 
 def per_token(step: Step, name: str) -> np.ndarray:
-    """One entry of a step's trace as float32, as long as its tokens; nan where the method gave no value."""
+    """One field of a step's trace as float32, one value per token; nan where the method recorded none."""
     row = np.full(len(step.tokens), np.nan, np.float32)
     value: Values | None = getattr(step.trace, name)
     if value is not None:
@@ -158,9 +158,9 @@ def per_token(step: Step, name: str) -> np.ndarray:
 
 
 def per_face(faces: Items[Face], values: np.ndarray) -> np.ndarray:
-    """float32 [F]: the mean of a per-token array over the tokens that each face owns, nan left out.
+    """float32 [F]: the mean of a per-token array over the tokens that each face owns, ignoring nan.
 
-    Every token has at most one owner, so faces and dangling tokens together share the array out without a rest.
+    Every token belongs to at most one face; the others are dangling tokens.
     """
     found = np.full(len(faces), np.nan, np.float32)
     for i, face in enumerate(faces):
@@ -173,18 +173,18 @@ def per_face(faces: Items[Face], values: np.ndarray) -> np.ndarray:
 def multi_scale_speedup(stayed: float, fine: int, coarse: int) -> float:
     """MuLo-SD, equation 10: S = T_p / ((1 - a) T_p + T_q), how many plain passes one pass replaces.
 
-    stayed : a, the share of drafts that stay; fine, coarse : T_p and T_q, tokens of the picture and of the drafted one. It counts a pass
-    for every token that is drawn, at either size, and takes them to cost the same; verification, which is wide, it leaves out.
+    stayed : a, the share of drafts kept; fine, coarse : T_p and T_q, tokens of the full and of the drafted picture. The equation counts
+    one pass per drawn token at either size, at equal cost, and does not count the (wide) verification passes.
     """
     return fine / ((1 - stayed) * fine + coarse)
 
 
 def multi_scale_point(steps: Items[Step], coarse: int) -> dict[str, float]:
-    """What a finished run of MuLo-SD measured beside its theory line: where it lies on the line, and where it really is.
+    """A finished run of MuLo-SD compared with equation 10.
 
-    coarse : tokens of the drafted picture. Returns stayed, the share of tokens that are drafts; theory, equation 10 there; passes, tokens
-    over all passes that were made; verification, the share of these that equation 10 does not know of. A verification that draws the first
-    refused token is the pass of that token, so only blocks in which all stayed have one too many; side by side, islands make it negative.
+    coarse : tokens of the drafted picture. Returns stayed, the share of tokens that are drafts; theory, equation 10 at that share; passes,
+    tokens per pass as measured; verification, the share of passes that equation 10 does not count. A verification pass also draws the
+    first refused token, so only blocks without a refusal add a pass; islands redrawn side by side make the share negative.
     """
     tokens = sum(len(s.tokens) for s in steps)
     stayed = float(np.nansum([np.nansum(per_token(s, "accepted")) for s in steps])) / tokens

@@ -1,8 +1,8 @@
-"""What a person can do wrong or lack, each as one sentence that says what happened and what to do. All else is a bug."""
+"""Errors that a user can cause or fix. Each message says what happened and what to do. Any other exception is a bug."""
 
 
 class ForetokenError(Exception):
-    """The parent of every error whose message is meant for a person; the command line exits with code 2."""
+    """The base of all errors whose message is meant for the user; the command line exits with code 2."""
 
 
 class BadPrompt(ForetokenError):

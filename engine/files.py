@@ -1,7 +1,7 @@
-"""Files and folders that are written whole or not at all, and what is left of processes that died while they wrote.
+"""Atomic writes of files and folders, and cleanup after processes that died while writing.
 
-What is not finished has a name of its own beside its target, `.part-<process>-<random>-<target>`, and is renamed once all of it is on the
-disk. So a kill at any moment leaves the old file or the new one, and a part that a later start recognises by its process and removes.
+An unfinished file is called `.part-<process>-<random>-<target>`, beside its target, and is renamed once all of it is on disk. A kill at
+any moment leaves the old file or the new one, and perhaps a part, which a later start recognises by its process id and removes.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from pathlib import Path
 
 from engine.errors import BadOutput
 
-PART = ".part-"  # begins the name of what is not finished
-ASIDE = ".aside-"  # begins the name of a folder that makes room for its successor
-SCRATCH = "foretoken-"  # begins the name of a temporary folder
+PART = ".part-"  # prefix of an unfinished file or folder
+ASIDE = ".aside-"  # prefix of a folder that is being replaced
+SCRATCH = "foretoken-"  # prefix of a temporary folder
 OWNED = re.compile(rf"(?:{re.escape(PART)}|{re.escape(ASIDE)}|{SCRATCH})(\d+)-")
-STARTED = time.time()  # about when this process did
-FORGOTTEN = 24 * 3600  # seconds after which a leftover goes whose name tells no process
-TRIES = 20  # at a swap that somebody else's recovery disturbs
+STARTED = time.time()  # about when this process started
+FORGOTTEN = 24 * 3600  # seconds after which a leftover without a process id in its name is removed
+TRIES = 20  # for a swap, if another process recovers the old folder meanwhile
 
 
 def home() -> Path:
-    """The user's data directory: $FORETOKEN_HOME, or the platform's own place."""
+    """The user's data directory: $FORETOKEN_HOME, or the platform's default."""
     if given := os.environ.get("FORETOKEN_HOME"):
         return Path(given)
     if sys.platform == "darwin":
@@ -40,19 +40,19 @@ def home() -> Path:
 
 
 def refusal(what: Path, error: Exception, advice: str) -> BadOutput:
-    """The sentence for a file or folder that the disk did not take."""
+    """The error for a file or folder that cannot be written."""
     if isinstance(error, shutil.Error):  # of a folder that was copied: a list of (source, target, reason)
         error = OSError(str(error.args[0][0][2]))
     reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip().splitlines()[0].rstrip(".")
     return BadOutput(f"Cannot write {what} ({reason}). {advice}")
 
 
-# --- whole or not at all ----------------------------------------------------------------------------------------------
+# --- atomic writes ----------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A name to write to. Afterwards the file has its own name, on the disk; after an error there is nothing new."""
+    """A temporary path to write to. On success it is synced and renamed to `path`; after an error it is removed."""
     part = part_beside(path)
     try:
         yield part
@@ -66,9 +66,9 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(parent: Path, name: str, place: Callable[[Path], Path] | None = None) -> Iterator[Path]:
-    """A folder to fill. Afterwards it lies in its place, on the disk; after an error there is nothing new.
+    """A temporary folder to fill. On success it is synced and moved into place; after an error it is removed.
 
-    place : gives the finished folder its name (default: puts it where `parent / name` is)
+    place : moves the finished folder to its final name (default: replaces `parent / name`)
     """
     part = part_beside(parent / name)
     part.mkdir()
@@ -84,20 +84,20 @@ def whole_folder(parent: Path, name: str, place: Callable[[Path], Path] | None =
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file, whole or not at all."""
+    """Writes a text file atomically."""
     with whole_file(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copies a file, whole or not at all."""
+    """Copies a file atomically."""
     with whole_file(target) as part:
         shutil.copy2(source, part)
 
 
 def sync(path: Path) -> None:
-    """Waits until a file, or the names in a folder, are on the disk."""
-    if path.is_symlink() or (os.name == "nt" and path.is_dir()):  # Windows opens no folders
+    """Waits until a file, or the list of names in a folder, is on disk."""
+    if path.is_symlink() or (os.name == "nt" and path.is_dir()):  # Windows cannot open folders
         return
     handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
@@ -107,7 +107,7 @@ def sync(path: Path) -> None:
 
 
 def swap(new: Path, target: Path) -> None:
-    """Puts a finished folder in the place of another one, which goes. Between the renames there is none; `recover` puts the old back."""
+    """Replaces a folder by a finished one. Between the two renames neither exists under its name; `recover` restores the old one."""
     old = target.parent / f"{ASIDE}{os.getpid()}-{target.name}"
     shutil.rmtree(old, ignore_errors=True)
     for left in reversed(range(TRIES)):
@@ -117,7 +117,7 @@ def swap(new: Path, target: Path) -> None:
             new.rename(target)
             break
         except OSError:
-            if not left or not target.exists():  # else somebody has recovered the old one in between
+            if not left or not target.exists():  # else another process has restored the old one meanwhile
                 recover(target)
                 raise
     for leftover in asides(target):
@@ -125,33 +125,33 @@ def swap(new: Path, target: Path) -> None:
 
 
 def asides(target: Path) -> list[Path]:
-    """The folders that were put aside for successors of this one, the newest last."""
+    """The folders put aside while this one was being replaced, the newest last."""
     found = [path for path in target.parent.glob(f"{ASIDE}*-{target.name}") if OWNED.match(path.name)]
     return sorted((path for path in found if path.name.split("-", 2)[2] == target.name), key=lambda path: path.stat().st_mtime)
 
 
 def recover(target: Path) -> bool:
-    """Puts back the folder that a process had put aside when it died; True if there is one at its place now."""
+    """Restores the folder that a dead process had put aside; True if `target` exists afterwards."""
     if not target.exists() and (left := asides(target)):
         left[-1].rename(target)
     return target.exists()
 
 
-# --- what dead processes left -----------------------------------------------------------------------------------------
+# --- leftovers of dead processes --------------------------------------------------------------------------------------
 
 
 def part_beside(path: Path) -> Path:
-    """A fresh name in the same folder, which says that its content is not finished and who writes it."""
+    """A new name in the same folder that marks the content as unfinished and names the writing process."""
     return path.parent / f"{PART}{os.getpid()}-{secrets.token_hex(4)}-{path.name}"
 
 
 def writers(target: Path) -> list[int]:
-    """The other processes that are alive and write something of this name now."""
+    """The ids of other live processes that are writing this target."""
     return _living(target.parent.glob(f"{PART}*-{target.name}"))
 
 
 def writers_in(folder: Path) -> list[int]:
-    """The other processes that are alive and write something in a folder now."""
+    """The ids of other live processes that are writing in a folder."""
     return _living(folder.glob(f"{PART}*"))
 
 
@@ -161,17 +161,17 @@ def _living(paths: Iterator[Path]) -> list[int]:
 
 
 def scratch_folder() -> Path:
-    """A new temporary folder that a later start removes if this process cannot."""
+    """A new temporary folder; a later start removes it if this process does not."""
     return Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
 
 
 def clean(folder: Path) -> None:
-    """Removes unfinished files and folders of processes that are dead; what cannot be removed stays."""
+    """Removes unfinished files and folders of dead processes, except those that cannot be removed."""
     _clean(folder, PART)
 
 
 def clean_scratch() -> None:
-    """Removes the temporary folders of processes that are dead."""
+    """Removes the temporary folders of dead processes."""
     _clean(Path(tempfile.gettempdir()), SCRATCH)
 
 
@@ -185,19 +185,19 @@ def _clean(folder: Path, beginning: str) -> None:
 
 
 def left_behind(path: Path) -> bool:
-    """Whether nobody works on a part any more: its process is dead, or had this one's number before it."""
+    """Whether no process is writing a part any more: its process is dead, or was an earlier one with this process's id."""
     try:
         written = path.stat().st_mtime
-    except OSError:  # somebody else has removed it
+    except OSError:  # removed by another process
         return False
     owner = OWNED.match(path.name)
-    if owner is None:  # a part of an earlier version; what else begins like a temporary folder may be a person's own
+    if owner is None:  # a part of an earlier version; other names with these prefixes may be the user's own
         return path.name.startswith(PART) and written < time.time() - FORGOTTEN
     return written < STARTED if int(owner[1]) == os.getpid() else not alive(int(owner[1]))
 
 
 def alive(process: int) -> bool:
-    """Whether a process of this number runs. On Windows, where asking would end it, all do."""
+    """Whether a process of this id runs. Always True on Windows, where os.kill would end the process."""
     if os.name == "nt":
         return True
     try:

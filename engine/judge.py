@@ -1,7 +1,7 @@
-"""A judge of pictures of the emoji world: it reads what stands where, so that a picture can be held against its caption.
+"""The judge of emoji pictures: a network that detects objects and their positions, so that a picture can be compared with its caption.
 
-It is trained on scenes that were drawn, some of them through the tokenizer, and never on generated pictures (`engine/train/judge.py`), so
-a generator cannot have learned its taste. Its card says how often it is right about scenes whose content is known.
+It is trained on drawn scenes, some of them passed through the tokenizer, and never on generated pictures (`engine/train/judge.py`), so
+it is independent of every generator. Its card gives its accuracy on scenes of known content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COLOURS = ("", *HUES)  # "" = the font's own
 
 @dataclass(frozen=True)
 class Found:
-    """An object that was seen: its centre in lattice cells (row, column) and how sure the judge is, 0..1."""
+    """A detected object: its centre in lattice cells (row, column) and the judge's confidence, 0..1."""
 
     name: str
     colour: str
@@ -40,7 +40,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a picture shows."""
+    """The detected objects and background of a picture."""
 
     objects: tuple[Found, ...]
     background: str
@@ -48,23 +48,23 @@ class Reading:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A reading held against a scene. None: the scene says nothing about it."""
+    """A reading compared with a scene. None: the scene does not specify it."""
 
-    objects: bool  # every object asked for was seen, and no other
-    counts: bool  # and as many of each as asked for
+    objects: bool  # every requested object was detected, and no other
+    counts: bool  # and in the requested numbers
     relation: bool | None
     colours: bool | None
     background: bool
 
     @property
     def all(self) -> bool:
-        """True if nothing is wrong."""
+        """True if everything that the scene specifies matches."""
         return self.counts and self.background and self.relation is not False and self.colours is not False
 
 
 class Judge(nn.Module):
-    """Pictures [B, 3, 128, 128] in -1..1 -> for every lattice cell the logits of the objects whose centre it holds and of their colour, and
-    for the picture the logits of its background."""
+    """The network: pictures [B, 3, 128, 128] in -1..1 -> per lattice cell the logits of the objects centred in it and of their colour,
+    and per picture the logits of its background."""
 
     def __init__(self, names: Sequence[str], width: int = 24):
         super().__init__()
@@ -87,11 +87,11 @@ class Judge(nn.Module):
 
     @torch.inference_mode()
     def read(self, pictures: Sequence[np.ndarray]) -> list[Reading]:
-        """Pictures uint8 [H, W, 3] of any one size; larger ones are box-filtered to 128 pixels first."""
+        """The readings of pictures uint8 [H, W, 3], all of one size; other sizes are first box-filtered to 128 pixels."""
         x = torch.from_numpy(np.stack([at_canvas(p) for p in pictures])).permute(0, 3, 1, 2).float() / 127.5 - 1
         objects, colours, background = self(x)
         chances = objects.sigmoid()
-        peaks = (objects > 0) & (objects == F.max_pool2d(objects, 3, stride=1, padding=1))  # chances of nearly 1 are equal numbers
+        peaks = (objects > 0) & (objects == F.max_pool2d(objects, 3, stride=1, padding=1))  # probabilities near 1 may be equal
         hue = colours.argmax(1)
         found: list[list[Found]] = [[] for _ in pictures]
         for b, name, row, column in peaks.nonzero().tolist():
@@ -114,7 +114,7 @@ def centre(box: tuple[str, str, int, int, int]) -> tuple[int, int]:
 
 
 def compare(reading: Reading, scene: Scene) -> Verdict:
-    """Holds what was seen against what was asked for."""
+    """The verdict on a reading of a picture of this scene."""
     seen: dict[str, list[Found]] = {}
     for found in reading.objects:
         seen.setdefault(found.name, []).append(found)
@@ -127,16 +127,16 @@ def compare(reading: Reading, scene: Scene) -> Verdict:
 
 
 def _related(seen: dict[str, list[Found]], scene: Scene) -> bool | None:
-    """Whether two groups lie as asked; None where nothing was asked."""
+    """Whether two groups are placed as requested; None if no relation was requested."""
     if len(scene.groups) != 2 or scene.relation == "beside":
         return None
     (y1, x1), (y2, x2) = (_middle(seen.get(g.name, []), g) for g in scene.groups)
-    above = y1 < y2  # centres are all that is read: who stands on another, or behind it, is the upper one
+    above = y1 < y2  # only centres are read: an object on or behind another has the upper centre
     return {"above": above, "on": above, "behind": above, "below": y1 > y2, "left of": x1 < x2, "right of": x1 > x2}[scene.relation]
 
 
 def _middle(found: list[Found], group: Group) -> tuple[float, float]:
-    """The middle of a group's objects; not a number, so that every comparison fails, if none was seen."""
+    """The mean position of a group's objects; nan if none was detected, so that every comparison fails."""
     if not found:
         return float("nan"), float("nan")
     return sum(f.row for f in found) / len(found), sum(f.column for f in found) / len(found)

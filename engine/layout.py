@@ -1,4 +1,4 @@
-"""Where a token lives: raster (row, column, scale) or mesh (patch, vertex, face)."""
+"""Layouts: the row, column and neighbours of each position, in a picture (raster) or in a plain sequence (line)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Raster:
 
     @property
     def reach(self) -> int:
-        """How many positions back a neighbour may lie."""
+        """The greatest distance back to a neighbour, in positions."""
         return self.columns
 
 
 def fine_rows(coarse: Raster, fine: Raster, first: int, stop: int) -> tuple[int, int]:
-    """The rows of a finer raster that lie in coarser rows first..stop-1: from which one, and one past the last."""
+    """The rows of a finer raster that lie in coarser rows first..stop-1: the first one, and one past the last."""
     return -(-first * fine.rows // coarse.rows), -(-stop * fine.rows // coarse.rows)
 
 
@@ -41,7 +41,7 @@ def fine_rows(coarse: Raster, fine: Raster, first: int, stop: int) -> tuple[int,
 class Line:
     """Tokens without a grid (a mesh before it is parsed): one row, in which the left neighbour is the previous token."""
 
-    reach: ClassVar[int] = 1  # how many positions back a neighbour may lie
+    reach: ClassVar[int] = 1  # the greatest distance back to a neighbour, in positions
 
     def place(self, position: int) -> tuple[int, int]:
         """(row, column) of a position."""

@@ -1,4 +1,4 @@
-"""Loaded models for people who use the engine as a library: by name or by folder, and each of them once."""
+"""Model loading for users of the library: by name or by folder, each model once."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Key = tuple[str, str | None, str, str]  # name, folder, device, dtype
 
 
 def load(name_or_folder: str | os.PathLike[str] = "pictogram", device: str = "cpu", dtype: str = "auto") -> Backbone:
-    """A backbone by its name, or the one in a folder; asked again, the same object.
+    """A backbone by name, or the one in a folder; the same arguments return the same object.
 
     device : "cpu", "cuda" or another device of PyTorch
     dtype  : "auto", "float32" or "bfloat16"
 
-    Threads that ask for the same model wait for one loading. A failure is not remembered. A loaded model stays in memory until the process
+    Threads that load the same model wait for each other. A failure is not cached. A loaded model stays in memory until the process
     ends, and weights that change on disk are not read again; `engine.backbones.load` reads them each time.
     Raises NotSupported for an unknown name, device or dtype, MissingWeights for damaged or absent weights.
     """
@@ -33,15 +33,15 @@ def load(name_or_folder: str | os.PathLike[str] = "pictogram", device: str = "cp
 
 
 class Shelf:
-    """Loaded backbones by their keys. Each is loaded once; others can be taken meanwhile."""
+    """Loaded backbones by key. Each is loaded once; loading one does not block access to the others."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # of the two tables, held for no loading
+        self._lock = threading.Lock()  # guards the dictionary of locks; not held while loading
         self._loading: dict[Key, threading.Lock] = {}
         self._loaded: dict[Key, Backbone] = {}
 
     def get(self, key: Key) -> Backbone:
-        """The backbone of a key, loaded the first time."""
+        """The backbone of a key, loaded on first use."""
         with self._lock:
             turn = self._loading.setdefault(key, threading.Lock())
         with turn:
@@ -51,4 +51,4 @@ class Shelf:
             return self._loaded[key]
 
 
-_SHELF = Shelf()  # of this process; it owns what it loaded
+_SHELF = Shelf()  # one per process; it owns the loaded backbones

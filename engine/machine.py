@@ -1,4 +1,4 @@
-"""Facts of this machine and of this code that a number depends on: they stand beside every measurement, run and card."""
+"""Facts about the machine and the code that a measurement depends on; they are stored with every measurement, run and card."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.assets import checkout
 
 
 def processor() -> str:
-    """The processor's name and how many cores there are."""
+    """The processor's name and the number of cores."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     name = next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), platform.machine())
@@ -26,7 +26,7 @@ def processor() -> str:
 def commit() -> str:
     """The commit this code runs from, or "unknown" outside a checkout."""
     folder = checkout()
-    if folder is None:  # an installed wheel may lie within somebody else's repository
+    if folder is None:  # an installed wheel may lie inside an unrelated repository
         return "unknown"
     command = ["git", "rev-parse", "--short", "HEAD"]
     try:
@@ -47,7 +47,7 @@ def has_fast_bfloat16() -> bool:
 
 
 def facts() -> dict[str, Any]:
-    """What a number depends on."""
+    """The facts by name, ready for JSON."""
     return {
         "platform": platform.platform(),
         "python": platform.python_version(),

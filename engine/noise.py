@@ -1,8 +1,8 @@
-"""Counter-based randomness: u(seed, stream, position, iteration, slot) is a pure function, so nothing depends on order.
+"""Counter-based randomness: u(seed, stream, position, iteration, slot) is a pure function, so the order of calls does not matter.
 
 The generator is SplitMix64 (Steele, Lea and Flood, 2014) over a mixed key: a counter is multiplied by the golden ratio, added
-to the key and finalised. Results do not depend on the window, on how often a screen polls, or on which other values were
-asked for. Streams keep uses apart: the acceptance of a token must not share noise with its drawing.
+to the key and finalised. Results do not depend on the window, on how often a page polls, or on which other values are
+requested. Each use has its own stream: the acceptance of a token must not share noise with its draw.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Noise:
         return torch.from_numpy(((bits >> np.uint64(12)) + 0.5) * 2.0**-52).to(self.device)
 
     def gumbel(self, start: int, count: int) -> Tensor:
-        """Standard Gumbel noise of positions start .. start+count-1, [count, V]. No iteration in the counter: a position keeps its
-        noise for the whole run, which is what couples draws and makes `match seed` possible."""
+        """Standard Gumbel noise of positions start .. start+count-1, [count, V]. The counter has no iteration: a position keeps its
+        noise for the whole run. This couples draws and makes `match seed` possible."""
         missing = [i for i in range(start, start + count) if i not in self._gumbel]
         if missing:
             self._make(missing[0], max(missing[-1] + 1 - missing[0], 1 if count == 1 and self.vocabulary < 64 else 16))
@@ -77,5 +77,5 @@ class Noise:
 
 
 def _to_unit(bits: int) -> float:
-    """64 bits to a float64 in the open unit interval (the top 52 bits and a half)."""
+    """64 bits to a float64 in the open unit interval (the top 52 bits plus a half)."""
     return ((bits >> 12) + 0.5) * 2.0**-52

@@ -1,4 +1,4 @@
-"""generate(): the only loop. race(): two runs against each other by their own clocks. Run: iterator, live knobs, totals, trace."""
+"""Runs: `generate` begins one, `race` interleaves several by their clocks, `Run` has the iterator, live knobs and totals."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class Run:
             self.close()
             raise StopIteration
         self._current.values = self.live.read() | self.fixed
-        torch.set_flush_denormal(True)  # a setting of the thread, and a page may advance a run from several
+        torch.set_flush_denormal(True)  # a per-thread setting, and a page may advance a run from several threads
         start = time.perf_counter()
         try:
             if self._decode is None:
                 self._begin()
             step = next(self._decode, None)
         except BaseException:
-            self.close()  # a failing method must not hold its cache
+            self.close()  # frees the cache of a method that failed
             raise
         elapsed = time.perf_counter() - start
         if step is None:
@@ -83,13 +83,13 @@ class Run:
         self._decode = self.method.decode(self.sequence, self._current, noise, self.drafter)
 
     def set(self, **values: float | str) -> None:
-        """Moves live knobs; they act on the next step. Raises BadKnob."""
+        """Sets live knobs; they take effect at the next step. Raises BadKnob."""
         self.live.check(values)  # all or nothing
         for name, value in values.items():
             self.live.write(name, value)
 
     def stop(self) -> None:
-        """Ends the run before its next step; what was committed stays."""
+        """Ends the run before its next step and keeps the committed tokens."""
         self.stopped = True
 
     def close(self) -> None:
@@ -107,12 +107,12 @@ class Run:
         return self
 
     def result(self) -> Any:
-        """The final picture or mesh of what was committed so far."""
+        """The final picture or mesh of the tokens committed so far."""
         return self.backbone.render(self.tokens, self.positions, True, self.prompt.size)
 
     @property
     def in_order(self) -> list[int]:
-        """The tokens so far by position; a wavefront commits them in another order."""
+        """The tokens so far, sorted by position; a wavefront commits them in another order."""
         return [token for _, token in sorted(zip(self.positions, self.tokens, strict=True))]
 
     @property
@@ -145,26 +145,30 @@ def generate(
     buffer: np.ndarray | None = None,
     name: str = "",
 ) -> Run:
-    """Begins a run. knobs: values by name, the rest as they suit the backbone, or at their defaults; buffer: where the live values lie
-    (shared memory); name: of the preset that was asked for (default: the method's)."""
+    """Begins a run.
+
+    knobs  : values by name; the rest are the backbone's recommended values, or the defaults
+    buffer : memory for the live values (may be shared)
+    name   : of the preset in use (default: the method's name)
+    """
     return Run(backbone, method, prompt, knobs or {}, drafter, buffer, name)
 
 
 class Timed(Protocol):
-    """What has been timed: a Run, or the work of somebody else's code."""
+    """Anything timed: a Run, or a generation by other code."""
 
     seconds: float
     tokens: Sized
 
 
 def speedup(plain: Iterable[Timed], fast: Iterable[Timed]) -> float:
-    """How many times as fast the second runs are: the ratio of the medians of seconds a token, so that runs of any length compare."""
+    """How many times as fast the second runs are: the ratio of the median seconds per token, so that lengths may differ."""
     slow, quick = (median(run.seconds / len(run.tokens) for run in runs) for runs in (plain, fast))
     return slow / quick
 
 
 def race(runs: Iterable[Run]) -> Iterator[tuple[int, Step]]:
-    """Advances the run whose own clock is behind, so that people see time and not steps. Yields (which run, its step)."""
+    """Yields (index of the run, its step), always from the run with the least elapsed time, so that runs compare by time, not steps."""
     going = dict(enumerate(runs))
     while going:
         which = min(going, key=lambda i: going[i].seconds)

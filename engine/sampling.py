@@ -1,4 +1,4 @@
-"""From logits to laws and from laws to tokens: one definition for the target p and for every draft law q."""
+"""From logits to distributions and from distributions to tokens: one definition for the target p and every draft distribution q."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torch import Tensor
 from engine.core import Sampling
 from engine.errors import BadPrompt
 
-RANGES = {"temperature": (0, 5), "top_k": (0, 10**6), "top_p": (0.01, 1), "guidance": (0, 20)}  # of what a person may ask for
-FEW = 64  # scores that top-p puts in order before it considers all
+RANGES = {"temperature": (0, 5), "top_k": (0, 10**6), "top_p": (0.01, 1), "guidance": (0, 20)}  # of the values a user may set
+FEW = 64  # how many scores top-p sorts first, before it sorts all
 
 
 def changed(sampling: Sampling, given: Mapping[str, float]) -> Sampling:
-    """The sampling with the values a person gave; raises BadPrompt for an unknown name or a value out of range."""
+    """The sampling with the given values; raises BadPrompt for an unknown name or a value out of range."""
     for name, value in given.items():
         if name not in RANGES:
-            raise BadPrompt(f"Sampling has no '{name}'. It has: {', '.join(RANGES)}.")
+            raise BadPrompt(f"There is no sampling setting '{name}'. There are: {', '.join(RANGES)}.")
         low, high = RANGES[name]
         if not low <= value <= high:  # also refuses nan
             raise BadPrompt(f"{name} = {value} is out of range. Choose {low:g} to {high:g}.")
@@ -37,10 +37,10 @@ def guide(logits: Tensor, scale: float) -> Tensor:
 
 
 def warp(guided: Tensor, sampling: Sampling, allowed: Tensor | None = None) -> Tensor:
-    """Guided logits [N, V] -> scores [N, V]: grammar, temperature, top-k, top-p. softmax(scores) is the law.
+    """Guided logits [N, V] -> scores [N, V]: grammar, temperature, top-k, top-p. softmax(scores) is the distribution.
 
     allowed : bool [V] or [N, V]; False is impossible. Ties at the k-th value are all kept. Temperature 0 keeps only the best
-    token (the first of equals). With `temperature_last` the temperature comes behind the filters.
+    token (the first of equals). With `temperature_last` the temperature is applied after the filters.
     """
     scores = guided
     if allowed is not None:
@@ -57,10 +57,10 @@ def warp(guided: Tensor, sampling: Sampling, allowed: Tensor | None = None) -> T
 
 
 def _least_kept(scores: Tensor, k: int, mass: float) -> Tensor:
-    """The smallest score [..., 1] that top-k (0: all) and then top-p keep of scores [..., V]: of the k best those whose probabilities among
-    them, the last one included, reach `mass`; at least one, and all equals of the last.
+    """The smallest score [..., 1] that top-k (0: all) and then top-p keep of scores [..., V].
 
-    A few of the largest are put in order first, and all of them only where a row needs more: the same law for much less sorting.
+    Top-p keeps the most probable of the k best until their probabilities, normalised among the k, reach `mass`; at least one, and
+    all ties of the last. A few of the largest scores are sorted first, and all only if a row needs more: same result, less sorting.
     """
     if mass >= 1:
         return scores.topk(k, -1).values[..., -1:]
@@ -70,7 +70,7 @@ def _least_kept(scores: Tensor, k: int, mass: float) -> Tensor:
         if k:
             last = best[..., k - 1 : k]
             total = best.masked_fill(best < last, -torch.inf).logsumexp(-1, keepdim=True)
-            enough = (best[..., -1:] < last) | (best[..., -1:] == -torch.inf)  # no equals of the k-th further down
+            enough = (best[..., -1:] < last) | (best[..., -1:] == -torch.inf)  # no ties of the k-th further down
         else:
             total = scores.logsumexp(-1, keepdim=True)
         p = (best - total).exp()
@@ -86,23 +86,23 @@ def _least_kept(scores: Tensor, k: int, mass: float) -> Tensor:
 
 
 def draw(p: Tensor, u: Tensor) -> Tensor:
-    """One token a row by inverting the cumulated law. p : [N, V], need not be normalised; u : [N] in (0, 1) -> int64 [N]."""
+    """One token per row by inverting the cumulative distribution. p : [N, V], need not be normalised; u : [N] in (0, 1) -> int64 [N]."""
     cumulated = p.double().cumsum(-1)
     return torch.searchsorted(cumulated, (u.to(p.device) * cumulated[:, -1])[:, None]).squeeze(-1).clamp(max=p.shape[-1] - 1)
 
 
 def draw_gumbel(scores: Tensor, gumbel: Tensor) -> Tensor:
-    """argmax(scores + noise) a row: a draw from softmax(scores) that is fixed by the position's noise. [N, V] x2 -> int64 [N]."""
+    """argmax(scores + noise) per row: a draw from softmax(scores), determined by the position's noise. [N, V] x2 -> int64 [N]."""
     return (scores + gumbel).argmax(-1)
 
 
 def one_hot(ids: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
-    """Laws of tokens that were chosen: int64 [N] -> [N, V]."""
+    """One-hot distributions of chosen tokens: int64 [N] -> [N, V]."""
     return torch.zeros(len(ids), vocabulary, dtype=dtype, device=ids.device).scatter_(1, ids[:, None], 1.0)
 
 
 def residual(p: Tensor, q: Tensor) -> Tensor:
-    """max(0, p - q) a row, not normalised; p itself where nothing is left (p = q up to rounding). [N, V] x2 -> [N, V]."""
+    """max(0, p - q) per row, not normalised; p itself where nothing is left (p = q up to rounding). [N, V] x2 -> [N, V]."""
     left = (p - q).clamp_(min=0)
     empty = left.sum(-1, keepdim=True) < 1e-12
     return torch.where(empty, p, left)

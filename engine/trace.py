@@ -1,4 +1,4 @@
-"""What a step tells beside its tokens: the numbers that diagnostics draw and `trace.npz` keeps. What a method does not tell is None."""
+"""What a step records besides its tokens: the numbers that diagnostics plot and `trace.npz` stores. A value not recorded is None."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from dataclasses import dataclass, fields
 import numpy as np
 from torch import Tensor
 
-Values = Tensor | np.ndarray | Items[float]  # one a token, on any device
+Values = Tensor | np.ndarray | Items[float]  # one per token, on any device
 
 
 @dataclass(frozen=True)
 class TreeTrace:
-    """The tree that a pass verified. tokens, parents : one a node, -1 = behind the prefix; path : the accepted nodes; p, q : of every node,
-    what the model and the drafter gave its token (q is 1 where it was chosen and not drawn)
+    """The tree that a pass verified.
 
-    levels : of the tree as built; width : the children that a node was allowed, None where no tree was asked for
+    tokens, parents : one per node; parent -1 = the prefix
+    path            : the accepted nodes
+    p, q            : per node, the probability of its token under the model and the drafter (q is 1 if chosen, not drawn)
+    levels          : of the tree as built
+    width           : the most children a node could have; None if no tree was requested
     """
 
     tokens: list[int]
@@ -30,7 +33,7 @@ class TreeTrace:
 
 @dataclass(frozen=True)
 class RoundTrace:
-    """All drafts of a pass with their energies and the thresholds that these had to reach, and how many were accepted."""
+    """The energies of all drafts of a pass, the thresholds they had to reach, and how many drafts were accepted."""
 
     energy: Values
     threshold: Values
@@ -39,9 +42,9 @@ class RoundTrace:
 
 @dataclass(frozen=True)
 class DeviationTrace:
-    """How far a relaxed rule lets tokens lie from the model's distribution, in total variation distance.
+    """How far a relaxed rule lets the output deviate from the model's distribution, in total variation distance.
 
-    mean : of the run so far; latest : of this pass; strength : what the rule was allowed in it. nan: not measured
+    mean : of the run so far; latest : of this pass; strength : the rule's strength in this pass. nan: not measured
     """
 
     mean: float
@@ -51,11 +54,11 @@ class DeviationTrace:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a Step tells. The first eight are one value a committed token, or fewer: then the last tokens have none.
+    """What a Step records. The first eight fields hold one value per committed token, or fewer: then the last tokens have none.
 
-    accepted : whether the token was a draft; verdict : STAYED, REFUSED or NEAR (engine/decoding/rules.py), of methods that repair
-    accept_probability : the chance that the draft had; entropy : of the distribution that the token was judged by, in nats
-    depth, parent : the token's level in the draft tree (0: behind it) and the node before it
+    accepted : whether the token was a draft; verdict : STAYED, REFUSED or NEAR (engine/decoding/rules.py), for methods that repair
+    accept_probability : the chance of accepting the draft; entropy : of the distribution the token was verified with, in nats
+    depth, parent : the token's level in the draft tree (0: after the accepted path) and its parent node
     energy, threshold : of the draft at the token's position
     """
 
@@ -73,5 +76,5 @@ class Trace:
 
     @property
     def told(self) -> set[str]:
-        """The names of what is not None."""
+        """The names of the fields that are not None."""
         return {each.name for each in fields(self) if getattr(self, each.name) is not None}

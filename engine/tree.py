@@ -16,7 +16,7 @@ def depths(parents: list[int]) -> list[int]:
 
 
 def path(parents: list[int], node: int) -> list[int]:
-    """The nodes from the prefix down to `node`, which is included; [] for -1."""
+    """The nodes from the prefix down to `node`, inclusive; [] for -1."""
     nodes: list[int] = []
     while node >= 0:
         nodes.append(node)
@@ -25,7 +25,7 @@ def path(parents: list[int], node: int) -> list[int]:
 
 
 def visibility(parents: list[int]) -> Tensor:
-    """Who sees whom in a pass: bool [N+1, N+1], row and column 0 the pending token; ancestors and oneself."""
+    """The attention mask of a pass: bool [N+1, N+1], row and column 0 the pending token. A node attends to its ancestors and itself."""
     visible = np.eye(len(parents) + 1, dtype=bool)
     for node, parent in enumerate(parents):
         visible[node + 1] |= visible[parent + 1]
@@ -38,7 +38,7 @@ def is_chain(parents: list[int]) -> bool:
 
 
 def children(parents: list[int]) -> list[list[int]]:
-    """The children of the prefix, then of every node, each in order of index: N+1 lists, as the rows of a pass."""
+    """The children of the prefix, then of every node, each in order of index: N+1 lists, like the rows of a pass."""
     found: list[list[int]] = [[] for _ in range(len(parents) + 1)]
     for node, parent in enumerate(parents):
         found[parent + 1].append(node)
@@ -53,8 +53,8 @@ def closure(parents: list[int], chosen: list[int]) -> list[int]:
 def best(parents: list[int], scores: list[float], count: int) -> list[int]:
     """The `count` nodes of greatest score, ancestors included, in order of index; all nodes if there are fewer.
 
-    A node counts with the least score on its path and an earlier node wins a tie, so that no node ever comes without its parent (EAGLE-2's
-    top-k may, where a forced token costs nothing) and no node is moved out by its own descendants.
+    A node is ranked by the least score on its path, and an earlier node wins a tie. So no node is kept without its parent (EAGLE-2's
+    top-k can do that when a forced token costs nothing), and no node is displaced by its own descendants.
     """
     least: list[float] = []
     for node, parent in enumerate(parents):

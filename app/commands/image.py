@@ -56,11 +56,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def check(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> None:
-    """Raises what a run would raise, before anything else is said of the prompt."""
+    """Raises what the first step of a run raises, before anything else is said of the prompt."""
     from engine.run import generate
 
-    generate(backbone, method, prompt, knobs).close()
-    backbone.start(prompt).close()
+    run = generate(backbone, method, prompt, knobs)
+    next(run)
+    run.close()
 
 
 def comment(backbone: Any, text: str) -> dict[str, list[str]]:

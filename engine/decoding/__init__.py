@@ -1,1 +1,1 @@
-"""What several methods share: acceptance rules, windows, trees, wavefronts, scales."""
+"""Code shared by several methods: acceptance rules, windows, trees, wavefronts, scales."""

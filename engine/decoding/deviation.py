@@ -1,7 +1,7 @@
-"""How far a relaxed rule's output may lie from the model's law: a meter that all relaxed methods share, and one slider that holds it down.
+"""The deviation of a relaxed rule's output from the model's distribution: a meter shared by all relaxed methods, and a knob to limit it.
 
-Paper: none; what papers call a budget (LANTERN's δ) bounds what one token may borrow, not what comes out. This slider is in the unit that
-a person cares about: total variation distance of a token's law, on average over the run.
+Paper: none. The budget of a paper (LANTERN's δ) bounds what one token may borrow, not the deviation of the output. This knob limits
+the total variation distance of a token's distribution, on average over the run.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from engine.trace import DeviationTrace
 
 ALLOWED = Knob(
     "allowed_deviation", "", 1.0, 0, 1, 0.005,
-    help="How far the law of a token may lie from the model's, on average: the relaxed rule is held back to it. 1: no limit. 0: exact.",
+    help="Limit on the mean total variation distance between a token's distribution and the model's. 1: no limit. 0: exact.",
 )  # fmt: skip
 
-METERED = 0.25  # the share of passes that are measured where there is no limit; with one, every pass is
+METERED = 0.25  # the share of passes measured when there is no limit; with a limit, every pass is measured
 
 
 class Meter:
-    """The running mean of TV(what comes out, the model's law) over the measured rows of one run, and how strong the rule may be next.
+    """The running mean of TV(output, model) over the measured rows of one run, and the strength allowed to the rule in the next pass.
 
-    latest : of the newest pass; nan where it was not measured. strength : what the rule was allowed in the newest pass
+    latest : of the newest pass; nan if not measured. strength : the rule's strength in the newest pass
     """
 
     def __init__(self) -> None:
@@ -34,10 +34,10 @@ class Meter:
         return self.total / self.measured if self.measured else float("nan")
 
     def allow(self, most: float, knobs: Knobs) -> float:
-        """How strong the rule may be in this pass: `most`, or what the measured rows have left of their allowance and one row more.
+        """The strength of the rule in this pass: `most`, or the unused allowance of the measured rows plus that of one more row.
 
-        A rule that costs less than it is allowed saves up and grows stronger; one that has overdrawn is exact until the mean is
-        back. Only what was committed before is looked at, so no draft decides how it is judged.
+        A rule that deviates less than allowed saves its allowance and grows stronger. One that exceeded it is exact until the mean is
+        below the limit again. The strength depends only on committed tokens, so no draft influences its own verification.
         """
         self.strength = most
         if knobs.allowed_deviation < 1:
@@ -50,7 +50,7 @@ class Meter:
         return knobs.allowed_deviation < 1 or noise.uniform(SCHEDULE, position, 1, iteration, 1).item() < METERED
 
     def saw(self, deviation: float) -> None:
-        """A measured row."""
+        """Adds a measured row."""
         self.latest = deviation
         self.total += deviation
         self.measured += 1

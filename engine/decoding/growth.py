@@ -1,4 +1,4 @@
-"""How a tree of guesses grows, level by level, from a drafter's distributions."""
+"""Growth of a draft tree, level by level, from a drafter's distributions."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from engine.drafters.feature_draft import FeatureGrowth
 from engine.noise import DRAFTER, Noise
 from engine.tree import best, children, restrict
 
-DEPTH = Knob("depth", "d", 5, 1, 12, 1, help="Levels of the tree.")
-WIDTH = Knob("width", "k", 10, 1, 40, 1, help="Nodes that are grown on at every level, and children of each.")
-NODES = Knob("nodes", "N", 60, 1, 128, 1, help="How many nodes are verified in a pass: the best of those grown.")
+DEPTH = Knob("depth", "d", 5, 1, 12, 1, help="Number of levels of the tree.")
+WIDTH = Knob("width", "k", 10, 1, 40, 1, help="Number of nodes expanded per level, and of children per node.")
+NODES = Knob("nodes", "N", 60, 1, 128, 1, help="Number of nodes verified per pass: the best of those grown.")
 CHILDREN = Knob(
     "children", "", "auto", choices=("auto", "sampled", "deterministic"),
-    help="deterministic: the most probable children, as published. sampled: drawn ones. auto: at every node what is likelier to succeed.",
+    help="deterministic: the most probable children, as published. sampled: drawn children. auto: per node, the kind more likely to be "
+    "accepted.",
 )  # fmt: skip
 
-SURVIVAL = 0.6  # the assumed chance that a drawn token is accepted, where auto weighs drawn children against chosen ones
+SURVIVAL = 0.6  # the assumed acceptance probability of a drawn token, when auto compares drawn with chosen children
 LATER = 0.7  # see `turn`
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How large the next tree may be.
+    """The largest size of the next tree.
 
-    least_node, least_level : the chance of being accepted that a node must have, and that the nodes must have together behind which a
-    further level is grown
+    least_node  : the least acceptance probability of a node
+    least_level : the least sum of these probabilities over the nodes to expand; below it no further level is grown
     """
 
     depth: int
@@ -43,10 +44,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree of guesses. Siblings in the order in which they are asked.
+    """A draft tree. Siblings are in the order in which they are verified.
 
-    laws   : [N, V], the law of each guess given its path and its earlier siblings; None where all were chosen and none drawn
-    drawn  : of each node whether it was drawn
+    laws   : [N, V], the distribution of each node given its path and its earlier siblings; None if no node was drawn
+    drawn  : whether each node was drawn
     passes : of the drafter
     """
 
@@ -58,7 +59,7 @@ class Tree:
     shape: Shape | None
 
     def draft(self, device: torch.device) -> Draft:
-        """For the pass."""
+        """The Draft for a pass."""
         if not self.tokens:
             return NO_DRAFT
         return Draft(
@@ -72,7 +73,7 @@ NO_TREE = Tree([], [], None, [], 0, None)
 
 
 def certain(tokens: Tensor, like: Tensor) -> Tensor:
-    """One-hot laws [b, V] of chosen tokens, int64 [b]; `like` [V] gives the kind of number."""
+    """One-hot distributions [b, V] of chosen tokens, int64 [b]; `like` [V] gives dtype and device."""
     return like.new_zeros(len(tokens), len(like)).scatter_(1, tokens[:, None], 1.0)
 
 
@@ -87,10 +88,10 @@ def grow(
     iteration: int,
     seeded: bool,
 ) -> Tree:
-    """Level by level, from the guided logits [V] behind the prefix: at most `room` levels, and the best `shape.nodes` nodes of all.
+    """A tree of at most `room` levels, reduced to its best `shape.nodes` nodes. logits : [V], guided, after the prefix
 
-    A chosen child scores its parent's score plus log q of its token (equation 3); a drawn one plus the log of the chance that its turn
-    comes and it is accepted, which does not look at the token.
+    The score of a chosen child is its parent's score plus log q of its token (equation 3). For a drawn child, log q is replaced by the
+    log of the probability that it is reached and accepted, which does not depend on the token.
     """
     tokens: list[int] = []
     parents: list[int] = []
@@ -98,7 +99,7 @@ def grow(
     drawn: list[bool] = []
     bases: list[Tensor] = []  # of each level [F, V]
     base_of: list[int] = []
-    number = {-1: -1}  # the drafter's numbers of the nodes that were grown on
+    number = {-1: -1}  # the drafter's index of each expanded node
     frontier, levels, passes = [-1], min(shape.depth, room), 1
     logits = logits[None]
     for level in range(levels):
@@ -132,8 +133,8 @@ def grow(
 
 
 def families(laws: Tensor, logits: Tensor, shape: Shape, kind: str, luck: Callable[[], Tensor]) -> list[list[tuple[int, bool, float]]]:
-    """What grows behind each node of a frontier, in order: tokens, whether they were drawn, and the chance that they are accepted once
-    their parent was. laws, logits : [F, V]"""
+    """The children of each node of a frontier, in order: token, whether it was drawn, and the probability that it is accepted if its
+    parent was. laws, logits : [F, V]"""
     sampled, keys, gains = proposals(laws, logits, shape, kind, luck)
     found = keys.topk(min(shape.width, laws.shape[-1]), -1)
     rows = zip(laws.amax(-1).tolist(), sampled, found.indices.tolist(), found.values.tolist(), gains.gather(1, found.indices).tolist())
@@ -153,26 +154,26 @@ def path_of(tokens: list[int], parents: list[int], node: int) -> list[int]:
 
 
 def turn(peak: float, place: int) -> float:
-    """The chance that the turn of a drawn sibling comes, counted from 0, and that it is accepted, if the drafter's greatest probability at
-    its parent is `peak`. Measured on pictogram at temperatures 0.6 and 1, a first one is accepted about as often as this probability says,
-    whatever was drawn, and a later one 0.7 times as often."""
+    """The probability that the drawn sibling number `place`, from 0, is reached and accepted; `peak` is the drafter's greatest probability
+    at the parent. Measured on pictogram at temperatures 0.6 and 1: the first sibling is accepted with about this probability, whatever
+    token was drawn, and a later one 0.7 times as often."""
     return peak if place == 0 else (1 - peak) * (1 - LATER * peak) ** (place - 1) * LATER * peak
 
 
 def best_of_level(nodes: list[int], scores: list[float], shape: Shape) -> list[int]:
-    """The nodes of a level that are grown on, in order of index."""
+    """The nodes of a level that are expanded, in order of index."""
     worth = [node for node in nodes if math.exp(scores[node]) >= shape.least_node]
     return sorted(sorted(worth, key=lambda node: (-scores[node], node))[: shape.width])
 
 
 def reranked(parents: list[int], scores: list[float], shape: Shape) -> list[int]:
-    """The nodes that are verified: the best of all by score, which no drawn token has a say in, and never none."""
+    """The nodes that are verified, at least one: the best by score. Scores do not depend on drawn tokens."""
     found = best(parents, scores, shape.nodes)
     return [node for node in found if math.exp(scores[node]) >= shape.least_node] or found[:1]
 
 
 def laws_behind(sequence: Sequence, logits: Tensor, paths: list[list[int]]) -> Tensor:
-    """The laws [F, V] of guided logits [F, V], each behind a path of its own; paths that lead into one state of the grammar go together."""
+    """Distributions [F, V] of guided logits [F, V], each after its own path; paths with the same grammar state are batched."""
     rows: dict[Hashable, list[int]] = {}
     for i, path in enumerate(paths):
         rows.setdefault(sequence.state(path), []).append(i)
@@ -184,18 +185,18 @@ def laws_behind(sequence: Sequence, logits: Tensor, paths: list[list[int]]) -> T
 
 
 def weights(noise: Noise, position: int, shape: torch.Size, iteration: int, level: int, seeded: bool) -> Callable[[], Tensor]:
-    """What the laws [F, V] of a level are multiplied with where children are drawn, made when asked for: 1 / E with E exponential. The
-    greatest products, in order, are draws without replacement. Every node has noise of its own in this cycle; for match seed, that
-    of the position, whose Gumbel numbers are the logarithms of such weights, so that the first child is the model's own draw where the
-    laws agree."""
+    """A function that returns the random weights [F, V] of a level, 1 / E with E exponential. Multiplied with the distributions, the
+    greatest products in order are draws without replacement. Every node has its own noise in this cycle. With match seed the noise is
+    the position's: its Gumbel numbers are the logarithms of such weights, so the first child is the model's own draw wherever the two
+    distributions agree."""
     if seeded:
         return lambda: noise.gumbel(position, 1).exp()
     return lambda: -1 / noise.uniform(DRAFTER, 0, shape.numel(), iteration, level + 1).log().view(shape).to(noise.dtype)
 
 
 def proposals(laws: Tensor, logits: Tensor, shape: Shape, kind: str, luck: Callable[[], Tensor]) -> tuple[list[bool], Tensor, Tensor]:
-    """For nodes with these laws and guided logits [F, V]: which draw their children, by which keys [F, V] the greatest are
-    taken (0: impossible), and what a chosen child is worth [F, V]. luck : see `weights`."""
+    """For nodes with these distributions and guided logits [F, V]: which nodes draw their children, the keys [F, V] whose greatest are
+    taken (0: impossible), and the acceptance probability of a chosen child [F, V]. luck : see `weights`."""
     worth = rank(laws, logits)
     sampled = drawn_at(laws, shape, kind)
     if not any(sampled):
@@ -204,14 +205,14 @@ def proposals(laws: Tensor, logits: Tensor, shape: Shape, kind: str, luck: Calla
 
 
 def rank(laws: Tensor, logits: Tensor) -> Tensor:
-    """What chosen children are ranked by [F, V]: the law; at temperature 0, where it holds one token only, the softmax of the logits."""
+    """The ranking of chosen children [F, V]: the distribution; at temperature 0, where it is one-hot, the softmax of the logits."""
     sure = (laws.amax(-1) >= 1) & (laws.argmax(-1) == logits.argmax(-1))
     return torch.where(sure[:, None], torch.softmax(logits, -1).to(laws.dtype), laws)
 
 
 def drawn_at(laws: Tensor, shape: Shape, kind: str) -> list[bool]:
-    """Which nodes draw their children. auto: where k draws are likelier to hold an accepted one than the k most probable tokens are to
-    hold the model's own draw; both are estimated from the drafter's law, before anything is drawn."""
+    """Which nodes draw their children. auto: those where k draws are more likely to contain an accepted token than the k most probable
+    tokens are to contain the model's draw. Both are estimated from the drafter's distribution before anything is drawn."""
     if kind != "auto":
         return [kind == "sampled"] * len(laws)
     count = min(shape.width, laws.shape[-1])
@@ -219,7 +220,7 @@ def drawn_at(laws: Tensor, shape: Shape, kind: str) -> list[bool]:
 
 
 def sibling_laws(laws: Tensor, tokens: list[int], parents: list[int], drawn: list[bool]) -> Tensor:
-    """The law of every guess [N, V] from the drafter's law at its parent [N, V]: without the earlier siblings if drawn, else one-hot."""
+    """The distribution of every node [N, V], from the drafter's at its parent [N, V]: without earlier siblings if drawn, else one-hot."""
     struck: list[tuple[int, int]] = []
     for siblings in children(parents):
         struck += [(node, tokens[earlier]) for i, node in enumerate(siblings) if drawn[node] for earlier in siblings[:i]]

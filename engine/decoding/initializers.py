@@ -1,4 +1,4 @@
-"""The window that the Jacobi family shares: its knobs, and how empty slots are filled, each with the law it was drawn from."""
+"""The window of the Jacobi methods: its knobs, and tokens for empty slots, each with the distribution it was drawn from."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from engine.decoding.scales import Enlarged
 from engine.noise import INITIAL, Noise
 from engine.sampling import draw, draw_gumbel
 
-WINDOW = Knob("window", "W", 16, 1, 256, 1, "log", "Tokens in a pass: the pending one and the drafts behind it.")
+WINDOW = Knob("window", "W", 16, 1, 256, 1, "log", "Tokens per pass: the pending token and the drafts after it.")
 INIT = Knob(
     "init", "", "sample left", choices=("random", "repeat left", "repeat above", "sample left", "sample above", "up-sampled"),
-    help="How new window slots are filled: uniformly, with a neighbour's token, by a draw from a neighbour's law, or by a draw from what "
-    "the same picture at the model's smallest size, drawn a row ahead, says of them.",
+    help="How new window slots are filled: uniformly, with a neighbour's token, by a draw from a neighbour's distribution, or by "
+    "up-sampling the same picture, generated at the model's smallest size one row ahead.",
 )  # fmt: skip
 
 
 class Initializer:
-    """Fills window slots and remembers the newest passes, because "sample" draws from the law of a neighbouring position."""
+    """Fills window slots. Keeps the newest passes, because "sample" draws from the distribution of a neighbouring position."""
 
     def __init__(self, sequence: Sequence, noise: Noise):
         self.sequence, self.noise = sequence, noise
         self.passes: list[tuple[int, int, Rows]] = []  # first position, one past the last, rows; newest first
-        self.enlarged: Enlarged | None = None  # the picture at a smaller size, once somebody asks for it
+        self.enlarged: Enlarged | None = None  # the picture at a smaller size, created on first use
 
     def saw(self, start: int, rows: Rows) -> None:
-        """Remembers a pass whose row i is the law of position start+i."""
+        """Keeps a pass whose row i is the distribution of position start+i."""
         count = rows.logits.shape[1]
         back = start - self.sequence.layout.reach
         self.passes = [(start, start + count, rows), *(x for x in self.passes if x[1] > back and x[0] < start)]
 
     def fill(self, tokens: Tensor, laws: Tensor | None, size: int, init: str, iteration: int, seeded: bool) -> tuple[Tensor, Tensor | None]:
-        """Extends a window to `size` tokens; each new one comes with its true law.
+        """Extends a window to `size` tokens; returns tokens [size] and distributions [size, V] (of the new slots only, if laws is None).
 
-        tokens : int64 [k], at positions length .. length+k-1; laws : [k, V], or None where the method keeps none.
-        seeded : draw by Gumbel-argmax under the position's own noise, so that `match seed` can agree with the draft.
-        Returns tokens [size] and the laws [size, V] (of the new slots only, if laws is None).
+        tokens : int64 [k], at positions length .. length+k-1; laws : [k, V], or None if the method keeps none
+        seeded : draw by Gumbel-argmax with the position's noise, so that the draft can agree with `match seed`
+        Each new token comes with the distribution it was drawn from.
         """
         start, missing = self.sequence.length + len(tokens), size - len(tokens)
         if missing <= 0:
@@ -50,7 +50,7 @@ class Initializer:
         return torch.cat([tokens, drawn]), new if laws is None else torch.cat([laws, new])
 
     def _law(self, position: int, start: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
-        """The law [V] of one empty slot; uniform where there is no neighbour."""
+        """The distribution [V] of one empty slot; uniform where there is no neighbour."""
         layout, v = self.sequence.layout, self.sequence.vocabulary
         if init == "up-sampled":
             self.enlarged = self.enlarged or Enlarged(self.sequence, self.noise)
@@ -58,7 +58,7 @@ class Initializer:
         neighbour = layout.above(position) if init.endswith("above") else layout.left(position)
         if init == "random" or neighbour is None or start == 0:
             return torch.full((v,), 1.0 / v, device=self.sequence.device, dtype=self.noise.dtype)
-        known = min(neighbour, start - 1)  # a neighbour that is itself empty: the newest token instead
+        known = min(neighbour, start - 1)  # if the neighbour is itself empty, use the newest token
         if init.startswith("sample"):
             return self._seen(known)
         n = self.sequence.length
@@ -68,7 +68,7 @@ class Initializer:
         return row
 
     def counted(self) -> int:
-        """The passes at a smaller size since the last call."""
+        """The number of passes at a smaller size since the last call."""
         return self.enlarged.counted() if self.enlarged else 0
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class Initializer:
             self.enlarged.close()
 
     def _seen(self, position: int) -> Tensor:
-        """The newest law of a position; uniform if it was never computed or is forgotten."""
+        """The newest distribution of a position; uniform if it was never computed or is no longer kept."""
         for first, end, rows in self.passes:
             if first <= position < end:
                 return rows.law(position - first, position - first + 1)[0]

@@ -1,16 +1,16 @@
-"""LANTERN and LANTERN++: a guess may borrow the probability of the codes that look like it. A rule for the tree methods, not a method.
+"""LANTERN and LANTERN++: a draft may borrow the probability of similar codes. An acceptance rule of other methods, not a method.
 
 Paper: LANTERN, Jang et al., arXiv 2410.03355 (additive, δ); LANTERN++, Park et al., arXiv 2502.06352 (multiplicative, λ).
-Idea: codes near each other in the codebook are nearly the same picture. A guess x is accepted with min(1, mass(x) / q(x)), where its mass
-is p(x) and that of its nearest neighbours as long as what they add is at most δ, or at most λ p(x). At temperature 0 it is accepted if
+Idea: codes that are close in the codebook look nearly the same. A draft x is accepted with probability min(1, mass(x) / q(x)). Its mass
+is p(x) plus the probability of its nearest neighbours, as many as add at most δ, or at most λ p(x). At temperature 0 it is accepted if
 this mass makes it the most probable token.
-Exactness: none. δ bounds what is borrowed for one x, not the deviation of what comes out, because every x borrows the same mass; on flat
-laws a δ of 0.05 already accepts nearly everything. λ is a bound a token: none is accepted more than (1 + λ) times too often. The
-deviation meter says what a setting costs here and now, and `allowed_deviation` holds δ or λ down to what may be spent.
-Deviations: at temperature 0 the first child that wins is taken, where the papers' code takes the longest path of winners. Behind a refusal
-the exact residual is drawn from; the papers' code strikes out all k neighbours, and falls back to a uniform
-law over all ids when nothing is left. Two knobs instead of one with a hidden switch at 1. The neighbourhood is a share of the vocabulary,
-because 1,000 neighbours belong to 16,384 codes. In a Jacobi window (`RelaxedWindow`, ours) nothing is lent at temperature 0.
+Exactness: none. δ bounds what one x borrows, not the deviation of the output, because every x borrows the same mass; on flat
+distributions a δ of 0.05 already accepts nearly everything. λ is a bound per token: none is accepted more than (1 + λ) times too often.
+The deviation meter measures the effect of a setting during the run, and `allowed_deviation` reduces δ or λ to stay within a limit.
+Deviations: at temperature 0 the first child that wins is taken; the papers' code takes the longest path of winners. After a refusal
+the token is drawn from the exact residual; the papers' code removes all k neighbours, and falls back to a uniform distribution over all
+ids if nothing is left. Two knobs instead of one with a hidden switch at 1. The neighbourhood is a share of the vocabulary, because the
+papers' 1,000 neighbours are for 16,384 codes. In a Jacobi window (`RelaxedWindow`, ours) nothing is borrowed at temperature 0.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from engine.noise import Noise
 
 RELAX = Knob(
     "relax", "", "off", choices=("off", "additive", "multiplicative"),
-    help="off: exact. additive: a guess may borrow δ of probability from codes that look like it. multiplicative: λ times its own.",
+    help="off: exact. additive: a draft may borrow up to δ of probability from similar codes. multiplicative: up to λ times its own.",
 )  # fmt: skip
-ADDED = Knob("added_mass", "δ", 0.1, 0, 1, 0.01, help="How much probability a guess may borrow.")
-MULTIPLIED = Knob("multiplied_mass", "λ", 0.5, 0, 5, 0.1, help="How much a guess may borrow, as a multiple of its own probability.")
-SHARE = Knob("neighbour_share", "k / V", 0.062, 0.001, 0.5, 0.001, "log", "The nearest part of the codebook that counts as looking alike.")
-DISTANCE = Knob("distance", "", "raw", choices=("raw", "cosine"), help="How the distance of two codes is measured.")
+ADDED = Knob("added_mass", "δ", 0.1, 0, 1, 0.01, help="The most probability a draft may borrow.")
+MULTIPLIED = Knob("multiplied_mass", "λ", 0.5, 0, 5, 0.1, help="The most a draft may borrow, as a multiple of its own probability.")
+SHARE = Knob("neighbour_share", "k / V", 0.062, 0.001, 0.5, 0.001, "log", "Share of the codebook that counts as similar to a code.")
+DISTANCE = Knob("distance", "", "raw", choices=("raw", "cosine"), help="Distance measure between codes.")
 KNOBS = (
     RELAX,
     replace(ADDED, when=("relax", "additive")),
@@ -53,7 +53,7 @@ KNOBS = (
     *(replace(knob, when=("relax", "additive", "multiplicative")) for knob in (SHARE, DISTANCE, ALLOWED)),
 )
 
-CHUNK = 1024  # rows of the codebook whose distances are made at once
+CHUNK = 1024  # rows of the codebook per block of distances
 
 
 def exact(knobs: Knobs) -> bool:
@@ -62,24 +62,24 @@ def exact(knobs: Knobs) -> bool:
 
 
 def strength(knobs: Knobs) -> float:
-    """δ or λ, whichever the rule looks at."""
+    """δ or λ, whichever the rule uses."""
     return knobs.added_mass if knobs.relax == "additive" else knobs.multiplied_mass
 
 
 def why(knobs: Knobs) -> str:
-    """The sentence of the badge where a relaxed rule is on."""
+    """The sentence of the badge while a relaxed rule is on."""
     amount = f"δ = {knobs.added_mass:g} of" if knobs.relax == "additive" else f"λ = {knobs.multiplied_mass:g} times its own"
-    limit = f", held to a deviation of {knobs.allowed_deviation:g} a token" if knobs.allowed_deviation < 1 else ""
-    return policy.not_exact(knobs, f"a guess may borrow {amount} probability from codes that look like it{limit}.")
+    limit = f", limited to a mean deviation of {knobs.allowed_deviation:g} per token" if knobs.allowed_deviation < 1 else ""
+    return policy.not_exact(knobs, f"a draft may borrow {amount} probability from similar codes{limit}.")
 
 
 def check_start(knobs: Knobs) -> None:
-    """Raises BadKnob where a run would begin with a relaxed rule and match seed."""
+    """Raises BadKnob if a run would begin with a relaxed rule and match seed."""
     policy.check_start(knobs, exact(knobs), f"relax={knobs.relax}", "relax=off")
 
 
 def neighbours(codebook: Tensor, count: int, distance: str, tokens: Tensor | None = None) -> Tensor:
-    """The nearest codes of each, nearest first and without itself: codebook [V, e] -> int64 [V, count], or [N, count] of N tokens."""
+    """The nearest codes of each code, nearest first, without itself: codebook [V, e] -> int64 [V, count], or [N, count] for N tokens."""
     places = codebook.float() if codebook.dtype != torch.float64 else codebook
     if distance == "cosine":
         places = F.normalize(places, dim=-1)  # on the sphere, raw distances order as cosines do
@@ -101,7 +101,7 @@ class Relaxed:
         self.meter = Meter()
 
     def mass(self, knobs: Knobs) -> Mass | None:
-        """What a guess is credited with in the next pass under these knobs; None = p(x), the exact rule."""
+        """The mass function of the next pass under these knobs; None = p(x), the exact rule."""
         if knobs.relax == "off":
             return None
         rule = additive_mass if knobs.relax == "additive" else multiplicative_mass
@@ -110,17 +110,17 @@ class Relaxed:
 
     def _table(self, knobs: Knobs) -> Tensor:
         if self.codebook is None or len(self.codebook) != self.vocabulary:
-            raise NotSupported(f"relax={knobs.relax} needs to know which tokens look alike, and this model has no codebook. Set relax=off.")
+            raise NotSupported(f"relax={knobs.relax} needs a codebook to find similar tokens, and this model has none. Set relax=off.")
         key = min(self.vocabulary - 1, max(1, round(knobs.neighbour_share * self.vocabulary))), knobs.distance
         if key not in self.tables:
             self.tables = {key: neighbours(self.codebook.to(self.device), *key)}
         return self.tables[key]
 
     def measure(self, rows: Rows, tokens: Tensor, q: Tensor | None, mass: Mass) -> None:
-        """The deviation at the first node of a pass.
+        """Measures the deviation at the first node of a pass.
 
-        tokens : int64 [b], its children; q : [V], the law of the first child if it was drawn, else None.
-        Of chosen children the law that comes out is computed exactly; of drawn ones as if the first were the only one.
+        tokens : int64 [b], its children; q : [V], the distribution of the first child if it was drawn, else None.
+        For chosen children the output distribution is computed exactly; for drawn ones, as if the first were the only one.
         """
         p = rows.p[0]
         if is_sure(p):
@@ -134,8 +134,8 @@ class Relaxed:
 
 
 class RelaxedWindow:
-    """The same rule for the drafts of a Jacobi window, which are draws with known laws: the rule of one run, in the place of
-    speculative sampling's. The residual stays exact."""
+    """The same rule for the drafts of a Jacobi window, which are draws from known distributions. It replaces the acceptance rule of
+    speculative sampling in one run; the residual stays exact."""
 
     def __init__(self, sequence: Sequence, knobs: Knobs, noise: Noise):
         self.sequence, self.knobs, self.noise = sequence, knobs, noise
@@ -156,5 +156,5 @@ class RelaxedWindow:
 
 
 def is_sure(p: Tensor) -> bool:
-    """Whether a law [V] holds one token only: at temperature 0, and where the grammar leaves no choice."""
+    """Whether a distribution [V] is one-hot: at temperature 0, or if the grammar allows one token only."""
     return p.max().item() > 1 - 1e-9

@@ -1,7 +1,7 @@
-"""What every method says alike of `verify: match seed`, the promise that tokens are those of plain decoding with the same seed.
+"""The policy of all methods for `verify: match seed`, which promises the tokens of plain decoding with the same seed.
 
-The promise needs an exact rule. A run that begins without one is refused. A knob that is moved later acts at once: it ends the match,
-the step is not exact any more, and the badge says so. If the rule becomes exact again, the seed is matched again.
+The promise needs an exact rule, so a run that begins without one is refused. A knob moved later takes effect at once: if the rule is no
+longer exact, the match ends and the badge says so. If the rule becomes exact again, the seed is matched again.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ MATCH = "match seed"
 
 
 def matches_seed(knobs: Knobs, exact: bool) -> bool:
-    """Whether the next step gives the very tokens of plain decoding. exact : whether the method's rule is, under these knobs"""
+    """Whether the next step gives the tokens of plain decoding. exact : whether the method's rule is exact under these knobs"""
     return knobs.verify == MATCH and exact
 
 
 def check_start(knobs: Knobs, exact: bool, setting: str, remedy: str) -> None:
-    """Raises BadKnob where a run would begin with a promise that it cannot keep.
+    """Raises BadKnob if a run would begin with match seed and a rule that is not exact.
 
-    setting : what is not exact, as "relax=additive"; remedy : what to set instead, as "relax=off"
+    setting : what is not exact, for instance "relax=additive"; remedy : what to set instead, for instance "relax=off"
     """
     if knobs.verify == MATCH and not exact:
         raise BadKnob(f"match seed needs an exact rule; {setting} is not. Set {remedy}, or verify=residual.")

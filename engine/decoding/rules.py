@@ -1,4 +1,4 @@
-"""Acceptance rules as functions: what a rule needs goes in, a verdict a node comes out. No rule knows a method."""
+"""Acceptance rules as functions that return a verdict per node. No rule depends on a method."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.sampling import entropy, residual
 
-STAYED, REFUSED, NEAR = range(3)  # what became of a draft, where refused ones are repaired: NEAR a refused one, it was drawn anew as well
+STAYED, REFUSED, NEAR = range(3)  # of a draft, in methods that repair; NEAR: redrawn because a draft near it was refused
 
 
 def ratio(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
@@ -25,17 +25,17 @@ def ratio(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tens
 
 
 def matches(tokens: Tensor, answers: Tensor) -> Tensor:
-    """Equality with the model's own draw: bool [N]."""
+    """Whether each token equals the model's own draw: bool [N]."""
     return tokens == answers
 
 
 def leading(accepted: Tensor) -> int:
-    """How many verdicts are True before the first False. One read by the host."""
+    """How many verdicts are True before the first False. One read from the device."""
     return int(accepted.long().cumprod(0).sum())
 
 
 def probability_of(p: Tensor, tokens: Tensor) -> Tensor:
-    """p(x) of each token: the chance of agreement where acceptance is equality. [N, V], int64 [N] -> [N]."""
+    """p(x) of each token: the acceptance probability if acceptance is equality. [N, V], int64 [N] -> [N]."""
     return p.gather(1, tokens[:, None]).squeeze(1)
 
 
@@ -57,23 +57,23 @@ def typical(p: Tensor, tokens: Tensor, floor: float, scale: float) -> Tensor:
 
 @dataclass(frozen=True)
 class EnergyRule:
-    """A threshold for energies, and the chance of reaching it.
+    """A threshold for energies, and the probability of reaching it.
 
-    threshold : (slope [m], u [m], Θ) -> what each draft's energy must reach [m]; slope is sqrt(k / γ), see `ramp`
-    chance    : (energies [...], slope [...], Θ) -> the probability that they do, over u
+    threshold : (slope [m], u [m], Θ) -> the energy that each draft must reach [m]; slope is sqrt(k / γ), see `ramp`
+    chance    : (energies [...], slope [...], Θ) -> the probability over u that they reach it
     """
 
     threshold: Callable[[Tensor, Tensor, float], Tensor]
     chance: Callable[[Tensor, Tensor, float], Tensor]
 
 
-# log u - Θ sqrt(k / γ): without smoothing x is accepted with min(1, exp(Θ sqrt(k / γ)) p/q), and at Θ = 0 that is speculative sampling.
+# log u - Θ sqrt(k / γ): without smoothing, x is accepted with min(1, exp(Θ sqrt(k / γ)) p/q); at Θ = 0 this is speculative sampling.
 CONSISTENT = EnergyRule(
     lambda slope, u, tolerance: u.log() - tolerance * slope,
     lambda energies, slope, tolerance: (energies + tolerance * slope).exp().clamp(max=1),
 )
-# Algorithm 2 as printed: max(τ sqrt(k / γ), u') with τ = -Θ and u' uniform in (τ, 0). At τ = 0 it accepts where p >= q and nowhere else, so
-# a token with q > p never comes.
+# Algorithm 2 as printed: max(τ sqrt(k / γ), u') with τ = -Θ and u' uniform in (τ, 0). At τ = 0 it accepts only where p >= q, so a draft
+# with q > p is never accepted.
 LITERAL = EnergyRule(
     lambda slope, u, tolerance: torch.maximum(-tolerance * slope, -tolerance * u),
     lambda energies, slope, tolerance: (energies >= -tolerance * slope) * (1 + energies / max(tolerance, 1e-12)).clamp(0, 1),
@@ -96,30 +96,30 @@ def energy(
 
 
 def smoothed(energies: Tensor, smoothing: float) -> Tensor:
-    """The moving average with its bias corrected: at k the mean of E_1..E_k with weights β^(k-j); β = 0 changes nothing. [m] -> [m].
+    """The bias-corrected moving average: at k the mean of E_1..E_k with weights β^(k-j); β = 0 changes nothing. [m] -> [m].
 
-    An impossible token counts as -30: no average outlives log 0.
+    An impossible token counts as -30, because log 0 would make every later average infinite.
     """
     return averages(len(energies), smoothing).to(energies) @ energies.clamp(min=-30)
 
 
 def averages(count: int, smoothing: float) -> Tensor:
-    """Row k holds the weights of E_1..E_k in the average at k, float64 [m, m]."""
+    """The weights of the averages, float64 [m, m]: row k holds those of E_1..E_k."""
     place = torch.arange(count)
     weights = (smoothing ** (place[:, None] - place).clamp(min=0).double()).tril()
     return weights / weights.sum(-1, keepdim=True)
 
 
 def ramp(energies: Tensor, horizon: int) -> Tensor:
-    """sqrt(k / γ) of drafts k = 1..m: far ones are allowed more. [m] -> [m]"""
+    """sqrt(k / γ) of drafts k = 1..m: later drafts get more tolerance. [m] -> [m]"""
     return (torch.arange(1, len(energies) + 1, device=energies.device, dtype=energies.dtype) / horizon).sqrt()
 
 
 def after_energy(
     p: Tensor, q: Tensor, tokens: Tensor, levels: Tensor, smoothing: float, tolerance: float, horizon: int, rule: EnergyRule
 ) -> Tensor:
-    """The law [m, V] of each position's token given the energies before it, if its draft is drawn from q. Shapes as in `energy`."""
-    own = averages(len(tokens), smoothing).diagonal().to(levels)[:, None]  # how much of the average is the draft's own
+    """The output distribution [m, V] of each position given the energies before it, if its draft is drawn from q. Shapes as in `energy`."""
+    own = averages(len(tokens), smoothing).diagonal().to(levels)[:, None]  # the weight of the draft's own energy in the average
     energies = (p.double().log() - q.double().log()).nan_to_num(nan=-30.0).clamp(min=-30)
     others = levels[:, None] - own * energies.gather(1, tokens[:, None])
     chance = rule.chance(others + own * energies, ramp(levels, horizon)[:, None], tolerance)
@@ -130,11 +130,11 @@ def after_energy(
 
 
 def walk(parents: list[int], tokens: list[int], answers: list[int]) -> tuple[list[int], int]:
-    """Down a tree as long as a child is the model's own draw. The draw looks at p alone, so any tree may be walked.
+    """The accepted path and the token after it: goes down the tree as long as a child equals the model's own draw.
 
-    This is verification of children that were chosen and not drawn (EAGLE's code asks them one after the other, which gives the same law),
-    and of any children where the draws are those of plain decoding (match seed).
-    answers : the token drawn from the law behind the prefix and behind every node, N+1 of them. Returns the path and the token behind it.
+    The draw depends on p alone, so this is valid for any tree. It verifies children that were chosen and not drawn (EAGLE's code verifies
+    them one after another, which gives the same distribution), and any children if the draws are those of plain decoding (match seed).
+    answers : N+1 tokens, drawn from the distributions after the prefix and after every node.
     """
     below = {(parent, token): node for node, (parent, token) in reversed(list(enumerate(zip(parents, tokens, strict=True))))}
     found: list[int] = []
@@ -145,21 +145,21 @@ def walk(parents: list[int], tokens: list[int], answers: list[int]) -> tuple[lis
     return found, answers[at + 1]
 
 
-Mass = Callable[[Tensor, Tensor], Tensor]  # law [V], tokens int64 [m] -> what each is credited with [m]
+Mass = Callable[[Tensor, Tensor], Tensor]  # distribution [V], tokens int64 [m] -> the mass of each [m]
 
 
 def probability(p: Tensor, tokens: Tensor) -> Tensor:
-    """p(x), what an exact rule credits a token with. p [V], int64 [m] -> [m]."""
+    """p(x), the mass under an exact rule. p [V], int64 [m] -> [m]."""
     return p[tokens]
 
 
 def multi_round(p: Tensor, tokens: Tensor, laws: Tensor, u: list[float], mass: Mass = probability) -> tuple[int, Tensor, list[float]]:
-    """Asks sampled siblings one after the other (SpecInfer, Miao et al. 2023; without replacement: Jeon et al. 2024).
+    """Verifies sampled siblings one after another (SpecInfer, Miao et al. 2023; without replacement: Jeon et al. 2024).
 
-    Sibling j is accepted with probability min(1, mass(p, x) / q_j(x)); if not, p becomes the residual of p and q_j. With the exact mass
-    the token has law p. A child that was chosen has the law 1 at its token: accepted with probability p(x), struck out of p if not.
-    p : [V]; tokens : int64 [b]; laws : [b, V], of a sibling conditional on the earlier ones; u : b numbers in (0, 1).
-    Returns which was accepted (-1: none), the law [V] that is left for the token behind, and the chance that each one asked had.
+    Sibling j is accepted with probability min(1, mass(p, x) / q_j(x)); if refused, p becomes the residual of p and q_j. With the exact
+    mass the output has distribution p. A chosen child is one-hot: it is accepted with probability p(x) and removed from p if refused.
+    p : [V]; tokens : int64 [b]; laws : [b, V], conditional on the earlier siblings; u : b numbers in (0, 1).
+    Returns the accepted sibling (-1: none), the remaining distribution [V], and the acceptance probability of each sibling verified.
     """
     chances: list[float] = []
     for j in range(len(tokens)):
@@ -179,7 +179,7 @@ def multi_round(p: Tensor, tokens: Tensor, laws: Tensor, u: list[float], mass: M
 def additive_mass(p: Tensor, tokens: Tensor, neighbours: Tensor, most: float) -> Tensor:
     """LANTERN (Jang et al., arXiv 2410.03355): x borrows the probability of its nearest neighbours, at most δ in all. Not exact.
 
-    p : [V]; tokens : int64 [m]; neighbours : int64 [V, k], nearest first, without oneself; most : δ. Returns [m].
+    p : [V]; tokens : int64 [m]; neighbours : int64 [V, k], nearest first, without the token itself; most : δ. Returns [m].
     """
     return p[tokens] + _borrowed(p, tokens, neighbours, torch.full_like(p[tokens], most))
 
@@ -193,9 +193,10 @@ def multiplicative_mass(p: Tensor, tokens: Tensor, neighbours: Tensor, factor: f
 
 
 def pooled_mass(p: Tensor, tokens: Tensor, near: Tensor, most: float) -> Tensor:
-    """MuLo-SD, equation 9: the probability of a token and of its nearest neighbours, which add at most δ in all, each by its own law.
+    """MuLo-SD, equation 9: the probability of each token plus that of its nearest neighbours, which add at most δ in all.
 
-    p : [N, V]; tokens : int64 [N]; near : int64 [N, k], the neighbours of each, nearest first, without itself. Returns [N], at most 1.
+    p : [N, V], one distribution per token; tokens : int64 [N]; near : int64 [N, k], the neighbours of each, nearest first, without itself.
+    Returns [N], at most 1.
     """
     return (probability_of(p, tokens) + _longest(p.gather(1, near), torch.full_like(p[:, 0], most))).clamp(max=1)
 
@@ -212,10 +213,11 @@ def _longest(masses: Tensor, most: Tensor) -> Tensor:
 
 
 def first_above(p: Tensor, soft: Tensor, tokens: Tensor, mass: Mass) -> tuple[int, Tensor, list[float]]:
-    """LANTERN at temperature 0: the first sibling that is the model's token, or becomes it with what its neighbours lend it.
+    """LANTERN at temperature 0: the first sibling that is the model's token, or becomes it with the probability of its neighbours.
 
-    p : [V], one-hot; soft : [V], the law that p is the best token of; tokens : int64 [b]. A sibling becomes the model's token if its mass
-    exceeds the probability of every token; those that lend to it are less than their sum. Returns as `multi_round` does, with p left.
+    p : [V], one-hot; soft : [V], the distribution whose best token p holds; tokens : int64 [b]. A sibling becomes the model's token if its
+    mass exceeds the probability of every token; the neighbours it borrows from have less than their sum. Returns the same as
+    `multi_round`; the remaining distribution is p.
     """
     wins = (p[tokens] > 0) | (mass(soft, tokens) > soft.max())
     which = int(wins.long().argmax()) if wins.any() else -1
@@ -224,16 +226,16 @@ def first_above(p: Tensor, soft: Tensor, tokens: Tensor, mass: Mass) -> tuple[in
 
 
 def after_one_draw(p: Tensor, q: Tensor, mass: Tensor) -> Tensor:
-    """The law of one draft from q that is accepted with min(1, mass(x) / q(x)) and else replaced by the exact residual. [..., V] x3 ->
-    [..., V]."""
+    """The output distribution of one draft from q, accepted with min(1, mass(x) / q(x)), else replaced by a draw from the exact residual.
+    [..., V] x3 -> [..., V]."""
     accepted = torch.minimum(q, mass)
     left = residual(p, q)
     return accepted + (1 - accepted.sum(-1, keepdim=True)) * left / left.sum(-1, keepdim=True)
 
 
 def after_choices(p: Tensor, tokens: Tensor, mass: Mass) -> Tensor:
-    """The law [V] where chosen children are asked one after the other with a relaxed mass and struck out of p [V] when refused. int64
-    [b]."""
+    """The output distribution [V] if chosen children, int64 [b], are verified one after another with a relaxed mass, and removed from p [V]
+    if refused."""
     found, reached, left = torch.zeros_like(p), torch.ones_like(p[:1]), p
     for j in range(len(tokens)):
         token = tokens[j : j + 1]
@@ -247,5 +249,5 @@ def after_choices(p: Tensor, tokens: Tensor, mass: Mass) -> Tensor:
 
 
 def deviation(p: Tensor, law: Tensor) -> Tensor:
-    """Total variation distance of two laws [..., V] -> [...]."""
+    """Total variation distance of two distributions [..., V] -> [...]."""
     return (p - law).abs().sum(-1) / 2

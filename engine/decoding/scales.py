@@ -1,7 +1,7 @@
-"""The same picture at a smaller scale, for methods that draft there: plain decoding by the same model, and what it says of finer tokens.
+"""Drafting at a smaller scale: the same model generates a smaller picture, and the resampler turns it into distributions of fine tokens.
 
-The coarse tokens are drawn with noise of their own (the drafter's stream). Were they drawn with the noise of positions, which the finer
-picture uses too, a law made of them would know something of the draws that are verified against it.
+The coarse tokens are drawn from the drafter's noise stream. If they used the noise of positions, which the fine picture also uses, the
+distributions made from them would depend on the draws that are verified against them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from engine.layout import fine_rows
 from engine.noise import DRAFTER, Noise
 from engine.sampling import draw
 
-SHARPNESS = 4.0  # of drafts in a window: an unlikely one misleads those beside it, which costs more than its own acceptance gains
+SHARPNESS = 4.0  # of drafts in a window: an unlikely draft harms those near it more than its own acceptance gains
 
 
 class Coarser:
-    """A coarser picture beside a sequence: its tokens so far, row by row, and the passes it took."""
+    """A coarser picture drafted for a sequence: its tokens so far, row by row, and the passes it took."""
 
     def __init__(self, sequence: Sequence, noise: Noise, size: int, training_free: bool = False):
-        """size: of the coarser picture, one of the sequence's scales; training_free: what lies between the scales is no trained network."""
+        """size: of the coarser picture, one of the sequence's scales; training_free: use the resampler without trained networks."""
         self.noise, self.size, self.fine = noise, size, sequence.layout
         self.resampler = sequence.resampler.training_free if training_free else sequence.resampler
         self.sequence = sequence.at_scale(size)
@@ -34,7 +34,7 @@ class Coarser:
     def draft(self, stop: int, iteration: int, window: float = WHOLE) -> list[int]:
         """Draws tokens down to the row before `stop`; returns the new ones, row by row.
 
-        window : how many tokens the row above needs before a row begins (see wavefront.py); WHOLE: plain decoding
+        window : the number of tokens in the row above with which a row may begin (see wavefront.py); WHOLE: plain decoding
         """
         begin, columns = len(self.tokens), self.layout.columns
         self._next(iteration)
@@ -45,7 +45,7 @@ class Coarser:
         return self.tokens[begin:]
 
     def _next(self, iteration: int) -> None:
-        """Draws one token behind all others, of which those that the sequence has not seen yet are fed."""
+        """Draws the next token; first feeds the tokens that the sequence has not read yet."""
         waiting = self.tokens[self.sequence.length :]
         draft = Draft(torch.tensor(waiting, device=self.sequence.device)) if waiting else NO_DRAFT
         p = self.sequence.forward(draft).p[len(waiting) :]
@@ -55,8 +55,8 @@ class Coarser:
         self.passes += 1
 
     def _wavefront(self, stop: int, enough: int, iteration: int) -> None:
-        """Finishes the row that has begun and all others before `stop` side by side, then takes their cache back: what comes next shall see
-        each token in its whole context, so they are fed again with it."""
+        """Completes the current row and all later rows before `stop` in parallel, then discards their cache: the next pass feeds these
+        tokens again, each in its full context."""
         columns, start = self.layout.columns, self.sequence.length
         first = (start - 1) // columns
         rows = [self.tokens[first * columns :], *([] for _ in range(first + 1, stop))]
@@ -74,7 +74,7 @@ class Coarser:
         self.sequence.rewind(start)
 
     def follow(self, picture: Tensor, first: int, stop: int) -> None:
-        """Rows first..stop-1 become those of the finer picture int64 [limit]; where they differ, the drafter's cache goes back."""
+        """Replaces rows first..stop-1 by the down-sampled finer picture, int64 [limit]; discards the cache from the first difference on."""
         begin = first * self.layout.columns
         new = self.resampler.down(picture, self.fine, self.layout, first, stop).tolist()
         same = next((i for i, pair in enumerate(zip(new, self.tokens[begin:], strict=True)) if pair[0] != pair[1]), None)
@@ -83,7 +83,7 @@ class Coarser:
             self.tokens[begin:] = new
 
     def laws(self, first: int, stop: int) -> Tensor:
-        """Laws [N, V] of the finer tokens that lie in rows first..stop-1."""
+        """Distributions [N, V] of the finer tokens that lie in rows first..stop-1."""
         tokens = torch.tensor(self.tokens[: stop * self.layout.columns], device=self.sequence.device)
         return self.resampler.up(tokens, self.layout, self.fine, first, stop).to(self.noise.dtype)
 
@@ -93,27 +93,27 @@ class Coarser:
 
 
 def sharper(laws: Tensor) -> Tensor:
-    """Laws [N, V] to the power of SHARPNESS, normalised."""
+    """Distributions [N, V] to the power of SHARPNESS, normalised."""
     return torch.softmax(SHARPNESS * laws.clamp(min=1e-12).log(), -1)
 
 
 class Enlarged:
-    """Laws of the tokens of a sequence, from its picture at the model's smallest size.
+    """Distributions of the tokens of a sequence, from the same picture at the model's smallest size.
 
-    The small picture is drawn a row at a time, when the first token under that row is asked for; what is there by then, drafts included,
-    first takes the place of the small rows above. So it goes on with what was really drawn, and a law looks at nothing but tokens before
-    those that it is for, which is what verification needs. A law that was given stays. Laws are sharpened.
+    The small picture is generated one row at a time, when the first token under that row is requested. Before that, the fine tokens so far,
+    drafts included, are down-sampled and replace the small rows above, so that it continues the picture that was really drawn. A
+    distribution depends only on tokens before its own positions, as verification requires. It is sharpened, and does not change once given.
     """
 
     def __init__(self, sequence: Sequence, noise: Noise):
-        """Raises NotSupported where the sequence has no smaller size."""
+        """Raises NotSupported if the sequence has no smaller size."""
         self.sequence = sequence
         self.coarser = Coarser(sequence, noise, scales_of(sequence, "init = up-sampled")[0])
         self.laws: list[Tensor] = []  # [N, V] by small row
         self._counted = 0
 
     def law(self, position: int, tokens: Tensor, iteration: int) -> Tensor:
-        """The law [V] of a position; tokens : int64 [k], the drafts right behind the committed tokens."""
+        """The distribution [V] of a position. tokens : int64 [k], the drafts directly after the committed tokens"""
         coarse, fine = self.coarser.layout, self.sequence.layout
         row = position // fine.columns * coarse.rows // fine.rows
         while len(self.laws) <= row:
@@ -121,7 +121,7 @@ class Enlarged:
         return self.laws[row][position - fine_rows(coarse, fine, row, row + 1)[0] * fine.columns]
 
     def _next(self, tokens: Tensor, iteration: int) -> None:
-        """A row more of the small picture."""
+        """Adds one row of the small picture."""
         coarse, fine, row = self.coarser.layout, self.sequence.layout, len(self.laws)
         known = torch.cat([torch.tensor(self.sequence.tokens, dtype=torch.int64, device=tokens.device), tokens])
         if row and len(known) >= fine_rows(coarse, fine, row, row + 1)[0] * fine.columns:
@@ -130,7 +130,7 @@ class Enlarged:
         self.laws.append(sharper(self.coarser.laws(row, row + 1)))
 
     def counted(self) -> int:
-        """The passes at the smaller size since the last call."""
+        """The number of passes at the smaller size since the last call."""
         found, self._counted = self.coarser.passes - self._counted, self.coarser.passes
         return found
 
@@ -140,12 +140,12 @@ class Enlarged:
 
 
 def scales_of(sequence: Sequence, wanted: str) -> tuple[int, ...]:
-    """The smaller sizes of a sequence's model, ascending; raises NotSupported where there is none.
+    """The smaller sizes of a sequence's model, ascending; raises NotSupported if there is none.
 
-    wanted: what asks for them, as the beginning of the sentence
+    wanted : the method or setting that needs them, for the message
     """
     if not sequence.scales:
         raise NotSupported(
-            f"{wanted} drafts at a smaller size, and this model has none below this one. Choose a larger size or another way."
+            f"{wanted} drafts at a smaller size, and this model has none below this one. Choose a larger size or another method or init."
         )
     return sequence.scales

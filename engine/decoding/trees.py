@@ -1,4 +1,4 @@
-"""The loop of all tree methods: verify a tree, commit the accepted path, ask a schedule for the next shape, grow."""
+"""The loop of all tree methods: verify a tree, commit the accepted path, get the next shape from a schedule, grow a tree."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from engine.tree import children, depths
 
 @dataclass(frozen=True)
 class Cycle:
-    """What a schedule may know of a cycle: all of it is committed history.
+    """The data of a cycle that a schedule may use; all of it is committed history.
 
-    start : position of the first token that the tree guessed; levels, nodes : of the tree as built; passes : of the drafter;
-    accepted : guesses accepted; committed : tokens
+    start : position of the first token that the tree drafted; levels, nodes : of the tree as built; passes : of the drafter;
+    accepted : number of drafts accepted; committed : number of tokens committed
     """
 
     start: int
@@ -40,30 +40,30 @@ class Cycle:
 
 
 class Schedule(Protocol):
-    """Decides the shape of the next tree, from committed history alone."""
+    """Chooses the shape of the next tree from committed history alone."""
 
     def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
-        """The shape for the tree behind the committed tokens."""
+        """The shape of the tree after the committed tokens."""
         ...
 
     def saw(self, cycle: Cycle) -> None:
-        """A cycle that proposed something is over."""
+        """Called after every cycle that verified a tree."""
         ...
 
 
 class Fixed:
-    """The shape of the knobs, always."""
+    """A schedule that always uses the knobs."""
 
     def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
-        """The knobs."""
+        """The shape set by the knobs."""
         return Shape(knobs.depth, knobs.width, knobs.nodes)
 
     def saw(self, cycle: Cycle) -> None:
-        """Nothing to learn."""
+        """Does nothing."""
 
 
 def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft, schedule: Schedule) -> Iterator[Step]:
-    """The loop of all tree methods. Locals: the tree that waits for verification, the drafter's growth, the deviation meter."""
+    """The loop of all tree methods. State: the tree to be verified next, the drafter's growth, the deviation meter."""
     neighbours.check_start(knobs)
     growth = drafter.start(sequence)
     relaxed = neighbours.Relaxed(sequence)
@@ -99,7 +99,7 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
 def verify(
     rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded: bool, mass: Mass | None
 ) -> tuple[list[int], int, list[float]]:
-    """The accepted path, the token behind it, and the chance that each one on the path had."""
+    """The accepted path, the token after it, and the acceptance probability of each node on the path."""
     if seeded or (tree.laws is None and mass is None):
         path, token = walk(tree.parents, tree.tokens, answers(rows, tree, noise, n, iteration, seeded))
         p = rows.p
@@ -124,7 +124,7 @@ def verify(
 
 
 def answers(rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded: bool) -> list[int]:
-    """The model's own draw in every row; rows of one depth share their noise, because a path meets only one of them."""
+    """The model's own draw in every row. Rows of the same depth share their noise, because a path contains only one of them."""
     depth = [0, *depths(tree.parents)]
     at = torch.tensor(depth, device=rows.logits.device)
     if seeded:
@@ -133,15 +133,15 @@ def answers(rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded
 
 
 def law_behind(rows: Rows, node: int) -> Tensor:
-    """The model's law [V] of the children of a node; -1 is the prefix."""
+    """The model's distribution [V] of the children of a node; -1 is the prefix."""
     return rows.p[node + 1]
 
 
 def _step(
     rows: Rows, tree: Tree, path: list[int], chances: list[float], n: int, committed: list[int], deviation: DeviationTrace | None
 ) -> Step:
-    """The Step of a pass, with the tree that it verified. p and q of a node: what the model gives it behind its path, and what the drafter
-    gave it when it was drawn."""
+    """The Step of a pass, with the tree that it verified. p and q of a node: its probability under the model given its path, and under the
+    drafter when it was drawn."""
     p = rows.p[[parent + 1 for parent in tree.parents], tree.tokens]
     q = torch.ones_like(p) if tree.laws is None else tree.laws[list(range(len(tree.tokens))), tree.tokens]
     levels, width = max(depths(tree.parents), default=0), None if tree.shape is None else tree.shape.width
@@ -156,4 +156,4 @@ def why(knobs: Knobs) -> str:
     """The sentence of the badge."""
     if not neighbours.exact(knobs):
         return neighbours.why(knobs)
-    return "Exact: chosen children are only walked by the model's own draws, drawn ones are verified against their laws."
+    return "Exact: chosen children are accepted only by the model's own draws, drawn ones are verified against their distributions."

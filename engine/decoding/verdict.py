@@ -1,4 +1,4 @@
-"""What becomes of a window after a pass: verdicts, the corrected token, and the Step that tells of it."""
+"""The verification of a window after a pass: verdicts, the corrected token, and the Step that records both."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from engine.trace import Trace, Values
 
 @dataclass
 class Verified:
-    """What a refresh may look at after a pass: the old window and its verdict.
+    """The input of a refresh after a pass: the old window and its verdicts.
 
-    Why carrying drafts is exact. Suppose the draft x of a position has law q given everything that happened at earlier positions.
-    (a) Accepting it with probability min(1, p(x)/q(x)) and drawing from the residual otherwise gives a token with law p.
-    (b) Kept without a look at its value, x still has law q. (c) Kept with probability k(x) and else redrawn from r, it has law
-    q k + (1 - sum q k) r, and this law must be carried. (d) With k = min(1, r/q) and a redraw from r's residual, that law is r itself.
+    Why carrying drafts is exact. Let the draft x of a position have distribution q given everything that happened at earlier positions.
+    (a) Accepting it with probability min(1, p(x)/q(x)), and drawing from the residual otherwise, gives a token with distribution p.
+    (b) Kept regardless of its value, x still has distribution q. (c) Kept with probability k(x), else redrawn from r, it has distribution
+    q k + (1 - sum q k) r, which must then be carried. (d) With k = min(1, r/q) and a redraw from r's residual, that distribution is r.
 
     tokens : int64 [m]; laws : [m, V] or None (match seed keeps none unless the refresh needs them); ratios : p/q [m] or None
-    rows   : of the pass, row i is the law of position start+i, i = 0..m
-    accepted : bool [m], each verdict on its own (meaningful behind the first rejection too)
+    rows   : of the pass; row i is the distribution of position start+i, i = 0..m
+    accepted : bool [m], independent verdicts (also meaningful after the first rejection)
     """
 
     start: int
@@ -46,7 +46,7 @@ Rule = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 def verify(
     rows: Rows, tokens: Tensor, laws: Tensor | None, noise: Noise, n: int, iteration: int, seeded: bool, rule: Rule | None = None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Verdicts bool [m], ratios [m] or None, and the seeded answers [m+1] or None; without a rule, speculative sampling's."""
+    """Verdicts bool [m], ratios [m] or None, and the seeded answers [m+1] or None. Default rule: speculative sampling."""
     size = len(tokens)
     answers = draw_gumbel(rows.scores, noise.gumbel(n, size + 1)) if seeded else None
     if laws is None:
@@ -56,7 +56,7 @@ def verify(
 
 
 def correct(rows: Rows, laws: Tensor | None, answers: Tensor | None, a: int, size: int, noise: Noise, n: int, iteration: int) -> int:
-    """The token behind the accepted prefix: the seeded answer, a draw from the residual, or a free one from the last row."""
+    """The token after the accepted prefix: the seeded answer, a draw from the residual, or a draw from the last row."""
     if answers is not None:
         return answers[a].item()
     if a == size:
@@ -66,10 +66,11 @@ def correct(rows: Rows, laws: Tensor | None, answers: Tensor | None, a: int, siz
 
 
 def describe(n: int, committed: list[int], a: int, drafted: int, laws: Tensor, chance: Values, **more: Any) -> Step:
-    """The Step of a pass that accepted `a` of `drafted` drafts in order and drew the token behind them itself.
+    """The Step of a pass that accepted `a` of `drafted` drafts in order and then drew one token.
 
-    laws : [k, V], of position n on, one for each committed token or more; chance : of the drafts, in order, as many as were committed or
-    more; more : what else the trace tells
+    laws   : [k, V], from position n on, at least one per committed token
+    chance : acceptance probabilities of the drafts in order, at least as many as were committed
+    more   : other fields of the trace
     """
     k = len(committed)
     trace = Trace(([True] * a + [False])[:k], accept_probability=chance[: min(k, drafted)], entropy=entropy(laws[:k]), **more)
@@ -77,11 +78,11 @@ def describe(n: int, committed: list[int], a: int, drafted: int, laws: Tensor, c
 
 
 def levels_of(a: int, committed: list[int]) -> list[int]:
-    """The level of each token that a pass committed: 1 to `a` of accepted drafts, 0 of the token behind them."""
+    """The level of each token that a pass committed: 1 to `a` for accepted drafts, 0 for the token after them."""
     return [*range(1, a + 1), 0][: len(committed)]
 
 
 def chances(rows: Rows, tokens: Tensor, ratios: Tensor | None, k: int) -> Tensor:
-    """How probable the acceptance of each of the first `k` drafts was: its ratio cut at 1, or p where acceptance is equality."""
+    """The acceptance probability of each of the first `k` drafts: its ratio cut at 1, or p if acceptance is equality."""
     k = min(k, len(tokens))
     return probability_of(rows.law(0, k), tokens[:k]) if ratios is None else ratios[:k].clamp(max=1)

@@ -1,4 +1,4 @@
-"""A pass of a wavefront: the next token of every row that grows, each row some tokens behind the row above (ZipAR, arXiv 2412.04062)."""
+"""A pass of a wavefront: the next token of every active row; each row lags some tokens behind the row above (ZipAR, arXiv 2412.04062)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, Draft, Rows, Sequence
 
-WHOLE = 256  # the window that waits for the whole row above, whatever its length
+WHOLE = 256  # the window that waits for the whole row above, however long
 
 
 def lead(window: float, columns: int) -> int:
-    """How many tokens the row above needs before a row may begin, 1..columns."""
+    """The number of tokens in the row above with which a row may begin, 1..columns."""
     return columns if window >= WHOLE else min(columns, int(window))
 
 
 def predict(sequence: Sequence, positions: list[int], newest_above: list[int]) -> tuple[Rows, Tensor]:
-    """One pass that predicts `positions`, ascending, at most one a row of the picture. Returns its rows, and which of them predicts which
-    position, int64 [N].
+    """One pass that predicts `positions`, ascending, at most one per row of the picture. Returns its rows, and for each position the index
+    of the row that predicts it, int64 [N].
 
-    Behind most of them the token to the left is pending. The row that begins may have none: there a placeholder stands, which no other
-    sees and which is never committed.
+    Most positions follow a pending token to their left. A row that begins may have none: then a placeholder is the input, which no
+    other token attends to and which is never committed.
 
-    newest_above : the newest token of the row above the one that begins, [1]; looked at only if one does
+    newest_above : the newest token of the row above the one that begins, [1]; used only if a row begins
     """
     inputs = sequence.pending
     before = [position - 1 for position in positions]

@@ -1,4 +1,4 @@
-"""The window that the Jacobi family shares: its loop, and the ways to refresh drafts that were not reached."""
+"""The window of the Jacobi methods: its loop, and the ways to refresh drafts that were not reached."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from engine.decoding.verdict import Rule, Verified, chances, correct, describe, 
 from engine.noise import DRAW, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, residual
 
-# (window, first, knobs) -> the new tokens from `first` on, and their laws; None = the laws that the pass just computed
+# (window, first, knobs) -> the new tokens from `first` on, and their distributions; None = those that the pass just computed
 Refresh = Callable[[Verified, int, Knobs], tuple[Tensor, Tensor | None]]
 
 
 def redraw(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
-    """Equation 6: every later position is drawn afresh from the law just computed."""
+    """Equation 6: every later position is redrawn from the distribution just computed."""
     p = window.rows.p[first:]
     return draw(p, window.noise.uniform(DRAW, window.start + first, len(p), window.iteration)), None
 
 
 def coupled_gumbel(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
-    """Drawn anew under the position's own noise, so that a token changes only as far as its law does (MC-SJD)."""
+    """Redraws with the position's own noise, so that a token changes only if its distribution changes enough (MC-SJD)."""
     scores = window.rows.scores[first:]
     return draw_gumbel(scores, window.noise.gumbel(window.start + first, len(scores))), None
 
@@ -41,9 +41,11 @@ def speculative_jacobi(
     rule: Rule | None = None,
     exact: Callable[[Knobs], bool] = lambda knobs: True,
 ) -> Iterator[Step]:
-    """The loop of SJD, SJD++ and GSD. Locals: the window's tokens and the laws they were drawn from, None where nobody asks for these.
+    """The loop of SJD, SJD++ and GSD. State: the window's tokens and the distributions they were drawn from (None if not needed).
 
-    needs_laws : whether the refresh asks for them; rule : in the place of speculative sampling's; exact : under which knobs the rule is
+    needs_laws : whether the refresh needs the distributions
+    rule       : acceptance rule; default: speculative sampling
+    exact      : whether the rule is exact under given knobs
     """
     tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
     no_laws = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype)
@@ -54,12 +56,12 @@ def speculative_jacobi(
             n = sequence.length
             seeded = matches_seed(knobs, exact(knobs))
             keep_laws = needs_laws or not seeded
-            if keep_laws and laws is None:  # the seed is not matched any more: drafts without laws cannot be judged
+            if keep_laws and laws is None:  # the seed is no longer matched: drafts without distributions cannot be verified
                 tokens, laws = tokens[:0], no_laws
             size = min(knobs.window - 1, sequence.limit - n - 1)
             tokens, filled = initializer.fill(tokens[:size], laws[:size] if keep_laws else None, size, knobs.init, iteration, seeded)
             laws = filled if keep_laws else None
-            rows = sequence.forward(Draft(tokens, q=laws))  # eq. 2: the laws of iteration j given the window of iteration j - 1
+            rows = sequence.forward(Draft(tokens, q=laws))  # eq. 2: the distributions of iteration j given the window of j - 1
             initializer.saw(n, rows)
             accepted, ratios, answers = verify(rows, tokens, laws, noise, n, iteration, seeded, rule)
             a = leading(accepted)
@@ -80,7 +82,8 @@ def speculative_jacobi(
 
 
 def coupled_maximal(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
-    """Keep with probability min(1, p/q), else draw from the residual: the law becomes p, and no coupling keeps more (lemma d)."""
+    """Keeps a draft with probability min(1, p/q), else draws from the residual. Its distribution becomes p, and no coupling keeps more
+    drafts (lemma d)."""
     p, start, iteration = window.rows.p[first:], window.start + first, window.iteration
     left = torch.cat([residual(p[:-1], window.laws[first:]), p[-1:]])
     drawn = draw(left, window.noise.uniform(RESIDUAL, start, len(p), iteration))

@@ -1,4 +1,4 @@
-"""The table of methods and of their presets. A new method is one file and one line here."""
+"""The table of methods and presets. A new method needs one file and one line here."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ PRESETS: dict[str, tuple[str, Mapping[str, float | str]]] = {  # name: method, k
     "mulo_jacobi": ("sjdpp", {"init": "up-sampled", "window": 32}),
 }
 
-NEEDS: dict[str, frozenset[str]] = {"mulo_jacobi": frozenset({"raster", "at_scale"})}  # of presets whose knobs need more than their method
+NEEDS: dict[str, frozenset[str]] = {"mulo_jacobi": frozenset({"raster", "at_scale"})}  # of presets, beyond those of their method
 
 
 def find(name: str) -> tuple[Method, dict[str, float | str]]:
-    """The method of a name or of a preset, with the preset's knobs; raises NotSupported with the nearest names."""
+    """The method of a name or preset, with the preset's knobs; raises NotSupported with the closest name."""
     if name in METHODS:
         return METHODS[name], {}
     if name in PRESETS:

@@ -1,15 +1,15 @@
-"""ADT-Tree: the depth and width of the next tree follow from the tree beside it, one step deeper if that one was used up.
+"""ADT-Tree: the depth and width of the next tree are those of a neighbouring token's tree, one step deeper if that was fully accepted.
 
 Paper: ADT-Tree, section IV, equations 2 and 6 to 8; TokenFlock is its initialisation from all tokens within a radius.
-Idea: acceptance varies over a picture and changes slowly, so the tree that produced the neighbouring token says how deep one may guess
-here. Where a share of at least β of its levels was accepted the next tree is deeper and narrower, else shallower and wider.
-Exactness: that of the tree (EAGLE-2): shapes are made from committed history only, never from the tree that is being verified.
-Deviations: no code is public, so the text decides, and where it is silent: the first token of a row takes the end of the row above as its
-left neighbour; an unknown neighbour means the shape of the start; the acceptance that is compared with β is the neighbour's own; depth is
-levels and acceptance counts guesses without the token behind them. At depth 1 the width has no upper end but `nodes`. With β = 1 that
-controller settles where a whole tree is accepted every second time, which is not where tokens come fastest. So our default is another,
-`throughput`: a tree grows where tokens are expected to be worth their rows and levels, whose costs are a line through the cost curve of a
-machine (`doctor` measures it; the knobs hold that of a CPU with two cores). The paper's is the preset `adt_tree_published`.
+Idea: acceptance varies over a picture but changes slowly, so the tree that produced the neighbouring token predicts a good depth. If at
+least a share β of its levels was accepted, the next tree is deeper and narrower, else shallower and wider.
+Exactness: the same as EAGLE-2's tree: shapes depend on committed history only, never on the tree that is being verified.
+Deviations: no code is public, so we follow the text. Where it is silent: the left neighbour of the first token of a row is the end of the
+row above; without a neighbour the shape is the initial one; β is compared with the neighbour's own acceptance; depth is the number of
+levels, and acceptance does not count the bonus token. At depth 1 only `nodes` limits the width. With β = 1 the paper's controller
+settles where a whole tree is accepted every second time, which is not the fastest point. So our default is another controller,
+`throughput`: a tree grows while the expected tokens outweigh the cost of rows and levels. These costs are a line fitted to the cost curve
+of a machine (`doctor` measures it; the defaults are those of a CPU with two cores). The preset `adt_tree_published` is the paper's.
 """
 
 from __future__ import annotations
@@ -27,35 +27,31 @@ from engine.noise import SCHEDULE, Noise
 
 CONTROLLER = Knob(
     "controller", "", "throughput", choices=("throughput", "adjacent"), live=False,
-    help="adjacent: the paper's. throughput: the most expected tokens for the time that a pass takes.",
+    help="adjacent: the paper's controller. throughput: the most expected tokens per unit of pass time.",
 )  # fmt: skip
 _ADJACENT, _THROUGHPUT = ("controller", "adjacent"), ("controller", "throughput")
 START = Knob(
     "tree_init", "", "left", choices=("left", "above", "random", "flock"), when=_ADJACENT,
-    help="Whose tree the next one starts from: a neighbour's, a random one, or the mean within a radius (TokenFlock).",
+    help="Tree that the next shape starts from: a neighbour's, a random one, or the mean within a radius (TokenFlock).",
 )  # fmt: skip
-RADIUS = Knob("radius", "", 3, 1, 8, 1, help="How far a token may be that has a say.", when=("tree_init", "flock"))
-FULL = Knob("deepen_above", "β", 1.0, 0.1, 1, 0.05, help="The accepted share of levels from which the next tree is deeper.", when=_ADJACENT)
-DEPTH_STEP = Knob("depth_step", "l_d", 1, 0, 3, 1, help="How many levels deeper or shallower.", when=_ADJACENT)
-WIDTH_STEP = Knob("width_step", "l_k", 3, 0, 15, 1, help="How much narrower or wider.", when=_ADJACENT)
-DEPTH_LOW = Knob("depth_above", "", 0, 0, 10, 1, help="Trees are deeper than this.")
-DEPTH_HIGH = Knob("depth_below", "", 10, 2, 13, 1, help="Trees are shallower than this.")
-WIDTH_LOW = Knob("width_above", "", 3, 0, 38, 1, help="Trees are wider than this.", when=_ADJACENT)
-WIDTH_HIGH = Knob("width_below", "", 14, 2, 41, 1, help="Trees are narrower than this, those of one level excepted.", when=_ADJACENT)
-ROW_COST = Knob(
-    "row_cost", "", 0.05, 0, 1, 0.005, help="What a further row adds to a pass, as a part of a pass of one row.", when=_THROUGHPUT
-)
-LEVEL_COST = Knob(
-    "level_cost", "", 0.25, 0, 2, 0.01, help="What a pass of the drafter costs, as a part of a pass of one row.", when=_THROUGHPUT
-)
+RADIUS = Knob("radius", "", 3, 1, 8, 1, help="Distance in tokens within which trees are averaged.", when=("tree_init", "flock"))
+FULL = Knob("deepen_above", "β", 1.0, 0.1, 1, 0.05, help="Accepted share of levels from which the next tree is deeper.", when=_ADJACENT)
+DEPTH_STEP = Knob("depth_step", "l_d", 1, 0, 3, 1, help="Change of the depth, in levels.", when=_ADJACENT)
+WIDTH_STEP = Knob("width_step", "l_k", 3, 0, 15, 1, help="Change of the width, in nodes.", when=_ADJACENT)
+DEPTH_LOW = Knob("depth_above", "", 0, 0, 10, 1, help="Exclusive lower bound of the depth.")
+DEPTH_HIGH = Knob("depth_below", "", 10, 2, 13, 1, help="Exclusive upper bound of the depth.")
+WIDTH_LOW = Knob("width_above", "", 3, 0, 38, 1, help="Exclusive lower bound of the width.", when=_ADJACENT)
+WIDTH_HIGH = Knob("width_below", "", 14, 2, 41, 1, help="Exclusive upper bound of the width, except at depth 1.", when=_ADJACENT)
+ROW_COST = Knob("row_cost", "", 0.05, 0, 1, 0.005, help="Cost of one more row in a pass, relative to a pass of one row.", when=_THROUGHPUT)
+LEVEL_COST = Knob("level_cost", "", 0.25, 0, 2, 0.01, help="Cost of a drafter pass, relative to a model pass of one row.", when=_THROUGHPUT)
 
-FIRST_DEPTH, FIRST_WIDTH = 5, 10  # before any tree was tried (the paper's EAGLE-2 baseline)
-MEMORY = 0.95  # of the sums of tokens and costs
+FIRST_DEPTH, FIRST_WIDTH = 5, 10  # of the first tree (the paper's EAGLE-2 baseline)
+MEMORY = 0.95  # decay of the sums of tokens and costs
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What a committed token remembers of the cycle that committed it. accepted : share of the levels, 0 to 1"""
+    """The tree of the cycle that committed a token. accepted : share of the levels, 0 to 1"""
 
     depth: float
     width: float
@@ -63,7 +59,7 @@ class Mark:
 
 
 class Adjacent:
-    """The paper's controller: `marks` holds, by position, the tree that produced each committed token."""
+    """The paper's controller. `marks` holds the tree that produced each committed token, by position."""
 
     def __init__(self) -> None:
         self.marks: dict[int, Mark] = {}
@@ -79,13 +75,13 @@ class Adjacent:
         return Shape(depth, width, min(knobs.nodes, width + (depth - 1) * width**2))  # eq. 5
 
     def saw(self, cycle: Cycle) -> None:
-        """Marks what was committed."""
+        """Stores the tree with each token it committed."""
         mark = Mark(cycle.shape.depth, cycle.shape.width, cycle.accepted / max(1, cycle.levels))
         self.marks |= dict.fromkeys(range(cycle.start, cycle.start + cycle.committed), mark)
 
 
 def beside(marks: dict[int, Mark], sequence: Sequence, knobs: Knobs) -> Mark | None:
-    """The mark that the next tree starts from (equation 6 and its alternatives); None where there is none."""
+    """The mark that the next tree starts from (equation 6 and its alternatives); None if there is none."""
     position, layout = sequence.length, sequence.layout
     if knobs.tree_init == "flock":
         return flock(marks, sequence, knobs.radius)
@@ -96,7 +92,7 @@ def beside(marks: dict[int, Mark], sequence: Sequence, knobs: Knobs) -> Mark | N
 
 
 def flock(marks: dict[int, Mark], sequence: Sequence, radius: int) -> Mark | None:
-    """Equations 7 and 8: the mean of the past tokens within a radius, each weighted by how few rows it is away."""
+    """Equations 7 and 8: the mean over past tokens within a radius; a token in a nearer row has a greater weight."""
     place = sequence.layout.place
     row, column = place(sequence.length)
     near = [(row - place(at)[0], mark) for at, mark in marks.items() if math.dist(place(at), (row, column)) <= radius]
@@ -127,35 +123,38 @@ def adapted(known: Mark, knobs: Knobs) -> tuple[int, int]:
 
 
 def clipped(depth: int, width: int, knobs: Knobs) -> tuple[int, int]:
-    """Into the open intervals. At depth 1 the cost is linear in the width, so only `nodes` ends it."""
+    """The shape clipped to the open intervals. At depth 1 the cost is linear in the width, so only `nodes` limits it."""
     depth = max(knobs.depth_above + 1, min(depth, knobs.depth_below - 1))
     width = max(knobs.width_above + 1, width if depth == 1 else min(width, knobs.width_below - 1))
     return depth, max(1, min(width, knobs.nodes))
 
 
 class Throughput:
-    """Trees that grow where they earn their cost: a pass of one row costs 1, and the run so far made so many tokens for its cost. A node is
-    worth its row if it is likelier to be accepted than that many tokens times its cost, and a level its pass of the drafter (Dinkelbach's
-    condition for the greatest ratio). How likely a node is, the drafter's laws say when the tree is grown."""
+    """The controller that maximises tokens per cost, where a pass of one row costs 1. The rate is the run's tokens per cost so far.
+
+    A node is added if its acceptance probability exceeds the rate times the cost of its row; a level, if the sum over the nodes to expand
+    exceeds the rate times the cost of a row and a drafter pass (Dinkelbach's condition for the greatest ratio). The probabilities are
+    estimated from the drafter's distributions while the tree grows.
+    """
 
     def __init__(self) -> None:
         self.tokens, self.cost = 1.5, 1.0
-        self.row, self.level = 0.0, 0.0  # what the newest tree's rows and levels cost
+        self.row, self.level = 0.0, 0.0  # cost of a row and of a level of the newest tree
 
     def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
-        """As deep and wide as the knobs let it be; the thresholds do the rest."""
+        """The largest depth and width that the knobs allow, with thresholds that limit the growth."""
         self.row, self.level = knobs.row_cost, knobs.level_cost
         rate = self.tokens / self.cost
         return Shape(max(1, knobs.depth_below - 1), knobs.width, knobs.nodes, rate * self.row, rate * (self.row + self.level))
 
     def saw(self, cycle: Cycle) -> None:
-        """Decayed sums of tokens and of what they cost."""
+        """Updates the decayed sums of tokens and costs."""
         self.tokens = MEMORY * self.tokens + cycle.committed
         self.cost = MEMORY * self.cost + 1 + self.row * cycle.nodes + self.level * cycle.passes
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft) -> Iterator[Step]:
-    """Yields one Step a pass."""
+    """Yields one Step per pass."""
     schedule: Schedule = Throughput() if knobs.controller == "throughput" else Adjacent()
     return tree_decoding(sequence, knobs, noise, drafter, schedule)
 

@@ -1,10 +1,10 @@
 """Plain autoregressive decoding.
 
-Paper: every one of them; the baseline that all others are compared with.
-Idea: one pass, one token. The token is drawn by Gumbel-argmax with noise that belongs to (seed, position), which is a draw from
-the law, and which lets every other method reproduce these very tokens (`verify: match seed`).
-Exactness: it is the definition.
-Deviations: None.
+Paper: every one of them; it is the baseline.
+Idea: one pass, one token. The token is drawn by Gumbel-argmax with noise that depends on (seed, position). This is a draw from the
+model's distribution, and every other method can reproduce the same tokens (`verify: match seed`).
+Exactness: by definition.
+Deviations: none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.trace import Trace
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
-    """Yields one Step a token."""
+    """Yields one Step per token."""
     while not sequence.done:
         n = sequence.length
         rows = sequence.forward(NO_DRAFT)
@@ -35,6 +35,6 @@ METHOD = Method(
     knobs=(),
     paper="the baseline",
     exact=lambda knobs: True,
-    why=lambda knobs: "Exact: this is the definition of the law.",
+    why=lambda knobs: "Exact: plain decoding defines the distribution.",
     cases=(Case("AR-CAL", "same law", toy={"top_p": 0.8, "temperature": 1.5}, mutants=("temperature after top-p",)),),
 )

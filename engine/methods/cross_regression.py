@@ -1,17 +1,17 @@
-"""Cross-Regression: the network runs in two streams at once; one says what is right, the other what comes next.
+"""Cross-Regression: each pass runs two streams of one network; the control stream verifies drafts, the predictive stream proposes them.
 
 Paper: Unifying Autoregressive and Discrete Diffusion Language Modeling via Cross-Regressive Decoding, Abulkhanov et al., algorithms 1, 2.
-Idea: a pass has control rows (the pending token and the drafts, frozen weights), which give the law p of every draft, and predictive rows
-(the same weights with an adapter), which read the drafts and noise behind them and give laws q of the positions ahead. A prefix of the
-drafts is accepted by their log ratios; what was not reached is carried or drawn anew, and becomes the input of the next pass.
-Exactness: at Θ = 0 and β = 0 with the consistent rule, always: every draft keeps the whole law that it was drawn from, that law looks at
-earlier positions only, and the residual is taken from it (speculative sampling). Θ > 0 accepts with min(1, exp(Θ sqrt(k/γ)) p/q), which is
-another law; β > 0 lets a draft's neighbours decide. The paper's literal rule is not exact at any setting.
-Deviations: u is uniform in (0, 1) and Θ = -τ a tolerance, the one reading under which 0 is exact and more is longer, as in the paper's
-tables. Only drafts that a pass has read are verified in it (algorithm 1 also asks the new ones, whose rows saw the old buffer). Residuals
-come from the cached law, not from a fresh one; a full acceptance earns a token from the last row. γ predictive rows serve a pass, so
-after a acceptances γ - a positions are drafted. `redraw` and `coupled` are ours: they refine drafts as a Jacobi window does. Sequential
-mode takes a token from its drafting pass too.
+Idea: a pass has control rows (the pending token and the drafts, frozen weights), which give the distribution p of every draft, and
+predictive rows (the same weights with an adapter), which read the drafts followed by noise and give distributions q of later positions.
+A prefix of the drafts is accepted by log ratios. Drafts that were not reached are carried or redrawn, and are the next pass's input.
+Exactness: at Θ = 0 and β = 0 with the consistent rule, always: every draft keeps the full distribution it was drawn from, which depends on
+earlier positions only, and the residual is taken from it (speculative sampling). Θ > 0 accepts with min(1, exp(Θ sqrt(k/γ)) p/q), which
+gives another distribution; β > 0 mixes in the energies of earlier drafts. The paper's literal rule is not exact at any setting.
+Deviations: u is uniform in (0, 1) and Θ = -τ is a tolerance, the only reading in which 0 is exact and larger values accept more, as in the
+paper's tables. A pass verifies only drafts that it has read (algorithm 1 also verifies the new ones, whose rows read the old buffer).
+Residuals use the cached distribution, not a new one. A full acceptance adds a token from the last row. A pass has γ predictive rows, so
+after `a` acceptances γ - a positions are drafted. `redraw` and `coupled` are ours: they refine drafts as a Jacobi window does. Sequential
+mode also takes a token from its drafting pass.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from engine.noise import ACCEPT, DRAFTER, INITIAL, Noise
 from engine.sampling import draw, draw_gumbel
 from engine.trace import DeviationTrace, RoundTrace
 
-HORIZON = Knob("horizon", "γ", 16, 1, 64, 1, "log", "Predictive rows of a pass, and the most drafts that they can leave behind.")
+HORIZON = Knob("horizon", "γ", 16, 1, 64, 1, "log", "Number of predictive rows per pass, and the most drafts pending after it.")
 MODE = Knob(
     "mode", "", "joint", choices=("joint", "sequential"), live=False,
-    help="joint: every pass verifies old drafts and makes new ones. sequential: one pass drafts, the next one verifies.",
+    help="joint: every pass verifies drafts and makes new ones. sequential: one pass drafts, the next one verifies.",
 )  # fmt: skip
 REFRESH = Knob(
     "refresh", "", "coupled", choices=("carry", "redraw", "coupled"), live=False, when=("mode", "joint"),
-    help="What becomes of drafts that were not reached: kept with their law, as in the paper; drawn anew from the newest law; "
-    "or drawn anew so that they change as little as possible.",
+    help="Drafts that were not reached. carry: kept with their distribution, as in the paper. redraw: redrawn from the newest "
+    "distribution. coupled: redrawn with as few changes as possible.",
 )  # fmt: skip
 RULE = Knob(
     "rule", "", "consistent", choices=("consistent", "paper"),
-    help="consistent: log u - Θ sqrt(k/γ), exact at Θ = 0. paper: algorithm 2 as printed, not exact even there.",
+    help="consistent: log u - Θ sqrt(k/γ), exact at Θ = 0. paper: algorithm 2 as printed, never exact.",
 )  # fmt: skip
-TOLERANCE = Knob("energy_tolerance", "Θ", 0.0, 0.0, 16.0, 0.25, help="How much less probable than drafted a token may be, in nats.")
-SMOOTHING = Knob("energy_smoothing", "β", 0.0, 0.0, 0.9, 0.05, help="How much of its predecessors' energy a draft inherits.")
+TOLERANCE = Knob("energy_tolerance", "Θ", 0.0, 0.0, 16.0, 0.25, help="Tolerated shortfall of a draft's log p below log q, in nats.")
+SMOOTHING = Knob("energy_smoothing", "β", 0.0, 0.0, 0.9, 0.05, help="Weight of earlier drafts in the moving average of energies.")
 
 RULES: dict[str, EnergyRule] = {"consistent": CONSISTENT, "paper": LITERAL}
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
-    """Yields one Step a pass. Locals: the drafts with the laws they were drawn from, and the deviation meter."""
-    if knobs.refresh == "coupled" and knobs.mode == "joint" and not drafter.causal:  # a draft would help to make its own next law
-        raise NotSupported("refresh=coupled needs a drafter that only looks back, and this one looks both ways. Set refresh=redraw.")
+    """Yields one Step per pass. State: the drafts with the distributions they were drawn from, and the running deviation."""
+    if knobs.refresh == "coupled" and knobs.mode == "joint" and not drafter.causal:  # a draft would influence its own next distribution
+        raise NotSupported("refresh=coupled needs a causal drafter, and this one is bidirectional. Set refresh=redraw.")
     read = drafter.start(sequence)
     tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
     laws = torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
@@ -73,7 +73,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         accepted, levels, least = energy(control.p[:m], laws, tokens, noise.uniform(ACCEPT, n, m, iteration), *rule)  # line 6
         answers = draw_gumbel(control.scores, noise.gumbel(n, m + 1)) if seeded else None
         a = leading(matches(tokens, answers[:m]) if seeded else accepted)
-        token = correct(control, laws, answers, a, m, noise, n, iteration)  # line 12, with the law of the rejected draft itself
+        token = correct(control, laws, answers, a, m, noise, n, iteration)  # line 12, with the rejected draft's own q
         committed = sequence.commit(list(range(a)), token)
         step = _step(control, a, m, n, committed, levels, least, knobs)
         if not is_unrelaxed(knobs) and m:
@@ -89,10 +89,10 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 
 
 def dual(tokens: Tensor, ahead: int, sequence: Sequence, noise: Noise, iteration: int, causal: bool) -> Draft:
-    """A pass of both streams: the drafts int64 [m] as control rows, and `ahead` predictive rows that read them, and noise behind them.
+    """The Draft of a pass of both streams: the drafts int64 [m] as control rows, then `ahead` predictive rows that read them and noise.
 
-    Control rows see control rows before them. Predictive rows see what is committed and each other: those before them, or all.
-    The row at position i proposes a law for position i + 1. The laws of the drafts do not travel in the Draft: noise has none.
+    A control row attends to earlier control rows. A predictive row attends to committed tokens and to earlier (or all) predictive rows.
+    The row at position i gives the distribution of position i + 1. The Draft holds no q, because noise has none.
     """
     if ahead == 0:
         return Draft(tokens) if len(tokens) else NO_DRAFT
@@ -117,31 +117,31 @@ def dual(tokens: Tensor, ahead: int, sequence: Sequence, noise: Noise, iteration
 def refill(
     logits: Tensor, tokens: Tensor, laws: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool
 ) -> tuple[Tensor, Tensor]:
-    """The next drafts int64 [k] and their laws [k, V]: what was not reached, kept or drawn anew, and new ones behind it.
+    """The next drafts int64 [k] and their distributions [k, V]: unreached drafts, kept or redrawn, then new ones.
 
-    logits : [k, V], guided, of the positions behind the committed tokens; tokens [j], laws [j, V] : the drafts not reached, j <= k.
+    logits : [k, V], guided, of the positions after the committed tokens; tokens [j], laws [j, V] : the drafts not reached, j <= k.
     """
     n, count = sequence.length, len(logits)
     kept = min(count, len(tokens)) if knobs.mode == "joint" and knobs.refresh == "carry" else 0
     coupled = seeded or (knobs.mode == "joint" and knobs.refresh == "coupled")
     u = noise.uniform(DRAFTER, n, count, iteration)
     found: list[int] = tokens[:kept].tolist()
-    new = [laws[:kept]]  # lemma b: kept without a look, a draft has the law it was drawn from
-    guess = logits.argmax(-1).tolist()  # a law hangs on the drafts before it by the state of the grammar, which these foresee
+    new = [laws[:kept]]  # lemma b: a draft kept regardless of its value has the distribution it was drawn from
+    guess = logits.argmax(-1).tolist()  # a distribution depends on earlier drafts through the grammar state, which these predict
     while (start := len(found)) < count:
         paths = [found + guess[start:j] for j in range(start, count)]
         law = sequence.law(logits[start:], *paths)
         some = draw_gumbel(law.log(), noise.gumbel(n + start, len(law))) if coupled else draw(law, u[start:])
         for token, path in zip(some.tolist(), paths, strict=True):
             if sequence.state(found) != sequence.state(path):
-                break  # another law is due from here on
+                break  # the remaining distributions need another state
             found.append(token)
         new.append(law[: len(found) - start])
     return torch.tensor(found, dtype=torch.int64, device=sequence.device), torch.cat(new)
 
 
 def _step(rows: Rows, a: int, m: int, n: int, committed: list[int], levels: Tensor, least: Tensor, knobs: Knobs) -> Step:
-    """The Step of a pass. Energy and threshold stand with the token of the draft's position, and in `round` for all drafts of the pass."""
+    """The Step of a pass. Energy and threshold are recorded per committed token, and in `round` for all drafts of the pass."""
     chance = RULES[knobs.rule].chance(levels, ramp(levels, knobs.horizon), knobs.energy_tolerance)
     told = min(len(committed), m)
     return describe(
@@ -158,13 +158,13 @@ def is_unrelaxed(knobs: Knobs) -> bool:
 def why(knobs: Knobs) -> str:
     """The sentence of the badge."""
     if is_unrelaxed(knobs):
-        return "Exact: every draft is verified against the law it was drawn from, and is replaced from the residual of that law."
+        return "Exact: every draft is verified against the distribution it was drawn from, and replaced from the residual if refused."
     if knobs.rule == "paper":
-        reason = "the rule as printed accepts by p >= q, or nearly so, and never returns what it lost."
+        reason = "the rule as printed accepts where p >= q, or nearly so, and the residual does not restore the lost probability."
     elif knobs.energy_tolerance > 0:
-        reason = f"drafts may be less probable than drafted, by up to Θ = {knobs.energy_tolerance:g} nats."
+        reason = f"a draft is accepted even if its log p lies up to Θ = {knobs.energy_tolerance:g} nats below log q."
     else:
-        reason = f"with β = {knobs.energy_smoothing:g} a draft is judged by the energy of its predecessors too."
+        reason = f"with β = {knobs.energy_smoothing:g} the energies of earlier drafts influence the acceptance of a draft."
     return policy.not_exact(knobs, reason)
 
 

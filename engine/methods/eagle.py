@@ -1,17 +1,17 @@
-"""EAGLE-2: a tree of guesses grown by a small drafter that extrapolates the model's features, verified in one pass.
+"""EAGLE-2: a draft tree grown by a small drafter that extrapolates the model's features, verified in one pass.
 
 Paper: EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees, Li et al., arXiv 2406.16858; for pictures with guidance
 LANTERN (arXiv 2410.03355) and ADT-Tree, section III, equations 1 and 3 to 5.
-Idea: the drafter grows a tree level by level, always behind the `width` nodes it believes in most, and the best `nodes` of all are
-verified at once. The model's own law leads down the tree as long as it finds a child.
-Exactness: always, unless a relaxed rule is on. Chosen children: the model's draw at a node does not depend on the tree, and a child that
-equals it is only a pass saved. Sampled children: drawn without replacement from the drafter's law, asked one after the other
-(`multi_round`). What may not be is a look at a drawn token that decides whether it stays. Here a drawn node's score is that of its place
-(`turn`: how likely it comes to be asked and accepted, by the law behind its parent), never that of its token, and no descendant can move
-it out; so re-ranking stays exact.
-Deviations: the published trees have chosen children also above temperature 0, where a flat law finds none of them; `sampled` draws them,
-and `auto` decides at every node by the drafter's law alone which kind is likelier to be accepted. Depth is the number of levels (the
-public code makes one more than it says). The first pass of a run proposes nothing.
+Idea: the drafter grows a tree level by level, expanding the `width` nodes of highest score, and the best `nodes` of all are verified
+at once. Verification goes down the tree as long as it accepts a child.
+Exactness: always, unless a relaxed rule is on. Chosen children: the model's draw at a node does not depend on the tree, so a child that
+equals it only saves a pass. Sampled children: drawn without replacement from the drafter's distribution, verified one after another
+(`multi_round`). The value of a drawn token must not decide whether it is kept. Here the score of a drawn node depends on its place among
+its siblings (`turn`: the probability that it is reached and accepted), never on its token, and its descendants cannot displace it. So
+re-ranking stays exact.
+Deviations: the published trees have chosen children also above temperature 0, where the model's draw from a flat distribution rarely equals
+one of them. `sampled` draws the children, and `auto` chooses at every node, from the drafter's distribution alone, the kind more likely to
+be accepted. Depth is the number of levels (the public code makes one more than it says). The first pass of a run proposes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from engine.noise import Noise
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft) -> Iterator[Step]:
-    """Yields one Step a pass."""
+    """Yields one Step per pass."""
     return tree_decoding(sequence, knobs, noise, drafter, Fixed())
 
 
@@ -35,7 +35,7 @@ KNOBS = (DEPTH, WIDTH, NODES, CHILDREN, *neighbours.KNOBS, VERIFY)
 _SMALL = {"depth": 2, "width": 2, "nodes": 5}
 _LOAN_AT_0 = {"depth": 2, "width": 3, "nodes": 9, "relax": "additive", "added_mass": 0.0, "neighbour_share": 0.4}
 _SQUARE = {"rows": 2, "columns": 2}
-_FOUR = {"rows": 2, "columns": 2, "vocabulary": 4, "sharpness": 1.2}  # flat enough for auto to choose both kinds
+_FOUR = {"rows": 2, "columns": 2, "vocabulary": 4, "sharpness": 1.2}  # flat enough that auto chooses both kinds
 _LINE = {"rows": 1, "columns": 3, "vocabulary": 5, "guidance": 1.0, "temperature": 0.7}
 
 

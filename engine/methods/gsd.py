@@ -1,15 +1,15 @@
-"""GSD: grouped speculative decoding; a draft is judged together with the tokens that look like it and are about as probable.
+"""GSD, grouped speculative decoding: a draft is verified together with tokens of similar appearance and probability.
 
 Paper: Grouped Speculative Decoding for Autoregressive Image Generation, arXiv 2508.07747; the public code.
-Idea: SJD, but a draft is accepted with the ratio of two sums, the model's law over the draft's law, over a group around the draft: of
-the tokens next to it in the model's ranking those whose probability and whose code are close to its own.
-Exactness: none, unless the group is the draft alone. Groups overlap and depend on p, and behind a refusal the residual is that of single
-tokens, so no bound is known. What comes out of one draft follows a closed form, q min(1, P(G) / Q(G)) and the residual for the rest, and
-`verify` holds the method to it. The deviation meter measures it, and `allowed_deviation` holds it down: then a draft is judged by a
-mixture of the exact ratio and the grouped one.
-Deviations: at both ends of the ranking the window of ranks is cut; the code falls back to the plain ratio at one of them. Where its ids
-pass 10,000 the code drops the distance silently; here all ids are picture tokens. The distance is one minus the cosine, 0 to 2, in which
-the paper's threshold lies; the text does not name it.
+Idea: SJD with another acceptance ratio: P(G) / Q(G), the group's probability under the model over that under the draft distribution. The
+group G holds those of the tokens next to the draft in the model's ranking whose probability and code are close to the draft's.
+Exactness: none, unless the group is the draft alone. Groups overlap and depend on p, and after a refusal the residual is that of single
+tokens, so no bound is known. The output of one draft has a closed form, q min(1, P(G) / Q(G)) plus the residual for the rest, and
+`verify` tests it. The deviation meter measures the deviation, and `allowed_deviation` limits it: then the ratio is a mixture of the exact
+and the grouped one.
+Deviations: the window of ranks is cut at both ends of the ranking; the public code falls back to the plain ratio at one of them. For ids
+above 10,000 the public code silently ignores the distance; here all ids are picture tokens. The distance is one minus the cosine, 0 to 2,
+which fits the paper's threshold; the text does not name it.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from engine.errors import NotSupported
 from engine.noise import Noise
 from engine.sampling import residual
 
-HALF = Knob("half_width", "G / 2", 7, 0, 50, 1, help="How many ranks to either side of the draft belong to its group (one less above).")
-GAP = Knob("probability_gap", "", 0.15, 0, 1, 0.01, help="Tokens of a group are less than this apart from the draft in probability.")
-FAR = Knob("code_distance", "", 0.5, 0, 2, 0.05, help="One minus the cosine of their codes and the draft's is below this.")
+HALF = Knob("half_width", "G / 2", 7, 0, 50, 1, help="Ranks on either side of the draft that belong to its group (one less above).")
+GAP = Knob("probability_gap", "", 0.15, 0, 1, 0.01, help="Limit on the difference in probability between the draft and its group.")
+FAR = Knob("code_distance", "", 0.5, 0, 2, 0.05, help="Limit on the code distance (one minus cosine) between the draft and its group.")
 
 
 def beside(half: int) -> list[int]:
-    """The ranks of a group as steps from the draft's own, the draft first: half below it and half - 1 above, as in the public code."""
+    """The ranks of a group as offsets from the draft's rank, the draft first: half below it and half - 1 above, as in the public code."""
     return [0, *range(-half, 0), *range(1, half)]
 
 
 def group(p: Tensor, order: Tensor, ranks: Tensor, codes: Tensor, half: int, gap: float, far: float) -> tuple[Tensor, Tensor]:
-    """The tokens beside each draft in the ranking of its row, and which of them are its group.
+    """The tokens next to each draft in the ranking of its row, int64 [m, k], the draft first, and which are in its group, bool [m, k].
 
-    p, order : [m or 1, V], a law and its tokens from the least probable on; ranks : int64 [m], of the drafts; codes : [V, e], of length 1.
-    Returns int64 [m, k], the draft itself first, and bool of the same shape; the draft is always in its group.
+    p, order : [m or 1, V], a distribution and its tokens from the least probable on; ranks : int64 [m], of the drafts
+    codes    : [V, e], of length 1. The draft is always in its group.
     """
     count, vocabulary = len(ranks), p.shape[-1]
     at = ranks[:, None] + torch.tensor(beside(half), device=p.device)
@@ -61,22 +61,22 @@ def group(p: Tensor, order: Tensor, ranks: Tensor, codes: Tensor, half: int, gap
 
 
 def grouped(above: Tensor, below: Tensor, chosen: Tensor) -> Tensor:
-    """P(G) / Q(G) [m], from the probabilities of the members [m, k] in either law."""
+    """P(G) / Q(G) [m], from the members' probabilities [m, k] under p and q."""
     return (above * chosen).sum(-1) / (below * chosen).sum(-1)
 
 
 class Grouped:
-    """The rule of one run: the codes, the deviation meter, and how far the next pass may go towards the grouped ratio."""
+    """The rule of one run: the codes, the deviation meter, and the share of the grouped ratio in the next pass."""
 
     def __init__(self, sequence: Sequence, knobs: Knobs, noise: Noise):
         if sequence.codebook is None or len(sequence.codebook) != sequence.vocabulary:
-            raise NotSupported("gsd needs to know which tokens look alike, and this model has no codebook. Choose sjd.")
+            raise NotSupported("gsd needs a codebook to find similar tokens, and this model has none. Choose sjd.")
         self.sequence, self.knobs, self.noise = sequence, knobs, noise
         self.codes = F.normalize(sequence.codebook.to(sequence.device), dim=-1)
         self.meter, self.iteration = Meter(), 0
 
     def ratio(self, p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        """In the place of speculative sampling's: p, q [m, V], tokens int64 [m], u [m] -> accepted bool [m], ratios [m]."""
+        """The acceptance rule: p, q [m, V], tokens int64 [m], u [m] -> accepted bool [m], ratios [m]."""
         share = self.meter.allow(1.0, self.knobs)
         order = p.argsort(dim=-1, stable=True)
         ranks = (order == tokens[:, None]).long().argmax(-1)
@@ -87,14 +87,14 @@ class Grouped:
         return u.to(p.device) < ratios, ratios
 
     def _ratios(self, p: Tensor, q: Tensor, order: Tensor, ranks: Tensor, share: float) -> Tensor:
-        """Between p(x) / q(x) and P(G) / Q(G) [m], for the tokens of these ranks [m] in laws [m or 1, V]."""
+        """The mixture [m] of p(x) / q(x) and P(G) / Q(G), for the tokens of these ranks [m] in distributions [m or 1, V]."""
         k = self.knobs
         members, chosen = group(p, order, ranks, self.codes, k.half_width, k.probability_gap, k.code_distance)
         above, below = (law.expand(len(ranks), -1).gather(1, members) for law in (p, q))
         return torch.lerp(above[:, 0] / below[:, 0], grouped(above, below, chosen), share)
 
     def _deviation(self, p: Tensor, q: Tensor, order: Tensor, share: float) -> float:
-        """TV(what comes out of one draft, p), exactly, of laws [1, V]: every token that could have been drawn is judged."""
+        """TV(output of one draft, p), exact, for distributions [1, V]: computed over every token that could have been drawn."""
         ratios = self._ratios(p, q, order, torch.arange(p.shape[-1], device=p.device), share)
         drawn = q[0, order[0]]
         accepted = torch.where(drawn > 0, drawn * ratios.clamp(max=1), 0)
@@ -104,7 +104,7 @@ class Grouped:
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
-    """Yields one Step a pass: SJD's loop with another ratio."""
+    """Yields one Step per pass: SJD's loop with another ratio."""
     check_start(knobs, exact(knobs), f"half_width={knobs.half_width}", "half_width=0")
     rule = Grouped(sequence, knobs, noise)
     for step in speculative_jacobi(sequence, knobs, noise, redraw, rule=rule.ratio, exact=exact):
@@ -121,7 +121,7 @@ def why(knobs: Knobs) -> str:
     """The sentence of the badge."""
     if exact(knobs):
         return "Exact: every group is the draft alone, and that is speculative Jacobi decoding."
-    return not_exact(knobs, f"a draft is judged together with up to {2 * knobs.half_width - 1} tokens that look like it.")
+    return not_exact(knobs, f"a draft is verified together with up to {2 * knobs.half_width - 1} similar tokens.")
 
 
 _GROUPS = {"window": 2, "init": "random", "half_width": 2, "probability_gap": 0.6, "code_distance": 1.9}

@@ -1,14 +1,14 @@
 """Jacobi decoding: the fixed-point iteration of plain decoding over a window.
 
 Paper: Accelerating Transformer Inference by Parallel Decoding, Santilli et al. 2023; SJD++ paper section 3.2, equation 1.
-Idea: guess a window, let one pass say what plain decoding would put at each place given the guesses before it, keep the prefix
-where guess and answer agree, and use the answers as the next guesses.
-Exactness: a token is committed only if it equals the model's own fresh draw in its true context, so what is committed is
-that draw. At temperature 0 the tokens are those of greedy decoding.
-Deviations: the paper iterates a whole window to its fixed point; we commit the agreeing prefix of every pass, which is never slower.
-With `verify: residual` the draws at temperature > 0 are fresh in every pass, so agreement is rare (the sum of p squared): that
-is the method's known weakness, kept as the baseline of SJD. With `match seed` the noise of a position is fixed and the
-iteration converges as it does at temperature 0.
+Idea: draft a window. One pass gives the model's answer at every position, given the drafts before it. Commit the prefix where draft and
+answer agree, and use the later answers as the next drafts.
+Exactness: always. A token is committed only if it equals the model's own fresh draw in its true context, so it is that draw. At
+temperature 0 the tokens are those of greedy decoding.
+Deviations: the paper iterates a whole window to its fixed point; we commit the agreeing prefix after every pass, which is never slower.
+With `verify: residual` the draws at temperature > 0 are new in every pass, so agreement is rare (its probability is the sum of p squared).
+This is the method's known weakness, kept as the baseline of SJD. With `match seed` the noise of a position is fixed, and the iteration
+converges as it does at temperature 0.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from engine.sampling import draw, draw_gumbel
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
-    """Yields one Step a pass. Locals: the window's tokens; no law is kept."""
+    """Yields one Step per pass. State: the window's tokens; no distribution is kept."""
     seeded = matches_seed(knobs, exact=True)
     tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
     iteration = 0
@@ -51,7 +51,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             step = describe(n, committed, a, size, rows.law(0, k), chances(rows, tokens, None, k))
             step.draft_forwards = initializer.counted()
             step.draft = {"tokens": answered[a + 1 :], "positions": list(range(n + a + 1, n + size + 1)), "status": "draft"}
-            tokens = answers[a + 1 :]  # computed behind the old guesses: guesses again
+            tokens = answers[a + 1 :]  # computed after the old drafts: drafts again
             iteration += 1
             yield step
 

@@ -1,10 +1,10 @@
-"""Prompt lookup: propose what followed the last time the newest tokens were seen.
+"""Prompt lookup: draft the tokens that followed the last occurrence of the newest tokens.
 
 Paper: Prompt Lookup Decoding, Saxena, 2023 (also the training-free baseline of Cross-Regression, tables 3 and 14).
 Idea: meshes and flat pictures repeat themselves. The longest run of up to three newest tokens that occurred before is looked up, and
 the tokens that followed it are the draft.
-Exactness: always. The draft is a function of the committed tokens, so its law is one-hot: it is accepted with probability p(x), and a
-rejected token leaves p without x.
+Exactness: always. The draft is a function of the committed tokens, so its distribution is one-hot: it is accepted with probability p(x),
+and after a rejection the residual is p without x.
 Deviations: none.
 """
 
@@ -22,12 +22,12 @@ from engine.decoding.verdict import chances, correct, describe, levels_of, verif
 from engine.noise import Noise
 from engine.sampling import one_hot
 
-DRAFTED = Knob("drafted", "m", 4, 1, 16, 1, help="How many tokens of the found continuation are proposed.")
-MATCHED = Knob("matched", "g", 3, 1, 6, 1, help="The longest run of newest tokens that is looked up; shorter ones follow, down to one.")
+DRAFTED = Knob("drafted", "m", 4, 1, 16, 1, help="Number of tokens drafted from the continuation found.")
+MATCHED = Knob("matched", "g", 3, 1, 6, 1, help="Longest run of newest tokens to look up; shorter runs are tried next, down to one.")
 
 
 class Index:
-    """Where every run of up to `longest` tokens ended last. One entry a run; `add` costs `longest` writes."""
+    """The last place where every run of up to `longest` tokens ended: one entry per run, `longest` writes per added token."""
 
     def __init__(self, longest: int):
         self.longest = longest
@@ -35,7 +35,7 @@ class Index:
         self.last: dict[tuple[int, ...], int] = {}
 
     def add(self, tokens: list[int]) -> None:
-        """Appends committed tokens. A run is entered once a token follows it, so that looking up the newest finds an earlier place."""
+        """Appends committed tokens. A run is indexed once a token follows it, so that looking up the newest run finds an earlier one."""
         for token in tokens:
             for g in range(1, self.longest + 1):
                 if len(self.tokens) >= g:
@@ -43,7 +43,7 @@ class Index:
             self.tokens.append(token)
 
     def continuation(self, longest: int, count: int) -> list[int]:
-        """Up to `count` tokens that followed the longest known run; a continuation that reaches the present goes on from itself."""
+        """The `count` tokens that followed the longest known run; at the last token the continuation repeats. [] if no run is known."""
         for g in range(min(longest, len(self.tokens)), 0, -1):
             place = self.last.get(tuple(self.tokens[-g:]))
             if place is not None:
@@ -53,7 +53,7 @@ class Index:
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
-    """Yields one Step a pass."""
+    """Yields one Step per pass."""
     seeded = matches_seed(knobs, exact=True)
     index = Index(int(MATCHED.high))
     iteration = 0
@@ -74,7 +74,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 
 
 def found(index: Index, knobs: Knobs, sequence: Sequence, dtype: torch.dtype) -> Draft:
-    """The continuation as a chain with one-hot laws."""
+    """The continuation as a chain with one-hot distributions."""
     tokens = index.continuation(knobs.matched, min(knobs.drafted, sequence.limit - sequence.length - 1))
     if not tokens:
         return NO_DRAFT
@@ -89,7 +89,7 @@ METHOD = Method(
     knobs=(DRAFTED, MATCHED, VERIFY),
     paper="Prompt Lookup Decoding, Saxena, 2023",
     exact=lambda knobs: True,
-    why=lambda knobs: "Exact: the proposal is fixed by the tokens so far and is accepted with its own probability.",
+    why=lambda knobs: "Exact: a draft is fixed by the tokens so far and accepted with its probability under the model.",
     cases=(
         Case("PLD-EXACT", "same law", {"drafted": 3}, mutants=("lookup: first draft unverified",)),
         Case("SEED-EXACT", "same tokens", {"verify": "match seed"}, mutants=("iteration in the noise",)),

@@ -1,18 +1,18 @@
-"""MuLo-SD: drafts at low resolution, checks all of a block in one pass at high resolution, and repairs only around what is impossible.
+"""MuLo-SD: drafts at low resolution, verifies a whole block in one pass at high resolution, and redraws only around refused drafts.
 
 Paper: Multi-Scale Local Speculative Decoding for Image Generation, arXiv 2601.05149: algorithm 1, equations 5, 9 and 10.
-Idea: the same model at half or a quarter of the size needs a fourth or a sixteenth of the tokens. Some of its rows are drawn and
-up-sampled to a block of drafts. One pass gives the laws of the whole block; a draft stays if its neighbourhood in the codebook has more
-than τ of probability. What is refused, and what is within l of it, is drawn anew; the rest of the block stays. Then the block goes down to
-the small picture again, so that the next rows continue what is really there.
-Exactness: only where τ is 1: then every token is drawn anew in its true context, which is plain decoding, token for token. Below, a draft
-stays that the model might hardly ever have drawn, and nothing bounds the deviation; τ = 0 and l = 0 give the up-sampled draft.
-Deviations: a redrawn token sees exactly the tokens before it, because those that stayed behind an earlier repair are fed again with the
-next one (one pass a redrawn token); the paper does not speak of their cache, and `stale_kv` leaves it as the verification pass wrote it.
-Islands of repair are redrawn side by side, a token of each a pass, without a look at each other; they use that cache as well. An island
-that ends a row goes on in the next one, since the first token of a row is predicted by the last one of the row above. Parallel
-drafting is a wavefront over the rows of a block. Draft tokens are
-the most probable ones of the up-sampler. k is a share of the vocabulary, because 1,000 neighbours belong to 16,384 codes.
+Idea: at half or a quarter of the size the same model needs a fourth or a sixteenth of the tokens. Some rows are generated at that size
+and up-sampled to a block of drafts. One pass gives the distributions of the whole block. A draft stays if its neighbourhood in the
+codebook has a probability above τ. Refused drafts, and those within l of one, are redrawn; the rest of the block stays. Then the block is
+down-sampled into the small picture, so that the next rows continue the real picture.
+Exactness: only at τ = 1: then every token is redrawn in its true context, which is plain decoding, token for token. Below that, drafts
+that the model would almost never draw may stay, and nothing bounds the deviation. τ = 0 and l = 0 give the up-sampled draft.
+Deviations: a redrawn token attends to exactly the tokens before it, because drafts that stayed after an earlier repair are fed again with
+the next one (one pass per redrawn token). The paper does not mention their cache; `stale_kv` leaves it as the verification pass wrote it.
+Islands of repair are redrawn in parallel, one token of each per pass, without attending to each other; they use that cache too. An island
+that ends a row continues in the next, since the last token of a row predicts the first of the next row. Parallel drafting is a wavefront
+over the rows of a block. Draft tokens are the up-sampler's most probable ones. k is a share of the vocabulary, because the paper's 1,000
+neighbours are for 16,384 codes.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ from engine.trace import Trace
 
 LEAST = Knob(
     "least_mass", "τ", 1e-4, 0, 1, 1e-6, "log",
-    "A draft stays if its neighbourhood has more probability than this. 0 keeps what is possible, 1 redraws all: plain decoding.",
+    "A draft stays if its neighbourhood has more probability than this. 0 keeps every possible draft; 1 redraws all (plain decoding).",
 )  # fmt: skip
-RADIUS = Knob("radius", "l", 3, 0, 8, 1, help="How far around a refused draft others are drawn anew too.")
-FACTOR = Knob("factor", "r", "2", choices=("2", "4"), live=False, help="How much smaller the drafted picture is along a side.")
-BLOCK = Knob("block_rows", "", 1, 1, 8, 1, help="Rows of the small picture in a block.")
+RADIUS = Knob("radius", "l", 3, 0, 8, 1, help="Distance around a refused draft within which drafts are redrawn.")
+FACTOR = Knob("factor", "r", "2", choices=("2", "4"), live=False, help="Scale factor between the picture and the drafted one, per side.")
+BLOCK = Knob("block_rows", "", 1, 1, 8, 1, help="Rows of the small picture per block.")
 AHEAD = Knob(
     "draft_window", "s", WHOLE, 1, WHOLE, 1, "log",
-    "A row of the small picture begins when the row above has so many tokens, in blocks of several rows; 256 drafts them one by one.",
+    "In blocks of several rows: a row of the small picture begins when the row above has this many tokens. 256: one row after another.",
 )  # fmt: skip
 UP_SAMPLER = Knob(
     "up_sampler", "", "trained", choices=("trained", "training-free"), live=False,
-    help="trained: the model's networks, for the factors that it has one for. training-free: decode, enlarge, encode.",
+    help="trained: the model's up-sampling network, if it has one for the factor. training-free: decode, enlarge, encode.",
 )  # fmt: skip
 REPAIR = Knob(
     "repair", "", "in order", choices=("in order", "islands"), live=False,
-    help="in order: one redrawn token a pass. islands: those that do not touch are redrawn side by side.",
+    help="in order: one redrawn token per pass. islands: groups that do not touch are redrawn in parallel.",
 )  # fmt: skip
 STALE = Knob(
     "stale_kv", "", "off", choices=("off", "on"), live=False,
     when=("repair", "in order"),
-    help="Drafts that stay keep the cache of the verification pass, which saw refused ones: narrower passes, worse laws.",
+    help="Kept drafts keep the cache of the verification pass, which attended to refused drafts: fewer rows per pass, worse distributions.",
 )  # fmt: skip
 
 
@@ -69,8 +69,8 @@ STALE = Knob(
 class Block:
     """Drafts of some rows after the verification pass.
 
-    start : position of the first; tokens : int64 [L]; mass, entropies : [L], of the laws of that pass
-    verdicts : int64 [L], STAYED, REFUSED or NEAR a refused one; todo : places in the block that are drawn anew, ascending
+    start : position of the first; tokens : int64 [L]; mass, entropies : [L], of the distributions of that pass
+    verdicts : int64 [L], STAYED, REFUSED or NEAR; todo : places in the block to redraw, ascending
     """
 
     start: int
@@ -82,14 +82,14 @@ class Block:
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
-    """Yields one Step a pass of the model at full size."""
+    """Yields one Step per pass of the model at full size."""
     check_start(knobs, is_exact(knobs), f"least_mass={knobs.least_mass:g}", "least_mass=1")
     scales, factor = scales_of(sequence, "mulo"), int(knobs.factor)
     size = -(-sequence.layout.columns * sequence.layout.factor // factor)
     if size not in scales:
         known = ", ".join(map(str, scales))
         raise NotSupported(
-            f"factor = {factor} drafts at {size} pixels; the smaller sizes of this model are {known}. Choose another factor."
+            f"factor = {factor} drafts at {size} pixels, and the smaller sizes of this model are {known}. Choose another factor."
         )
     coarser = Coarser(sequence, noise, size, knobs.up_sampler == "training-free")
     try:
@@ -99,10 +99,10 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 
 
 def _blocks(sequence: Sequence, coarser: Coarser, knobs: Knobs, noise: Noise) -> Iterator[Step]:
-    """Algorithm 1. Locals: the picture so far (kept drafts included), and the kept drafts that wait to be committed with the next pass."""
+    """Algorithm 1. State: the picture so far (with kept drafts), and the kept drafts that are committed with the next pass."""
     coarse, fine = coarser.layout, sequence.layout
     picture = torch.zeros(sequence.limit, dtype=torch.int64, device=sequence.device)
-    behind: list[int] = []  # in-order repair: drafts that stayed behind the last redrawn token
+    behind: list[int] = []  # in-order repair: kept drafts after the last redrawn token
     notes: dict[int, tuple[int, float, float]] = {}  # by position: verdict, mass, entropy
     scattered = knobs.repair == "islands" or knobs.stale_kv == "on"
     first = iteration = 0
@@ -118,7 +118,7 @@ def _blocks(sequence: Sequence, coarser: Coarser, knobs: Knobs, noise: Noise) ->
             places = torch.arange(start, start + count)
             rows, at = sequence.forward(Draft(nodes, positions=places)), len(sequence.pending) - 1
         else:
-            rows, at = sequence.forward(Draft(nodes)), len(behind)  # step 3: the laws of the whole block in one pass
+            rows, at = sequence.forward(Draft(nodes)), len(behind)  # step 3: distributions of the whole block in one pass
         block = _judge(rows, at, proposed, start, fine.columns, sequence.codebook, knobs)  # steps 4 and 5
         picture[start : start + count] = proposed
         judged = zip(block.verdicts.tolist(), block.mass.tolist(), block.entropies.tolist(), strict=True)
@@ -137,7 +137,7 @@ def _blocks(sequence: Sequence, coarser: Coarser, knobs: Knobs, noise: Noise) ->
 
 
 def _judge(rows: Rows, at: int, proposed: Tensor, start: int, columns: int, codebook: Tensor, knobs: Knobs) -> Block:
-    """Equations 5 and 9: a draft stays if the pooled probability of its neighbourhood is above τ; refusals spread by l."""
+    """Equations 5 and 9: a draft stays if the pooled probability of its neighbourhood is above τ and no draft within l is refused."""
     p = rows.law(at, at + len(proposed))
     share = min(len(codebook) - 1, max(1, round(knobs.neighbour_share * len(codebook))))
     near = neighbours(codebook.to(p.device), share, knobs.distance, proposed)
@@ -149,12 +149,12 @@ def _judge(rows: Rows, at: int, proposed: Tensor, start: int, columns: int, code
 
 
 def expanded(refused: Tensor, radius: int) -> Tensor:
-    """Everything within `radius` of a refused place, in both directions: bool [rows, columns] of one block, same shape."""
+    """The places within `radius` rows and columns of a refused one: bool [rows, columns] of one block -> the same shape."""
     return F.max_pool2d(refused[None].float(), 2 * radius + 1, 1, radius)[0] > 0
 
 
 def islands(todo: list[int], columns: int) -> list[list[int]]:
-    """Places of a block as groups that do not touch, diagonals included; the end of a row touches the beginning of the next one."""
+    """Places of a block in groups that do not touch, not even diagonally; the end of a row touches the beginning of the next."""
     grid = np.zeros((max(todo, default=0) // columns + 1, columns), bool)
     grid.flat[todo] = True
     labels = ndimage.label(grid, np.ones((3, 3)))[0]
@@ -168,20 +168,20 @@ def islands(todo: list[int], columns: int) -> list[list[int]]:
     return list(found.values())
 
 
-Repaired = tuple[list[int], dict[int, tuple[int, float]]]  # positions committed by a pass; those drawn anew: token, entropy of the law
+Repaired = tuple[list[int], dict[int, tuple[int, float]]]  # positions committed by a pass; of those redrawn: token, entropy
 
 
 def _draw(rows: Rows, row: int, position: int, noise: Noise) -> tuple[int, float]:
-    """A token of a row's law under the noise of its position, and the law's entropy."""
+    """A token drawn from a row's distribution with its position's noise, and the entropy of the distribution."""
     token = draw_gumbel(rows.scores[row : row + 1], noise.gumbel(position, 1)).item()
     return token, entropy(rows.law(row, row + 1)).item()
 
 
 def _in_order(sequence: Sequence, rows: Rows, at: int, block: Block, behind: list[int], noise: Noise) -> Iterator[Repaired]:
-    """Repair with exact context: before every redrawn token, the drafts that stayed since the last one are fed again.
+    """Repairs with exact context: before every redrawn token, the drafts kept since the previous one are fed again.
 
-    The verification pass itself serves the first one: nothing before that was refused. What stays behind the last one is fed with the
-    next block's drafts, or committed without a pass where the picture ends.
+    The first token is drawn from the verification pass, since nothing before it was refused. Drafts kept after the last one are fed with
+    the next block's drafts, or committed without a pass at the end of the picture.
     """
     run = [*behind, *block.tokens]  # the nodes of the pass
     if not block.todo:
@@ -207,15 +207,15 @@ def _in_order(sequence: Sequence, rows: Rows, at: int, block: Block, behind: lis
 
 
 def _positions(sequence: Sequence, committed: list[int]) -> list[int]:
-    """Where tokens lie that have just been committed behind a prefix."""
+    """The positions of tokens that have just been committed after a prefix."""
     return list(range(sequence.length - len(committed), sequence.length))
 
 
 def _scattered(sequence: Sequence, rows: Rows, at: int, block: Block, knobs: Knobs, noise: Noise) -> Iterator[Repaired]:
-    """Repair on the cache of the verification pass: every group of places advances by a token a pass.
+    """Repairs on the cache of the verification pass: every group of places advances by one token per pass.
 
-    A draft that stays is committed with its cache, but for those whose row is asked for again: the one before a redrawn place, and the
-    last of the block. They are committed when their time comes, and are fed then.
+    A kept draft is committed with its cache, except those whose row is needed again: the one before a redrawn place and the last of the
+    block. These are committed, and fed again, when their row is needed.
     """
     last = len(block.tokens) - 1
     again = set(block.todo)
@@ -247,7 +247,7 @@ def _scattered(sequence: Sequence, rows: Rows, at: int, block: Block, knobs: Kno
 def _describe(
     positions: list[int], picture: Tensor, notes: dict[int, tuple[int, float, float]], shown: dict, drafted: int, passes: int
 ) -> Step:
-    """The Step of a pass. Every token says what became of its draft, whichever pass of the block commits it."""
+    """The Step of a pass. Every token has the verdict on its draft, whichever pass of the block commits it."""
     verdict, mass, nats = (list(values) for values in zip(*(notes[position] for position in positions), strict=True))
     trace = Trace([v == STAYED for v in verdict], verdict, accept_probability=mass, entropy=nats)
     status = ["draft"] * len(shown["tokens"]) if drafted else ["checked"] * len(shown["tokens"])
@@ -256,15 +256,15 @@ def _describe(
 
 
 def is_exact(knobs: Knobs) -> bool:
-    """True where no draft can stay."""
+    """True if no draft can stay."""
     return knobs.least_mass >= 1
 
 
 def why(knobs: Knobs) -> str:
     """The badge's sentence."""
     if is_exact(knobs):
-        return "Exact: nothing of the low-resolution draft is kept, every token is drawn in its true context."
-    return not_exact(knobs, f"a draft stays wherever codes like it have more than {knobs.least_mass:g} of probability together.")
+        return "Exact: no low-resolution draft is kept; every token is drawn in its true context."
+    return not_exact(knobs, f"a draft stays if it and similar codes together have a probability above {knobs.least_mass:g}.")
 
 
 _ALL_DRAWN = {"least_mass": 1}

@@ -1,15 +1,15 @@
-"""Speculative Jacobi decoding (SJD): the window's tokens are draws with known laws, so the same model can verify them.
+"""Speculative Jacobi decoding (SJD): the window's tokens are draws from known distributions, so the same model can verify them.
 
 Paper: Accelerating Auto-regressive Text-to-Image Generation with Training-free Speculative Jacobi Decoding, Teng et al.,
 arXiv 2410.01699; SJD++ paper section 4, equations 2, 3 and 6.
-Idea: every draft was drawn in the pass before from a law that is kept. The next pass of the same network gives the target
-law; speculative sampling between the two passes accepts a prefix, the first rejected token is drawn from the residual, and all later
-drafts are drawn anew from the laws just computed.
-Exactness: always. Each draft has a known law that does not depend on its value, so acceptance by p/q and residual draws give p
-(`Verified` gives the argument). Shown by distribution with failing mutants. With `match seed` the redraw uses the position's own
-noise, and the output is plain decoding's, token for token.
-Deviations: the public code initialises with one-hot laws even where it draws uniformly, which is exact but rejects nearly all of
-these; here every initial token carries the law it was really drawn from. The window is clipped at the end of the picture.
+Idea: every draft was drawn in the previous pass from a distribution that is kept. The next pass of the same network gives the target
+distribution; speculative sampling between the two passes accepts a prefix, the first rejected token is replaced from the residual, and
+all later drafts are redrawn from the distributions just computed.
+Exactness: always. Each draft has a known distribution that does not depend on its value, so acceptance by p/q and residual draws give p
+(`Verified` gives the argument). `verify` tests the output distribution, with mutants that fail. With `match seed` the redraw uses the
+position's own noise, and the output is plain decoding's, token for token.
+Deviations: the public code initialises with one-hot distributions even where it draws uniformly, which is exact but rejects nearly all of
+these drafts; here every initial token carries the distribution it was drawn from. The window is clipped at the end of the picture.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from engine.noise import Noise
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
-    """Yields one Step a pass."""
+    """Yields one Step per pass."""
     refresh = coupled_gumbel if matches_seed(knobs, exact=True) else redraw
     return speculative_jacobi(sequence, knobs, noise, refresh)
 
 
 def _case(init: str, *mutants: str) -> Case:
-    """The window is shorter than the sequence: slots that an initialisation fills come up behind the first pass only."""
+    """A case whose window is shorter than the sequence: only then are slots initialised after the first pass."""
     return Case(f"SJD-EXACT {init}", "same law", {"window": 3, "init": init}, mutants=mutants)
 
 
@@ -42,7 +42,7 @@ METHOD = Method(
     knobs=(WINDOW, INIT, VERIFY),
     paper="SJD, Teng et al., arXiv 2410.01699",
     exact=lambda knobs: True,
-    why=lambda knobs: "Exact: every draft is verified against the law it was drawn from (speculative sampling).",
+    why=lambda knobs: "Exact: every draft is verified against the distribution it was drawn from (speculative sampling).",
     common={"window": 4},
     cases=(
         _case("random", "one-hot ratio for a uniform draw", "residual is p"),

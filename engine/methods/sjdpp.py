@@ -1,16 +1,16 @@
-"""SJD++: speculative Jacobi decoding that keeps drafts it has not reached, with exact ways of keeping them.
+"""SJD++: speculative Jacobi decoding that keeps drafts it has not reached, as published and in exact ways.
 
 Paper: SJD++: Improved Speculative Jacobi Decoding for Training-free Acceleration of Discrete Auto-regressive Text-to-Image
 Generation, Teng et al., equations 4 and 5. The coupled refresh: MC-SJD, arXiv 2510.24211.
-Idea: SJD redraws every draft behind the first rejection, so most of the window is new in every pass. SJD++ keeps a draft whose
-likelihood ratio between two passes exceeds a threshold. Coupling does better: it redraws from the new law, but in the way that leaves
-the token as it was as often as possible.
+Idea: SJD redraws every draft after the first rejection, so most of the window is new in every pass. SJD++ keeps a draft whose
+likelihood ratio between two passes exceeds a threshold. Coupling is better: it redraws from the new distribution in the way that keeps
+the old token as often as possible.
 Exactness: with `redraw`, `reuse mixture`, `coupled maximal` and `coupled gumbel` always; with `reuse published` only under `match seed`.
-The published rule keeps a token because of its value and goes on as if it were a fresh draw, which sharpens the law; the table of
-`verify` finds it. `reuse mixture` keeps the same tokens and carries the law they really have.
-Deviations: the paper's rule is one click away and labelled not exact; the default refresh couples by Gumbel
-noise, which serves both verification modes; maximal coupling was within a tenth of its speed, either way, at windows up to 24.
-LANTERN's rule (`relax`) may take the place of speculative sampling's, with the refreshes that ask no verdict.
+The published rule keeps a token because of its value, then treats it as a fresh draw, which sharpens the distribution; `verify` detects
+this. `reuse mixture` keeps the same tokens and carries their true distribution.
+Deviations: the paper's rule is the choice `reuse published`, labelled not exact. The default refresh couples by Gumbel noise, which works
+in both verification modes; maximal coupling was within a tenth of its speed, either way, at windows up to 24. LANTERN's rule (`relax`)
+can replace the acceptance rule of speculative sampling, with the refreshes that do not use verdicts.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from engine.noise import Noise
 
 
 def reuse_published(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
-    """Equations 4 and 5 as printed: keep where p/q > threshold, else redraw; the law is taken to be p, which it is not."""
+    """Equations 4 and 5 as printed: keep where p/q > threshold, else redraw. The distribution is taken to be p, which it is not."""
     fresh, _ = redraw(window, first, knobs)
     kept = window.ratios[first:] > knobs.reuse_ratio
     return torch.cat([torch.where(kept, window.tokens[first:], fresh[:-1]), fresh[-1:]]), None
 
 
 def reuse_mixture(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, Tensor]:
-    """The same tokens with the law they have: q on the kept values, plus p times the mass that is redrawn (lemma c)."""
+    """The same tokens with their true distribution: q on the kept values, plus p times the mass that is redrawn (lemma c)."""
     tokens, _ = reuse_published(window, first, knobs)
     p, q = window.rows.p[first:], window.laws[first:]
     kept = torch.where(p[:-1] > knobs.reuse_ratio * q, q, 0.0)
@@ -57,25 +57,25 @@ REFRESHES: dict[str, Refresh] = {
 }
 REFRESH = Knob(
     "refresh", "", "coupled gumbel", choices=tuple(REFRESHES), live=False,
-    help="What becomes of drafts behind the first rejection: drawn anew, kept by the paper's ratio rule (its law as published, which is "
-    "not exact, or as it is), or redrawn from the new law so that they change as little as possible.",
+    help="Drafts after the first rejection. redraw: redrawn. reuse: kept by the paper's ratio rule (published: not exact; mixture: with "
+    "their true distribution). coupled: redrawn with as few changes as possible.",
 )  # fmt: skip
 REUSE_RATIO = Knob(
-    "reuse_ratio", "τ", 0.5, 0.0, 2.0, 0.05, help="Keep a draft whose p/q exceeds this.",
+    "reuse_ratio", "τ", 0.5, 0.0, 2.0, 0.05, help="Keep a draft if its p/q exceeds this.",
     when=("refresh", "reuse published", "reuse mixture"),
 )  # fmt: skip
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
-    """Yields one Step a pass."""
+    """Yields one Step per pass."""
     name = "coupled gumbel" if matches_seed(knobs, exact=True) and knobs.refresh == "redraw" else knobs.refresh
     needs_laws = name.startswith("reuse") or name == "coupled maximal"
     neighbours.check_start(knobs)
     if needs_laws and not neighbours.exact(knobs):
-        raise BadKnob(f"relax={knobs.relax} does not go with refresh={knobs.refresh}. Set refresh=coupled gumbel, or redraw.")
+        raise BadKnob(f"relax={knobs.relax} does not work with refresh={knobs.refresh}. Set refresh=coupled gumbel, or redraw.")
 
     def refresh(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
-        """A refresh that looks at the verdicts needs exact ones: it stands aside while a rule is relaxed."""
+        """The chosen refresh; coupled gumbel instead of one that needs exact verdicts while a rule is relaxed."""
         return REFRESHES["coupled gumbel" if needs_laws and not neighbours.exact(knobs) else name](window, first, knobs)
 
     relaxed = neighbours.RelaxedWindow(sequence, knobs, noise)
@@ -86,7 +86,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 
 
 def is_exact(knobs: Knobs) -> bool:
-    """False for the published reuse rule, unless tokens are verified by equality with the seed's own, and for relaxed rules."""
+    """False for relaxed rules, and for the published reuse rule unless the seed is matched."""
     return neighbours.exact(knobs) and (knobs.refresh != "reuse published" or knobs.verify == MATCH)
 
 
@@ -97,8 +97,8 @@ def why(knobs: Knobs) -> str:
     if knobs.verify == MATCH:
         return "Exact: every token equals plain decoding's token for this seed."
     if knobs.refresh == "reuse published":
-        return not_exact(knobs, "a draft is kept because of its value but verified as if it were a fresh draw, which sharpens the law.")
-    return "Exact: kept drafts carry the law they really have, and are verified against it."
+        return not_exact(knobs, "drafts are kept because of their value but verified as fresh draws, which sharpens the distribution.")
+    return "Exact: kept drafts carry their true distribution and are verified against it."
 
 
 def _case(refresh: str, *mutants: str, claim: str = "same law", name: str = "MC-EXACT") -> Case:

@@ -1,14 +1,14 @@
-"""XSpecMesh: several heads guess the next tokens of a mesh at once, the backbone checks them in one pass.
+"""XSpecMesh: several heads draft the next tokens of a mesh at once, and the backbone verifies them in one pass.
 
 Paper: XSpecMesh: Quality-Preserving Auto-Regressive Mesh Generation Acceleration via Multi-Head Speculative Decoding, Chen et al.,
 arXiv 2507.23777, algorithm 1 and equation 3.
-Idea: D heads look from the hidden state that predicted the newest token at the point cloud, and each guesses one of the D tokens behind
-it. A pass over these guesses gives their laws; the first that fails is replaced by the backbone's own draw.
-Exactness: of the rule `residual`, always: head d's law is known when its token is drawn and does not depend on it, so speculative
-sampling applies. Not of the others: `threshold` accepts any token more probable than δ, which sharpens the law (for δ >= 1/2
-by at most 1 - δ in total variation a position); `top k` and `typical` are further heuristics of the field.
-Deviations: the paper's random first window is left out (the first pass proposes nothing); heads run on one row instead of all; the
-lost update of s in algorithm 1 is restored; drafts obey the grammar of the sequence along their own path.
+Idea: D heads take the hidden state that predicted the newest token and attend to the point cloud; each drafts one of the D tokens after
+it. A pass over these drafts gives the backbone's distributions; the first refused draft is replaced by the backbone's own draw.
+Exactness: with the rule `residual`, always: head d's distribution is known when its token is drawn and does not depend on it, so
+speculative sampling applies. Not with the others: `threshold` accepts any token more probable than δ, which sharpens the distribution (for
+δ >= 1/2 by at most 1 - δ in total variation per position); `top k` and `typical` are other heuristics from the literature.
+Deviations: the paper's random first window is omitted (the first pass proposes nothing); heads run on one row instead of all; the
+update of s missing in algorithm 1 is added; drafts obey the grammar of the sequence along their own path.
 """
 
 from __future__ import annotations
@@ -26,38 +26,41 @@ from engine.decoding.verdict import chances, correct, describe, levels_of, verif
 from engine.noise import DRAFTER, Noise
 from engine.sampling import draw, draw_gumbel, one_hot
 
-DEPTH = Knob("depth", "D", 4, 1, 8, 1, help="How many tokens the heads propose for a pass; at most as many as there are trained heads.")
+DEPTH = Knob("depth", "D", 4, 1, 8, 1, help="Number of tokens the heads draft per pass, at most the number of trained heads.")
 RULE = Knob(
     "accept", "", "threshold", choices=("threshold", "residual", "top k", "typical"),
-    help="threshold: the paper's rule. residual: speculative sampling, exact. top k: among the K most probable. typical: Medusa's rule.",
+    help="threshold: the paper's rule. residual: speculative sampling, exact. top k: the K most probable tokens. typical: Medusa's rule.",
 )  # fmt: skip
 THRESHOLD = Knob(
-    "accept_probability", "δ", 0.5, 0.05, 0.95, 0.01, help="A draft is accepted if the backbone gives it more than this.",
+    "accept_probability", "δ", 0.5, 0.05, 0.95, 0.01, help="A draft is accepted if its probability under the backbone exceeds this.",
     when=("accept", "threshold"),
 )  # fmt: skip
 JUDGE = Knob(
     "judge", "", "raw", choices=("raw", "warped"),
     when=("accept", "threshold", "top k", "typical"),
-    help="The law that is looked at: the softmax of equation 3, or the one that tokens are sampled from.",
+    help="Distribution that the rule uses. raw: the softmax of the logits (equation 3). warped: the one that tokens are sampled from.",
 )  # fmt: skip
-TOP = Knob("accept_top", "Kₐ", 1, 1, 10, 1, help="How many of the most probable tokens are accepted.", when=("accept", "top k"))
-FLOOR = Knob("typical_floor", "ε", 0.3, 0.01, 0.9, 0.01, help="No token above this probability is rejected.", when=("accept", "typical"))
+TOP = Knob("accept_top", "Kₐ", 1, 1, 10, 1, help="Number of most probable tokens that are accepted.", when=("accept", "top k"))
+FLOOR = Knob(
+    "typical_floor", "ε", 0.3, 0.01, 0.9, 0.01, help="A token more probable than this is always accepted.", when=("accept", "typical")
+)
 DRAFTS = Knob(
     "drafts", "", "independent", choices=("independent", "most probable", "tree", "tree pruned"),
-    help="How guesses are drawn from the heads: each from its law, the best of each, or a path of the tree of the best Kₛ of each.",
+    help="How drafts are drawn: independently from each head, the most probable token of each, or a path of the tree of each head's Kₛ "
+    "best tokens.",
 )  # fmt: skip
 HEADS = Knob(
     "heads", "", "cross-attention", choices=("cross-attention", "multilayer"), live=False,
-    help="cross-attention: heads that look at the point cloud, the paper's. multilayer: those of its ablation, smaller and faster.",
+    help="cross-attention: the paper's heads, which attend to the point cloud. multilayer: those of its ablation, smaller and faster.",
 )  # fmt: skip
-TREE_TOP = Knob("tree_top", "Kₛ", 3, 1, 4, 1, help="How many tokens of each head the tree holds.", when=("drafts", "tree", "tree pruned"))
+TREE_TOP = Knob("tree_top", "Kₛ", 3, 1, 4, 1, help="Number of tokens per head in the tree.", when=("drafts", "tree", "tree pruned"))
 
 TYPICAL_SCALE = 0.09  # α of Medusa's code
-PRUNED = 1e-5  # paths of the tree with less weight are cut (section 3.4)
+PRUNED = 1e-5  # paths of the tree with less weight are pruned (section 3.4)
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
-    """Yields one Step a pass."""
+    """Yields one Step per pass."""
     policy.check_start(knobs, is_exact(knobs), f"accept={knobs.accept}", "accept=residual")
     heads = drafter.of(knobs.heads)
     guess = heads.start(sequence)
@@ -83,23 +86,23 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         iteration += 1
         if not sequence.done:
             count = min(heads.depth, knobs.depth, sequence.limit - sequence.length - 1)
-            newest = rows.hidden[0, a]  # that predicted the token behind the accepted drafts: h at s* - 1 in the paper
+            newest = rows.hidden[0, a]  # it predicted the token after the accepted drafts: h at s* - 1 in the paper
             draft = propose(guess(newest, count), sequence, knobs, noise, iteration, seeded) if count > 0 else NO_DRAFT
             step.draft = {"tokens": draft.tokens, "positions": list(range(n + a + 1, n + a + 1 + len(draft.tokens))), "status": "draft"}
         yield step
 
 
 def replacement(rows: Rows, a: int, noise: Noise, n: int) -> int:
-    """The token behind the accepted drafts, when the rule is not exact: from p itself, not from a residual (algorithm 1, line 9)."""
+    """The token after the accepted drafts if the rule is not exact: drawn from p itself, not from a residual (algorithm 1, line 9)."""
     return draw_gumbel(rows.scores[a : a + 1], noise.gumbel(n + a, 1)).item()
 
 
 def judged(rows: Rows, size: int, which: str) -> Tensor:
-    """The laws [size, V] that a rule looks at: softmax of the raw logits (eq. 3), or what tokens are sampled from."""
+    """The distributions [size, V] that a rule uses: softmax of the raw logits (eq. 3), or those that tokens are sampled from."""
     return torch.softmax(rows.logits[0, :size].float(), -1) if which == "raw" else rows.law(0, size)
 
 
-# laws [m, V], drafts int64 [m], knobs -> accepted bool [m]
+# distributions [m, V], drafts int64 [m], knobs -> accepted bool [m]
 RULES: dict[str, Callable[[Tensor, Tensor, Knobs], Tensor]] = {
     "threshold": lambda p, tokens, knobs: more_probable_than(p, tokens, knobs.accept_probability),
     "top k": lambda p, tokens, knobs: top_of(p, tokens, knobs.accept_top),
@@ -108,7 +111,7 @@ RULES: dict[str, Callable[[Tensor, Tensor, Knobs], Tensor]] = {
 
 
 def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool) -> Draft:
-    """Draws a chain from the heads' logits [count, V], each token under the grammar behind the ones before it, with its true law."""
+    """A chain drawn from the heads' logits [count, V], each token under the grammar after the earlier ones, with its true distribution."""
     n, count = sequence.length, len(logits)
     u = noise.uniform(DRAFTER, n, count, iteration)
     tree = PathTree(logits, sequence, count, knobs.tree_top) if knobs.drafts == "tree pruned" else None
@@ -129,29 +132,29 @@ def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iter
 
 
 def best_guess(logits: Tensor, allowed: Tensor | None) -> Tensor:
-    """The most probable of the allowed tokens, int64 [1], of a head's logits [V]: no filter and no temperature would change it."""
+    """The most probable allowed token, int64 [1], of a head's logits [V]; filters and temperature would not change it."""
     scores = logits if allowed is None else logits.masked_fill(~allowed, -torch.inf)
     return scores.argmax(-1, keepdim=True)
 
 
 def best_of(law: Tensor, k: int) -> Tensor:
-    """A law [1, V] cut to its k best tokens. A path of the unpruned tree, drawn by its weight, has exactly this law at every depth."""
+    """A distribution [1, V] cut to its k best tokens. A path of the unpruned tree, drawn by its weight, has it at every depth."""
     values, ids = law.topk(k, -1)
     return torch.zeros_like(law).scatter_(-1, ids, values / values.sum(-1, keepdim=True))
 
 
 class PathTree:
-    """The pruned tree of a pass: `count` levels of the k best tokens of each head, light leaves cut (section 3.4).
+    """The pruned tree of a pass: `count` levels of the k best tokens of each head, without leaves of low weight (section 3.4).
 
-    A path is drawn by its weight, token by token: a continuation counts with the weight of the leaves below it that survive.
+    A path is drawn by its weight, token by token: the weight of a token is the sum over the remaining leaves below it.
     """
 
     def __init__(self, logits: Tensor, sequence: Sequence, count: int, k: int):
         self.tokens: list[Tensor] = []  # by level j: int64 [k^j, k], the children of every node
         self.vocabulary = logits.shape[-1]
         leaves = torch.ones(1, dtype=logits.dtype, device=logits.device)
-        paths: list[list[int]] = [[]]  # one behind which the sequence stands in each state of its grammar
-        states = torch.zeros(1, dtype=torch.int64)  # of every node of the level, as an index of `paths`
+        paths: list[list[int]] = [[]]  # one path to each state of the grammar
+        states = torch.zeros(1, dtype=torch.int64)  # of every node of the level, as an index into `paths`
         for j in range(count):
             laws = torch.cat([sequence.law(logits[j : j + 1], path) for path in paths])
             values, ids = best_of(laws, k).topk(k)  # [states, k]
@@ -168,10 +171,10 @@ class PathTree:
             leaves = (leaves[:, None] * values[states]).flatten()
             states, paths = torch.tensor(ahead).view(-1, k)[states].flatten(), reached
         heavy = leaves * (leaves >= PRUNED)
-        self.leaves = heavy if heavy.sum() > 0 else leaves  # every leaf is light: nothing is cut
+        self.leaves = heavy if heavy.sum() > 0 else leaves  # if all leaves are light, none is pruned
 
     def law(self, path: list[int]) -> Tensor:
-        """The law [1, V] of the token behind a path of the tree."""
+        """The distribution [1, V] of the token after a path of the tree."""
         node = 0
         for children, token in zip(self.tokens, path, strict=False):
             node = node * children.shape[1] + children[node].tolist().index(token)
@@ -189,11 +192,11 @@ def is_exact(knobs: Knobs) -> bool:
 
 def _why(knobs: Knobs) -> str:
     if is_exact(knobs):
-        return "Exact: every guess is verified against the law it was drawn from (speculative sampling)."
+        return "Exact: every draft is verified against the distribution it was drawn from (speculative sampling)."
     if knobs.accept == "threshold":
         least = f"δ = {knobs.accept_probability:g}"
-        return policy.not_exact(knobs, f"guesses above {least} are accepted whatever their law, which favours probable tokens.")
-    return policy.not_exact(knobs, f"the rule '{knobs.accept}' accepts probable guesses whatever their law.")
+        return policy.not_exact(knobs, f"every draft above {least} is accepted, whatever it was drawn from; this favours probable tokens.")
+    return policy.not_exact(knobs, f"the rule '{knobs.accept}' accepts probable drafts, whatever they were drawn from.")
 
 
 _EXACT = {"accept": "residual"}

@@ -1,19 +1,19 @@
-"""ZipAR: several rows of a picture grow at once, each a few tokens behind the row above; and the same wavefront, verified.
+"""ZipAR: several rows of a picture grow at once, each a few tokens behind the row above; as published, or verified.
 
 Paper: ZipAR: Parallel Auto-regressive Image Generation through Spatial Locality, He et al., arXiv 2412.04062 (ICML 2025).
-Idea: a token looks mostly at its left neighbours and at those above, so a row may begin when the row above has `window` tokens. One
-pass then extends every active row by a token. As published these tokens are final. Verified, they are drafts: each carries the law that
-it was drawn from, the drafts that have become a gapless continuation of the finished part are verified in raster order in the same
-passes, and those still behind a gap are drawn anew, coupled, from the better law that the pass has just computed.
-Exactness: verified always. The law of a draft depends on smaller raster positions only, because a row sees nothing else, so acceptance
-by p/q with residual draws gives p (`Verified` has the argument; a gap only delays the verdict). As published it is not exact,
-since the tokens to the right of the wavefront are missing in the contexts, for good; at the highest `window` every row waits for the
-whole row above, which is plain decoding token for token. `verify` shows all three.
-Deviations: the first row is no special case (the public code decodes it alone). The window decides when a row begins, and from then on it
-advances in every pass. A row whose left neighbour in raster order is missing begins behind a placeholder, the newest token of the
-row above: models here have no row-end token to show. The adaptive window ends its waiting at `window`; the paper has no such end.
-Verified, a row may gain several drafts a pass (`growth`): one from its own law, the others from that of their left neighbour, to be drawn
-anew in the next passes as SJD does. A row that gains one draft a pass can commit no more than that, however many rows wait below it.
+Idea: a token depends mostly on its left and upper neighbours, so a row may begin when the row above has `window` tokens. One pass then
+extends every active row by one token. As published these tokens are final. Verified, they are drafts, and each carries the distribution it
+was drawn from. Drafts that continue the committed tokens without a gap are verified in raster order in the same passes. Drafts after a
+gap are redrawn, coupled, from the better distributions that the pass has just computed.
+Exactness: verified, always. The distribution of a draft depends on smaller raster positions only, because a row attends to nothing else,
+so acceptance by p/q with residual draws gives p (`Verified` has the argument; a gap only delays the verdict). As published it is not exact,
+since contexts lack the tokens to the right of the wavefront. At the highest `window` every row waits for the whole row above, which is
+plain decoding, token for token. `verify` tests all three.
+Deviations: the first row is not a special case (the public code decodes it alone). The window decides when a row begins; from then on the
+row advances in every pass. A row whose left neighbour in raster order is missing begins after a placeholder, the newest token of the row
+above, because the models here have no row-end token. The adaptive window stops waiting at `window`; the paper has no such limit.
+Verified, a row may gain several drafts per pass (`growth`): one from its own distribution, the others from that of their left neighbour, to
+be redrawn in later passes as in SJD. A row that gains one draft per pass can commit no more than that, however many rows wait below it.
 """
 
 from __future__ import annotations
@@ -37,20 +37,22 @@ from engine.trace import Trace
 
 MODE = Knob(
     "mode", "", "published", choices=("published", "verified"), live=False,
-    help="published: tokens of a wavefront are final. verified: they are drafts, and the picture has the law of plain decoding.",
+    help="published: the tokens of a wavefront are final. verified: they are drafts, and the output has plain decoding's distribution.",
 )  # fmt: skip
-WINDOW = Knob("window", "s", 8, 1, WHOLE, 1, "log", "A row begins when the row above has so many tokens; 256 waits for the whole row.")
-ROWS = Knob("rows", "", 32, 1, 256, 1, "log", "Most rows of the picture that grow at once.")
+WINDOW = Knob("window", "s", 8, 1, WHOLE, 1, "log", "A row begins when the row above has this many tokens; 256 waits for the whole row.")
+ROWS = Knob("rows", "", 32, 1, 256, 1, "log", "Largest number of rows of the picture that grow at once.")
 ADAPTIVE = Knob(
     "adaptive", "", "off", choices=("off", "on"),
     when=("mode", "published"),
-    help="A row begins as soon as its first token stays the same, between least_window and window tokens behind.",
+    help="A row begins as soon as its first token stays the same, between least_window and window tokens behind the row above.",
 )  # fmt: skip
-LEAST_WINDOW = Knob("least_window", "s_min", 4, 1, 256, 1, "log", "Where the adaptive window begins to try.", when=("adaptive", "on"))
+LEAST_WINDOW = Knob(
+    "least_window", "s_min", 4, 1, 256, 1, "log", "The window from which the adaptive window tries to begin.", when=("adaptive", "on")
+)
 
 
 def carry(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
-    """Drafts stay as they are, with the laws they were drawn from (lemma b); only the last row, which is new, is drawn."""
+    """Keeps all drafts with the distributions they were drawn from (lemma b); only the token of the last row is new."""
     last = len(window.tokens)
     new, _ = coupled_gumbel(window, last, knobs)
     laws = None if window.laws is None else torch.cat([window.laws[first:], window.rows.p[last:]])
@@ -59,15 +61,15 @@ def carry(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | 
 
 GROWTH = Knob(
     "growth", "g", 1, 1, 32, 1, "log",
-    "How many drafts every row gains in a pass. All but the first are drawn from the law of their left neighbour.",
+    "Number of drafts that every row gains per pass. All but the first are drawn from their left neighbour's distribution.",
     when=("mode", "verified"),
 )  # fmt: skip
 REFRESHES: dict[str, Refresh] = {"coupled gumbel": coupled_gumbel, "coupled maximal": coupled_maximal, "carry": carry}
 REFRESH = Knob(
     "refresh", "", "coupled gumbel", choices=tuple(REFRESHES), live=False,
     when=("mode", "verified"),
-    help="What becomes of drafts that could not be verified yet. Redrawn from the newest law so that they change as little "
-    "as possible, or carried as they are.",
+    help="Drafts that could not be verified yet. coupled: redrawn from the newest distribution with as few changes as possible. "
+    "carry: kept unchanged.",
 )  # fmt: skip
 
 
@@ -75,7 +77,7 @@ REFRESH = Knob(
 
 
 def published(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
-    """One token of every active row a pass. Locals: tokens per row, the newest token of each, the first token that is being tried."""
+    """Commits one token of every active row per pass. State: tokens per row, the newest token of each, the first token being tried."""
     columns, count = sequence.layout.columns, sequence.layout.rows
     filled, newest = [0] * count, [0] * count
     tried: Tried | None = None
@@ -108,7 +110,7 @@ def published(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
 
 
 def _beginning(filled: list[int], columns: int, knobs: Knobs) -> int | None:
-    """The row that begins (or tries to) in this pass: the first empty one, if the row above has enough tokens."""
+    """The row that begins (or tries to) in this pass: the first empty row, if the row above has enough tokens."""
     row = next((i for i, tokens in enumerate(filled) if tokens == 0), None)
     if row is None or row == 0:
         return row
@@ -120,13 +122,13 @@ def _beginning(filled: list[int], columns: int, knobs: Knobs) -> int | None:
 
 
 def _gumbel(noise: Noise, positions: list[int]) -> Tensor:
-    """The noise [N, V] of positions that need not be neighbours."""
+    """The Gumbel noise [N, V] of any positions."""
     return torch.cat([noise.gumbel(position, 1) for position in positions])
 
 
 @dataclass
 class Tried:
-    """The first token of a row that has not begun, the law [1, V] it has, and whether the newest context left it as it was."""
+    """The first token of a row that has not begun, its distribution [1, V], and whether the newest context kept the token."""
 
     token: int
     law: Tensor
@@ -134,7 +136,7 @@ class Tried:
 
 
 def _try_again(p: Tensor, fresh: int, tried: Tried | None, noise: Noise, position: int, iteration: int) -> Tried:
-    """The adaptive window: x has law p_k; with a column more it stays with probability min(1, p_(k+1)/p_k), else is redrawn."""
+    """The adaptive window: x has distribution p_k. With one more column it stays with probability min(1, p_(k+1)/p_k), else is redrawn."""
     if tried is None:
         return Tried(fresh, p, False)
     token = torch.tensor([tried.token], device=p.device)
@@ -149,9 +151,9 @@ def _try_again(p: Tensor, fresh: int, tried: Tried | None, noise: Noise, positio
 
 @dataclass
 class Stretch:
-    """Drafts without a gap. The first stretch begins behind the committed tokens, every other one at the beginning of a row, behind a gap.
+    """Consecutive drafts. The first stretch begins after the committed tokens; every other one at the beginning of a row, after a gap.
 
-    tokens : int64 [m], at positions start .. start+m-1; laws : [m, V], what they were drawn from, or None where nobody asks
+    tokens : int64 [m], at positions start .. start+m-1; laws : [m, V], the distributions they were drawn from, or None if not needed
     """
 
     start: int
@@ -160,12 +162,12 @@ class Stretch:
 
     @property
     def stop(self) -> int:
-        """The first position behind it."""
+        """The first position after it."""
         return self.start + len(self.tokens)
 
 
 def verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
-    """Verifies the first stretch and extends all of them, in one pass. Local: the stretches, in raster order, the first perhaps empty."""
+    """Verifies the first stretch and extends all stretches in each pass. State: the stretches in raster order; the first may be empty."""
     seeded, refresh = matches_seed(knobs, exact=True), REFRESHES[knobs.refresh]
     keep_laws = not seeded or knobs.refresh == "coupled maximal"
     none = torch.empty(0, dtype=torch.int64, device=sequence.device)
@@ -183,7 +185,7 @@ def verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
         window, answers = windows[0]
         size = len(window.tokens)
         a = leading(window.accepted)
-        if n + a == sequence.limit:  # the last draft of the picture is accepted too: nothing is drawn behind it
+        if n + a == sequence.limit:  # the last draft of the picture is accepted: no token follows it
             committed = sequence.commit(list(range(a - 1)), window.tokens[a - 1].item())
         else:
             token = correct(window.rows, window.laws, answers, a, size, noise, n, iteration)
@@ -202,9 +204,9 @@ def verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
 
 
 def _plan(stretches: list[Stretch], layout: Any, knobs: Knobs) -> tuple[int | None, list[int]]:
-    """Where a new stretch begins, if one does, and by how many tokens each stretch may grow (the new one is behind the others).
+    """Where a new stretch begins, if one does, and by how many tokens each stretch may grow (the new one comes last).
 
-    It looks at places and never at tokens, so that what is drafted where says nothing about the tokens themselves.
+    The plan depends on positions and never on tokens, so that what is drafted where does not depend on token values.
     """
     columns = layout.columns
     enough = lead(knobs.window, columns)
@@ -224,7 +226,7 @@ def _plan(stretches: list[Stretch], layout: Any, knobs: Knobs) -> tuple[int | No
         return row == first or (row <= below and counts[row - 1] >= min(columns, column + enough))
 
     begin = below * columns
-    begins = below > 0 and begin != last and allowed(begin)  # a stretch that ends with a row goes on in the next one by itself
+    begins = below > 0 and begin != last and allowed(begin)  # a stretch that ends with a row continues in the next row by itself
     starts = [s.start for s in stretches] + [begin] * begins
     ends = [*starts[1:], layout.rows * columns]
     stops = [s.stop for s in stretches] + [begin] * begins
@@ -232,7 +234,7 @@ def _plan(stretches: list[Stretch], layout: Any, knobs: Knobs) -> tuple[int | No
 
 
 def _counts(stretches: list[Stretch], columns: int, rows: int) -> list[int]:
-    """Tokens per row, for the first `rows` rows: committed ones and drafts."""
+    """Tokens per row for the first `rows` rows, committed ones and drafts."""
     counts = [min(columns, max(0, stretches[0].start - row * columns)) for row in range(rows)]
     for s in stretches:
         for position in range(s.start, s.stop):
@@ -243,7 +245,8 @@ def _counts(stretches: list[Stretch], columns: int, rows: int) -> list[int]:
 def _wavefront(sequence: Sequence, stretches: list[Stretch]) -> tuple[Draft, list[int]]:
     """All drafts as one Draft in raster order, and for each stretch the row of the pass that predicts its first position.
 
-    A node sees the pending token and every draft before it. The gap before a later stretch is held by a placeholder, which no other sees.
+    A node attends to the pending token and every earlier draft. Before each later stretch comes a placeholder, which no other node
+    attends to.
     """
     tokens, positions, held, first_rows = [], [], [], [0]
     for i, s in enumerate(stretches):
@@ -265,9 +268,9 @@ def _wavefront(sequence: Sequence, stretches: list[Stretch]) -> tuple[Draft, lis
 
 
 def _judge(rows: Rows, at: int, s: Stretch, noise: Noise, iteration: int, seeded: bool) -> tuple[Verified, Tensor | None]:
-    """A stretch beside the laws just computed for its positions and the one behind, with its verdicts and the seed's own answers.
+    """A stretch with the distributions just computed for its positions and the next one, its verdicts, and the seeded answers.
 
-    Only the first stretch is verified by them; coupling compares the same laws in the others.
+    Only the first stretch is verified with them; in the others they serve the coupling.
     """
     stop = at + len(s.tokens) + 1
     own = Rows(rows.logits[:, at:stop], lambda _: rows.scores[at:stop])
@@ -276,7 +279,7 @@ def _judge(rows: Rows, at: int, s: Stretch, noise: Noise, iteration: int, seeded
 
 
 def _extend(window: Verified, first: int, more: int, refresh: Refresh, knobs: Knobs, keep_laws: bool) -> Stretch:
-    """A stretch behind `first`, refreshed, with `more` new tokens at its end."""
+    """The rest of a stretch from `first` on, refreshed, with `more` new tokens at its end."""
     size = len(window.tokens)
     start, kept = window.start + first, size + more - first
     if kept <= 0:
@@ -285,7 +288,7 @@ def _extend(window: Verified, first: int, more: int, refresh: Refresh, knobs: Kn
         tokens, laws = refresh(window, first, knobs)
         if keep_laws and laws is None:
             laws = window.rows.p[first:]
-    else:  # the token that was drawn behind all drafts is committed: what comes is new
+    else:  # the token drawn after all drafts is committed: the rest is new
         tokens, laws = window.tokens[:0], window.rows.p[:0] if keep_laws else None
     if more > 1:
         tokens, laws = _guessed(window, tokens, laws, more - 1)
@@ -293,7 +296,7 @@ def _extend(window: Verified, first: int, more: int, refresh: Refresh, knobs: Kn
 
 
 def _guessed(window: Verified, tokens: Tensor, laws: Tensor | None, more: int) -> tuple[Tensor, Tensor | None]:
-    """With `more` tokens behind the newest one, drawn from its law, each under the noise of its own position."""
+    """The stretch with `more` tokens added, drawn from the newest token's distribution, each with the noise of its own position."""
     size = len(window.tokens)
     scores = window.rows.scores[size:].expand(more, -1)
     new = draw_gumbel(scores, window.noise.gumbel(window.start + size + 1, more))
@@ -301,7 +304,7 @@ def _guessed(window: Verified, tokens: Tensor, laws: Tensor | None, more: int) -
 
 
 def _joined(stretches: list[Stretch], length: int, none: Tensor, no_laws: Tensor | None) -> list[Stretch]:
-    """Stretches behind `length` committed tokens: those that touch become one, empty ones go; the first begins at `length`."""
+    """The stretches after `length` committed tokens: adjacent ones are joined, empty ones dropped; the first begins at `length`."""
     found = [Stretch(length, none, no_laws)]
     for s in stretches:
         if not len(s.tokens):
@@ -319,7 +322,7 @@ def _joined(stretches: list[Stretch], length: int, none: Tensor, no_laws: Tensor
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
-    """Yields one Step a pass."""
+    """Yields one Step per pass."""
     if knobs.mode == "verified":
         return verified(sequence, knobs, noise)
     check_start(knobs, is_exact(knobs), f"mode=published with window={knobs.window}", "mode=verified")
@@ -336,10 +339,10 @@ def why(knobs: Knobs) -> str:
     if knobs.mode == "verified":
         if matches_seed(knobs, exact=True):
             return "Exact: every token equals plain decoding's token for this seed."
-        return "Exact: every draft of the wavefront is verified in raster order against the law it was drawn from."
+        return "Exact: every draft of the wavefront is verified in raster order against the distribution it was drawn from."
     if is_exact(knobs):
         return "Exact: every row waits for the whole row above, which is plain decoding."
-    return not_exact(knobs, "a token is drawn before those to the right of it in the row above are known.")
+    return not_exact(knobs, "a token is drawn before the tokens to its right in the row above are known.")
 
 
 _VERIFIED = {"mode": "verified", "window": 1}
