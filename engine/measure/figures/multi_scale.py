@@ -1,8 +1,8 @@
 """Plots MuLo-SD's predicted and measured speed-ups: `launch.py bench image --methods mulo --sweep ... --figure FILE`.
 
-Equation 10 of the paper gives the number of plain passes that one pass replaces when a share `a` of the drafts is accepted. It ignores the
-verification passes and assumes that all passes cost the same. The figure therefore adds two points for each row: tokens over all passes
-(including verification) and time against plain decoding (including the cost of wide passes).
+Equation 10 of the paper gives the number of plain passes that one pass replaces if a share `a` of the tokens are accepted drafts. It
+ignores the verification passes and assumes that all passes cost the same. The figure therefore adds two points for each row: tokens over
+all passes (including verification) and time against plain decoding (including the cost of wide passes).
 """
 
 from __future__ import annotations
