@@ -4,11 +4,12 @@ Paper: EAGLE, Li et al., arXiv 2401.15077, with guidance as in the trainer of LA
 the training sequences. Their tokens and the last hidden states of both guidance branches are kept in `.training/`. From token t and the
 state that predicted it, the drafter learns the state that predicts token t+1. The states get uniform noise, because after the first level
 the drafter reads its own. `paper` is the paper's loss: smooth L1 on the states and a tenth of the cross-entropy towards the model's
-distribution, for each branch. Deviations: The default loss is KL(p || q) of the guided distributions at the sampling temperature, because
-acceptance depends on them (1 - TV), plus smooth L1, because the next level reads the state. It is taken at three levels, each on the
-drafter's own states of the level before, as a chain of drafts reads them (after HASS, Zhang et al., arXiv 2408.15766, and EAGLE-3, Li et
-al., arXiv 2503.01840). The length is given in minutes, not epochs. The output layer runs on a sample of rows in each step, and training
-ignores the grammar. Pictures are recorded at the backbone's default size.
+distribution, for each branch.
+Deviations: The default loss is KL(p || q) of the guided distributions at the sampling temperature, because acceptance depends on them
+(1 - TV), plus smooth L1, because the next level reads the state. It is taken at three levels, each on the drafter's own states of the level
+before, as a chain of drafts reads them (after HASS, Zhang et al., arXiv 2408.15766, and EAGLE-3, Li et al., arXiv 2503.01840). Training is
+timed in minutes, not epochs. The output layer runs on a sample of rows in each step, and training ignores the grammar. Pictures are
+recorded at the backbone's default size.
 """
 
 from __future__ import annotations
