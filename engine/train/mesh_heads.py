@@ -4,9 +4,9 @@ Paper: XSpecMesh, section 3.5. The labels are sequences that the backbone genera
 the sum of 0.8^d CE_d, at rates from 5e-4 to 5e-5. Stage two trains heads and a low-rank adapter (rank 16, alpha 32, on every linear layer
 of the blocks) together with 50 L_backbone + sum of 0.8^d CE_d, at rates from 1e-4 to 1e-5. Both stages run for heads with cross-attention
 and for the multilayer heads of the ablation, which gives rows B to E of the paper's table 3.
-Deviations: Training is timed in minutes, not epochs. The heads share the backbone's output layer and are trained on a sample of rows in each
-step. The few minutes on a CPU need higher rates (at 5e-4, a head predicted 7 % of its tokens after 350 steps). Because generation is slow on
-a CPU, the heads also learn from the token sequences of training shapes.
+Deviations: Training is timed in minutes, not epochs. The heads share the backbone's output layer and are trained on a sample of rows in
+each step. The few minutes on a CPU need higher rates (at 5e-4, a head predicted 7 % of its tokens after 350 steps). Because generation is
+slow on a CPU, the heads also learn from the token sequences of training shapes.
 """
 
 from __future__ import annotations
