@@ -52,7 +52,7 @@ def may_ship(training: Training, options: Options, measure: Measure, shipped: Ma
 def obstacle(training: Training, options: Options, measure: Measure, shipped: Mapping[str, Any] | None, incomparable: str) -> str:
     """Returns why the weights are not shipped, in words; "" if they may be. Raises BadKnob for an export without a checkpoint."""
     if options.export and not training.resumed:
-        raise BadKnob(f"There is no checkpoint {training.path} to export. Train first: leave --export out.")
+        raise BadKnob(f"There is no checkpoint {training.path} to export. Train first, without --export.")
     if options.export:
         return ""
     if training.step == training.first and not training.spent:
@@ -79,7 +79,7 @@ def target(options: Options, folder: Path) -> Path:
         return folder
     out, own = options.out.resolve(), folder.resolve()
     if out == own or own in out.parents:
-        raise BadKnob(f"--out {options.out} is in the shipped folder. Choose another one, or leave --out out.")
+        raise BadKnob(f"--out {options.out} is in the shipped folder. Choose another folder, or train without --out.")
     if out.exists() and not out.is_dir():
         raise BadKnob(f"--out {options.out} is a file. Choose a folder.")
     here = [path.name for path in out.iterdir() if not path.name.startswith((PART, ASIDE))] if out.exists() else []

@@ -140,7 +140,7 @@ class ImageBench(Choice):
     figure: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises BadPrompt, BadKnob or NotSupported for what cannot be measured."""
+        """Raises BadPrompt, BadKnob or NotSupported for a plan that cannot be measured."""
         super().__post_init__()
         check_count("count", self.count, MOST_INPUTS)
         check_count("repeats", self.repeats, MOST_REPEATS)
@@ -158,7 +158,7 @@ class JudgeBench(Choice):
     csv: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises BadPrompt, BadKnob or NotSupported for what cannot be measured."""
+        """Raises BadPrompt, BadKnob or NotSupported for a plan that cannot be measured."""
         super().__post_init__()
         check_count("count", self.count, MOST_INPUTS)
         check_size(self.size)
@@ -188,7 +188,7 @@ class ImageSheet(Model):
     size: int | None = None
 
     def __post_init__(self) -> None:
-        """Raises BadPrompt for what cannot be drawn."""
+        """Raises BadPrompt for a plan that cannot be drawn."""
         super().__post_init__()
         check_count("count", self.count, MOST_INPUTS)
         check_size(self.size)
@@ -210,7 +210,7 @@ class MeshBench(Choice):
     csv: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises BadPrompt, BadKnob or NotSupported for what cannot be measured."""
+        """Raises BadPrompt, BadKnob or NotSupported for a plan that cannot be measured."""
         super().__post_init__()
         if not self.methods and not self.sweep and (self.knobs or self.verify):
             raise BadKnob("The rows of the table have their own knobs. Name the methods that --set or --verify applies to with --methods.")
@@ -234,7 +234,7 @@ class MeshSheet(Model):
     faces: int | None = None
 
     def __post_init__(self) -> None:
-        """Raises BadPrompt or NotSupported for what cannot be drawn."""
+        """Raises BadPrompt or NotSupported for a plan that cannot be drawn."""
         super().__post_init__()
         check_mesh(self)
         check_count("count", self.count, MOST_INPUTS)
@@ -270,7 +270,7 @@ def read_prompts(path: Path, count: int) -> tuple[tuple[str, ...], str]:
             content = file.read(PROMPT_BYTES + 1)
         text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
-        raise BadPrompt(f"The prompts file {path} cannot be read ({e}). Give another with --prompts.") from e
+        raise BadPrompt(f"The prompts file {path} cannot be read ({e}). Give another file with --prompts.") from e
     if len(content) > PROMPT_BYTES:
         raise BadPrompt(f"The prompts file {path} has more than {PROMPT_BYTES:,} bytes. Give a smaller one with --prompts.")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
