@@ -1,7 +1,7 @@
-"""The stop-watch: plain, fast, fast, plain. Every speed-up that this project prints or draws was timed here.
+"""Times kinds of runs in alternation: plain, fast, fast, plain. Every speed-up that this project prints or draws is measured here.
 
-Each kind of run is made once without being measured: allocations, tables of noise, first touch of the weights. Then the kinds alternate, in
-their order and in reverse, so that a machine that grows slower or faster does so for all of them.
+Each kind first runs once unmeasured, to allocate memory, fill noise tables and touch the weights. Then the kinds run in order and in
+reverse order, so that a machine that speeds up or slows down affects all of them alike.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ T = TypeVar("T", bound=Timed)
 
 @dataclass(frozen=True)
 class Timing:
-    """What the work of somebody else's code took."""
+    """The time and the tokens of a run of third-party code."""
 
     seconds: float
     tokens: Sized
 
 
 def timed(make: Callable[[], Sized]) -> Timing:
-    """Calls a function that makes tokens, and says how long it took; for code that keeps no clock of its own."""
+    """Calls a function that makes tokens and times it; for code that does not time itself."""
     start = time.perf_counter()
     tokens = make()
     return Timing(time.perf_counter() - start, tokens)
@@ -34,9 +34,10 @@ def timed(make: Callable[[], Sized]) -> Timing:
 def alternate(
     kinds: Mapping[str, Callable[[int], T]], inputs: int = 1, repeats: int = 1, begin: Callable[[int], None] | None = None
 ) -> dict[str, list[list[T]]]:
-    """Finished runs by kind and input, 2 x `repeats` each.
+    """Returns finished runs by kind and input, 2 x `repeats` each.
 
-    kinds : by name, what makes the finished run of input i; begin : called before the runs of input i, for a line of progress
+    kinds : by name, a function that returns the finished run of input i
+    begin : called with i before the runs of input i, to print progress
     """
     found: dict[str, list[list[T]]] = {name: [[] for _ in range(inputs)] for name in kinds}
     for make in kinds.values():

@@ -1,4 +1,4 @@
-"""Recipes that train what the project ships: one file each, one line in RECIPES each, all of them resumable at any second."""
+"""Recipes that train the shipped weights: each has one file and one line in RECIPES, and can be stopped and resumed at any time."""
 
 RECIPES: dict[str, str] = {  # name on the command line: module with `main(options) -> None`
     "pictogram-tokenizer": "engine.train.pictogram_tokenizer",

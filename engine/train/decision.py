@@ -1,6 +1,6 @@
-"""Whether a training's weights take the place of the shipped ones, and where a recipe writes.
+"""Decides whether trained weights replace the shipped ones, and where a recipe writes.
 
-They do if held-out numbers say that they are not worse. `--export` overrules the numbers, and `--out` writes to a folder of its own.
+They replace them if their held-out number is not worse. `--export` skips this check, and `--out` writes to another folder.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from engine.train.loop import Options, Training
 
 @dataclass(frozen=True)
 class Measure:
-    """The one held-out number of a recipe that decides; of a list its mean does."""
+    """The held-out number that decides whether a recipe's weights ship; of a list, its mean."""
 
     name: str
     higher: bool = False  # is better
 
     def of(self, row: Mapping[str, Any]) -> float | None:
-        """The number in a row of held-out numbers; None if it was not taken."""
+        """Returns the number from a row of held-out numbers; None if the row does not have it."""
         found = row.get(self.name)
         numbers = found if isinstance(found, list) else [found]
         known = numbers and all(isinstance(n, int | float) for n in numbers)
         return sum(numbers) / len(numbers) if known else None
 
     def worse(self, new: float, old: float) -> bool:
-        """Whether a new number is worse than an old one."""
+        """Returns whether a new number is worse than an old one."""
         return new < old if self.higher else new > old
 
 
 def may_ship(training: Training, options: Options, measure: Measure, shipped: Mapping[str, Any] | None, incomparable: str = "") -> bool:
-    """Whether to write the weights; prints why not.
+    """Returns whether to write the weights; prints the reason if not.
 
     shipped : the row of the card that would be replaced, None if there is none or if it does not fit its base any more
-    incomparable : why the row's numbers say nothing about these weights, in words; "" if they do
+    incomparable : why the row's numbers cannot be compared with these weights', in words; "" if they can
     """
     why = obstacle(training, options, measure, shipped, incomparable)
     if why:
-        print(f"{training.name}: not shipped, because {why}. --export writes the checkpoint all the same.", flush=True)
+        print(f"{training.name}: not shipped, because {why}. To write the checkpoint anyway, use --export.", flush=True)
     return not why
 
 
 def obstacle(training: Training, options: Options, measure: Measure, shipped: Mapping[str, Any] | None, incomparable: str) -> str:
-    """Why the weights are not shipped, in words; "" if they may be. Raises BadKnob for an export of nothing."""
+    """Returns why the weights are not shipped, in words; "" if they may be. Raises BadKnob for an export without a checkpoint."""
     if options.export and not training.resumed:
-        raise BadKnob(f"There is no checkpoint {training.path} to export. Train first: leave --export out.")
+        raise BadKnob(f"There is no checkpoint {training.path} to export. Train first, without --export.")
     if options.export:
         return ""
     if training.step == training.first and not training.spent:
@@ -68,28 +68,28 @@ def obstacle(training: Training, options: Options, measure: Measure, shipped: Ma
         return incomparable
     theirs = measure.of(shipped.get("held_out", {}))
     if theirs is not None and measure.worse(ours, theirs):
-        return f"its held-out {measure.name} is {ours:.4g} and that of the shipped weights {theirs:.4g}"
+        return f"its held-out {measure.name} is {ours:.4g}, which is worse than {theirs:.4g} of the shipped weights"
     return ""
 
 
 def target(options: Options, folder: Path) -> Path:
-    """The model folder that a recipe writes: the shipped one, or --out, which begins as a copy of it. Raises BadKnob for an --out that is
-    the shipped one, lies in it, or holds something else."""
+    """Returns the model folder that a recipe writes: the shipped one, or --out, which starts as a copy of it. Raises BadKnob if --out is
+    the shipped folder, lies inside it, or contains other files."""
     if options.out is None:
         return folder
     out, own = options.out.resolve(), folder.resolve()
     if out == own or own in out.parents:
-        raise BadKnob(f"--out {options.out} is in the shipped folder. Choose another one, or leave --out out.")
+        raise BadKnob(f"--out {options.out} is in the shipped folder. Choose another folder, or train without --out.")
     if out.exists() and not out.is_dir():
         raise BadKnob(f"--out {options.out} is a file. Choose a folder.")
     here = [path.name for path in out.iterdir() if not path.name.startswith((PART, ASIDE))] if out.exists() else []
     if here and CARD not in here:
-        raise BadKnob(f"--out {options.out} holds other files ({here[0]}). Choose a new folder, or one that a training wrote.")
+        raise BadKnob(f"--out {options.out} contains other files ({here[0]}). Choose a new folder, or one that a training wrote.")
     return out
 
 
 def prepare(options: Options, folder: Path) -> Path:
-    """`target`, which holds everything of the shipped folder afterwards."""
+    """Returns `target`, after copying the shipped folder to --out if needed."""
     out = target(options, folder)
     if out != folder and not (out / CARD).exists():
         if out.exists():
@@ -99,7 +99,7 @@ def prepare(options: Options, folder: Path) -> Path:
 
 
 def needs_out(options: Options, strange: Mapping[str, bool]) -> None:
-    """Raises BadKnob if a variant of what is shipped (option: whether it is asked for) would be written over it."""
+    """Raises BadKnob if a variant (option: whether it was given) would overwrite the shipped weights."""
     asked = [option for option, given in strange.items() if given]
     if asked and options.out is None:
-        raise BadKnob(f"{' '.join(asked)} makes a variant of what is shipped. Say where to write it: --out DIR.")
+        raise BadKnob(f"{' '.join(asked)} makes a variant of the shipped weights. Write it to another folder with --out DIR.")

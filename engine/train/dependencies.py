@@ -1,4 +1,4 @@
-"""What is trained, in the order in which it is, and what each thing was made for: the one table of dependencies."""
+"""The table of everything that is trained, in training order, with the weights that each thing depends on."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from engine.networks.weights import hash_of, parts
 
 @dataclass(frozen=True)
 class Thing:
-    """Something trained.
+    """A set of trained weights.
 
-    name : of a person's choice; command : of `launch.py train` that makes it; model : whose folder it lies in
-    entry : of the folder's card that describes it, "" = all of it; inside : the folder inside, if it has a card of its own
-    base : the thing whose weights it was made for, and does not work without
+    name : shown by `status`; command : the arguments of `launch.py train` that make it; model : the model whose folder it lies in
+    entry : the entry of the folder's card that describes it, "" = the whole card; inside : the subfolder, if it has its own card
+    base : the thing whose weights it was trained for and needs
     """
 
     name: str
@@ -37,7 +37,7 @@ THINGS = (
     Thing("resampler", "resampler", "pictogram", "resampler", "tokenizer"),
     Thing("pictogram's drafter", "feature-draft --backbone pictogram", "pictogram", "feature_draft", "pictogram"),
     Thing("pictogram's stream", "predictive-stream --backbone pictogram", "pictogram", "", "pictogram", "predictive_stream"),
-    Thing("judge", "judge", "judge", "judge"),  # it looks through the tokenizer while it learns, and needs none afterwards
+    Thing("judge", "judge", "judge", "judge"),  # it needs the tokenizer during training only
     Thing("lowpoly", "lowpoly", "lowpoly", "model"),
     Thing("cross-attention heads", "mesh-heads", "lowpoly", "heads.heads_cross", "lowpoly"),
     Thing("multilayer heads", "mesh-heads", "lowpoly", "heads.heads_mlp", "lowpoly"),
@@ -49,12 +49,12 @@ THINGS = (
 
 
 def folder_of(model: str) -> Path:
-    """The shipped folder of a model."""
+    """Returns the shipped folder of a model."""
     return {"pictogram": pictogram.FOLDER, "judge": judge.FOLDER, "lowpoly": lowpoly.FOLDER}[model]
 
 
 def row_of(thing: Thing) -> Mapping[str, Any] | None:
-    """What its card says of a thing, None if it is not there; raises MissingWeights for a damaged card."""
+    """Returns a thing's entry in its card, None if there is none; raises MissingWeights for a damaged card."""
     folder = folder_of(thing.model) / thing.inside
     if not (folder / CARD).exists():
         return None
@@ -65,7 +65,7 @@ def row_of(thing: Thing) -> Mapping[str, Any] | None:
 
 
 def identity(base: str) -> str | None:
-    """What other things mean when they say that they were made for these weights; None if they are not there."""
+    """Returns the hash by which other things name these weights as their base; None if the weights are missing."""
     if base == "tokenizer":
         return ((row_of(THINGS[0])) or {}).get("tokens")
     files = parts(folder_of(base), "decoder" if base == "pictogram" else "model")
@@ -75,8 +75,8 @@ def identity(base: str) -> str | None:
 
 
 def state_of(thing: Thing) -> str:
-    """ "fits", "missing", "stale" (made for other weights than those that are there), "unknown" (it does not say for which), or what is
-    damaged."""
+    """Returns "fits", "missing", "stale" (made for other weights than the present ones), "unknown" (the card does not name the base), or a
+    message about damage."""
     try:
         row = row_of(thing)
         if row is None:

@@ -1,15 +1,15 @@
-"""Trains the drafter of the trees: `launch.py train feature-draft [--backbone pictogram|lowpoly] [--loss kl|paper] --preset cpu|gpu`.
+"""Trains the drafter of tree methods: `launch.py train feature-draft [--backbone pictogram|lowpoly] [--loss kl|paper] --preset cpu|gpu`.
 
 Paper: EAGLE, Li et al., arXiv 2401.15077, with guidance as in the trainer of LANTERN, Jang et al., arXiv 2410.03355. The backbone generates
-sequences itself, one batch a pass; their tokens and the last hidden states of both guidance branches are kept in `.training/`, and the
-drafter learns, from token t and the state that predicted it, the state that predicts token t+1. The states come with uniform noise,
-because behind the first level it reads its own. `paper` is the paper's loss: smooth L1 on the states and a tenth of the cross-entropy
-towards the model's law, a branch at a time.
-Deviations: the default loss is KL(p || q) of the guided laws at the sampling temperature, which is what acceptance depends on (1 - TV), and
-smooth L1 beside it, because the next level reads the state. It is taken at three levels, each on the drafter's own states of the one
-before, as a chain of guesses reads them (after HASS, Zhang et al., arXiv 2408.15766, and EAGLE-3, Li et al., arXiv 2503.01840). Minutes
-instead of epochs; the output layer is read on a sample of rows a step, and while it trains without a grammar. Pictures are recorded at
-the backbone's default size.
+the training sequences. Their tokens and the last hidden states of both guidance branches are kept in `.training/`. From token t and the
+state that predicted it, the drafter learns the state that predicts token t+1. The states get uniform noise, because after the first level
+the drafter reads its own. `paper` is the paper's loss: smooth L1 on the states and a tenth of the cross-entropy towards the model's
+distribution, for each branch.
+Deviations: The default loss is KL(p || q) of the guided distributions at the sampling temperature, because acceptance depends on them
+(1 - TV), plus smooth L1, because the next level reads the state. It is taken at three levels, each on the drafter's own states of the level
+before, as a chain of drafts reads them (after HASS, Zhang et al., arXiv 2408.15766, and EAGLE-3, Li et al., arXiv 2503.01840). Training is
+timed in minutes, not epochs. The output layer runs on a sample of rows in each step, and training ignores the grammar. Pictures are
+recorded at the backbone's default size.
 """
 
 from __future__ import annotations
@@ -50,29 +50,29 @@ PRESETS = {
     "gpu": {"minutes": 6.0, "sequences": 4096, "batch": 64, "rows": 8192},
 }
 DECIDES = Measure("acceptance", higher=True)
-TOGETHER = 32  # sequences that are generated in one batch, and kept in one file
+TOGETHER = 32  # sequences that are generated in one batch and kept in one file
 UNSEEN = 16  # held-out sequences that acceptance is measured on
-DEPTH = 5  # levels that it is measured on
-LEVELS = 3  # levels that it is taught, by our loss; the paper's teaches one
+DEPTH = 5  # levels that acceptance is measured on
+LEVELS = 3  # levels that our loss trains; the paper's trains one
 RATE = 1e-3
-FEATURE_WEIGHT = 0.5  # of smooth L1 beside KL
-PAPER_WEIGHT = 0.1  # of the cross-entropy beside smooth L1
-NOISE = 0.2  # width of the uniform noise on the states, as a part of their own size
+FEATURE_WEIGHT = 0.5  # of smooth L1, relative to KL
+PAPER_WEIGHT = 0.1  # of the cross-entropy, relative to smooth L1
+NOISE = 0.2  # width of the uniform noise on the states, relative to their root mean square
 
 
 @dataclass
 class Options(loop.Options):
-    """What a person asks of this recipe: whose drafter, and by which loss."""
+    """The options of this recipe, with the backbone and the loss."""
 
     backbone: str = "pictogram"
     loss: str = "kl"
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
-        """The options as arguments of `launch.py train NAME`."""
+        """Returns the parser of `launch.py train NAME`."""
         p = loop.Options.parser(name)
-        p.add_argument("--backbone", choices=list(TEACHERS), default="pictogram", help="the model whose tokens are guessed")
-        p.add_argument("--loss", choices=["kl", "paper"], default="kl", help="kl: the guided laws. paper: smooth L1 and cross-entropy")
+        p.add_argument("--backbone", choices=list(TEACHERS), default="pictogram", help="the model to draft for")
+        p.add_argument("--loss", choices=["kl", "paper"], default="kl", help="kl: guided distributions; paper: smooth L1 and cross-entropy")
         return p
 
 
@@ -80,7 +80,7 @@ class Options(loop.Options):
 class Recorded:
     """A sequence that the backbone generated.
 
-    said   : what it was asked for: word ids int64 [32], or points float32 [1024, 6]
+    said   : its condition: word ids int64 [32], or points float32 [1024, 6]
     tokens : int64 [L]
     hidden : float16 [branches, L, H], last hidden states; row i predicted token i
     """
@@ -91,59 +91,59 @@ class Recorded:
 
 
 class Teacher(Protocol):
-    """A backbone that generates, and shows its states."""
+    """A backbone that generates sequences and returns its hidden states."""
 
     folder: Path
     weights_hash: str
     sampling: Sampling
     width: int
     heads: int
-    inner: int  # of the drafter's feed-forward part, so that its file stays near 2 MB
+    inner: int  # width of the drafter's feed-forward part, chosen so that its file stays near 2 MB
     final_norm: tuple[Tensor, Tensor | None]  # weight and bias, each [H]
     vocabulary: int
-    trunk: nn.Module  # with the `blocks` that `run` goes through
-    linear: tuple[str, ...]  # how the blocks call the linear layers that the rows of a sequence go through
+    trunk: nn.Module  # with the `blocks` that `run` applies
+    linear: tuple[str, ...]  # names of the blocks' linear layers that process the rows of a sequence
 
     def questions(self, count: int, held_out: bool) -> Tensor:
-        """What to ask for, [count, ...]."""
+        """Returns conditions to generate from, [count, ...]."""
         ...
 
     def generate(self, said: Tensor, rng: Generator) -> list[Recorded]:
-        """Sequences for some questions [B, ...], one token of each a pass, under the backbone's own sampling."""
+        """Returns sequences for conditions [B, ...], one token of each a pass, with the backbone's default sampling."""
         ...
 
     def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
-        """Embeddings [branches * B, L, H] of tokens int64 [B, L], branch by branch."""
+        """Returns embeddings [branches * B, L, H] of tokens int64 [B, L], branch by branch."""
         ...
 
     def prefix(self, said: Tensor) -> Tensor:
-        """What stands in front of the tokens, [branches * B, P, H]; its last row predicts the first token."""
+        """Returns the rows before the tokens, [branches * B, P, H]; the last one predicts the first token."""
         ...
 
     def mask(self, count: int) -> Tensor:
-        """Who sees whom among the first `count` rows, prefix included: bool [count, count]."""
+        """Returns the attention mask of the first `count` rows, prefix included: bool [count, count]."""
         ...
 
     def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
-        """Last hidden states of rows [branches * B, R, H] at slots int64 [R] (0 = the first of the prefix), with a slab for their keys and
-        values."""
+        """Returns last hidden states of rows [branches * B, R, H] at slots int64 [R] (0 = the first of the prefix); the slab holds their
+        keys and values."""
         ...
 
     def head(self, hidden: Tensor) -> Tensor:
-        """[..., H] -> logits [..., V]"""
+        """Returns logits [..., V] of hidden states [..., H]."""
         ...
 
     def layout(self, length: int) -> Layout:
-        """Where the tokens of a sequence of this length live."""
+        """Returns the layout of a sequence of this length."""
         ...
 
     def allowed(self, tokens: list[int]) -> Tensor | None:
-        """The ids that may follow each token, bool [L, V]; None without a grammar."""
+        """Returns the ids that may follow each token, bool [L, V]; None without a grammar."""
         ...
 
 
 class PictureTeacher:
-    """pictogram: captions of the world that it was taught."""
+    """pictogram, with captions of the lessons that it was trained on."""
 
     def __init__(self, device: str):
         self.backbone = pictogram.load(device=device)
@@ -158,7 +158,7 @@ class PictureTeacher:
         self.rotary = tuple(t.to(self.table.device) for t in self.model.rotary(self.side))
 
     def questions(self, count: int, held_out: bool) -> Tensor:
-        """Word ids int64 [count, 32]."""
+        """Returns word ids int64 [count, 32]."""
         lessons = lessons_of(self.backbone.card)
         scenes = held_out_scenes(count, lessons) if held_out else trained_scenes(2**42, count, lessons=lessons)
         found = torch.zeros(count, TEXT_SLOTS, dtype=torch.int64)
@@ -168,13 +168,13 @@ class PictureTeacher:
         return found
 
     def _pair(self, said: Tensor) -> Tensor:
-        """Captions [B, 32] and as many empty ones, [branches * B, 32]."""
+        """Returns captions [B, 32] followed by as many empty ones, [branches * B, 32]."""
         said = said.to(self.table.device)
         return said if self.sampling.guidance == 1 else torch.cat([said, torch.zeros_like(said)])
 
     @torch.inference_mode()
     def generate(self, said: Tensor, rng: Generator) -> list[Recorded]:
-        """Pictures for captions [B, 32]."""
+        """Returns pictures for captions [B, 32]."""
         pair, model, device = self._pair(said), self.model, self.table.device
         decoder, length = model.decoder, self.side**2
         slab = Slab(
@@ -196,37 +196,37 @@ class PictureTeacher:
         return [Recorded(*row) for row in zip(said.cpu(), torch.stack(tokens, 1).cpu(), hidden.transpose(0, 1).contiguous(), strict=True)]
 
     def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
-        """The token's row of the table, and the gist of the caption or of none."""
+        """Returns the token's row of the table plus the gist of the caption, which is empty in the second branch."""
         pair = self._pair(said)
         return self.table[tokens].repeat(len(pair) // len(said), 1, 1) + self.model.gist(pair, self.side)
 
     def prefix(self, said: Tensor) -> Tensor:
-        """The caption and its gist."""
+        """Returns the rows of the caption and its gist."""
         return self.model.prefix(self._pair(said), self.side)
 
     def mask(self, count: int) -> Tensor:
-        """Words see each other."""
+        """Returns a mask in which words see each other."""
         return text_mask(count, self.table.device)
 
     def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
-        """The decoder's pass."""
+        """Runs the decoder."""
         cos, sin = self.rotary
         return self.trunk(x, cos[slots], sin[slots], mask, slab)
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Logits of picture tokens."""
+        """Returns logits of picture tokens."""
         return F.linear(hidden, self.rows)
 
     def layout(self, length: int) -> Layout:
-        """A square."""
+        """Returns a square."""
         return Raster(self.side, self.side, FACTOR)
 
     def allowed(self, tokens: list[int]) -> None:
-        """Anything may follow anything."""
+        """Returns None: any token may follow any other."""
 
 
 class MeshTeacher:
-    """lowpoly: clouds of the families that it was taught."""
+    """lowpoly, with point clouds of the families that it was trained on."""
 
     def __init__(self, device: str):
         self.backbone = lowpoly.load(device=device)
@@ -240,7 +240,7 @@ class MeshTeacher:
         self.linear = ("query_key_value", "query", "out", "value_gate")
 
     def questions(self, count: int, held_out: bool) -> Tensor:
-        """Points [count, 1024, 6]."""
+        """Returns points [count, 1024, 6]."""
         families = tuple(self.backbone.card["families"])
         if held_out:
             shapes = [s for s in held_out_shapes(8 * count) if s.family in families][:count]
@@ -250,7 +250,7 @@ class MeshTeacher:
 
     @torch.inference_mode()
     def generate(self, said: Tensor, rng: Generator) -> list[Recorded]:
-        """Meshes for clouds [B, 1024, 6]; their states come from one pass over all that was generated."""
+        """Returns meshes for point clouds [B, 1024, 6]; their states come from one pass over the generated tokens."""
         found = generate_together(self.backbone, said, rng)
         tokens = padded([torch.tensor(row) for row in found]).to(self.table.device)
         condition = self.model.encoder(said.to(self.table.device))
@@ -259,34 +259,34 @@ class MeshTeacher:
         return [Recorded(cloud, torch.tensor(row), states[None, : len(row)].clone()) for cloud, row, states in rows]
 
     def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
-        """The token's row of the table, without its position."""
+        """Returns the token's row of the table, without its position."""
         return self.table[tokens]
 
     def prefix(self, said: Tensor) -> Tensor:
-        """The start vector."""
+        """Returns the start vector."""
         return self.trunk.start.expand(len(said), 1, -1)
 
     def mask(self, count: int) -> Tensor:
-        """What was before."""
+        """Returns a causal mask."""
         return causal(count, 0, self.table.device)
 
     def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
-        """The decoder's pass, behind the clouds."""
+        """Runs the decoder on the point clouds."""
         with torch.no_grad():
             looked = self.trunk.look(self.model.encoder(said))
-        positions = F.pad(self.trunk.positions, (0, 0, 1, 0))  # the start has none
+        positions = F.pad(self.trunk.positions, (0, 0, 1, 0))  # the start vector has no position
         return self.trunk(x + positions[slots], mask, looked, slab)
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Logits of all ids."""
+        """Returns logits of all ids."""
         return self.model.decoder.head(hidden)
 
     def layout(self, length: int) -> Layout:
-        """One behind the other."""
+        """Returns a line."""
         return Line()
 
     def allowed(self, tokens: list[int]) -> Tensor:
-        """What the grammar of BPT lets follow."""
+        """Returns the ids that BPT's grammar allows after each token."""
         grammar = lowpoly.MaskedGrammar(None)
         state, found = grammar.start, []
         for token in tokens:
@@ -299,7 +299,7 @@ TEACHERS: dict[str, type[Teacher]] = {"pictogram": PictureTeacher, "lowpoly": Me
 
 
 def padded(rows: list[Tensor]) -> Tensor:
-    """int64 [B, L], short rows filled with -1."""
+    """Returns int64 [B, L], short rows padded with -1."""
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
 
 
@@ -307,16 +307,16 @@ def padded(rows: list[Tensor]) -> Tensor:
 
 
 class Library:
-    """Recorded sequences. A portion lies in a file of its own, so that generating them can be stopped and goes on where it was."""
+    """Recorded sequences. Each portion has its own file, so that an interrupted recording resumes after the last portion."""
 
     def __init__(self, name: str, teacher: Teacher, count: int, batch: int, held_out: bool = False, shortest: int = 0):
-        """shortest : tokens that a sequence must have to be kept."""
+        """Loads or generates the sequences. shortest : shorter sequences are left out"""
         self.batch_size = batch
         self.recorded: list[Recorded] = []
         folder = loop.CHECKPOINTS / f"{NAME}_{name}" / str(teacher.weights_hash)
         for stale in folder.parent.glob("*"):
             if stale != folder:
-                shutil.rmtree(stale)  # states of earlier weights teach nothing
+                shutil.rmtree(stale)  # states of earlier weights are useless
         folder.mkdir(parents=True, exist_ok=True)
         questions = teacher.questions(count, held_out)
         for i in range(0, len(questions), TOGETHER):
@@ -328,23 +328,23 @@ class Library:
         self.order = sorted(range(len(self.recorded)), key=lambda i: len(self.recorded[i].tokens))
 
     def _record(self, teacher: Teacher, said: Tensor, rng: Generator, path: Path) -> None:
-        """Writes a portion, whole or not at all."""
+        """Writes a portion, completely or not at all."""
         found = [vars(row) for row in teacher.generate(said, rng)]
         with whole_file(path) as part:
             torch.save(found, part)
 
     def near(self, step: int) -> list[int]:
-        """The numbers of some sequences of nearly equal lengths."""
+        """Returns the indices of a batch of sequences of nearly equal length."""
         first = int(Generator(PCG64([7, step])).integers(max(1, len(self.order) - self.batch_size + 1)))
         return self.order[first : first + self.batch_size]
 
     def batch(self, step: int) -> list[Recorded]:
-        """Some sequences of nearly equal lengths."""
+        """Returns a batch of sequences of nearly equal length."""
         return [self.recorded[i] for i in self.near(step)]
 
 
 def together(teacher: Teacher, rows: list[Recorded], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Tokens int64 [B, L] padded with -1, their embeddings [branches * B, L, H], and states [branches, B, L, H]."""
+    """Returns tokens int64 [B, L] padded with -1, their embeddings [branches * B, L, H], and states [branches, B, L, H]."""
     tokens = padded([row.tokens for row in rows]).to(device)
     hidden = torch.zeros(len(rows[0].hidden), *tokens.shape, rows[0].hidden.shape[-1], device=device)
     for i, row in enumerate(rows):
@@ -356,7 +356,7 @@ def together(teacher: Teacher, rows: list[Recorded], device: torch.device) -> tu
 
 
 def loss_of_rows(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded], count: int, kind: str, step: int) -> Tensor:
-    """The loss of one pass over some sequences; the output layer is read on `count` rows."""
+    """Returns the loss of one pass over some sequences; the output layer runs on `count` rows."""
     device = network.bias.device
     tokens, embedded, hidden = together(teacher, rows, device)
     features, wanted = hidden[:, :, :-1], hidden[:, :, 1:]
@@ -366,7 +366,7 @@ def loss_of_rows(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded]
     length = features.shape[2]
     cos, sin = network.rotary(teacher.layout(tokens.shape[1]), length)
     levels = 1 if kind == "paper" else LEVELS
-    real = torch.nonzero(F.pad(tokens[:, levels:], (levels - 1, 0), value=PAD) != PAD)  # all levels have a chain that ends there
+    real = torch.nonzero(F.pad(tokens[:, levels:], (levels - 1, 0), value=PAD) != PAD)  # rows where a chain of every level can end
     total = torch.zeros((), device=device)
     for found in unrolled(network, embedded[:, :-1], noisy.flatten(0, 1), cos, sin, levels):
         chosen = real[torch.randperm(len(real), generator=r, device=device)[: count // levels]]
@@ -375,7 +375,7 @@ def loss_of_rows(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded]
 
 
 def _loss(teacher: Teacher, found: Tensor, wanted: Tensor, kind: str) -> Tensor:
-    """The loss of predicted states [branches, rows, H] and those that the model had."""
+    """Returns the loss of predicted states [branches, rows, H] against the model's states."""
     regression = F.smooth_l1_loss(found, wanted)
     logits = teacher.head(found)
     with torch.no_grad():
@@ -388,23 +388,23 @@ def _loss(teacher: Teacher, found: Tensor, wanted: Tensor, kind: str) -> Tensor:
 
 
 class Levels:
-    """Stands for a slab of one layer: keeps the keys and values of all levels so far, with their gradients."""
+    """Replaces a slab of one layer: keeps the keys and values of all levels so far, with their gradients."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[Tensor, Tensor]] = []
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, heads, R, d] both; returns all that is visible."""
+        """Takes keys and values [B, heads, R, d]; returns those of all visible rows."""
         self.kept.append((keys, values))
         return torch.cat([k for k, _ in self.kept], 2), torch.cat([v for _, v in self.kept], 2)
 
 
 def unrolled(network: FeatureDrafter, embedded: Tensor, features: Tensor, cos: Tensor, sin: Tensor, depth: int) -> Iterator[Tensor]:
-    """For 1 .. depth levels: the states [B, R, H] that chains of that many levels predict, one that ends at every row.
+    """Yields, for 1 .. depth levels, the states [B, R, H] that chains of that length predict; one chain ends at every row.
 
-    embedded, features : [B, R, H], tokens and the model's states beside them. At level j, row i reads token i beside the drafter's own
-    state of row i-1 one level before, and sees what a chain that began j-1 tokens earlier would: true rows up to its root, then its
-    ancestors, one from every level, and itself.
+    embedded, features : [B, R, H], token embeddings and the model's states. At level j, row i reads token i and the drafter's own state of
+    row i-1 from the level before. It sees what a chain that began j-1 tokens earlier sees: true rows up to its root, then one ancestor from
+    every level, and itself.
     """
     device, count, slab = embedded.device, embedded.shape[1], Levels()
     at = torch.arange(count, device=device)
@@ -413,14 +413,14 @@ def unrolled(network: FeatureDrafter, embedded: Tensor, features: Tensor, cos: T
         mask[:, 0] = at <= at[:, None] - level + 1
         for j in range(1, level):
             mask[:, j] = at == at[:, None] - level + 1 + j
-        mask[at, level - 1, at] = True  # also where there is no such chain, because it would begin before the first token
+        mask[at, level - 1, at] = True  # even if there is no chain, because it would begin before the first token
         states = network(embedded, features, cos, sin, mask.flatten(1), slab)
         yield states
         features = F.pad(states[:, :-1], (0, 0, 1, 0))
 
 
 def chains(network: FeatureDrafter, teacher: Teacher, row: Recorded, depth: int) -> Iterator[Tensor]:
-    """For 1 .. depth levels: guided logits [L-1, V] of the tokens behind each token, as a chain of that many levels gives them."""
+    """Yields, for 1 .. depth levels, guided logits [L-1, V] of the next token after each token, from a chain of that length."""
     tokens, embedded, hidden = together(teacher, [row], network.bias.device)
     cos, sin = network.rotary(teacher.layout(tokens.shape[1]), tokens.shape[1] - 1)
     for states in unrolled(network, embedded[:, :-1], hidden[:, 0, :-1], cos, sin, depth):
@@ -429,7 +429,7 @@ def chains(network: FeatureDrafter, teacher: Teacher, row: Recorded, depth: int)
 
 @torch.no_grad()
 def acceptance(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded], depth: int = DEPTH) -> list[float]:
-    """The chance that a drawn token is accepted at each depth: the mean of sum min(p, q), both under the backbone's sampling."""
+    """Returns the probability that a sampled draft is accepted, by depth: the mean of sum min(p, q), both with the backbone's sampling."""
     found: list[list[Tensor]] = [[] for _ in range(depth)]
     for row in rows:
         if len(row.tokens) <= depth:
@@ -447,7 +447,7 @@ def acceptance(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded], 
 
 
 def begin(network: FeatureDrafter, teacher: Teacher) -> None:
-    """The first weights: the next state is the state that was read."""
+    """Sets the initial weights, with which the predicted state is the state that was read."""
     width = network.settings["width"]
     weight, bias = teacher.final_norm
     with torch.no_grad():
@@ -459,7 +459,7 @@ def begin(network: FeatureDrafter, teacher: Teacher) -> None:
 
 
 def main(options: Options) -> None:
-    """Trains the drafter of one backbone, or resumes where it stopped; writes its weights and adds to the backbone's card."""
+    """Trains, resumes or exports the drafter of one backbone; writes its weights and its entry in the backbone's card."""
     preset = PRESETS[options.preset]
     device = options.device
     needs_out(options, {"--loss paper": options.loss == "paper"})
@@ -484,12 +484,12 @@ def main(options: Options) -> None:
         training.run(loss_on, held_out)
     known = teacher.backbone.card.get(NAME)
     if known is not None and known.get("backbone") != teacher.weights_hash:
-        known = None  # it is refused
+        known = None  # the backbone refuses to load it
     if not may_ship(training, options, DECIDES, known):
         return
     row = {
         "settings": network.settings,
-        "backbone": teacher.weights_hash,  # with other weights it would stay exact and guess worse
+        "backbone": teacher.weights_hash,  # with other weights it would stay exact, but its drafts would be worse
         "loss": options.loss,
         "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
     } | training.summary(options.preset, f"feature-draft --backbone {options.backbone} --loss {options.loss}")

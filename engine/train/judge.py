@@ -1,8 +1,9 @@
-"""Trains the judge of pictures on scenes of the emoji world: `launch.py train judge [--lessons first|world] --preset cpu|gpu`.
+"""Trains the judge of pictures on emoji scenes: `launch.py train judge [--lessons first|world] --preset cpu|gpu`.
 
-Each step draws new scenes of trained combinations. Half of them go through pictogram's tokenizer and back, and all get a little noise and
-blur, so that the judge reads content and not the sharpness of edges; no generated picture is ever used. A cell that holds the centre of
-an object should say so (binary cross-entropy, its neighbours are left alone), and there its colour; the picture says its background.
+Each step draws new scenes of trained combinations. Half of them pass through pictogram's tokenizer and back, all get a little noise, and a
+quarter is blurred, so that the judge reads content and not the sharpness of edges. It never sees a generated picture. The labels are: for
+each cell, which object has its centre there (binary cross-entropy, without the neighbouring cells) and its colour; for each picture, its
+background.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ HELD_OUT = 512
 
 
 def targets(scenes: list[Scene], objects: Sequence[str]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What the judge of some objects should say of scenes: centres [B, N, 16, 16], 0 or 1; their weights (0 beside a centre); colours
-    int64 [B, 16, 16], -1 where no object is; backgrounds int64 [B]."""
+    """Returns the labels of scenes for N objects: centres [B, N, 16, 16], 0 or 1; their weights (0 next to a centre); colours int64
+    [B, 16, 16], -1 without an object; backgrounds int64 [B]."""
     centres = torch.zeros(len(scenes), len(objects), CELLS, CELLS)
     weights = torch.ones_like(centres)
     colours = torch.full((len(scenes), CELLS, CELLS), -1)
@@ -53,7 +54,7 @@ def targets(scenes: list[Scene], objects: Sequence[str]) -> tuple[Tensor, Tensor
 
 
 def seen_through(pictures: Tensor, tokenizer: PictureTokenizer, step: int) -> Tensor:
-    """Half of the pictures [B, 3, 128, 128] as the tokenizer draws them; all with a little noise, a quarter blurred."""
+    """Returns pictures [B, 3, 128, 128], half of them as the tokenizer reconstructs them, a quarter blurred, all with a little noise."""
     half = len(pictures) // 2
     with torch.no_grad():
         drawn = tokenizer.decode(tokenizer.encode(pictures[:half])).clamp(-1, 1)
@@ -66,7 +67,7 @@ def seen_through(pictures: Tensor, tokenizer: PictureTokenizer, step: int) -> Te
 
 
 def accuracy(verdicts: list[Verdict]) -> dict[str, float]:
-    """Shares of right answers, each among the scenes that ask for it."""
+    """Returns the share of correct answers by aspect, among the scenes that ask for it."""
     found = {}
     for name in ("objects", "counts", "relation", "colours", "background", "all"):
         said = [v for v in (getattr(verdict, name) for verdict in verdicts) if v is not None]
@@ -117,7 +118,7 @@ def main(options: Options) -> None:
         training.run(loss_of, held_out)
     shipped = read_card(judge.FOLDER) if (judge.FOLDER / "card.json").exists() else {}
     other = "judge" in shipped and tuple(shipped["names"]) != lessons.objects
-    if not may_ship(training, options, DECIDES, shipped.get("judge"), "the shipped one knows other objects" if other else ""):
+    if not may_ship(training, options, DECIDES, shipped.get("judge"), "the shipped one was trained on other objects" if other else ""):
         return
     card = {
         "name": "judge",

@@ -1,6 +1,6 @@
-"""The loss of heads that guess tokens behind the next one, on a sample of places: what a backbone's training and its heads' training share.
+"""The loss of heads that predict tokens after the next one, on a sample of places; used in the training of a backbone and of its heads.
 
-Weights fall by 0.8 a place (XSpecMesh, section 3.5, after Medusa).
+The weight falls by a factor of 0.8 with each place (XSpecMesh, section 3.5, after Medusa).
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ from torch.nn import functional as F
 
 from engine.drafters.mesh_heads import MeshHeads
 
-DEPTH = 6  # heads; methods use as many of them as they are told
+DEPTH = 6  # heads; a method's knob sets how many of them it uses
 DECAY = 0.8
 KINDS = ("cross", "mlp")
 PAD = -1
 
 
 def all_places(tokens: Tensor) -> Tensor:
-    """Every place of tokens [B, L] that has one behind the next: int64 [B, L-1]; what lies behind an end has no label there."""
+    """Returns all places of tokens [B, L] but the last: int64 [B, L-1]. Places after an end have no label."""
     return torch.arange(tokens.shape[1] - 1, device=tokens.device).expand(len(tokens), -1)
 
 
 def some_places(tokens: Tensor, rows: int, rng: Generator) -> Tensor:
-    """About `rows` random places in all, as many in each sequence of tokens [B, L]: int64 [B, rows // B]."""
+    """Returns about `rows` random places, equally many in each sequence of tokens [B, L]: int64 [B, rows // B]."""
     known = (tokens != PAD).sum(1, keepdim=True) - 1
     drawn = torch.from_numpy(rng.random((len(tokens), max(1, rows // len(tokens))))).to(tokens.device)
     return (drawn * known).long()
 
 
 def labels_behind(tokens: Tensor, places: Tensor, depth: int) -> Tensor:
-    """What each of `depth` heads should say at places [B, R] of tokens [B, L]: int64 [D, B, R], -1 behind the end."""
+    """Returns the labels of `depth` heads at places [B, R] of tokens [B, L]: int64 [D, B, R], -1 after the end."""
     behind = F.pad(tokens, (0, depth), value=PAD)
     return torch.stack([behind.gather(1, places + d + 1) for d in range(depth)])
 
 
 def head_logits(heads: MeshHeads, hidden: Tensor, condition: Tensor, places: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
-    """Logits [D, B, R, V] of heads at places [B, R] of hidden states [B, L, width]; head: the backbone's output layer."""
+    """Returns logits [D, B, R, V] of heads at places [B, R] of hidden states [B, L, width]. head : the backbone's output layer"""
     picked = hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))
     return heads.logits(heads.features(picked, heads.look(condition)), head)
 
 
 def cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
-    """The mean cross-entropy [D] of each head: logits [D, B, R, V], labels [D, B, R]."""
+    """Returns the mean cross-entropy [D] of each head, from logits [D, B, R, V] and labels [D, B, R]."""
     each = F.cross_entropy(logits.flatten(0, 2).float(), labels.flatten(), ignore_index=PAD, reduction="none").view_as(labels)
     return each.sum((1, 2)) / (labels != PAD).sum((1, 2))
 
 
 def top_1(logits: Tensor, labels: Tensor) -> Tensor:
-    """How often each head's best guess is right, [D]."""
+    """Returns how often each head's most probable token is right, [D]."""
     return ((logits.argmax(-1) == labels) & (labels != PAD)).sum((1, 2)) / (labels != PAD).sum((1, 2))
 
 
 def weighted(each: Tensor) -> Tensor:
-    """The sum of 0.8^d CE_d of cross-entropies [D]."""
+    """Returns the sum of 0.8^d CE_d over cross-entropies [D]."""
     return (each * DECAY ** torch.arange(1, len(each) + 1, device=each.device)).sum()

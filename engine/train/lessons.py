@@ -1,4 +1,4 @@
-"""What the recipes of pictogram's world are asked besides the usual: which part of it is taught."""
+"""The option that the recipes of the emoji world share: which lessons (objects, relations and styles) they train on."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from engine.train import loop
 
 
 def suffix(taught: str) -> str:
-    """What ends the name of a checkpoint that learns some lessons: nothing for the first ones."""
+    """Returns the ending of a checkpoint's name for some lessons: "" for the first ones."""
     return "" if taught == "first" else f"-{taught}"
 
 
 @dataclass
 class Options(loop.Options):
-    """What a person asks of a recipe, and what shall be taught."""
+    """The options of a recipe, with the lessons."""
 
     lessons: str | None = None  # None: the preset's
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
-        """The options as arguments of `launch.py train NAME`."""
+        """Returns the parser of `launch.py train NAME`."""
         p = loop.Options.parser(name)
         p.add_argument(
-            "--lessons", choices=list(LESSONS), help="what is taught: first, for a CPU, or the whole world (default: the preset's)"
+            "--lessons", choices=list(LESSONS), help="what to train on: first (for a CPU) or the whole world (default: the preset's)"
         )
         return p

@@ -1,9 +1,9 @@
-"""The training loop that every recipe shares: resumable at any second, moving-average weights, a curve of held-out numbers.
+"""The training loop that every recipe shares: resumable at any time, with averaged weights and a curve of held-out numbers.
 
-A checkpoint is written once a minute and when the process is told to stop (SIGTERM, SIGINT; it stops then), whole or not at all, so a kill
-at any moment costs at most a minute. Batches are a function of the step number; a
-resumed run goes on with fresh scenes. The learning rate is warmed up, held, and lowered linearly over the last third of
-the minutes asked for (or follows another schedule); a later run warms up again from there.
+A checkpoint is written once a minute and when the process receives SIGTERM or SIGINT, which stop it; it is written completely or not at
+all, so a kill at any moment costs at most a minute. Batches are a function of the step number; a resumed run goes on with fresh scenes. The
+learning rate is warmed up, held, and lowered linearly over the last third of the given minutes (or follows another schedule); a later run
+warms up again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from engine.machine import processor
 
 
 def checkpoints(root: Path) -> Path:
-    """Where checkpoints lie: in a checkout in a folder that git ignores; for an installed package, in the user's data."""
+    """Returns the folder of checkpoints: in a checkout, one that git ignores; for an installed package, in the user's data."""
     return root / ".training" if (root / "launch.py").is_file() else home() / "training"
 
 
@@ -36,7 +36,7 @@ CHECKPOINTS = checkpoints(Path(__file__).resolve().parents[2])
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one sentence."""
+    """A parser whose errors are one sentence."""
 
     def error(self, message: str) -> NoReturn:
         """Raises BadKnob instead of ending the process."""
@@ -45,27 +45,27 @@ class Parser(argparse.ArgumentParser):
 
 @dataclass
 class Options:
-    """What a person asks of a recipe on the command line."""
+    """The command-line options of a recipe."""
 
     preset: str = "cpu"
     minutes: float | None = None  # None: the preset's
-    fresh: bool = False  # True: forget checkpoint and shipped weights
+    fresh: bool = False  # True: ignore checkpoint and shipped weights
     export: bool = False  # True: write the checkpoint to assets/models and stop
     compiled: bool = False  # True: torch.compile the loss (needs a C++ compiler on a CPU)
     out: Path | None = None  # a model folder that is written instead of the shipped one
-    slice: str = ""  # of a queue: minutes that were spent in it before count
+    slice: str = ""  # the queue's key of this run: minutes already spent on it count
 
     def __post_init__(self) -> None:
         if self.minutes is not None and not (math.isfinite(self.minutes) and self.minutes > 0):
-            raise BadKnob(f"--minutes {self.minutes:g} is not a length of time. Give a number above 0, such as 30.")
+            raise BadKnob(f"--minutes {self.minutes:g} is not a valid number of minutes. Give a number above 0, such as 30.")
 
     def minutes_of(self, preset: Mapping[str, Any]) -> float:
-        """How long to train now."""
+        """Returns the minutes of this run."""
         return preset["minutes"] if self.minutes is None else self.minutes
 
     @property
     def device(self) -> str:
-        """Where the preset trains; raises NotSupported for one that needs a GPU where there is none."""
+        """The device of the preset; raises NotSupported if it needs a GPU and there is none."""
         if self.preset != "gpu":
             return "cpu"
         if not torch.cuda.is_available():
@@ -74,38 +74,38 @@ class Options:
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
-        """The options as arguments of `launch.py train NAME`."""
+        """Returns the parser of `launch.py train NAME`."""
         p = Parser(f"launch.py train {name}")
         p.add_argument("--preset", choices=["cpu", "gpu"], default="cpu")
         p.add_argument("--minutes", type=float, help="how long to train now (default: the preset's)")
         p.add_argument("--fresh", action="store_true", help="start from random weights")
         p.add_argument(
-            "--export", action="store_true", help="only write the newest checkpoint to assets/models, also one whose numbers are worse"
+            "--export", action="store_true", help="only write the newest checkpoint to assets/models, even if its numbers are worse"
         )
         p.add_argument("--out", type=Path, metavar="DIR", help="write to this model folder instead of the shipped one")
-        p.add_argument("--compile", action="store_true", dest="compiled", help="compile the loss; a CPU needs a C++ compiler for it")
+        p.add_argument("--compile", action="store_true", dest="compiled", help="compile the loss; on a CPU this needs a C++ compiler")
         return p
 
 
 def trapezoid(elapsed: float) -> float:
-    """Share of the learning rate when a part 0..1 of the run is over: all of it, then down in a line over the last third."""
+    """Returns the learning rate's factor after a fraction 0..1 of the run: 1, then a linear decay over the last third."""
     return max(0.03, min(1.0, (1 - elapsed) * 3))
 
 
 def straight_down(elapsed: float) -> float:
-    """Share of the learning rate when a part 0..1 of the run is over: down in a line from the start. For the short runs in which a model
-    goes on learning: held at its height, the rate first undoes what its last decay had won."""
+    """Returns the learning rate's factor after a fraction 0..1 of the run: a linear decay from the start. For short runs that continue a
+    training: a rate held at its maximum would first undo the gain of the last decay."""
     return max(0.03, 1 - elapsed)
 
 
 def cosine_to_a_tenth(elapsed: float) -> float:
-    """Share of the learning rate when a part 0..1 of the run is over: half a cosine from 1 to 0.1."""
+    """Returns the learning rate's factor after a fraction 0..1 of the run: half a cosine from 1 to 0.1."""
     return 0.1 + 0.45 * (1 + math.cos(math.pi * min(1.0, elapsed)))
 
 
 @dataclass
 class Training:
-    """A resumable optimisation of `model`; the recipe gives the loss of a step and the held-out numbers."""
+    """A resumable optimisation of `model`; the recipe provides the loss of a step and the held-out numbers."""
 
     name: str
     model: nn.Module
@@ -115,14 +115,14 @@ class Training:
     warm_steps: int = 200
     average: float = 0.999
     weight_decay: float = 0.01
-    muon: str | tuple[str, ...] = ""  # prefixes of the names of matrices, and stacks of them, that Muon optimises; "" = none
+    muon: str | tuple[str, ...] = ""  # name prefixes of the matrices, and stacks of matrices, that Muon optimises; "" = none
     betas: tuple[float, float] = (0.9, 0.95)  # of AdamW
     schedule: Callable[[float], float] = trapezoid
     step: int = 0
     seconds: float = 0.0
     curve: list[dict] = field(default_factory=list)
-    slice: str = ""  # what a queue calls this run, and the seconds of it that are over
-    spent: float = 0.0
+    slice: str = ""  # the queue's key of this run
+    spent: float = 0.0  # seconds of this run so far
 
     def __post_init__(self) -> None:
         torch.set_flush_denormal(True)  # denormals made CPU training eight times slower
@@ -135,7 +135,7 @@ class Training:
         self.first = self.step  # of this run
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
-        """Muon (Jordan et al. 2024) for the matrices named in `muon`, AdamW for all else."""
+        """Returns Muon (Jordan et al. 2024) for the matrices named in `muon`, and AdamW for everything else."""
         named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
         matrices = [p for n, p in named if min(p.shape[-2:]) > 1 and p.ndim > 1 and self.muon and n.startswith(self.muon)]
         self.slices = [(nn.Parameter(m), p, i) for p in matrices if p.ndim == 3 for i, m in enumerate(p.data)]  # share their storage
@@ -152,10 +152,10 @@ class Training:
         return [torch.optim.Muon(single, momentum=0.95, **rate), adam]
 
     def resume(self, fresh: bool, slice: str = "") -> bool:
-        """Loads the checkpoint if there is one (and it is wanted); True if it did. One with other frozen weights is of another model.
+        """Loads the checkpoint if there is one, unless `fresh`; returns whether it did. Leaves one with other frozen weights alone.
 
-        slice : of a queue; where the checkpoint was made in it, the minutes that it had then are over. Raises BadFile for a checkpoint that
-        is damaged or of another network.
+        slice : the queue's key of this run; if the checkpoint has the same key, its minutes count. Raises BadFile for a checkpoint that is
+        damaged or of another network.
         """
         self.slice = slice
         clean(self.path.parent)
@@ -166,7 +166,7 @@ class Training:
             if fresh and state.get("slice") != slice:
                 return False
             if state.get("recipe", self.name) != self.name:
-                raise ValueError(f"it is one of {state['recipe']}")
+                raise ValueError(f"it is a checkpoint of {state['recipe']}")
             frozen = [n for n, p in self.model.named_parameters() if not p.requires_grad]
             if any(not torch.equal(state["model"][n], self.model.get_parameter(n)) for n in frozen):
                 print(f"{self.name}: the checkpoint is of another model's weights and is left alone", flush=True)
@@ -174,13 +174,13 @@ class Training:
             self._take(state)
         except (OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, EOFError, UnpicklingError) as e:
             reason = (str(e) or type(e).__name__).splitlines()[0].rstrip(".:")
-            raise BadFile(f"The checkpoint {self.path} cannot be resumed ({reason}). Move it away, or begin anew with --fresh.") from e
+            raise BadFile(f"The checkpoint {self.path} cannot be resumed ({reason}). Move it away, or start over with --fresh.") from e
         self.first, self.resumed = self.step, True
         print(f"{self.name}: resumed at step {self.step}, {self.seconds / 60:.0f} minutes", flush=True)
         return True
 
     def _take(self, state: dict[str, Any]) -> None:
-        """Goes on from what `save` wrote."""
+        """Restores the state that `save` wrote."""
         self.model.load_state_dict(state["model"])
         for optimizer, kept in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
@@ -189,9 +189,9 @@ class Training:
         self.spent = state["spent"] if self.slice and state.get("slice") == self.slice else 0.0
 
     def warm_start(self, state: dict[str, Tensor], before: dict) -> None:
-        """Starts from shipped weights instead of random ones and counts on from `before`, the summary on their card.
+        """Starts from shipped weights; steps, minutes and curve continue from `before`, the summary in their card.
 
-        Missing names keep their initial values; the optimisers start anew.
+        Missing names keep their initial values; the optimisers start fresh.
         """
         self.model.load_state_dict(state, strict=False)
         self.averaged = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
@@ -200,7 +200,7 @@ class Training:
         print(f"{self.name}: warm start from the shipped weights, step {self.step}", flush=True)
 
     def save(self) -> None:
-        """Writes the checkpoint, whole or not at all; raises BadOutput where the disk does not take it."""
+        """Writes the checkpoint, completely or not at all; raises BadOutput if the disk does not take it."""
         state = {"recipe": self.name, "model": self.model.state_dict(), "averaged": self.averaged}
         state["optimizers"] = [o.state_dict() for o in self.optimizers]
         state |= {"slice": self.slice, "spent": self.spent}
@@ -208,12 +208,12 @@ class Training:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(self.path) as part:
                 torch.save(state | {"step": self.step, "seconds": self.seconds, "curve": self.curve}, part)
-        except (OSError, RuntimeError) as e:  # torch says RuntimeError of a full disk
-            raise refusal(self.path, e, "The checkpoint before it is untouched; free some space.") from e
+        except (OSError, RuntimeError) as e:  # torch raises RuntimeError for a full disk
+            raise refusal(self.path, e, "The previous checkpoint is untouched; free some space.") from e
 
     def run(self, loss_of: Callable[[int], Tensor], held_out: Callable[[], dict], every: float = 300) -> None:
-        """Steps until the minutes are over or the process is told to stop; `every` seconds the held-out numbers are taken. A signal that
-        told it to stop goes on to whoever would have had it, which ends the process if nobody else does."""
+        """Trains until the minutes are over or a signal stops it; takes the held-out numbers every `every` seconds. It raises the signal
+        again with the previous handler, which by default ends the process."""
         caught: list[int] = []
 
         def stop(number: int, _: object) -> None:
@@ -227,7 +227,7 @@ class Training:
             for number, handler in kept.items():
                 signal.signal(number, handler)
         if caught:
-            print(f"{self.name}: stopped at step {self.step}; the same command goes on from here", flush=True)
+            print(f"{self.name}: stopped at step {self.step}; run the same command to continue", flush=True)
             signal.raise_signal(caught[0])
 
     def _loop(self, loss_of: Callable[[int], Tensor], held_out: Callable[[], dict], every: float) -> None:
@@ -252,14 +252,14 @@ class Training:
         self.save()
 
     def _try_to_save(self) -> None:
-        """A disk that is full for a while costs no training."""
+        """Saves the checkpoint; if that fails, prints the reason and continues, because a full disk may be temporary."""
         try:
             self.save()
         except BadOutput as e:
             print(f"{self.name}: {e} Training goes on.", flush=True)
 
     def _advance(self, loss_of: Callable[[int], Tensor], since_start: int, elapsed: float) -> float:
-        """One step of the optimiser; elapsed is the part of this run's time that is over, 0..1."""
+        """Makes one optimiser step and returns its loss. elapsed : the fraction 0..1 of this run's time that is over"""
         rate = min(1.0, (since_start + 1) / self.warm_steps) * self.schedule(elapsed)
         for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
             for group, full in zip(optimizer.param_groups, rates, strict=True):
@@ -280,7 +280,7 @@ class Training:
         return loss.item()
 
     def report(self, held_out: Callable[[], dict], loss: float | None) -> None:
-        """Held-out numbers with the averaged weights, printed and added to the curve."""
+        """Computes the held-out numbers with the averaged weights, prints them and adds them to the curve."""
         live = {k: v.clone() for k, v in self.model.state_dict().items()}
         self.model.load_state_dict(self.averaged)
         self.model.eval()
@@ -293,7 +293,7 @@ class Training:
         print(json.dumps(row), flush=True)
 
     def summary(self, preset: str, recipe: str) -> dict:
-        """What a card says about this training: command, steps, minutes, device and the curve's last numbers."""
+        """Returns the card's entry for this training: command, steps, minutes, device, last held-out numbers and curve."""
         return {
             "command": f"python launch.py train {recipe} --preset {preset}",
             "steps": self.step,

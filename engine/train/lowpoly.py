@@ -1,15 +1,16 @@
 """Trains lowpoly on tokens of procedural shapes: `launch.py train lowpoly --preset cpu|gpu`.
 
-Each step draws new shapes and new clouds of their surfaces; half of the time the model is told a face budget. The CPU preset teaches all
-families standing upright, turned by quarter turns, and degrades half of the clouds; the GPU preset teaches them in every pose.
-Shapes in held-out boxes and families are never trained; the curve gives the loss on both.
+Each step draws new shapes and new point clouds of their surfaces; half of the samples include a face budget. The CPU preset trains all
+families upright, rotated by quarter turns, and degrades half of the clouds; the GPU preset trains them in every pose. Shapes in held-out
+boxes and families are never trained on; the curve gives the loss on both.
 
-Heads that guess the tokens behind the next one (those of XSpecMesh) learn along with it and teach it as well, with a small weight: the
-hidden states of so small a model would otherwise say nothing of later tokens (Gloeckle et al. 2024, arXiv 2404.19737, for the idea).
-`train mesh-heads` goes on with them.
+Heads that predict the tokens after the next one (those of XSpecMesh) are trained together with the model, and their loss also trains the
+model, with a small weight: otherwise the hidden states of such a small model would contain nothing about later tokens (the idea is Gloeckle
+et al. 2024, arXiv 2404.19737). `train mesh-heads` continues to train them.
 
-While it trains, ids share embeddings for their coordinates (a block is three digits of base 8, an offset three of base 16), in and out, so
-that what is learned of one place helps its neighbours. When it ships, these sums are folded into plain tables: the shape of BPT.
+During training, ids share input and output embeddings for their coordinates (a block is three digits of base 8, an offset three of base
+16), so that what is learned about one coordinate helps its neighbours. For shipping, these sums are folded into plain tables: the shape of
+BPT.
 """
 
 from __future__ import annotations
@@ -57,16 +58,16 @@ PRESETS = {
     },
 }  # fmt: skip
 DECIDES = Measure("nats_boxes")
-GROUP = 4  # batches whose shapes are sorted by length together, so that little is padding
-TOLD = 0.5  # share of shapes whose face budget the model is told
-BUCKET = 32  # lengths are rounded up to a multiple
-LATER = 0.03  # weight of the loss of the heads, for each kind of them
-LATER_ROWS = 512  # places a step that heads are taught at
+GROUP = 4  # batches whose shapes are sorted by length together, to reduce padding
+TOLD = 0.5  # share of shapes that come with a face budget
+BUCKET = 32  # lengths are rounded up to a multiple of it
+LATER = 0.03  # weight of the heads' loss, for each kind of heads
+LATER_ROWS = 512  # places in a step that the heads are trained on
 
 
 @dataclass
 class Sample:
-    """A shape as training needs it: tokens with the end int64 [n], vertices float [V, 3] in the model's frame, faces int [F, 3]."""
+    """A shape for training: tokens with the end int64 [n], vertices float [V, 3] in the model's frame, faces int [F, 3]."""
 
     tokens: np.ndarray
     vertices: np.ndarray
@@ -74,20 +75,20 @@ class Sample:
 
 
 def sample_of(shape: Shape) -> Sample:
-    """Tokens and the surface that clouds are taken from."""
+    """Returns a shape's tokens and the surface that point clouds are sampled from."""
     tokens, frame = tokenize(shape.vertices, shape.faces)
     return Sample(np.append(tokens, BPT.eos), frame.to_model(shape.vertices), shape.faces)
 
 
 class World:
-    """Batches as a function of the step; `vary` makes a variant of every shape that is drawn."""
+    """Batches as a function of the step; `vary` makes a variant of every drawn shape."""
 
     def __init__(self, families: tuple[str, ...], batch: int, vary: Callable[[Shape, Generator], Shape], degraded: float, longest: int):
         self.families, self.size, self.vary, self.degraded, self.longest = families, batch, vary, degraded, longest
         self._group: tuple[int, list[Sample]] = (-1, [])
 
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Points [B, 1024, 6], budgets int64 [B], tokens int64 [B, L] padded with -1."""
+        """Returns points [B, 1024, 6], budgets int64 [B], tokens int64 [B, L] padded with -1."""
         rng = Generator(PCG64([7, step]))
         samples = self._samples(step // GROUP)
         order = Generator(PCG64([8, step // GROUP])).permutation(GROUP)
@@ -95,7 +96,7 @@ class World:
         return collate(samples[first : first + self.size], rng, self.degraded)
 
     def _samples(self, group: int) -> list[Sample]:
-        """The shapes of a group of batches, shortest first."""
+        """Returns the shapes of a group of batches, shortest first."""
         if self._group[0] != group:
             rng = Generator(PCG64([9, group]))
             shapes = training_shapes(group * GROUP * self.size, GROUP * self.size, self.families)
@@ -106,7 +107,7 @@ class World:
 
 
 def collate(samples: list[Sample], rng: Generator, degraded: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Points, budgets and padded tokens of some samples, with clouds drawn by rng."""
+    """Returns points, budgets and padded tokens of some samples; `rng` draws the point clouds."""
     length = -(-max(len(s.tokens) for s in samples) // BUCKET) * BUCKET
     tokens = np.full((len(samples), length), PAD, np.int64)
     clouds, budgets = [], []
@@ -119,7 +120,7 @@ def collate(samples: list[Sample], rng: Generator, degraded: float) -> tuple[Ten
 
 
 class Trainee(nn.Module):
-    """The model with shared embeddings of coordinates beside its tables, and heads that guess later tokens."""
+    """The model, shared embeddings of coordinates in addition to its tables, and heads that predict later tokens."""
 
     def __init__(self, settings: Settings):
         super().__init__()
@@ -130,7 +131,7 @@ class Trainee(nn.Module):
         self.register_buffer("digits", digit_matrix(settings.vocabulary), persistent=False)
 
     def forward(self, points: Tensor, budgets: Tensor, tokens: Tensor, places: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Logits [B, L, V] of tokens [B, L], padding included, and those [D, B, R, V] of each kind of heads at places [B, R]."""
+        """Returns logits [B, L, V] of tokens [B, L], padding included, and [D, B, R, V] of each kind of heads at places [B, R]."""
         d = self.model.decoder
         condition = self.model.encoder(points, budgets)
         table = d.table() + self.digits @ self.digits_in
@@ -144,7 +145,7 @@ class Trainee(nn.Module):
 
 
 def digit_matrix(vocabulary: int) -> Tensor:
-    """[V, 96]: which of 24 + 48 + 24 coordinate digits an id has (plain block, offset, patch start); the end has none."""
+    """Returns [V, 96], 1 for each coordinate digit that an id has (24 of plain blocks, 48 of offsets, 24 of patch starts), else 0."""
     rows = torch.zeros(vocabulary, 96)
     first = 0
     for start, count, base in ((0, BLOCKS, 8), (BLOCKS, OFFSETS, 16), (BLOCKS + OFFSETS, BLOCKS, 8)):
@@ -156,7 +157,7 @@ def digit_matrix(vocabulary: int) -> Tensor:
 
 
 def folded(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of a plain MeshModel: the shared embeddings are added to its tables."""
+    """Returns the weights of a plain MeshModel, with the shared embeddings added to its tables."""
     plain = {k.removeprefix("model."): v for k, v in state.items() if k.startswith("model.")}
     digits = digit_matrix(len(plain["decoder.tokens"])).to(plain["decoder.tokens"].device)
     plain["decoder.tokens"] = plain["decoder.tokens"] + digits @ state["digits_in"]
@@ -165,13 +166,13 @@ def folded(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def unfolded(shipped: MeshModel) -> dict[str, Tensor]:
-    """Shipped weights as a Trainee's: all in the tables, nothing shared."""
+    """Returns shipped weights as a Trainee's: everything is in the tables, and the shared embeddings are 0."""
     width = shipped.settings.width
     return {f"model.{k}": v for k, v in shipped.state_dict().items()} | {n: torch.zeros(96, width) for n in ("digits_in", "digits_out")}
 
 
 def shipped_heads(trainee: Trainee) -> dict[str, Tensor]:
-    """Shipped heads as a Trainee's, of the kinds that there are and that have its shape; the others begin anew."""
+    """Returns shipped heads as a Trainee's, for the kinds that exist in its shape; the other heads start from random weights."""
     known = read_card(lowpoly.FOLDER).get("heads", {})
     fitting = [kind for kind in KINDS if known.get(f"heads_{kind}", {}).get("settings") == trainee.heads[kind].settings]
     states = {kind: read_tensors(lowpoly.FOLDER / f"heads_{kind}.safetensors") for kind in fitting}
@@ -242,10 +243,10 @@ def main(options: Options) -> None:
 
 
 def shipped_row(families: tuple[str, ...]) -> tuple[dict[str, Any] | None, str]:
-    """What the card says of the shipped model, None if there is none; and a word where it learned other families."""
+    """Returns the card's entry for the shipped model, None if there is none; and why it cannot be compared, "" if it can."""
     card = read_card(lowpoly.FOLDER) if (lowpoly.FOLDER / "card.json").exists() else {}
     other = "model" in card and card["families"] != list(families)
-    return card.get("model"), "the shipped one learned other families" if other else ""
+    return card.get("model"), "the shipped one was trained on other families" if other else ""
 
 
 def write_weights(folder: Path, training: Training, trainee: Trainee, preset: str) -> None:
@@ -260,29 +261,29 @@ def write_weights(folder: Path, training: Training, trainee: Trainee, preset: st
     files = split(folded(training.averaged), "model")
     card["model"] = {"settings": describe(trainee.model.settings), "files": len(files)} | training.summary(preset, "lowpoly")
     heads = {f"heads_{kind}": dict(averaged_heads(training.averaged, kind)) for kind in KINDS}
-    taught = {k: v for k, v in training.summary(preset, "lowpoly").items() if k != "curve"}  # that is the model's
+    taught = {k: v for k, v in training.summary(preset, "lowpoly").items() if k != "curve"}  # the curve belongs to the model
 
     def entries(new: Path) -> dict[str, Any]:
         fits = {"backbone": hash_of(parts(new, "model"))}
         return card | {"heads": {name: {"settings": trainee.heads[name[6:]].settings} | fits | taught for name in heads}}
 
-    adapted = [name for kind in KINDS for name in (f"heads_{kind}_lora.safetensors", f"lora_{kind}")]  # to the weights before these
+    adapted = [name for kind in KINDS for name in (f"heads_{kind}_lora.safetensors", f"lora_{kind}")]  # trained on the previous weights
     ship(folder, files | {f"{name}.safetensors": state for name, state in heads.items()}, entries, stale=adapted)
 
 
 def likelihood(logits: Tensor, tokens: Tensor) -> Tensor:
-    """The mean cross-entropy of tokens [B, L] under logits [B, L, V]."""
+    """Returns the mean cross-entropy of tokens [B, L] under logits [B, L, V]."""
     return F.cross_entropy(logits.float().flatten(0, 1), tokens.flatten(), ignore_index=PAD)
 
 
 def averaged_heads(state: dict[str, Tensor], kind: str) -> dict[str, Tensor]:
-    """The heads of a kind out of a Trainee's weights."""
+    """Returns the heads of one kind from a Trainee's weights."""
     prefix = f"heads.{kind}."
     return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
 
 
 def check_batches(kind: str, families: tuple[str, ...]) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Fixed clouds of held-out shapes, of the trained families or of families never seen."""
+    """Returns fixed batches of held-out shapes, of the trained families ("boxes") or of unseen "families"."""
     shapes = [s for s in held_out_shapes(320, kind) if kind == "families" or s.family in families][:64]
     samples = sorted((sample_of(s) for s in shapes), key=lambda s: len(s.tokens))
     rng = Generator(PCG64(11))

@@ -1,12 +1,12 @@
 """Trains the heads of XSpecMesh for lowpoly: `launch.py train mesh-heads --preset cpu|gpu`.
 
-Paper: XSpecMesh, section 3.5. The labels are sequences that the backbone itself generated. Stage one trains the heads on the frozen
-backbone, sum of 0.8^d CE_d, rate 5e-4 to 5e-5. Stage two trains heads and a low-rank adapter (rank 16, alpha 32, on every linear layer
-of the blocks) together, 50 L_backbone + sum of 0.8^d CE_d, rate 1e-4 to 1e-5. Both stages run for heads with cross-attention and for
-the multilayer heads of the ablation, which gives rows B to E of the paper's table 3.
-Deviations: minutes instead of epochs; heads share the backbone's output layer; they are trained on a sample of rows a step; the few minutes
-of a CPU need higher rates (at 5e-4 a head knew 7 % of its tokens after 350 steps); beside what the backbone generated, which a CPU makes
-slowly, they learn from sequences of the shapes that it was trained on, which cost nothing.
+Paper: XSpecMesh, section 3.5. The labels are sequences that the backbone generated. Stage one trains the heads on the frozen backbone with
+the sum of 0.8^d CE_d, at rates from 5e-4 to 5e-5. Stage two trains heads and a low-rank adapter (rank 16, alpha 32, on every linear layer
+of the blocks) together with 50 L_backbone + sum of 0.8^d CE_d, at rates from 1e-4 to 1e-5. Both stages run for heads with cross-attention
+and for the multilayer heads of the ablation, which gives rows B to E of the paper's table 3.
+Deviations: Training is timed in minutes, not epochs. The heads share the backbone's output layer and are trained on a sample of rows in
+each step. The few minutes on a CPU need higher rates (at 5e-4, a head predicted 7 % of its tokens after 350 steps). Because generation is
+slow on a CPU, the heads also learn from the token sequences of training shapes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from engine.train.later_tokens import (
 from engine.train.loop import Options, Training, cosine_to_a_tenth
 from engine.train.lowpoly import collate, sample_of
 
-PRESETS = {  # rows (places a step) and rates: of stage one and of stage two
+PRESETS = {  # rows (places in a step) and rates: for stage one and stage two
     "cpu": {"minutes": 40.0, "generated": 1024, "drawn": 5120, "batch": 16, "rows": (384, 768), "rates": (2e-3, 1e-3)},
     "gpu": {"minutes": 8.0, "generated": 16_384, "drawn": 16_384, "batch": 128, "rows": (8192, 8192), "rates": (5e-4, 1e-4)},
 }
@@ -65,7 +65,8 @@ SHARES = {"first": 0.3, "second": 0.2}  # of the minutes, for each kind of heads
 
 @torch.inference_mode()
 def generate_together(backbone: Lowpoly, points: Tensor, rng: Generator) -> list[list[int]]:
-    """Sequences for clouds [B, 1024, 6], one token of each a pass, under the backbone's own sampling and grammar; ends included."""
+    """Returns sequences for point clouds [B, 1024, 6], ends included; one token of each a pass, with the backbone's sampling and
+    grammar."""
     model, count = backbone.model, len(points)
     s, device = model.settings, backbone.device
     looked = model.decoder.look(model.encoder(points.to(device)))
@@ -92,7 +93,8 @@ def generate_together(backbone: Lowpoly, points: Tensor, rng: Generator) -> list
 
 
 def generate_once(backbone: Lowpoly, points: Tensor, seed: int) -> list[list[int]]:
-    """The same for any number of clouds, kept among the checkpoints: a run that is resumed need not wait minutes for them again."""
+    """Returns the same for any number of point clouds; stores them with the checkpoints, so that a resumed run does not generate them
+    again."""
     path = loop.CHECKPOINTS / f"generated_{backbone.weights_hash[:12]}_{len(points)}_{seed}.json"
     if path.exists():
         return json.loads(path.read_text())
@@ -106,8 +108,8 @@ def generate_once(backbone: Lowpoly, points: Tensor, seed: int) -> list[list[int
 
 
 class Library:
-    """Clouds and sequences for them, the first `generated` of which the backbone said and the others are the shapes' own; batches as a
-    function of the step."""
+    """Point clouds and their sequences; batches are a function of the step. The backbone generates the first `generated` sequences, the
+    others are the tokens of the shapes."""
 
     def __init__(self, backbone: Lowpoly, shapes: Iterable[Shape], generated: int, batch: int, seed: int):
         self.batch_size = batch
@@ -118,23 +120,23 @@ class Library:
         self.order = sorted(range(len(samples)), key=lambda i: len(self.tokens[i]))
 
     def chosen(self, step: int) -> list[int]:
-        """Which sequences make a batch: some of nearly equal lengths."""
+        """Returns the indices of a batch of sequences of nearly equal length."""
         first = int(Generator(PCG64([5, step])).integers(max(1, len(self.order) - self.batch_size + 1)))
         return self.order[first : first + self.batch_size]
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Points [B, 1024, 6] and tokens int64 [B, L] padded with -1."""
+        """Returns points [B, 1024, 6] and tokens int64 [B, L] padded with -1."""
         chosen = self.chosen(step)
         return self.points[chosen], padded([torch.tensor(self.tokens[i]) for i in chosen])
 
 
 def padded(rows: list[Tensor]) -> Tensor:
-    """Rows of different lengths as one tensor, with -1 behind their ends."""
+    """Returns rows of different lengths as one tensor, padded with -1."""
     return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
 
 
 class Pupil(nn.Module):
-    """Heads on a backbone, which is frozen or wears an adapter."""
+    """Heads on a backbone that is frozen or has an adapter."""
 
     def __init__(self, model: MeshModel, heads: MeshHeads, adapted: bool):
         super().__init__()
@@ -146,7 +148,7 @@ class Pupil(nn.Module):
             self.decoder.blocks = _with_adapter(self.decoder.blocks)
 
     def hidden(self, points: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Hidden states [B, L, width] (row i predicts token i) and the condition [B, C, width]."""
+        """Returns hidden states [B, L, width] (row i predicts token i) and the condition [B, C, width]."""
         d = self.decoder
         with torch.no_grad():
             condition = self._encoder[0](points)
@@ -157,7 +159,7 @@ class Pupil(nn.Module):
             return d(x, mask, [block.cross_attention.look(condition) for block in d.blocks]), condition
 
     def losses(self, points: Tensor, tokens: Tensor, rows: int | None, rng: Generator | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Cross-entropy of the backbone, and `head_losses`."""
+        """Returns the backbone's cross-entropy, and the results of `head_losses`."""
         hidden, condition = self.hidden(points, tokens)
         real = tokens != PAD
         own = F.cross_entropy(self.decoder.head(hidden[real]).float(), tokens[real])
@@ -166,8 +168,8 @@ class Pupil(nn.Module):
     def head_losses(
         self, hidden: Tensor, condition: Tensor, tokens: Tensor, rows: int | None, rng: Generator | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Cross-entropy [D] of every head on `rows` places in all, as many in each sequence, and None; or, for rows = None, on all places,
-        and top-1 accuracy [D]."""
+        """Returns the cross-entropy [D] of every head on `rows` places, equally many in each sequence, and None. With rows = None: on all
+        places, and the top-1 accuracy [D]."""
         places = some_places(tokens, rows, rng) if rows else all_places(tokens)
         logits = head_logits(self.heads, hidden, condition, places, self.decoder.head)
         labels = labels_behind(tokens, places, self.heads.depth)
@@ -175,12 +177,12 @@ class Pupil(nn.Module):
 
 
 class Memory:
-    """Hidden states and conditions of a library behind a frozen backbone, so that stage one need not run it again and again."""
+    """A library's hidden states and conditions from a frozen backbone, so that stage one runs the backbone only once."""
 
     @torch.no_grad()
     def __init__(self, pupil: Pupil, library: Library, device: str):
         self.library, self.device = library, device
-        self.hidden: list[Tensor] = [torch.empty(0)] * len(library.tokens)  # half precision: there are hundreds of megabytes
+        self.hidden: list[Tensor] = [torch.empty(0)] * len(library.tokens)  # half precision, because it takes hundreds of megabytes
         self.conditions: list[Tensor] = list(self.hidden)
         for first in range(0, len(library.order), TOGETHER):
             chosen = library.order[first : first + TOGETHER]
@@ -190,7 +192,7 @@ class Memory:
                 self.hidden[i], self.conditions[i] = one[: len(library.tokens[i])].half(), behind.half()
 
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Hidden states [B, L, width], conditions [B, C, width] and tokens int64 [B, L] of the library's batch of a step."""
+        """Returns hidden states [B, L, width], conditions [B, C, width] and tokens int64 [B, L] of the library's batch of a step."""
         chosen = self.library.chosen(step)
         tokens = self.library.batch(step)[1].to(self.device)
         hidden = nn.utils.rnn.pad_sequence([self.hidden[i] for i in chosen], batch_first=True)
@@ -204,7 +206,7 @@ def _with_adapter(blocks: nn.ModuleList) -> nn.Module:
 
 
 def main(options: Options) -> None:
-    """Trains both stages for both kinds of heads, or resumes where it stopped; writes heads, adapters and the card."""
+    """Trains, resumes or exports both stages for both kinds of heads; writes heads, adapters and the card."""
     preset = PRESETS[options.preset]
     device = options.device
     minutes = options.minutes_of(preset)
@@ -226,8 +228,8 @@ def train_stage(
     options: Options, preset: dict[str, Any], kind: str, start: MeshHeads | None,
     library: Library, memory: Memory | None, unseen: Library, folder: Path, minutes: float,
 ) -> MeshHeads:  # fmt: skip
-    """One stage for one kind of heads: the first, from what is remembered, or the second, from the heads of the first. Returns the averaged
-    heads."""
+    """Runs one stage for one kind of heads and returns the averaged heads. The first stage reads `memory`; the second starts from the heads
+    of the first."""
     adapted, device = start is not None, options.device
     rows = preset["rows"][adapted]
     model = lowpoly.load_model().to(device)
@@ -284,14 +286,14 @@ def train_stage(
 
 
 def shipped_row(name: str) -> dict[str, Any] | None:
-    """What the card says of shipped heads, None if there are none, or none for the weights that are there."""
+    """Returns the card's entry for shipped heads, None if there are none for the present weights."""
     base = hash_of(parts(lowpoly.FOLDER, "model"))
     known = lowpoly.read_card(lowpoly.FOLDER).get("heads", {}).get(name)
     return known if known is not None and known.get("backbone", base) == base else None
 
 
 def ship_stage(folder: Path, name: str, pupil: Pupil, training: Training, preset: str, adapted: bool, unseen: Library, device: str) -> None:
-    """Writes heads, and an adapter with its divergence from the plain backbone."""
+    """Writes the heads and, in stage two, the adapter with its divergence from the plain backbone."""
     known = lowpoly.read_card(folder).get("heads", {})
     row = {"settings": pupil.heads.settings, "backbone": hash_of(parts(folder, "model"))} | training.summary(preset, "mesh-heads")
     if adapted:
@@ -306,7 +308,7 @@ def ship_stage(folder: Path, name: str, pupil: Pupil, training: Training, preset
 
 
 def save_adapter(blocks: nn.Module, folder: Path) -> None:
-    """The adapter in peft's own format, half precision."""
+    """Writes the adapter in peft's format, in half precision."""
     from peft import LoraConfig, get_peft_model_state_dict
     from safetensors.torch import save_file
 
@@ -314,12 +316,12 @@ def save_adapter(blocks: nn.Module, folder: Path) -> None:
     LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=LINEAR, lora_dropout=0.0, inference_mode=True).save_pretrained(str(folder))
     state = {f"base_model.model.{k}": v.half().contiguous().cpu() for k, v in get_peft_model_state_dict(blocks).items()}
     save_file(state, str(folder / "adapter_model.safetensors"))
-    (folder / "adapter_model.safetensors").chmod(0o644)  # a checkout is read by everybody
+    (folder / "adapter_model.safetensors").chmod(0o644)  # a checkout must be readable for all users
 
 
 @torch.no_grad()
 def divergence(pupil: Pupil, unseen: Library, device: str) -> dict[str, float]:
-    """KL(plain || merged) in nats a token and total variation, mean over the plain backbone's own sequences, before any warp."""
+    """Returns KL(plain || merged) in nats a token and total variation, mean over sequences of the plain backbone, before any warp."""
     plain = Pupil(lowpoly.load_model().to(device), pupil.heads, False)
     kl, tv = [], []
     for i in range(4):

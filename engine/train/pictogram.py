@@ -1,18 +1,18 @@
 """Trains pictogram's decoder on tokens of emoji scenes: `launch.py train pictogram --preset cpu|gpu`.
 
-Each step takes new scenes, or (where drawing them is what costs, as beside a GPU) some new ones and some from a large pool in memory, says
-each of them in a fresh caption, and drops one caption in ten for guidance. A third of the captions leave the background unsaid, as people
-do, and half of those scenes stand before a colour of their own; otherwise the model learns pairs of object and background by heart. One
-step has one scale, and about as many tokens as any other; the card offers a scale (`--offer`) when its pictures are worth looking at.
-Combinations marked held out by `Scene.held_out` are never trained; the curve gives the loss on them beside the loss on unseen scenes of
-trained combinations, and of each the loss on the tokens of objects, which is what a person sees.
+Each step takes new scenes; with a GPU, where drawing scenes takes longer than training, it takes some new ones and some from a large pool
+in memory. Each scene gets a fresh caption, and one caption in ten is dropped for guidance. A third of the captions omit the background, as
+users do, and half of these scenes get a plain background of any colour; otherwise the model would memorise pairs of object and background.
+All pictures of a step have one scale, and all steps have about as many tokens. The card offers a scale (`--offer`) if its pictures are good
+enough. Combinations marked by `Scene.held_out` are never trained on. The curve gives the loss on them and on unseen scenes of trained
+combinations, over all tokens and over those of objects, which are what a viewer notices.
 
 Most of a picture is background, which is learned long before the objects. So most steps at 128 and 256 pixels leave out most of the
-background's rows, inputs and losses alike, and hold twice as many pictures (the patch dropout of image classifiers, by what is known of the
-scene). Captions and the pictures' coordinates stay what they are, and the other steps keep the model used to all rows.
+background's rows, both inputs and losses, and have twice as many pictures (patch dropout as in image classifiers, guided by the scene).
+Captions and coordinates do not change, and in the other steps the model sees all rows.
 
-Half of the pictures are read with some wrong tokens among the right ones, while the losses stay those of the right ones. A model that only
-ever read right ones takes from them, not from the caption, what it is drawing: one bad draw then turns a cat into a fox.
+Half of the pictures are read with some wrong tokens, while the labels stay right. A model that only ever reads right tokens learns to
+follow them instead of the caption: one bad draw then turns a cat into a fox.
 """
 
 from __future__ import annotations
@@ -58,79 +58,79 @@ from engine.train.pictogram_tokenizer import to_tensor
 PRESETS = {
     "cpu": {"tokens": 4096, "minutes": 100.0, "rate": 3.5e-3, "fresh": 1.0, "scales": {8: 0.1, 16: 0.4, 32: 0.5}, "lessons": "first"},
     "gpu": {"tokens": 131_072, "minutes": 9.0, "rate": 3e-3, "fresh": 0.1, "scales": {8: 0.2, 16: 0.5, 32: 0.3}, "lessons": "world"},
-}  # tokens: of a step; fresh: share of new scenes; scales: tokens along a side, and how often a step has them; lessons: what is taught
-DECIDES = Measure("nats_objects_held_out_16")  # what a person looks at, at the size that the page starts with
+}  # tokens: in a step; fresh: share of new scenes; scales: tokens along a side, with their share of steps; lessons: what is trained
+DECIDES = Measure("nats_objects_held_out_16")  # what a viewer notices, at the size that the page starts with
 POOL = 40_000
 CHECKED = 48  # scenes that the curve is measured on, for each scale
-ROWS = {16: 128, 32: 448}  # of the 256 or 1,024 of a picture are kept in a thinned step, those of objects first
-THINNED = 0.7  # of the steps at these scales
-DISTURBED = 0.5  # of the pictures of a step are read with wrong tokens
-WRONG = 0.05  # of the tokens of such a picture are those of another place in the step
+ROWS = {16: 128, 32: 448}  # rows of 256 or 1,024 that a thinned step keeps of a picture, those of objects first
+THINNED = 0.7  # share of thinned steps at these scales
+DISTURBED = 0.5  # share of pictures that are read with wrong tokens
+WRONG = 0.05  # share of tokens in such a picture that are replaced by those of another place in the step
 DROPPED = 0.1
-UNPLACED = 0.35  # of the captions leave the background unsaid
-ANYWHERE = 0.5  # of those show their objects before a plain background of any colour, so that no object is learned by its rim
-# Single objects before 24 backgrounds are few enough to be learned by heart; pairs are not.
+UNPLACED = 0.35  # share of captions that omit the background
+ANYWHERE = 0.5  # share of their scenes with a plain background of any colour, so that no object is recognised by its rim
+# Single objects on 24 backgrounds are few enough to be memorised; pairs are not.
 KINDS = {"single": 0.25, "several": 0.2, "pair": 0.45, "triple": 0.1}
 
 
 @dataclass
 class Options(lessons_options.Options):
-    """What a person asks of this recipe: what is taught, and which of the sizes that are taught a backbone offers."""
+    """The options of this recipe, with the lessons and the sizes that a backbone offers."""
 
     offer: str = ""
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
-        """The options as arguments of `launch.py train NAME`."""
+        """Returns the parser of `launch.py train NAME`."""
         p = lessons_options.Options.parser(name)
         p.add_argument(
             "--offer", default="", metavar="SIZES",
-            help="pixels of pictures that the weights are good enough for, such as 128,256 (default: those offered so far, or all)",
+            help="picture sizes to offer, in pixels, such as 128,256 (default: the sizes offered so far, or all)",
         )  # fmt: skip
         return p
 
 
 def offered(asked: str, taught: Sequence[int]) -> list[int]:
-    """Tokens along a side of the sizes that the card offers: those asked for, or those that it offered before, or all that are taught.
-    Raises BadKnob for one that is not taught."""
+    """Returns tokens along a side of the sizes that the card offers: the given ones, or those that it offered before, or all that are
+    trained. Raises BadKnob for a size that is not trained."""
     known = {str(side * FACTOR): side for side in taught}
     if asked:
         wrong = [size for size in asked.split(",") if size not in known]
         if wrong:
-            raise BadKnob(f"--offer {','.join(wrong)} is not among the sizes that are taught: {', '.join(known)}.")
+            raise BadKnob(f"--offer {','.join(wrong)} is not among the trained sizes. Choose from: {', '.join(known)}.")
         return [known[size] for size in asked.split(",")]
     before = read_card(pictogram.FOLDER).get("sides", []) if (pictogram.FOLDER / "card.json").exists() else []
     return [side for side in taught if side in before] or list(taught)
 
 
 class Scenes:
-    """Tokenised scenes: new ones on demand, old ones from the pool. Tokens int16 [side*side] a scene and scale."""
+    """Tokenised scenes, new ones and old ones from a pool, which holds tokens int16 [side*side] for each scene and scale."""
 
     def __init__(self, tokenizer: PictureTokenizer, words: dict[str, int], device: str, half: bool, lessons: Lessons = FIRST):
         self.tokenizer, self.words, self.device, self.half, self.lessons = tokenizer, words, device, half, lessons
         self.pool: dict[int, list[tuple[Scene, Tensor]]] = {side: [] for side in SCALES}
 
     def encode(self, scenes: list[Scene], side: int) -> Tensor:
-        """Tokens int64 [B, side*side]."""
+        """Returns tokens int64 [B, side*side]."""
         pictures = to_tensor([render(s, side * FACTOR) for s in scenes], self.device)
         with torch.no_grad(), torch.autocast(self.device, torch.bfloat16, enabled=self.half):
             return self.tokenizer.encode(pictures).flatten(1)
 
     def caption_ids(self, scene: Scene, seed: int, placed: bool = True) -> list[int]:
-        """Word ids of one caption, padded."""
+        """Returns the word ids of one caption, padded with 0."""
         ids = [self.words[w] for w in split_words(caption(scene, seed, placed))][:TEXT_SLOTS]
         return ids + [0] * (TEXT_SLOTS - len(ids))
 
     @staticmethod
     def _placed(scene: Scene, r: random.Random) -> bool:
-        """Whether a caption of this scene names the background; UNPLACED of all do not."""
+        """Returns whether a caption of this scene names the background; a share UNPLACED of all captions does not."""
         return scene.background != ANY and r.random() >= UNPLACED * (1 - ANYWHERE) / (1 - UNPLACED * ANYWHERE)
 
     def batch(self, step: int, size: int, side: int, fresh: float) -> tuple[list[Scene], Tensor, Tensor]:
-        """Scenes of a step, their captions int64 [B, 32] and tokens int64 [B, side*side]."""
+        """Returns the scenes of a step, their captions int64 [B, 32] and tokens int64 [B, side*side]."""
         r = random.Random(step)
         pool = self.pool[side]
-        count = size if len(pool) < 100 * size else max(1, int(size * fresh))  # a small pool would be learned by heart
+        count = size if len(pool) < 100 * size else max(1, int(size * fresh))  # a small pool would be memorised
         new = trained_scenes(step * 4096, count, KINDS, self.lessons)
         new = [replace(s, background=ANY) if r.random() < UNPLACED * ANYWHERE else s for s in new]
         tokens = self.encode(new, side)
@@ -148,7 +148,7 @@ class Scenes:
 
 
 def inside(scene: Scene, side: int, around: int = 0) -> Tensor:
-    """Which tokens lie in an object of a scene or up to `around` beside it, bool [side, side]."""
+    """Returns which tokens lie in an object of a scene or at most `around` tokens away, bool [side, side]."""
     found = torch.zeros(side, side, dtype=torch.bool)
     for _, _, left, top, size in scene.boxes:
         x, y, width = (v * side // CANVAS for v in (left, top, size))
@@ -157,7 +157,7 @@ def inside(scene: Scene, side: int, around: int = 0) -> Tensor:
 
 
 def chosen_rows(scenes: Sequence[Scene], side: int, count: int, seed: int) -> Tensor:
-    """The tokens that a thinned step keeps, int64 [B, count], ascending: those of objects and around them, then some of all others."""
+    """Returns the places that a thinned step keeps, int64 [B, count], ascending: those in and around objects, then random others."""
     wanted = torch.rand(len(scenes), side, side, generator=torch.Generator().manual_seed(seed))
     for scene, own in zip(scenes, wanted, strict=True):
         own += inside(scene, side, around=1)
@@ -165,7 +165,7 @@ def chosen_rows(scenes: Sequence[Scene], side: int, count: int, seed: int) -> Te
 
 
 def disturbed(tokens: Tensor, seed: int) -> Tensor:
-    """The tokens int64 [B, N] of a step as they are read: in half of the pictures, drawn by the seed, some are those of other places."""
+    """Returns the tokens int64 [B, N] of a step as inputs: in half of the pictures, some are replaced by tokens of random other places."""
     numbers = torch.Generator().manual_seed(seed)
     wrong = torch.rand(tokens.shape, generator=numbers) < WRONG
     wrong &= torch.rand(len(tokens), 1, generator=numbers) < DISTURBED
@@ -232,31 +232,31 @@ def main(options: Options) -> None:
 
 
 def shipped_row(taught: str, names: list[str]) -> tuple[dict[str, Any] | None, str]:
-    """What the card says of the shipped decoder, None if it is of other tokens and draws nothing any more; and, where it learned other
-    things than this one, which."""
+    """Returns the card's entry for the shipped decoder, None if it was trained on tokens of another tokenizer and is useless; and why it
+    cannot be compared, "" if it can."""
     card = read_card(pictogram.FOLDER)
     known = card.get("decoder")
     if known is None or known.get("tokens") != card["tokenizer"].get("tokens"):
         return None, ""
     other = (card.get("lessons", "first"), card.get("words")) != (taught, names)
-    return known, f"the shipped one learned other lessons ({card.get('lessons', 'first')}, {len(card['words'])} words)" if other else ""
+    return known, f"the shipped one has other lessons ({card.get('lessons', 'first')}, {len(card['words'])} words)" if other else ""
 
 
 def surprise(model: PictogramModel, ids: Tensor, tokens: Tensor, side: int) -> Tensor:
-    """Nats of each token [B, N] behind captions [B, 32], float32 [B, N]."""
+    """Returns nats of each token [B, N] given captions [B, 32], float32 [B, N]."""
     logits = model.training_logits(ids, tokens, side).float()
     return F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view_as(tokens)
 
 
 def check_batch(scenes: Scenes, group: list[Scene], side: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Captions and tokens of fixed scenes, and which of the tokens lie in an object, bool [B, side*side]."""
+    """Returns captions and tokens of fixed scenes, and which of the tokens lie in an object, bool [B, side*side]."""
     ids = torch.tensor([scenes.caption_ids(s, i) for i, s in enumerate(group)], device=scenes.device)
     tokens = torch.cat([scenes.encode(group[i : i + 16], side) for i in range(0, len(group), 16)])
     return ids, tokens, torch.stack([inside(s, side) for s in group]).flatten(1).to(scenes.device)
 
 
 def matching_words(shipped: PictogramModel, names: list[str]) -> dict[str, Tensor]:
-    """Shipped weights as a state dict for a vocabulary that may have grown: rows of words go where the words went."""
+    """Returns shipped weights as a state dict for a vocabulary that may have changed: rows of words move with the words."""
     state = shipped.state_dict()
     old = read_card(pictogram.FOLDER)["words"]
     rows = torch.randn(len(names) + 1, state["words.weight"].shape[1]) * 0.02

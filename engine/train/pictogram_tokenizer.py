@@ -1,10 +1,10 @@
 """Trains pictogram's picture tokenizer on emoji scenes: `launch.py train pictogram-tokenizer [--decoders] --preset cpu|gpu`.
 
-Loss: L1 + half the squared error + L1 of the differences at two scales (edges), for the full decoder; L1 + squared error for the
-preview decoder, which sees the codes but does not move them. Pictures come whole at 64 and 128 pixels and as 128-pixel crops
-of 256, so that one tokenizer serves the three sizes. Its 2,560 codes go to the objects that are taught: with all 214 of them in its
-lessons, each is drawn more coarsely. Whoever has learned from its tokens has to learn again when its encoder changes: `--decoders` leaves
-the encoder of the shipped one as it is, and teaches only how its tokens are drawn.
+The full decoder's loss is L1 + twice the squared error + half the L1 of edges (differences at two scales). The preview decoder's loss is L1
++ squared error and does not train the encoder. Pictures are whole at 64 and 128 pixels, and 128-pixel crops of 256-pixel scenes, so that
+one tokenizer works for the three sizes. Its 2,560 codes are shared by all trained objects: with all 214 objects, each is drawn more
+coarsely. If the encoder changes, all models that were trained on its tokens must be trained again. `--decoders` therefore keeps the shipped
+encoder and trains only the decoders.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ HELD_OUT_SEEDS = range(10_000_000, 10_000_064)
 
 @dataclass
 class Options(lessons_options.Options):
-    """What a person asks of this recipe: what is taught, and whether to the decoders only."""
+    """The options of this recipe, with the lessons and whether to train the decoders only."""
 
     decoders: bool = False
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
-        """The options as arguments of `launch.py train NAME`."""
+        """Returns the parser of `launch.py train NAME`."""
         p = lessons_options.Options.parser(name)
-        p.add_argument("--decoders", action="store_true", help="keep the shipped encoder, and so all tokens; teach only how they are drawn")
+        p.add_argument("--decoders", action="store_true", help="keep the shipped encoder, and so all tokens; train only the decoders")
         return p
 
 
 def to_tensor(pictures: list[np.ndarray], device: str) -> Tensor:
-    """uint8 pictures [H, W, 3] as one float batch [B, 3, H, W] in -1..1."""
+    """Returns uint8 pictures [H, W, 3] as one float batch [B, 3, H, W] in -1..1."""
     x = torch.from_numpy(np.stack(pictures)).to(device).permute(0, 3, 1, 2).float() / 127.5 - 1
     return x.contiguous(memory_format=torch.channels_last)
 
 
 def batch(step: int, size: int, device: str, lessons: Lessons) -> Tensor:
-    """The pictures of a step: a kind of size drawn by the step number, scenes never repeated."""
+    """Returns the pictures of a step; the step number draws their size, and scenes never repeat."""
     r = random.Random(step)
     kind = r.choices(["whole", "crop", "small"], [0.6, 0.2, 0.2])[0]
     count = 2 * size if kind == "small" else size
@@ -76,7 +76,7 @@ def batch(step: int, size: int, device: str, lessons: Lessons) -> Tensor:
 
 
 def edges(picture: Tensor, target: Tensor) -> Tensor:
-    """L1 of horizontal and vertical differences at full and half size."""
+    """Returns the L1 error of horizontal and vertical differences at full and half size."""
     loss = picture.new_zeros(())
     for _ in range(2):
         for axis in (2, 3):
@@ -86,13 +86,13 @@ def edges(picture: Tensor, target: Tensor) -> Tensor:
 
 
 def signal_to_noise(picture: Tensor, target: Tensor) -> Tensor:
-    """Peak signal-to-noise ratio in dB, mean over the batch, for pictures in -1..1."""
+    """Returns the peak signal-to-noise ratio in dB, mean over the batch, for pictures in -1..1."""
     error = ((picture.clamp(-1, 1) - target) / 2).square().flatten(1).mean(1)
     return (-10 * error.clamp(min=1e-10).log10()).mean()
 
 
 def tokens_hash(path: Path) -> str:
-    """A short checksum of what decides which tokens a picture has: the encoder of a tokenizer's file, as it is read."""
+    """Returns a short hash of the unpacked encoder in a tokenizer's file, which determines the tokens of a picture."""
     found = hashlib.sha256()
     for name, tensor in sorted(unpacked(load_file(str(path))).items()):
         if name.startswith("encoder."):

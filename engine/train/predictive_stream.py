@@ -1,16 +1,16 @@
 """Trains a predictive stream: `launch.py train predictive-stream [--backbone pictogram|lowpoly] [--both-ways] [--skip LAYERS]`.
 
 Paper: Unifying Autoregressive and Discrete Diffusion Language Modeling via Cross-Regressive Decoding, Abulkhanov et al., algorithm 3. The
-labels are sequences that the backbone itself generated. Control rows read them and give the laws p; windows of predictive rows, which wear
-the adapter, read an earlier guess of the same window with noise in it and give laws q. A replay buffer keeps what was guessed. The loss is
-the cross-entropy of q towards p, each position weighted with one more than the number of guesses behind it that are right in a row.
-Deviations: both guidance branches are trained as one, on the guided laws, because acceptance depends on those. Guesses are drawn from q,
-as in decoding, and not its most probable tokens; noise stands behind a front of random length, where decoding has it. A window's first
-row reads a token that would have been refused there, drawn from the residual of q against p: a joint pass does not know yet what came
-instead, so in decoding that row never reads the truth. "Right" is the chance of acceptance, the sum of min(p, q), which is the paper's
-indicator where both laws know one token. Several windows of a sequence share its control rows, which are computed once and without a
-gradient. Windows for meshes are shorter than the paper's 16, as no draft lives that long there. p has the grammar of meshes, q learns it.
-Minutes instead of epochs.
+labels are sequences that the backbone generated. Control rows read them and give distributions p. Windows of predictive rows, which use the
+adapter, read an earlier draft of the same window with noise and give distributions q. A replay buffer keeps the drafts. The loss is the
+cross-entropy of q towards p; the weight of a position is one plus the number of consecutive right drafts after it.
+Deviations: Both guidance branches are trained together on the guided distributions, because acceptance depends on them. Drafts are drawn
+from q, as in decoding, and are not its most probable tokens. Noise follows a front of random length, as in decoding. A window's first row
+reads a token that would have been rejected there, drawn from the residual of q against p: a joint pass does not know the replacement yet,
+so in decoding that row never reads the true token. "Right" is the probability of acceptance, the sum of min(p, q); it equals the paper's
+indicator if both distributions have a single token. Several windows of a sequence share its control rows, which are computed once and
+without gradient. Windows for meshes are shorter than the paper's 16, because drafts are never accepted that far. p includes the grammar of
+meshes, q learns it. Training is timed in minutes, not epochs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ UNSEEN_ROWS = 192  # predictive rows of each
 
 @dataclass
 class Options(loop.Options):
-    """What a person asks of this recipe: whose stream, who sees whom, and which layers stay as they are."""
+    """The options of this recipe, with the backbone, the attention mask and the layers without adapter."""
 
     backbone: str = "pictogram"
     both_ways: bool = False
@@ -54,23 +54,23 @@ class Options(loop.Options):
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
-        """The options as arguments of `launch.py train NAME`."""
+        """Returns the parser of `launch.py train NAME`."""
         p = loop.Options.parser(name)
-        p.add_argument("--backbone", choices=list(TEACHERS), default="pictogram", help="the model whose tokens are guessed")
-        p.add_argument("--both-ways", action="store_true", help="predictive rows see those behind them too, as in the paper")
-        p.add_argument("--skip", type=int, default=0, metavar="LAYERS", help="the first layers go without the adapter")
+        p.add_argument("--backbone", choices=list(TEACHERS), default="pictogram", help="the model to draft for")
+        p.add_argument("--both-ways", action="store_true", help="let predictive rows also see later ones, as in the paper")
+        p.add_argument("--skip", type=int, default=0, metavar="LAYERS", help="number of first layers without the adapter")
         return p
 
 
 class Frozen:
-    """Stands for a slab: keeps the keys and values of control rows, then shows them in front of those of predictive rows."""
+    """Replaces a slab: keeps the keys and values of control rows, then puts them before those of predictive rows."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[Tensor, Tensor]] = []
         self.recording = True
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, heads, R, d] both; returns all that is visible."""
+        """Takes keys and values [B, heads, R, d]; returns those of all visible rows."""
         if self.recording:
             self.kept.append((keys, values))
             return keys, values
@@ -88,9 +88,9 @@ class Pupil(nn.Module):
         self._teacher = [teacher]  # never trained, not part of the state
 
     def laws(self, rows: list[Recorded], starts: list[int], guesses: Tensor) -> tuple[Tensor, Tensor]:
-        """Targets p and logarithms of q, [B, windows * width, V] both, of the positions behind each row of some windows.
+        """Returns targets p and log q, both [B, windows * width, V], of the positions after each row of some windows.
 
-        starts : the position of each window's first row; guesses : int64 [B, windows * width], what the rows read.
+        starts : the position of each window's first row; guesses : int64 [B, windows * width], the tokens that the rows read
         """
         teacher, device = self._teacher[0], guesses.device
         said = torch.stack([row.said for row in rows]).to(device)
@@ -112,27 +112,27 @@ class Pupil(nn.Module):
         before = torch.arange(count, device=device) < (slots - torch.arange(len(places), device=device) % width)[:, None]
         with self.lora.worn(0):
             hidden = teacher.run(said, teacher.embed(said, guesses), slots, torch.cat([before, among], 1), frozen)
-        # top-k and top-p would leave q without a gradient where it must learn to put something: they come when it is read
+        # top-k and top-p would remove gradients of q where it must gain probability; decoding applies them
         return p, (self._guided(hidden, len(rows)) / (teacher.sampling.temperature or 1.0)).log_softmax(-1)
 
     def _targets(self, hidden: Tensor, rows: list[Recorded], places: Tensor) -> Tensor:
-        """The laws [B, R, V] that decoding would draw from behind the tokens at some places."""
+        """Returns the distributions [B, R, V] that decoding would draw from after the tokens at some places."""
         teacher = self._teacher[0]
         rules = [teacher.allowed(row.tokens.tolist()) for row in rows]
         allowed = None if rules[0] is None else torch.stack([rule[places] for rule in rules])
         return warp(self._guided(hidden, len(rows)), teacher.sampling, allowed).softmax(-1)
 
     def _guided(self, hidden: Tensor, count: int) -> Tensor:
-        """Guided logits [count, R, V] of hidden states [branches * count, R, H]."""
+        """Returns guided logits [count, R, V] of hidden states [branches * count, R, H]."""
         teacher = self._teacher[0]
         logits = teacher.head(hidden).float().unflatten(0, (-1, count)).flatten(1, 2)
         return guide(logits, teacher.sampling.guidance).unflatten(0, (count, -1))
 
 
 def right_behind(p: Tensor, q: Tensor, width: int) -> Tensor:
-    """s of algorithm 3, line 6: how many guesses behind each position are right in a row, as expected from two laws.
+    """Returns s of algorithm 3, line 6: the expected number of consecutive right drafts after each position, [B, windows, width].
 
-    p, q : [B, windows * width, V] -> [B, windows, width]
+    p, q : [B, windows * width, V]
     """
     chance = torch.minimum(p, q).sum(-1).unflatten(1, (-1, width))
     found = torch.zeros_like(chance)
@@ -142,7 +142,7 @@ def right_behind(p: Tensor, q: Tensor, width: int) -> Tensor:
 
 
 def noisy(guesses: Tensor, width: int, vocabulary: int, rng: Generator) -> Tensor:
-    """Guesses int64 [B, windows * width] with uniform noise behind a front of random length in each window (line 3)."""
+    """Returns drafts int64 [B, windows * width] with uniform noise after a front of random length in each window (line 3)."""
     front = torch.from_numpy(rng.integers(0, width + 1, (len(guesses), guesses.shape[1] // width))).repeat_interleave(width, 1)
     noise = torch.from_numpy(rng.integers(0, vocabulary, guesses.shape))
     place = torch.arange(guesses.shape[1]) % width
@@ -150,47 +150,47 @@ def noisy(guesses: Tensor, width: int, vocabulary: int, rng: Generator) -> Tenso
 
 
 def refused(p: Tensor, q: Tensor, u: Tensor) -> Tensor:
-    """Tokens as a pass refuses them: a draft x ~ q is refused with 1 - p(x)/q(x), which makes (q - p)+ of its law.
+    """Returns tokens distributed like rejected drafts, int64 [N]: x ~ q is rejected with 1 - p(x)/q(x), so they follow (q - p)+.
 
-    p, q : [..., V]; u : [N], for the N rows -> int64 [N]
+    p, q : [..., V] with N rows in all; u : [N], uniform
     """
     return draw(residual(q.flatten(0, -2), p.flatten(0, -2)), u)
 
 
 class Replay:
-    """The buffer: for every sequence and position the newest guess, in the beginning what is really there (line 2), and a newest one that
-    would be refused, in the beginning noise."""
+    """The replay buffer: for every sequence and position the newest draft (at first the true token, line 2) and the newest draft that would
+    be rejected (at first noise)."""
 
     def __init__(self, recorded: list[Recorded], vocabulary: int, device: str):
         self.guesses = padded([row.tokens for row in recorded]).to(device)
         self.refused = torch.from_numpy(Generator(PCG64(13)).integers(0, vocabulary, tuple(self.guesses.shape))).to(device)
 
     def read(self, ids: list[int], places: Tensor, width: int) -> Tensor:
-        """What windows of this width read, int64 [B, R]: guesses, and in front of them one that was refused."""
+        """Returns the tokens that windows of this width read, int64 [B, R]: a rejected draft, followed by drafts."""
         found = self.guesses[ids][:, places]
         found[:, ::width] = self.refused[ids][:, places[::width]]
         return found
 
     def write(self, ids: list[int], places: Tensor, found: Tensor, refused: Tensor) -> None:
-        """Keeps guesses and refused ones, int64 [B, R] both (line 9)."""
+        """Stores drafts and rejected drafts, both int64 [B, R] (line 9)."""
         for i, row, wrong in zip(ids, found, refused, strict=True):
             self.guesses[i, places], self.refused[i, places] = row, wrong
 
 
 def window_places(starts: list[int], width: int) -> Tensor:
-    """The positions that the rows of some windows read, int64 [windows * width]."""
+    """Returns the positions that the rows of some windows read, int64 [windows * width]."""
     return torch.cat([torch.arange(s, s + width) for s in starts])
 
 
 def window_starts(lengths: list[int], count: int, width: int, rng: Generator) -> list[int]:
-    """Where some windows of this width begin that end inside the shortest of a few sequences."""
+    """Returns the sorted start positions of random windows of this width that fit in the shortest of some sequences."""
     room = min(lengths) - width
     assert room > 0, f"a sequence of {min(lengths)} tokens holds no window of {width}"
     return sorted(rng.integers(0, room, count).tolist())
 
 
 def main(options: Options) -> None:
-    """Trains the adapter, or resumes where it stopped; writes it as peft would, and its card beside it."""
+    """Trains, resumes or exports the adapter; writes it in peft's format, with its card."""
     preset = PRESETS[options.preset]
     device = options.device
     teacher = TEACHERS[options.backbone](device)
@@ -231,7 +231,7 @@ def main(options: Options) -> None:
         training.run(loss_of, held_out)
     known = read_card(shipped) if (shipped := folder_of(teacher.folder)).exists() and is_trained(teacher.folder) else None
     if known is not None and known.get("base", {}).get("weights_hash") != teacher.weights_hash:
-        known = None  # it is refused
+        known = None  # the backbone refuses to load it
     if not may_ship(training, options, DECIDES, known):
         return
     pupil.load_state_dict(training.averaged)
@@ -250,10 +250,10 @@ def main(options: Options) -> None:
 
 @torch.no_grad()
 def acceptance(pupil: Pupil, recorded: list[Recorded], width: int, vocabulary: int, device: str) -> dict[str, Any]:
-    """By position in the window, the chance that a draft is accepted: the mean of sum min(p, q).
+    """Returns the probability that a draft is accepted, by position in the window: the mean of sum min(p, q).
 
-    fresh : the rows read noise. refused : the window begins one further, behind a refusal: its rows read what was drafted by those of
-    `fresh`, and the first of them a draft that would be refused.
+    fresh : the rows read noise. refused : the window begins one position later, after a rejection; its rows read the drafts of `fresh`, and
+    the first one reads a draft that would be rejected.
     """
     found: dict[str, list[Tensor]] = {"fresh": [], "refused": []}
     for i, row in enumerate(recorded):

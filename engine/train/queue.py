@@ -1,8 +1,8 @@
-"""Trains one thing after another: `launch.py train queue [--plan FILE] [--stale] [--preset cpu|gpu]`.
+"""Runs several trainings in a row: `launch.py train queue [--plan FILE] [--stale] [--preset cpu|gpu]`.
 
-A plan is a list of commands of `launch.py train`, one a line, for instance `pictogram --minutes 600`; without one it is everything that is
-trained, in the order of its dependencies, each for the minutes of its preset. The queue runs at the lowest priority. Stopped or killed at
-any second, the same command goes on where it was: what is done is written down, and a checkpoint knows how much of its minutes is over.
+A plan is a list of commands of `launch.py train`, one a line, for instance `pictogram --minutes 600`. The default plan trains everything in
+the order of its dependencies, each for the minutes of its preset. The queue runs at the lowest priority. It can be stopped or killed at any
+time, and the same command continues it: a file records the finished commands, and each checkpoint records the minutes that it has used.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from engine.train.dependencies import THINGS, state_of
 from engine.train.loop import Parser
 
 NOT_IN_A_PLAN = ("queue", "status")
-LOWEST = 19  # of the priorities of a POSIX system
+LOWEST = 19  # the lowest POSIX priority
 
 
 @dataclass
 class Options:
-    """What a person asks of the queue."""
+    """The options of the queue."""
 
     plan: Path | None = None  # None: everything
     preset: str = "cpu"
-    stale: bool = False  # True: of everything, what is missing or does not fit
-    again: bool = False  # True: forget what is done
+    stale: bool = False  # True: skip what exists and fits its base
+    again: bool = False  # True: start over
     compiled: bool = False
 
     @staticmethod
     def parser(name: str) -> Parser:
-        """The options as arguments of `launch.py train queue`."""
+        """Returns the parser of `launch.py train queue`."""
         p = Parser(f"launch.py train {name}")
         p.add_argument("--plan", type=Path, metavar="FILE", help="commands of `launch.py train`, one a line (default: everything)")
-        p.add_argument("--preset", choices=["cpu", "gpu"], default="cpu", help="of everything; a plan has its own")
-        p.add_argument("--stale", action="store_true", help="of everything, train what is missing or was made for other weights")
-        p.add_argument("--again", action="store_true", help="begin anew although the plan was done, or partly")
-        p.add_argument("--compile", action="store_true", dest="compiled", help="compile every loss; a plan says so itself")
+        p.add_argument("--preset", choices=["cpu", "gpu"], default="cpu", help="for the default plan; a plan's commands have their own")
+        p.add_argument("--stale", action="store_true", help="train only what is missing or was made for other weights")
+        p.add_argument("--again", action="store_true", help="start over, even if the plan is finished or in progress")
+        p.add_argument("--compile", action="store_true", dest="compiled", help="compile every loss; for the default plan")
         return p
 
 
 @dataclass
 class Slice:
-    """One line of a plan, and the recipe with its options."""
+    """One line of a plan, with its recipe and options."""
 
     line: str
     recipe: Any
@@ -61,13 +61,13 @@ class Slice:
 
 
 def everything(options: Options) -> list[str]:
-    """The lines of the plan that is nobody's: each command once, bases first."""
+    """Returns the lines of the default plan: each command once, bases first."""
     behind = f" --preset {options.preset}{' --compile' if options.compiled else ''}"
     return [command + behind for command in dict.fromkeys(thing.command for thing in THINGS)]
 
 
 def read_plan(options: Options) -> list[Slice]:
-    """The slices of the plan; raises BadKnob or BadFile for a line that cannot be run, before anything is."""
+    """Returns the slices of the plan; raises BadKnob or BadFile for a line that cannot be run, before anything runs."""
     if options.plan is None:
         lines = everything(options)
     else:
@@ -77,7 +77,7 @@ def read_plan(options: Options) -> list[Slice]:
             raise BadFile(f"The plan {options.plan} cannot be read ({e}). Give a text file with one command a line.") from e
         lines = [line for line in (raw.split("#")[0].strip() for raw in text.splitlines()) if line]
     if not lines:
-        raise BadKnob(f"The plan {options.plan} holds no command. Write one a line, for instance: pictogram --minutes 60")
+        raise BadKnob(f"The plan {options.plan} has no command. Write one command a line, for instance: pictogram --minutes 60")
     return [_slice(line) for line in lines]
 
 
@@ -88,14 +88,14 @@ def _slice(line: str) -> Slice:
         raise BadKnob(f"The plan's line '{line}' cannot be read ({e}). Close its quotes.") from e
     if name not in RECIPES or name in NOT_IN_A_PLAN:
         known = ", ".join(recipe for recipe in RECIPES if recipe not in NOT_IN_A_PLAN)
-        raise BadKnob(f"The plan's line '{line}' names no recipe. There are: {known}.")
+        raise BadKnob(f"The plan's line '{line}' names no recipe. Choose from: {known}.")
     recipe = importlib.import_module(RECIPES[name])
     asked = getattr(recipe, "Options", loop.Options)
     return Slice(line, recipe, asked(**vars(asked.parser(name).parse_args(arguments))))
 
 
 class Record:
-    """What is done, in a file beside the checkpoints: keys of slices, which say the round, the place in the plan and the line."""
+    """The finished slices, in a file beside the checkpoints. The key of a slice is the round, the place in the plan and the line."""
 
     def __init__(self, again: bool):
         self.path = loop.CHECKPOINTS / "queue.json"
@@ -105,17 +105,17 @@ class Record:
                 found = json.loads(self.path.read_text(encoding="utf-8"))
                 self.round, self.done = int(found["round"]), {str(key) for key in found["done"]}
             except (OSError, ValueError, KeyError, TypeError) as e:
-                raise BadFile(f"{self.path} is damaged ({type(e).__name__}). Remove it; then the queue begins anew.") from e
+                raise BadFile(f"{self.path} is damaged ({type(e).__name__}). Remove it; then the queue starts over.") from e
         if again:
             self.round, self.done = self.round + 1, set()
             self._write()
 
     def key(self, place: int, line: str) -> str:
-        """The name of a slice."""
+        """Returns the key of a slice."""
         return f"{self.round}.{place} {line}"
 
     def mark(self, key: str) -> None:
-        """Writes down that a slice is done."""
+        """Records that a slice is finished."""
         self.done.add(key)
         self._write()
 
@@ -126,7 +126,7 @@ class Record:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Holds the only place of a queue; raises BadKnob if another one has it."""
+    """Makes sure that only one queue runs; raises BadKnob if another one is running."""
     target = loop.CHECKPOINTS / "queue"
     target.parent.mkdir(parents=True, exist_ok=True)
     clean(target.parent)
@@ -134,7 +134,7 @@ def alone() -> Iterator[None]:
     mark.touch()
     try:
         if others := writers(target):
-            raise BadKnob(f"A queue runs already (process {others[0]}). Stop it first, or leave it alone.")
+            raise BadKnob(f"A queue is already running (process {others[0]}). Stop it first, or let it finish.")
         yield
     finally:
         mark.unlink(missing_ok=True)
@@ -142,7 +142,7 @@ def alone() -> Iterator[None]:
 
 @contextmanager
 def told_to_stop() -> Iterator[None]:
-    """Inside, SIGTERM is what Ctrl-C is: a training saves its checkpoint and hands it on."""
+    """Inside the block, SIGTERM acts as Ctrl-C does: a training saves its checkpoint and raises it again."""
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -155,13 +155,13 @@ def told_to_stop() -> Iterator[None]:
 
 
 def fits(line: str) -> bool:
-    """Whether all that a command makes is there, made for the weights that are there."""
+    """Returns whether everything that a command makes exists and fits the present weights."""
     made = [thing for thing in THINGS if line == thing.command or line.startswith(f"{thing.command} ")]
     return bool(made) and all(state_of(thing) == "fits" for thing in made)
 
 
 def main(options: Options) -> None:
-    """Runs the plan, or goes on with it; prints the status at the end."""
+    """Runs or continues the plan; prints the status at the end."""
     plan, record = read_plan(options), Record(options.again)
     if hasattr(os, "nice"):
         os.nice(LOWEST)
@@ -175,9 +175,9 @@ def main(options: Options) -> None:
             try:
                 each.recipe.main(each.options)
             except KeyboardInterrupt:
-                print(f"queue: stopped at {place} of {len(plan)}; the same command goes on from there", flush=True)
+                print(f"queue: stopped at {place} of {len(plan)}; run the same command to continue", flush=True)
                 return
             record.mark(key)
-            gc.collect()  # a model is large, and the next one is too
-    print("queue: all done; --again begins anew", flush=True)
+            gc.collect()  # free this model's memory before the next one is loaded
+    print("queue: all done; --again starts over", flush=True)
     status.main(status.Options())

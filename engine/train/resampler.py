@@ -1,10 +1,10 @@
 """Trains the up-samplers between pictogram's scales: `launch.py train resampler --preset cpu|gpu`.
 
-Paper: MuLo-SD, section 3.2. One scene drawn at two sizes gives a pair of token grids; the network learns the law of the finer one given
-the coarser one.
-Deviations: the loss is the cross-entropy of the codes instead of pixel, perceptual and adversarial losses, because a law is what exact
-methods need and pooled acceptance asks for codes; half a million parameters a factor instead of 20 million; row-causal, so that a
-picture that is still being drafted needs nothing special. The one number of the training-free way is fitted on trained scenes.
+Paper: MuLo-SD, section 3.2. A scene drawn at two sizes gives a pair of token grids; the network learns the distribution of the finer one
+given the coarser one.
+Deviations: The loss is the cross-entropy of the codes instead of pixel, perceptual and adversarial losses, because exact methods need a
+distribution and pooled acceptance needs codes. Each factor has half a million parameters instead of 20 million. The network is row-causal,
+so that an unfinished draft needs no special handling. The one parameter of the training-free variant is fitted on trained scenes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ PRESETS = {
     "cpu": {"batch": 16, "minutes": 25.0, "rate": 2e-3, "unseen": 32},
     "gpu": {"batch": 64, "minutes": 6.0, "rate": 2e-3, "unseen": 96},
 }
-PAIRS = {(8, 16): 0.4, (16, 32): 0.3, (8, 32): 0.3}  # sides of both grids: how often
-SPREADS = torch.logspace(-2, 0.3, 47).tolist()  # what is tried for s of the training-free way
+PAIRS = {(8, 16): 0.4, (16, 32): 0.3, (8, 32): 0.3}  # sides of both grids: share of steps
+SPREADS = torch.logspace(-2, 0.3, 47).tolist()  # candidates for s of the training-free variant
 
 
 class Samplers(nn.Module):
-    """The networks by factor; tokens of the two sizes go in, the loss comes out."""
+    """The networks by factor, as one module."""
 
     def __init__(self, codebook: Tensor, **settings: int):
         super().__init__()
@@ -45,18 +45,18 @@ class Samplers(nn.Module):
         self.networks = nn.ModuleDict({str(factor): UpSampler(codebook, factor, **settings) for factor in factors})
 
     def logits(self, coarse: Tensor, fine: Tensor) -> Tensor:
-        """int64 [B, h, w] and [B, H, W] -> logits [B, V, H, W]"""
+        """Returns logits [B, V, H, W] for coarse tokens int64 [B, h, w]; `fine` [B, H, W] gives the size."""
         return self.networks[str(fine.shape[1] // coarse.shape[1])](coarse)
 
 
 def grids(tokenizer: PictureTokenizer, scenes: list[Scene], sides: tuple[int, ...], device: str) -> list[Tensor]:
-    """Tokens int64 [B, side, side] of the same scenes at several scales."""
+    """Returns tokens int64 [B, side, side] of the same scenes at several scales."""
     return [tokenizer.encode(to_tensor([render(s, side * FACTOR) for s in scenes], device)) for side in sides]
 
 
 @torch.no_grad()
 def fitted(resampler: PictureResampler, coarse: Tensor, fine: Tensor) -> dict[float, float]:
-    """Nats a token of the training-free law by its spread s; coarse int64 [B, h, w], fine int64 [B, H, W]."""
+    """Returns nats a token of the training-free distribution by its spread s; coarse int64 [B, h, w], fine int64 [B, H, W]."""
     factor = fine.shape[1] // coarse.shape[1]
     total = torch.zeros(len(SPREADS))
     for small, large in zip(coarse, fine, strict=True):
@@ -66,14 +66,14 @@ def fitted(resampler: PictureResampler, coarse: Tensor, fine: Tensor) -> dict[fl
 
 
 def distances(resampler: PictureResampler, small: Tensor, factor: int) -> Tensor:
-    """Squared distances [N, V] of the enlarged picture's latents to all codes, of tokens [h, w]."""
+    """Returns squared distances [N, V] from the latents of the enlarged picture of tokens [h, w] to all codes."""
     return torch.cdist(resampler.latent(small, factor).flatten(0, 1), resampler.codebook).square()
 
 
 @torch.no_grad()
 def against_the_picture(samplers: Samplers, resampler: PictureResampler, coarse: Tensor, fine: Tensor) -> dict[str, float]:
-    """Nats a token, the share of right first guesses, and how probable the laws hold their first guesses to be (equal to that share where
-    they are calibrated), of the network and of the training-free way."""
+    """Returns nats a token, top-1 accuracy, and the mean probability of the most probable token (equal to the accuracy if calibrated), for
+    the network and for the training-free variant."""
     name = f"{coarse.shape[1]}_{fine.shape[1]}"
     factor = fine.shape[1] // coarse.shape[1]
     rows = []
@@ -88,13 +88,13 @@ def against_the_picture(samplers: Samplers, resampler: PictureResampler, coarse:
 
 
 def _first_guess(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The share of first guesses that are right, and the mean probability they were given."""
+    """Returns how often the most probable token is right, and its mean probability."""
     chance, guess = logits.softmax(-1).max(-1)
     return (guess == target).float().mean(), chance.mean()
 
 
 def spreads_of(tokenizer: PictureTokenizer, count: int, device: str, lessons: Lessons) -> dict[int, float]:
-    """s by factor: the one that gives the fewest nats on trained scenes, over all pairs of that factor."""
+    """Returns the s with the fewest nats on trained scenes by factor, over all pairs of that factor."""
     resampler, total = PictureResampler(tokenizer), {}
     sides = tuple(sorted({side for pair in PAIRS for side in pair}))
     found = dict(zip(sides, grids(tokenizer, trained_scenes(2**42, count, lessons=lessons), sides, device), strict=True))
@@ -140,20 +140,20 @@ def main(options: Options) -> None:
     if not options.export:
         training.run(loss_of, held_out)
     tokens = whole.get("tokenizer", {}).get("tokens")
-    known = card if card is not None and card.get("tokens") == tokens else None  # one of other tokens is refused
+    known = card if card is not None and card.get("tokens") == tokens else None  # one for other tokens is refused
     if may_ship(training, options, Measure("nats_{}_{}".format(*next(iter(PAIRS)))), known):
         ship_samplers(prepare(options, pictogram.FOLDER), training, samplers, spreads, options.preset, tokens)
 
 
 def with_prefix(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Shipped names as the names of a state dict of `Samplers`."""
+    """Returns shipped tensors under the names of `Samplers`' state dict."""
     return {f"networks.{name}": tensor for name, tensor in tensors.items()}
 
 
 def ship_samplers(
     folder: Path, training: Training, samplers: Samplers, spreads: Mapping[int, float], preset: str, tokens: str | None
 ) -> None:
-    """Writes the averaged networks and what the card says of them."""
+    """Writes the averaged networks and their entry in the card."""
     tensors = {name.removeprefix("networks."): tensor for name, tensor in training.averaged.items()}
     row: dict[str, Any] = {"tokens": tokens, "networks": {name: network.settings for name, network in samplers.networks.items()}}
     row |= {"spreads": {str(factor): s for factor, s in spreads.items()}} | training.summary(preset, "resampler")

@@ -1,6 +1,6 @@
-"""Says what is trained: `launch.py train status`.
+"""Prints the state of all trained weights: `launch.py train status`.
 
-Of each thing its minutes, its held-out numbers, and whether it fits the weights that it was made for.
+For each thing: its state (whether it fits the weights that it was trained for), its minutes, and its held-out numbers.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from engine.errors import MissingWeights
 from engine.train.dependencies import THINGS, Thing, row_of, state_of
 from engine.train.loop import Parser
 
-COMMON = ("step", "minutes", "loss")  # of every row of held-out numbers
+COMMON = ("step", "minutes", "loss")  # in every row of held-out numbers
 
 
 @dataclass
 class Options:
-    """What a person asks of this command."""
+    """The options of this command."""
 
     json: bool = False
 
     @staticmethod
     def parser(name: str) -> Parser:
-        """The options as arguments of `launch.py train status`."""
+        """Returns the parser of `launch.py train status`."""
         p = Parser(f"launch.py train {name}")
         p.add_argument("--json", action="store_true", help="print one JSON object")
         return p
 
 
 def describe(thing: Thing) -> dict[str, Any]:
-    """A thing's state, minutes, steps and held-out numbers."""
+    """Returns a thing's state, minutes, steps and held-out numbers."""
     try:
         row = row_of(thing) or {}
     except MissingWeights:
@@ -43,7 +43,7 @@ def describe(thing: Thing) -> dict[str, Any]:
 
 
 def lines() -> Iterator[str]:
-    """The table for a person, and what to run where something is missing or stale."""
+    """Yields the lines of the table, and the command to run for each thing that is missing or stale."""
     for thing in THINGS:
         found = describe(thing)
         numbers = "  ".join(f"{name} {json.dumps(value)}" for name, value in found["held_out"].items())

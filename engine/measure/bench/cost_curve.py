@@ -1,4 +1,4 @@
-"""What a pass costs by the number of rows in it."""
+"""The cost of a pass by its number of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 
 @torch.inference_mode()
 def cost_curve(backbone: Backbone, prompt: str = "a cat", repeats: int = 9) -> dict[int, float]:
-    """Milliseconds of a pass by the number of rows in it (the pending token and W-1 drafts), median of some repeats."""
+    """Returns milliseconds a pass by its number of rows (the pending token and W-1 drafts), the median of `repeats`."""
     sequence = backbone.start(Prompt(prompt))
     found = {}
     for width in WIDTHS:

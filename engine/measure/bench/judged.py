@@ -1,7 +1,7 @@
-"""`launch.py bench image --judge`: how often pictures show what was asked for, method beside plain decoding on the same prompts and seeds.
+"""`launch.py bench image --judge`: how often pictures match their prompts, by method, against plain decoding on the same prompts and seeds.
 
-The judge (`engine/judge.py`) reads every picture of held-out scenes. Rows give the share of right objects, counts, relations, colours and
-backgrounds; the difference from plain decoding is paired, prompt by prompt, with a 95 % interval.
+The judge (`engine/judge.py`) reads a picture of every held-out scene. Rows give the share of correct objects, counts, relations, colours
+and backgrounds. The difference from plain decoding is paired by prompt and has a 95 % interval.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ASPECTS = ("objects", "counts", "relation", "colours", "background", "all")
 
 
 def bench(plan: JudgeBench) -> list[dict[str, Any]]:
-    """The rows of the table, plain decoding first; raises MissingWeights where there is no judge."""
+    """Returns the rows of the table, plain decoding first; raises MissingWeights if there is no judge."""
     check_csv(plan.csv)
     backbone = plan.load()
     sampling = plan.sampling_of(backbone)
@@ -50,21 +50,21 @@ def bench(plan: JudgeBench) -> list[dict[str, Any]]:
 
 
 def judge_of(lessons: Lessons) -> Judge:
-    """The shipped judge; raises MissingWeights where there is none, NotSupported where it does not know all that is asked for."""
+    """Returns the shipped judge; raises MissingWeights if there is none, NotSupported if it does not know all objects of the lessons."""
     reader = judge.load()
     unknown = [name for name in lessons.objects if name not in reader.names]
     if unknown:
         taught = next((name for name, each in LESSONS.items() if each == lessons), "world")
         raise NotSupported(
-            f"The judge does not know {len(unknown)} of the objects that these weights were taught ({', '.join(unknown[:3])}, ...). "
+            f"The judge does not know {len(unknown)} of the objects that these weights were trained on ({', '.join(unknown[:3])}, ...). "
             f"Train it: python launch.py train judge --lessons {taught}."
         )
     return reader
 
 
 def shares(verdicts: list[Verdict], scenes: list[Scene]) -> dict[str, float]:
-    """The share of right answers in every aspect among the scenes that ask for it, and of the right objects where one was asked for and
-    where two were that stand in a relation."""
+    """Returns the share of correct answers by aspect, among the scenes that ask for it. "single" is the share of correct objects in scenes
+    with one object, "pair" that of correct objects and relations in scenes with two groups."""
     found = {}
     for aspect in ASPECTS:
         found[aspect] = share([getattr(verdict, aspect) for verdict in verdicts])
@@ -74,18 +74,18 @@ def shares(verdicts: list[Verdict], scenes: list[Scene]) -> dict[str, float]:
 
 
 def share(answers: list[bool | None]) -> float:
-    """The share of right answers among those that were asked for; not a number where none was."""
+    """Returns the share of True among the answers that are not None; NaN if there are none."""
     asked = [a for a in answers if a is not None]
     return round(sum(asked) / len(asked), 4) if asked else float("nan")
 
 
 def difference(verdicts: dict[str, list[Verdict]], name: str) -> dict[str, float]:
-    """How much more often than plain decoding the objects are right, paired, and the half width of its 95 % interval."""
+    """Returns how much more often the objects are correct than with plain decoding (paired), and the half width of its 95 % interval."""
     paired = np.array([a.objects - b.objects for a, b in zip(verdicts[name], verdicts["ar"], strict=True)], float)
     return {"objects_more": round(float(paired.mean()), 4), "half_width": round(float(1.96 * paired.std() / np.sqrt(len(paired))), 4)}
 
 
 def readable(row: dict[str, Any]) -> str:
-    """One line of the table."""
+    """Formats one line of the table."""
     said = "  ".join(f"{aspect} {row[aspect]:.1%}" for aspect in (*ASPECTS, "single", "pair"))
     return f"{row['method']:<18} {said}  against plain {row['objects_more']:+.1%} ± {row['half_width']:.1%}"

@@ -1,4 +1,4 @@
-"""How probable a model finds a finished picture: the price of decoding that is not exact, in one pass."""
+"""The log probability of a finished picture under the model, in one pass: what inexact decoding costs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from engine.core import Backbone, Draft, Prompt
 
 @torch.inference_mode()
 def log_probabilities(backbone: Backbone, prompt: Prompt, tokens: list[int], positions: list[int]) -> Tensor:
-    """log p of every token given all tokens at smaller positions, [N] in order of position, in nats; their mean is the meter.
+    """Returns log p of every token given all tokens at smaller positions, [N] in order of position, in nats.
 
-    tokens, positions : as a Run holds them, in any order, together the first N positions. The law is the one that is sampled from (guided
-    and warped), so a token that plain decoding could never draw has -inf.
+    tokens, positions : as a Run holds them, in any order; together the first N positions. p is the sampling distribution (guided and
+    warped), so a token that plain decoding could never draw has -inf.
     """
     ordered = [token for _, token in sorted(zip(positions, tokens, strict=True))]
     assert sorted(positions) == list(range(len(ordered))), "the tokens leave a gap"

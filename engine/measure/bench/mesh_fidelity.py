@@ -1,4 +1,4 @@
-"""How good the meshes of `bench mesh` are: near their inputs, well formed, completed."""
+"""The quality of the meshes of `bench mesh`: distance to their inputs, well-formedness, completion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.run import Run, generate
 
 
 def apart(runs: list[Run], inputs: list[Subject]) -> dict[str, Any]:
-    """Mean chamfer and Hausdorff distance with their floors, and how many inputs gave no face at all."""
+    """Returns mean chamfer and Hausdorff distances with their floors, and the number of inputs that gave no face."""
     close = [(r.result(), s) for r, s in zip(runs, inputs, strict=True)]
     some = [((m.vertices, m.faces), (s.vertices, s.faces)) for m, s in close if len(m.faces)]
     theirs = [published(a, b) for a, b in some]
@@ -36,9 +36,9 @@ def apart(runs: list[Run], inputs: list[Subject]) -> dict[str, Any]:
 def fidelity(
     model: Lowpoly, kind: str, inputs: list[Subject], sampling: Sampling, grammar: bool, budgets: list[int | None]
 ) -> dict[str, Any]:
-    """What plain decoding makes of held-out inputs: well formed, completed, degenerate, near.
+    """Returns a row about plain decoding of held-out inputs: shares of valid, completed and watertight meshes, degenerate faces, distances.
 
-    grammar : whether the grammar's mask is on; budgets : the most faces, an input each (None: any number)
+    grammar : whether the grammar's mask is on; budgets : the most faces of each input's mesh (None: no limit)
     """
     bare = Lowpoly(model.model, model.card, model.folder, grammar)
     bare.weights_hash = model.weights_hash
@@ -64,7 +64,7 @@ def fidelity(
 
 
 def well_formed(rules: Grammar, tokens: list[int]) -> bool:
-    """Whether every token was allowed where it stands; a sequence that was cut at the limit may still be well formed."""
+    """Returns whether the grammar allowed every token at its place; a sequence that was cut at the limit may still be well formed."""
     state = rules.start
     for token in tokens:
         if not rules.allowed(state)[token]:

@@ -1,4 +1,4 @@
-"""The inputs of `bench mesh`: clouds of held-out procedural shapes."""
+"""The inputs of `bench mesh`: point clouds of held-out procedural shapes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLOUD = 16_384  # points of an input
 
 @dataclass
 class Subject:
-    """A held-out shape as an input: its surface in the model's frame and a cloud of it [N, 6]."""
+    """A held-out shape as an input: its surface in the model's frame and a point cloud of it [N, 6]."""
 
     name: str
     vertices: np.ndarray
@@ -25,14 +25,14 @@ class Subject:
 
 
 def subject_of(shape: Shape, seed: int) -> Subject:
-    """The input that a shape is."""
+    """Returns the input for a shape; the seed draws its points."""
     vertices = frame_of(shape.vertices).to_model(shape.vertices)
     points = sample_points(vertices, shape.faces, CLOUD, np.random.default_rng(seed))
     return Subject(shape.family, vertices, shape.faces, torch.from_numpy(points))
 
 
 def subjects(count: int, kind: str, families: Iterable[str]) -> list[Subject]:
-    """The first `count` held-out shapes: "boxes" of the families the model was taught, or whole "families"."""
+    """Returns the first `count` held-out shapes: "boxes" of the families that the model was trained on, or unseen "families"."""
     taught = set(families)
     shapes = held_out_shapes(8 * count, kind)
     chosen = [s for s in shapes if kind == "families" or s.family in taught][:count]

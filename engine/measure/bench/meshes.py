@@ -1,10 +1,10 @@
-"""`launch.py bench mesh`: the rows of XSpecMesh's tables 3 and 4 for our model, with floors, intervals, and where drafts fail; with
---methods and --sweep, those methods instead.
+"""`launch.py bench mesh`: the rows of XSpecMesh's tables 3 and 4 for our model, with floors, intervals and acceptance by grammar state;
+with --methods or --sweep, the chosen methods instead.
 
-Inputs are clouds of held-out procedural shapes. Every row decodes every input twice or more (see `measure/alternate.py`); the speed-up of a
-row on an input is over row A, plain decoding of lowpoly with cached cross-attention, by seconds a token. With `--backbone lowpoly_lora` the
-rows are those of the merged weights, over their own plain decoding. Distances are measured in the input's own box scaled to 1.9, by the
-papers' protocol and with 16,384 points, the distance of the input to itself (floor) beside them.
+Inputs are point clouds of held-out procedural shapes. Every row decodes every input at least twice (see `measure/alternate.py`). The
+speed-up of a row on an input is over row A, plain decoding of lowpoly with cached cross-attention, by seconds a token. With `--backbone
+lowpoly_lora` the rows are those of the merged weights, over their own plain decoding. Distances are measured in the input's bounding box
+scaled to 1.9, by the papers' protocol and with 16,384 points; the floor is the distance of the input to itself.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ THRESHOLDS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table: which weights, which method with which knobs."""
+    """One row of the table: the weights, the method and its knobs."""
 
-    weights: str  # plain | cross | mlp: without an adapter, or with the one trained beside these heads
+    weights: str  # plain | cross | mlp: without an adapter, or with the one trained together with these heads
     method: str = "xspecmesh"
     knobs: dict[str, Any] = field(default_factory=dict)
 
@@ -74,7 +74,7 @@ PLAIN_ROW = {"plain": "A plain", "cross": "E plain"}  # plain decoding, by weigh
 
 
 class Models:
-    """The models of one benchmark, loaded once, and what is run on them."""
+    """The models of one benchmark, loaded once, and the runs on them."""
 
     def __init__(self, plan: MeshBench | MeshSheet):
         name, self.folder = resolve(plan.backbone)
@@ -84,14 +84,14 @@ class Models:
         self.sampling = plan.sampling_of(self.model(self.own))
 
     def model(self, weights: str) -> Lowpoly:
-        """plain, or merged with the adapter of a kind; raises MissingWeights."""
+        """Returns the plain model, or the one merged with the adapter of a kind; raises MissingWeights."""
         if weights not in self._loaded:
             where = self.folder, self.plan.device, self.plan.dtype
             self._loaded[weights] = lowpoly.load(*where) if weights == "plain" else lowpoly_lora.load(*where, kind=weights)
         return self._loaded[weights]
 
     def can(self, row: Row) -> bool:
-        """Whether the weights and heads of a row are there."""
+        """Returns whether the weights and heads of a row are present."""
         try:
             model = self.model(row.weights)
         except MissingWeights:
@@ -99,13 +99,13 @@ class Models:
         return not find(row.method)[0].drafter or row.knobs.get("heads", "cross-attention") in model.kinds
 
     def go(self, row: Row, subject: Subject, seed: int) -> Run:
-        """One finished run."""
+        """Returns one finished run."""
         model, (method, preset) = self.model(row.weights), find(row.method)
         prompt = Prompt(points=subject.points, seed=seed, size=self.plan.faces, sampling=self.sampling)
         return generate(model, method, prompt, preset | row.knobs).finish()
 
     def measure(self, table: dict[str, Row], inputs: list[Subject], seeds: int = 1, repeats: int = 1) -> dict[str, list[list[Run]]]:
-        """Runs by row and input; inputs with several seeds stand one seed after the other."""
+        """Returns runs by row and input; the seeds of an input follow one another."""
 
         def maker(row: Row) -> Callable[[int], Run]:
             return lambda i: self.go(row, inputs[i // seeds], i % seeds)
@@ -118,7 +118,7 @@ class Models:
 
 
 def bench(plan: MeshBench) -> list[dict[str, Any]]:
-    """The rows of the table and of the sweeps; prints each when it is there."""
+    """Returns the rows of the table and of the sweeps; prints each as soon as it is measured."""
     check_csv(plan.csv)
     models = Models(plan)
     own = models.model(models.own)
@@ -130,12 +130,12 @@ def bench(plan: MeshBench) -> list[dict[str, Any]]:
     known = {name: row for name, row in TABLE.items() if models.own in ("plain", row.weights)}
     table = {name: row for name, row in known.items() if models.can(row)}
     for name in [name for name in known if name not in table]:
-        print(f"{name}: its heads or its adapter are not trained yet; python launch.py train mesh-heads")
+        print(f"{name}: its heads or its adapter are not trained yet. Train them: python launch.py train mesh-heads")
     return publish(rows(models, table, inputs), readable, stamp, plan.csv)
 
 
 def chosen(models: Models, plan: MeshBench, inputs: list[Subject]) -> Iterator[dict[str, Any]]:
-    """The methods that were asked for, each once or, with a sweep, once a value, beside plain decoding."""
+    """Yields plain decoding and the chosen methods, each once or, with a sweep, once for each value."""
     entries = plan.entries(models.model(models.own).capabilities)
     table = {models.plain_row: Row(models.own, "ar")} | {label: Row(models.own, e.name, e.knobs) for label, e in entries.items()}
     runs = models.measure(table, inputs, plan.seeds, plan.repeats)
@@ -144,7 +144,7 @@ def chosen(models: Models, plan: MeshBench, inputs: list[Subject]) -> Iterator[d
 
 
 def rows(models: Models, table: dict[str, Row], inputs: list[Subject]) -> Iterator[dict[str, Any]]:
-    """The table, where its drafts fail, the sweeps, and what the model makes of unseen shapes."""
+    """Yields the quality of meshes of unseen shapes, the table, acceptance by grammar state, and the sweeps."""
     plan, own = models.plan, models.model(models.own)
     for kind, (grammar, budget) in itertools.product(("boxes", "families"), ((False, False), (True, False), (True, True))):
         unseen = subjects(len(inputs), kind, own.card["families"])
@@ -157,7 +157,7 @@ def rows(models: Models, table: dict[str, Row], inputs: list[Subject]) -> Iterat
 
 
 def summary(name: str, runs: dict[str, list[list[Run]]], inputs: list[Subject], plain: str) -> dict[str, Any]:
-    """One row: time, step compression, latency of a step, distances with floors. plain: the row that the speed-up is over."""
+    """Returns one row: time, step compression, latency of a step, distances with floors. plain : the row that the speed-up is over"""
     mine = runs[name]
     seconds = np.array([np.median([r.seconds for r in of]) for of in mine])
     forwards = np.array([of[0].totals["forwards"] for of in mine])
@@ -181,12 +181,12 @@ def summary(name: str, runs: dict[str, list[list[Run]]], inputs: list[Subject], 
 
 
 def ran(run: Run) -> dict[str, Any]:
-    """The columns that name what a run was made with."""
+    """Returns the columns that name the method, knobs and weights of a run."""
     return {"method": run.method.name, "knobs": run.steps[-1].knobs, **of_weights(run.backbone)}
 
 
 def by_state(name: str, runs: list[list[Run]]) -> dict[str, Any]:
-    """Per state of the grammar in which a draft was judged: how many were, and the share that was accepted."""
+    """Returns, for each grammar state in which drafts were verified, their number and the share accepted."""
     judged: Counter[str] = Counter()
     kept: Counter[str] = Counter()
     grammar = Grammar(BPT, canonical=True)
@@ -207,7 +207,7 @@ def by_state(name: str, runs: list[list[Run]]) -> dict[str, Any]:
 
 
 def sweeps(models: Models, inputs: list[Subject]) -> Iterator[dict[str, Any]]:
-    """Step compression and speed-up by depth and by threshold, on the best weights that there are."""
+    """Yields step compression and speed-up by depth and by threshold, on the best weights present."""
     weights = next((w for w in ("cross", models.own) if models.can(Row(w))), None)
     if weights is None:
         return
@@ -222,7 +222,7 @@ def sweeps(models: Models, inputs: list[Subject]) -> Iterator[dict[str, Any]]:
 
 
 def readable(row: dict[str, Any]) -> str:
-    """A row for a person."""
+    """Formats one line of the table."""
     if "states" in row:
         return f"{row['row']:32} " + "  ".join(f"{s} {share:.0%} of {n}" for s, (n, share) in row["states"].items())
     near = "no faces" if row["chamfer_16k"] is None else (

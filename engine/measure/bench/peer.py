@@ -1,8 +1,8 @@
-"""The peer: transformers' own `generate` on pictogram's weights, so that our plain decoding is compared with the usual one.
+"""Runs transformers' `generate` on pictogram's weights, to compare our plain decoding with a standard implementation.
 
-pictogram's stack is that of transformers' Qwen3 model (norms, gated feed-forward, normalised queries and keys), so its weights go
-into that class, with our rotary table in place of its own. A small wrapper runs the guidance pair as one batch of two and hands guided
-logits to `generate`, with its default dynamic cache.
+pictogram has the architecture of transformers' Qwen3 model (norms, gated feed-forward, normalised queries and keys), so its weights load
+into that class, with our rotary table in place of its own. A small wrapper runs the guidance pair as a batch of two and gives guided
+logits to `generate`, which uses its default dynamic cache.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine.sampling import guide
 
 
 class _Table(nn.Module):
-    """Rotary positions by table."""
+    """Rotary positions from a table."""
 
     def __init__(self, cos: Tensor, sin: Tensor):
         super().__init__()
@@ -32,7 +32,7 @@ class _Table(nn.Module):
 
 
 def qwen3_of(backbone: Pictogram, side: int) -> Qwen3Model:
-    """pictogram's decoder as transformers' class, the same function."""
+    """Returns pictogram's decoder as transformers' class; it computes the same function."""
     ours = backbone.model.decoder
     head = ours.width // ours.heads
     config = Qwen3Config(
@@ -58,7 +58,7 @@ def qwen3_of(backbone: Pictogram, side: int) -> Qwen3Model:
 
 
 class GuidedModel(PreTrainedModel, GenerationMixin):
-    """What `generate` sees: image ids in, guided logits out. The first id stands for the whole prefix."""
+    """The model that `generate` calls: image ids in, guided logits out. The first id stands for the whole prefix."""
 
     config_class = Qwen3Config
 
@@ -78,16 +78,16 @@ class GuidedModel(PreTrainedModel, GenerationMixin):
             self.with_places, self.tables = backbone.model.decoder.with_places, backbone.model.rotary(side)
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Nothing: the weights are given."""
+        """Does nothing: the weights are given."""
 
     def prepare_inputs_for_generation(self, input_ids: Tensor, past_key_values: Any = None, **_: Any) -> dict[str, Any]:
-        """Only the ids that are not in the cache; the prefix (33 slots) counts as one id."""
+        """Returns the ids that are not in the cache; the prefix (33 slots) counts as one id."""
         cached = past_key_values.get_seq_length()
         fed = 0 if cached == 0 else cached - TEXT_SLOTS
         return {"input_ids": input_ids[:, fed:], "past_key_values": past_key_values, "use_cache": True}
 
     def forward(self, input_ids: Tensor, past_key_values: Any = None, **_: Any) -> CausalLMOutputWithPast:
-        """One pass of the pair; returns guided logits [1, R, V]."""
+        """Runs one pass of the guidance pair; returns guided logits [1, R, V]."""
         cached = past_key_values.get_seq_length()
         first = cached == 0
         x = self.prefix if first else self.table[input_ids] + self.gist
@@ -101,7 +101,7 @@ class GuidedModel(PreTrainedModel, GenerationMixin):
 
 @torch.inference_mode()
 def generate(model: GuidedModel, seed: int) -> list[int]:
-    """The tokens of one picture, by transformers' generate with the prompt's sampling."""
+    """Returns the tokens of one picture from transformers' `generate` with the prompt's sampling."""
     torch.manual_seed(seed)
     how = {"do_sample": False}
     if model.sampling.temperature:

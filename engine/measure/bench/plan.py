@@ -1,4 +1,4 @@
-"""What a benchmark is asked for, as values that are checked when they are made: before a model is loaded, and long before a row is lost."""
+"""Plans of benchmarks: the options as values that are checked when they are created, before a model is loaded or anything is measured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Sweep = tuple[str, tuple[str, ...]]  # a knob and its values
 
 @dataclass(frozen=True)
 class Entry:
-    """What a row measures: a method or preset, and the knobs that it runs with."""
+    """What a row measures: a method or preset, and its knobs."""
 
     name: str
     knobs: dict[str, Any]
@@ -32,9 +32,9 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """Which weights, and how tokens are drawn.
+    """The weights and the sampling.
 
-    backbone : a name of BACKBONES or a folder; sampling : what differs from the backbone's own (temperature, top_k, top_p, guidance)
+    backbone : a name of BACKBONES or a folder; sampling : overrides of the backbone's own (temperature, top_k, top_p, guidance)
     """
 
     backbone: str
@@ -43,27 +43,29 @@ class Model:
     sampling: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises NotSupported for an unknown backbone or a device that is not there, BadPrompt for sampling out of range."""
+        """Raises NotSupported for an unknown backbone or a missing device, BadPrompt for sampling out of range."""
         resolve(self.backbone)
         check_device(self.device)
         changed(Sampling(), self.sampling)
 
     def load(self, dtype: str | None = None) -> Backbone:
-        """The backbone, in another dtype if one is given."""
+        """Loads the backbone, in `dtype` if it is given."""
         return load(self.backbone, None, self.device, dtype or self.dtype)
 
     def sampling_of(self, backbone: Backbone) -> Sampling:
-        """The backbone's sampling with what differs."""
+        """Returns the backbone's sampling with the plan's overrides."""
         return changed(backbone.sampling, self.sampling)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(Model):
-    """Which methods, with which knobs.
+    """The methods and their knobs.
 
-    methods : names of methods and presets, plain decoding besides; () = all that the backbone can serve
-    knobs   : by name, for the methods that have them; verify : the verification mode, for the methods that have one
-    sweep   : rows for each value of a knob, for the methods that have it; grid : a row for each combination of several
+    methods : names of methods and presets, measured beside plain decoding; () = all that the backbone supports
+    knobs   : values by name, for the methods that have the knob
+    verify  : the verification mode, for the methods that have one
+    sweep   : knobs with values; one row for each value, for the methods that have the knob
+    grid    : one row for each combination of the sweeps' values instead
     """
 
     methods: tuple[str, ...] = ()
@@ -73,15 +75,16 @@ class Choice(Model):
     grid: bool = False
 
     def __post_init__(self) -> None:
-        """Raises NotSupported for an unknown method, BadKnob for a knob or value that no method could use."""
+        """Raises NotSupported for an unknown method, BadKnob for a knob or value that no method can use."""
         super().__post_init__()
         if self.grid and not self.sweep:
-            raise BadKnob("--grid combines the values of sweeps, and there is none. Add --sweep NAME=A,B.")
+            raise BadKnob("--grid combines the values of sweeps, but there is no sweep. Add --sweep NAME=A,B.")
         self.entries(frozenset().union(*(find(name)[0].needs for name in (*METHODS, *PRESETS))))
 
     def entries(self, capabilities: frozenset[str]) -> dict[str, Entry]:
-        """The rows asked for, by what they are called: each method once, or with a sweep once a value for those that have the knob; with
-        `grid` once a combination of values for those that have all the knobs. Raises BadKnob for what no method could use."""
+        """Returns the planned rows by label. Without a sweep: each method once. With a sweep: each method that has the knob once for each
+        value. With `grid`: each method that has all the knobs once for each combination. Raises BadKnob for a knob or value that no method
+        can use."""
         usable = [name for name in (*METHODS, *PRESETS) if find(name)[0].needs <= capabilities]
         plain = {name: self._entry(name) for name in dict.fromkeys(self.methods or usable) if name != "ar"}
         self._check_given([find(name)[0].name for name in plain])
@@ -103,7 +106,7 @@ class Choice(Model):
         return chosen
 
     def _entry(self, name: str) -> Entry:
-        """A preset's knobs and those given that the method has."""
+        """Returns the preset's knobs, overridden by the given ones that the method has."""
         method, preset = find(name)
         own = {k.name for k in method.knobs}
         known = {k: v for k, v in self.knobs.items() if k in own}
@@ -112,20 +115,20 @@ class Choice(Model):
         return Entry(name, preset | known)
 
     def _check_given(self, methods: list[str]) -> None:
-        """Raises BadKnob if what was given belongs to none of the methods."""
+        """Raises BadKnob if none of the methods has a given knob."""
         own = {knob.name for name in methods for knob in METHODS[name].knobs}
         unknown = [name for name in (*self.knobs, *(["verify"] if self.verify else [])) if name not in own]
         if unknown:
             asked = ", ".join(dict.fromkeys(methods)) or "plain decoding"
-            raise BadKnob(f"There is no knob '{unknown[0]}' in {asked}. There are: {', '.join(sorted(own)) or 'none'}.")
+            raise BadKnob(f"There is no knob '{unknown[0]}' in {asked}. Choose from: {', '.join(sorted(own)) or 'none'}.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBench(Choice):
     """`bench image`: the time of methods against plain decoding.
 
-    prompts : texts (None: `count` held-out ones); prompts_from : what the rows say of where they come from
-    size    : pixels (None: the backbone's own); csv, figure : files to write
+    prompts : texts (None: `count` held-out ones); prompts_from : the source of the prompts, as the rows name it
+    size    : pixels (None: the backbone's default); csv, figure : files to write
     """
 
     prompts: tuple[str, ...] | None = None
@@ -137,7 +140,7 @@ class ImageBench(Choice):
     figure: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises BadPrompt, BadKnob or NotSupported for what cannot be measured."""
+        """Raises BadPrompt, BadKnob or NotSupported for a plan that cannot be measured."""
         super().__post_init__()
         check_count("count", self.count, MOST_INPUTS)
         check_count("repeats", self.repeats, MOST_REPEATS)
@@ -148,14 +151,14 @@ class ImageBench(Choice):
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeBench(Choice):
-    """`bench image --judge`: how often pictures of `count` held-out scenes show what was asked for."""
+    """`bench image --judge`: how often pictures of `count` held-out scenes match their prompts."""
 
     count: int = 20
     size: int | None = None
     csv: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises BadPrompt, BadKnob or NotSupported for what cannot be measured."""
+        """Raises BadPrompt, BadKnob or NotSupported for a plan that cannot be measured."""
         super().__post_init__()
         check_count("count", self.count, MOST_INPUTS)
         check_size(self.size)
@@ -163,14 +166,14 @@ class JudgeBench(Choice):
 
 @dataclass(frozen=True, kw_only=True)
 class EyeBench(Model):
-    """`bench image --judge --eye FILE`: the judge beside a person's answers in a CSV file."""
+    """`bench image --judge --eye FILE`: the judge against human answers in a CSV file."""
 
     answers: Path
     size: int | None = None
     csv: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises BadPrompt for what cannot be measured."""
+        """Raises BadPrompt for a size that cannot be measured."""
         super().__post_init__()
         check_size(self.size)
 
@@ -185,7 +188,7 @@ class ImageSheet(Model):
     size: int | None = None
 
     def __post_init__(self) -> None:
-        """Raises BadPrompt for what cannot be drawn."""
+        """Raises BadPrompt for a plan that cannot be drawn."""
         super().__post_init__()
         check_count("count", self.count, MOST_INPUTS)
         check_size(self.size)
@@ -195,7 +198,7 @@ class ImageSheet(Model):
 
 @dataclass(frozen=True, kw_only=True)
 class MeshBench(Choice):
-    """`bench mesh`: methods on clouds of `count` held-out shapes with `seeds` seeds each; without methods and sweep, XSpecMesh's table.
+    """`bench mesh`: methods on point clouds of `count` held-out shapes with `seeds` seeds each; XSpecMesh's table by default.
 
     faces : the most faces of a mesh (None: no budget)
     """
@@ -207,10 +210,10 @@ class MeshBench(Choice):
     csv: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises BadPrompt, BadKnob or NotSupported for what cannot be measured."""
+        """Raises BadPrompt, BadKnob or NotSupported for a plan that cannot be measured."""
         super().__post_init__()
         if not self.methods and not self.sweep and (self.knobs or self.verify):
-            raise BadKnob("The rows of the table have knobs of their own. Name the methods that --set or --verify is for with --methods.")
+            raise BadKnob("The rows of the table have their own knobs. Name the methods that --set or --verify applies to with --methods.")
         check_mesh(self)
         check_count("count", self.count, MOST_INPUTS)
         check_count("seeds", self.seeds, MOST_REPEATS)
@@ -218,59 +221,59 @@ class MeshBench(Choice):
 
     @property
     def is_table(self) -> bool:
-        """Whether the table of XSpecMesh is asked for."""
+        """Whether the plan is XSpecMesh's table."""
         return not self.methods and not self.sweep
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeshSheet(Model):
-    """`bench mesh --sheet FILE`: clouds of `count` held-out shapes and the meshes that plain decoding makes of them, on one sheet."""
+    """`bench mesh --sheet FILE`: one sheet of `count` held-out point clouds and the meshes that plain decoding makes of them."""
 
     path: Path
     count: int = 24
     faces: int | None = None
 
     def __post_init__(self) -> None:
-        """Raises BadPrompt or NotSupported for what cannot be drawn."""
+        """Raises BadPrompt or NotSupported for a plan that cannot be drawn."""
         super().__post_init__()
         check_mesh(self)
         check_count("count", self.count, MOST_INPUTS)
 
 
 def check_mesh(plan: MeshBench | MeshSheet) -> None:
-    """Raises NotSupported for a backbone that makes no meshes and for guidance, which they do not have; BadPrompt for an odd budget."""
+    """Raises NotSupported for a backbone that makes no meshes, or for guidance; BadPrompt for a budget out of range."""
     name = resolve(plan.backbone)[0]
     if name not in MESHES:
         raise NotSupported(f"bench mesh measures {' and '.join(MESHES)}, not {name}. Choose one of them with --backbone.")
     if "guidance" in plan.sampling:
-        raise NotSupported(f"{name} has no guidance: it knows no empty cloud. Leave guidance out.")
+        raise NotSupported(f"{name} has no guidance: it was not trained without a point cloud. Leave guidance out.")
     if plan.faces is not None:
         check_count("faces", plan.faces, 10_000)
 
 
 def check_count(name: str, value: int, most: int) -> None:
-    """Raises BadPrompt for what is not 1 to `most`."""
+    """Raises BadPrompt if the value is not 1 to `most`."""
     if not 1 <= value <= most:
         raise BadPrompt(f"{name} = {value} is out of range. Choose 1 to {most:,}.")
 
 
 def check_size(size: int | None) -> None:
-    """Raises BadPrompt for a size that no picture has."""
+    """Raises BadPrompt for a size that no picture can have."""
     if size is not None:
         check_count("size", size, 4096)
 
 
 def read_prompts(path: Path, count: int) -> tuple[tuple[str, ...], str]:
-    """The first `count` prompts of a file, a line each, and what rows say of where they come from; raises BadPrompt."""
+    """Returns the first `count` prompts of a file (one a line) and the source that rows name: file name and hash. Raises BadPrompt."""
     try:
         with path.open("rb") as file:
             content = file.read(PROMPT_BYTES + 1)
         text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
-        raise BadPrompt(f"The prompts file {path} cannot be read ({e}). Give another with --prompts.") from e
+        raise BadPrompt(f"The prompts file {path} cannot be read ({e}). Give another file with --prompts.") from e
     if len(content) > PROMPT_BYTES:
-        raise BadPrompt(f"The prompts file {path} holds more than {PROMPT_BYTES:,} bytes. Give a smaller one with --prompts.")
+        raise BadPrompt(f"The prompts file {path} has more than {PROMPT_BYTES:,} bytes. Give a smaller one with --prompts.")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
-        raise BadPrompt(f"The prompts file {path} holds no prompt. Write one a line.")
+        raise BadPrompt(f"The prompts file {path} has no prompt. Write one prompt a line.")
     return tuple(lines[:count]), f"{path.name} {sha256(content).hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""The rows of a benchmark: what each says of its experiment, how it is printed, and the CSV file that it is added to."""
+"""The rows of a benchmark: the columns that describe the experiment, printing, and the CSV file that rows are appended to."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Row = dict[str, Any]
 
 
 def experiment(backbone: Backbone, sampling: Sampling, **more: Any) -> Row:
-    """What a row was measured on: machine, commit, weights, dtype, device and sampling, and what else is named."""
+    """Returns the columns that describe an experiment: machine, commit, weights, dtype, device, sampling, and `more`."""
     return facts() | of_weights(backbone) | of_sampling(sampling) | more
 
 
 def of_weights(backbone: Backbone) -> Row:
-    """The columns that name a model: backbone, hash of its weights, dtype and device."""
+    """Returns the columns that name a model: backbone, hash of its weights, dtype and device."""
     dtype = backbone.dtype
     return {
         "backbone": backbone.name,
@@ -36,13 +36,13 @@ def of_weights(backbone: Backbone) -> Row:
 
 
 def of_sampling(sampling: Sampling) -> Row:
-    """The columns that name how tokens are drawn."""
+    """Returns the columns of the sampling settings."""
     return {name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p", "guidance", "temperature_last")}
 
 
 def publish(rows: Iterable[Row], readable: Callable[[Row], str], stamp: Row, path: Path | None) -> list[Row]:
-    """Prints each row as soon as it is there, adds what the stamp says and the row does not, and adds all to a CSV file if there is a path;
-    returns them."""
+    """Prints each row as soon as it is measured and adds the columns of `stamp` that it lacks; appends all rows to a CSV file if there is a
+    path. Returns the rows."""
     found = []
     for row in rows:
         print(readable(row), flush=True)
@@ -53,12 +53,12 @@ def publish(rows: Iterable[Row], readable: Callable[[Row], str], stamp: Row, pat
 
 
 def quartiles(values: np.ndarray) -> list[float]:
-    """Median, first and third quartile."""
+    """Returns the median and the first and third quartiles."""
     return [round(float(np.quantile(values, q)), 4) for q in (0.5, 0.25, 0.75)]
 
 
 def bootstrap(values: np.ndarray, draws: int = 2000) -> list[float]:
-    """95 % interval of the median over inputs."""
+    """Returns the 95 % bootstrap interval of the median over inputs."""
     r = np.random.default_rng(0)
     medians = np.median(r.choice(values, (draws, len(values))), axis=1)
     return [round(float(np.quantile(medians, q)), 3) for q in (0.025, 0.975)]
@@ -68,7 +68,7 @@ def bootstrap(values: np.ndarray, draws: int = 2000) -> list[float]:
 
 
 def check_file(path: Path | None, option: str) -> None:
-    """Raises BadOutput if nothing can be written to `path`; what is there stays as it is. Asked before anything is measured."""
+    """Raises BadOutput if `path` cannot be written; an existing file stays as it is. Called before anything is measured."""
     if path is None:
         return
     try:
@@ -82,15 +82,15 @@ def check_file(path: Path | None, option: str) -> None:
 
 
 def check_csv(path: Path | None) -> None:
-    """Raises BadOutput if rows cannot be written to a CSV file, BadFile if what it holds is not a table."""
+    """Raises BadOutput if rows cannot be written to a CSV file, BadFile if its content is not a table."""
     check_file(path, "--csv")
     if path is not None:
         read_csv(path)
 
 
 def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of a CSV file, both empty where there is none yet; raises BadFile where they do not fit together."""
-    if not path.is_file():  # a device, or a file that is yet to be made
+    """Returns the header and rows of a CSV file, both empty if there is no file yet; raises BadFile if a row does not fit the header."""
+    if not path.is_file():  # a device, or a file that does not exist yet
         return [], []
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -100,15 +100,15 @@ def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
     header, rows = (lines[0], lines[1:]) if lines else ([], [])
     crooked = next((i for i, row in enumerate(rows, 2) if len(row) != len(header)), None)
     if crooked or len(set(header)) < len(header):
-        where = f"row {crooked} does not fit the header" if crooked else "two columns have one name"
-        raise BadFile(f"{path} is not a table that rows can be added to: {where}. Choose another file with --csv.")
+        where = f"row {crooked} does not fit the header" if crooked else "two columns have the same name"
+        raise BadFile(f"Cannot append rows to {path}: {where}. Choose another file with --csv.")
     return header, rows
 
 
 def append_csv(path: Path, rows: list[Row]) -> None:
-    """Adds rows to a CSV file; columns that it lacks are added to it, empty in earlier rows. Lists and dicts are written as JSON.
+    """Appends rows to a CSV file. New columns are added to the file, empty in earlier rows; lists and dicts are written as JSON.
 
-    Raises BadOutput if it cannot be written, BadFile if it is not a table.
+    Raises BadOutput if the file cannot be written, BadFile if it is not a table.
     """
     header, before = read_csv(path)
     columns = list(dict.fromkeys([*header, *(name for row in rows for name in row)]))
@@ -125,7 +125,7 @@ def append_csv(path: Path, rows: list[Row]) -> None:
 
 
 def _replace(path: Path, lines: list[list[str]]) -> None:
-    """Writes the whole file beside the old one, which it then replaces: a kill in between loses nothing."""
+    """Writes a new file beside the old one, then replaces the old one, so that a kill in between loses nothing."""
     target = path.resolve()
     handle, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     try:
@@ -139,7 +139,7 @@ def _replace(path: Path, lines: list[list[str]]) -> None:
 
 
 def _cell(value: Any) -> str:
-    """A value as the text of a cell."""
+    """Returns the text of a cell."""
     if value is None:
         return ""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)

@@ -1,9 +1,9 @@
 """`launch.py bench image`: time, passes and step compression of methods against our own plain decoding, in one process.
 
-Plain and accelerated runs alternate (see `measure/alternate.py`). A prompt's speed-up is the ratio of the medians; the table gives median,
-quartiles and a bootstrap interval of the median over prompts, and how probable the model finds the pictures, which is what relaxed methods
-pay with. Every row names its experiment: machine, commit, weights, sampling, size, seeds and knobs. `--sweep NAME=A,B,C` measures the
-methods that have this knob once with each value instead, and with `--grid` several sweeps become a row for each combination.
+Plain and accelerated runs alternate (see `measure/alternate.py`). A prompt's speed-up is the ratio of the medians. The table gives the
+median, quartiles and a bootstrap interval of the median over prompts, and the log probability of the pictures, which relaxed methods lower.
+Every row names its experiment: machine, commit, weights, sampling, size, seeds and knobs. `--sweep NAME=A,B,C` instead measures the methods
+that have this knob once with each value; `--grid` measures each combination of several sweeps.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from engine.measure.figures import style
 from engine.methods import METHODS, find
 from engine.run import Run, generate, speedup
 
-DRAFTING = ("accepted_a_pass", "nodes", "depth", "mean_deviation")  # the numbers that `drafting` may find
-PLACES = 16  # of drafts whose acceptance is counted apart
-BASELINE = "ar in float32"  # a row of its own where the rest runs in another dtype
+DRAFTING = ("accepted_a_pass", "nodes", "depth", "mean_deviation")  # the numbers that `drafting` may return
+PLACES = 16  # places of a draft whose acceptance is counted separately
+BASELINE = "ar in float32"  # its own row if the other rows run in another dtype
 
 
 def bench(plan: ImageBench) -> list[dict[str, Any]]:
-    """The rows of the table; prints it as it goes. What cannot be written or decoded is said before anything is measured."""
+    """Returns the rows of the table and prints them. Raises for files that cannot be written and prompts that cannot be decoded before
+    anything is measured."""
     check_csv(plan.csv)
     check_file(plan.figure, "--figure")
     backbone = plan.load()
@@ -42,7 +43,7 @@ def bench(plan: ImageBench) -> list[dict[str, Any]]:
     figure = style.drawn([find(entry.name)[0].name for entry in entries.values()]) if plan.figure else None
     prompts = [Prompt(text, seed=i, size=plan.size, sampling=sampling) for i, text in enumerate(texts_of(plan, backbone))]
     for prompt in prompts:
-        backbone.start(prompt).close()  # raises for one that the model cannot read
+        backbone.start(prompt).close()  # raises for a prompt that the model cannot read
     exact = backbone if backbone.dtype == "float32" else plan.load("float32")
     runs = measure(backbone, exact, entries, prompts, plan.repeats)
     rows = [summary(n, runs) | drafting([of[0] for of in runs[n]]) | plausibility(backbone, prompts, runs[n]) for n in runs]
@@ -57,21 +58,21 @@ def bench(plan: ImageBench) -> list[dict[str, Any]]:
 
 
 def texts_of(plan: ImageBench | ImageSheet, backbone: Backbone) -> Sequence[str]:
-    """The prompts of a plan, or held-out ones of what the model was taught."""
+    """Returns the prompts of a plan, or held-out ones of the lessons that the model was trained on."""
     return plan.prompts or held_out_prompts(plan.count, lessons_of(backbone.card))
 
 
 def pixels(run: Run) -> int:
-    """How wide the picture of a run is."""
+    """Returns the width of a run's picture."""
     return run.result().shape[1]
 
 
 def measure(
     backbone: Backbone, exact: Backbone, entries: dict[str, Entry], prompts: list[Prompt], repeats: int
 ) -> dict[str, list[list[Run]]]:
-    """Runs by row and prompt, each prompt's runs in a list; plain decoding under "ar", and under BASELINE if that is another.
+    """Returns runs by row and prompt, a list for each prompt; plain decoding is "ar", and in float32 BASELINE if the dtype differs.
 
-    exact : the same weights in float32, our fastest plain decoding on a CPU, and so the baseline whatever the dtype of the rest
+    exact : the same weights in float32; the baseline for every dtype, because it is our fastest plain decoding on a CPU
     """
     plain = ["ar"] if exact is backbone else [BASELINE, "ar"]
 
@@ -84,7 +85,7 @@ def measure(
 
 
 def summary(name: str, runs: dict[str, list[list[Run]]]) -> dict[str, Any]:
-    """One row of the table. The speed-up is over the baseline: plain decoding in float32."""
+    """Returns one row of the table. The speed-up is over the baseline, plain decoding in float32."""
     seconds = np.array([np.median([r.seconds for r in of]) for of in runs[name]])
     ratios = np.array([speedup(a, b) for a, b in zip(runs.get(BASELINE, runs["ar"]), runs[name], strict=True)])
     compression = np.array([of[0].totals["step_compression"] for of in runs[name]])
@@ -110,9 +111,9 @@ def summary(name: str, runs: dict[str, list[list[Run]]]) -> dict[str, Any]:
 
 
 def drafting(runs: list[Run]) -> dict[str, float]:
-    """What became of the drafts: how many a pass were accepted (acceptance length without the bonus token), of trees their nodes and depth,
-    of relaxed rules the mean total variation distance from the model's law, and where drafts are accepted in order, the share of accepted
-    ones by place. What a method does not say is left out."""
+    """Returns statistics of the drafts: accepted drafts a pass (acceptance length without the bonus token); for trees, nodes and depth; for
+    relaxed rules, the mean total variation distance from the model's distribution; if drafts are accepted in order, the share accepted by
+    place. Numbers that a method does not report are left out."""
     steps = [s for run in runs for s in run.steps if s.drafted]
     levels = [s.trace.tree.levels for s in steps if s.trace.tree]
     kept = [float(np.nansum(per_token(s, "accepted"))) for s in steps]
@@ -124,8 +125,8 @@ def drafting(runs: list[Run]) -> dict[str, float]:
 
 
 def by_place(steps: list[Step]) -> list[float]:
-    """Of the drafts that were reached, the share that was accepted, for the first places behind the pending token (of a tree, its levels).
-    Empty where drafts behind a refused one are accepted too: such a method knows no order."""
+    """Returns the share accepted of the drafts that were reached, for the first places after the pending token (for a tree, its levels).
+    Empty if drafts after a rejected one can be accepted too: then there is no order."""
     kept, asked = np.zeros(PLACES, dtype=int), np.zeros(PLACES, dtype=int)
     for step in steps:
         verdicts = per_token(step, "accepted") == 1
@@ -139,8 +140,8 @@ def by_place(steps: list[Step]) -> list[float]:
 
 
 def plausibility(backbone: Backbone, prompts: list[Prompt], runs: list[list[Run]]) -> dict[str, Any]:
-    """What the model thinks of the pictures: the mean log probability of a token under its guided law at the temperature of sampling, top-k
-    and top-p left out (else one impossible token would make it infinite), and the share of tokens that plain decoding could not draw."""
+    """Returns the mean log probability of a token under the guided distribution at the sampling temperature, without top-k and top-p (with
+    them, one impossible token would make it infinite), and the share of tokens that plain decoding could not draw."""
     means, impossible = [], []
     for prompt, of in zip(prompts, runs, strict=True):
         open_law = replace(prompt, sampling=replace(prompt.sampling.softened(), top_k=0, top_p=1.0))
@@ -151,12 +152,12 @@ def plausibility(backbone: Backbone, prompts: list[Prompt], runs: list[list[Run]
 
 
 def first_difference(a: list[int], b: list[int]) -> int | None:
-    """The first position where two runs differ, None if there is none."""
+    """Returns the first position where two runs differ, None if there is none."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), None)
 
 
 def peer_row(exact: Backbone, prompts: list[Prompt]) -> dict[str, Any]:
-    """transformers' generate on the same weights in float32, alternating with our plain decoding."""
+    """Returns the row of transformers' `generate` on the same weights in float32, timed in alternation with our plain decoding."""
     models = [peer.GuidedModel(exact, prompt) for prompt in prompts]
     runs = alternate(
         {
@@ -179,7 +180,7 @@ def peer_row(exact: Backbone, prompts: list[Prompt]) -> dict[str, Any]:
 
 
 def readable(row: dict[str, Any]) -> str:
-    """A row for a person."""
+    """Formats one line of the table."""
     if "slower_than_plain" in row:
         theirs, ours, ratio = row["seconds"][0], row["plain_seconds"][0], row["slower_than_plain"][0]
         return f"{row['method']}: {theirs:.2f} s against {ours:.2f} s, so our plain decoding is {ratio:.2f}x as fast"
@@ -197,7 +198,7 @@ def readable(row: dict[str, Any]) -> str:
 
 
 def drafted(row: dict[str, Any]) -> str:
-    """What `drafting` found, for a person."""
+    """Formats the numbers of `drafting`."""
     said = [f"{name.replace('_', ' ')} {row[name]:.3g}   " for name in DRAFTING if name in row]
     if "accepted_by_place" in row:
         said.append(f"by place {' '.join(f'{share:.0%}'[:-1] for share in row['accepted_by_place'])} %   ")

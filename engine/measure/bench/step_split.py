@@ -1,4 +1,4 @@
-"""Where the time of a step goes: the model's pass, sampling, and all else."""
+"""How the time of a step divides into the model's pass, sampling, and everything else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.run import generate
 
 
 class _Clock:
-    """Seconds spent in functions, nested calls counted once, by the outermost."""
+    """Counts seconds spent in functions; nested calls count once, in the outermost."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -38,7 +38,7 @@ class _Clock:
 
 @contextmanager
 def _timed(clock: _Clock, targets: list[tuple[Any, str]]) -> Iterator[None]:
-    """The clock runs inside these functions while the block lasts."""
+    """Inside the block, the clock counts the time in these functions."""
     kept = [(owner, name, getattr(owner, name)) for owner, name in targets]
     for owner, name, function in kept:
         setattr(owner, name, clock.timed(function))
@@ -50,7 +50,7 @@ def _timed(clock: _Clock, targets: list[tuple[Any, str]]) -> Iterator[None]:
 
 
 def split(backbone: Backbone, name: str, knobs: dict[str, Any], prompt: Prompt) -> dict[str, Any]:
-    """Shares of a step: the model's pass, sampling (warp, noise, draws, acceptance), and all else."""
+    """Returns shares of a step's time: the model's pass, sampling (warp, noise, draws, acceptance), and everything else."""
     model, sampling = _Clock(), _Clock()
     targets = [(verdict, n) for n in ("draw", "draw_gumbel", "ratio", "residual", "entropy", "probability_of")]
     targets += [(windows, n) for n in ("draw", "draw_gumbel")]

@@ -1,8 +1,8 @@
-"""`launch.py bench image --judge --eye FILE`: the judge beside a person who looked at the same pictures.
+"""`launch.py bench image --judge --eye FILE`: the judge against human answers about the same pictures.
 
-The pictures are those of the contact sheet (`--sheet`, with the same --size). FILE is a CSV with a row for each that was looked at: its
-number on the sheet from 0 on, the hash of the weights that made it, and for objects, counts, relation and background 1 (right), 0 (wrong)
-or nothing (not asked for). A row of the result is the confusion table of one of these.
+The pictures are those of the contact sheet (`--sheet`, with the same --size). FILE is a CSV with a row for each inspected picture: its
+number on the sheet (from 0), the hash of the weights that made it, and for objects, counts, relation and background 1 (correct), 0 (wrong)
+or nothing (not in the prompt). A row of the result is the confusion table of one of these aspects.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ ASPECTS = ("objects", "counts", "relation", "background")
 
 @dataclass(frozen=True)
 class Seen:
-    """What a person said of a picture; None: nothing was asked."""
+    """Human answers about a picture; None: the prompt does not ask for the aspect."""
 
     number: int
     said: dict[str, bool | None]
 
 
 def read(path: Path, weights: str | None) -> list[Seen]:
-    """The rows of a file; raises BadFile if it cannot be read, or is of pictures of other weights."""
+    """Returns the answers of a file; raises BadFile if it cannot be read, or if other weights made the pictures."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -47,30 +47,30 @@ def read(path: Path, weights: str | None) -> list[Seen]:
             f"{path} cannot be read ({type(e).__name__}: {e}). It needs the columns {columns}; see engine/measure/figures/by_eye.py."
         ) from e
     if not rows:
-        raise BadFile(f"{path} holds no answer. Write a row for each picture that was looked at.")
+        raise BadFile(f"{path} has no answer. Write a row for each inspected picture.")
     if others:
         raise BadFile(
-            f"{path} tells of pictures of other weights ({', '.join(sorted(others))}; these are {weights}). Look at the new ones."
+            f"{path} is about pictures of other weights ({', '.join(sorted(others))}; these are {weights}). Inspect the new pictures."
         )
     return found
 
 
 def _number(text: str) -> int:
-    """0, 1 and so on."""
+    """Returns a picture's number, 0 or more; raises ValueError."""
     if int(text) < 0:
-        raise ValueError(f"{text} is no number of a picture")
+        raise ValueError(f"{text} is not a picture's number")
     return int(text)
 
 
 def _answer(text: str) -> bool | None:
-    """1, 0 or nothing."""
+    """Returns True for 1, False for 0, None for nothing; raises ValueError."""
     if text not in ("1", "0", ""):
-        raise ValueError(f"'{text}' is neither 1, 0 nor empty")
+        raise ValueError(f"'{text}' is not 1, 0 or empty")
     return None if text == "" else text == "1"
 
 
 def bench(plan: EyeBench) -> list[dict[str, Any]]:
-    """The rows of the table; raises MissingWeights where there is no judge, BadFile for a file of answers that cannot be used."""
+    """Returns the rows of the table; raises MissingWeights if there is no judge, BadFile for a file of answers that cannot be used."""
     check_csv(plan.csv)
     backbone = plan.load()
     sampling = plan.sampling_of(backbone)
@@ -88,7 +88,7 @@ def bench(plan: EyeBench) -> list[dict[str, Any]]:
 
 
 def confusion(aspect: str, seen: list[Seen], verdicts: list[Verdict]) -> dict[str, Any]:
-    """How often judge and person agree on one thing, among the pictures where both say something of it."""
+    """Returns how often the judge and the human answers agree on an aspect, among the pictures where both have an answer."""
     answers = [(getattr(v, aspect), s.said[aspect]) for v, s in zip(verdicts, seen, strict=True)]
     both = [(theirs, ours) for theirs, ours in answers if theirs is not None and ours is not None]
     counts = {
@@ -105,6 +105,6 @@ def confusion(aspect: str, seen: list[Seen], verdicts: list[Verdict]) -> dict[st
 
 
 def readable(row: dict[str, Any]) -> str:
-    """One line of the table."""
+    """Formats one line of the table."""
     said = "  ".join(f"{name.replace('_', ' ')} {row[name]}" for name in ("both_right", "both_wrong", "only_judge_right", "only_eye_right"))
     return f"{row['aspect']:<11} {row['pictures']:3} pictures, agree {row['agree']:.0%}:  {said}"

@@ -1,7 +1,7 @@
-"""What a tree's controller did, picture by picture: `launch.py bench image --methods adt_tree --figure FILE`.
+"""Plots the tree shapes that the controller chose: `launch.py bench image --methods adt_tree --figure FILE`.
 
-Of all prompts the one whose trees were deepest and the one whose trees were shallowest are shown: the picture, the depth of the tree that
-produced each of its tokens, and depth and width by pass. Beside them stand all prompts: mean depth against how unsure the model was.
+The figure shows the prompt with the deepest trees and the one with the shallowest: the picture, the depth of the tree that produced each
+token, and depth and width by pass. A scatter plot of all prompts shows mean tree depth against the model's mean entropy.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ DEPTH, WIDTH, ACCEPTED = "#2f6fdf", "#d9772b", "#3a9d5d"
 
 
 def traces(run: Run) -> dict[str, np.ndarray]:
-    """By pass that verified a tree: its depth, its width and how many guesses were accepted. By token, in the order of the picture: `map`,
-    the depth of the tree that produced it (0: no tree), and entropy, in nats."""
+    """Returns, for each pass that verified a tree, its depth, its width and its number of accepted drafts; and, for each token in the order
+    of the picture, `map`, the depth of the tree that produced it (0: no tree), and entropy in nats."""
     trees = [s for s in run.steps if asked(s)]
     found = {"depth": [s.trace.tree.levels for s in trees], "width": [s.trace.tree.width for s in trees]}
     found = {name: np.array(values, float) for name, values in found.items()}
@@ -37,12 +37,12 @@ def traces(run: Run) -> dict[str, np.ndarray]:
 
 
 def asked(step: Step) -> bool:
-    """Whether the controller was asked for the tree that a pass verified; the first pass has none."""
+    """Returns whether the controller chose the shape of the tree that a pass verified; the first pass has no tree."""
     return step.trace.tree is not None and step.trace.tree.width is not None
 
 
 def figure(runs: dict[str, list[list[Run]]]) -> tuple[Figure, list[dict[str, Any]]]:
-    """The figure, of the first row of the method, and a point a prompt: its text, mean depth and mean entropy."""
+    """Returns the figure for the first row of the method, and a point for each prompt: its text, mean depth and mean entropy."""
     from matplotlib.figure import Figure
 
     of = next([same[0] for same in rows] for rows in runs.values() if rows[0][0].method.name == METHOD)
@@ -60,19 +60,19 @@ def figure(runs: dict[str, list[list[Run]]]) -> tuple[Figure, list[dict[str, Any
         unused.remove()
     scatter = sheet.add_subplot(axes[2, 0].get_subplotspec().get_gridspec()[2, :])
     scatter.scatter([p["entropy"] for p in points], [p["depth"] for p in points], color=DEPTH)
-    scatter.set(xlabel="how unsure the model was: mean entropy of a token's law, nats", ylabel="mean depth of a tree", title="All prompts")
+    scatter.set(xlabel="mean entropy of the next-token distribution (nats)", ylabel="mean tree depth", title="All prompts")
     scatter.grid(alpha=0.2)
     return sheet, points
 
 
 def _one(axes: list[Axes], run: Run, found: dict[str, np.ndarray], said: str, deepest: float) -> None:
-    """A row of the figure: picture, map, trace."""
+    """Draws a row of the figure: picture, map, trace."""
     picture = run.result()
     rows = round((len(found["map"]) * picture.shape[0] / picture.shape[1]) ** 0.5)
     axes[0].imshow(picture)
     axes[0].set_title(textwrap.fill(f"{said}: {run.prompt.text}", 34), fontsize=9, loc="left")
     shown = axes[1].imshow(found["map"].reshape(rows, -1), cmap="viridis", vmin=0, vmax=deepest)
-    axes[1].set_title("depth of the tree behind each token", fontsize=9)
+    axes[1].set_title("depth of the tree that produced each token", fontsize=9)
     axes[1].figure.colorbar(shown, ax=axes[1], shrink=0.8)
     for image in axes[:2]:
         image.set_axis_off()

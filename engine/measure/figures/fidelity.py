@@ -1,7 +1,7 @@
-"""What a relaxed rule gains and costs: `bench image --methods cross_regression --sweep energy_tolerance=0,1,2 --figure FILE`.
+"""Plots speed against fidelity of a relaxed rule: `bench image --methods cross_regression --sweep energy_tolerance=0,1,2 --figure FILE`.
 
-A point a row: tokens a pass against the mean total variation distance between what the rule lets out and the model's law. Rows that share
-all knobs but the tolerance are joined by a line, so several smoothings show as a family of curves (the paper's tables 3 and 12).
+Each row is a point: tokens a pass against the mean total variation distance between the rule's output and the model's distribution. A line
+joins rows that differ in the tolerance only, so several smoothings give a family of curves (the paper's tables 3 and 12).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STRENGTH = "energy_tolerance"
 
 
 def points(runs: dict[str, list[list[Run]]]) -> list[dict[str, Any]]:
-    """A point for every row of the method: its label, knobs, mean tokens a pass and mean deviation (0 where the rule is exact)."""
+    """Returns a point for every row of the method: its label, knobs, mean tokens a pass and mean deviation (0 if the rule is exact)."""
     found = []
     for label, of in runs.items():
         first = of[0][0]
@@ -37,7 +37,7 @@ def points(runs: dict[str, list[list[Run]]]) -> list[dict[str, Any]]:
 
 
 def curves(found: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Points that differ in the tolerance only, in its order."""
+    """Returns groups of points that differ in the tolerance only, ordered by it."""
     families: dict[tuple[tuple[str, Any], ...], list[dict[str, Any]]] = {}
     for point in found:
         key = tuple(sorted((name, value) for name, value in point["knobs"].items() if name != STRENGTH))
@@ -46,7 +46,7 @@ def curves(found: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def figure(runs: dict[str, list[list[Run]]]) -> tuple[Figure, list[dict[str, Any]]]:
-    """The curves, and the points as numbers."""
+    """Returns the figure, and the points as numbers."""
     from matplotlib.figure import Figure
 
     found = points(runs)
@@ -55,7 +55,7 @@ def figure(runs: dict[str, list[list[Run]]]) -> tuple[Figure, list[dict[str, Any
     families = curves(found)
     differing = {name for name in found[0]["knobs"] if name != STRENGTH and len({str(p["knobs"][name]) for p in found}) > 1}
     told: list[list[float]] = []  # the tolerances of curves that have labels
-    for mine in sorted(families, key=lambda points: -points[-1]["deviation"]):  # labels at the outermost of curves with the same ones
+    for mine in sorted(families, key=lambda points: -points[-1]["deviation"]):  # of curves with equal labels, label the outermost
         said = ", ".join(f"{name.replace('_', ' ')} {mine[0]['knobs'][name]}" for name in sorted(differing)) or METHOD.replace("_", "-")
         axes.plot([p["deviation"] for p in mine], [p["tokens_a_pass"] for p in mine], "o-", label=said, markersize=4)
         tolerances = [p["knobs"][STRENGTH] for p in mine]
@@ -64,8 +64,8 @@ def figure(runs: dict[str, list[list[Run]]]) -> tuple[Figure, list[dict[str, Any
             axes.annotate(f"Θ = {p['knobs'][STRENGTH]:g}", place, (6, -10), textcoords="offset points", fontsize=8, color="#444444")
         told.append(tolerances)
     axes.margins(x=0.1, y=0.08)
-    axes.set(xlabel="mean total variation distance from the model's law", ylabel="tokens a pass")
-    axes.set_title("Energy tolerance: speed against fidelity", fontsize=11)
+    axes.set(xlabel="mean total variation distance from the model's distribution", ylabel="tokens per pass")
+    axes.set_title("Speed and fidelity by energy tolerance Θ", fontsize=11)
     axes.grid(True, alpha=0.2)
     axes.legend(fontsize=8, frameon=False)
     return sheet, found

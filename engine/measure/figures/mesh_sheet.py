@@ -1,4 +1,4 @@
-"""`launch.py bench mesh --sheet FILE`: held-out clouds and the meshes that plain decoding makes of them, four pairs in a row."""
+"""`launch.py bench mesh --sheet FILE`: held-out point clouds and the meshes that plain decoding makes of them, four pairs in a row."""
 
 from __future__ import annotations
 

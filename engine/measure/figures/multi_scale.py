@@ -1,8 +1,8 @@
-"""MuLo-SD's theory line with the measured points beside it: `launch.py bench image --methods mulo --sweep ... --figure FILE`.
+"""Plots MuLo-SD's predicted and measured speed-ups: `launch.py bench image --methods mulo --sweep ... --figure FILE`.
 
-Equation 10 of the paper says how many plain passes one pass replaces when a share `a` of the drafts stays. It leaves the verification
-passes out and takes all passes to cost the same. So beside the line stand two points a row: tokens over all passes (what verification
-takes away) and time against plain decoding (what wide passes cost besides).
+Equation 10 of the paper gives the number of plain passes that one pass replaces if a share `a` of the tokens are accepted drafts. It
+ignores the verification passes and assumes that all passes cost the same. The figure therefore adds two points for each row: tokens over
+all passes (including verification) and time against plain decoding (including the cost of wide passes).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COLOURS = {2: "#2f6fdf", 4: "#d9772b"}
 
 
 def points(runs: dict[str, list[list[Run]]]) -> list[dict[str, Any]]:
-    """A point for every row of the method: its label and factor, the means of `multi_scale_point`, and the time against plain decoding."""
+    """Returns a point for every row of the method: its label and factor, the means of `multi_scale_point`, and the speed-up in time."""
     found = []
     for label, of in runs.items():
         first = of[0][0]
@@ -37,7 +37,7 @@ def points(runs: dict[str, list[list[Run]]]) -> list[dict[str, Any]]:
 
 
 def labels(found: list[dict[str, Any]]) -> dict[tuple[float, float], str]:
-    """What stands beside each place of the figure: rows that lie on one another share a label."""
+    """Returns the labels by place in the figure; rows at the same place share a label."""
     said: dict[tuple[float, float], list[str]] = {}
     for point in found:
         said.setdefault((point["stayed"], point["passes"]), []).append(point["row"].removeprefix(METHOD).strip())
@@ -45,7 +45,7 @@ def labels(found: list[dict[str, Any]]) -> dict[tuple[float, float], str]:
 
 
 def figure(runs: dict[str, list[list[Run]]]) -> tuple[Figure, list[dict[str, Any]]]:
-    """Line and points, and the points as numbers."""
+    """Returns the figure, and the points as numbers."""
     from matplotlib.figure import Figure
 
     found = points(runs)
@@ -56,16 +56,16 @@ def figure(runs: dict[str, list[list[Run]]]) -> tuple[Figure, list[dict[str, Any
         mine = [point for point in found if point["factor"] == factor]
         fine = mine[0]["tokens"]
         colour = COLOURS[factor]
-        axes.plot(stayed, [multi_scale_speedup(a, fine, fine // factor**2) for a in stayed], color=colour, label=f"{factor}x: theory")
-        for key, marker, said in (("passes", "o", "tokens a pass"), ("time", "^", "time against plain")):
+        axes.plot(stayed, [multi_scale_speedup(a, fine, fine // factor**2) for a in stayed], color=colour, label=f"{factor}x: equation 10")
+        for key, marker, said in (("passes", "o", "measured, tokens per pass"), ("time", "^", "measured, time")):
             axes.scatter([p["stayed"] for p in mine], [p[key] for p in mine], color=colour, marker=marker, label=f"{factor}x: {said}")
     for at, label in labels(found).items():
         axes.annotate(label, at, (-5, 4), textcoords="offset points", ha="right", fontsize=6.5, color="#555555")
     axes.axhline(1, color="#999999", linewidth=0.8)
-    axes.set(xlabel="share of tokens that are drafts, a", ylabel="against plain decoding", xlim=(-0.03, 1.08), yscale="log")
+    axes.set(xlabel="share a of tokens that are accepted drafts", ylabel="speed-up over plain decoding", xlim=(-0.03, 1.08), yscale="log")
     for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
         which(lambda value, _: f"{value:g}x")
-    axes.set_title("MuLo-SD: equation 10 and what was measured", fontsize=11)
+    axes.set_title("MuLo-SD: predicted and measured speed-up", fontsize=11)
     axes.grid(True, which="both", alpha=0.2)
     axes.legend(fontsize=8, frameon=False)
     return sheet, found

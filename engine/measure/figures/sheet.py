@@ -36,16 +36,16 @@ def draw(plan: ImageSheet) -> None:
 
 
 def check(path: Path) -> None:
-    """Raises BadOutput if a sheet cannot be written to a file, or the file's name tells no kind of picture."""
+    """Raises BadOutput if the file cannot be written, or if its name does not end in a known image format."""
     kinds = {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.SAVE}
     if path.suffix.lower() not in kinds:
-        raise BadOutput(f"The name {path.name} tells no kind of picture. End the file of --sheet in .png or .jpg.")
+        raise BadOutput(f"The file name {path.name} does not end in a known image format. Give --sheet a name that ends in .png or .jpg.")
     check_file(path, "--sheet")
 
 
 def write(sheet: Image.Image, path: Path) -> None:
-    """Saves a sheet as the kind of picture that its name tells; raises BadOutput if that is impossible."""
+    """Saves a sheet in the image format of its file name; raises BadOutput if that is impossible."""
     try:
         sheet.save(path, optimize=True)
-    except (OSError, ValueError) as e:  # ValueError: a kind that holds no such pictures
+    except (OSError, ValueError) as e:  # ValueError: the format cannot hold such an image
         raise BadOutput(f"Cannot write {path} ({getattr(e, 'strerror', None) or e}). Choose another file with --sheet.") from e

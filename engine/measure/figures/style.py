@@ -1,4 +1,4 @@
-"""What `launch.py bench image --figure FILE` draws: one figure for each method that has one."""
+"""The figures of `launch.py bench image --figure FILE`: one for each method that has one."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ FIGURES: dict[str, Callable[[Runs], tuple[Figure, list[dict[str, Any]]]]] = {
 
 
 def drawn(methods: Iterable[str]) -> str:
-    """The method whose figure is drawn: the first that has one. Raises NotSupported if there is none; asked before anything is measured."""
+    """Returns the first method that has a figure; raises NotSupported if there is none. Called before anything is measured."""
     found = next((name for name in methods if name in FIGURES), None)
     if found is None:
-        raise NotSupported(f"--figure has nothing to draw: no row of {' or '.join(FIGURES)} is asked for. Add one with --methods.")
+        raise NotSupported(f"--figure has nothing to draw: there is no row of {' or '.join(FIGURES)}. Add one with --methods.")
     return found
 
 
 def draw(method: str, runs: Runs, path: Path) -> list[dict[str, Any]]:
-    """The figure of a method as a PNG; raises BadOutput if it cannot be written. Returns its points."""
+    """Writes the figure of a method as a PNG and returns its points; raises BadOutput if it cannot be written."""
     figure, points = FIGURES[method](runs)
     try:
         figure.savefig(path, format="png")

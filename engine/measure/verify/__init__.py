@@ -1,1 +1,1 @@
-"""Exactness on the toy: claims must hold, and mutants must break them."""
+"""Tests of exactness on the toy: every claim must hold, and every mutant must break it."""

@@ -1,6 +1,6 @@
-"""A controller of trees that maps the committed history to shapes as wildly as it can: if this is exact, every schedule is.
+"""A tree controller that derives shapes from a hash of the committed history: if it is exact, every schedule of shapes is.
 
-It is not offered to people. What a schedule must not do, look at the tree that is being verified, is its mutant.
+Users cannot choose it. Its mutant does what a schedule must not: it looks at the tree that is being verified.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _TAKEN = 5_000_011  # a prime; its multiples scatter small histories
 
 
 class HistoryHash:
-    """Depth, width and number of nodes from a hash of all committed tokens and of the last verdict."""
+    """Chooses depth, width and number of nodes from a hash of all committed tokens and of the last verdict."""
 
     def __init__(self) -> None:
         self.accepted = 0
 
     def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
-        """A shape of 1 to 3 levels, 1 to 3 wide."""
+        """Returns a shape of 1 to 3 levels, 1 to 3 wide."""
         number = self.accepted + 1
         for token in sequence.tokens:
             number = (number * 31 + token + 7) * _TAKEN % (1 << 61)
@@ -32,7 +32,7 @@ class HistoryHash:
         return Shape(1 + number % 3, 1 + number // 3 % 3, 1 + number // 9 % 7)
 
     def saw(self, cycle: Cycle) -> None:
-        """Even the verdict may be used: it is history."""
+        """Takes the verdict, which may be used because it is history."""
         self.accepted = cycle.accepted
 
 
@@ -48,7 +48,7 @@ METHOD = Method(
     knobs=eagle.KNOBS,
     paper="",
     exact=lambda knobs: True,
-    why=lambda knobs: "Exact: shapes are made from committed history only.",
+    why=lambda knobs: "Exact: shapes depend on committed history only.",
     needs=eagle.METHOD.needs,
     drafter=eagle.METHOD.drafter,
     cases=(

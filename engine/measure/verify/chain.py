@@ -1,7 +1,7 @@
 """Chain speculative decoding with random tables as its drafter: the reference verifier that `verify` tests first.
 
-It is not offered to people, because it has no trained drafter; it proves `accept.ratio`, `sampling.residual`, the bonus row and the cache
-with a law q that has nothing to do with p.
+Users cannot choose it, because it has no trained drafter. It tests `rules.ratio`, `sampling.residual`, the bonus row and the cache with a
+distribution q that is independent of p.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from engine.sampling import draw, residual
 
 
 def tables(vocabulary: int, positions: int, temperature: float = 1.0) -> torch.Tensor:
-    """A random law for every position, float64 [positions, V]."""
+    """Returns a random distribution for every position, float64 [positions, V]."""
     made = torch.randn(positions, vocabulary, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     return torch.softmax(made / temperature, -1)
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
-    """Yields one Step a draft-verify cycle."""
+    """Yields one Step for each draft-verify cycle."""
     q_all = tables(sequence.vocabulary, sequence.limit)
     iteration = 0
     while not sequence.done:
@@ -45,7 +45,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 
 
 def bonus(p: torch.Tensor, a: int) -> torch.Tensor:
-    """The law of the token behind a fully accepted chain, [1, V]."""
+    """Returns the distribution of the token after a fully accepted chain, [1, V]."""
     return p[a : a + 1]
 
 
@@ -53,7 +53,7 @@ METHOD = Method(
     name="chain",
     title="Chain (reference)",
     decode=decode,
-    knobs=(Knob("drafts", "m", 3, 1, 8, 1, help="Drafts in a cycle.", live=False),),
+    knobs=(Knob("drafts", "m", 3, 1, 8, 1, help="Number of drafts in a cycle.", live=False),),
     paper="Leviathan et al. 2023; Chen et al. 2023",
     exact=lambda knobs: True,
     why=lambda knobs: "Exact: speculative sampling.",

@@ -1,4 +1,4 @@
-"""Laws that a rule which is not exact must still follow to the letter, computed by enumeration on the toy."""
+"""The distributions that inexact rules must follow, computed by enumeration on the toy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _rows_behind(toy: Toy, path: tuple[int, ...]) -> Rows:
 
 
 def threshold(toy: Toy, knobs: Mapping[str, Any]) -> Law:
-    """XSpecMesh's rule on three positions: plain, verified, plain.
+    """Returns the distribution of XSpecMesh's rule on three positions: plain, verified, plain.
 
     The draft of the middle position comes from the first head at the root. With A the tokens whose raw probability is above δ and
     R = 1 - q(A), the rule gives q(v) [v in A] + R p(v).
@@ -49,9 +49,10 @@ def _accepted_above(rows: Rows, q: Tensor, least: float) -> Tensor:
 
 
 def relaxed_tree(toy: Toy, knobs: Mapping[str, Any]) -> Law:
-    """LANTERN's rules on three positions: plain, verified by a tree of one level, plain. The residual is the exact one.
+    """Returns the distribution of LANTERN's rules on three positions: plain, verified by a tree of one level, plain.
 
-    Drawn children: every order of draws without replacement is followed, with the law of each draw. Chosen children: one order.
+    The residual is the exact one. For sampled children, every order of draws without replacement is enumerated, with the distribution of
+    each draw; for chosen children there is one order.
     """
     root = _rows_behind(toy, ())
     law: Law = {}
@@ -73,7 +74,7 @@ def relaxed_tree(toy: Toy, knobs: Mapping[str, Any]) -> Law:
 
 
 def _behind_draws(p: Tensor, q: Tensor, draws: int, codebook: Tensor, knobs: Mapping[str, Any]) -> Tensor:
-    """The law [V] behind some draws from q without replacement, each asked against p [V] with its neighbourhood."""
+    """Returns the output distribution [V] after draws from q without replacement, each verified against p [V] with its neighbourhood."""
     if draws == 0 or q.sum() < 1e-12:
         return p
     out = torch.zeros_like(p)
@@ -89,7 +90,8 @@ def _behind_draws(p: Tensor, q: Tensor, draws: int, codebook: Tensor, knobs: Map
 
 
 def _behind_choices(p: Tensor, tokens: list[int], codebook: Tensor, knobs: Mapping[str, Any]) -> Tensor:
-    """The law [V] behind chosen tokens, each asked against p [V] with its neighbourhood and struck out of p when refused."""
+    """Returns the output distribution [V] after chosen tokens, each verified against p [V] with its neighbourhood and removed from p if
+    rejected."""
     if not tokens:
         return p
     out = torch.zeros_like(p)
@@ -100,7 +102,7 @@ def _behind_choices(p: Tensor, tokens: list[int], codebook: Tensor, knobs: Mappi
 
 
 def _credited(p: Tensor, x: int, codebook: Tensor, knobs: Mapping[str, Any]) -> Tensor:
-    """p(x) and what its nearest neighbours add as long as that is at most the budget."""
+    """Returns p(x) plus the mass of its nearest neighbours, as long as that mass is at most the budget."""
     order = sorted((v for v in range(len(p)) if v != x), key=lambda v: (codebook[v] - codebook[x]).norm().item())
     budget = knobs["added_mass"] if knobs["relax"] == "additive" else knobs["multiplied_mass"] * p[x]
     added = torch.zeros_like(p[x])
@@ -112,10 +114,11 @@ def _credited(p: Tensor, x: int, codebook: Tensor, knobs: Mapping[str, Any]) -> 
 
 
 def energy_tolerance(toy: Toy, knobs: Mapping[str, Any]) -> Law:
-    """Cross-Regression's rule on four positions with γ = 2: plain, two that are verified, plain. A rejection leaves the second alone.
+    """Returns the distribution of Cross-Regression's rule on four positions with γ = 2: plain, two verified, plain.
 
-    The drafts come from the laws behind the prompt and uniform noise. Draft k is accepted with min(1, exp(Θ sqrt(k / 2)) p/q), and the
-    second is draft 2 behind an accepted one and draft 1 of the next pass behind a rejected one, with the law that it was drawn from.
+    The drafts come from the distributions after the prompt and uniform noise. Draft k is accepted with min(1, exp(Θ sqrt(k / 2)) p/q). A
+    rejection keeps the second draft and its distribution: it is draft 2 after an accepted draft, and draft 1 of the next pass after a
+    rejected one.
     """
     root, laws = _rows_behind(toy, ()), _proposed(toy)
     law: Law = {}
@@ -135,7 +138,7 @@ def energy_tolerance(toy: Toy, knobs: Mapping[str, Any]) -> Law:
 
 
 def _proposed(toy: Toy) -> list[tuple[Tensor, Tensor]]:
-    """The laws [V] of positions 1 and 2 that two predictive rows give behind the prompt, for every noise that they may read."""
+    """Returns the distributions [V] of positions 1 and 2 from two predictive rows after the prompt, for every noise that they may read."""
     found = []
     for noise in product(range(toy.vocabulary), repeat=2):
         sequence = toy.start(Prompt())
@@ -148,19 +151,20 @@ def _proposed(toy: Toy) -> list[tuple[Tensor, Tensor]]:
 
 
 def _tolerated(p: Tensor, q: Tensor, tolerance: float, k: int) -> tuple[Tensor, Tensor]:
-    """The probability that draft k from q [V] is accepted as each token, and that it is replaced by each, [V] both."""
+    """Returns the probabilities that draft k from q [V] is accepted as each token, and that it is replaced by each token, both [V]."""
     accepted = torch.minimum(q, math.exp(tolerance * math.sqrt(k / 2)) * p)
     left = (p - q).clamp(min=0)
     return accepted, (1 - accepted.sum()) * left / left.sum()
 
 
-Chance = Callable[[Tensor, Tensor, int, Tensor, Mapping[str, Any]], float]  # (p [V], q [V], draft, codes, knobs) -> of being accepted
+Chance = Callable[[Tensor, Tensor, int, Tensor, Mapping[str, Any]], float]  # (p [V], q [V], draft, codes, knobs) -> P(accept)
 
 
 def _window(toy: Toy, knobs: Mapping[str, Any], chance: Chance) -> Law:
-    """A rule on three positions with windows of one draft: uniform at first; if refused, the next comes from the law behind the refused.
+    """Returns the distribution of a rule on three positions with windows of one draft.
 
-    A draft that is accepted is followed by a free draw, so there is no second one.
+    The first draft is uniform. If it is rejected, the next comes from the distribution after the rejected draft; if it is accepted, a free
+    draw follows and there is no second draft.
     """
     codes = toy.codebook()
     p = {path: _rows_behind(toy, path).p[0] for count in range(3) for path in product(range(toy.vocabulary), repeat=count)}
@@ -181,14 +185,14 @@ def _window(toy: Toy, knobs: Mapping[str, Any], chance: Chance) -> Law:
 
 
 def _behind_one_draft(p: Tensor, q: Tensor, codes: Tensor, knobs: Mapping[str, Any], chance: Chance) -> Tensor:
-    """The law [V] behind one draft from q [V] that a rule judges; the residual is that of single tokens."""
+    """Returns the output distribution [V] after a rule verified one draft from q [V]; the residual is that of single tokens."""
     accepted = torch.stack([q[x] * chance(p, q, x, codes, knobs) for x in range(len(p))])
     left = (p - q).clamp(min=0)
     return accepted if left.sum() < 1e-12 else accepted + (1 - accepted.sum()) * left / left.sum()
 
 
 def _group_chance(p: Tensor, q: Tensor, x: int, codes: Tensor, knobs: Mapping[str, Any]) -> float:
-    """min(1, P(G) / Q(G)) of the group around x: `half_width` ranks below it to one less above."""
+    """Returns min(1, P(G) / Q(G)) for the group G around x: from `half_width` ranks below x to `half_width` - 1 above."""
     order = sorted(range(len(p)), key=lambda v: (p[v].item(), v))
     rank, half = order.index(x), knobs["half_width"]
     members = {x}
@@ -200,7 +204,7 @@ def _group_chance(p: Tensor, q: Tensor, x: int, codes: Tensor, knobs: Mapping[st
 
 
 def _lent_chance(p: Tensor, q: Tensor, x: int, codes: Tensor, knobs: Mapping[str, Any]) -> float:
-    """min(1, mass(x) / q(x)) of LANTERN."""
+    """Returns LANTERN's min(1, mass(x) / q(x))."""
     return min(1.0, (_credited(p, x, codes, knobs) / q[x]).item())
 
 

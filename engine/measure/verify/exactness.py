@@ -1,11 +1,11 @@
-"""`launch.py verify`: claims of exactness, tested on the toy by distribution, each with mutants that must fail.
+"""`launch.py verify`: tests claims of exactness on the toy by distribution, each with mutants that must fail.
 
-One statistic: z of the pooled chi-square (cells with at least ten expected) against the enumerated distribution. For claims about tokens,
-z is the number of runs that differ. A "closed form" is a distribution that a rule follows although it is not the model's. Exact means
-|z| < 4 (0 for tokens); a mutant must reach z > 10; a method labelled "not exact" must be found so.
+The statistic is z of the pooled chi-square (cells with at least ten expected) against the enumerated distribution. For claims about tokens,
+z is the number of runs that differ. A "closed form" is a known distribution of a rule that does not follow the model's. Exact means |z| < 4
+(0 for tokens); a mutant must reach z > 10, and so must a method labelled "not exact".
 
-A claim says what its runs could have found (`detects`), and gets as many runs as it needs to find TARGET. A mutant gets runs until it is
-found, up to MUTANT_RUNS.
+Each claim reports the difference that its runs can detect (`detects`), and gets enough runs to detect TARGET. A mutant runs until it is
+detected, up to MUTANT_RUNS.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from engine.methods.ar import METHOD as AR
 from engine.run import Run, generate
 from engine.sampling import entropy
 
-TARGET = 0.08  # total variation distance that a claim by distribution must find with 99 %
-FULL_RUNS, FULL_SEEDS = 150_000, 3  # of a claim, with --full
+TARGET = 0.08  # total variation distance that a claim by distribution must detect with probability 99 %
+FULL_RUNS, FULL_SEEDS = 150_000, 3  # for a claim, with --full
 MUTANT_RUNS = 20_000  # at most
-PORTION = 600  # runs of a mutant between two looks: most are found at the first
+PORTION = 600  # runs of a mutant between two checks: the first check detects most mutants
 TOKEN_RUNS = 400
 ACCEPTED, FOUND = 4.0, 10.0
 BY_LAW = ("same law", "closed form", "not exact")  # claims tested by distribution; the others count runs
 
-# Claims that every method of the table must meet besides its own.
+# Claims that every method must meet in addition to its own.
 COMMON = (
     Case("KV", "same cache", mutants=("drop the last kept row",)),
     Case("REPRO", "same run", mutants=("global random numbers",)),
@@ -53,7 +53,7 @@ COMMON = (
 
 @dataclass(frozen=True)
 class Task:
-    """One measurement: a case as it is (mutant None) or with a mutant in force."""
+    """One measurement: a case without (mutant None) or with a mutant."""
 
     method: str
     case: Case
@@ -67,12 +67,12 @@ class Task:
 
     @property
     def must_be_found(self) -> bool:
-        """Whether it is to differ from what is claimed, so that it is over as soon as it does."""
+        """Whether the measurement must differ from the claim, so that it can end as soon as it does."""
         return self.mutant is not None or self.case.claim == "not exact"
 
 
 class Ground:
-    """A toy and what several measurements on it share: its distribution, and the tokens of plain decoding."""
+    """A toy with the results that several measurements share: its distribution, and the tokens of plain decoding."""
 
     def __init__(self, seed: int, settings: Mapping[str, Any]):
         self.seed, self.toy = seed, Toy(seed=seed, **settings)
@@ -84,7 +84,7 @@ class Ground:
         return self.toy.enumerate_law()
 
     def plain(self, seed: int) -> list[int]:
-        """The tokens of plain decoding."""
+        """Returns the tokens of plain decoding for a seed."""
         if seed not in self._plain:
             self._plain[seed] = generate(self.toy, AR, Prompt(seed=seed)).finish().tokens
         return self._plain[seed]
@@ -92,25 +92,26 @@ class Ground:
 
 @lru_cache(maxsize=2)
 def ground(seed: int, settings: tuple[tuple[str, Any], ...]) -> Ground:
-    """The ground of a toy's settings. A process keeps the newest two: tasks come in the order of their settings."""
+    """Returns the Ground for a toy's settings. A process keeps the newest two, because tasks are ordered by their settings."""
     return Ground(seed, dict(settings))
 
 
 def table() -> dict[str, Method]:
-    """Every method that is verified: those of the table and the two references."""
+    """Returns every method that is verified: those of METHODS and the two references."""
     return METHODS | {"chain": chain.METHOD, "adversary": adversary.METHOD}
 
 
 def cases_of(method: Method) -> tuple[Case, ...]:
-    """A method's own cases and the common ones."""
-    spans = method.name not in ("ar", "lookup", "mulo")  # no spans, nothing that ever followed an end, no spans where all is redrawn
+    """Returns a method's own cases and the common ones."""
+    # An end inside a span needs drafts after an end: ar has no spans, lookup never saw tokens after an end, mulo redraws all tokens.
+    spans = method.name not in ("ar", "lookup", "mulo")
     skipped = set() if spans else {"end inside a span ignored"}
     common = (Case(c.name, c.claim, method.common, c.toy, tuple(m for m in c.mutants if m not in skipped)) for c in COMMON)
     return (*method.cases, *common)
 
 
 def tasks(names: Iterable[str], full: bool) -> list[Task]:
-    """All measurements of some methods, long ones first, and those on the same toy together."""
+    """Returns all measurements of some methods, long ones first, grouped by toy."""
     found = []
     for name in names:
         for case in cases_of(table()[name]):
@@ -119,8 +120,8 @@ def tasks(names: Iterable[str], full: bool) -> list[Task]:
 
 
 def measure(task: Task) -> dict[str, Any]:
-    """z, the runs it took, and what they could find (`detects`); of claims by distribution the total variation distance and the floor that
-    sampling noise alone gives."""
+    """Returns z, the number of runs, and the difference that they can detect (`detects`); for claims by distribution also the total
+    variation distance and the floor that sampling noise alone gives."""
     torch.set_num_threads(1)
     seeds = range(FULL_SEEDS if task.full and task.mutant is None else 1)
     settings = tuple(sorted(task.case.toy.items()))
@@ -138,7 +139,7 @@ def _run(task: Task, toy: Toy, seed: int) -> Run:
 
 
 def _by_law(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
-    """Runs until they suffice, or until what must be found is found."""
+    """Runs until the runs suffice, or until a difference that must be found is found."""
     law = CLOSED_FORMS[task.case.law](on.toy, task.case.knobs) if task.case.law else on.law
     most = MUTANT_RUNS if task.must_be_found and not task.full else FULL_RUNS if task.full else runs_for(law, TARGET, ACCEPTED)
     counts: Counter[tuple[int, ...]] = Counter()
@@ -154,7 +155,7 @@ def _by_law(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
 
 
 def _by_tokens(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
-    """Runs that differ, of TOKEN_RUNS, or until enough differ of what must."""
+    """Counts runs that differ: of TOKEN_RUNS, or until enough differ of a task that must."""
     differs = DIFFERS[task.case.claim]
     done = found = 0
     while done < TOKEN_RUNS and not (task.must_be_found and found > FOUND):
@@ -164,21 +165,21 @@ def _by_tokens(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
 
 
 def _same_tokens(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """True if the tokens differ from plain decoding's."""
+    """Returns whether the tokens differ from plain decoding's."""
     expected = on.plain(seed)
     with mutant.in_force():
         return _run(task, on.toy, seed).tokens != expected
 
 
 def _same_as_unrelaxed(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """True if the steps differ from those of the same method without its relaxed rule."""
+    """Returns whether the steps differ from those of the same method without its relaxed rule."""
     exact = generate(on.toy, table()[task.method], Prompt(seed=seed), {**task.case.knobs, "relax": "off"}).finish()
     with mutant.in_force():
         return [s.tokens for s in _run(task, on.toy, seed).steps] != [s.tokens for s in exact.steps]
 
 
 def _full_spans(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """True if a pass behind the first committed fewer tokens than it could: the drafts and one more, cut by the limit."""
+    """Returns whether a pass after the first committed fewer tokens than possible: all drafts and one more, cut at the limit."""
     with mutant.in_force():
         run = _run(task, on.toy, seed)
     depth = on.toy.drafter(table()[task.method].drafter).depth
@@ -186,7 +187,8 @@ def _full_spans(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
 
 
 def _same_context(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """True if the law of any token that was no draft differs from that behind a fresh sequence fed the same tokens one by one."""
+    """Returns whether the distribution of any token that was not a draft differs from that of a fresh sequence that is fed the same tokens
+    one by one."""
     with mutant.in_force():
         run = _run(task, on.toy, seed)
     sequence, expected = on.toy.start(Prompt(seed=seed)), []
@@ -198,7 +200,7 @@ def _same_context(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
 
 
 def _same_run(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """True if a second run, begun while another is half-way, differs from the first."""
+    """Returns whether a second run, started while another run is unfinished, differs from the first."""
     with mutant.in_force():
         first = _run(task, on.toy, seed).tokens
         other = generate(on.toy, table()[task.method], Prompt(seed=seed + 1), task.case.knobs)
@@ -209,7 +211,7 @@ def _same_run(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
 
 
 def _same_cache(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """True if after any step the cache differs from that of a fresh sequence fed the same tokens one by one."""
+    """Returns whether the cache after any step differs from that of a fresh sequence that is fed the same tokens one by one."""
     with mutant.in_force():
         run = generate(on.toy, table()[task.method], Prompt(seed=seed), task.case.knobs)
         kept = []
@@ -237,17 +239,17 @@ DIFFERS: dict[str, Callable[[Task, Ground, int, Mutant], bool]] = {
 
 
 def judge(task: Task, z: float) -> bool:
-    """Whether a measurement is as claimed."""
+    """Returns whether a measurement agrees with the claim."""
     if task.must_be_found:
         return z > FOUND
     return abs(z) < ACCEPTED if task.case.claim in BY_LAW else z == 0
 
 
 def verify(names: Iterable[str], full: bool = False) -> tuple[dict[str, Any], bool, float]:
-    """The table by METHOD[CASE], whether every claim holds, and the seconds it took. One process a core.
+    """Returns the table by METHOD[CASE], whether every claim holds, and the seconds it took. Runs one process per core.
 
-    Of each row: exact, z, tv and floor (None for claims about tokens), runs, detects: the smallest total variation distance, or share of
-    runs that differ, that these runs find with 99 %; mutants: z by name.
+    Each row has exact, z, tv and floor (None for claims about tokens), runs; detects, the smallest total variation distance, or share of
+    differing runs, that these runs detect with probability 99 %; and mutants, z by name.
     """
     start = time.monotonic()
     todo = tasks(names, full)

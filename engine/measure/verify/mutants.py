@@ -1,4 +1,4 @@
-"""All mutants by the names under which the cases of the methods ask for them."""
+"""All mutants, by the names that the cases of the methods use."""
 
 from __future__ import annotations
 

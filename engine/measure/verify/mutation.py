@@ -1,7 +1,7 @@
-"""Broken functions in the place of right ones: a claim of exactness that none of them can break proves nothing.
+"""Replaces correct functions with broken ones: a test of exactness that passes with a broken function proves nothing.
 
-A mutant is a list of patches. One that patches nothing, because a function has moved or nobody calls it any more, would leave its
-claim untested, so it is an error of ours and no result.
+A mutant is a list of patches. A mutant without effect, because a function has moved or is not called any more, would leave its claim
+untested, so it raises an error.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ Patch = tuple[Any, str, Any]  # owner (a module, a class or a dictionary), attri
 
 
 class IdleMutant(Exception):
-    """A mutant that changed nothing."""
+    """A mutant had no effect."""
 
 
 class Watcher:
-    """A patch that only looks on, for the sake of another one: calling it breaks nothing, and does not count."""
+    """A patch that only records calls for another patch: it breaks nothing, and its calls do not count."""
 
     def __init__(self, function: Callable[..., Any]):
         self.function = function
 
 
 class Mutant:
-    """Some patches, to be put in force as often as needed. calls : how often something wrong was called"""
+    """Patches that can be applied repeatedly. calls : how often a broken function was called"""
 
     def __init__(self, name: str, patches: list[Patch]):
-        """Raises IdleMutant for a patch that brings the value that is there; AttributeError or KeyError where there is none."""
+        """Raises IdleMutant for a patch with the value that is already there; AttributeError or KeyError if there is no such place."""
         self.name, self.calls = name, 0
         self.right = [(owner, key, get(owner, key)) for owner, key, _ in patches]
         for (_, key, value), (_, _, right) in zip(patches, self.right, strict=True):
             if value is right:
-                raise IdleMutant(f"Mutant '{name}' puts {key} in its own place. Patch what it is called by now.")
+                raise IdleMutant(f"Mutant '{name}' puts {key} in its own place. Patch the function that replaced it.")
         self.wrong = [(owner, key, self._counted(value)) for owner, key, value in patches]
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        """The wrong values inside the block, the right ones behind it."""
+        """Applies the patches inside the block and restores the right values after it."""
         try:
             for owner, key, value in self.wrong:
                 put(owner, key, value)
@@ -50,13 +50,13 @@ class Mutant:
                 put(owner, key, value)
 
     def check(self) -> None:
-        """To be called at the end: raises IdleMutant if nothing was called."""
+        """Raises IdleMutant if no broken function was called. Call it at the end."""
         if self.wrong and not self.calls:
             places = ", ".join(key for _, key, _ in self.wrong)
-            raise IdleMutant(f"Mutant '{self.name}' was never called ({places}). Patch what is called in its place by now.")
+            raise IdleMutant(f"Mutant '{self.name}' was never called ({places}). Patch the function that is called instead.")
 
     def _counted(self, value: Any) -> Any:
-        """The same function, or record of functions, with its calls counted."""
+        """Returns the same function, or dataclass of functions, with its calls counted."""
         if isinstance(value, Watcher):
             return value.function
         if is_dataclass(value):
@@ -75,7 +75,7 @@ NOTHING = Mutant("nothing", [])
 
 @contextmanager
 def applied(name: str, patches: Callable[[], list[Patch]]) -> Iterator[None]:
-    """A mutant in force inside the block; raises IdleMutant behind it if nothing of it was called."""
+    """Applies a mutant inside the block; raises IdleMutant after the block if none of its functions was called."""
     mutant = Mutant(name, patches())
     with mutant.in_force():
         yield
@@ -83,12 +83,12 @@ def applied(name: str, patches: Callable[[], list[Patch]]) -> Iterator[None]:
 
 
 def get(owner: Any, key: str) -> Any:
-    """What an owner has under a key."""
+    """Returns an owner's value for a key."""
     return owner[key] if isinstance(owner, dict) else getattr(owner, key)
 
 
 def put(owner: Any, key: str, value: Any) -> None:
-    """Gives an owner another value."""
+    """Sets an owner's value for a key."""
     if isinstance(owner, dict):
         owner[key] = value
     else:

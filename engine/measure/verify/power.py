@@ -1,4 +1,4 @@
-"""The statistic of claims by distribution, and its power: what so many runs would find."""
+"""The statistic of claims by distribution, and its power: the differences that a number of runs can detect."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from math import pi, sqrt
 
 Law = dict[tuple[int, ...], float]
 
-LEAST = 10  # expected runs of a cell; the others are pooled
-SURE = 2.326  # standard deviations: 99 % of a normal distribution lie above its mean less so many
-STEP = 200  # numbers of runs are multiples of it
+LEAST = 10  # expected runs of a cell; smaller cells are pooled
+SURE = 2.326  # standard deviations: 99 % of a normal distribution lies above the mean minus this
+STEP = 200  # the number of runs is a multiple of it
 
 
 def statistic(counts: Counter[tuple[int, ...]], law: Law, runs: int) -> dict[str, float]:
-    """Pooled chi-square as z, total variation distance and its expected value under the law."""
+    """Returns the pooled chi-square as z, and the total variation distance with its expected value under the distribution (floor)."""
     large = {s: p * runs for s, p in law.items() if p * runs >= LEAST}
     rest = runs - sum(large.values())
     chi = sum((counts[s] - e) ** 2 / e for s, e in large.items())
@@ -33,11 +33,11 @@ def statistic(counts: Counter[tuple[int, ...]], law: Law, runs: int) -> dict[str
 
 
 def detectable(law: Law, runs: int, threshold: float) -> float:
-    """The smallest total variation distance, over the cells of the statistic, at which z passes the threshold in 99 % of all measurements,
-    however the distributions differ.
+    """Returns the smallest total variation distance, over the cells of the statistic, at which z exceeds the threshold in 99 % of all
+    measurements, however the distributions differ.
 
-    A distance t over cells of probability p moves the chi-square by `runs` times the sum of (difference)² / p, which is at least 4 t²
-    (Cauchy and Schwarz). With k degrees of freedom and moved by m it has mean k + m and variance 2k + 4m, about a normal one; so
+    A distance t over cells of probability p shifts the chi-square by m = `runs` times the sum of (difference)² / p, and the sum is at least
+    4 t² (Cauchy-Schwarz). With k degrees of freedom the shifted chi-square has mean k + m and variance 2k + 4m and is nearly normal; so
     m - SURE sqrt(2k + 4m) = threshold sqrt(2k) is solved for m.
     """
     large = [p for p in law.values() if p * runs >= LEAST]
@@ -49,7 +49,7 @@ def detectable(law: Law, runs: int, threshold: float) -> float:
 
 
 def runs_for(law: Law, distance: float, threshold: float) -> int:
-    """The runs from which on a total variation distance is detectable."""
+    """Returns the smallest number of runs at which a total variation distance is detectable."""
     runs = STEP
     while detectable(law, runs, threshold) > distance:
         runs += STEP
@@ -57,5 +57,5 @@ def runs_for(law: Law, distance: float, threshold: float) -> int:
 
 
 def share_found(runs: int) -> float:
-    """The smallest share of runs that differ of which one is seen with 99 %."""
+    """Returns the smallest share of differing runs of which at least one is seen with probability 99 %."""
     return 1 - 0.01 ** (1 / runs)

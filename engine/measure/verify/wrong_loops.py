@@ -1,4 +1,4 @@
-"""Mutants of single methods: their windows, heads, wavefronts, scales and streams. See mutation.py."""
+"""Mutants of single methods: windows, heads, wavefronts, scales and streams. See mutation.py."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _residual_behind_a_threshold() -> list[Patch]:
 
 
 def _row_before() -> list[Patch]:
-    """The heads read the state before the one that predicted the newest token."""
+    """Gives the heads the state before the one that predicted the newest token."""
     right = toy.ToySequence.forward
 
     def forward(self: toy.ToySequence, draft: Draft) -> Any:
@@ -155,7 +155,7 @@ def _newest_not_cached() -> list[Patch]:
 
 
 def _stale_cache() -> list[Patch]:
-    """As with `stale_kv`, where it is off."""
+    """Behaves as with `stale_kv` on, where it is off."""
     right = mulo._blocks
 
     def blocks(sequence: Any, coarser: Any, knobs: Knobs, noise: noise.Noise) -> Any:
@@ -182,7 +182,7 @@ def _tolerance_from_zero() -> list[Patch]:
 
 
 def _residual_of_a_fresh_law() -> list[Patch]:
-    """Algorithm 1, lines 10 to 12 as printed: the residual is that of a law which the network gives after the rejection."""
+    """Algorithm 1, lines 10 to 12 as printed: the residual uses a distribution that the network computes after the rejection."""
     right, dual = cross_regression.correct, cross_regression.dual
     sequences: list[Any] = []
 
@@ -213,7 +213,7 @@ def _new_law_of_a_carried_draft() -> list[Patch]:
 
 
 def _new_drafts_verified_at_once() -> list[Patch]:
-    """Algorithm 1, lines 3 to 6 as printed: control rows read noise behind the carried drafts, and judge what is drawn in its place."""
+    """Algorithm 1, lines 3 to 6 as printed: control rows read noise after the carried drafts, and verify the drafts that replace it."""
     refill, dual, energy = cross_regression.refill, cross_regression.dual, cross_regression.energy
     seen: dict[str, Any] = {"carried": 0}
 

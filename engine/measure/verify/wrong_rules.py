@@ -1,4 +1,4 @@
-"""Mutants of what all methods stand on: sampling, acceptance, trees, noise, the cache. See mutation.py."""
+"""Mutants of the code that methods share: sampling, acceptance, trees, noise, the cache. See mutation.py."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _double_temperature() -> list[Patch]:
 
 
 def drawn_from(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """In the place of `draw`: one that draws from laws [N, V] that were changed before."""
+    """Returns a replacement of `draw` that first changes the distributions [N, V]."""
     return lambda p, u: sampling.draw(change(p), u)
 
 
@@ -83,7 +83,7 @@ def _parents_missing() -> list[Patch]:
 
 
 def _ranked_by_tokens() -> list[Patch]:
-    """A node's place among all nodes looks at its token, and half of them are left out by it."""
+    """Ranks the nodes by their tokens, and leaves out half of them by this rank."""
     families, best = growth.families, growth.best
     tokens: list[int] = []  # of the nodes of the tree that grows
 
@@ -104,7 +104,7 @@ def _controller_sees_the_draft() -> list[Patch]:
     right = trees.grow
 
     def grow(*arguments: Any) -> growth.Tree:
-        """Nothing is proposed where the first guess would be token 0."""
+        """Proposes nothing if the first draft would be token 0."""
         tree, shape = right(*arguments), arguments[3]
         return tree if not tree.tokens or tree.tokens[0] else growth.Tree([], [], None, [], tree.passes, shape)
 
@@ -132,7 +132,7 @@ def _row_of_the_parent() -> list[Patch]:
 
 
 def _borrowing(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> list[Patch]:
-    """change : run [m, k] of neighbours' mass, p of the tokens [m], budget [m] -> what is borrowed [m]"""
+    """change : running sum of the neighbours' mass [m, k], p of the tokens [m], budget [m] -> borrowed mass [m]"""
 
     def borrowed(p: Tensor, tokens: Tensor, neighbours: Tensor, most: Tensor) -> Tensor:
         return change(p[neighbours[tokens]].cumsum(-1), p[tokens], most)
@@ -153,7 +153,7 @@ def _budget_of_the_other_rule() -> list[Patch]:
 
 
 def _refused_neighbours_struck(whole: bool) -> Callable[[], list[Patch]]:
-    """The residual of the papers' code. whole: all neighbours of the table, else only those that were borrowed from (δ = 0.3)."""
+    """Returns the residual of the papers' code. whole : remove all neighbours of the table, else only those borrowed from (δ = 0.3)"""
 
     def patches() -> list[Patch]:
         tables: list[Tensor] = []

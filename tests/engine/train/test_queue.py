@@ -130,7 +130,7 @@ def test_there_is_one_queue(tiny: Tiny, tmp_path: Path) -> None:
         ("tiny --minutes -3", "--minutes -3 is not"),
         ("tiny --strange 3", "--strange 3"),
         ("tiny 'x", "cannot be read"),
-        ("# nothing", "holds no command"),
+        ("# nothing", "has no command"),
         (b"\xff\xfe", "cannot be read"),
     ],
 )
