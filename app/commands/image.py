@@ -60,7 +60,7 @@ def check(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> 
     from engine.run import generate
 
     run = generate(backbone, method, prompt, knobs)
-    next(run)
+    next(run, None)
     run.close()
 
 

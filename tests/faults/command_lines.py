@@ -107,7 +107,7 @@ SINGLE: tuple[tuple[tuple[str, ...], int, str], ...] = (
     ((*IMAGE, "--set", "window=9" * 3), 2, "window"),
     (("mesh",), 2, "required"),
     (("mesh", "{missing}.ply", "--backbone", "{lowpoly}"), 2, "No such file"),
-    (("mesh", "{file}", "--backbone", "{lowpoly}"), 2, "kind"),
+    (("mesh", "{file}", "--backbone", "{lowpoly}"), 2, "format"),
     (("mesh", "{empty}", "--backbone", "{lowpoly}"), 2, "holds no file"),
     (("mesh", "{nothing}.ply", "--backbone", "{lowpoly}"), 2, "No such file"),
     (("mesh", "", "--backbone", "{lowpoly}"), 2, "."),
