@@ -75,11 +75,11 @@ def test_a_file_that_is_too_large_is_not_even_opened(tmp_path, monkeypatch):
 def test_a_mesh_of_too_many_faces_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(uploads, "FACES", 1)
     (tmp_path / "two.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 2 3\nf 1 2 4\n")
-    with pytest.raises(BadFile, match="has 2 faces; on this page 1 are the most"):
+    with pytest.raises(BadFile, match="has 2 faces; meshes on this page can have at most 1"):
         uploads.read_small(tmp_path / "two.obj", "auto")
 
 
-@pytest.mark.parametrize(("wrong", "said"), [(TookTooLong, "was not read within 30 seconds"), (Died, "memory"), (MemoryError, "memory")])
+@pytest.mark.parametrize(("wrong", "said"), [(TookTooLong, "could not be read within 30 seconds"), (Died, "memory"), (MemoryError, "memory")])
 def test_a_read_that_is_ended_is_a_sentence(tmp_path, monkeypatch, wrong, said):
     def ended(*_, **__):
         raise wrong("x")
