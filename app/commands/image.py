@@ -1,4 +1,4 @@
-"""`launch.py image`: one picture from a prompt; with --compare plain decoding is timed beside it."""
+"""`launch.py image`: generates one picture from a prompt; --compare also times plain decoding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.commands.report import go, print_json, readable, report
 
 def parser() -> Parser:
     """The options."""
-    p = Parser("image", "One picture from a prompt.")
+    p = Parser("image", "Generates one picture from a prompt.")
     p.add_argument("prompt")
     add_run(p, "sjdpp")
     add_size(p)
@@ -23,7 +23,7 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Makes the picture, keeps the run, and prints its line."""
+    """Generates the picture, saves the run, and prints its line."""
     options = parser().read(arguments)
     from dataclasses import replace
 
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     unknown = backbone.unknown_words(options.prompt)
     run, comparison = go(options, backbone, method, prompt, knobs)
     for word, near in unknown.items():
-        print(f"{backbone.name} does not know '{word}'; nearest: {', '.join(near) or 'nothing alike'}.", file=sys.stderr)
+        print(f"{backbone.name} does not know '{word}'; nearest: {', '.join(near) or 'nothing similar'}.", file=sys.stderr)
     start = time.perf_counter()
     shown, complaint = deliver(run, options.out)
     rendering = time.perf_counter() - start
