@@ -210,11 +210,11 @@ def test_a_history_that_refuses_does_not_cost_the_download(tmp_path: Path, monke
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "file"))
     shown = ImageTab.keep_run(tab, "visitor", run)
     assert shown["download"].interactive and (tmp_path / "foretoken-sjdpp_published-5.png").exists()
-    assert [message["text"] for message in shown["messages"]] and "not in the history" in shown["messages"][0]["text"]
+    assert [message["text"] for message in shown["messages"]] and "not saved to the history" in shown["messages"][0]["text"]
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
     sessions.folder = lambda visitor: tmp_path / "file"
     shown = ImageTab.keep_run(tab, "visitor", run)
-    assert not shown["download"].interactive and "not in the download" in shown["messages"][0]["text"]
+    assert not shown["download"].interactive and "not saved to the download" in shown["messages"][0]["text"]
     assert len(list((tmp_path / "home" / "runs").iterdir())) == 1
 
 
