@@ -1,4 +1,4 @@
-"""What the trace, the trees and the maps of the Image tab are sent: of runs, and of Steps that were recorded."""
+"""The values of the trace, tree and map panels of the Image tab, for runs and for recorded Steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask the studio for what: hosts, origins, sizes, and nothing fetched from elsewhere. Real requests to a served page."""
+"""The studio refuses wrong hosts, wrong origins, large bodies and paths that would fetch other URLs. Real requests to a served page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs on disk: everything that makes them again, no two at one place, and a disk that refuses costs no more than it must."""
+"""Saved runs: they hold all that repeating needs, never share a folder, and lose no more than necessary on a disk that refuses."""
 
 from __future__ import annotations
 

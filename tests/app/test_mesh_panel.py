@@ -1,4 +1,4 @@
-"""The mesh panel: what it is sent, and what a person sees of it on a small page that grows procedural meshes."""
+"""The mesh panel: its value, and what a user sees of it on a small page that grows procedural meshes."""
 
 from __future__ import annotations
 

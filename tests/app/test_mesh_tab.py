@@ -1,4 +1,4 @@
-"""The Mesh tab: what is kept of a growing mesh, what is said of it, and the tab as a person meets it in a real browser."""
+"""The Mesh tab: the board of a growing mesh, its texts, and the tab in a real browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The studio as a person meets it, in a real browser. Every wait is for something on the page, never for time."""
+"""The studio in a real browser. Every wait is for something on the page, never for time."""
 
 from __future__ import annotations
 

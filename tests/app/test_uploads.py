@@ -1,4 +1,4 @@
-"""Files of strangers: how large, how long, how many, who sees them, and what a run works on when one was refused."""
+"""Uploaded files: limits of size, time and number, who sees them, and the input of a run after a refused file."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_mesh_of_too_many_faces_is_a_sentence(tmp_path, monkeypatch):
         uploads.read_small(tmp_path / "two.obj", "auto")
 
 
-@pytest.mark.parametrize(("wrong", "said"), [(TookTooLong, "could not be read within 30 seconds"), (Died, "memory"), (MemoryError, "memory")])
+@pytest.mark.parametrize(("wrong", "said"), [(TookTooLong, "be read within 30 seconds"), (Died, "memory"), (MemoryError, "memory")])
 def test_a_read_that_is_ended_is_a_sentence(tmp_path, monkeypatch, wrong, said):
     def ended(*_, **__):
         raise wrong("x")
@@ -127,7 +127,7 @@ def test_a_file_that_is_read_when_a_run_has_begun_changes_nothing(tab, tmp_path,
 
     monkeypatch.setattr(mesh_tab, "read_upload", meanwhile)
     shown = dropped(tab, file(tmp_path, "scan.xyz"))
-    assert "A run is in progress" in shown["messages"][0]["text"] and "results" not in {k for k, v in shown.items() if isinstance(v, gr.Row)}
+    assert "run is in progress" in shown["messages"][0]["text"] and "results" not in {k for k, v in shown.items() if isinstance(v, gr.Row)}
     assert tab.sessions.given("a").shape.name == "chair.ply"
 
 

@@ -1,4 +1,4 @@
-"""The table of command lines: what is typed, the exit code, and what the sentence must hold.
+"""The table of command lines: the arguments, the exit code, and what the message must contain.
 
 Most rows are products: every command that has an option, times the wrong values of that option. A failure that was found becomes a line
 of SINGLE or a value of OPTIONS.
