@@ -42,7 +42,7 @@ def whole(low: int, high: int, named: str = "") -> Callable[[str], int]:
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
         if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{value} is out of range; choose a number from {low} to {named or f'{high:,}'}")
+            raise argparse.ArgumentTypeError(f"{value} is out of range; choose {low} to {named or f'{high:,}'}")
         return value
 
     return convert
