@@ -19,7 +19,7 @@ USED = {  # the options that each mode uses
 
 
 def parser() -> Parser:
-    """The options."""
+    """The parser of the command's options."""
     p = Parser("bench image", "Times plain decoding and methods on pictures, in turns.")
     add_choice(p)
     p.add_argument("--prompts", type=file_path, help="a file with one prompt per line (default: held-out prompts)")

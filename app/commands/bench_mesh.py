@@ -15,7 +15,7 @@ SHEET = ("backbone", "device", "dtype", "temperature", "top_k", "top_p", "faces"
 
 
 def parser() -> Parser:
-    """The options."""
+    """The parser of the command's options."""
     p = Parser("bench mesh", "Times plain decoding and methods on held-out point clouds, in turns.")
     add_choice(p)
     p.add_argument("--count", type=whole(1, 10_000), help=f"number of point clouds ({COUNT}; for --sheet {SHEET_COUNT})")

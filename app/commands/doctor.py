@@ -12,7 +12,7 @@ from app.commands.report import print_json
 
 
 def parser() -> Parser:
-    """The options."""
+    """The parser of the command's options."""
     p = Parser("doctor", "Checks this machine: versions, devices, browser, font, and the cost of a pass by its width.")
     add_json(p)
     return p

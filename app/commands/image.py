@@ -11,7 +11,7 @@ from app.commands.report import go, print_json, readable, report
 
 
 def parser() -> Parser:
-    """The options."""
+    """The parser of the command's options."""
     p = Parser("image", "Generates one picture from a prompt.")
     p.add_argument("prompt")
     add_run(p, "sjdpp")

@@ -10,7 +10,7 @@ from app.commands.report import print_json
 
 
 def parser() -> Parser:
-    """The options."""
+    """The parser of the command's options."""
     p = Parser("models", "Lists the models and whether their weights are here.")
     add_json(p)
     return p

@@ -9,7 +9,7 @@ from app.commands.options import Parser, add_model, whole
 
 
 def parser() -> Parser:
-    """The options."""
+    """The parser of the command's options."""
     p = Parser("studio", "Opens the studio in the browser.")
     p.add_argument("--port", type=whole(1, 65_535), help="the first port to try (7860)")
     p.add_argument("--host", default="127.0.0.1", help="the address to listen on; 0.0.0.0 allows other machines")

@@ -9,7 +9,7 @@ from app.commands.report import print_json
 
 
 def parser() -> Parser:
-    """The options."""
+    """The parser of the command's options."""
     p = Parser("verify", "Tests the claims of exactness on the toy model: exact methods must pass, their mutants must fail.")
     p.add_argument("methods", nargs="*", metavar="METHOD", help="methods to verify (all)")
     p.add_argument("--full", action="store_true", help="150,000 runs with each of three seeds")

@@ -93,7 +93,7 @@ class Racing:
         self.knobs = knob_panel.build(knob_panel.encode(favourite, method.knobs, given), self._id("knobs"))
 
     def build_seed(self) -> None:
-        """The seed, a die for another one, and the lock that keeps it."""
+        """The seed, a button that rolls another one, and a checkbox that keeps it."""
         with gr.Row(elem_classes="ft-seed"):
             limits = {"minimum": 0, "maximum": asked.LARGEST_SEED}
             self.seed = gr.Number(7, label="Seed", precision=0, elem_id=self._id("seed"), scale=1, min_width=90, **limits)

@@ -129,7 +129,7 @@ function drawReadout() {
   const fast = v.side === "fast";
   const value = (map) => (v.scales[map] * (decoded[map][at] - 1)) / 254;
   if (fast) said.push(VERDICTS[verdict].name);
-  if (decoded.probability[at] && fast) said.push(`acceptance probability ${value("probability").toFixed(2)}`);
+  if (decoded.probability[at] && fast) said.push(`probability ${value("probability").toFixed(2)}`);
   if (decoded.depth[at] > 1 && fast) said.push(`depth ${decoded.depth[at] - 1}`);
   if (decoded.energy && !Number.isNaN(decoded.energy[at])) {
     said.push(`energy ${decoded.energy[at].toFixed(2)}, threshold ${decoded.threshold[at].toFixed(2)}`);

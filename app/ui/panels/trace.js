@@ -133,7 +133,7 @@ function tell() {
     return;
   }
   const said = [`number ${at + 1} of ${v.limit}`, VERDICTS[s.verdict[at]].name];
-  if (!Number.isNaN(s.chance[at])) said.push(`acceptance probability ${s.chance[at].toFixed(2)}`);
+  if (!Number.isNaN(s.chance[at])) said.push(`probability ${s.chance[at].toFixed(2)}`);
   if (s.energy.length && !Number.isNaN(s.energy[at])) said.push(`energy ${s.energy[at].toFixed(2)}, threshold ${s.threshold[at].toFixed(2)}`);
   if (!Number.isNaN(s.entropy[at])) said.push(`entropy ${s.entropy[at].toFixed(2)}`);
   output.textContent = [...said, `step ${s.step[at] + 1}`].join(" · ");
