@@ -31,7 +31,7 @@ ROWS = (  # name, label, what it means
     ("components", "Pieces", "Parts that share no vertex."),
     ("degenerate", "Degenerate faces", "Faces with zero height."),
     ("open_edges_percent", "Open edges", "Edges with only one face."),
-    ("chamfer", "Chamfer distance", "Mean distance from mesh to input plus that from input to mesh; the input's longest side counts as 1.9."),
+    ("chamfer", "Chamfer distance", "Mean distance from mesh to input plus that from input to mesh; the input's longest side is 1.9."),
     ("hausdorff", "Hausdorff distance", "The largest of these distances."),
 )
 FLOORS = {"chamfer": "floor", "hausdorff": "floor_hausdorff"}
