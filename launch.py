@@ -2,20 +2,20 @@
 
 usage: python launch.py [--torch cpu|cuda|skip] [--latest] [--dry-run] [COMMAND ...]
 
-  COMMAND        studio (the default), image, verify, bench, train, models, doctor, test; each knows --help
-  --torch cpu    PyTorch for the processor (the default where no NVIDIA driver is seen)
+  COMMAND        studio (the default), image, mesh, verify, bench, train, models, doctor, test; each has its own --help
+  --torch cpu    PyTorch for the processor (the default without an NVIDIA driver)
   --torch cuda   PyTorch for NVIDIA (the default where nvidia-smi is found)
-  --torch skip   leaves PyTorch to you: the one of the system or the one you put into .venv is used
-  --latest       installs the newest versions that pyproject.toml allows; without it, those of constraints.txt, which were tested
+  --torch skip   installs no PyTorch: uses yours, from the system or from .venv
+  --latest       installs the newest versions that pyproject.toml allows instead of the tested ones in constraints.txt
   --dry-run      prints what would be installed and stops
 
-Options of the launcher stand before the command. The first start installs; later starts only compare a stamp in .venv with
-pyproject.toml and constraints.txt, which takes milliseconds. Give --latest at each start: a start without it installs the tested
-versions again. Nothing is installed outside .venv, and no weights are ever downloaded here.
+Launcher options go before the command. The first start installs; later starts only compare a stamp in .venv with
+pyproject.toml and constraints.txt, which takes milliseconds. Pass --latest at each start: a start without it reinstalls the
+tested versions. Nothing is installed outside .venv, and no weights are ever downloaded.
 """
 
-# Standard library only, and the syntax of Python 3.8, so that an old Python meets a sentence instead of a SyntaxError. What
-# only an installation needs is imported there: most starts need none of it.
+# Standard library only, in the syntax of Python 3.8, so that an old Python prints a message instead of a SyntaxError. Modules that
+# only an installation needs are imported where they are used: most starts need none of them.
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ OLDEST = (3, 11)
 GUARD = "FORETOKEN_LAUNCHED"  # set when launch.py starts itself again with the Python of .venv
 TORCH_CHOICES = ("cpu", "cuda", "skip")
 CONSTRAINTS = "constraints.txt"  # the versions that were tested; .ci/constraints.py writes it
-# An extra source, never the only one, and asked once: where it cannot be reached, the ordinary index answers alone.
+# An extra index, never the only one, and tried once: if it cannot be reached, pip uses the ordinary index alone.
 CPU_INDEX = ("--extra-index-url", "https://download.pytorch.org/whl/cpu", "--timeout", "15", "--retries", "0")
 
 Pip = Sequence[str]  # the arguments of one call of pip
 
 
 class Plan(NamedTuple):
-    """What one start will do. Made by decide() without touching anything, so that tests can read it."""
+    """What one start will do. decide() builds it without side effects, so that tests can read it."""
 
     arguments: tuple[str, ...] = ()  # for app.cli
-    steps: tuple[tuple[Pip, ...], ...] = ()  # in order; each is a call of pip and, behind it, what to try if that fails
-    stamp: str = ""  # to be written once the steps are through
+    steps: tuple[tuple[Pip, ...], ...] = ()  # in order; each is a pip call, followed by calls to try if it fails
+    stamp: str = ""  # written once all steps have succeeded
     torch: str = ""
     isolated: bool = True  # False: .venv also sees the packages of the system
     dry_run: bool = False
@@ -60,7 +60,7 @@ def decide(
     constraints: str,
     system: str = sys.platform,
 ) -> Plan:
-    """The plan for a version of Python and the arguments of launch.py. stamp, pyproject, constraints: texts of the files, "" = none."""
+    """The plan for a Python version and the arguments of launch.py. stamp, pyproject, constraints: contents of the files, "" = no file."""
     if tuple(python[:2]) < OLDEST:
         version = ".".join(map(str, python[:2]))
         return Plan(refusal=f"Foretoken needs Python 3.11 or newer; this is {version}. Start launch.py with a newer one.")
@@ -71,7 +71,7 @@ def decide(
     if not constraints and not latest:
         return Plan(refusal=f"{CONSTRAINTS} is not beside launch.py. Restore it with git, or install the newest versions with --latest.")
     old = read_stamp(stamp)
-    asked = options.get("torch") or (old.get("torch", "") if old.get("torch_asked") else "")  # a choice holds until the next
+    asked = options.get("torch") or (old.get("torch", "") if old.get("torch_asked") else "")  # a choice holds until the next one
     torch = asked or ("cuda" if nvidia_seen else "cpu")
     extras = {"cuda"} if torch == "cuda" and system == "linux" else set()
     extras |= {"test"} if command[0] == "test" else set()
@@ -89,7 +89,7 @@ def decide(
 
 
 def split_arguments(argv: Sequence[str]) -> tuple[dict[str, str], list[str], str]:
-    """Options of the launcher, the command for app.cli, and a sentence if the options make no sense."""
+    """The launcher's options, the command for app.cli, and an error message if the options are invalid."""
     options: dict[str, str] = {}
     rest = list(argv)
     while rest and rest[0].split("=")[0] in ("--torch", "--latest", "--dry-run", "-h", "--help"):
@@ -114,21 +114,21 @@ def read_stamp(text: str) -> dict:
 
 
 def install_steps(torch: str, before: str, extras: Sequence[str], pyproject: str, latest: bool) -> tuple[tuple[Pip, ...], ...]:
-    """PyTorch first and alone, so that its source is chosen for it only; then what builds the project; then the project, editable.
+    """The pip calls: PyTorch first and alone, so that its index applies to nothing else; then the build tools; then the project, editable.
 
-    The build uses the setuptools that was just installed: in isolation, pip would take the newest one, which nobody tested.
+    The build uses the setuptools that was just installed: in isolation, pip would take the newest one, which is untested.
     """
     versions = ("--upgrade",) if latest else ("-c", CONSTRAINTS)
     tools = (("install", *versions, *build_tools(pyproject)),)
     editable = ("--no-build-isolation", "-e")
-    if torch == "skip":  # only what is named is upgraded, because PyTorch is yours and others depend on it
+    if torch == "skip":  # upgrades only what is named, because the user's PyTorch has dependencies too
         return (tools, (("install", *versions, *without_torch(pyproject, extras)),), (("install", "--no-deps", *editable, "."),))
     pinned = re.search(r'"(torch==[^"]+)"', pyproject)
     if pinned is None:
         raise ValueError("pyproject.toml does not pin torch==")
     plain = ("install", *versions, pinned.group(1))
     steps = [(plain,)] if torch == "cuda" else [((*plain, *CPU_INDEX), plain)]
-    if before in ("cpu", "cuda") and before != torch:  # the same version from another source counts as installed
+    if before in ("cpu", "cuda") and before != torch:  # pip takes the same version from another index for installed
         steps.insert(0, (("uninstall", "-y", "torch"),))
     everything = ("--upgrade-strategy", "eager") if latest else ()
     project = f".[{','.join(extras)}]" if extras else "."
@@ -136,14 +136,14 @@ def install_steps(torch: str, before: str, extras: Sequence[str], pyproject: str
 
 
 def build_tools(pyproject: str) -> list[str]:
-    """The requirements of the build itself."""
+    """The build requirements."""
     import tomllib  # Python 3.11
 
     return tomllib.loads(pyproject)["build-system"]["requires"]
 
 
 def without_torch(pyproject: str, extras: Sequence[str]) -> list[str]:
-    """The requirements of the project and its extras, less PyTorch and the Triton that belongs to its version."""
+    """The requirements of the project and its extras, without PyTorch and the Triton version that belongs to it."""
     import tomllib  # Python 3.11
 
     project = tomllib.loads(pyproject)["project"]
@@ -152,7 +152,7 @@ def without_torch(pyproject: str, extras: Sequence[str]) -> list[str]:
 
 
 def route(inside: bool, venv_python_exists: bool, env: Mapping[str, str]) -> str:
-    """What to do next: "stay" in the Python of .venv, "enter" it, "make" it first, or "lost" if entering it did not work."""
+    """What to do next: "stay" in the Python of .venv, "enter" it, "make" it first, or "lost" if entering it failed."""
     if inside:
         return "stay"
     if env.get(GUARD):
@@ -161,7 +161,7 @@ def route(inside: bool, venv_python_exists: bool, env: Mapping[str, str]) -> str
 
 
 def read(path: str) -> str:
-    """A small text file; "" if there is none."""
+    """The content of a small text file; "" if it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
@@ -170,12 +170,12 @@ def read(path: str) -> str:
 
 
 def say(sentence: str) -> None:
-    """One line for the person; stdout belongs to the command, whose last line may be JSON."""
+    """Prints one line to stderr; stdout belongs to the command, whose last line may be JSON."""
     print(sentence, file=sys.stderr, flush=True)
 
 
 def pip(arguments: Pip, folder: str) -> bool:
-    """Runs pip of the running Python with its output on stderr; True if it succeeded."""
+    """Runs the current Python's pip with its output on stderr; True if it succeeded."""
     import subprocess
 
     say("pip " + shlex.join(arguments))
@@ -183,7 +183,7 @@ def pip(arguments: Pip, folder: str) -> bool:
 
 
 def make_venv(venv: str, isolated: bool) -> bool:
-    """An empty virtual environment; True if it is there. What a broken one held is cleared."""
+    """Makes an empty virtual environment, clearing a broken one; True if it succeeded."""
     import subprocess
 
     say(f"First start: making {venv}")
@@ -192,7 +192,7 @@ def make_venv(venv: str, isolated: bool) -> bool:
 
 
 def install(plan: Plan, folder: str, stamp: str) -> str:
-    """Carries out the steps and writes the stamp; returns a sentence if something fails."""
+    """Carries out the steps and writes the stamp; returns an error message, "" if all succeeded."""
     import importlib.util
     import subprocess
 
@@ -200,21 +200,21 @@ def install(plan: Plan, folder: str, stamp: str) -> str:
         os.remove(stamp)  # an interrupted installation must not look finished
     if importlib.util.find_spec("pip") is None and subprocess.call([sys.executable, "-m", "ensurepip"], stdout=2):
         return "pip cannot be added to .venv. On Debian or Ubuntu: apt install python3-venv; then delete .venv and start again."
-    if plan.torch == "skip" and importlib.util.find_spec("torch") is None:  # asked first: others would bring a PyTorch along
+    if plan.torch == "skip" and importlib.util.find_spec("torch") is None:  # checked first: other packages would install a PyTorch
         return f"--torch skip leaves PyTorch to you, but .venv sees none. Install yours: {sys.executable} -m pip install torch"
     say("Installing what Foretoken needs into .venv; this takes some minutes, once.")
     for attempts in plan.steps:
         if not any(pip(arguments, folder) for arguments in attempts):
             way_out = " If a tested version does not fit this machine, add --latest." if CONSTRAINTS in attempts[-1] else ""
             return f"Installing failed at 'pip {shlex.join(attempts[-1])}': pip says why above. Start again to go on from here.{way_out}"
-    importlib.invalidate_caches()  # so that this very process finds what was just installed
+    importlib.invalidate_caches()  # so that this process finds what was just installed
     with open(stamp, "w", encoding="utf-8") as file:
         file.write(plan.stamp)
     return ""
 
 
 def enter(python: str, script: str, arguments: Sequence[str]) -> int:
-    """Starts this file again with another Python. Windows cannot replace a process, so there the new one is waited for."""
+    """Starts this file again with another Python. Windows cannot replace a process, so this one waits for the new one there."""
     os.environ[GUARD] = "1"
     command = [python, script, *arguments]
     if os.name != "nt":
@@ -225,7 +225,7 @@ def enter(python: str, script: str, arguments: Sequence[str]) -> int:
 
 
 def print_plan(plan: Plan, fresh: bool) -> None:
-    """What would be done, as commands."""
+    """Prints the commands that a start would run."""
     lines = ["python -m venv .venv"] if fresh else []
     for attempts in plan.steps:
         lines += ["pip " + shlex.join(attempts[0]), *("  or, if that fails: pip " + shlex.join(a) for a in attempts[1:])]
@@ -234,7 +234,7 @@ def print_plan(plan: Plan, fresh: bool) -> None:
 
 
 def main() -> int:
-    """Prepares, enters .venv, and hands over; returns the exit code."""
+    """Prepares and enters .venv, then runs the command; returns the exit code."""
     folder = os.path.dirname(os.path.abspath(__file__))
     venv = os.path.join(folder, ".venv")
     python = os.path.join(venv, "Scripts", "python.exe") if os.name == "nt" else os.path.join(venv, "bin", "python")
@@ -260,7 +260,7 @@ def main() -> int:
         return 1
     if where != "stay":
         return enter(python, os.path.abspath(__file__), sys.argv[1:])
-    os.environ.pop(GUARD, None)  # a launch.py started by a test is a start of its own
+    os.environ.pop(GUARD, None)  # a launch.py that the tests start must make its own decision
     failure = install(plan, folder, stamp) if plan.steps else ""
     if failure:
         say(failure)

@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the folder assets/ goes into the wheel as foretoken_assets, beside the packages that are found."""
+"""Puts the folder assets/ into the wheel as the package foretoken_assets, which pyproject.toml cannot express."""
 
 from setuptools import find_packages, setup
 

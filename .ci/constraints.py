@@ -1,9 +1,10 @@
-"""Writes constraints.txt, the versions that were tested, from what is installed in .venv; --check says whether it is current.
+"""Writes constraints.txt, the tested versions, from what is installed in .venv; --check says whether it is current.
 
 usage: .venv/bin/python .ci/constraints.py [--check]
 
-What is pinned: all that the project, its extras and its build need, directly or not, on every system and Python of ENVIRONMENTS. Left out
-are PyTorch, which pyproject.toml pins, and what only some of them need (nvidia-*, triton, colorama): the others could not install it.
+It pins everything that the project, its extras and its build need, directly or not, on every system and Python of ENVIRONMENTS. It leaves
+out PyTorch, which pyproject.toml pins, and packages that only some environments need (nvidia-*, triton, colorama), because the others
+could not install them.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ HEADER = """\
 
 
 class NotInstalled(Exception):
-    """A package that is needed everywhere is not here."""
+    """A package that every environment needs is not installed."""
 
 
 def requirements(pyproject: str) -> list[str]:
-    """All that pyproject.toml asks for: the build's, the project's and its extras' requirements."""
+    """All requirements in pyproject.toml: those of the build, the project and its extras."""
     read = tomllib.loads(pyproject)
     extras = read["project"]["optional-dependencies"].values()
     return [*read["build-system"]["requires"], *read["project"]["dependencies"], *(r for extra in extras for r in extra)]
 
 
 def needed(wanted: Iterable[str], environment: Mapping[str, str]) -> dict[str, str | None]:
-    """Versions by name of all packages that some requirements need in an environment; None = not installed here, so a dead end."""
+    """Versions by name of all packages that the requirements need in an environment; None = not installed, so its own needs are unknown."""
     found: dict[str, str | None] = {}
     seen: set[tuple[str, str]] = set()
     waiting = [(requirement, "") for requirement in wanted]  # with the extra that asks for it
@@ -65,7 +66,7 @@ def needed(wanted: Iterable[str], environment: Mapping[str, str]) -> dict[str, s
             except PackageNotFoundError:
                 found[name] = None
                 continue
-            found[name] = Version(package.version).public  # +cpu and the like are no versions of the index
+            found[name] = Version(package.version).public  # the index has no versions like +cpu
             waiting += [(r, each) for r in package.requires or ()]
     return found
 
@@ -89,13 +90,13 @@ def read(text: str) -> dict[str, str]:
 
 
 def differences(written: Mapping[str, str], installed: Mapping[str, str]) -> list[str]:
-    """What is not as constraints.txt says, a phrase each."""
+    """A phrase for each difference between constraints.txt and what is installed."""
     names = sorted({*written, *installed})
     wrong = [(name, written.get(name), installed.get(name)) for name in names if written.get(name) != installed.get(name)]
     return [
         f"{name} {here} is installed and has no line" if pinned is None
-        else f"{name}=={pinned} is written and nothing needs it" if here is None
-        else f"{name}=={pinned} is written and {here} is installed"
+        else f"{name}=={pinned} is pinned and nothing needs it" if here is None
+        else f"{name}=={pinned} is pinned and {here} is installed"
         for name, pinned, here in wrong
     ]  # fmt: skip
 
@@ -116,7 +117,7 @@ def main(argv: list[str]) -> int:
         return 0
     wrong = differences(read(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}, installed)
     if wrong:
-        print(f"constraints.txt is not current: {'; '.join(wrong)}. Write it anew: .venv/bin/python .ci/constraints.py", file=sys.stderr)
+        print(f"constraints.txt is not current: {'; '.join(wrong)}. Write it again: .venv/bin/python .ci/constraints.py", file=sys.stderr)
     return 1 if wrong else 0
 
 

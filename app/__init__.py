@@ -1,4 +1,4 @@
-"""The command line and the studio. Nothing here looks anything up elsewhere: libraries that would are told so before they are loaded."""
+"""The command line and the studio. Both work offline: libraries that would use the network are configured before they are imported."""
 
 from __future__ import annotations
 

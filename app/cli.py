@@ -1,7 +1,7 @@
-"""The command line: finds the command, and turns what goes wrong into an exit code.
+"""The command line: finds the command, runs it, and turns errors into exit codes.
 
-A bad value is one sentence on stderr and exit code 2; Ctrl-C is 130; a bug keeps its traceback. With --json the last line of stdout is one
-JSON value. Each command is a file of app/commands/ with a parser of its own.
+A bad value prints one sentence on stderr and exits with 2; Ctrl-C exits with 130; a bug keeps its traceback. With --json the last line of
+stdout is one JSON value. Each command is a file of app/commands/ with its own parser.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {  # each is app/commands/NAME.py
-    "studio": "open the page (the default)",
-    "image": "one picture from a prompt",
-    "mesh": "a mesh from a point cloud or from another mesh",
-    "verify": "the table of exactness, on the toy",
-    "bench": "tables of speed",
-    "train": "a training recipe",
-    "models": "what can be loaded",
-    "doctor": "what this machine offers",
-    "test": "the whole test suite (options go to pytest)",
+    "studio": "open the studio in the browser (the default)",
+    "image": "generate a picture from a prompt",
+    "mesh": "generate a mesh from a point cloud or another mesh",
+    "verify": "test the claims of exactness on the toy model",
+    "bench": "measure the speed of methods",
+    "train": "run a training recipe",
+    "models": "list the models and whether their weights are here",
+    "doctor": "check this machine: versions, devices, browser, font",
+    "test": "run the test suite (options go to pytest)",
 }
 
 
@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
     from engine.errors import ForetokenError
 
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may hold what the terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file name may hold characters that the terminal cannot show
     try:
         return run(list(argv) or ["studio"])
     except ForetokenError as e:
@@ -45,7 +45,7 @@ def main_from_command_line() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Finds the command and runs it; options alone belong to the studio. Raises ForetokenError."""
+    """Finds the command and runs it; options without a command go to the studio. Raises ForetokenError."""
     from engine.errors import ForetokenError
 
     if arguments[0] in ("-h", "--help"):
@@ -60,13 +60,13 @@ def run(arguments: list[str]) -> int:
 
 
 def overview() -> str:
-    """The commands, a line each."""
+    """The text of --help: one line per command."""
     lines = [f"  {name:8} {about}" for name, about in COMMANDS.items()]
-    return "\n".join(["usage: launch.py COMMAND [OPTION ...]", "", *lines, "", "Each command knows --help."])
+    return "\n".join(["usage: launch.py COMMAND [OPTION ...]", "", *lines, "", "Each command has its own --help."])
 
 
 def printable(text: str) -> str:
-    """The same where every character can be written: halves of characters, which a command line may hold, as escapes."""
+    """The text with unpaired surrogates, which a command line may hold, as escapes, so that it can always be written."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

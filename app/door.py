@@ -1,8 +1,8 @@
-"""Who may ask: requests for another host or from another site are refused, and so are bodies that are too large.
+"""Refuses requests for another host, requests from another site, and bodies that are too large.
 
-A page of the web can point its own name at this machine (DNS rebinding) and would then be of the same origin as the studio for the
-browser. The name in the request gives it away. So the host that is asked for must be this machine by a name that cannot be pointed
-elsewhere: loopback, the host that the studio was started for, or one of a list.
+A web page can point its own host name at this machine (DNS rebinding); the browser would then treat it as the same origin as the studio.
+The Host header reveals the name. So it must name this machine in a way that nobody else can redirect: loopback, the host that the
+studio was started for, or a name on the list of allowed hosts.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from engine.mesh.formats.source import plain
 
 EVERYWHERE = ("", "0.0.0.0", "::")  # hosts that mean all of a machine's addresses
-UPLOAD = "/upload"  # ends the path to which files are sent
+UPLOAD = "/upload"  # end of the path that files are uploaded to
 BODY = 2**20  # bytes of any other request
-ENVELOPE = 2**16  # bytes around a file that is sent
-ABROAD = ("/proxy=", "/file=http:", "/file=https:")  # what Gradio would fetch for others from elsewhere
+ENVELOPE = 2**16  # bytes of a request around the uploaded file
+ABROAD = ("/proxy=", "/file=http:", "/file=https:")  # paths for which Gradio would fetch other URLs
 WRONG_HOST = "'{}' is not a host of this studio. Open it by its own address, or start it with --allow-host {}."
 WRONG_ORIGIN = "Requests from {} are refused. Open the studio by its own address."
-TOO_LARGE = "A request can have {:,} bytes at most. Send a smaller file."
+TOO_LARGE = "A request can have at most {:,} bytes. Send a smaller file."
 
 
 class Door:
     """ASGI middleware.
 
-    host    : that the studio listens on
-    allowed : other names by which it may be asked for; "*" allows all
-    largest : bytes of a file that may be sent
+    host    : the host that the studio listens on
+    allowed : other host names that requests may use; "*" allows all
+    largest : most bytes of an uploaded file
     """
 
     def __init__(self, app: ASGIApp, host: str, allowed: Iterable[str], largest: int):
@@ -56,7 +56,7 @@ class Door:
             await self._let_in(scope, headers, receive, send)
 
     def refusal(self, host: str, origin: str | None) -> str:
-        """A sentence if a request with these headers is refused, else ""."""
+        """Why a request with these headers is refused, in one sentence; "" if it is not."""
         name = hostname(f"//{host}")
         if not self.knows(name):
             said = plain(name or host)
@@ -66,8 +66,7 @@ class Door:
         return ""
 
     def knows(self, name: str) -> bool:
-        """True for a name by which this studio may be asked for. An address needs no list where it listens on all: it cannot be pointed
-        elsewhere."""
+        """True for a host name that requests may use. Where it listens on all addresses, any IP address may: DNS cannot redirect it."""
         if "*" in self.names or name in self.names:
             return True
         try:
@@ -77,7 +76,7 @@ class Door:
         return number.is_loopback or self.everywhere
 
     async def _let_in(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
-        """Passes a request on, as long as its body is not too large."""
+        """Passes a request on unless its body is too large."""
         limit = self.largest + ENVELOPE if scope["path"].endswith(UPLOAD) else BODY
         claimed = headers.get("content-length", "0")
         if not claimed.isdecimal() or int(claimed) > limit:
@@ -89,14 +88,14 @@ class Door:
             nonlocal came
             message = await receive()
             came += len(message.get("body", b""))
-            # one that sent more than it claimed is treated as one that hung up
+            # a client that sends more than it declared is treated as disconnected
             return message if came <= limit else {"type": "http.disconnect"}
 
         await self.app(scope, counted, send)
 
 
 def hostname(url: str) -> str:
-    """The host of an address, lower case, without brackets and port; "" if there is none."""
+    """The host of a URL in lower case, without brackets and port; "" if there is none."""
     try:
         return (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:
@@ -104,7 +103,7 @@ def hostname(url: str) -> str:
 
 
 def address(url: str, scheme_of: str = "") -> tuple[str, int | None]:
-    """Host and port of an address; the port that its scheme, or another address's, implies."""
+    """Host and port of a URL; a missing port is the default of its scheme, or of the scheme of another URL."""
     try:
         parts = urlsplit(url)
         port = parts.port

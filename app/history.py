@@ -1,4 +1,4 @@
-"""Finished runs on disk: result, trace and settings in one folder, written whole or not at all, and enough to make the run again."""
+"""Finished runs on disk: result, trace and settings in one folder, written whole or not at all, with all that repeating the run needs."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from engine.methods import PRESETS, find
 from engine.run import Run, generate
 
 MESH_FORMATS = ("glb", "obj", "ply", "stl")
-UNKNOWN = (150, 152, 156)  # of a face whose tokens say nothing
+UNKNOWN = (150, 152, 156)  # colour of a face whose tokens had no drafts
 SETTINGS, POINTS = "run.json", "points.npz"
-TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EACCES)  # what a system says of a name that is not free
-SAME_SECOND = 1000  # runs of one method and seed
+TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EACCES)  # errors of a rename to a name that is taken
+SAME_SECOND = 1000  # most runs of one method and seed in one second
 
 
 # --- what a run was ---------------------------------------------------------------------------------------------------
 
 
 def describe(run: Run, given: Input | None = None) -> dict[str, Any]:
-    """Everything needed to repeat a run, and its totals: the content of run.json. given: the cloud or mesh that was its prompt.
+    """The content of run.json: everything needed to repeat a run, and its totals. given: the cloud or mesh that was its prompt.
 
-    knobs : all values in the first step; moves : {"step", "name", "value"} for each knob that had another value from that step on
+    knobs : all values in the first step; moves : {"step", "name", "value"} for each change of a knob, from that step on
     """
     prompt = run.prompt
     sampling = prompt.sampling or run.backbone.sampling
@@ -80,9 +80,9 @@ def moves(steps: list[Step]) -> list[dict[str, Any]]:
 
 
 def repeat(folder: Path, backbone: Backbone) -> Run:
-    """Makes a saved run again, moved knobs included: the same weights give the same tokens. Returns the finished run.
+    """Repeats a saved run, moved knobs included, and returns it finished; the same weights give the same tokens.
 
-    folder : of the run; backbone : the model that made it, loaded. Raises BadFile for damaged files or another model's run.
+    folder : the run's; backbone : the model that made it, loaded. Raises BadFile for damaged files or another model's run.
     """
     settings = read_settings(folder)
     try:
@@ -96,7 +96,7 @@ def repeat(folder: Path, backbone: Backbone) -> Run:
         for move in settings["moves"]:
             turns.setdefault(int(move["step"]), {})[move["name"]] = move["value"]
         count = int(settings["steps"])
-        limit = None if settings["finished"] else count  # a run that was stopped ends where it did
+        limit = None if settings["finished"] else count  # a run that was stopped ends at the same step
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         raise BadFile(f"{folder / SETTINGS} is damaged ({type(e).__name__}: {e}). Take another run.") from e
     while limit is None or len(run.steps) < limit:
@@ -112,7 +112,7 @@ def _model(name: str, weights: str | None, dtype: str | None) -> str:
 
 
 def _prompt(folder: Path, settings: Mapping[str, Any]) -> Prompt:
-    """The prompt of a saved run; that of a mesh has its points in a file."""
+    """The prompt of a saved run; the points of a mesh's prompt are in a file."""
     sampling = Sampling(**settings["sampling"])
     if not all(isinstance(value, int | float) for value in vars(sampling).values()):
         raise ValueError("its sampling holds something else than numbers")
@@ -142,11 +142,11 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def save(run: Run, folder: Path | None = None, given: Input | None = None, formats: tuple[str, ...] = ("glb",)) -> Path:
-    """Writes a run's folder (result, trace.npz, run.json) under `folder` or the user's runs; returns its path.
+    """Writes a run's folder (result, trace.npz, run.json) into `folder` or the user's runs; returns its path.
 
-    A picture is result.png. A mesh is result.glb and what else `formats` names, in the place, size and axes of `given`, and
-    acceptance.glb with a colour a face; a run without a single face writes none of these. points.npz holds what the model was given.
-    Raises BadOutput where the disk does not take it, and leaves nothing behind then.
+    A picture is result.png. A mesh is result.* in each of `formats`, in the position, size and axes of `given`, and acceptance.glb with
+    one colour per face; a run without faces writes none of these. points.npz holds the model's input points. Raises BadOutput if the
+    disk refuses, and then leaves nothing on it.
     """
     root = folder or home() / "runs"
     check_writable(root)
@@ -159,15 +159,15 @@ def save(run: Run, folder: Path | None = None, given: Input | None = None, forma
 
 
 def deliver(run: Run, out: Path | None, given: Input | None = None, formats: tuple[str, ...] = ("glb",)) -> tuple[Path, str]:
-    """Writes a run into the history and, where a person named a folder, into that too. Returns the folder that holds what they asked for,
-    and a sentence if the history has not taken it. Raises BadOutput only if there is no other place for the result."""
+    """Writes a run into the history and, if the user named a folder, into that too. Returns the folder with the requested files, and an
+    error message if the history could not be written. Raises BadOutput only if the result could be written nowhere."""
     if out is None:
         return save(run, None, given, formats), ""
     check_writable(out)
     try:
         source, complaint = save(run, None, given, formats), ""
     except BadOutput as e:
-        source, complaint = None, f"{e} The run is in {out} alone."
+        source, complaint = None, f"{e} The run is saved only in {out}."
     with as_sentence(out):
         if source is not None:
             _copy_all(source, out)
@@ -206,7 +206,7 @@ def write_settings(settings: dict[str, Any], path: Path) -> None:
 
 
 def picture_with_settings(picture: np.ndarray, settings: dict[str, Any], path: Path) -> None:
-    """A PNG whose text chunk "foretoken" holds the settings as JSON; raises BadOutput where the disk does not take it."""
+    """Writes a PNG whose text chunk "foretoken" holds the settings as JSON; raises BadOutput if the disk refuses."""
     info = PngInfo()
     info.add_text("foretoken", json.dumps(settings, ensure_ascii=False))
     with as_sentence(path):
@@ -214,7 +214,7 @@ def picture_with_settings(picture: np.ndarray, settings: dict[str, Any], path: P
 
 
 def write_mesh(run: Run, mesh: Mesh, folder: Path, settings: dict[str, Any], given: Input | None, formats: tuple[str, ...]) -> None:
-    """result.* and acceptance.glb in a folder; adds to the settings how many tokens own no face."""
+    """Writes result.* and acceptance.glb into a folder; adds to the settings how many tokens own no face."""
     settings["tokens_without_face"] = len(mesh.parser.dangling())
     if not len(mesh.faces):
         return
@@ -223,7 +223,7 @@ def write_mesh(run: Run, mesh: Mesh, folder: Path, settings: dict[str, Any], giv
     soup = run.backbone.render(run.tokens, run.positions, False)
     trace = arrays(run.steps)
     accepted = trace.get("accepted", np.full(len(run.tokens), np.nan, np.float32))
-    accepted = np.where(trace["step_drafted"][trace["step"]] > 0, accepted, np.nan)  # where nothing was drafted, nothing was refused
+    accepted = np.where(trace["step_drafted"][trace["step"]] > 0, accepted, np.nan)  # a step without drafts has no acceptance
     write(
         folder / "acceptance.glb",
         placed(soup.vertices, given),
@@ -234,12 +234,12 @@ def write_mesh(run: Run, mesh: Mesh, folder: Path, settings: dict[str, Any], giv
 
 
 def placed(vertices: np.ndarray, given: Input | None) -> np.ndarray:
-    """Vertices [V, 3] of the model's frame in the coordinates of the input."""
+    """Vertices [V, 3] in the coordinates of the input, from those of the model's frame."""
     return vertices if given is None else given.frame.from_model(vertices)
 
 
 def acceptance_colours(share: np.ndarray) -> np.ndarray:
-    """uint8 [F, 3]: the accepted share of a face's tokens, 0 to 1, on the viridis scale; gray where it is not known."""
+    """uint8 [F, 3]: a viridis colour for the accepted share, 0 to 1, of each face's tokens; gray where it is nan."""
     from plotly.colors import sample_colorscale  # slow to load, and only meshes need it
 
     known = ~np.isnan(share)
@@ -250,7 +250,7 @@ def acceptance_colours(share: np.ndarray) -> np.ndarray:
 
 
 def _name(part: Path, root: Path, name: str) -> Path:
-    """Gives a finished folder its name; a number is added if the name is taken, also by a run that ends at the same moment."""
+    """Renames a finished folder; adds a number if the name is taken, even by a run that ends at the same moment."""
     for number in range(SAME_SECOND):
         target = root / (name if number == 0 else f"{name}-{number}")
         try:
@@ -264,7 +264,7 @@ def _name(part: Path, root: Path, name: str) -> Path:
 
 
 def check_writable(folder: Path) -> None:
-    """Makes the folder; raises BadOutput if that or writing in it is impossible."""
+    """Makes the folder; raises BadOutput if it cannot be made or written to."""
     with as_sentence(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -273,7 +273,7 @@ def check_writable(folder: Path) -> None:
 
 @contextmanager
 def as_sentence(where: Path) -> Iterator[None]:
-    """What the disk refuses inside becomes BadOutput."""
+    """Turns an OSError inside into BadOutput."""
     try:
         yield
     except ForetokenError:

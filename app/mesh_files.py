@@ -1,4 +1,4 @@
-"""The files that a finished mesh is offered as."""
+"""The files in which a finished mesh can be downloaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.history import MESH_FORMATS, as_sentence, describe, write_mesh, write_s
 from engine.mesh.read import Input
 from engine.run import Run
 
-FILES = {  # name: (what is on the button, what it is written as, ending of the download's name)
+FILES = {  # name: (label of the button, name of the written file, ending of the download's name)
     "glb": ("GLB", "result.glb", ".glb"),
     "coloured": ("GLB, coloured", "acceptance.glb", "-accepted.glb"),
     "obj": ("OBJ", "result.obj", ".obj"),
@@ -21,9 +21,9 @@ FILES = {  # name: (what is on the button, what it is written as, ending of the 
 
 
 def write_files(run: Run, given: Input, folder: Path) -> dict[str, Path]:
-    """Writes a run's mesh, in the place, size and axes of its input, and its settings; returns the files that there are, by name.
+    """Writes a run's mesh, in the position, size and axes of its input, and its settings; returns the written files by name.
 
-    folder : of the visitor; what an earlier run left there is replaced. Raises BadOutput where the disk does not take the files.
+    folder : the visitor's; files of an earlier run in it are replaced. Raises BadOutput if the disk refuses.
     """
     settings = describe(run, given)
     stem = re.sub(r"[^\w-]+", "-", Path(given.name).stem, flags=re.ASCII).strip("-") or "mesh"

@@ -1,11 +1,11 @@
-"""One visitor's runs: a ticket for the engine, live knobs, stop, and freeing on disconnect.
+"""Each visitor's runs: a ticket for the engine, live knobs, stop, and cleanup on disconnect.
 
-The engine belongs to one visitor at a time. Gradio keeps the line of generators; this module knows who stands where, so that a
-person can be told, and holds the handles through which a slider or the cancel button reaches a run that is already going.
+One visitor uses the engine at a time. Gradio queues the generators; this module tracks the order, so that the page can show a visitor's
+place, and holds the handles through which a slider or the Cancel button reaches a run in progress.
 
-A place in the line is a ticket. Gradio may never start the generator that a ticket was given for: it refused an input, the request was
-lost, the page is gone. So nothing relies on its start. A ticket that nobody takes while the engine is free expires, a visitor who asks
-again gets a new ticket for the old one, and a run that gives no sign of life for long loses its own.
+A place in the queue is a ticket. Gradio may never start the generator of a ticket: it refused an input, the request was lost, or the
+page was closed. So nothing relies on that start. A ticket that is not used while the engine is free expires, a visitor who asks again
+gets a new ticket in exchange, and a run that shows no activity for long loses its own.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 
 from engine.run import Run
 
-PATIENCE = 30.0  # seconds for which the engine is free before a ticket that nobody took expires
-SILENCE = 600.0  # seconds without a sign from a run before its ticket expires
-IDLE = 86_400.0  # seconds after which what a visitor gave is forgotten, if their page was never seen to close
+PATIENCE = 30.0  # seconds that the engine may be free before an unused ticket expires
+SILENCE = 600.0  # seconds without activity of a run before its ticket expires
+IDLE = 86_400.0  # seconds after which a visitor's input is dropped if their page was never seen to close
 
 
 @dataclass(eq=False)
 class Ticket:
-    """A place in the line, then the right to the engine. tab: which one asked; seen: when it last gave a sign."""
+    """A place in the queue, then the right to use the engine. tab: the one that asked; seen: time of its last activity."""
 
     number: int
     visitor: str
@@ -41,19 +41,19 @@ class Ticket:
 
 @dataclass
 class Visit:
-    """What belongs to one visitor: a folder for their files, what they gave to work on, and the file that is being read for them."""
+    """What belongs to one visitor: a folder for their files, their input, and the file that is being read for them."""
 
     seen: float
     folder: Path | None = None
     given: Any = None
-    reading: tuple[str, float] | None = None  # its name, and until when it counts
+    reading: tuple[str, float] | None = None  # its name, and when the entry expires
 
 
 class Sessions:
     """All visits, keyed by the browser's session. Handlers run in several threads, so every access takes the lock.
 
-    clock  : seconds that only grow
-    folder : where the visitors' folders are made
+    clock  : monotonic, in seconds
+    folder : parent of the visitors' folders
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, folder: Path | str | None = None) -> None:
@@ -64,14 +64,14 @@ class Sessions:
         self._visits: dict[str, Visit] = {}
         self._line: list[Ticket] = []
         self._running: Ticket | None = None
-        self._begun: dict[int, Ticket] = {}  # until their generators end, also those that lost the engine before
+        self._begun: dict[int, Ticket] = {}  # until their generators end, even after they lost the engine
         self._free_since = clock()
         self._numbers = 0
 
-    # --- the line -------------------------------------------------------------------------------------------------
+    # --- the queue ------------------------------------------------------------------------------------------------
 
     def enter(self, visitor: str, tab: str = "") -> int | None:
-        """A ticket at the end of the line, by its number; an older one that waits is given up for it. None if they have a run."""
+        """The number of a new ticket at the end of the queue, which replaces the visitor's waiting one. None if they have a run."""
         with self._lock:
             self._expire()
             if self._running is not None and self._running.visitor == visitor:
@@ -83,17 +83,17 @@ class Sessions:
             return self._numbers
 
     def place(self, visitor: str) -> int:
-        """How many runs end before this visitor's begins; 0 if they do not wait."""
+        """How many runs must end before this visitor's begins; 0 if they do not wait."""
         with self._lock:
             self._expire()
             waiting = [ticket.visitor for ticket in self._line]
             return waiting.index(visitor) + (self._running is not None) if visitor in waiting else 0
 
     def begin(self, visitor: str, number: int) -> bool:
-        """Takes the engine with a ticket; False if it was given up, has expired or is not this visitor's.
+        """Takes the engine with a ticket; False if the ticket was given up, has expired or is another visitor's.
 
-        Gradio starts one generator at a time. So where another ticket still holds the engine, its generator was dropped and will not
-        give it back: it is taken over.
+        Gradio runs one generator at a time. So if another ticket still holds the engine, its generator was dropped and will not release
+        it: the engine is taken over.
         """
         with self._lock:
             self._expire()
@@ -108,20 +108,20 @@ class Sessions:
             return True
 
     def renew(self, visitor: str, number: int) -> None:
-        """A sign of life from a run."""
+        """Records that a run is active."""
         with self._lock:
             if ticket := self._of(visitor, number):
                 ticket.seen = self._clock()
 
     def busy(self, visitor: str, tab: str | None = None) -> bool:
-        """True while a visitor waits or has a run. tab: only one that was asked for there"""
+        """True while a visitor waits or has a run. tab: count only requests from this tab"""
         with self._lock:
             self._expire()
             tickets = [*self._line, *([self._running] if self._running else [])]
             return any(t.visitor == visitor and tab in (None, t.tab) for t in tickets)
 
     def end(self, visitor: str, number: int) -> None:
-        """Gives a ticket back, whatever became of it, and frees the caches of its runs."""
+        """Returns a ticket in any state and frees the caches of its runs."""
         with self._lock:
             ticket = self._of(visitor, number)
             if ticket is not None:
@@ -138,7 +138,7 @@ class Sessions:
     # --- the runs -------------------------------------------------------------------------------------------------
 
     def hold(self, visitor: str, number: int, runs: list[Run]) -> None:
-        """Keeps the handles of the runs that are about to go; a stop or a farewell that came earlier still counts."""
+        """Keeps the handles of the runs that are about to start; stops them if the visitor has stopped or left meanwhile."""
         with self._lock:
             ticket = self._of(visitor, number)
             if ticket is not None:
@@ -148,9 +148,9 @@ class Sessions:
                     run.stop()
 
     def move(self, visitor: str, method: str, values: Mapping[str, float | str], backbone: str | None = None) -> None:
-        """Writes live knobs into the visitor's runs of a method; they act on the next step. Raises BadKnob.
+        """Writes live knobs into the visitor's runs of a method, from the next step on. Raises BadKnob.
 
-        backbone: only runs of the model of this name
+        backbone: only runs of the model with this name
         """
         with self._lock:
             mine = self._running is not None and self._running.visitor == visitor
@@ -161,14 +161,14 @@ class Sessions:
                 run.set(**{name: value for name, value in values.items() if name in live})
 
     def stop(self, visitor: str) -> None:
-        """Ends the visitor's runs before their next step, or their wait; what was committed stays."""
+        """Ends the visitor's runs before their next step, or their wait; committed tokens stay."""
         with self._lock:
             self._line = [ticket for ticket in self._line if ticket.visitor != visitor]
             if self._running is not None and self._running.visitor == visitor:
                 self._stop_running()
 
     def close(self) -> None:
-        """Ends all that waits or goes: the studio is about to."""
+        """Ends everything that waits or runs, before the studio ends."""
         with self._lock:
             self._line = []
             if self._running is not None:
@@ -178,19 +178,19 @@ class Sessions:
             self.leave(visitor)
 
     def wait_until_free(self, seconds: float) -> bool:
-        """True once no run goes any more; False if one still does after some seconds."""
+        """True once no run is in progress; False if one still is after this many seconds."""
         with self._free:
             return self._free.wait_for(lambda: self._running is None, seconds)
 
     # --- what belongs to a visitor --------------------------------------------------------------------------------
 
     def present(self, visitor: str) -> bool:
-        """False once the page was closed."""
+        """True until the visitor's page is closed."""
         with self._lock:
             return visitor in self._visits
 
     def folder(self, visitor: str) -> Path:
-        """A folder for the visitor's files; it goes when they leave."""
+        """A folder for the visitor's files, deleted when they leave."""
         with self._lock:
             visit = self._visit(visitor)
             if visit.folder is None:
@@ -199,23 +199,23 @@ class Sessions:
             return visit.folder
 
     def give(self, visitor: str, given: Any) -> None:
-        """Keeps what a visitor gave to work on; it goes when they leave."""
+        """Keeps a visitor's input until they leave."""
         with self._lock:
             self._visit(visitor).given = given
 
     def given(self, visitor: str) -> Any:
-        """What a visitor gave last, None if nothing."""
+        """The visitor's newest input, None if there is none."""
         with self._lock:
             visit = self._visits.get(visitor)
             return visit.given if visit else None
 
     def reads(self, visitor: str, name: str, seconds: float) -> None:
-        """A file is being read for a visitor; forgotten after some seconds if nobody says that it was read."""
+        """Records that a file is being read for a visitor; expires after this many seconds unless `has_read` ends it before."""
         with self._lock:
             self._visit(visitor).reading = (name, self._clock() + seconds)
 
     def has_read(self, visitor: str) -> None:
-        """The file was read, or refused."""
+        """Records that the file was read or refused."""
         with self._lock:
             if visitor in self._visits:
                 self._visits[visitor].reading = None
@@ -229,7 +229,7 @@ class Sessions:
             return visit.reading[0]
 
     def leave(self, visitor: str) -> None:
-        """The page was closed: runs stop, place and folder are given up. The generator closes its runs by itself."""
+        """Handles a closed page: stops the runs, gives up the place, deletes the folder. The generator closes its runs itself."""
         with self._lock:
             self.stop(visitor)
             visit = self._visits.pop(visitor, None)
@@ -245,7 +245,7 @@ class Sessions:
         return visit
 
     def _of(self, visitor: str, number: int) -> Ticket | None:
-        """The ticket of a generator that has begun and not ended."""
+        """The visitor's ticket with this number if its generator has begun and not ended, else None."""
         ticket = self._begun.get(number)
         return ticket if ticket is not None and ticket.visitor == visitor else None
 
@@ -260,7 +260,7 @@ class Sessions:
         self._free.notify_all()
 
     def _expire(self) -> None:
-        """Drops tickets that nobody will take or give back, and visits that nobody has seen for a day."""
+        """Drops tickets that nobody will use or return, and visits that were not seen for a day."""
         now = self._clock()
         if self._running is not None and now - self._running.seen > SILENCE:
             self._stop_running()

@@ -1,6 +1,6 @@
-"""Steps -> screen updates: the latest picture wins, every number counts.
+"""Turns Steps into screen updates: only the latest picture is sent, but no number is lost.
 
-Gradio has no back-pressure: what is yielded is sent, and a browser that falls behind stays behind. So updates are held back here,
+Gradio has no back-pressure: it sends everything that is yielded, and a slow browser never catches up. So updates are throttled here,
 in one place, while every Step is still written to its board. Pictures are rendered between Steps, outside the clocks of the runs.
 """
 
@@ -22,11 +22,11 @@ from engine.tree import children
 
 UPDATES_PER_SECOND = 12
 PENDING, OWN, CORRECTED, ACCEPTED, REDRAWN = range(5)  # what became of a position
-REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, by a trace's "verdict": STAYED, REFUSED, NEAR of rules.py
+REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, indexed by a trace's "verdict": STAYED, REFUSED, NEAR of rules.py
 
 
 class Throttle:
-    """Says when the screen may be updated again: at most once a period, and never so often that drawing takes half of the time."""
+    """Decides when the screen may be updated: at most once per period, and never so often that drawing takes half of the time."""
 
     def __init__(self, period: float = 1 / UPDATES_PER_SECOND, clock: Callable[[], float] = time.perf_counter):
         self.period, self.clock = period, clock
@@ -41,7 +41,7 @@ class Throttle:
         return True
 
     def done(self) -> None:
-        """The update is drawn and sent."""
+        """Records that the update was drawn and sent."""
         self.drawn = self.clock()
 
     @property
@@ -51,7 +51,7 @@ class Throttle:
 
 
 class Move(NamedTuple):
-    """A knob that was moved: its name, what it was and is, the first step that used the new value, and the tokens committed before."""
+    """A moved knob: its name, old and new value, the first step that used the new value, and the number of tokens committed before."""
 
     name: str
     before: float | str
@@ -61,7 +61,7 @@ class Move(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A tree that was verified. depth, width : levels, and children a node was allowed; accepted : guesses"""
+    """A verified tree. depth : levels; width : most children of a node; accepted : number of accepted drafts"""
 
     depth: int
     width: int
@@ -69,13 +69,13 @@ class Shape(NamedTuple):
 
 
 class Trail:
-    """What the diagnostics draw of a run, in the order in which things happened. It needs Steps and no run, so a saved one has it too.
+    """What the diagnostics draw of a run, in the order of commitment. It needs only Steps, so it works for a saved run too.
 
     positions, step : int32, of every committed token; verdict : uint8, see `verdicts`
     series : by name of SERIES, float32 of every committed token, nan = not known
-    candidates : of every committed token what its draft tree held in its place
-    said : the names of all that the Steps have told in their traces
-    tree, round : the newest that a Step told; behind : the tokens before that tree; deviation : the newest mean
+    candidates : of every committed token, the tokens that the draft tree had at its position
+    said : the names of all entries that occurred in the Steps' traces
+    tree, round : the newest of a Step's trace; behind : number of tokens before that tree; deviation : the newest mean
     """
 
     SERIES = ("accept_probability", "entropy", "depth", "energy", "threshold")
@@ -119,9 +119,9 @@ class Trail:
 
 
 class Growth:
-    """A run as it is watched: the Steps so far and the draft that is open. What is shown of them is a child's affair.
+    """A run in progress: the Steps so far and the open draft. Subclasses decide what is shown.
 
-    count : Steps so far; draft : what the newest one may show although it is not committed; trail : what the diagnostics draw
+    count : Steps so far; draft : what the newest Step may show before it is committed; trail : what the diagnostics draw
     """
 
     def __init__(self, run: Run):
@@ -142,20 +142,20 @@ class Growth:
         return self.run.finished or self.run.stopped
 
     def drafted(self) -> tuple[list[int], list[int]]:
-        """Tokens and positions that may be shown but are not committed; none once the run has ended."""
+        """Drafted tokens and their positions, to be shown although they are not committed; none once the run has ended."""
         if self.draft is None or self.ended or self.draft.get("scale"):  # a draft at another scale has other tokens: see Board
             return [], []
         return _as_list(self.draft["tokens"]), _as_list(self.draft["positions"])
 
 
 class Board(Growth):
-    """All that is shown of one picture: an entry for every position, filled Step by Step.
+    """Everything that is shown of one picture: an entry for every position, filled Step by Step.
 
     verdict : uint8 [positions]; PENDING, OWN (the model's token where no draft was checked), CORRECTED (a draft was rejected),
-              ACCEPTED, REDRAWN (it lay near a rejected one)
+              ACCEPTED, REDRAWN (next to a rejected one)
     token, step : int32 [positions], -1 = pending
     known : by name of Trail.SERIES, float32 [positions], nan = not known
-    small : tokens by position of a draft at a smaller scale; scale : that one, in pixels, 0 = none
+    small : tokens by position of a draft at a smaller scale; scale : that scale in pixels, 0 = none
     """
 
     def __init__(self, run: Run):
@@ -188,13 +188,13 @@ class Board(Growth):
         super().add(step)
 
     def drafted(self) -> tuple[list[int], list[int]]:
-        """The same, where nothing is committed yet."""
+        """Drafted tokens and their positions, without positions that are already committed."""
         pairs = zip(*super().drafted(), strict=True)
         shown = [(t, p) for t, p in pairs if p < len(self.verdict) and self.verdict[p] == PENDING]
         return [t for t, _ in shown], [p for _, p in shown]
 
     def foreseen(self) -> np.ndarray:
-        """What is shown and may still change: bool [positions]."""
+        """bool [positions]: True where a draft is shown that may still change."""
         shown = np.zeros(len(self.verdict), bool)
         shown[self.drafted()[1]] = True
         if self.small and not self.ended:
@@ -206,8 +206,8 @@ class Board(Growth):
         return shown & (self.verdict == PENDING)
 
     def picture(self) -> np.ndarray:
-        """uint8 [H, W, 3]: the growing picture with its drafts, cheap; the final decoding once the run has ended. Where the draft is at a
-        smaller scale, it shows through, enlarged, until its tokens are committed."""
+        """uint8 [H, W, 3]: a cheap rendering of the picture so far with its drafts; the final decoding once the run has ended. A draft at
+        a smaller scale is shown enlarged until its tokens are committed."""
         tokens, positions = self.drafted()
         run = self.run
         picture = run.backbone.render(run.tokens + tokens, run.positions + positions, self.ended, run.prompt.size)
@@ -220,14 +220,14 @@ class Board(Growth):
 
 
 def known(step: Step, name: str) -> np.ndarray:
-    """float32 [tokens of the step]: an entry of its trace, nan where it says nothing or there was no draft to say it of."""
+    """float32 [tokens of the step]: an entry of its trace, nan where it has no value or there was no draft."""
     if name != "entropy" and not step.drafted and step.trace.verdict is None:
         return np.full(len(step.tokens), np.nan, np.float32)
     return per_token(step, name)
 
 
 def verdicts(step: Step) -> np.ndarray:
-    """uint8 [tokens of the step]: what became of each; a token behind the last draft was nobody's draft."""
+    """uint8 [tokens of the step]: what became of each; a token after the last draft is the model's own."""
     if step.trace.verdict is not None:
         return REPAIRED[per_token(step, "verdict").astype(np.int64)]
     accepted = per_token(step, "accepted") == 1
@@ -241,7 +241,7 @@ def _as_list(values: Any) -> list[int]:
 
 
 def updates(boards: Sequence[Growth], throttle: Throttle) -> Iterator[set[int]]:
-    """Races the runs of the boards; yields which boards changed as often as the throttle allows, and all of them at the end."""
+    """Races the runs of the boards; yields the indices of changed boards as often as the throttle allows, and all of them at the end."""
     changed: set[int] = set()
     final: set[int] = set()  # boards whose last picture was yielded
     for which, step in race([board.run for board in boards]):

@@ -1,4 +1,4 @@
-"""The page: header and the tabs of ui.TABS, served on this machine."""
+"""The studio's page: a header and the tabs of ui.TABS, served on this machine."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from engine.networks.weights import MODELS, read_card
 
 FIRST_PORT = 7860
 PORTS_TRIED = 100
-VISITORS = 100  # of whom Gradio remembers what their pages look like
-STALE = (3600, 86_400)  # seconds: how often, and how old, files are deleted that no visitor's farewell took along
-FAREWELL = 20.0  # seconds that a run gets to end when the studio is interrupted
-CHECKPOINT = "janus"  # the backbone whose folders are as their makers publish them
-PICTURES, MESHES = "pictogram", ("lowpoly", "lowpoly_lora")  # what the tabs show unless they are told otherwise: the first of them
+VISITORS = 100  # most visitors whose page state Gradio keeps
+STALE = (3600, 86_400)  # seconds: how often Gradio deletes leftover files, and how old they must be
+FAREWELL = 20.0  # seconds that a run has to end when the studio is interrupted
+CHECKPOINT = "janus"  # the backbone whose folders are in their publisher's format
+PICTURES, MESHES = "pictogram", ("lowpoly", "lowpoly_lora")  # the models of the tabs; the first of MESHES is the default
 
 
 def build(backbone: Backbone, mesh: Lazy | None = None, sessions: Sessions | None = None) -> gr.Blocks:
-    """The page for a loaded model of pictures, and one of meshes that is loaded when it is needed (default: the shipped one)."""
+    """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one)."""
     mesh = mesh or mesh_model()
     sessions = sessions or visitors()
     with gr.Blocks(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=STALE) as page:
@@ -58,7 +58,7 @@ def build(backbone: Backbone, mesh: Lazy | None = None, sessions: Sessions | Non
 
 
 def forget(page: gr.Blocks, visitor: str) -> None:
-    """Lets go of what Gradio remembers of a page that was closed: a megabyte of its last values, which it would keep for good."""
+    """Frees what Gradio keeps of a closed page: a megabyte of its last values, which it would never free."""
     held = page.state_holder
     with held.lock:
         held.session_data.pop(visitor, None)
@@ -66,7 +66,7 @@ def forget(page: gr.Blocks, visitor: str) -> None:
 
 
 def visitors() -> Sessions:
-    """Nobody yet. Their files lie where Gradio can serve them from."""
+    """An empty set of visits, whose files are stored where Gradio can serve them."""
     return Sessions(folder=get_upload_folder())
 
 
@@ -76,8 +76,8 @@ def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "cp
     def read() -> Backbone:
         if not path and not lazy.here:
             raise MissingWeights(
-                "lowpoly's weights are not in this checkout yet. Train them with 'python launch.py train lowpoly'; until then files can be "
-                "looked at."
+                "lowpoly's weights are not in this checkout. Train them with 'python launch.py train lowpoly'; until then, files can "
+                "only be viewed."
             )
         return load(name, path, device)
 
@@ -86,8 +86,8 @@ def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "cp
 
 
 def models_of(name: str, path: str | None) -> tuple[tuple[str, str | None], tuple[str, str | None]]:
-    """(name, folder) of the models for pictures and for meshes, of which one was asked for: a folder's card says which kind it is. Without
-    a card it is a checkpoint as it was downloaded."""
+    """(name, folder) of the picture model and of the mesh model, one of them as requested: a folder's card says which kind it is. A folder
+    without a card is a downloaded checkpoint."""
     if path:
         card = Path(path) / "card.json"
         name = str(read_card(Path(path)).get("name", name)) if card.exists() else CHECKPOINT
@@ -109,7 +109,7 @@ def free_port(host: str, wanted: int) -> int:
 
 
 def leave_a_core(device: str) -> None:
-    """Keeps one core for the server and the browser: threads of a pass that wait for a busy core cost more than they bring."""
+    """Leaves one core to the server and the browser: a pass whose threads wait for a busy core is slower than one with fewer threads."""
     if device == "cpu":
         torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 2) - 1)))
 
@@ -125,10 +125,10 @@ def launch(
     mesh_path: str | None = None,
     allowed_hosts: Iterable[str] = (),
 ) -> None:
-    """Serves the studio until it is interrupted. A port in use is no reason to stop: the next free one is taken and said.
+    """Serves the studio until it is interrupted. If a port is in use, it takes the next free one and prints it.
 
-    backbone, path : the model of the Image tab or of the Mesh tab, by name or by folder; mesh_path : a folder for the Mesh tab alone
-    allowed_hosts  : names by which the studio may be asked for, beside loopback and `host`; "*" allows all
+    backbone, path : the model of the Image tab or of the Mesh tab, by name or by folder; mesh_path : a folder for the Mesh tab only
+    allowed_hosts  : host names that requests may use, besides loopback and `host`; "*" allows all
     """
     leave_a_core(device)
     clean_scratch()
@@ -147,17 +147,17 @@ def _serve(
     mesh_path: str | None,
     allowed_hosts: Iterable[str],
 ) -> None:
-    """The same for models that are known by name and folder."""
+    """Loads the models and serves the studio until it is interrupted."""
     (picture_name, picture_path), (mesh_name, found_path) = models
     model = load(picture_name, picture_path, device, dtype)
     mesh = mesh_model(mesh_name, mesh_path or found_path, device)
     wanted = FIRST_PORT if port is None else port
     found = free_port(host, wanted)
     if found != wanted:
-        print(f"Port {wanted} is in use; the studio takes {found}.", flush=True)
+        print(f"Port {wanted} is in use; the studio uses {found}.", flush=True)
     sessions = visitors()
     page = build(model, mesh, sessions)
-    print(f"Foretoken studio: {address(host, found)}\nRuns are kept in {home() / 'runs'}.", flush=True)
+    print(f"Foretoken studio: {address(host, found)}\nRuns are saved in {home() / 'runs'}.", flush=True)
     open_to(page, host, found, allowed_hosts, open_browser)
     wait_for_interrupt()
     sessions.close()
@@ -167,8 +167,8 @@ def _serve(
 
 @contextmanager
 def own_folder() -> Iterator[None]:
-    """A folder for what visitors send and are offered, which goes in the end: Gradio's own is shared with all other programs that use it.
-    $GRADIO_TEMP_DIR names another one, which stays."""
+    """A folder for uploads and downloads, deleted at the end: Gradio's default folder is shared with all other programs that use Gradio.
+    $GRADIO_TEMP_DIR names another folder, which is kept."""
     if "GRADIO_TEMP_DIR" in os.environ:
         yield
         return
@@ -181,12 +181,12 @@ def own_folder() -> Iterator[None]:
 
 
 def address(host: str, port: int) -> str:
-    """Where a browser on this machine finds the studio."""
+    """The studio's URL for a browser on this machine."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def open_to(page: gr.Blocks, host: str, port: int, allowed_hosts: Iterable[str] = (), open_browser: bool = False) -> str:
-    """Serves a page from threads of its own; returns its address."""
+    """Serves a page from its own threads; returns its URL."""
     page.queue(default_concurrency_limit=4, api_open=False)
     door = Middleware(Door, host=host, allowed=tuple(allowed_hosts), largest=BYTES)
     _, here, _ = page.launch(
@@ -199,11 +199,11 @@ def open_to(page: gr.Blocks, host: str, port: int, allowed_hosts: Iterable[str] 
 
 
 def wait_for_interrupt() -> None:
-    """Returns when the process is asked to end, by Ctrl-C or a signal. A second Ctrl-C ends it at once."""
+    """Returns when Ctrl-C or a signal asks the process to end. A second Ctrl-C ends it at once."""
     asked = threading.Event()
     kinds = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(kind, lambda *_: asked.set()) for kind in kinds]
-    while not asked.wait(0.5):  # Windows hears no signal in an endless wait
+    while not asked.wait(0.5):  # Windows handles no signal during an endless wait
         pass
     for kind, handler in zip(kinds, before, strict=True):
         signal.signal(kind, handler)

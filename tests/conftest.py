@@ -1,4 +1,4 @@
-"""What holds for every test: no network, no trace in the user's own folders, and no silent skip of the page tests in CI."""
+"""Fixtures for every test: no network, no files in the user's own folders, and no silent skip of the page tests in CI."""
 
 from __future__ import annotations
 

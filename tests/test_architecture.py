@@ -1,4 +1,4 @@
-"""The shape of the code, read from its imports and tables: directions and completeness, not line counts."""
+"""The architecture, read from imports and tables: dependency directions and completeness, not line counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong command lines: one sentence on stderr, nothing on stdout, exit code 2, and no model is loaded for it."""
+"""Wrong command lines: one sentence on stderr, nothing on stdout, exit code 2, and no model is loaded."""
 
 from __future__ import annotations
 

@@ -101,8 +101,8 @@ def test_what_was_written_is_current_until_something_changes(
     capsys.readouterr()
     assert script.main(["--check"]) == 1
     assert capsys.readouterr().err == (
-        "constraints.txt is not current: newcomer 1 is installed and has no line; old-loop==0.7 is written and nothing needs it; "
-        "server==3 is written and 3.1 is installed. Write it anew: .venv/bin/python .ci/constraints.py\n"
+        "constraints.txt is not current: newcomer 1 is installed and has no line; old-loop==0.7 is pinned and nothing needs it; "
+        "server==3 is pinned and 3.1 is installed. Write it again: .venv/bin/python .ci/constraints.py\n"
     )
 
 

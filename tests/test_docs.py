@@ -1,4 +1,4 @@
-"""The documents against the code: length, names, tables, links, commands and paths."""
+"""The documentation against the code: length, names, tables, links, commands and paths."""
 
 from __future__ import annotations
 

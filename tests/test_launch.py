@@ -1,4 +1,4 @@
-"""launch.py: its decisions as pure functions, and one real start through a virtual environment that has nothing to install."""
+"""launch.py: its decisions as pure functions, and one real start with a virtual environment that needs no installation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""README's example of the library is short, goes through the door, and runs."""
+"""README's example of the library is short, uses only the public names, and runs."""
 
 from __future__ import annotations
 

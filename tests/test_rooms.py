@@ -1,4 +1,4 @@
-"""The picture of the rooms in CONTRIBUTING.md, held against the imports: a room stands only on rooms below it."""
+"""The diagram of the rooms in CONTRIBUTING.md against the imports: a room imports only from rooms below it."""
 
 from __future__ import annotations
 

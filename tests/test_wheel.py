@@ -1,6 +1,6 @@
 """The wheel: built, installed into an environment of its own, and used from another folder.
 
-PyTorch and the other packages are lent by the running environment, without its editable Foretoken: a .pth line adds a folder and does not
+PyTorch and the other packages come from the running environment, without its editable Foretoken: a .pth line adds a folder but does not
 read the .pth files in it.
 """
 

@@ -1,1 +1,1 @@
-"""What one visitor's screen shows of a run."""
+"""The state of a run that a visitor's screen shows."""

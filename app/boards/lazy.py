@@ -1,4 +1,4 @@
-"""A model that is loaded when somebody first needs it, so that the page is there before."""
+"""A model that is loaded when it is first needed, so that the page opens before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.core import Backbone
 
 
 class Lazy:
-    """One model for all visitors. A failure is not remembered: weights that are trained meanwhile are found at the next try."""
+    """One model for all visitors. A failure is not cached: weights that are trained meanwhile are found at the next try."""
 
     def __init__(self, name: str, folder: Path, read: Callable[[], Backbone]):
         self.name, self.folder = name, folder
@@ -24,7 +24,7 @@ class Lazy:
         return (self.folder / "card.json").exists()
 
     def get(self) -> Backbone:
-        """The model; loads it the first time, which may raise MissingWeights."""
+        """The model, loaded at the first call; raises MissingWeights."""
         with self._lock:
             if self._loaded is None:
                 self._loaded = self._read()

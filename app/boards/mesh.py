@@ -1,7 +1,7 @@
-"""A mesh as it grows: which faces are there, what became of the tokens behind each, and the faces of the draft that is open.
+"""A growing mesh: its faces, what became of the tokens of each, and the faces of the open draft.
 
-A face is complete with the last token of its newest vertex and never changes afterwards, so every Step only appends. A face is painted
-with the tokens it owns; every token has at most one owner, so the faces share the tokens out without a rest but the dangling ones.
+A face is complete with the last token of its newest vertex and never changes afterwards, so every Step only appends. A face is coloured
+by the tokens it owns. Every token except the dangling ones has exactly one owner.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ALL = 254  # in `accepted`: every token of the face was an accepted draft
 
 
 class MeshBoard(Growth):
-    """All that is shown of one mesh. Faces are those of the tokens as they came, repeats and faces without an area included."""
+    """Everything that is shown of one mesh. Faces are in the order of their tokens, with duplicates and faces without an area."""
 
     def __init__(self, run: Run):
         super().__init__(run)
         self.parser = Parser()
-        self._depths: list[float] = []  # of each token: 0 = the model's own, k = accepted k tokens ahead, nan = nothing was drafted
+        self._depths: list[float] = []  # of each token: 0 = the model's own, k = accepted, drafted k ahead, nan = nothing was drafted
         self._corners, self._accepted, self._depth = bytearray(), bytearray(), bytearray()
         self._step: list[int] = []
         self._tokens: list[int] = []
@@ -72,10 +72,10 @@ class MeshBoard(Growth):
 
     @property
     def ghosts(self) -> np.ndarray:
-        """uint8 [G, 3, 3]: the faces that the open draft would complete; those without an area would not be seen."""
+        """uint8 [G, 3, 3]: the faces that the open draft would complete, without invisible ones (no area)."""
         twin = self.parser.copy()
         for token, position in zip(*self.drafted(), strict=True):
-            if position != twin.length:  # what follows a gap cannot be read
+            if position != twin.length:  # tokens after a gap cannot be parsed
                 break
             twin.push(token)
         seen = [face.vertices for face in twin.faces if not face.degenerate]
@@ -83,7 +83,7 @@ class MeshBoard(Growth):
 
     @property
     def dangling(self) -> int:
-        """How many tokens own no face so far: the end, and patches that are not finished."""
+        """How many tokens own no face so far: the end token, and unfinished patches."""
         return len(self.parser.dangling())
 
 
@@ -94,5 +94,5 @@ def depths(step: Step) -> list[float]:
         return [float("nan")] * count
     accepted = per_token(step, "accepted") == 1
     said = per_token(step, "depth")
-    ahead = np.where(np.isnan(said), np.arange(1, count + 1), said)  # a method that says nothing drafts chains
+    ahead = np.where(np.isnan(said), np.arange(1, count + 1), said)  # a method without depths drafts chains
     return np.where(accepted, ahead, 0.0).tolist()

@@ -1,1 +1,1 @@
-"""The commands, one file each: `main(arguments)` reads them with a parser of its own and returns the exit code."""
+"""The commands, one file each: `main(arguments)` parses them with its own parser and returns the exit code."""

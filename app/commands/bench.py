@@ -1,4 +1,4 @@
-"""`launch.py bench image|mesh`: tables of speed, each with options of its own."""
+"""`launch.py bench image|mesh`: measures the speed of methods; each has its own options."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ KINDS = {"image": "methods on pictures", "mesh": "methods on meshes"}  # each is
 
 
 def parser() -> Parser:
-    """What is measured."""
-    p = Parser("bench", "Tables of speed: " + "; ".join(f"{name}: {about}" for name, about in KINDS.items()) + ". Each knows --help.")
+    """The parser of what to measure."""
+    p = Parser("bench", "Measures speed. " + "; ".join(f"{name}: {about}" for name, about in KINDS.items()) + ". Each has its own --help.")
     p.add_argument("what", choices=list(KINDS))
     return p
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measures. What is measured may stand behind options too."""
+    """Measures. "image" or "mesh" may come after options too."""
     at = next((i for i, argument in enumerate(arguments) if argument in KINDS), 0)
     what = parser().read(arguments[at : at + 1]).what
     return importlib.import_module(f"app.commands.bench_{what}").main([*arguments[:at], *arguments[at + 1 :]])

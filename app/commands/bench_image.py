@@ -1,4 +1,4 @@
-"""`launch.py bench image`: the time of methods on pictures; or how often they show what was asked for, or a sheet of them."""
+"""`launch.py bench image`: times methods on pictures; or counts pictures that show what was asked for, or draws a contact sheet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.commands.options import Parser, add_json, add_model, add_sampling, add_
 from app.commands.report import print_json
 
 MODEL = ("backbone", "device", "dtype", "temperature", "top_k", "top_p", "guidance", "size", "json")
-USED = {  # by what is asked for
+USED = {  # the options that each mode uses
     "judge": (*MODEL, *METHODS, "judge", "count", "csv"),
     "eye": (*MODEL, "judge", "eye", "csv"),
     "sheet": (*MODEL, "sheet", "prompts", "count"),
@@ -19,18 +19,18 @@ USED = {  # by what is asked for
 
 
 def parser() -> Parser:
-    """The options."""
-    p = Parser("bench image", "The table of speed on pictures: plain decoding and methods, timed in turns.")
+    """The parser of the command's options."""
+    p = Parser("bench image", "Times plain decoding and methods on pictures, in turns.")
     add_choice(p)
-    p.add_argument("--prompts", type=file_path, help="a file with one prompt a line (default: held-out prompts)")
-    p.add_argument("--count", type=whole(1, 10_000), help="how many prompts (20)")
-    p.add_argument("--repeats", type=whole(1, 1_000), help="how often a prompt is decoded by each method, twice each (1)")
+    p.add_argument("--prompts", type=file_path, help="a file with one prompt per line (default: held-out prompts)")
+    p.add_argument("--count", type=whole(1, 10_000), help="number of prompts (20)")
+    p.add_argument("--repeats", type=whole(1, 1_000), help="how often each method decodes each prompt, twice each time (1)")
     p.add_argument(
         "--figure", type=file_path,
-        help="a PNG of mulo's points on the theory line, of adt_tree's controller, or of cross_regression's speed and fidelity",
+        help="write a PNG: mulo on its theory line, adt_tree's controller, or cross_regression's speed against fidelity",
     )  # fmt: skip
-    p.add_argument("--judge", action="store_true", help="instead of timing, count how often pictures show what was asked for")
-    p.add_argument("--eye", type=file_path, help="with --judge: compare the judge with what a person said of the sheet's pictures, a CSV")
+    p.add_argument("--judge", action="store_true", help="instead of timing, count how often pictures show what the prompt asked for")
+    p.add_argument("--eye", type=file_path, help="with --judge: compare it with a CSV of human answers about the sheet's pictures")
     add_files(p)
     add_size(p)
     add_sampling(p)
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     options = own.read(arguments)
     kind = "eye" if options.eye else "judge" if options.judge else "sheet" if options.sheet else "speed"
     if options.eye and not options.judge:
-        own.error("--eye compares the judge with a person's answers: add --judge")
+        own.error("--eye compares the judge with human answers: add --judge")
     if kind in USED:
         refuse_unused(own, options, USED[kind], f"bench image --{kind}")
     if kind == "sheet":
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def prompts_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Prompts and their number, as the plans have them."""
+    """The fields of a plan for prompts and their number."""
     from engine.measure.bench.plan import read_prompts
 
     count = options.count or 20
@@ -68,7 +68,7 @@ def prompts_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def speed(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows of the table of speed."""
+    """Measures the table of speed and returns its rows."""
     from engine.measure.bench import speed
     from engine.measure.bench.plan import ImageBench
 
@@ -77,7 +77,7 @@ def speed(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def judged(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows of the judge."""
+    """Counts with the judge and returns the rows."""
     from engine.measure.bench import judged
     from engine.measure.bench.plan import JudgeBench
 
@@ -86,7 +86,7 @@ def judged(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def by_eye(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows of the judge beside a person."""
+    """Compares the judge with human answers and returns the rows."""
     from engine.measure.bench.plan import EyeBench
     from engine.measure.figures import by_eye
 
@@ -94,7 +94,7 @@ def by_eye(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def draw(options: argparse.Namespace) -> int:
-    """The sheet of pictures."""
+    """Draws the contact sheet of pictures."""
     from engine.measure.bench.plan import ImageSheet
     from engine.measure.figures import sheet
 

@@ -1,4 +1,4 @@
-"""`launch.py bench mesh`: the rows of XSpecMesh's tables, or methods that are named; or a sheet of meshes."""
+"""`launch.py bench mesh`: measures the rows of XSpecMesh's tables or named methods, or draws a contact sheet of meshes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from app.commands.report import print_json
 
 COUNT, SHEET_COUNT = 40, 24
 FULL = {"count": 200, "seeds": 3}
-SHEET = ("backbone", "device", "dtype", "temperature", "top_k", "top_p", "faces", "json", "sheet", "count")  # what it uses
+SHEET = ("backbone", "device", "dtype", "temperature", "top_k", "top_p", "faces", "json", "sheet", "count")  # the options that --sheet uses
 
 
 def parser() -> Parser:
-    """The options."""
-    p = Parser("bench mesh", "The table of speed on meshes: plain decoding and methods on held-out clouds, timed in turns.")
+    """The parser of the command's options."""
+    p = Parser("bench mesh", "Times plain decoding and methods on held-out point clouds, in turns.")
     add_choice(p)
-    p.add_argument("--count", type=whole(1, 10_000), help=f"how many clouds ({COUNT}; on a sheet {SHEET_COUNT})")
-    p.add_argument("--full", action="store_true", help=f"{FULL['count']} clouds and {FULL['seeds']} seeds")
-    p.add_argument("--repeats", type=whole(1, 1_000), help="how often a cloud is decoded by each row, twice each (1)")
-    p.add_argument("--faces", "--size", type=whole(1, MOST_FACES), dest="faces", help="the most faces a mesh may have (no budget)")
+    p.add_argument("--count", type=whole(1, 10_000), help=f"number of point clouds ({COUNT}; for --sheet {SHEET_COUNT})")
+    p.add_argument("--full", action="store_true", help=f"measure {FULL['count']} clouds with {FULL['seeds']} seeds")
+    p.add_argument("--repeats", type=whole(1, 1_000), help="how often each row decodes each cloud, twice each time (1)")
+    p.add_argument("--faces", "--size", type=whole(1, MOST_FACES), dest="faces", help="most faces of a mesh (unlimited)")
     add_files(p)
     add_sampling(p, guidance=False)
     add_model(p, "lowpoly")
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def draw(options: argparse.Namespace) -> int:
-    """The sheet of meshes."""
+    """Draws the contact sheet of meshes."""
     from engine.measure.bench.plan import MeshSheet
     from engine.measure.figures import mesh_sheet
 

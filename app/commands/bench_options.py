@@ -1,4 +1,4 @@
-"""What both kinds of `bench` are told, and the fields of their plans."""
+"""Options that both kinds of `bench` share, and the plan fields made from them."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ METHODS = ("methods", "sweep", "grid", "set", "verify")  # the options of add_ch
 
 
 def add_choice(parser: Parser) -> None:
-    """Which methods, with which knobs."""
-    parser.add_argument("--methods", default="all", help="methods and presets with commas between them (all that the backbone can serve)")
+    """--methods, --sweep, --grid and the knobs."""
+    parser.add_argument("--methods", default="all", help="methods and presets, separated by commas (all that the backbone supports)")
     parser.add_argument("--sweep", action="append", default=[], metavar="NAME=A,B", help="a row for each value of this knob")
     parser.add_argument("--grid", action="store_true", help="a row for each combination of the swept values")
     add_knobs(parser)
 
 
 def add_files(parser: Parser) -> None:
-    """Where rows and sheets go."""
-    parser.add_argument("--csv", type=file_path, help="add the rows to this file")
-    parser.add_argument("--sheet", type=file_path, help="instead of timing, draw results into this picture file")
+    """--csv and --sheet."""
+    parser.add_argument("--csv", type=file_path, help="append the rows to this file")
+    parser.add_argument("--sheet", type=file_path, help="instead of timing, draw results to this picture file")
 
 
 def model_of(options: argparse.Namespace) -> dict[str, Any]:
-    """The fields of a plan that name weights and sampling."""
+    """The plan fields for weights and sampling."""
     return {"backbone": options.backbone, "device": options.device, "dtype": options.dtype, "sampling": sampling_of(options)}
 
 
 def choice_of(options: argparse.Namespace) -> dict[str, Any]:
-    """The fields of a plan that name methods and knobs; raises BadKnob for pairs that are none."""
+    """The plan fields for methods and knobs; raises BadKnob for text that is not NAME=VALUE."""
     from engine.errors import BadKnob
 
     methods = () if options.methods == "all" else tuple(name.strip() for name in options.methods.split(","))

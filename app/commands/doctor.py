@@ -1,4 +1,4 @@
-"""`launch.py doctor`: what this machine offers."""
+"""`launch.py doctor`: checks what this machine offers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from app.commands.report import print_json
 
 
 def parser() -> Parser:
-    """The options."""
-    p = Parser("doctor", "What this machine offers: versions, devices, browser, font, and the cost of a pass by its width.")
+    """The parser of the command's options."""
+    p = Parser("doctor", "Checks this machine: versions, devices, browser, font, and the cost of a pass by its width.")
     add_json(p)
     return p
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints a line for each fact."""
+    """Prints one line per fact."""
     options = parser().read(arguments)
     from engine.backbones import load
     from engine.data.emoji_scenes import font_path
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     for name, check in checks.items():
         try:
             found[name] = check()
-        except ForetokenError as e:  # a doctor says what is missing instead of failing on it
+        except ForetokenError as e:  # doctor reports what is missing instead of failing
             found[name] = f"missing: {e}"
     for key, value in found.items():
         print(f"{key:20} {value}")
@@ -42,6 +42,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def browser() -> str | None:
-    """The browser that the page's tests would use."""
+    """The path of the browser that the page tests would use, None if there is none."""
     names = (os.environ.get("FORETOKEN_CHROMIUM", ""), "chromium", "google-chrome")
     return next((found for n in names if n and (found := shutil.which(n))), None)

@@ -1,4 +1,4 @@
-"""`launch.py image`: one picture from a prompt; with --compare plain decoding is timed beside it."""
+"""`launch.py image`: generates one picture from a prompt; --compare also times plain decoding."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from app.commands.report import go, print_json, readable, report
 
 
 def parser() -> Parser:
-    """The options."""
-    p = Parser("image", "One picture from a prompt.")
+    """The parser of the command's options."""
+    p = Parser("image", "Generates one picture from a prompt.")
     p.add_argument("prompt")
     add_run(p, "sjdpp")
     add_size(p)
@@ -24,7 +24,7 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Makes the picture, keeps the run, and prints its line."""
+    """Generates the picture, saves the run, and prints its line."""
     options = parser().read(arguments)
     from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""`launch.py mesh`: a mesh from a point cloud or from another mesh, or one for every file of a folder."""
+"""`launch.py mesh`: generates a mesh from a point cloud or another mesh, or one for every file of a folder."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from app.commands.report import go, print_json, readable, report
 
 
 def parser() -> Parser:
-    """The options."""
-    p = Parser("mesh", "A mesh from a point cloud or from another mesh.")
+    """The parser of the command's options."""
+    p = Parser("mesh", "Generates a mesh from a point cloud or another mesh.")
     p.add_argument("input", type=file_path, help="a file (PLY, OBJ, GLB, STL, OFF, XYZ, NPY, PCD ...), or a folder of them")
     add_run(p, "xspecmesh")
-    p.add_argument("--faces", type=whole(1, MOST_FACES), help="the most faces the mesh may have")
-    p.add_argument("--up", default="auto", help="the input's axis that is up: x, y, z or auto; a negative one as --up=-x")
+    p.add_argument("--faces", type=whole(1, MOST_FACES), help="most faces of the mesh (unlimited)")
+    p.add_argument("--up", default="auto", help="the input's up axis: x, y, z or auto; a negative one as --up=-x")
     p.add_argument("--formats", default="glb", help="result files besides acceptance.glb: glb,obj,ply,stl")
     add_sampling(p, guidance=False)
     add_model(p, "lowpoly")
@@ -43,7 +43,7 @@ def parser() -> Parser:
 
 @dataclass(frozen=True)
 class Work:
-    """What is the same for every file of one command."""
+    """What all files of one command share."""
 
     options: argparse.Namespace
     backbone: Any
@@ -54,7 +54,7 @@ class Work:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Makes the meshes; exit code 2 if a file of a folder cannot be used, after all others."""
+    """Generates the meshes; if a file of a folder cannot be used, finishes the others and returns 2."""
     options = parser().read(arguments)
     from app.history import check_writable, home
     from engine.errors import ForetokenError
@@ -64,9 +64,9 @@ def main(arguments: Sequence[str]) -> int:
 
     method, preset = find(options.method)
     knobs, sampling, formats = knobs_of(options, method, preset), sampling_of(options), formats_of(options.formats)
-    is_folder = os.path.isdir(options.input)  # never raises, however long or odd the name is
+    is_folder = os.path.isdir(options.input)  # never raises, even for very long or odd names
     files = files_in(options.input) if is_folder else [options.input]
-    first = None if is_folder else read(options.input, options.up)  # one file is read before a model is loaded
+    first = None if is_folder else read(options.input, options.up)  # a single file is read before the model is loaded
     check_up(options.up)
     check_writable(options.out or home() / "runs")
     backbone = load_backbone(options)
@@ -95,12 +95,12 @@ def formats_of(text: str) -> tuple[str, ...]:
 
     formats = tuple(dict.fromkeys(name.strip() for name in text.lower().split(",")))
     if unknown := [name for name in formats if name not in MESH_FORMATS]:
-        raise NotSupported(f"There is no mesh format '{unknown[0]}'. Choose some of: {', '.join(MESH_FORMATS)}.")
+        raise NotSupported(f"There is no mesh format '{unknown[0]}'. Choose from: {', '.join(MESH_FORMATS)}.")
     return formats
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The files of a folder that have a reader; raises BadPrompt if there is none, BadFile if the folder cannot be read."""
+    """The readable files of a folder; raises BadPrompt if there are none, BadFile if the folder cannot be read."""
     from engine.errors import BadFile, BadPrompt
     from engine.mesh.read import READERS
 
@@ -114,12 +114,12 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def own_name(path: Path, files: Sequence[Path]) -> str:
-    """What the copies of a file's run are called among those of the others: its name without the kind, where no other has the same."""
+    """The name of the folder for a file's copies: its name without the suffix, or with it if another file has the same."""
     return path.stem if [other.stem for other in files].count(path.stem) == 1 else path.name
 
 
 def check_up(axis: str) -> None:
-    """Raises BadPrompt for an axis that there is not, once and not for every file of a folder."""
+    """Raises BadPrompt for an unknown axis, once instead of for every file of a folder."""
     import numpy as np
 
     from engine.mesh.frame import choose_up
@@ -129,7 +129,7 @@ def check_up(axis: str) -> None:
 
 
 def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, Any]:
-    """The contract line of one input; prints it for a person unless --json. out: the folder of the copy."""
+    """Generates one mesh; prints its line unless --json, and returns it. out: the folder of the copy."""
     import torch
 
     from app.history import deliver, placed
@@ -157,5 +157,5 @@ def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, 
         if found["faces"]:
             print(f"{found['faces']} faces, {found['vertices']} vertices, chamfer {apart['chamfer']:.4f} (floor {apart['floor']:.4f})")
     if not found["faces"]:
-        print(f"{path.name} gave no face. Try another --seed, --up y, or more points with outward normals.", file=sys.stderr)
+        print(f"{path.name} produced no faces. Try another --seed, --up y, or more points with outward normals.", file=sys.stderr)
     return line

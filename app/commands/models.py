@@ -1,4 +1,4 @@
-"""`launch.py models`: what can be loaded, and whether its weights are here."""
+"""`launch.py models`: lists the models and whether their weights are here."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from app.commands.report import print_json
 
 
 def parser() -> Parser:
-    """The options."""
-    p = Parser("models", "What can be loaded, and whether its weights are here.")
+    """The parser of the command's options."""
+    p = Parser("models", "Lists the models and whether their weights are here.")
     add_json(p)
     return p
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints a line for each backbone."""
+    """Prints one line per backbone."""
     options = parser().read(arguments)
     from engine.backbones import BACKBONES
 
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def row_of(name: str) -> dict[str, Any]:
-    """What there is to say of a backbone; of damaged weights, what is wrong with them."""
+    """The JSON row of a backbone: whether it is ready and how to get it; for damaged weights, the error."""
     from engine.errors import ForetokenError
     from engine.networks.weights import MODELS, read_card
 

@@ -1,4 +1,4 @@
-"""What several commands share: the parser whose complaints are one sentence, options of a model and of a run, and the checks of them."""
+"""What several commands share: a parser whose errors are one sentence, the options of models and runs, and their checks."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ SAMPLING = ("temperature", "top_k", "top_p", "guidance")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one sentence, and to whom an option that the command does not use is unknown."""
+    """A parser whose errors are one sentence."""
 
     def __init__(self, command: str, description: str, **settings: Any):
         super().__init__(f"launch.py {command}", description=description, **settings)
 
     def error(self, message: str) -> NoReturn:
-        """Raises ForetokenError with what argparse says, and where to read more."""
+        """Raises ForetokenError with argparse's message and a pointer to --help."""
         from engine.errors import ForetokenError
 
         said = message.removeprefix("argument ").replace("unrecognized arguments", "unknown option").rstrip(".")
         raise ForetokenError(f"{said[:1].upper()}{said[1:]}. See: python {self.prog} --help")
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """The values of the options; raises ForetokenError for one that is unknown or wrong."""
+        """The values of the options; raises ForetokenError for unknown options and wrong values."""
         return self.parse_args(list(arguments))
 
 
@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def whole(low: int, high: int, named: str = "") -> Callable[[str], int]:
-    """The type of an option that is a whole number from low to high. named: how a person says the highest."""
+    """The type of an option that is a whole number from low to high. named: how messages write the highest."""
 
     def convert(text: str) -> int:
         try:
@@ -65,62 +65,62 @@ def check_seed(text: str) -> int:
 
 def add_model(parser: Parser, backbone: str = "pictogram") -> None:
     """--backbone, --device and --dtype."""
-    parser.add_argument("--backbone", default=backbone, metavar="NAME|PATH", help=f"a backbone, or a folder of weights ({backbone})")
+    parser.add_argument("--backbone", default=backbone, metavar="NAME|PATH", help=f"a model, or a folder of weights ({backbone})")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument(
         "--dtype",
         default="auto",
         choices=["auto", "float32", "bfloat16"],
-        help="auto is float32 on a CPU; bfloat16 makes wide passes cheaper on CPUs that multiply it in hardware",
+        help="auto is float32 on a CPU; bfloat16 is faster for wide passes on CPUs with hardware support",
     )
 
 
 def add_sampling(parser: Parser, guidance: bool = True) -> None:
     """--temperature, --top-k, --top-p and --guidance."""
-    parser.add_argument("--temperature", type=float, help="0: always the most probable token")
-    parser.add_argument("--top-k", type=int, help="how many of the most probable tokens may be drawn; 0: all")
-    parser.add_argument("--top-p", type=float, help="draw among the most probable tokens that reach this probability together")
+    parser.add_argument("--temperature", type=float, help="randomness of the draws; 0: always the most probable token")
+    parser.add_argument("--top-k", type=int, help="draw among this many of the most probable tokens; 0: all")
+    parser.add_argument("--top-p", type=float, help="draw among the most probable tokens whose probabilities add up to this")
     if guidance:
-        parser.add_argument("--guidance", type=float, help="how strictly the picture follows the prompt")
+        parser.add_argument("--guidance", type=float, help="how strongly the picture follows the prompt")
 
 
 def add_knobs(parser: Parser) -> None:
     """--set and --verify."""
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a knob of the method")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="set a knob of the method; may be repeated")
     parser.add_argument("--verify", choices=["residual", "match-seed"], help="the method's verification mode")
 
 
 def add_run(parser: Parser, method: str) -> None:
-    """What a single run is told: method, knobs, seed, and what becomes of the result."""
+    """--method, the knobs, --seed, --compare and --out: the options of a single run."""
     parser.add_argument("--method", default=method, help=f"a method or preset ({method})")
     add_knobs(parser)
     parser.add_argument("--seed", type=check_seed, default=0)
-    parser.add_argument("--compare", action="store_true", help="time plain decoding beside it")
-    parser.add_argument("--out", type=file_path, help="folder that receives a copy of the run")
+    parser.add_argument("--compare", action="store_true", help="also time plain decoding")
+    parser.add_argument("--out", type=file_path, help="copy the run's files into this folder")
 
 
 def add_json(parser: Parser) -> None:
     """--json."""
-    parser.add_argument("--json", action="store_true", help="the last line of the output is one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON value as the last line")
 
 
 def add_size(parser: Parser) -> None:
-    """--size of a picture."""
-    parser.add_argument("--size", type=whole(1, LARGEST_SIDE), metavar="PIXELS", help="of a side of the picture (128)")
+    """--size, of a picture."""
+    parser.add_argument("--size", type=whole(1, LARGEST_SIDE), metavar="PIXELS", help="side length of the picture (128)")
 
 
-# --- what the options say ---------------------------------------------------------------------------------------------
+# --- from options to values -------------------------------------------------------------------------------------------
 
 
 def load_backbone(options: argparse.Namespace) -> Any:
-    """The backbone that --backbone, --device and --dtype name."""
+    """Loads the backbone that --backbone, --device and --dtype name."""
     from engine.backbones import load, resolve
 
     return load(*resolve(options.backbone), options.device, options.dtype)
 
 
 def sampling_of(options: argparse.Namespace) -> dict[str, float]:
-    """What a person changed of the backbone's sampling; raises BadPrompt for values out of range."""
+    """The sampling values that the user changed; raises BadPrompt for values out of range."""
     from engine.core import Sampling
     from engine.sampling import changed
 
@@ -130,7 +130,7 @@ def sampling_of(options: argparse.Namespace) -> dict[str, float]:
 
 
 def pairs_of(options: argparse.Namespace) -> dict[str, str]:
-    """The knobs of --set; raises BadKnob for what is not NAME=VALUE."""
+    """The knobs of --set; raises BadKnob for text that is not NAME=VALUE."""
     from engine.errors import BadKnob
 
     found = {}
@@ -143,7 +143,7 @@ def pairs_of(options: argparse.Namespace) -> dict[str, str]:
 
 
 def knobs_of(options: argparse.Namespace, method: Any, preset: Mapping[str, Any]) -> dict[str, Any]:
-    """Knob values from --set and --verify on top of a preset's; raises BadKnob for a name or value that the method does not have."""
+    """A preset's knob values, overridden by --set and --verify; raises BadKnob for a name or value that the method does not have."""
     from engine.core import KnobArray
     from engine.errors import BadKnob
 
@@ -157,11 +157,11 @@ def knobs_of(options: argparse.Namespace, method: Any, preset: Mapping[str, Any]
 
 
 def given(parser: Parser, options: argparse.Namespace) -> set[str]:
-    """The names of the options that were given a value other than their default."""
+    """The names of the options whose value differs from the default."""
     return {name for name, value in vars(options).items() if value != parser.get_default(name)}
 
 
 def refuse_unused(parser: Parser, options: argparse.Namespace, used: Sequence[str], why: str) -> None:
-    """Raises ForetokenError if an option was given that this use of the command does not read."""
+    """Raises ForetokenError if an option was given that this mode of the command does not use."""
     if unused := sorted(given(parser, options) - set(used)):
         parser.error(f"{why} does not use --{unused[0].replace('_', '-')}")

@@ -1,4 +1,4 @@
-"""What a run prints: one line of JSON as the design writes it down, and the same for a person."""
+"""What a command prints about a run: one line of JSON, and the same as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def go(options: argparse.Namespace, backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """One finished run; with --compare also what plain decoding took beside it."""
+    """One finished run and, with --compare, the timing of plain decoding for its line."""
     from engine.run import generate
 
     if options.compare:
@@ -21,7 +21,7 @@ def go(options: argparse.Namespace, backbone: Any, method: Any, prompt: Any, kno
 
 
 def compare(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any], name: str) -> tuple[Any, dict[str, Any]]:
-    """A run beside plain decoding, timed in turns; the speed-up is in seconds a token, as runs may differ in length."""
+    """A run and plain decoding, timed in turns; the speed-up compares seconds per token, as runs may differ in length."""
     from statistics import median
 
     from engine.measure.alternate import alternate
@@ -40,7 +40,7 @@ def compare(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any], n
 
 
 def report(run: Any, folder: Path) -> dict[str, Any]:
-    """The contract line of `image`."""
+    """The values of a run's JSON line."""
     from engine.measure.bench.rows import of_weights
 
     totals = run.totals
@@ -62,7 +62,7 @@ def report(run: Any, folder: Path) -> dict[str, Any]:
 
 
 def files_of(folder: Path) -> dict[str, str]:
-    """The files of a run by what they are: result, trace, run; a second file of the same, in another format, by its whole name."""
+    """The files of a run by stem (result, trace, run); a second file with the same stem by its whole name."""
     found: dict[str, str] = {}
     for path in sorted(folder.iterdir()):
         found[path.name if path.stem in found else path.stem] = str(path)
@@ -70,7 +70,7 @@ def files_of(folder: Path) -> dict[str, str]:
 
 
 def readable(line: dict[str, Any]) -> str:
-    """The same line for a person."""
+    """The line as text."""
     name, kind = line["preset"] or line["method"], "exact" if line["exact"] else "not exact"
     text = (
         f"{name} ({kind}): {line['tokens']} tokens in {line['forwards']} passes "
@@ -83,7 +83,7 @@ def readable(line: dict[str, Any]) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Prints one line of JSON that every parser and every terminal takes: no NaN, and escapes where the terminal lacks a character."""
+    """Prints one line of JSON that every parser and terminal accepts: no NaN, and escapes where the terminal lacks a character."""
     clean = _without_nan(value)
     text = json.dumps(clean, ensure_ascii=False, allow_nan=False)
     try:
@@ -94,7 +94,7 @@ def print_json(value: Any) -> None:
 
 
 def _without_nan(value: Any) -> Any:
-    """The same with null for numbers that JSON does not have."""
+    """The value with None for numbers that JSON does not have."""
     if isinstance(value, Mapping):
         return {key: _without_nan(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""`launch.py studio`: opens the page (the default)."""
+"""`launch.py studio`: opens the studio in the browser (the default)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from app.commands.options import Parser, add_model, whole
 
 
 def parser() -> Parser:
-    """The options."""
-    p = Parser("studio", "Opens the page in the browser.")
-    p.add_argument("--port", type=whole(1, 65_535), help="the first port that is tried (7860)")
-    p.add_argument("--host", default="127.0.0.1", help="the address to listen on; 0.0.0.0 lets other machines in")
-    p.add_argument("--allow-host", action="append", default=[], metavar="HOST", help="a name under which the page may be asked for")
+    """The parser of the command's options."""
+    p = Parser("studio", "Opens the studio in the browser.")
+    p.add_argument("--port", type=whole(1, 65_535), help="the first port to try (7860)")
+    p.add_argument("--host", default="127.0.0.1", help="the address to listen on; 0.0.0.0 allows other machines")
+    p.add_argument("--allow-host", action="append", default=[], metavar="HOST", help="another host name for the page; may be repeated")
     p.add_argument("--no-browser", action="store_true")
     add_model(p)
     return p
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serves the page until it is interrupted, which is the only end of it: exit code 130."""
+    """Serves the page until it is interrupted; always returns 130."""
     options = parser().read(arguments)
     check_host(options.host)
     from app.studio import launch
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def check_host(host: str) -> None:
-    """Raises NotSupported for what is not an address of this machine."""
+    """Raises NotSupported if the host is not an address of this machine."""
     from engine.errors import NotSupported
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -42,6 +42,6 @@ def check_host(host: str) -> None:
             if not host.strip():
                 raise OSError("it is empty")
             probe.bind((host, 0))
-        except (OSError, ValueError) as e:  # ValueError: a name that no resolver takes
+        except (OSError, ValueError) as e:  # ValueError: a name that no resolver accepts
             said = getattr(e, "strerror", None) or e
             raise NotSupported(f"'{host}' is not an address of this machine ({said}). Use --host 127.0.0.1, or 0.0.0.0 for all.") from e

@@ -1,4 +1,4 @@
-"""`launch.py test`: the whole test suite; every option goes to pytest."""
+"""`launch.py test`: runs the test suite; every option goes to pytest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.commands.options import ROOT
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs pytest from the root of the checkout; its exit code. Raises NotSupported where only the packages are installed."""
+    """Runs pytest from the root of the checkout; returns its exit code. Raises NotSupported outside a checkout."""
     from engine.assets import checkout
     from engine.errors import NotSupported
 

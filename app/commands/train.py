@@ -1,4 +1,4 @@
-"""`launch.py train NAME`: a training recipe, which has options of its own."""
+"""`launch.py train NAME`: runs a training recipe, which has its own options."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ def parser() -> Parser:
     """The options that do not depend on the recipe."""
     from engine.train import RECIPES
 
-    about = f"Trains one of: {', '.join(RECIPES)}. Each knows --help."
+    about = f"Runs a training recipe, one of: {', '.join(RECIPES)}. Each has its own --help."
     p = Parser("train", about, add_help=False)
-    p.add_argument("name", nargs="?", metavar="RECIPE", help="what is trained")
+    p.add_argument("name", nargs="?", metavar="RECIPE", help="what to train")
     return p
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the recipe with the options behind its name."""
+    """Runs the recipe with the options after its name."""
     from engine.errors import NotSupported
     from engine.train import RECIPES
     from engine.train.loop import Options
@@ -32,8 +32,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.name not in RECIPES:
         raise NotSupported(f"There is no recipe '{options.name or ''}'. There are: {', '.join(RECIPES)}.")
     recipe = importlib.import_module(RECIPES[options.name])
-    asked = getattr(recipe, "Options", Options)  # a recipe may ask for more than all do
+    asked = getattr(recipe, "Options", Options)  # a recipe may have options of its own
     its = asked.parser(options.name)
-    its.error = Parser(f"train {options.name}", "").error  # its complaints are one sentence too
+    its.error = Parser(f"train {options.name}", "").error  # its errors are one sentence too
     recipe.main(asked(**vars(its.parse_args(rest))))
     return 0

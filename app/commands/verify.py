@@ -1,4 +1,4 @@
-"""`launch.py verify`: the table of exactness, on the toy."""
+"""`launch.py verify`: tests the claims of exactness on the toy model."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from app.commands.report import print_json
 
 
 def parser() -> Parser:
-    """The options."""
-    p = Parser("verify", "The table of exactness, on the toy: exact methods must pass, their mutants must fail.")
+    """The parser of the command's options."""
+    p = Parser("verify", "Tests the claims of exactness on the toy model: exact methods must pass, their mutants must fail.")
     p.add_argument("methods", nargs="*", metavar="METHOD", help="methods to verify (all)")
-    p.add_argument("--full", action="store_true", help="150,000 runs and three seeds")
+    p.add_argument("--full", action="store_true", help="150,000 runs with each of three seeds")
     add_json(p)
     return p
 

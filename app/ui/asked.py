@@ -1,7 +1,7 @@
-"""What a page sent, checked: whatever stands in a field, or comes over HTTP without any page, becomes a value or a sentence.
+"""Checks what a page sent: every value of a field, or of an HTTP request without a page, becomes a checked value or an error message.
 
-The handlers take values as they were sent (`preprocess=False`), because Gradio's own checks end an event before its handler could give
-back what it holds. Everything here raises BadPrompt or BadKnob.
+The handlers take raw values (`preprocess=False`), because Gradio's own checks would end an event before its handler could release what
+it holds. Everything here raises BadPrompt or BadKnob.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from engine.methods import find
 
 LARGEST_SEED = 2**31 - 1
 LONGEST_PROMPT = 1000  # characters
-LARGEST_NUMBER = 2**53  # of a whole number that a float holds
-SHOWN = 40  # characters of a wrong value in a sentence
+LARGEST_NUMBER = 2**53  # up to here a float holds every whole number
+SHOWN = 40  # characters of a wrong value that a message shows
 
 
 def brief(value: object) -> str:
-    """A wrong value as it stands in a sentence: printable, and short."""
+    """A wrong value as a message shows it: printable, at most SHOWN characters."""
     text = "".join(c if c.isprintable() else "?" for c in str(value)[: SHOWN + 1])
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
 def seed(value: object) -> int:
-    """A seed. An empty field is 0, as Gradio's own number has it."""
+    """A seed. An empty field is 0, as in Gradio's own number field."""
     if value is None or value == "":
         return 0
     wrong = BadPrompt(f"The seed {brief(value)} is out of range. Choose a whole number from 0 to {LARGEST_SEED:,}.")
@@ -36,15 +36,15 @@ def seed(value: object) -> int:
 
 
 def text(value: object) -> str:
-    """A prompt of characters that can be written to a file, not longer than is read."""
+    """A prompt whose characters can be written to a file, with at most LONGEST_PROMPT of them."""
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise BadPrompt(f"The prompt has to be text, not {brief(value)}.")
+        raise BadPrompt(f"The prompt must be text, not {brief(value)}.")
     if len(value) > LONGEST_PROMPT:
-        raise BadPrompt(f"The prompt has {len(value):,} characters; at most {LONGEST_PROMPT:,} are read. Shorten it.")
+        raise BadPrompt(f"The prompt has {len(value):,} characters; at most {LONGEST_PROMPT:,} are allowed. Shorten it.")
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
-        raise BadPrompt("The prompt holds characters that are no text (NUL or half of a pair). Type it again.")
+        raise BadPrompt("The prompt holds characters that are not text (NUL or an unpaired surrogate). Type it again.")
     return value
 
 
@@ -56,16 +56,16 @@ def upload(value: object) -> Path:
 
 
 def flag(value: object) -> bool:
-    """The state of a check box."""
+    """The state of a checkbox."""
     if not isinstance(value, bool):
-        raise BadPrompt(f"A check box is on or off, not {brief(value)}. Load the page again.")
+        raise BadPrompt(f"A checkbox must be on or off, not {brief(value)}. Reload the page.")
     return value
 
 
 def method(value: object, backbone: Backbone | None = None) -> tuple[str, Method]:
-    """(name of the method or preset, method) of a choice of the menu; raises NotSupported if there is none, or the model cannot do it."""
+    """(name of the method or preset, method) of a menu entry; raises NotSupported if there is no such entry or the model lacks a need."""
     if not isinstance(value, str):
-        raise NotSupported(f"There is no method {brief(value)}. Choose one of the menu.")
+        raise NotSupported(f"There is no method {brief(value)}. Choose one from the menu.")
     found, _ = find(brief(value))
     if backbone is not None and (missing := sorted(found.needs - backbone.capabilities)):
         raise NotSupported(f"{found.name} needs {', '.join(missing)}; {backbone.name} does not have it. Choose another method.")
@@ -73,11 +73,11 @@ def method(value: object, backbone: Backbone | None = None) -> tuple[str, Method
 
 
 def knobs(value: object, declared: Iterable[Knob]) -> dict[str, float | str]:
-    """The values of a panel of knobs, all of them, in range; raises BadKnob."""
+    """All values of a knob panel, in range; raises BadKnob."""
     declared = tuple(declared)
     values = value.get("values") if isinstance(value, Mapping) else None
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
-        raise BadKnob("The settings did not arrive whole. Load the page again.")
+        raise BadKnob("The settings arrived incomplete. Reload the page.")
     for name, each in values.items():
         if isinstance(each, bool) or not isinstance(each, (int, float, str)):
             raise BadKnob(f"{brief(name)} cannot be {brief(each)}. Move its control.")
@@ -92,5 +92,5 @@ def knobs(value: object, declared: Iterable[Knob]) -> dict[str, float | str]:
 
 
 def ticket(value: object) -> int:
-    """The number of a ticket; 0, which nobody has, for anything else."""
+    """The number of a ticket; for anything else 0, which is no ticket's number."""
     return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,4 +1,4 @@
-"""The top of the page: the name, what is loaded, and the switch between dark and light."""
+"""The top of the page: the name, the loaded models, and the switch between dark and light."""
 
 from __future__ import annotations
 

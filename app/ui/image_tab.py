@@ -29,33 +29,33 @@ EXAMPLES = (
     "one fire above a heart at sunset",
 )
 FAVOURITE = "sjdpp"
-LOOKED_UP = 40  # words of a prompt that are looked up while somebody types; more than a model reads
+LOOKED_UP = 40  # words of a prompt that are looked up while the user types; more than a model reads
 LONGEST_WORD = 40  # characters
 LEFT = ("plain", "Plain decoding", "One token at a time.")
-RIGHT = "Many tokens at a time, each one checked."
+RIGHT = "Many tokens at a time, each one verified."
 
 
 def build(place: Place) -> None:
-    """The tab's controls and panels, and what connects them."""
+    """Builds the tab's controls and panels and connects them."""
     ImageTab(place).wire()
 
 
 def settings(backbone: Backbone) -> tuple[Knob, ...]:
-    """What a run takes apart from the method's own knobs, declared like them so that one panel shows both."""
+    """The settings of a run besides the method's own knobs, declared like them so that one kind of panel shows both."""
     sampling = backbone.sampling
     sizes = tuple(f"{s} px" for s in backbone.sizes)
     knobs = [
-        Knob("guidance", "", sampling.guidance, 1, 10, 0.1, help="How strictly the picture follows the prompt.", live=False),
-        Knob("temperature", "", sampling.temperature, 0, 2, 0.05, help="0: always the most probable token.", live=False),
+        Knob("guidance", "", sampling.guidance, 1, 10, 0.1, help="How strongly the picture follows the prompt.", live=False),
+        Knob("temperature", "", sampling.temperature, 0, 2, 0.05, help="Randomness. 0: always the most probable token.", live=False),
     ]
     if len(sizes) > 1:
         middle = min(sizes, key=lambda s: abs(int(s.split()[0]) - 128))
-        knobs.append(Knob("size", "", middle, choices=sizes, help="Larger pictures have more tokens.", live=False))
+        knobs.append(Knob("size", "", middle, choices=sizes, help="Side length. Larger pictures have more tokens.", live=False))
     return tuple(knobs)
 
 
 def read_prompt(text: object, seed: object, values: object, backbone: Backbone) -> Prompt:
-    """The Prompt of what stands on the page; raises BadPrompt or BadKnob for what cannot stand there."""
+    """The Prompt that the page's fields describe; raises BadPrompt or BadKnob for wrong values."""
     own, chosen = backbone.sampling, asked.knobs(values, settings(backbone))
     sampling = Sampling(float(chosen["temperature"]), own.top_k, own.top_p, float(chosen["guidance"]))
     size = int(str(chosen["size"]).split()[0]) if "size" in chosen else None
@@ -80,13 +80,13 @@ class ImageTab(Racing):
 
     @property
     def model_name(self) -> str:
-        """The model that draws."""
+        """The name of the model that draws."""
         return self.backbone.name
 
     def _build_request(self) -> None:
         with gr.Row(elem_classes="ft-ask"):
             self.prompt = gr.Textbox(
-                EXAMPLES[0], label="Prompt", placeholder="Say what to draw", lines=1, max_lines=1, elem_id="prompt",
+                EXAMPLES[0], label="Prompt", placeholder="Describe what to draw", lines=1, max_lines=1, elem_id="prompt",
                 show_label=False, container=False, scale=1, max_length=asked.LONGEST_PROMPT,
             )  # fmt: skip
             self.build_buttons()
@@ -122,7 +122,7 @@ class ImageTab(Racing):
             chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
 
     def look_up(self, text: object) -> list[dict[str, str]]:
-        """Names the words that the model does not know, of the first ones: a page may send a book."""
+        """A notice of the words that the model does not know, among the first LOOKED_UP: a prompt may be very long."""
         if not isinstance(text, str):
             return []
         words = [word[:LONGEST_WORD] for word in text[: asked.LONGEST_PROMPT].split()[:LOOKED_UP]]
@@ -147,7 +147,7 @@ class ImageTab(Racing):
     def compare_runs(
         self, visitor: str, number: int, prompt: Prompt, name: str, knobs: Mapping[str, Any], compare: bool
     ) -> Iterator[tuple[Any, ...]]:
-        """Races plain decoding against a method and shows both. number: of the ticket"""
+        """Races plain decoding against a method and shows both. number: the ticket's"""
         yield self.show(
             left=canvas.waiting(*LEFT[:2], LEFT[2] if compare else "Not compared."),
             right=canvas.waiting("fast", title_of(name), RIGHT),
@@ -163,7 +163,7 @@ class ImageTab(Racing):
             yield self.keep_run(visitor, runs[0])
 
     def draw(self, boards: list[Board], changed: set[int]) -> tuple[Any, ...]:
-        """The panels of the boards that changed, and the line above them."""
+        """Updates the panels of the changed boards and the line above them."""
         scales = canvas.scales(boards)
         panels = {}
         for which in changed:
@@ -179,7 +179,7 @@ class ImageTab(Racing):
         return self.show(verdict=verdict.encode(fast, boards[1] if len(boards) > 1 else None), **panels)
 
     def keep_run(self, visitor: str, run: Run) -> tuple[Any, ...]:
-        """Offers the picture of a run and writes the run into the history; a disk that refuses one does not cost the other."""
+        """Offers the picture of a run and saves the run in the history; if the disk refuses one, the other is still written."""
 
         def offered() -> Path:
             file = self.sessions.folder(visitor) / f"foretoken-{run.name}-{run.prompt.seed}.png"

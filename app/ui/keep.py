@@ -1,4 +1,4 @@
-"""Writing what a run made: a disk that is full or read-only costs what it was asked to keep and nothing else."""
+"""Saves what a run made: if the disk is full or read-only, only that file is lost, with a message."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Kept = TypeVar("Kept")
 
 
 def keep(what: str, write: Callable[[], Kept]) -> tuple[Kept | None, list[BadOutput]]:
-    """What `write` returns, and no mistake; or None and the sentence about the disk. what: is written, "history" or "download"."""
+    """The result of `write` and no error; or None and the error of the disk. what: the name of what is written, for the message."""
     try:
         return write(), []
     except BadOutput as e:
-        return None, [BadOutput(f"The run is not in the {what}: {e}")]
+        return None, [BadOutput(f"The run was not saved to the {what}: {e}")]
     except OSError as e:
-        return None, [BadOutput(f"The run is not in the {what}: the disk refused ({e.strerror or e}). Make room, then run again.")]
+        return None, [BadOutput(f"The run was not saved to the {what}: the disk refused ({e.strerror or e}). Free some space, run again.")]

@@ -1,6 +1,6 @@
-"""Controls from the engine's Knob declarations: one panel shows the sliders and menus of whatever it is given.
+"""Builds controls from the engine's Knob declarations: one panel shows sliders and menus for any list of knobs.
 
-A slider moves over `stops`, the list of values it can take, so a logarithmic knob needs nothing special in the browser and
+A slider moves over `stops`, the list of values it can take, so a logarithmic knob needs no special code in the browser and
 always shows its real value. The panel's value holds declarations and values; a move sends it back whole.
 """
 
@@ -21,7 +21,7 @@ TEMPLATE = '<div class="ft-knobs"></div>'
 
 
 def build(value: dict[str, Any], elem_id: str) -> gr.HTML:
-    """A panel of controls."""
+    """The panel of controls."""
     return panel("knobs", value, TEMPLATE, elem_id=elem_id)
 
 
@@ -33,7 +33,7 @@ def encode(
 ) -> dict[str, Any]:
     """The panel's value for some knobs.
 
-    name: whose they are; values: where they differ from their defaults; words: by knob, what is shown instead of some numbers
+    name: of their owner; values: those that differ from the defaults; words: by knob, text that replaces some numbers
     """
     knobs = tuple(knobs)
     given, said = values or {}, words or {}
@@ -45,7 +45,7 @@ def encode(
 
 
 def declare(knob: Knob) -> dict[str, Any]:
-    """What the browser needs to know of a knob."""
+    """What the browser needs to know about a knob."""
     return {
         "name": knob.name,
         "label": label(knob),
@@ -67,8 +67,8 @@ def label(knob: Knob) -> str:
 def stops(knob: Knob) -> list[float]:
     """The values a slider can take, ascending, both ends and the default among them."""
     if knob.scale == "log":
-        first = max(knob.low, knob.step)  # a logarithm has no zero; a knob that allows it gets it as an extra stop
-        doublings = first * 2.0 ** np.arange(math.floor(math.log2(knob.high / first)) + 1)  # the shapes that passes come in
+        first = max(knob.low, knob.step)  # log scales have no zero; a knob that allows it gets it as an extra stop
+        doublings = first * 2.0 ** np.arange(math.floor(math.log2(knob.high / first)) + 1)  # usual widths of a pass
         values = [knob.low, *np.geomspace(first, knob.high, LOG_STOPS), *doublings]
     else:
         values = np.arange(knob.low, knob.high + knob.step / 2, knob.step)
@@ -78,6 +78,6 @@ def stops(knob: Knob) -> list[float]:
 
 
 def badge(method: Method, values: Mapping[str, float | str]) -> dict[str, Any]:
-    """Whether these settings are exact, and the method's sentence why."""
+    """Whether these settings are exact, and the method's explanation."""
     knobs = Knobs({k.name: values.get(k.name, k.default) for k in method.knobs})
     return {"exact": method.exact(knobs), "why": method.why(knobs)}

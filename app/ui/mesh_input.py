@@ -1,4 +1,4 @@
-"""What a visitor gives the Mesh tab to work on: an example or a file of their own, what it is, and the points that are shown of it."""
+"""The input of the Mesh tab: an example or the visitor's own file, its description, and the points that the view shows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from engine.mesh.read import Input, sample
 EXAMPLES = assets.clouds()
 ORDER = ("table", "chair", "house", "tree", "tower", "bottle", "mushroom", "rocket")  # of the examples
 FIRST = "chair"
-SHOWN = 4096  # points in the view at most
+SHOWN = 4096  # most points in the view
 AXIS = Knob(
-    "up_axis", "", "auto", choices=("auto", *UP), live=False, help="Which axis of the file points up. auto: what its kind suggests."
+    "up_axis", "", "auto", choices=("auto", *UP), live=False, help="The file's axis that points up. auto: what its format suggests."
 )
 
 
 class Given(NamedTuple):
-    """What a visitor works on, the file it was read from with which axis up, and the file that was refused after it."""
+    """A visitor's input, the file it was read from, the axis that is up, and the name of a file that was refused after it."""
 
     path: Path
     shape: Input
@@ -37,16 +37,16 @@ class Given(NamedTuple):
 
 
 def axis(name: str = "auto") -> dict[str, Any]:
-    """The panel of the axis that is up."""
+    """The value of the up-axis panel."""
     return knob_panel.encode("input", (AXIS,), {"up_axis": name})
 
 
 def describe(given: Input) -> list[dict[str, str]]:
-    """What was read, and a line for everything that was cleaned or guessed on the way."""
+    """Notices: what was read, and one line for everything that was cleaned or guessed."""
     if given.surface is None:
-        what = f"{given.name}: a cloud of {len(given.points):,} points."
+        what = f"{given.name}: a point cloud of {len(given.points):,} points."
     else:
-        what = f"{given.name}: a mesh of {len(given.surface[1]):,} faces; {len(given.points):,} points were drawn from its surface."
+        what = f"{given.name}: a mesh of {len(given.surface[1]):,} faces; {len(given.points):,} points were sampled from its surface."
     return notice.notes([what, *given.notes])
 
 
@@ -56,13 +56,13 @@ def shown_points(given: Input) -> np.ndarray:
 
 
 def example_clouds() -> dict[str, np.ndarray]:
-    """The points and normals of the examples, [N, 6] by name: as they are, since cleaning all would keep the page waiting."""
+    """The points and normals of the examples, [N, 6] by name, not cleaned: cleaning all would delay the page."""
     raw = {name: ply.read(Source(EXAMPLES / f"{name}.ply")) for name in ORDER}
     return {name: np.concatenate([found.points, found.normals], 1) for name, found in raw.items()}
 
 
 def adopt(file: Path, folder: Path) -> Path:
-    """Moves a file that was sent into a folder of its own, and returns its new place; raises BadFile for what is no file any more."""
+    """Moves an uploaded file into its own folder and returns the new path; raises BadFile if the file is gone."""
     if not file.is_file():
         raise BadFile(f"{file.name} did not arrive. Drop it again.")
     folder.mkdir(parents=True)
@@ -70,5 +70,5 @@ def adopt(file: Path, folder: Path) -> Path:
 
 
 def example_name(given: Given | None) -> str:
-    """The example that somebody works on; "" if it is a file of their own."""
+    """The name of the example that a visitor works on; "" for their own file."""
     return given.path.stem if given is not None and given.path.parent == EXAMPLES else ""

@@ -1,4 +1,4 @@
-"""The tab that turns a point cloud or a mesh into two low-polygon meshes: plain decoding and an accelerated method in one 3D view."""
+"""The Mesh tab: turns a point cloud or a mesh into two low-polygon meshes, by plain decoding and by a method, in one 3D view."""
 
 from __future__ import annotations
 
@@ -34,48 +34,50 @@ from engine.run import Run
 
 FAVOURITE = "xspecmesh"
 WARM_STEPS = 3  # the first pass of a method has no draft yet
-SPAN = 128  # nobody knows how many tokens a mesh will have, so the trace is drawn over a multiple of this
+SPAN = 128  # the number of tokens of a mesh is not known before, so the trace is drawn over a multiple of this
 BUDGET = Knob(
-    "face_budget", "", 0, 0, 512, 8, "log", live=False, help="The model is told how many faces it may use, and ends before it has more."
+    "face_budget", "", 0, 0, 512, 8, "log", live=False, help="Most faces of the mesh. The model is told, and stops before it exceeds it."
 )
 PLAIN_SIDE = ("Plain decoding", "One token at a time.")
-RIGHT = "Several tokens at a time, each one checked."
-WORDS = verdict.Words("Reading the points", "The downloads hold the accelerated mesh.")
+RIGHT = "Several tokens at a time, each one verified."
+WORDS = verdict.Words("Reading the points", "The downloads contain the accelerated mesh.")
 IDLE = {
     "state": "empty",
     "headline": "Same model, same points. How much faster?",
-    "detail": "Left, plain decoding: one pass of the model for every token. Right: several are drafted and checked in one pass.",
+    "detail": "Left, plain decoding: one pass of the model for every token. Right: several tokens are drafted and verified in one pass.",
 }
-NO_HEADS = "{} has no draft heads here, so XSpecMesh is not in the menu. Train them: python launch.py train mesh-heads."
-NO_INPUT = "There is nothing to work on yet. Pick an example or drop a file."
+NO_HEADS = "{} has no draft heads on this machine, so XSpecMesh is not in the menu. Train them: python launch.py train mesh-heads."
+NO_INPUT = "There is no input yet. Pick an example or drop a file."
 STILL = "{} is still being read. Press Generate when its points are shown."
-STAYS = "This run works on {}, because {} could not be read."
-BUSY = "A run is going. Cancel it, or choose again when it is done."
+STAYS = "This run uses {}, because {} could not be read."
+BUSY = "A run is in progress. Cancel it, or choose again when it is done."
 
 
 def build(place: Place) -> None:
-    """The tab's controls and panels, and what connects them."""
+    """Builds the tab's controls and panels and connects them."""
     MeshTab(place).wire(place.tab)
 
 
 def settings(sampling: Sampling) -> tuple[Knob, ...]:
-    """What a run takes apart from the method's own knobs, declared like them."""
-    temperature = Knob("temperature", "", sampling.temperature, 0, 2, 0.05, help="0: always the most probable token.", live=False)
+    """The settings of a run besides the method's own knobs, declared like them."""
+    temperature = Knob(
+        "temperature", "", sampling.temperature, 0, 2, 0.05, help="Randomness. 0: always the most probable token.", live=False
+    )
     return temperature, BUDGET
 
 
 def settings_panel(sampling: Sampling) -> dict[str, Any]:
-    """The panel of these settings."""
+    """The value of the settings panel."""
     return knob_panel.encode("settings", settings(sampling), words={"face_budget": {0: "off"}})
 
 
 def offered(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The methods and presets of a menu, the favourite first."""
+    """The methods and presets of the menu, the favourite first."""
     return sorted(found, key=lambda choice: not choice[1].startswith(FAVOURITE))
 
 
 def read_prompt(given: Input, seed: object, values: object, own: Sampling) -> Prompt:
-    """The Prompt of what stands on the page. own: the model's sampling, where the page has no control. Raises BadPrompt or BadKnob."""
+    """The Prompt that the page's fields describe; raises BadPrompt or BadKnob. own: the model's sampling, where the page has no control"""
     chosen = asked.knobs(values, settings(own))
     sampling = Sampling(float(chosen["temperature"]), own.top_k, own.top_p, own.guidance, own.temperature_last)
     return Prompt(points=torch.from_numpy(given.points), seed=asked.seed(seed), size=int(chosen["face_budget"]) or None, sampling=sampling)
@@ -87,19 +89,19 @@ def made(run: Run) -> str:
 
 
 def without_a_face(run: Run) -> dict[str, Any]:
-    """The line above the view for a run that ended without a face: what happened, and what to try."""
+    """The line above the view for a run without a face: what happened, and what to try."""
     if run.stopped and not run.finished:
-        detail = f"It came as far as {made(run)}. Let it run a little longer before you cancel."
+        detail = f"It had {made(run)}. Let it run longer before you cancel."
         return {"state": "stopped", "headline": "Stopped before the first face", "detail": detail}
     ended = bool(run.tokens) and run.tokens[-1] == run.backbone.end
-    what = "ended the mesh" if ended else "came to the limit of its length"
-    detail = f"{run.method.title} {what} after {made(run)}. Roll another seed, choose another axis as up, or give points with "
-    return {"state": "done", "tone": "bad", "headline": "No face this time", "detail": f"{detail}normals that point outward."}
+    what = "ended the mesh" if ended else "reached the length limit"
+    detail = f"{run.method.title} {what} after {made(run)}. Roll another seed, choose another up axis, or give points with "
+    return {"state": "done", "tone": "bad", "headline": "The mesh has no faces", "detail": f"{detail}normals that point outward."}
 
 
 def side_of(board: MeshBoard, title: str, badge: Mapping[str, Any] | None) -> mesh.Side:
-    """A board as the view shows it."""
-    empty = f"No face in {made(board.run)}." if board.ended and not len(board.faces) else ""
+    """A board's side of the view."""
+    empty = f"No faces in {made(board.run)}." if board.ended and not len(board.faces) else ""
     return mesh.Side(
         board.faces, board.accepted, board.depth, board.step, board.tokens, board.ghosts,
         title=title, state=canvas.state(board), badge=badge, counters=board.run.totals, text=empty,
@@ -107,14 +109,14 @@ def side_of(board: MeshBoard, title: str, badge: Mapping[str, Any] | None) -> me
 
 
 def draw_course(board: MeshBoard) -> dict[str, Any]:
-    """The panels of a run's trace and of its draft trees."""
+    """The values of the trace panel and the tree panel."""
     method, state = board.run.method, canvas.state(board)
     limit = -(-len(board.trail.positions) // SPAN) * SPAN
     return {"trace": trace.encode(board.trail, method, state, limit), "tree": tree.encode(board.trail, method, state)}
 
 
 def download(name: str, label: str) -> gr.DownloadButton:
-    """The button of a file that is not there yet."""
+    """The button of a file that does not exist yet."""
     return gr.DownloadButton(label, size="sm", elem_id=f"mesh-download-{name}", interactive=False, min_width=100)
 
 
@@ -127,7 +129,7 @@ class MeshTab(Racing):
     def __init__(self, place: Place):
         super().__init__(place)
         self.model = place.mesh
-        self.suits = Lowpoly.suits  # known before the model is there
+        self.suits = Lowpoly.suits  # known before the model is loaded
         self._build_request()
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
@@ -142,14 +144,14 @@ class MeshTab(Racing):
 
     @property
     def model_name(self) -> str:
-        """The model that makes meshes."""
+        """The name of the model that makes meshes."""
         return self.model.name
 
     def _build_request(self) -> None:
         kinds = ", ".join(kind[1:].upper() for kind in READERS)
         with gr.Row(elem_classes="ft-ask ft-give"):
             with gr.Column(elem_classes="ft-own", scale=0, min_width=288):
-                # No `file_types`: a file of another kind gets our own sentence in its place, and telephones hide kinds they do not know.
+                # No `file_types`: a file of another kind gets our own message, and phones would hide kinds that they do not know.
                 self.file = gr.File(
                     label="A point cloud or a mesh", show_label=False, elem_id="mesh-file", elem_classes="ft-drop", height=58
                 )
@@ -175,7 +177,7 @@ class MeshTab(Racing):
             self.quality = gr.HTML("", elem_id="mesh-quality", apply_default_css=False)
             with gr.Column(elem_classes="ft-downloads", scale=0, min_width=240):
                 gr.HTML(
-                    "<h2>Download</h2><p>The accelerated mesh, in the place, size and axes of the input.</p>", elem_classes="ft-heading"
+                    "<h2>Download</h2><p>The accelerated mesh, in the position, size and axes of the input.</p>", elem_classes="ft-heading"
                 )
                 self.downloads = {name: download(name, label) for name, (label, _, _) in FILES.items()}
         self.trace = trace.build("mesh-trace")
@@ -188,15 +190,15 @@ class MeshTab(Racing):
         outputs = list(self.table.values())
         tab.select(self.open, self.method, [*outputs, *self.menu.values()], **DIRECT)
         self.tiles.input(self.pick, [self.tiles, self.method], outputs, **DIRECT)
-        waits = READING | {"show_progress": "minimal", "show_progress_on": self.file, "preprocess": True}  # a large file takes its time
+        waits = READING | {"show_progress": "minimal", "show_progress_on": self.file, "preprocess": True}  # a large file takes a while
         told = self.file.upload(self.announce, self.file, self.messages, **(DIRECT | {"preprocess": True}))
         told.then(self.drop, [self.file, self.method], [*outputs, self.file], **waits)
         self.axis.input(self.turn, [self.axis, self.method], outputs, **READING)
 
-    # --- what is worked on ----------------------------------------------------------------------------------------
+    # --- the input ------------------------------------------------------------------------------------------------
 
     def open(self, name: object, request: gr.Request) -> tuple[Any, ...]:
-        """Loads the model and lays an example on the table, when a visitor looks at the tab for the first time."""
+        """Loads the model and takes an example as input when a visitor first opens the tab."""
         visitor = request.session_hash
         fresh = self.sessions.given(visitor) is None
         values = self.take(visitor, EXAMPLES / f"{FIRST}.ply", "auto", name) if fresh else {}
@@ -209,7 +211,7 @@ class MeshTab(Racing):
         return fill(self.table | self.menu, values)
 
     def menus(self, backbone: Backbone) -> dict[str, Any]:
-        """The methods that the model allows, and its own sampling."""
+        """Updates of the method menu and the settings for a loaded model."""
         found = offered(choices(backbone))
         name = found[0][1]
         method, given = start_values(name, self.suits)
@@ -223,12 +225,12 @@ class MeshTab(Racing):
         }
 
     def pick(self, example: object, name: object, request: gr.Request) -> tuple[Any, ...]:
-        """Takes an example."""
-        known = example in ORDER  # a name that comes from a page becomes a path
+        """Takes an example as input."""
+        known = example in ORDER  # the page's text becomes a path
         return fill(self.table, self.take(request.session_hash, EXAMPLES / f"{example}.ply", "auto", name) if known else {})
 
     def announce(self, file: object, request: gr.Request) -> Any:
-        """Says that a file will be read; until then nobody can generate from the one before."""
+        """Announces that a file will be read; until then the visitor cannot generate from the one before."""
         visitor = request.session_hash
         try:
             name = asked.upload(file).name
@@ -240,7 +242,7 @@ class MeshTab(Racing):
         return notice.hint(f"Reading {name}. This can take up to {SECONDS:.0f} seconds.")
 
     def drop(self, file: object, name: object, request: gr.Request) -> tuple[Any, ...]:
-        """Takes a person's own file; the zone is free for the next one."""
+        """Takes the visitor's own file as input and empties the drop zone."""
         visitor = request.session_hash
         own = self.sessions.folder(visitor) / f"upload-{secrets.token_hex(8)}"
         try:
@@ -249,14 +251,14 @@ class MeshTab(Racing):
             values = {"messages": notice.error(e)}
         finally:
             self.sessions.has_read(visitor)
-        for folder in own.parent.glob("upload-*"):  # one file of a visitor is enough
+        for folder in own.parent.glob("upload-*"):  # a visitor keeps only one file
             given = self.sessions.given(visitor)
             if given is None or folder != given.path.parent:
                 shutil.rmtree(folder, ignore_errors=True)
         return *fill(self.table, values), None
 
     def turn(self, value: object, name: object, request: gr.Request) -> tuple[Any, ...]:
-        """Reads the file again with another axis up."""
+        """Reads the file again with another up axis."""
         visitor = request.session_hash
         given = self.sessions.given(visitor)
         if given is None:
@@ -272,7 +274,7 @@ class MeshTab(Racing):
             self.sessions.has_read(visitor)
 
     def take(self, visitor: str, path: Path, up: str, name: object) -> dict[str, Any]:
-        """Reads a file and shows its points; one that cannot be read changes nothing but the sentence. name: of the method."""
+        """Reads a file and shows its points; if it cannot be read, only the message changes. name: the method's."""
         before, known = self.sessions.given(visitor), self.sessions.present(visitor)
         try:
             chosen, _ = asked.method(name)
@@ -285,7 +287,7 @@ class MeshTab(Racing):
             back = {"axis": axis(before.up)} if before else {}
             return {"tiles": example_name(before), "messages": notice.error(e), **back}
         if known and not self.sessions.present(visitor):
-            return {}  # they left while it was read, and must not be known again
+            return {}  # they left while it was read, so nothing of theirs may be kept
         self.sessions.give(visitor, given := Given(path, shape, up))
         sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": mesh.Side.waiting(title_of(chosen), RIGHT)}
         return {
@@ -301,12 +303,12 @@ class MeshTab(Racing):
         }
 
     def check_idle(self, visitor: str) -> None:
-        """Raises BadPrompt while the visitor waits or has a run: what it works on must not change."""
+        """Raises BadPrompt while the visitor waits or has a run: its input must not change."""
         if self.sessions.busy(visitor):
             raise BadPrompt(BUSY)
 
     def check_ready(self, visitor: str) -> None:
-        """Raises BadPrompt while a file is being read, which is not what the page shows yet."""
+        """Raises BadPrompt while a file is being read: the page does not show it yet."""
         if name := self.sessions.reading(visitor):
             raise BadPrompt(STILL.format(name))
 
@@ -341,7 +343,7 @@ class MeshTab(Racing):
         knobs: Mapping[str, Any],
         compare: bool,
     ) -> Iterator[tuple[Any, ...]]:
-        """Races plain decoding against a method, shows both, measures what they made and offers it. number: of the ticket"""
+        """Races plain decoding against a method, shows both, measures the meshes and offers the files. number: the ticket's"""
         said = notice.hint(STAYS.format(given.shape.name, given.refused)) if given.refused else []
         points = shown_points(given.shape)
         sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE) if compare else None, "accelerated": mesh.Side.waiting(title_of(name), RIGHT)}
@@ -357,7 +359,7 @@ class MeshTab(Racing):
             yield self.finish(visitor, boards, given.shape, said)
 
     def draw(self, boards: list[MeshBoard], points: np.ndarray, changed: set[int]) -> tuple[Any, ...]:
-        """The view of both boards, the line above it, and the course of the accelerated one where it went on."""
+        """Updates the view of both boards, the line above it, and the charts of the accelerated one if it changed."""
         fast, plain = boards[0], boards[1] if len(boards) > 1 else None
         badge = run_badge(fast.run) if fast.count else None
         sides = {
@@ -370,9 +372,9 @@ class MeshTab(Racing):
         return self.show(viewer=mesh.encode(sides, points), verdict=said, **courses)
 
     def finish(self, visitor: str, boards: list[MeshBoard], given: Input, said: list[dict[str, str]]) -> tuple[Any, ...]:
-        """Measures the meshes, offers the files and writes the run into the history; a disk that refuses one does not cost the rest.
+        """Measures the meshes, offers the files and saves the run in the history; if the disk refuses one, the rest is still done.
 
-        said: the notices that stay
+        said: notices to keep on the page
         """
         fast = boards[0]
         sides = [quality_table.measure(b, "fast" if b is fast else "plain", given) for b in reversed(boards) if b.count]

@@ -1,4 +1,4 @@
-"""What is loaded, on what machine, and what the model's card says of its data and numbers."""
+"""The Models tab: what is loaded, on which machine, and the data and numbers on the model's card."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from engine.errors import ForetokenError
 from engine.machine import facts
 from engine.networks.weights import read_card
 
-ABOUT = "Foretoken runs on this machine alone: no prompt, picture or number leaves it."
-KEPT = "the folder that the terminal names at the start"
-LONG = 12  # entries of a list that are shown before the rest is only counted
+ABOUT = "Foretoken runs on this machine only: no prompt, picture or number leaves it."
+KEPT = "the folder that the terminal shows at the start"
+LONG = 12  # most entries of a list that are shown; the rest is counted
 
 
 def build(place: Place) -> None:
-    """The tab."""
+    """Builds the tab."""
     backbone = place.backbone
     with gr.Column(elem_classes="ft-about"):
         gr.HTML(section(f"Loaded: {backbone.name}", summary(backbone)))
         gr.HTML(section("Card", card(backbone.card)))
         if words := backbone.words:
-            gr.HTML(paragraph(f"{len(words)} words it knows", ", ".join(sorted(words))))
+            gr.HTML(paragraph(f"{len(words)} known words", ", ".join(sorted(words))))
         gr.HTML(meshes(place.mesh))
         gr.HTML(section("This machine", {**facts(), "runs are kept in": KEPT}))
         gr.HTML(paragraph("About", ABOUT))
 
 
 def meshes(mesh: Lazy) -> str:
-    """What is known of the model for meshes, which need not be loaded yet."""
+    """The section of the mesh model, which need not be loaded yet."""
     if not mesh.here:
-        missing = f"Its weights are not here. Train them: python launch.py train {mesh.name}."
+        missing = f"Its weights are not on this machine. Train them: python launch.py train {mesh.name}."
         return paragraph(f"For meshes: {mesh.name}", missing)
     try:
         return section(f"For meshes: {mesh.name}", card(read_card(mesh.folder)))
@@ -45,12 +45,12 @@ def meshes(mesh: Lazy) -> str:
 
 
 def summary(backbone: Backbone) -> dict[str, Any]:
-    """The loaded model in a few lines."""
+    """The rows of the loaded model's summary."""
     sampling = backbone.sampling
     found: dict[str, Any] = {"device": str(backbone.device)}
     if backbone.parameters:
         found["parameters"] = f"{backbone.parameters / 1e6:.1f} million"
-    found["tokens it can choose from"] = f"{backbone.vocabulary:,}"
+    found["vocabulary (number of tokens)"] = f"{backbone.vocabulary:,}"
     if backbone.sizes:
         found["picture sizes"] = ", ".join(f"{s} px" for s in backbone.sizes)
     found["default sampling"] = f"guidance {sampling.guidance:g}, temperature {sampling.temperature:g}"
@@ -58,7 +58,7 @@ def summary(backbone: Backbone) -> dict[str, Any]:
 
 
 def card(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A card's entries, flattened; the word list has its own place."""
+    """A card's entries, flattened, without the word list, which has its own section."""
     found: dict[str, Any] = {}
     for key, value in content.items():
         if key == "words":
@@ -72,7 +72,7 @@ def card(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def brief(value: Any) -> str:
-    """A value as text; long lists are cut."""
+    """A value as text; long lists are shortened."""
     if not isinstance(value, list):
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else without_paths(str(value))
     shown = without_paths(", ".join(map(str, value[:LONG])))
@@ -85,6 +85,6 @@ def paragraph(title: str, text: str) -> str:
 
 
 def section(title: str, rows: dict[str, Any]) -> str:
-    """A heading and a table; everything is escaped, since a card may come from anywhere."""
+    """A heading and a table, escaped, since a card may come from anywhere."""
     cells = "".join(f"<tr><th>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>" for k, v in rows.items() if v is not None)
     return f"<section><h2>{escape(title)}</h2><table>{cells}</table></section>"

@@ -1,4 +1,4 @@
-"""What every tab is given to build itself: the page and the tab it stands on, the models, the visitors."""
+"""What every tab is built from: the page, its tab, the models, the visitors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.core import Backbone
 
 @dataclass(frozen=True)
 class Place:
-    """One tab of one page of the studio. backbone: the model for pictures; mesh: the one for meshes."""
+    """One tab of the studio's page. backbone: the picture model; mesh: the mesh model."""
 
     page: gr.Blocks
     tab: gr.Tab

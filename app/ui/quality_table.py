@@ -1,4 +1,4 @@
-"""How good the finished meshes are, side by side: what is wrong with a mesh by itself, and how far it is from the input."""
+"""The quality of the finished meshes, side by side: defects of each mesh, and its distance from the input."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from engine.mesh.read import Input
 
 
 class Measured(NamedTuple):
-    """One side: its title, its name ("plain" or "fast", which gives it its colour), what was measured, and how its tokens were spent."""
+    """One side: its title, its name ("plain" or "fast", which sets its colour), its measurements, and what its tokens became."""
 
     title: str
     side: str
     numbers: Mapping[str, Any]
     tokens: int
     dangling: int
-    dropped: int  # faces of the tokens that the mesh does without
+    dropped: int  # faces of the tokens that are not in the mesh
 
 
 ROWS = (  # name, label, what it means
-    ("faces", "Faces", "Triangles that the mesh keeps."),
-    ("vertices", "Vertices", "Corners of the faces; equal places count once."),
-    ("watertight", "Watertight", "Every edge has exactly two faces, so nothing could leak out."),
+    ("faces", "Faces", "Triangles of the mesh."),
+    ("vertices", "Vertices", "Corners of the faces; equal positions count once."),
+    ("watertight", "Watertight", "Every edge has exactly two faces, so the surface has no holes."),
     ("components", "Pieces", "Parts that share no vertex."),
-    ("degenerate", "Degenerate faces", "Faces without a height."),
-    ("open_edges_percent", "Open edges", "Edges that have one face only."),
-    ("chamfer", "Chamfer distance", "Mean distance from mesh to input plus that from input to mesh; the longest side is 1.9."),
+    ("degenerate", "Degenerate faces", "Faces with zero height."),
+    ("open_edges_percent", "Open edges", "Edges with only one face."),
+    ("chamfer", "Chamfer distance", "Mean distance from mesh to input plus that from input to mesh; the input's longest side is 1.9."),
     ("hausdorff", "Hausdorff distance", "The largest of these distances."),
 )
 FLOORS = {"chamfer": "floor", "hausdorff": "floor_hausdorff"}
@@ -39,7 +39,7 @@ FLOOR_HELP = "Floor: the same distance between two samples of the input itself, 
 
 
 def measure(board: MeshBoard, side: str, given: Input) -> Measured:
-    """Measures the mesh of a run, in the coordinates of its input."""
+    """Measures a run's mesh in the coordinates of its input."""
     mesh = board.run.result()
     numbers = quality(mesh.vertices, mesh.faces) | distance((placed(mesh.vertices, given), mesh.faces), given.reference)
     tokens, came = len(board.run.tokens), len(mesh.parser.faces)
@@ -47,7 +47,7 @@ def measure(board: MeshBoard, side: str, given: Input) -> Measured:
 
 
 def table(sides: list[Measured]) -> str:
-    """The panel; everything is escaped."""
+    """The panel's HTML, escaped."""
     heads = "".join(f'<th scope="col"><i class="ft-dot" data-side="{s.side}"></i>{escape(s.title)}</th>' for s in sides)
     rows = "".join(_row(sides, *row) for row in ROWS)
     said = "".join(f"<p>{escape(line)}</p>" for line in (FLOOR_HELP, *map(spent, sides)) if line)
@@ -74,19 +74,19 @@ def _cell(name: str, numbers: Mapping[str, Any]) -> str:
 
 
 def _number(value: float | None) -> str:
-    """A count with its commas, a distance with four digits, nothing for what is not known."""
+    """A count with commas, a distance with four decimals, "" for None."""
     if value is None:
         return ""
     return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
 
 
 def spent(side: Measured) -> str:
-    """What became of the tokens that no face shows, in words."""
+    """A sentence about the tokens that no face shows; "" without tokens."""
     if not side.tokens:
         return ""
     owns = "owns" if side.dangling == 1 else "own"
-    said = f"{side.title}: {side.dangling:,} of {side.tokens:,} tokens {owns} no face (the end, and what was begun and not finished)"
+    said = f"{side.title}: {side.dangling:,} of {side.tokens:,} tokens {owns} no face (the end token, and unfinished patches)"
     if not side.dropped:
         return f"{said}."
-    faces = "1 face without an area or said twice is" if side.dropped == 1 else f"{side.dropped:,} faces without an area or said twice are"
+    faces = "1 duplicate or zero-area face is" if side.dropped == 1 else f"{side.dropped:,} duplicate or zero-area faces are"
     return f"{said}; {faces} left out of the files."

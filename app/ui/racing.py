@@ -1,7 +1,7 @@
-"""What the tabs that race two runs have in common: a place in the line, the engine's only slot, live knobs, cancel, mistakes in place.
+"""What the tabs that race two runs share: a place in the queue, the engine's only slot, live knobs, Cancel, error messages.
 
 One generator drives a run: it holds the engine's only slot, and one yield updates every panel that changed. Everything else
-(knobs, cancel, the place in the line) goes around the queue, because a handler in the queue would wait until the run is over.
+(knobs, Cancel, the place in the queue) bypasses Gradio's queue, where a handler would wait until the run is over.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from engine.errors import BadPrompt, ForetokenError
 from engine.methods import find
 from engine.run import Run, generate
 
-# "preprocess": Gradio's own checks would end an event between the ticket and the run; `asked` makes sentences of wrong values
+# "preprocess": Gradio's own checks would end an event between the ticket and the run; `asked` turns wrong values into messages
 DIRECT = {"queue": False, "show_progress": "hidden", "api_visibility": "private", "preprocess": False}
-GOING = "Your last run is still going. Cancel it first."
+GOING = "Your last run is still in progress. Cancel it first."
 # "multiple": a second wait may begin while Gradio still holds the event of one that was given up
 ENGINE = DIRECT | {"queue": True, "concurrency_id": "engine", "concurrency_limit": 1, "trigger_mode": "multiple"}
 READING = DIRECT | {"queue": True, "concurrency_id": "reading", "concurrency_limit": 1}
 
 
 def warm(run: Run, steps: int = 1) -> None:
-    """Some unmeasured steps: the first pass of a shape pays for allocations that belong to nobody's speed."""
+    """Runs some unmeasured steps: the first pass of each shape also pays for allocations."""
     try:
         for _ in range(steps):
             next(run, None)
@@ -42,17 +42,17 @@ def warm(run: Run, steps: int = 1) -> None:
 
 
 def fill(parts: Mapping[str, Component], values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a handler with these outputs returns: a value for each named one, the others untouched."""
+    """The return value of a handler with these outputs: a value for each named one, no change for the others."""
     assert values.keys() <= parts.keys(), f"not among the outputs: {values.keys() - parts.keys()}"
     return tuple(values.get(name, gr.skip()) for name in parts)
 
 
 class Racing:
-    """The components and handlers that both tabs have. A child places the parts, and says what its generator shows.
+    """The components and handlers that both tabs have. Subclasses arrange the components and define the generator.
 
     prefix : of the ids of its components
-    suits : the knob values that suit its model
-    screen : what the generator may update, by name
+    suits  : the knob values that suit its model
+    screen : the components that the generator may update, by name
     """
 
     prefix = ""
@@ -69,17 +69,17 @@ class Racing:
         return f"{self.prefix}{name}"
 
     def build_buttons(self) -> None:
-        """Generate, and Cancel in its place while a run goes."""
+        """Generate, replaced by Cancel during a run."""
         look = {"scale": 0, "min_width": 132, "elem_classes": "ft-go"}
         self.go = gr.Button("Generate", variant="primary", elem_id=self._id("generate"), **look)
         self.cancel = gr.Button("Cancel", variant="stop", elem_id=self._id("cancel"), visible=False, **look)
 
     def build_notices(self) -> None:
-        """Mistakes, and the place in the line."""
+        """Error messages and the place in the queue."""
         self.messages = notice.build(self._id("messages"))
         self.line = notice.build(self._id("line"))
         self.clock = gr.Timer(1.0, active=False)
-        self.ticket = gr.Number(0, visible="hidden", elem_id=self._id("ticket"))  # travels with the request that it is for
+        self.ticket = gr.Number(0, visible="hidden", elem_id=self._id("ticket"))  # sent with the request that it belongs to
 
     def build_method(self, choices: list[tuple[str, str]], favourite: str) -> None:
         """The menu of methods, the badge and the knobs of the chosen one."""
@@ -93,7 +93,7 @@ class Racing:
         self.knobs = knob_panel.build(knob_panel.encode(favourite, method.knobs, given), self._id("knobs"))
 
     def build_seed(self) -> None:
-        """The seed, a die for another one, and the lock that keeps it."""
+        """The seed, a button that rolls another one, and a checkbox that keeps it."""
         with gr.Row(elem_classes="ft-seed"):
             limits = {"minimum": 0, "maximum": asked.LARGEST_SEED}
             self.seed = gr.Number(7, label="Seed", precision=0, elem_id=self._id("seed"), scale=1, min_width=90, **limits)
@@ -103,7 +103,7 @@ class Racing:
             )
 
     def build_compare(self) -> None:
-        """Whether plain decoding runs as well."""
+        """The checkbox for running plain decoding as well."""
         self.compare = gr.Checkbox(
             True, label="Compare with plain decoding", elem_id=self._id("compare"), elem_classes="ft-check", interactive=True
         )
@@ -111,11 +111,11 @@ class Racing:
     # --- handlers -------------------------------------------------------------------------------------------------
 
     def wire_race(self, asking: list[Callable], run: Callable, inputs: list[Component]) -> None:
-        """Connects what starts, stops and steers a run. run: the generator; inputs: what it is given behind its ticket."""
+        """Connects what starts, stops and steers a run. run: the generator; inputs: its arguments after the ticket."""
         between = [self.go, self.cancel, self.line, self.clock]
         starts = gr.on(asking, self.enter, self.keep, [self.ticket, self.seed, self.messages, *between], trigger_mode="once", **DIRECT)
         ran = starts.success(run, [self.ticket, *inputs], list(self.screen.values()), **ENGINE)
-        ran.then(self.restore, None, between, trigger_mode="multiple", **DIRECT)  # that of a given-up wait may still be under way
+        ran.then(self.restore, None, between, trigger_mode="multiple", **DIRECT)  # that of an abandoned wait may still be running
         self.cancel.click(self.stop, None, between, **DIRECT)
         self.clock.tick(self.tell_place, None, between, **DIRECT)
         self.knobs.input(self.move, self.knobs, [self.badge, self.messages], trigger_mode="always_last", **DIRECT)
@@ -123,7 +123,7 @@ class Racing:
         self.dice.click(lambda: secrets.randbelow(asked.LARGEST_SEED), None, self.seed, **DIRECT)
 
     def enter(self, keep: object, request: gr.Request) -> tuple[Any, ...]:
-        """Takes a ticket, and a new seed if the old one is not kept; without a ticket says why."""
+        """Takes a ticket, and a new seed if the old one is not kept; shows why if there is no ticket."""
         visitor = request.session_hash
         try:
             kept = asked.flag(keep)
@@ -138,21 +138,21 @@ class Racing:
         return number, fresh, [], gr.Button(visible=False), gr.Button(visible=True), line, gr.Timer(active=True)
 
     def check_ready(self, visitor: str) -> None:
-        """Raises what keeps a visitor from asking for a run now."""
+        """Raises ForetokenError if the visitor cannot start a run now."""
 
     def restore(self, request: gr.Request) -> tuple[Any, ...]:
-        """The buttons as they are between runs; not for a visitor who has asked for the next one meanwhile."""
+        """Restores the buttons between runs, unless the visitor has requested the next one meanwhile."""
         if self.sessions.busy(request.session_hash, self.prefix):
             return (gr.skip(),) * 4
         return gr.Button(visible=True), gr.Button(visible=False), [], gr.Timer(active=False)
 
     def stop(self, request: gr.Request) -> tuple[Any, ...]:
-        """Ends the run, which then shows what it has; or the wait for it, which ends at once."""
+        """Ends the run, which keeps its committed tokens, or the wait for it."""
         self.sessions.stop(request.session_hash)
         return self.restore(request)
 
     def tell_place(self, request: gr.Request) -> tuple[Any, ...]:
-        """Where the visitor stands in the line; the buttons, if their ticket is no more."""
+        """Updates the visitor's place in the queue; restores the buttons if their ticket is gone."""
         if not self.sessions.busy(request.session_hash, self.prefix):
             return self.restore(request)
         return gr.skip(), gr.skip(), notice.place(self.sessions.place(request.session_hash)), gr.skip()
@@ -167,7 +167,7 @@ class Racing:
         return knob_panel.encode(name, method.knobs, given), badge_html(method, given), gr.skip()
 
     def move(self, value: object, request: gr.Request) -> tuple[Any, ...]:
-        """Writes a moved knob into the runs that are going; the badge follows."""
+        """Writes a moved knob into the visitor's runs and updates the badge."""
         try:
             _, method = asked.method(value.get("name") if isinstance(value, Mapping) else value)
             values = asked.knobs(value, method.knobs)
@@ -178,11 +178,11 @@ class Racing:
 
     @property
     def model_name(self) -> str:
-        """The model whose runs the knobs steer: the other tab's may be going."""
+        """The name of the model whose runs the knobs steer: a run of the other tab may be in progress."""
         raise NotImplementedError
 
     def hold_engine(self, visitor: str, ticket: object, race: Callable[[int], Iterator[tuple[Any, ...]]]) -> Iterator[tuple[Any, ...]]:
-        """The generator of one race, which is given its ticket; it ends where the visitor stops it, and what was made stays."""
+        """The generator of one race, holding the engine with a ticket; when the visitor stops it, the committed tokens stay."""
         number = asked.ticket(ticket)
         if not self.sessions.begin(visitor, number):
             yield self.show()
@@ -194,7 +194,7 @@ class Racing:
         except ForetokenError as e:
             yield self.show(messages=notice.error(e), verdict=self.idle)
         except Exception:
-            # The controls come back, here because Gradio calls no `then` after an error; the bug keeps its traceback.
+            # Restore the controls here, because Gradio calls no `then` after an error; the bug keeps its traceback.
             yield self.show(verdict=self.idle, go=gr.Button(visible=True), cancel=gr.Button(visible=False))
             raise
         finally:
@@ -211,9 +211,9 @@ class Racing:
         compare: bool,
         steps: int = 1,
     ) -> list[Run]:
-        """The accelerated run and, if they are compared, the plain one, within reach of the visitor's sliders and of Cancel.
+        """The accelerated run and, when comparing, the plain one, registered for the visitor's sliders and Cancel.
 
-        number: of the ticket; name: of the method or preset; steps: how many unmeasured ones go before
+        number: the ticket's; name: of the method or preset; steps: number of unmeasured steps before
         """
         sides = [(name, knobs), (PLAIN, {})][: 2 if compare else 1]
         for each, values in sides:
@@ -223,5 +223,5 @@ class Racing:
         return runs
 
     def show(self, **values: Any) -> tuple[Any, ...]:
-        """One yield of the generator: a value for each named part of the screen, the others untouched."""
+        """One yield of the generator: a value for each named part of the screen, no change for the others."""
         return fill(self.screen, values)

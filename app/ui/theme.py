@@ -1,4 +1,4 @@
-"""How the page looks: fonts that ship with Gradio (nothing is fetched), colours that colour-blind people can tell apart."""
+"""The look of the page: fonts that ship with Gradio (nothing is fetched), colours that colour-blind users can tell apart."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ HEAD = """<meta name="color-scheme" content="dark light"><link rel="icon" href="
 <script>if (localStorage.getItem("foretoken-theme") !== "light") document.documentElement.style.background = "#0c1016";</script>
 """  # dark from the first paint on; the header's script does the rest
 
-WEIGHTS = (400, 700)  # the files of the weights between lack most letters
+WEIGHTS = (400, 700)  # the font files of other weights lack most letters
 
 
 def theme() -> gr.themes.Base:
-    """Gradio's variables, set from the page's own (studio.css), so that a colour is written once."""
+    """Gradio's theme, set from the page's own variables (studio.css), so that each colour is defined once."""
     base = gr.themes.Base(
         primary_hue="teal",
         neutral_hue="slate",
@@ -28,7 +28,7 @@ def theme() -> gr.themes.Base:
 
 
 def known(base: gr.themes.Base) -> set[str]:
-    """The names that `set` takes: not every variable has a dark twin."""
+    """The names that `set` accepts: not every variable has a dark variant."""
     return set(vars(base))
 
 

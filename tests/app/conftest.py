@@ -1,4 +1,4 @@
-"""A tiny pictogram and a tiny lowpoly with random weights, a studio that serves them, and a browser that looks at it."""
+"""A tiny pictogram and a tiny lowpoly with random weights, a studio that serves them, and a browser that opens it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the trace, the trees and the maps of the Image tab are sent: of runs, and of Steps that were recorded."""
+"""The values of the trace, tree and map panels of the Image tab, for runs and for recorded Steps."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_trace_of_other_methods_has_chances(picto):
     assert len(chance) == len(shown.run.tokens) == len(numbers(value["entropy"]))
     assert not np.isnan(chance[verdict == 3]).any()
     published = board(picto, "zipar", 4)
-    assert "checks no drafts" in trace.encode(published.trail, published.run.method, "running", 64)["about"]
+    assert "verifies no drafts" in trace.encode(published.trail, published.run.method, "running", 64)["about"]
 
 
 def test_trees_are_sent_with_their_path_and_their_shapes(picto):
@@ -117,8 +117,8 @@ def test_a_method_without_trees_says_so(picto):
 def test_maps_that_a_method_has_nothing_for_are_missing_with_a_reason(picto):
     by_name = {name: board(picto, name, 3) for name in ("sjdpp", "zipar", "eagle")}
     said = {name: canvas.missing(b.trail, b.run.method.title) for name, b in by_name.items()}
-    assert said["sjdpp"] == {"depth": "SJD++ tells no depth"}
-    assert set(said["zipar"]) == {"accepted", "probability", "depth"} and said["zipar"]["accepted"] == "ZipAR checks no drafts"
+    assert said["sjdpp"] == {"depth": "SJD++ records no depth"}
+    assert set(said["zipar"]) == {"accepted", "probability", "depth"} and said["zipar"]["accepted"] == "ZipAR verifies no drafts"
     assert said["eagle"] == {}
 
 

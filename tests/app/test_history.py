@@ -1,4 +1,4 @@
-"""Runs on disk: everything that makes them again, no two at one place, and a disk that refuses costs no more than it must."""
+"""Saved runs: they hold all that repeating needs, never share a folder, and lose no more than necessary on a disk that refuses."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_history_that_refuses_does_not_cost_the_folder_that_was_asked_for(tmp_
     run = run_of("ar").finish()
     folder, complaint = history.deliver(run, tmp_path / "out")
     assert {p.name for p in folder.iterdir()} == {"result.png", "trace.npz", "run.json"} and folder == tmp_path / "out"
-    assert complaint.startswith("Cannot write in") and complaint.endswith("alone.")
+    assert complaint.startswith("Cannot write in") and "is saved only in" in complaint
     with pytest.raises(BadOutput):
         history.deliver(run, None)
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "other"))
@@ -210,11 +210,11 @@ def test_a_history_that_refuses_does_not_cost_the_download(tmp_path: Path, monke
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "file"))
     shown = ImageTab.keep_run(tab, "visitor", run)
     assert shown["download"].interactive and (tmp_path / "foretoken-sjdpp_published-5.png").exists()
-    assert [message["text"] for message in shown["messages"]] and "not in the history" in shown["messages"][0]["text"]
+    assert [message["text"] for message in shown["messages"]] and "not saved to the history" in shown["messages"][0]["text"]
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
     sessions.folder = lambda visitor: tmp_path / "file"
     shown = ImageTab.keep_run(tab, "visitor", run)
-    assert not shown["download"].interactive and "not in the download" in shown["messages"][0]["text"]
+    assert not shown["download"].interactive and "not saved to the download" in shown["messages"][0]["text"]
     assert len(list((tmp_path / "home" / "runs").iterdir())) == 1
 
 

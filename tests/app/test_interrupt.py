@@ -1,4 +1,4 @@
-"""Ctrl-C ends the studio cleanly while a run is going."""
+"""Ctrl-C ends the studio cleanly during a run."""
 
 from __future__ import annotations
 

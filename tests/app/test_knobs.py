@@ -1,4 +1,4 @@
-"""Knobs become controls that can take every value worth taking and show the real one."""
+"""Knobs become controls that reach every useful value and show the real one."""
 
 from __future__ import annotations
 

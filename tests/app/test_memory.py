@@ -1,4 +1,4 @@
-"""Visitors leave nothing behind: no run, no cache, no file, and the memory of the server is what it was."""
+"""Visitors leave nothing on the server: no run, no cache, no file, and no growth of its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mesh panel: what it is sent, and what a person sees of it on a small page that grows procedural meshes."""
+"""The mesh panel: its value, and what a user sees of it on a small page that grows procedural meshes."""
 
 from __future__ import annotations
 
@@ -495,7 +495,7 @@ def test_a_lost_context_comes_back(open_panel):
 def test_without_webgl_the_panel_says_so_and_still_counts(open_panel):
     page = open_panel("HTMLCanvasElement.prototype.getContext = () => null")
     until(page, context="none")
-    assert "no WebGL 2" in page.inner_text("#mesh .ft-mesh-note")
+    assert "not support WebGL 2" in page.inner_text("#mesh .ft-mesh-note")
     page.click("#grow")
     until(page, accelerated_faces=HALF)
     page.click("#on")

@@ -1,4 +1,4 @@
-"""The Mesh tab: what is kept of a growing mesh, what is said of it, and the tab as a person meets it in a real browser."""
+"""The Mesh tab: the board of a growing mesh, its texts, and the tab in a real browser."""
 
 from __future__ import annotations
 
@@ -177,13 +177,13 @@ def run_without_a_face(low, tokens: list[int], **state):
 
 def test_a_run_without_a_face_says_what_happened_and_what_to_try(low):
     said = mesh_tab.without_a_face(run_without_a_face(low, [BPT.eos], finished=True))
-    assert said["headline"] == "No face this time" and "ended the mesh after 1 token." in said["detail"]
+    assert said["headline"] == "The mesh has no faces" and "ended the mesh after 1 token." in said["detail"]
     assert "Roll another seed" in said["detail"] and "axis" in said["detail"] and "normals" in said["detail"]
-    assert "limit of its length" in mesh_tab.without_a_face(run_without_a_face(low, [1, 2], finished=True))["detail"]
+    assert "reached the length limit" in mesh_tab.without_a_face(run_without_a_face(low, [1, 2], finished=True))["detail"]
     stopped = mesh_tab.without_a_face(run_without_a_face(low, [1, 2], stopped=True))
     assert stopped["state"] == "stopped" and "2 tokens" in stopped["detail"]
     board = MeshBoard(run_without_a_face(low, [BPT.eos], finished=True))
-    assert mesh_tab.side_of(board, "XSpecMesh", None).text == "No face in 1 token."
+    assert mesh_tab.side_of(board, "XSpecMesh", None).text == "No faces in 1 token."
 
 
 def test_an_empty_mesh_offers_its_settings_alone(low, tmp_path):
@@ -308,7 +308,7 @@ def open_mesh(open_page):
     def visit(*size: int):
         page = open_page(*size)
         page.get_by_role("tab", name="Mesh").click()
-        page.wait_for_selector("#mesh-notes p:has-text('chair.ply: a cloud of 2,048 points')")
+        page.wait_for_selector("#mesh-notes p:has-text('chair.ply: a point cloud of 2,048 points')")
         page.wait_for_function(f"Number({VIEW}.points) === 2048")
         return page
 
@@ -403,7 +403,7 @@ def test_own_files_are_cleaned_and_bad_ones_refused_with_a_sentence(open_mesh, t
     bad.write_text("nothing of the kind")
     other.write_text("nor this")
     drop.set_input_files(good)
-    page.wait_for_selector("#mesh-notes p:has-text('scan.xyz: a cloud of 900 points')")
+    page.wait_for_selector("#mesh-notes p:has-text('scan.xyz: a point cloud of 900 points')")
     assert page.locator("#mesh-notes p").count() == 4
     assert page.locator("[data-cloud][aria-pressed=true]").count() == 0
     page.wait_for_function(f"Number({VIEW}.points) === 900")

@@ -1,4 +1,4 @@
-"""The studio as a person meets it, in a real browser. Every wait is for something on the page, never for time."""
+"""The studio in a real browser. Every wait is for something on the page, never for time."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_the_map_is_drawn_without_asking_the_server(open_page):
     page.locator("#trace canvas").first.hover(position={"x": 60, "y": 40})
     assert "of 64 · " in page.inner_text("#trace output")
     depth = page.locator("#overlay option[value=depth]")
-    assert (depth.get_attribute("disabled"), depth.inner_text()) == ("", "Draft depth (SJD++ tells no depth)")
+    assert (depth.get_attribute("disabled"), depth.inner_text()) == ("", "Draft depth (SJD++ records no depth)")
     assert "SJD++ drafts no trees" in page.inner_text("#tree")
     assert asked == []
 
@@ -313,7 +313,7 @@ def test_trees_are_drawn_and_their_candidates_can_be_read(open_page):
 
 
 def test_a_small_draft_grows_into_the_picture_and_its_repairs_are_mapped(open_page):
-    """MuLo-SD at 256 pixels, drafted at 128: τ and l act while it runs, and the map tells what was redrawn beside a rejected token."""
+    """MuLo-SD at 256 pixels, drafted at 128: τ and l act while it runs, and the map tells what was redrawn next to a rejected token."""
     page = open_page()
     take(page, "MuLo-SD", "least_mass")
     assert "0.0001" in page.inner_text("#knobs .ft-knob[data-knob=least_mass]")
@@ -325,7 +325,7 @@ def test_a_small_draft_grows_into_the_picture_and_its_repairs_are_mapped(open_pa
     move(page, "knobs", "radius", 1)
     finish(page)
     assert page.locator("#canvas-fast .ft-card").get_attribute("data-tokens") == "1024"
-    page.wait_for_function("document.querySelector('#overlay .ft-legend').innerText.includes('redrawn beside a rejected one')")
+    page.wait_for_function("document.querySelector('#overlay .ft-legend').innerText.includes('redrawn next to a rejected one')")
     assert page.locator("#canvas-fast .ft-badge").inner_text() == "not exact"
 
 

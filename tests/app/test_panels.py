@@ -1,4 +1,4 @@
-"""What the panels are sent: pure functions of boards."""
+"""The values that panels are sent: pure functions of boards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Visitors: a fair line of tickets, handles that reach only their own runs, nothing left behind, and nobody locked out."""
+"""Visitors: a fair queue of tickets, handles that reach only their own runs, complete cleanup, and nobody locked out."""
 
 from __future__ import annotations
 

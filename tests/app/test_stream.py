@@ -1,4 +1,4 @@
-"""Boards lose no number, the throttle loses no last picture."""
+"""Boards lose no number, and the throttle never drops the last picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of strangers: how large, how long, how many, who sees them, and what a run works on when one was refused."""
+"""Uploaded files: limits of size, time and number, who sees them, and the input of a run after a refused file."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def test_a_file_that_is_too_large_is_not_even_opened(tmp_path, monkeypatch):
 def test_a_mesh_of_too_many_faces_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(uploads, "FACES", 1)
     (tmp_path / "two.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 2 3\nf 1 2 4\n")
-    with pytest.raises(BadFile, match="has 2 faces; on this page 1 are the most"):
+    with pytest.raises(BadFile, match="has 2 faces; meshes on this page can have at most 1"):
         uploads.read_small(tmp_path / "two.obj", "auto")
 
 
-@pytest.mark.parametrize(("wrong", "said"), [(TookTooLong, "was not read within 30 seconds"), (Died, "memory"), (MemoryError, "memory")])
+@pytest.mark.parametrize(("wrong", "said"), [(TookTooLong, "be read within 30 seconds"), (Died, "memory"), (MemoryError, "memory")])
 def test_a_read_that_is_ended_is_a_sentence(tmp_path, monkeypatch, wrong, said):
     def ended(*_, **__):
         raise wrong("x")
@@ -127,14 +127,14 @@ def test_a_file_that_is_read_when_a_run_has_begun_changes_nothing(tab, tmp_path,
 
     monkeypatch.setattr(mesh_tab, "read_upload", meanwhile)
     shown = dropped(tab, file(tmp_path, "scan.xyz"))
-    assert "A run is going" in shown["messages"][0]["text"] and "results" not in {k for k, v in shown.items() if isinstance(v, gr.Row)}
+    assert "run is in progress" in shown["messages"][0]["text"] and "results" not in {k for k, v in shown.items() if isinstance(v, gr.Row)}
     assert tab.sessions.given("a").shape.name == "chair.ply"
 
 
 def test_a_run_behind_a_refused_file_says_what_it_works_on(tab, tmp_path):
     assert "is damaged" in dropped(tab, file(tmp_path, "bad.ply", "nothing"))["messages"][0]["text"]
     screens = ran(tab, asked_for(tab)["ticket"])
-    assert screens[0]["messages"] == [{"kind": "hint", "text": "This run works on chair.ply, because bad.ply could not be read."}]
+    assert screens[0]["messages"] == [{"kind": "hint", "text": "This run uses chair.ply, because bad.ply could not be read."}]
     assert "chair.ply" in screens[-1]["messages"][0]["text"]
     dropped(tab, file(tmp_path, "scan.xyz"))
     assert ran(tab, asked_for(tab)["ticket"])[0]["messages"] == []
@@ -183,7 +183,7 @@ def test_a_full_disk_costs_neither_the_mesh_nor_the_rest(tab, monkeypatch, place
     monkeypatch.setattr(*{"history": (mesh_tab.history, "save", full), "downloads": (mesh_tab, "write_files", full)}[place])
     last = ran(tab, asked_for(tab)["ticket"])[-1]
     (said,) = last["messages"]
-    assert f"not in the {place}" in said["text"] and "No space left" in said["text"] and "/" not in said["text"]
+    assert f"not saved to the {place}" in said["text"] and "No space left" in said["text"] and "/" not in said["text"]
     assert last["settings" if "settings" in last else "glb"].interactive == (place == "history")
     assert not tab.sessions.busy("a")
 

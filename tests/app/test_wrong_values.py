@@ -1,4 +1,4 @@
-"""Whatever is sent to a handler, with or without a page: a sentence comes back, no bug is met, and the visitor can still generate."""
+"""Any value sent to a handler, with or without a page, gives an error message and no bug, and the visitor can still generate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A visitor without a browser: asks the studio over HTTP what its page would ask, with any values."""
+"""A visitor without a browser: sends the page's requests over HTTP, with any values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the engine. The models here are so small that a second thread only waits for the first."""
+"""Tests of the engine. The models are so small that a second thread would not help."""
 
 import torch
 

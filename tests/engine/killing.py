@@ -1,4 +1,4 @@
-"""kill -9 at the n-th call that touches the disk, in a child of this process."""
+"""Kills a child process with SIGKILL at its n-th call that touches the disk."""
 
 from __future__ import annotations
 

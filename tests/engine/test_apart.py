@@ -1,4 +1,4 @@
-"""Calls in a process of their own come back, and end where they hang, crash or eat the memory."""
+"""Calls in a separate process return their result, and end if they hang, crash or use too much memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The key/value slab: what is written behind the kept rows, what commit keeps, what is forgotten."""
+"""The key/value slab: what is written after the kept rows, what commit keeps, what is dropped."""
 
 from __future__ import annotations
 

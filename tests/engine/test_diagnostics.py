@@ -1,4 +1,4 @@
-"""Steps become arrays without a loss, and a mesh shares its tokens out among its faces."""
+"""Steps become arrays without loss, and a mesh's tokens are divided among its faces."""
 
 from __future__ import annotations
 

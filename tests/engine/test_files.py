@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, whatever kills the writer; what dead processes left goes, and nothing else."""
+"""Files are written whole or not at all, even if the writer is killed; leftovers of dead processes are removed, and nothing else."""
 
 from __future__ import annotations
 

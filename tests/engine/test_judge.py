@@ -1,4 +1,4 @@
-"""The judge of pictures: what it is taught, how a reading is held against a scene, and that it learns."""
+"""The judge of pictures: its training data, how an answer is compared with a scene, and that it learns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The only loop: totals, live knobs, stopping, refusals, races; and what every method owes to it."""
+"""The only loop: totals, live knobs, stopping, refusals, races; and the duties of every method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From logits to laws and from laws to tokens."""
+"""From logits to distributions and from distributions to tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of command lines: what is typed, the exit code, and what the sentence must hold.
+"""The table of command lines: the arguments, the exit code, and what the message must contain.
 
 Most rows are products: every command that has an option, times the wrong values of that option. A failure that was found becomes a line
 of SINGLE or a value of OPTIONS.
@@ -64,7 +64,7 @@ OPTIONS: tuple[tuple[tuple[tuple[str, ...], ...], str, str, tuple[str, ...]], ..
     (BENCHES, "--count", WHOLE, ("0", "-1", "x", "1.5", DIGITS)),
     (BENCHES, "--repeats", WHOLE, ("0", "-1", "x", "nan")),
     (BENCHES, "--sweep", "NAME=A,B|sweep|knob", ("x", "=1", "nothing=1,2", "window=")),
-    (BENCHES, "--sheet", "write|picture|Cannot|PNG|kind", ("{file}/sheet.png", "{folder}", "{missing}/sheet.png")),
+    (BENCHES, "--sheet", "write|picture|Cannot|PNG|format", ("{file}/sheet.png", "{folder}", "{missing}/sheet.png")),
     (BENCHES, "--csv", "write|Cannot", ("{file}/rows.csv", "{folder}", "{missing}/rows.csv")),
     ((BENCH_IMAGE,), "--prompts", "read|prompt|No such|Cannot|empty", ("{missing}", "{folder}", "{binary}", "{nothing}")),
 )

@@ -1,4 +1,4 @@
-"""The harness's own table: what was tried, and how it ended, is printed behind the tests."""
+"""Prints the harness's own table, what was tried and how it ended, after the tests."""
 
 from __future__ import annotations
 

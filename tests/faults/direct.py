@@ -1,4 +1,4 @@
-"""The way to a page's handlers without HTTP: they are called here, in the threads of the test, as Gradio's queue would call them."""
+"""Calls a page's handlers without HTTP, in the threads of the test, as Gradio's queue would call them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A disk that refuses, is full, or belongs to a machine that loses its power: for one child process, at a place that is counted.
+"""A disk that refuses, is full, or loses its power at the n-th operation, for one child process.
 
-Python tells an audit hook before it opens, renames, makes or removes anything, and an exception of the hook is the operation's own. What
-a library writes without Python (weights, checkpoints) meets the limit on the size of files instead, at a number of bytes.
+Python calls an audit hook before it opens, renames, makes or removes anything, and an exception in the hook makes the operation fail.
+Files that a library writes without Python (weights, checkpoints) fail at a limit on the size of files instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tiny model folders of every kind, with all that may lie beside the weights, and what it means to use one."""
+"""Tiny model folders of every kind with all files that may accompany the weights, and how to use one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Runs cases in forked children with limits on memory and time, and says how each ended.
+"""Runs cases in forked children with limits on memory and time, and reports how each ended.
 
-A child is a copy of this process, so PyTorch is imported once. It takes one case after the other and reports each over a pipe; when it
-dies or hangs, the case it had begun is the guilty one, and a new child goes on with the next.
+A child is a copy of this process, so PyTorch is imported once. It runs one case after another and reports each over a pipe; if it dies
+or hangs, the case in progress is the cause, and a new child continues with the next.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Damages files in ways that random bytes seldom do: bytes and chunks, numbers in text, counts in headers, values in JSON.
+"""Damages files in ways that random bytes rarely do: bytes and chunks, numbers in text, counts in headers, values in JSON.
 
 Every mutator is a function of a random generator and the content, so a seed gives the same damage on every machine.
 """

@@ -1,4 +1,4 @@
-"""A studio on a free port of this process, and the way to its handlers over HTTP."""
+"""A studio on a free port of this process, and calls of its handlers over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sentence for a person looks like, and the message of a test whose cases ended otherwise."""
+"""The rules for an error message, and the failure message of a test whose cases ended otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every row of the table of command lines: its exit code, one sentence where that is 2, and nothing changed in the checkout."""
+"""Every row of the table of command lines: its exit code, one sentence if that is 2, and no change in the checkout."""
 
 from __future__ import annotations
 

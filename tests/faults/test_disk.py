@@ -1,6 +1,6 @@
-"""Disk faults at every operation of save, ship and checkpoint, and kill -9 before each: afterwards the old state is there, or the new one.
+"""Disk faults at every operation of save, ship and checkpoint, and kill -9 before each: afterwards the old or the new state is there.
 
-A fault is a sentence, and leaves nothing behind. A kill leaves nothing behind once the change was made again.
+A fault gives an error message and leaves no files. A kill leaves no files once the operation was repeated.
 """
 
 from __future__ import annotations

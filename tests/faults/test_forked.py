@@ -1,4 +1,4 @@
-"""The harness itself: each way to end is told from the others, and the cases behind a bad one still run."""
+"""The harness itself: it distinguishes all ways to end, and the cases after a bad one still run."""
 
 from __future__ import annotations
 

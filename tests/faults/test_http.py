@@ -1,4 +1,4 @@
-"""Wrong values to every handler of the page over HTTP: the server keeps its head, and the same visitor can still generate."""
+"""Wrong values to every handler of the page over HTTP: the server keeps working, and the same visitor can still generate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random events of several visitors in threads, at the level of handlers: afterwards nobody waits, and everybody can generate."""
+"""Random events of several visitors in threads, at the level of handlers: afterwards nobody waits, and all can generate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs of runs in threads over the same weights: each gives the tokens that it gives alone."""
+"""Pairs of runs in threads over the same weights: each gives the same tokens as alone."""
 
 from __future__ import annotations
 

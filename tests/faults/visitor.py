@@ -1,6 +1,6 @@
-"""A visitor of the studio without a browser: knows the page's components and handlers, and follows them as Gradio's page does.
+"""A visitor of the studio without a browser: has the page's components and handlers, and calls them as Gradio's page does.
 
-How a handler is reached is the transport's affair: over HTTP, or by a call in this process.
+The transport reaches a handler over HTTP, or by a call in this process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A studio and its visitors: what a person does there, and whether they still can."""
+"""A studio and its visitors: a visitor's actions, and whether they can still generate."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Live panels: each a pair of files, encode(...) in .py and drawing in .js.
 
 A panel is a gr.HTML with a constant template that its script fills; the script draws once when it loads and again whenever the
-value changes. Text of a person never enters a template: it travels in the value and is set as textContent.
+value changes. User text never enters a template: it is part of the value and is set as textContent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def panel(
 ) -> gr.HTML:
     """A panel drawn by `<name>.js`.
 
-    constants: what to put in place of the script's __NAMES__; before: other scripts that the panel's own stands on, in their order
+    constants: replacements for the script's __NAMES__; before: other scripts that the panel's own needs, in order
     """
     script = "\n".join((FOLDER / f"{each}.js").read_text(encoding="utf-8") for each in (*before, name))
     for key, text in (constants or {}).items():
@@ -32,10 +32,10 @@ def panel(
 
 
 def chart_script() -> str:
-    """What the scripts of charts have in common, for their __CHART__."""
+    """The code that the chart scripts share, for their __CHART__."""
     return (FOLDER / "chart.js").read_text(encoding="utf-8")
 
 
 def to_text(values: np.ndarray) -> str:
-    """The bytes of an array as base64: Gradio compares lists number by number, strings at once."""
+    """The bytes of an array as base64: Gradio compares lists number by number, but strings at once."""
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")

@@ -1,4 +1,4 @@
-// One side of the comparison. The value is what app/ui/panels/canvas.py encodes; everything below draws it.
+// One side of the comparison. Draws the value that app/ui/panels/canvas.py encodes.
 const VIRIDIS = __VIRIDIS__;
 const VERDICTS = __VERDICTS__;
 const COUNTERS = __COUNTERS__;
@@ -42,7 +42,7 @@ function paint(canvas, levels, colourOf) {
 function drawOverlay() {
   const v = props.value;
   overlay.style.opacity = view.opacity;
-  // Nothing is drafted on the plain side: the maps about drafts would only gray it out.
+  // The plain side drafts nothing: maps about drafts would only grey it out.
   const silent = v.side === "plain" && ["accepted", "probability", "depth"].includes(view.map);
   overlay.hidden = !v.maps || silent || Boolean(v.missing[view.map]);
   if (!overlay.hidden) paint(overlay, decoded[view.map], colours[view.map] || colour);
@@ -100,7 +100,7 @@ function drawBadge(badge) {
   mark.setAttribute("aria-label", badge.why);
 }
 
-// The candidates of each position, from [position, count, token, p, q, token, p, q, ...] of one after the other.
+// The candidates by position, from a flat list of [position, count, token, p, q, token, p, q, ...].
 function candidatesOf(flat) {
   const found = {};
   for (let i = 0; i < flat.length; i += 2 + 3 * flat[i + 1]) {
@@ -129,10 +129,10 @@ function drawReadout() {
   const fast = v.side === "fast";
   const value = (map) => (v.scales[map] * (decoded[map][at] - 1)) / 254;
   if (fast) said.push(VERDICTS[verdict].name);
-  if (decoded.probability[at] && fast) said.push(`chance ${value("probability").toFixed(2)}`);
+  if (decoded.probability[at] && fast) said.push(`probability ${value("probability").toFixed(2)}`);
   if (decoded.depth[at] > 1 && fast) said.push(`depth ${decoded.depth[at] - 1}`);
   if (decoded.energy && !Number.isNaN(decoded.energy[at])) {
-    said.push(`energy ${decoded.energy[at].toFixed(2)}, needed ${decoded.threshold[at].toFixed(2)}`);
+    said.push(`energy ${decoded.energy[at].toFixed(2)}, threshold ${decoded.threshold[at].toFixed(2)}`);
   }
   if (decoded.entropy[at]) said.push(`entropy ${value("entropy").toFixed(2)}`);
   said.push(`step ${Math.round(value("step")) + 1}`);
@@ -147,11 +147,11 @@ function drawCandidates(at) {
   const chips = candidates.map(([token, p, q], i) => {
     const chip = document.createElement("b");
     chip.textContent = `${token} · p ${p.toFixed(2)}${q < 1 ? ` · q ${q.toFixed(2)}` : ""}`;
-    chip.title = `The model gives token ${token} a chance of ${p.toFixed(3)}; ` + (q < 1 ? `the drafter drew it with ${q.toFixed(3)}.` : "the drafter chose it.");
+    chip.title = `The model gives token ${token} probability ${p.toFixed(3)}; ` + (q < 1 ? `the drafter drew it with probability ${q.toFixed(3)}.` : "the drafter chose it.");
     chip.dataset.taken = decoded.accepted[at] === ACCEPTED && i === taken;
     return chip;
   });
-  const words = decoded.accepted[at] === ACCEPTED ? "" : "none of them was taken";
+  const words = decoded.accepted[at] === ACCEPTED ? "" : "none was accepted";
   others.replaceChildren("Candidates in the tree ", ...chips, words);
 }
 

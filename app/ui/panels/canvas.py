@@ -1,4 +1,4 @@
-"""A picture that grows token by token, with a map of what happened to each token laid over it."""
+"""A picture that grows token by token, under a map of what became of each token."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ VIRIDIS = (
 )  # fmt: skip
 VERDICTS = {
     1: ("not drafted", (153, 153, 153)), 2: ("rejected", (213, 94, 0)), 3: ("accepted", (0, 158, 115)),
-    4: ("redrawn beside a rejected one", (204, 121, 167)),
+    4: ("redrawn next to a rejected one", (204, 121, 167)),
 }  # fmt: skip
-MISSING = {  # map: what a Step must tell for it, and what is said of a method that does not
-    "accepted": ("accepted", "checks no drafts"),
-    "probability": ("accept_probability", "checks no drafts"),
-    "depth": ("depth", "tells no depth"),
-    "entropy": ("entropy", "tells no entropy"),
+MISSING = {  # map: the trace entry it needs, and what is shown for a method without that entry
+    "accepted": ("accepted", "verifies no drafts"),
+    "probability": ("accept_probability", "verifies no drafts"),
+    "depth": ("depth", "records no depth"),
+    "entropy": ("entropy", "records no entropy"),
 }
-DEEPEST = 254  # a depth that the map still tells from a greater one
-SHALLOW = 4.0  # the depth that has the last colour where nothing was drafted deeper
+DEEPEST = 254  # the map shows greater depths like this one
+SHALLOW = 4.0  # least depth at the end of the colour scale
 COUNTERS = {
-    "seconds": ("seconds", "On its own clock: model and method, without drawing on the screen."),
-    "tokens_per_second": ("tokens / s", "Tokens committed for each second of its own clock."),
-    "forwards": ("passes", "How often the model was asked."),
-    "step_compression": ("tokens / pass", "Step compression: how many tokens one pass commits on average."),
+    "seconds": ("seconds", "Time of the model and the method, without drawing on the screen."),
+    "tokens_per_second": ("tokens / s", "Tokens committed per second of this time."),
+    "forwards": ("passes", "Forward passes of the model."),
+    "step_compression": ("tokens / pass", "Step compression: the mean number of tokens that one pass commits."),
 }
 
 TEMPLATE = """
@@ -60,7 +60,7 @@ TEMPLATE = """
 
 
 def build(side: str, title: str, empty: str) -> gr.HTML:
-    """One side of the comparison. side: "plain" or "fast", which gives it its colour."""
+    """One side of the comparison. side: "plain" or "fast", which sets its colour."""
     constants = {
         "VIRIDIS": json.dumps(VIRIDIS),
         "VERDICTS": json.dumps({k: {"name": name, "colour": colour} for k, (name, colour) in VERDICTS.items()}),
@@ -70,7 +70,7 @@ def build(side: str, title: str, empty: str) -> gr.HTML:
 
 
 def waiting(side: str, title: str, text: str) -> dict[str, Any]:
-    """The panel without a picture."""
+    """The value of the panel without a picture."""
     return {"state": "empty", "side": side, "title": title, "text": text}
 
 
@@ -79,8 +79,8 @@ def encode(
 ) -> dict[str, Any]:
     """Everything the script draws, as numbers and base64.
 
-    Maps are uint8 [rows*columns], 0 = nothing to show; verdicts are 1..4, depths 1 more than they are, the others 1..255 from 0 to their
-    scale. scales: the value of the upper end of each map, shared by both sides so that their colours compare.
+    Maps are uint8 [rows*columns], 0 = nothing to show; verdicts are 1..4, depths are stored plus 1, the others as 1..255 from 0 to their
+    scale. scales: the upper end of each map, shared by both sides so that their colours are comparable.
     """
     return {
         "state": state(board),
@@ -110,7 +110,7 @@ def encode(
 
 
 def state(board: Board) -> str:
-    """The word for how far a run has come: running, done or stopped."""
+    """The state of a run: running, done or stopped."""
     if board.run.finished:
         return "done"
     return "stopped" if board.run.stopped else "running"
@@ -122,23 +122,23 @@ def scales(boards: list[Board]) -> dict[str, float]:
     return {
         "probability": 1.0,
         "depth": max([SHALLOW, *depth]),
-        "entropy": math.ceil(max(entropy, default=1.0) * 2 + 1e-6) / 2,  # in halves, so that the colours do not flicker
+        "entropy": math.ceil(max(entropy, default=1.0) * 2 + 1e-6) / 2,  # rounded up to halves, so that the colours do not flicker
         "step": float(max([1, *(b.count - 1 for b in boards)])),
     }
 
 
 def _greatest(boards: list[Board], name: str) -> list[float]:
-    """The greatest value that each board knows of a name."""
+    """The greatest value of a series on each board, without boards that have none."""
     return [float(np.nanmax(b.known[name])) for b in boards if b.count and not np.isnan(b.known[name]).all()]
 
 
 def missing(trail: Trail, title: str) -> dict[str, str]:
-    """The maps for which a run has nothing, with the reason in a few words."""
+    """The maps that a run has no data for, with the reason in a few words."""
     return {name: f"{title} {why}" for name, (entry, why) in MISSING.items() if entry not in trail.said}
 
 
 def of_positions(board: Board) -> np.ndarray:
-    """float32 [*]: of every position its token's candidates: position, how many, then token, p and q of each, again and again."""
+    """float32 [*]: each position's candidates, one after another: position, count, then token, p and q of each candidate."""
     pairs = zip(board.trail.positions, board.trail.candidates, strict=True)
     return np.array([x for position, found in pairs if found for x in (position, len(found), *chain.from_iterable(found))], np.float32)
 
@@ -155,7 +155,7 @@ def quantize(values: np.ndarray, high: float) -> np.ndarray:
 
 
 def data_url(picture: np.ndarray, lossless: bool) -> str:
-    """A picture uint8 [H, W, 3] as a data: address; PNG if lossless, else JPEG, which is a tenth of the work."""
+    """A picture uint8 [H, W, 3] as a data: URL; PNG if lossless, else JPEG, which takes a tenth of the time."""
     kind = "PNG" if lossless else "JPEG"
     file = io.BytesIO()
     Image.fromarray(picture).save(file, kind, **({} if lossless else {"quality": QUALITY}))

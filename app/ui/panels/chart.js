@@ -1,9 +1,9 @@
-// What the charts have in common. It stands at the head of the scripts that say __CHART__.
+// What the charts share. It is inserted into their scripts in place of __CHART__.
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const numbers = (text, Kind) => new Kind(bytes(text).buffer);
 const css = ([r, g, b]) => `rgb(${r} ${g} ${b})`;
 
-// A clean canvas in the pixels of the screen, with a pen that counts in those of the page, and the page's colours.
+// A cleared canvas at screen resolution, with a pen that works in CSS pixels, and the page's colours.
 function sheet(canvas) {
   const box = canvas.getBoundingClientRect(), ratio = window.devicePixelRatio || 1, pen = canvas.getContext("2d");
   canvas.width = Math.round(box.width * ratio);
@@ -37,7 +37,7 @@ function trail(pen, points, colour, { width = 1.25, dash = [] } = {}) {
   pen.setLineDash([]);
 }
 
-// Draws again whenever the page gives a canvas another size or changes its colours.
+// Draws again whenever a canvas changes its size or the page its colours.
 function follow(canvases, draw) {
   const watcher = new ResizeObserver(draw);
   canvases.forEach((canvas) => watcher.observe(canvas));

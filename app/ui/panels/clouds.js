@@ -1,6 +1,6 @@
-// Buttons with small pictures of point clouds. A press writes the name and triggers "input"; while a run goes they rest.
+// Buttons with small pictures of point clouds. A press writes the name and triggers "input"; they are disabled during a run.
 const box = element.querySelector(".ft-clouds"), scope = element.closest("[role=tabpanel]") || window;
-const DOT = 2.6; // of the picture's cells
+const DOT = 2.6; // diameter, in cells of the picture
 
 function paint(canvas, text) {
   const dots = Uint8Array.from(atob(text), (c) => c.charCodeAt(0)), pen = canvas.getContext("2d");

@@ -1,4 +1,4 @@
-"""Example clouds as buttons, each with a small picture of its points in the colours that the mesh panel gives them."""
+"""Example clouds as buttons, each with a small picture of its points in the colours of the mesh panel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.ui.panels import panel, to_text
 
 DOTS = 800  # points of a picture
 SIDE = 128  # cells along a side of it
-YAW, PITCH = 0.62, 0.36  # those the mesh panel begins with
+YAW, PITCH = 0.62, 0.36  # the initial view of the mesh panel
 GRAY = (0.60, 0.66, 0.74)
 
 TEMPLATE = '<div class="ft-clouds" role="group" aria-label="Examples"></div>'
@@ -25,7 +25,7 @@ def build(clouds: Mapping[str, np.ndarray], elem_id: str) -> gr.HTML:
 
 
 def dots(points: np.ndarray) -> np.ndarray:
-    """uint8 [D, 5]: across, down, red, green, blue of the points [N, 6] that face the eye, the farthest first."""
+    """uint8 [D, 5]: across, down, red, green, blue of the points [N, 6] that face the viewer, the farthest first."""
     sine, cosine = np.sin([YAW, PITCH]), np.cos([YAW, PITCH])
     back = np.array([sine[0] * cosine[1], sine[1], cosine[0] * cosine[1]])
     right = np.array([cosine[0], 0.0, -sine[0]])

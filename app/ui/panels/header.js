@@ -1,4 +1,4 @@
-// The page is dark unless this browser was told otherwise.
+// The page is dark unless the user has chosen light in this browser.
 const button = element.querySelector(".ft-theme");
 element.querySelector(".ft-loaded").textContent = props.value.loaded;
 
@@ -15,13 +15,13 @@ button.addEventListener("click", () => {
 });
 put(localStorage.getItem("foretoken-theme") !== "light");
 
-document.addEventListener("keydown", (event) => { // Ctrl+Enter starts what the open tab makes; in the prompt Gradio does
+document.addEventListener("keydown", (event) => { // Ctrl+Enter presses Generate on the open tab; in the prompt Gradio does that
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.target.closest("#prompt")) return;
   const button = [...document.querySelectorAll("button.ft-go.primary")].find((b) => b.offsetParent && !b.disabled);
   if (!button) return;
   event.preventDefault();
   const field = event.target.closest("input, textarea");
-  field?.blur(); // a number that is being typed counts when its field is left
+  field?.blur(); // a typed number takes effect when its field loses the focus
   button.click();
   field?.focus();
 });

@@ -1,6 +1,6 @@
-// Sliders and menus of some knobs. A move writes the value and triggers "input"; knobs that are not live rest while a run goes.
+// Sliders and menus for knobs. A move writes the value and triggers "input"; knobs that are not live are disabled during a run.
 const box = element.querySelector(".ft-knobs"), scope = element.closest("[role=tabpanel]") || window;
-let shown = ""; // whose controls stand here
+let shown = ""; // the owner of the shown controls
 let running = false;
 
 const near = (number) => (Math.abs(number) < 0.001 ? number.toPrecision(2) : number.toFixed(3)); // τ may be 0.0001
@@ -71,7 +71,7 @@ function rest() {
   }
 }
 
-// A knob is not shown where it does not act under the present choice of another one, which stands above it.
+// Hides knobs that have no effect under the current choice of another knob, which comes before them.
 function choose() {
   const line = (name) => box.querySelector(`[data-knob="${name}"]`);
   for (const knob of props.value.declarations) {

@@ -1,6 +1,6 @@
 // Two growing meshes under one camera, in one WebGL 2 context. The value is what app/ui/panels/mesh.py encodes.
-// This is the part a person reads and touches; mesh_camera.js and mesh_drawing.js stand before it in the same script.
-// A face is one instance of three corners: its 15 bytes from the wire become 16 aligned ones, and those go to the GPU as they are.
+// This part has the texts and the input handling; mesh_camera.js and mesh_drawing.js come before it in the same script.
+// A face is one instance of three corners: its 15 received bytes become 16 aligned ones, which go to the GPU unchanged.
 const MAPS = __MAPS__;
 const SIDES = ["plain", "accelerated"];
 // fresh: the first of the newest faces; low, deepest and last are extremes over all faces
@@ -66,7 +66,7 @@ function ground() {
 
 const hasFaces = () => shown.some((name) => sides[name].faces.count);
 const cloudShown = () => cloud.count > 0 && (view.points ?? !hasFaces());
-const deepest = () => Math.max(...shown.map((name) => sides[name].faces.deepest)); // of both sides, so that their colours compare
+const deepest = () => Math.max(...shown.map((name) => sides[name].faces.deepest)); // of both sides, so that their colours are comparable
 const counted = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
 function drawBadge(mark, badge) {
@@ -169,7 +169,7 @@ function draw() {
   drawBar();
 }
 
-// ---------------------------------------------------------------- hands
+// ---------------------------------------------------------------- input
 
 let elsewhere = 0; // when the page was last scrolled by a wheel outside the view
 
@@ -225,7 +225,7 @@ canvas.addEventListener("wheel", (event) => {
   }
   event.preventDefault();
   const notch = Math.max(-60, Math.min(60, event.deltaY * (event.deltaMode ? 20 : 1)));
-  touch(() => zoom(Math.exp(notch * (event.ctrlKey ? 0.01 : 0.002)))); // a pinch on a touchpad comes as a wheel with ctrl
+  touch(() => zoom(Math.exp(notch * (event.ctrlKey ? 0.01 : 0.002)))); // a pinch on a touchpad arrives as a wheel event with ctrl
 }, { passive: false });
 
 const ARROWS = { ArrowLeft: [1, 0], ArrowRight: [-1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
@@ -244,7 +244,7 @@ canvas.addEventListener("keydown", (event) => {
 const actions = {
   reset,
   save() {
-    paint(); // the drawing buffer is only there until the browser has shown it
+    paint(); // the drawing buffer exists only until the browser has shown it
     canvas.toBlob((blob) => {
       const link = document.createElement("a");
       link.href = URL.createObjectURL(blob);
@@ -269,15 +269,15 @@ select.addEventListener("change", () => { view.map = select.value; drawBar(); })
 function begin() {
   renderer = createRenderer();
   root.dataset.context = renderer ? "ok" : "none";
-  note.textContent = renderer ? "" : "This browser offers no WebGL 2, so no mesh can be drawn here. The numbers are complete.";
+  note.textContent = renderer ? "" : "This browser does not support WebGL 2, so meshes cannot be drawn here. The numbers are complete.";
   ask();
 }
 
 canvas.addEventListener("webglcontextlost", (event) => {
-  event.preventDefault(); // without this it never comes back
+  event.preventDefault(); // without this the context is never restored
   renderer = null;
   root.dataset.context = "lost";
-  note.textContent = "The graphics card took the 3D view away; it comes back by itself.";
+  note.textContent = "The browser lost the 3D view. It comes back by itself.";
 });
 canvas.addEventListener("webglcontextrestored", begin);
 new ResizeObserver(ask).observe(canvas);

@@ -1,8 +1,8 @@
-"""Two meshes that grow face by face under one camera, with a map of how each face came about.
+"""Two meshes that grow face by face under one camera, coloured by how each face was generated.
 
-A value always holds the whole state, so a tab that is opened late, or lost an update, needs nothing from before. It costs little all
-the same: the faces are base64 of 15 bytes each, a multiple of 3, so the text of more faces begins with the text of fewer, and of a
-text that only grew Gradio sends the new end. The script decodes only that end, too.
+A value always holds the whole state, so a tab that was opened late or lost an update needs no earlier values. Updates are still small:
+each face is 15 bytes, a multiple of 3, so the base64 text of more faces begins with the text of fewer, and Gradio sends only the end
+of a text that grew. The script, too, decodes only that end.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 from app.ui.panels import panel, to_text
 from app.ui.panels.canvas import COUNTERS, VIRIDIS
 
-SCRIPTS = ("mesh_camera", "mesh_drawing")  # that mesh.js stands on
+SCRIPTS = ("mesh_camera", "mesh_drawing")  # mesh.js needs them
 SIDES = ("plain", "accelerated")
 CELLS = 128  # corner q of a face lies at (q + 0.5) / CELLS * 2 - 1 in the box [-1, 1]
-UNKNOWN = 255  # of a share or a depth: nothing was drafted
+UNKNOWN = 255  # as a share or a depth: nothing was drafted
 FARTHEST = 32767  # 1.0 as an int16
 RECORD = 15  # bytes of a face: 9 corner coordinates, accepted, depth, tokens, 3 of the step
 
@@ -32,10 +32,10 @@ CIVIDIS = (
 )  # fmt: skip
 EARLY_TO_LATE = ((0, 92, 158), (52, 133, 194), (124, 176, 216), (201, 211, 219), (242, 205, 136), (236, 166, 56), (214, 122, 8))
 MAPS = {
-    "plain": ("Clay", "Only the shape.", ()),
+    "plain": ("Clay", "The shape alone.", ()),
     "accepted": ("Accepted drafts", "The share of a face's tokens that were drafted and accepted.", VIRIDIS),
-    "step": ("Step", "Which step of the method completed the face; neighbouring steps differ in brightness.", EARLY_TO_LATE),
-    "depth": ("Draft depth", "How far ahead of the model the face's last token was drafted.", CIVIDIS),
+    "step": ("Step", "The step of the method that completed the face; neighbouring steps differ in brightness.", EARLY_TO_LATE),
+    "depth": ("Draft depth", "How many tokens ahead of the finished part the face's last token was drafted.", CIVIDIS),
 }
 COUNTER_FORMATS = {"seconds": ".2f", "tokens_per_second": ",.1f", "forwards": ",.0f", "step_compression": ".2f"}
 MODES = {"shaded": "Shaded", "wireframe": "Wireframe", "both": "Both", "points": "Points"}
@@ -74,7 +74,7 @@ TEMPLATE = """
 
 
 def _template() -> str:
-    """The panel without its numbers: two sides over one canvas, the counters, and the bar of what to show."""
+    """The HTML of the empty panel: two sides over one canvas, the counters, and the bar of display options."""
     modes = "".join(f'<button type="button" data-mode="{name}">{label}</button>' for name, label in MODES.items())
     maps = "".join(f'<option value="{name}">{label}</option>' for name, (label, _, _) in MAPS.items())
     cells = "".join(f'<div data-key="{key}" title="{text}"><dt>{label}</dt><dd>–</dd></div>' for key, (label, text) in COUNTERS.items())
@@ -90,14 +90,14 @@ def _template() -> str:
 
 @dataclass
 class Side:
-    """What is shown of one run. A face never changes once it is here, and new ones come behind the others.
+    """What is shown of one run. Faces never change once they are here; new ones are appended.
 
     faces    : uint8 [F, 3, 3], corners (x, y, z) in 0..127, +y up
     accepted : uint8 [F], 0..254 for the share 0..1 of a face's tokens that were accepted drafts; UNKNOWN = nothing was drafted
     depth    : uint8 [F], how many tokens ahead its last token was drafted, 0 = the model's own; UNKNOWN = nothing was drafted
     step     : int [F], the step that completed it, from 0
     tokens   : int [F], how many tokens it took
-    ghost    : uint8 [G, 3, 3], faces of the draft that may still be rejected
+    ghost    : uint8 [G, 3, 3], faces of the draft, which may still be rejected
     """
 
     faces: np.ndarray
@@ -110,7 +110,7 @@ class Side:
     state: str = "running"  # empty, running, done or stopped
     badge: Mapping[str, Any] | None = None  # {"exact": bool, "why": str}
     counters: Mapping[str, float] | None = None  # by the names of canvas.COUNTERS; others are left out
-    text: str = ""  # what stands in an empty view
+    text: str = ""  # shown in an empty view
 
     @classmethod
     def waiting(cls, title: str, text: str = "") -> Side:
@@ -120,7 +120,7 @@ class Side:
 
 
 def build(value: Mapping[str, Any], elem_id: str = "mesh") -> gr.HTML:
-    """The panel. value: what `encode` made of the two sides that wait."""
+    """The panel. value: from `encode`, of two waiting sides."""
     constants = {
         "MAPS": json.dumps({name: {"help": text, "stops": stops} for name, (_, text, stops) in MAPS.items()}),
         "CELLS": str(CELLS),
@@ -164,7 +164,7 @@ def _side(side: Side) -> dict[str, Any]:
 def records(
     faces: np.ndarray, accepted: np.ndarray | int, depth: np.ndarray | int, tokens: np.ndarray | int, step: np.ndarray | int
 ) -> np.ndarray:
-    """uint8 [F, RECORD]: the faces as they travel; a step is three bytes, the lowest first."""
+    """uint8 [F, RECORD]: the faces as they are sent; a step is three bytes, the lowest first."""
     count = len(faces)
     assert faces.shape == (count, 3, 3), f"faces are [F, 3, 3], not {faces.shape}"
     assert not count or 0 <= faces.min() <= faces.max() < CELLS, f"corners lie in 0..{CELLS - 1}"
@@ -179,6 +179,6 @@ def records(
 
 def _int16(points: np.ndarray) -> np.ndarray:
     assert points.ndim == 2 and points.shape[1] in (3, 6), f"points are [N, 3] or [N, 6], not {points.shape}"
-    numbers = np.zeros((len(points), 6))  # a normal of zero: not known
+    numbers = np.zeros((len(points), 6))  # a zero normal is unknown
     numbers[:, : points.shape[1]] = np.clip(np.nan_to_num(points), -1, 1) * FARTHEST
     return numbers.round().astype("<i2")

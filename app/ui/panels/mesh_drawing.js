@@ -1,4 +1,4 @@
-// Drawing: shaders, WebGL, and when the next picture is due. One script with mesh_camera.js and mesh.js.
+// Drawing: shaders, WebGL, and the timing of frames. One script with mesh_camera.js and mesh.js.
 const STRIDE = 16; // bytes of a face on the GPU: three times (x, y, z, accepted | depth | tokens), then the step
 const SHADOW = 96, REACH = 1.5; // pixels of the picture from above, and how far it reaches from the middle
 const NARROW = 560; // CSS pixels below which the two views stand on top of each other
@@ -33,7 +33,7 @@ flat in vec3 normal, albedo; flat in float lift; in vec3 at, edge;
 uniform vec3 eye, right, up, back, line; uniform int kind, map, taps; uniform float ground, width, opacity, drama; uniform sampler2D above;
 out vec4 colour;
 vec3 linear(vec3 c) { return c * c * (c * .3 + .7); }
-float cover() { // how much of the sky right above is hidden by faces; looked up beside a wall, not inside it
+float cover() { // how much of the sky right above is hidden by faces; sampled beside a wall, not inside it
   float hidden = 0.;
   for (int i = 0; i < taps; i++) {
     float way = float(i) * 2.4, far = .13 * sqrt((float(i) + .5) / float(taps));
@@ -230,7 +230,7 @@ function createRenderer() {
     gl.enable(gl.BLEND);
     gl.blendEquation(gl.MAX);
     gl.bindTexture(gl.TEXTURE_2D, lut);
-    faces({ kind: 3, ground: low, width: 0, above: 0 }); // the picture it draws must not be one that it reads
+    faces({ kind: 3, ground: low, width: 0, above: 0 }); // the texture it draws to must not be one that it reads
     gl.drawArraysInstanced(gl.TRIANGLES, 0, 3, sides[name].faces.count);
     gl.blendEquation(gl.FUNC_ADD);
     gl.disable(gl.BLEND);
@@ -258,7 +258,7 @@ function createRenderer() {
     if (view.mode === "shaded" || view.mode === "both") pass(0, { width: view.mode === "both" ? 0.35 * ratio : 0 });
     gl.enable(gl.BLEND);
     if (view.mode === "points") pass(2);
-    if (view.mode === "wireframe") { // what lies behind shows through, faintly
+    if (view.mode === "wireframe") { // faces behind show through faintly
       gl.colorMask(false, false, false, false);
       pass(0);
       gl.colorMask(true, true, true, true);
@@ -294,7 +294,7 @@ function createRenderer() {
     flat(gl.TRIANGLES, 3);
     gl.enable(gl.BLEND);
     gl.bindTexture(gl.TEXTURE_2D, own[name].shadow.texture);
-    const opacity = Math.max(0, Math.min(1, camera.pitch * 12 + 0.4)); // from below the ground would only be in the way
+    const opacity = Math.max(0, Math.min(1, camera.pitch * 12 + 0.4)); // seen from below, the ground would hide the mesh
     floor({ ...look, ground: lowest - 0.004, picture: 0, width: 0.5 * ratio, opacity });
     flat(gl.TRIANGLE_STRIP, 4);
     gl.disable(gl.BLEND);
@@ -345,7 +345,7 @@ function boxes() { // [x, y, width, height] of each view in CSS pixels, y from t
   return shown.map((_, i) => (width < NARROW ? [0, (i * height) / n, width, height / n] : [(i * width) / n, 0, width / n, height]));
 }
 
-const rough = () => renderer.software && (root.dataset.state === "running" || pointers.size > 0); // the run needs the processor more
+const rough = () => renderer.software && (root.dataset.state === "running" || pointers.size > 0); // during a run, the CPU is for the run
 function ask() {
   if (asked || !renderer) return;
   asked = true;

@@ -1,4 +1,4 @@
-// Sentences for the person: unknown words, a place in the line, a mistake and the way out.
+// Notices for the user: unknown words, the place in the queue, errors and what to do about them.
 const box = element.querySelector(".ft-notices");
 
 function draw() {

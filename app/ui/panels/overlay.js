@@ -1,12 +1,12 @@
-// The bar that chooses the map and its opacity; the canvases listen on the window.
+// The bar that chooses the map and its opacity; the canvases listen to its events on the window.
 const MAPS = __MAPS__;
 const VERDICTS = __VERDICTS__;
 const GRADIENT = __GRADIENT__;
 const select = element.querySelector("select"), range = element.querySelector("input"), legend = element.querySelector(".ft-legend");
 let scales = { probability: 1 };
 let missing = {}; // of the newest run: map -> why it has none
-let kinds = []; // of verdicts that it told
-const USUAL = 3; // kinds that every method may tell; the others are explained where they appear
+let kinds = []; // kinds of verdicts in it
+const USUAL = 3; // kinds that every method may have; the legend shows the others only when they occur
 
 for (const [name, [label]] of Object.entries(MAPS)) select.add(new Option(label, name));
 
@@ -28,7 +28,7 @@ function greyOut() {
 function drawLegend() {
   legend.title = MAPS[select.value][1];
   if (missing[select.value]) {
-    legend.textContent = `Nothing to show: ${missing[select.value]}.`;
+    legend.textContent = `No data: ${missing[select.value]}.`;
     return;
   }
   if (select.value === "accepted") {
@@ -39,7 +39,7 @@ function drawLegend() {
   const bar = document.createElement("b");
   bar.style.background = GRADIENT;
   const high = scales[select.value];
-  const whole = { step: [1, high + 1], depth: [1, high] }[select.value]; // people count steps from one
+  const whole = { step: [1, high + 1], depth: [1, high] }[select.value]; // the page counts steps from 1
   const [from, to] = high === undefined ? ["", ""] : whole || [0, high.toFixed(1)];
   const own = select.value === "depth" ? [swatch(`rgb(${VERDICTS[0].colour})`, "the model's own")] : [];
   legend.replaceChildren(...own, String(from), bar, String(to));

@@ -1,4 +1,4 @@
-"""Which map lies over the pictures, and how strongly. It all happens in the browser: no move of this slider leaves the page."""
+"""The bar that chooses the map over the pictures and its opacity. It works in the browser only and sends nothing to the server."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from app.ui.panels.canvas import VERDICTS, VIRIDIS
 
 MAPS = {
     "accepted": ("Accepted or rejected", "What became of each token's draft."),
-    "probability": ("Acceptance probability", "How probable it was that the draft would be accepted."),
-    "depth": ("Draft depth", "How many tokens ahead of the finished part a token was drafted when it was accepted."),
-    "entropy": ("Entropy", "How undecided the model was, in nats."),
-    "step": ("Step", "Which step of the method committed the token."),
+    "probability": ("Acceptance probability", "The probability that the token's draft is accepted."),
+    "depth": ("Draft depth", "How many tokens ahead of the finished part the accepted token was drafted."),
+    "entropy": ("Uncertainty (entropy)", "How undecided the model was: the entropy of its distribution, in nats."),
+    "step": ("Step", "The step of the method that committed the token."),
 }
 TEMPLATE = """
 <div class="ft-overlay-bar">

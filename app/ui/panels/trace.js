@@ -1,15 +1,15 @@
-// The course of the accelerated run. The value is what app/ui/panels/trace.py encodes; everything below draws it.
+// The trace of the accelerated run. Draws the value that app/ui/panels/trace.py encodes.
 __CHART__
 const VERDICTS = __VERDICTS__;
 const ACCEPTED = 3, REJECTED = 2, REDRAWN = 4; // in VERDICTS
 const card = element.querySelector(".ft-chart"), output = card.querySelector("output"), legend = card.querySelector(".ft-legend");
 const [run, last] = ["run", "last"].map((name) => card.querySelector(`[data-chart=${name}]`));
 const [course, pass] = [run, last].map((figure) => figure.querySelector("canvas"));
-const LEFT = 34, RIGHT = 8, NEAR = 84; // pixels; moves of a knob that are nearer than NEAR share a label
+const LEFT = 34, RIGHT = 8, NEAR = 84; // pixels; moves of a knob closer than NEAR share a label
 let shown = {}; // the arrays of the value
 let at = null; // the token that is pointed at, in the order of commitment
 
-// The ends of the energies' axis: where nearly all of them lie, zero among them.
+// The ends of the energy axis: they enclose nearly all energies, and zero.
 function ends(energies, thresholds) {
   const known = [...energies, ...thresholds].filter((e) => !Number.isNaN(e)).sort((a, b) => a - b);
   if (!known.length) return [-4, 1];
@@ -19,7 +19,7 @@ function ends(energies, thresholds) {
 
 const inside = (value, [low, high]) => Math.min(high, Math.max(low, value));
 
-// Marks of drafts: a dot if accepted, a cross if rejected, so that nobody needs the colours.
+// Marks of drafts: a dot if accepted, a cross if rejected, so that they can be told apart without colours.
 function mark(pen, x, y, verdict, faint = false) {
   pen.globalAlpha = faint ? 0.35 : 1;
   pen.beginPath();
@@ -47,7 +47,7 @@ function axis(page, [low, high], top, bottom, ticks) {
   }
 }
 
-function ladder([low, high]) { // ticks of an energy axis, zero among them
+function ladder([low, high]) { // ticks of an energy axis, including zero
   const step = Math.max(1, Math.round((high - low) / 4)), first = Math.ceil(low / step);
   return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => (first + i) * step);
 }
@@ -121,7 +121,7 @@ function drawLegend() {
   const marks = [swatch(css(VERDICTS[ACCEPTED].colour), "accepted", "dot"), swatch(css(VERDICTS[REJECTED].colour), "rejected", "cross")];
   if (shown.verdict?.includes(REDRAWN)) marks.push(swatch(css(VERDICTS[REDRAWN].colour), VERDICTS[REDRAWN].name, "cross"));
   if (shown.energy?.length) marks.push(swatch(colours.getPropertyValue("--ft-plain"), "threshold", "stroke"));
-  marks.push(swatch(muted, "entropy, in nats", "stroke"));
+  marks.push(swatch(muted, "uncertainty (entropy, in nats)", "stroke"));
   if (v.moves?.length) marks.push(swatch(colours.getPropertyValue("--ft-fast"), "a knob was moved", "stroke"));
   legend.replaceChildren(...(v.state === "empty" ? [] : marks));
 }
@@ -133,8 +133,8 @@ function tell() {
     return;
   }
   const said = [`number ${at + 1} of ${v.limit}`, VERDICTS[s.verdict[at]].name];
-  if (!Number.isNaN(s.chance[at])) said.push(`chance ${s.chance[at].toFixed(2)}`);
-  if (s.energy.length && !Number.isNaN(s.energy[at])) said.push(`energy ${s.energy[at].toFixed(2)}, needed ${s.threshold[at].toFixed(2)}`);
+  if (!Number.isNaN(s.chance[at])) said.push(`probability ${s.chance[at].toFixed(2)}`);
+  if (s.energy.length && !Number.isNaN(s.energy[at])) said.push(`energy ${s.energy[at].toFixed(2)}, threshold ${s.threshold[at].toFixed(2)}`);
   if (!Number.isNaN(s.entropy[at])) said.push(`entropy ${s.entropy[at].toFixed(2)}`);
   output.textContent = [...said, `step ${s.step[at] + 1}`].join(" · ");
 }
@@ -158,7 +158,7 @@ function draw() {
     }
     shown.order = new Map(Array.from(shown.position, (position, i) => [position, i]));
     course.setAttribute("aria-label", `Trace of ${shown.verdict.length} of ${v.limit} tokens, ${v.moves.length} knobs moved`);
-    run.querySelector("figcaption").textContent = "In the order in which tokens were committed";
+    run.querySelector("figcaption").textContent = "Tokens in the order in which they were committed";
   }
   card.dataset.tokens = shown.verdict?.length || 0;
   card.dataset.moves = v.moves?.length || 0;

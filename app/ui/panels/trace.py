@@ -1,5 +1,5 @@
-"""The course of a run, token by token: energies and their thresholds where a method has them, else the chances of its drafts; entropies;
-and where a knob was moved."""
+"""The trace of a run, token by token: energies and thresholds if the method has them, else acceptance probabilities; entropies; and moved
+knobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.ui.panels.canvas import VERDICTS
 from engine.core import Knob, Method
 from engine.diagnostics import to_numbers
 
-IMPOSSIBLE = -30.0  # the energy of a token that can not come
+IMPOSSIBLE = -30.0  # the energy of an impossible token
 TEMPLATE = """
 <section class="ft-chart" data-state="empty">
   <header><h3>Trace</h3><p class="ft-about-chart"></p><output></output></header>
@@ -30,7 +30,7 @@ TEMPLATE = """
 """
 IDLE = {
     "state": "empty",
-    "about": "Every token of the accelerated run: the chance of its draft to be accepted, and how undecided the model was.",
+    "about": "Every token of the accelerated run: the probability that its draft is accepted, and how undecided the model was.",
 }
 
 
@@ -42,10 +42,10 @@ def build(elem_id: str = "trace") -> gr.HTML:
 
 
 def encode(trail: Trail, method: Method, state: str, limit: int) -> dict[str, Any]:
-    """Everything the script draws, as numbers and base64: arrays as long as the committed tokens, in the order of commitment.
+    """Everything the script draws, as numbers and base64: arrays with one entry per committed token, in the order of commitment.
 
-    verdict : uint8, 1..4; position, step : int32; chance, entropy, energy, threshold : float32, nan = not known; the last two only where
-    the method tells energies, and then `last` is its newest pass with all drafts. limit : tokens of a whole run
+    verdict : uint8, 1..4; position, step : int32; chance, entropy, energy, threshold : float32, nan = not known; the last two only if
+    the method records energies, and then `last` is its newest pass with all drafts. limit : tokens of a whole run
     """
     energies = "energy" in trail.said
     series = {name: np.array(values, np.float32) for name, values in trail.series.items()}
@@ -67,16 +67,16 @@ def encode(trail: Trail, method: Method, state: str, limit: int) -> dict[str, An
 
 
 def about(trail: Trail, method: Method) -> str:
-    """What the upper lane shows, in a sentence."""
+    """A description of the upper chart."""
     if "energy" in trail.said:
-        return "Energy of each draft, log p/q, and the threshold it had to reach. Below, the entropy of the model's law."
+        return "Energy of each draft (log p/q), and the threshold it had to reach. Below: how undecided the model was (entropy)."
     if "accept_probability" in trail.said:
-        return "Chance of each draft to be accepted. Below, the entropy of the model's law."
-    return f"{method.title} checks no drafts, so only the entropy of the model's law is drawn."
+        return "The probability that each draft is accepted. Below: how undecided the model was (entropy)."
+    return f"{method.title} verifies no drafts, so the trace shows only how undecided the model was (entropy)."
 
 
 def newest(trail: Trail) -> dict[str, Any] | None:
-    """The newest pass: energy and threshold of all its drafts, and how many of them were accepted."""
+    """The newest pass: energy and threshold of all its drafts, and how many were accepted. None without energies."""
     if trail.round is None:
         return None
     drafts = {name: to_text(finite(to_numbers(getattr(trail.round, name)))) for name in ("energy", "threshold")}
@@ -84,19 +84,19 @@ def newest(trail: Trail) -> dict[str, Any] | None:
 
 
 def finite(values: np.ndarray) -> np.ndarray:
-    """float32 with IMPOSSIBLE in place of what is below it; nan stays."""
+    """float32, with IMPOSSIBLE in place of anything below it; nan stays."""
     return np.maximum(values, IMPOSSIBLE, dtype=np.float32)
 
 
 def in_words(move: Move, knobs: Iterable[Knob]) -> dict[str, Any]:
-    """A moved knob by the letter on its slider, its values as text, and the tokens committed before it acted."""
+    """A moved knob: the symbol on its slider, its values as text, and the number of tokens committed before it took effect."""
     letters = {k.name: k.symbol or k.name.replace("_", " ") for k in knobs}
     before, after = (v if isinstance(v, str) else f"{v:g}" for v in (move.before, move.after))
     return {"letter": letters[move.name], "before": before, "after": after, "token": move.token}
 
 
 def told(deviation: float | None) -> str:
-    """The deviation meter in words; "" where a method has none, or nothing was measured yet."""
+    """The measured deviation as text; "" if the method has none or has measured nothing yet."""
     if deviation is None or math.isnan(deviation):
         return ""
     return f"deviation from plain decoding {deviation:.3f}"

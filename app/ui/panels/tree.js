@@ -1,12 +1,12 @@
-// The newest draft tree and the shapes of all. The value is what app/ui/panels/tree.py encodes; everything below draws it.
+// The newest draft tree and the shapes of all trees. Draws the value that app/ui/panels/tree.py encodes.
 __CHART__
 const ACCEPTED = css(__ACCEPTED__);
 const card = element.querySelector(".ft-chart"), output = card.querySelector("output");
 const [last, shapes] = ["last", "shapes"].map((name) => card.querySelector(`[data-chart=${name}]`));
 const [icicle, courses] = [last, shapes].map((figure) => figure.querySelector("canvas"));
-let boxes = []; // of the icicle, one a node: left, top, width, height, and what a person is told of it
+let boxes = []; // of the icicle, one per node: left, top, width, height, and its description
 
-// Of every node: its depth, its children, and how many leaves lie below it (itself, if it is one).
+// The depth, the children and the number of leaves below every node; a leaf counts itself.
 function measured(parents) {
   const nodes = Array.from(parents, (parent) => ({ parent, children: [], leaves: 0, depth: 0 }));
   nodes.forEach((node, i) => {
@@ -29,11 +29,11 @@ function drawIcicle() {
   const roots = [...nodes.keys()].filter((i) => nodes[i].parent < 0), leaves = roots.reduce((sum, i) => sum + nodes[i].leaves, 0);
   pen.fillStyle = page.raised;
   pen.fillRect(0, 0, width, row - 2);
-  write(pen, v.behind ? `behind token ${v.behind}` : "behind the prompt", 8, row / 2, page.muted);
+  write(pen, v.behind ? `after token ${v.behind}` : "after the prompt", 8, row / 2, page.muted);
   const place = (siblings, from) => siblings.forEach((i, turn) => {
     const node = nodes[i], wide = (node.leaves / leaves) * width, taken = path.has(i);
     const box = { x: from, y: node.depth * row, wide, high: row };
-    box.said = `token ${tokens[i]} · depth ${node.depth} · candidate ${turn + 1} of ${siblings.length} · ${taken ? "accepted" : "not taken"}`;
+    box.said = `token ${tokens[i]} · depth ${node.depth} · candidate ${turn + 1} of ${siblings.length} · ${taken ? "accepted" : "not accepted"}`;
     boxes.push(box);
     pen.fillStyle = taken ? ACCEPTED : page.raised;
     pen.fillRect(box.x, box.y, Math.max(1, wide - 1.5), row - 2);

@@ -1,4 +1,4 @@
-"""The newest draft tree with the path that was accepted, and how deep and wide all trees of the run were."""
+"""The newest draft tree with its accepted path, and the depth and width of all trees of the run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IDLE = {"state": "empty", "about": "Methods that draft trees (EAGLE-2, ADT-Tree,
 
 
 def build(elem_id: str = "tree") -> gr.HTML:
-    """The panel below the trace. A method without trees leaves one line of it."""
+    """The panel below the trace. It is a single line for a method without trees."""
     constants = {"CHART": chart_script(), "ACCEPTED": json.dumps(VERDICTS[3][1])}
     return panel("tree", dict(IDLE), TEMPLATE, constants, elem_id=elem_id)
 
@@ -34,7 +34,7 @@ def build(elem_id: str = "tree") -> gr.HTML:
 def encode(trail: Trail, method: Method, state: str) -> dict[str, Any]:
     """Everything the script draws, as numbers and base64.
 
-    tokens, parents : int32 [N] of the newest tree, -1 = behind the prefix; path : the accepted nodes; behind : tokens before it
+    tokens, parents : int32 [N] of the newest tree, parent -1 = the prefix; path : the accepted nodes; behind : tokens before the tree
     depth, width, accepted : int32, of every tree of the run
     """
     if trail.tree is None:
@@ -43,7 +43,7 @@ def encode(trail: Trail, method: Method, state: str) -> dict[str, Any]:
     tree, shapes = trail.tree, np.array(trail.shapes, np.int32)
     return {
         "state": state,
-        "about": "Each box is a drafted token, under the token it follows; boxes share the width by what they lead to.",
+        "about": "Each box is a drafted token, below the token it follows. The wider a box, the more branches end below it.",
         "tokens": to_text(np.array(tree.tokens, np.int32)),
         "parents": to_text(np.array(tree.parents, np.int32)),
         "path": list(tree.path),

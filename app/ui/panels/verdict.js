@@ -1,4 +1,4 @@
-// The line above the results. It also tells the other panels of its tab whether a run is going.
+// The line above the results. It also tells the other panels of its tab whether a run is in progress.
 const box = element.querySelector(".ft-verdict"), scope = element.closest("[role=tabpanel]") || window;
 const write = (name, text) => {
   const part = box.querySelector(name);

@@ -1,4 +1,4 @@
-"""Who is ahead and by how much, in one line; and whether the two results are the same."""
+"""One line above the results: which side is faster and by how much, and whether the two results are the same."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ TEMPLATE = """
 IDLE = {
     "state": "empty",
     "headline": "Same model, same seed. How much faster?",
-    "detail": "Left, plain decoding: one pass of the model for every token. Right: many are drafted and checked in one pass.",
+    "detail": "Left, plain decoding: one pass of the model for every token. Right: many tokens are drafted and verified in one pass.",
 }
 
 
 class Words(NamedTuple):
-    """What things are called on a tab."""
+    """The texts that differ between tabs."""
 
     reading: str = "Reading the prompt"
-    kept: str = "The download holds the right picture."
+    kept: str = "The download contains the picture on the right."
 
 
 PICTURE = Words()
@@ -37,12 +37,12 @@ SMALLER = ("window", "depth")  # knobs that make a pass wide
 
 
 def build(idle: Mapping[str, Any] = IDLE, elem_id: str = "verdict") -> gr.HTML:
-    """The line above the results. idle: what it says before the first run."""
+    """The line above the results. idle: its value before the first run."""
     return panel("verdict", dict(idle), TEMPLATE, elem_id=elem_id)
 
 
 def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE) -> dict[str, Any]:
-    """The line for two boards, or for one if nothing is compared. Slower is said as plainly as faster."""
+    """The line for two boards, or for one without a comparison. It reports a slower run as plainly as a faster one."""
     if not fast.ended or not (plain is None or plain.ended):
         live = _pace(fast, plain) or words.reading
         return {"state": "running", "headline": "", "live": live, "detail": "Each side runs on its own clock."}
@@ -55,7 +55,7 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE) -> dict[s
         return {
             "state": "done",
             "headline": f"{seconds:.2f} s",
-            "detail": "Switch on 'Compare with plain decoding' to see the speed-up.",
+            "detail": "Turn on 'Compare with plain decoding' to see the speed-up.",
         }
     return {"state": "done", **_speed(fast, plain), **agreement(fast, plain)}
 
@@ -74,13 +74,13 @@ def _kept(fast: Growth, plain: Growth | None) -> str:
 
 
 def _speed(fast: Growth, plain: Growth) -> dict[str, Any]:
-    """The fair rule: seconds of the plain run over seconds of the accelerated one, both finished.
+    """The speed-up: seconds of the plain run over seconds of the accelerated one, both finished.
 
-    Results of different lengths took different work; then the seconds of a token are compared, and it is said.
+    For results of different lengths it compares seconds per token, and says so.
     """
     ours, theirs = fast.run.totals, plain.run.totals
     times = f"{theirs['seconds']:.2f} s plain, {ours['seconds']:.2f} s accelerated"
-    passes = f"{theirs['forwards']:,} passes became {ours['forwards']:,}"
+    passes = f"{theirs['forwards']:,} passes against {ours['forwards']:,}"
     ratio, each = speedup([plain.run], [fast.run]), ""
     if ours["tokens"] != theirs["tokens"]:
         each = " per token"
@@ -96,7 +96,7 @@ def _speed(fast: Growth, plain: Growth) -> dict[str, Any]:
 
 
 def agreement(fast: Growth, plain: Growth) -> dict[str, Any]:
-    """How many tokens are the same; said only where they are promised to be."""
+    """How many tokens are the same; {} unless the method guarantees that all are."""
     if fast.run.fixed.get("verify") != "match seed" or not fast.run.exact:
         return {}
     ours, theirs = (dict(zip(b.run.positions, b.run.tokens, strict=True)) for b in (fast, plain))

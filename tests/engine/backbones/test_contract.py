@@ -1,7 +1,7 @@
-"""The contract between backbones and methods, one suite for every adapter: drafts are what decoding one by one would have seen.
+"""The contract between backbones and methods, one suite for every adapter: a pass over drafts equals decoding one by one.
 
-If these hold, a method may forget which model it drives. A pass over drafts is compared with passes of one row, so nothing here
-knows how a cache, a mask or a rotary position works.
+If these hold, a method need not depend on the model. A pass over drafts is compared with passes of one row, so nothing here
+depends on how a cache, a mask or a rotary position works.
 """
 
 from __future__ import annotations

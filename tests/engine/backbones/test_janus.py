@@ -1,4 +1,4 @@
-"""The Janus adapter against transformers' own loop, and the folders it must refuse. All on a tiny random model."""
+"""The Janus adapter against transformers' own loop, and the folders it must refuse, on a tiny random model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pictogram makes of a person's words: emoji, words of the same meaning, and prompts without an object that it knows."""
+"""How pictogram reads a user's words: emoji, synonyms, and prompts without a known object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NAME|PATH: a name, or a folder that says what it holds."""
+"""NAME|PATH resolves to a name, or to a folder whose card names the model."""
 
 from __future__ import annotations
 

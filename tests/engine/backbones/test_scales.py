@@ -1,5 +1,5 @@
-"""The contract of scales: a smaller sequence is that of the same prompt at that size, a shortened one is as if it had never gone on, and
-nodes that are committed where they stand are what single passes would have cached."""
+"""The contract of scales: a smaller sequence equals that of the same prompt at that size, a shortened one equals one that was never
+extended, and nodes committed in place leave the cache of single passes."""
 
 from __future__ import annotations
 

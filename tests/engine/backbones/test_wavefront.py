@@ -1,6 +1,6 @@
-"""The contract of wavefronts: committed tokens at any positions are seen by larger positions only, as if each had been fed in its own time.
+"""The contract of wavefronts: only larger positions see committed tokens, as if each token had been fed in its own pass.
 
-A pass behind such commits is compared with one pass whose visibility spells out who had seen whom.
+A pass after such commits is compared with one pass with an explicit visibility mask.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tiny random models that every test here can afford: the same code as the real ones, milliseconds a run."""
+"""Tiny random models for the tests: the same code as the real ones, milliseconds per run."""
 
 from __future__ import annotations
 

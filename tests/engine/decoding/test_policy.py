@@ -1,4 +1,4 @@
-"""Match seed and rules that are not exact: refused at the start, and ended by a knob that is moved later."""
+"""Match seed with rules that are not exact: refused at the start, and ended by a knob that is moved later."""
 
 from __future__ import annotations
 

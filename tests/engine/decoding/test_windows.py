@@ -1,4 +1,4 @@
-"""The window family beyond its law: bookkeeping, initial laws, what its Steps say."""
+"""The window family besides its distribution: bookkeeping, initial distributions, and what its Steps record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The adapter touches the rows that wear it and no others, and its files are peft's: read, written, and refused where they do not fit."""
+"""The adapter changes only the rows it is applied to, and its files are peft's: read, written, and refused if they do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resamplers give laws, look at no row below, and bring a plain picture from one scale to the other."""
+"""Resamplers give distributions, see no row below, and map a plain picture from one scale to another."""
 
 from __future__ import annotations
 

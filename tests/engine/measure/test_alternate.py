@@ -1,4 +1,4 @@
-"""The stop-watch: what is run when, and how runs of different lengths are compared."""
+"""The timing loop: the order of runs, and how runs of different lengths are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of every format, written byte by byte by the tests: what is read must not depend on how the same code writes."""
+"""Files of every format, written byte by byte by the tests, so that reading is tested independently of our writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people give by mistake or on purpose: a sentence each or a documented clean-up, in bounded memory and time."""
+"""Broken and hostile files: each gives an error message or a documented clean-up, in bounded memory and time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every format in: golden files of a few hundred bytes, read back to the numbers they were made of."""
+"""Readers of every format: golden files of a few hundred bytes give the numbers that they were made from."""
 
 from __future__ import annotations
 

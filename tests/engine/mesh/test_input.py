@@ -1,4 +1,4 @@
-"""From a file to the model's frame and back: scale, position, axes, what is dropped, and what is drawn."""
+"""From a file to the model's frame and back: scale, position, axes, what is dropped, and what is sampled."""
 
 from __future__ import annotations
 

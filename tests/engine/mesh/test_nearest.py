@@ -1,4 +1,4 @@
-"""Neighbours are found also where denormal numbers are flushed, as in every thread that generates."""
+"""Neighbours are found even if denormal numbers are flushed to zero, as in every thread that generates."""
 
 from __future__ import annotations
 

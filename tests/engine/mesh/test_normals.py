@@ -1,4 +1,4 @@
-"""Normals that were estimated: they lie across the surface and point outward."""
+"""Estimated normals are perpendicular to the surface and point outward."""
 
 from __future__ import annotations
 

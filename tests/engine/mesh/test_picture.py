@@ -1,4 +1,4 @@
-"""Pictures without a display. Where no graphics library works these tests are skipped with its reason."""
+"""Pictures without a display. Without a graphics library these tests are skipped, with its error as the reason."""
 
 from __future__ import annotations
 

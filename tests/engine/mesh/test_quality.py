@@ -1,4 +1,4 @@
-"""The numbers of the quality panel, on shapes whose numbers are known, and beside trimesh's."""
+"""The numbers of the quality panel, for shapes with known values and against trimesh."""
 
 from __future__ import annotations
 

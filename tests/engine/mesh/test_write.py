@@ -1,4 +1,4 @@
-"""Meshes out: an independent reader and our own find what was written, colours of faces are not blended, nothing is half written."""
+"""Mesh writers: an independent reader and our own read back what was written, face colours are not blended, no partial files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grouped speculative decoding: groups by hand, its exact limit, its meter. The law itself is tested in test_exactness.py."""
+"""Grouped speculative decoding: groups by hand, its exact limit, its meter. Its distribution is tested in test_exactness.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XSpecMesh and lookup on meshes: what the toy cannot show, because it has no condition and no grammar of patches."""
+"""XSpecMesh and lookup on meshes: behaviour that the toy cannot show, because it has no condition and no grammar of patches."""
 
 from __future__ import annotations
 

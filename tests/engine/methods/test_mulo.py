@@ -1,4 +1,4 @@
-"""MuLo-SD beyond its law: its limits, what a repair sees, what its Steps say and count, what it refuses."""
+"""MuLo-SD besides its distribution: its limits, what a repair sees, what its Steps record and count, what it refuses."""
 
 from __future__ import annotations
 

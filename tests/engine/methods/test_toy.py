@@ -1,4 +1,4 @@
-"""The toy itself: its cache is real, its law is a law, its forced row ends take part."""
+"""The toy itself: its cache is real, its distribution is valid, its forced row ends are applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees: verification, growth, relaxed rules and controllers, by hand-made numbers. Exactness itself is tested in test_exactness.py."""
+"""Trees: verification, growth, relaxed rules and controllers, on hand-made numbers. Exactness is tested in test_exactness.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wavefront beyond its law: how many passes it takes, when it is plain decoding, what its Steps say, what it costs in likelihood."""
+"""The wavefront besides its distribution: number of passes, when it is plain decoding, what its Steps record, its cost in likelihood."""
 
 from __future__ import annotations
 

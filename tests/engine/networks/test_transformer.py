@@ -1,4 +1,4 @@
-"""What a row of the shared decoder knows of its place."""
+"""A row of the shared decoder depends on its absolute position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the encoder of the picture tokenizer looks."""
+"""The receptive field of the picture tokenizer's encoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of weights: what is stored is small, and what is read is what was meant."""
+"""Folders of weights: small on disk, and read back as they were meant."""
 
 from __future__ import annotations
 

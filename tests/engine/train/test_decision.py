@@ -1,4 +1,4 @@
-"""When trained weights take the place of the shipped ones, and where else they may go."""
+"""When trained weights replace the shipped ones, and which other folders they may be written to."""
 
 from __future__ import annotations
 

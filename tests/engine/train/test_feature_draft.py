@@ -1,4 +1,4 @@
-"""The recipe of the feature drafter on tiny models: recordings are what the model decodes, levels are what trees see, files are read."""
+"""The recipe of the feature drafter on tiny models: recordings match what the model decodes, levels match trees, files are read."""
 
 from __future__ import annotations
 

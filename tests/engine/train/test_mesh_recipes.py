@@ -1,4 +1,4 @@
-"""The mesh recipes: what is folded is what was trained, labels stand where the heads look, adapters survive their file."""
+"""The mesh recipes: folded weights equal the trained ones, labels are where the heads look, adapters survive saving."""
 
 from __future__ import annotations
 

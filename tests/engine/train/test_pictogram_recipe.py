@@ -1,4 +1,4 @@
-"""The recipe of pictogram: three scales by one decoder, stopped and taken up again, on a tiny model in seconds."""
+"""The recipe of pictogram: three scales in one decoder, stopped and resumed, on a tiny model in seconds."""
 
 from __future__ import annotations
 

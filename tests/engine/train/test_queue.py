@@ -1,4 +1,4 @@
-"""The queue of trainings goes on where it was, whatever ends it; the table of dependencies says what does not fit."""
+"""The queue of trainings resumes after any interruption; the table of dependencies says what no longer fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recipe of the resampler learns, is shipped with its numbers, and what it shipped is loaded: on tiny networks in seconds."""
+"""The recipe of the resampler learns, ships weights with its numbers, and the shipped weights load: on tiny networks in seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recipe of pictogram's tokenizer: it learns, is shipped with its numbers, and goes on from what was shipped; tiny, in seconds."""
+"""The recipe of pictogram's tokenizer: it learns, ships weights with its numbers, and continues from shipped ones; tiny, in seconds."""
 
 from __future__ import annotations
 

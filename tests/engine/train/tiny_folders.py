@@ -1,4 +1,4 @@
-"""Model folders with tiny random weights, which recipes read and write instead of the shipped ones."""
+"""Model folders with tiny random weights, which recipes read and write in place of the shipped ones."""
 
 from __future__ import annotations
 

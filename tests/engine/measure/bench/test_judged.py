@@ -1,4 +1,4 @@
-"""`bench image --judge`: a row for plain decoding and for each entry, each compared with plain decoding on the same prompts and seeds."""
+"""`bench image --judge`: one row for plain decoding and one per entry, compared on the same prompts and seeds."""
 
 from __future__ import annotations
 

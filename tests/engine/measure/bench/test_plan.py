@@ -1,4 +1,4 @@
-"""What a benchmark is asked for is checked when the plan is made."""
+"""A benchmark's options are checked when its plan is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a benchmark: a stamp that a row may correct, and a CSV file whose columns stay in line."""
+"""The rows of a benchmark: a stamp that a row may override, and a CSV file whose columns stay consistent."""
 
 from __future__ import annotations
 

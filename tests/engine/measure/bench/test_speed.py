@@ -1,4 +1,4 @@
-"""What a row of `bench` says besides time: what became of the drafts, and how probable the pictures are."""
+"""The columns of a `bench` row besides time: what became of the drafts, and how probable the pictures are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bench image --judge --eye`: the file of a person's answers, and the table of where the judge agrees."""
+"""`bench image --judge --eye`: the file of human answers, and the table of where the judge agrees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figure of ADT-Tree's controller: what it takes from the Steps, and that it is a picture."""
+"""The figure of ADT-Tree's controller: the data it takes from the Steps, and that it is a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The speed and fidelity of a relaxed rule: a point a row, a curve for rows that differ in the tolerance only."""
+"""The figure of speed and fidelity of a relaxed rule: a point per row, a curve for rows that differ only in the tolerance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MuLo-SD's figure: a point a row, on the line where the share of drafts puts it, and below it in tokens a pass."""
+"""MuLo-SD's figure: a point per row, on the line by its share of drafts, and below it in tokens per pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants: what patches nothing is an error, and what was patched is taken back."""
+"""Mutants: a mutant that patches nothing is an error, and every patch is undone."""
 
 from __future__ import annotations
 

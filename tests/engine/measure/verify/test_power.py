@@ -1,4 +1,4 @@
-"""What a number of runs can find is what it finds."""
+"""The deviation that a number of runs is said to detect is the one that it detects."""
 
 from __future__ import annotations
 
