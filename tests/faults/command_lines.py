@@ -92,7 +92,7 @@ SINGLE: tuple[tuple[tuple[str, ...], int, str], ...] = (
     (("image", "   ", "--backbone", "{pictogram}"), 2, "empty"),
     (("image", "zzz qqq", "--backbone", "{pictogram}"), 2, "knows no word"),
     (("image", "!?", "--backbone", "{pictogram}"), 2, "word"),
-    (("image", "\U0001f9ff \U0001fac6", "--backbone", "{pictogram}"), 2, "word"),
+    (("image", "\U0001f9ff \U0001fa85", "--backbone", "{pictogram}"), 2, "word"),
     (("image", "a red cat " * 400, "--backbone", "{pictogram}"), 2, "characters"),
     (("image", "cats " * 40, "--backbone", "{pictogram}"), 2, "words"),
     (("image", "a cat \udcff", "--backbone", "{pictogram}"), 2, "."),
