@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from engine.core import Step
 from engine.diagnostics import Candidate, candidates, per_token
@@ -143,80 +142,9 @@ class Growth:
 
     def drafted(self) -> tuple[list[int], list[int]]:
         """Drafted tokens and their positions, to be shown although they are not committed; none once the run has ended."""
-        if self.draft is None or self.ended or self.draft.get("scale"):  # a draft at another scale has other tokens: see Board
+        if self.draft is None or self.ended or self.draft.get("scale"):  # a draft at another scale has other tokens: see boards/picture.py
             return [], []
         return _as_list(self.draft["tokens"]), _as_list(self.draft["positions"])
-
-
-class Board(Growth):
-    """Everything that is shown of one picture: an entry for every position, filled Step by Step.
-
-    verdict : uint8 [positions]; PENDING, OWN (the model's token where no draft was checked), CORRECTED (a draft was rejected),
-              ACCEPTED, REDRAWN (next to a rejected one)
-    token, step : int32 [positions], -1 = pending
-    known : by name of Trail.SERIES, float32 [positions], nan = not known
-    small : tokens by position of a draft at a smaller scale; scale : that scale in pixels, 0 = none
-    """
-
-    def __init__(self, run: Run):
-        super().__init__(run)
-        self.rows = self.columns = self.factor = self.scale = 0
-        self.small: dict[int, int] = {}
-        self._allocate(0)
-
-    def _allocate(self, positions: int) -> None:
-        self.verdict = np.full(positions, PENDING, np.uint8)
-        self.token = np.full(positions, -1, np.int32)
-        self.step = np.full(positions, -1, np.int32)
-        self.known = {name: np.full(positions, np.nan, np.float32) for name in Trail.SERIES}
-
-    def add(self, step: Step) -> None:
-        """Writes a Step to its positions."""
-        if not self.rows:
-            layout = self.run.sequence.layout  # a run that has made a step has a sequence
-            self.rows, self.columns, self.factor = layout.rows, layout.columns, layout.factor
-            self._allocate(self.rows * self.columns)
-        at = np.array(step.positions, np.int64)
-        self.token[at] = step.tokens
-        self.step[at] = self.count
-        self.verdict[at] = verdicts(step)
-        for name, values in self.known.items():
-            values[at] = known(step, name)
-        if step.draft and step.draft.get("scale"):
-            self.scale = step.draft["scale"]
-            self.small |= zip(step.draft["positions"], step.draft["tokens"], strict=True)
-        super().add(step)
-
-    def drafted(self) -> tuple[list[int], list[int]]:
-        """Drafted tokens and their positions, without positions that are already committed."""
-        pairs = zip(*super().drafted(), strict=True)
-        shown = [(t, p) for t, p in pairs if p < len(self.verdict) and self.verdict[p] == PENDING]
-        return [t for t, _ in shown], [p for _, p in shown]
-
-    def foreseen(self) -> np.ndarray:
-        """bool [positions]: True where a draft is shown that may still change."""
-        shown = np.zeros(len(self.verdict), bool)
-        shown[self.drafted()[1]] = True
-        if self.small and not self.ended:
-            side = self.scale // self.factor
-            known = np.zeros(side * side, bool)
-            known[list(self.small)] = True
-            finer = self.columns // side
-            shown |= known.reshape(side, side).repeat(finer, 0).repeat(finer, 1).ravel()
-        return shown & (self.verdict == PENDING)
-
-    def picture(self) -> np.ndarray:
-        """uint8 [H, W, 3]: a cheap rendering of the picture so far with its drafts; the final decoding once the run has ended. A draft at
-        a smaller scale is shown enlarged until its tokens are committed."""
-        tokens, positions = self.drafted()
-        run = self.run
-        picture = run.backbone.render(run.tokens + tokens, run.positions + positions, self.ended, run.prompt.size)
-        if not self.small or self.ended:
-            return picture
-        coarse = run.backbone.render(list(self.small.values()), list(self.small), False, self.scale)
-        enlarged = np.asarray(Image.fromarray(coarse).resize(picture.shape[1::-1], Image.Resampling.BICUBIC))
-        through = self.foreseen().reshape(self.rows, self.columns).repeat(self.factor, 0).repeat(self.factor, 1)
-        return np.where(through[:, :, None], enlarged, picture)
 
 
 def known(step: Step, name: str) -> np.ndarray:

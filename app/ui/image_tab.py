@@ -9,7 +9,8 @@ from typing import Any
 import gradio as gr
 
 from app import history
-from app.stream import Board, Throttle, updates
+from app.boards.picture import Board
+from app.stream import Throttle, updates
 from app.ui import asked
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep

@@ -9,8 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from app.boards.picture import Board
 from app.history import save
-from app.stream import Board, Trail
+from app.stream import Trail
 from app.ui.panels import canvas, trace, tree
 from engine.core import Knob, Prompt, Sampling, Step
 from engine.diagnostics import replay

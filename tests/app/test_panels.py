@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import app.ui.panels
-from app.stream import Board
+from app.boards.picture import Board
 from app.ui.panels import canvas, notice, verdict
 from engine.core import Prompt
 from engine.methods import find

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.stream import ACCEPTED, CORRECTED, OWN, PENDING, Board, Throttle, updates, verdicts
+from app.boards.picture import Board
+from app.stream import ACCEPTED, CORRECTED, OWN, PENDING, Throttle, updates, verdicts
 from engine.core import Prompt, Step
 from engine.methods import find
 from engine.run import generate

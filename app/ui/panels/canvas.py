@@ -13,7 +13,8 @@ import gradio as gr
 import numpy as np
 from PIL import Image
 
-from app.stream import Board, Trail
+from app.boards.picture import Board
+from app.stream import Trail
 from app.ui.panels import panel, to_text
 
 QUALITY = 82  # of the JPEG while a picture grows; the last one is lossless
