@@ -407,7 +407,7 @@ def test_own_files_are_cleaned_and_bad_ones_refused_with_a_sentence(open_mesh, t
     assert page.locator("#mesh-notes p").count() == 4
     assert page.locator("[data-cloud][aria-pressed=true]").count() == 0
     page.wait_for_function(f"Number({VIEW}.points) === 900")
-    for file, said in ((bad, "bad.ply is damaged"), (other, "notes.docx is of a kind that cannot be read")):
+    for file, said in ((bad, "bad.ply is damaged"), (other, "notes.docx has a format that cannot be read")):
         drop.set_input_files(file)
         page.wait_for_selector(f"#mesh-messages p[data-kind=error]:has-text('{said}')")
         assert "scan.xyz" in page.inner_text("#mesh-notes") and page.evaluate(f"Number({VIEW}.points)") == 900

@@ -44,7 +44,7 @@ def test_good_seeds_are_taken_and_an_empty_field_is_zero():
     assert [asked.seed(v) for v in (0, 7, 7.0, LARGEST_SEED, None, "")] == [0, 7, 7, LARGEST_SEED, 0, 0]
 
 
-@pytest.mark.parametrize("value", ["a\x00b", "a \ud800", "\udc00", "🐱🐶", "!?", "x" * (LONGEST_PROMPT + 1), 7, ["a cat"], {}, True])
+@pytest.mark.parametrize("value", ["a\x00b", "a \ud800", "\udc00", "x" * (LONGEST_PROMPT + 1), 7, ["a cat"], {}, True])
 def test_a_prompt_that_is_no_text_is_a_sentence(value):
     with pytest.raises(ForetokenError) as caught:
         asked.text(value)
@@ -52,7 +52,7 @@ def test_a_prompt_that_is_no_text_is_a_sentence(value):
 
 
 def test_prompts_of_any_language_are_text():
-    for text in ("a cat 🐱", "Äpfel", "リンゴ", "", "  ", "1"):
+    for text in ("a cat 🐱", "🐱🐶", "Äpfel", "リンゴ", "", "  ", "1"):
         assert asked.text(text) == text
 
 
@@ -119,7 +119,9 @@ def test_the_look_up_of_a_book_is_short(picto):
     from app.ui.image_tab import LOOKED_UP, ImageTab
 
     seen = []
-    tab = SimpleNamespace(backbone=SimpleNamespace(name="pictogram", unknown_words=lambda text: seen.append(text) or {}))
+    tab = SimpleNamespace(
+        backbone=SimpleNamespace(name="pictogram", unknown_words=lambda text: seen.append(text) or {}, warning=lambda text: "")
+    )
     for text in ("word " * 100_000, "w" * 1_000_000, None, [], 7):
         ImageTab.look_up(tab, text)
     assert [len(text.split()) for text in seen] == [LOOKED_UP, 1] and max(map(len, seen)) < 2000
