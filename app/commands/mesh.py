@@ -152,7 +152,7 @@ def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, 
     line |= {k: found[k] for k in ("faces", "vertices", "watertight")} | {k: apart[k] for k in ("chamfer", "hausdorff", "floor")}
     line |= {"quality": found, "ended": bool(run.tokens) and run.tokens[-1] == work.backbone.end} | comparison
     if not options.json:
-        print(f"{path.name}: {' '.join(given.notes)}")
+        print(f"{path.name}: {' '.join(given.notes)}".rstrip())
         print(readable(line))
         if found["faces"]:
             print(f"{found['faces']} faces, {found['vertices']} vertices, chamfer {apart['chamfer']:.4f} (floor {apart['floor']:.4f})")

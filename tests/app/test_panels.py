@@ -117,7 +117,7 @@ def test_a_picture_of_nothing_that_was_asked_for_is_not_celebrated(picto, monkey
     fast.run.seconds, plain.run.seconds = 1.0, 7.1
     monkeypatch.setattr(type(picto), "warning", lambda self, text: "pictogram knows no object of this prompt.")
     value = verdict.encode(fast, plain)
-    assert (value["headline"], value["detail"]) == ("Nothing to draw", "pictogram knows no object of this prompt.")
+    assert (value["headline"], value["detail"]) == ("Nothing to draw", verdict.NOTHING)
     assert verdict.encode(fast, None)["headline"] == "Nothing to draw"
 
 

@@ -33,6 +33,7 @@ class Words(NamedTuple):
 
 
 PICTURE = Words()
+NOTHING = "The model knows no object of this prompt, so the picture is a background alone."
 SMALLER = ("window", "depth")  # knobs that make a pass wide
 
 
@@ -48,8 +49,8 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE) -> dict[s
         return {"state": "running", "headline": "", "live": live, "detail": "Each side runs on its own clock."}
     if fast.run.stopped:
         return {"state": "stopped", "headline": "Stopped", "detail": f"{_kept(fast, plain)} kept. {words.kept}"}
-    if warning := fast.run.backbone.warning(fast.run.prompt.text or ""):  # nothing that was asked for is no success
-        return {"state": "done", "headline": "Nothing to draw", "detail": warning, "tone": "even"}
+    if fast.run.backbone.warning(fast.run.prompt.text or ""):  # said above the picture too; a background alone is no success
+        return {"state": "done", "headline": "Nothing to draw", "detail": NOTHING, "tone": "even"}
     if plain is None:
         seconds = fast.run.totals["seconds"]
         return {
