@@ -272,6 +272,20 @@ def test_a_tolerance_that_is_moved_is_marked_on_the_trace_and_ends_exactness(ope
     assert "tokens equal" not in page.inner_text("#verdict")
 
 
+def test_relaxing_a_rule_in_a_run_acts_and_ends_the_match_of_the_seed(open_page):
+    page = open_page()
+    page.wait_for_selector("#badge .ft-badge[data-exact=true]")
+    assert page.locator("#knobs .ft-knob[data-knob=verify] select").input_value() == "match seed"
+    start(page)
+    choose(page, "knobs", "relax", "additive")
+    page.wait_for_selector("#badge .ft-badge[data-exact=false]")
+    page.wait_for_selector("#canvas-fast .ft-badge[data-exact=false]")
+    assert page.evaluate(STATE) == "running"
+    finish(page)
+    assert int(page.locator("#trace .ft-chart").get_attribute("data-moves")) >= 1
+    assert "tokens equal" not in page.inner_text("#verdict") and page.locator("#messages p[data-kind=error]").count() == 0
+
+
 def test_the_map_is_drawn_without_asking_the_server(open_page):
     page = open_page()
     start(page, "64 px")
