@@ -25,6 +25,8 @@ class Options(loop.Options):
         """Returns the parser of `launch.py train NAME`."""
         p = loop.Options.parser(name)
         p.add_argument(
-            "--lessons", choices=list(LESSONS), help="what to train on: first (for a CPU) or the whole world (default: the preset's)"
+            "--lessons",
+            choices=list(LESSONS),
+            help="what to train on: first (32 objects), common (164) or the whole world (default: the preset's)",
         )
         return p
