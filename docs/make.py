@@ -1,13 +1,17 @@
-"""Writes the knob tables of docs/methods/*.md from the table of methods: `python docs/make.py`.
+"""Writes the generated tables of the pages: `python docs/make.py`.
 
-A page holds a pair of comments, `<!-- knobs NAME -->` and `<!-- end -->`; what stands between them is replaced. Several names give one
-table for each. tests/test_docs.py fails when a table is out of date.
+A page holds pairs of comments; what stands between them is replaced. `<!-- knobs NAME ... -->` and `<!-- end -->` hold the knobs of
+methods. `<!-- bench FILE: COMMAND -->` and `<!-- end -->` hold the rows that COMMAND wrote into docs/bench/FILE with `--csv`.
+tests/test_docs.py fails when a table is out of date.
 """
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,6 +21,8 @@ from engine.core import Knob, Method  # noqa: E402
 from engine.methods import METHODS, PRESETS  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- knobs ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BENCH = re.compile(r"(<!-- bench ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+SAMPLING = ("temperature", "top_k", "top_p", "guidance")
 
 
 def span(knob: Knob) -> str:
@@ -58,18 +64,55 @@ def table(method: Method) -> str:
     return "\n".join(lines)
 
 
+def spread(cell: str, digits: int, unit: str = "") -> str:
+    """A median with its quartiles in brackets, from the JSON of a CSV cell."""
+    middle, low, high = json.loads(cell)
+    return f"{middle:.{digits}f}{unit}" + (f" ({low:.{digits}f}-{high:.{digits}f})" if low != high else "")
+
+
+def measured(row: Mapping[str, str]) -> str:
+    """One line of a benchmark's table: of a picture's row the log probability, of a mesh's the distance over its floor."""
+    quality = spread(row["log_probability"], 3) if row.get("log_probability") else spread(row["chamfer_over_floor"], 1)
+    cost = row.get("milliseconds_per_pass") or spread(row["milliseconds_per_step"], 1)
+    name, exact = row.get("row") or row["method"], "yes" if row["exact"] == "True" else "no"
+    cells = (f"`{name}`", exact, spread(row["step_compression"], 2), cost, spread(row["speedup"], 2, "x"), quality)
+    return "| " + " | ".join(cells) + " |"
+
+
+def bench_table(path: Path, command: str) -> str:
+    """The rows of a CSV file that have a speed-up, with the command and what they depend on."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row.get("speedup")]
+    first = rows[0]
+    inputs = f"{first['prompts']} prompts, {first['size']} px" if first.get("prompts") else f"{first['inputs']} clouds"
+    sampling = ", ".join(f"{name.replace('_', '-')} {first[name]}" for name in SAMPLING)
+    last = "log p" if first.get("log_probability") else "chamfer over floor"
+    return "\n".join([
+        f"`python launch.py {command}`: {inputs}, {sampling}; {first['processor']}, {first['dtype']}, PyTorch {first['torch']}, "
+        f"commit {first['commit']}, weights {first['weights']}.",
+        "",
+        f"| row | exact | tokens a pass | ms a pass | time against plain | {last} |",
+        "|---|---|---|---|---|---|",
+        *map(measured, rows),
+        "",
+    ])  # fmt: skip
+
+
 def fill(page: str) -> str:
     """A page with all its tables written anew; raises KeyError for a method that does not exist."""
+
+    def benches(found: re.Match[str]) -> str:
+        return found[1] + "\n" + bench_table(ROOT / "docs/bench" / found[2], found[3]) + "\n" + found[4]
 
     def tables(found: re.Match[str]) -> str:
         return found[1] + "\n" + "\n".join(table(METHODS[name]) for name in found[2].split()) + "\n" + found[3]
 
-    return BLOCK.sub(tables, page)
+    return BENCH.sub(benches, BLOCK.sub(tables, page))
 
 
 def main() -> None:
     """Rewrites the pages and names those that changed."""
-    for path in sorted((ROOT / "docs/methods").glob("*.md")):
+    for path in sorted((ROOT / "docs").rglob("*.md")):
         old = path.read_text(encoding="utf-8")
         if (new := fill(old)) != old:
             path.write_text(new, encoding="utf-8")

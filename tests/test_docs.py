@@ -95,8 +95,8 @@ def test_readme_says_of_each_method_what_the_code_says(name):
     assert exactness_in_readme()[name].startswith("yes" if exact else "no")
 
 
-@pytest.mark.parametrize("path", METHOD_PAGES, ids=names(METHOD_PAGES))
-def test_knob_tables_are_up_to_date(path, make):
+@pytest.mark.parametrize("path", PAGES, ids=names(PAGES))
+def test_generated_tables_are_up_to_date(path, make):
     assert make.fill(text(path)) == text(path), "run: python docs/make.py"
 
 
@@ -155,3 +155,21 @@ def test_readme_shows_commands():
 def test_files_that_are_named_exist(path):
     for name in re.findall(r"`((?:app|engine|tests|docs|assets)/[\w./-]+)`", text(path)):
         assert (ROOT / name).exists(), f"{name} does not exist"
+
+
+def test_a_benchmark_s_table_holds_the_rows_of_its_file_and_what_they_depend_on(make, tmp_path):
+    header = "method,exact,prompts,size,step_compression,milliseconds_per_pass,speedup,log_probability,processor,dtype,torch,commit,weights"
+    sampling = ",temperature,top_k,top_p,guidance"
+    told = '4,128,"[7.5, 6.0, 8.0]",5.1,"[3.5, 3.0, 4.0]","[-0.08, -0.1, -0.06]",P,float32,2,abc,def,0.6,0,1.0,1.8'
+    (tmp_path / "x.csv").write_text(f"{header}{sampling}\nsjdpp,True,{told}\nsjdpp: cost of a step{',' * 16}\n", encoding="utf-8")
+    table = make.bench_table(tmp_path / "x.csv", "bench image").splitlines()
+    assert table[0] == (
+        "`python launch.py bench image`: 4 prompts, 128 px, temperature 0.6, top-k 0, top-p 1.0, guidance 1.8; P, float32, PyTorch 2, "
+        "commit abc, weights def."
+    )
+    assert table[4:] == ["| `sjdpp` | yes | 7.50 (6.00-8.00) | 5.1 | 3.50x (3.00-4.00) | -0.080 (-0.100--0.060) |"]
+
+
+def test_every_file_of_measurements_stands_in_a_page(make):
+    shown = {block[1] for path in PAGES for block in make.BENCH.findall(text(path))}
+    assert {path.name for path in (ROOT / "docs/bench").glob("*.csv")} == shown != set()
