@@ -1,10 +1,10 @@
 """Trains pictogram's picture tokenizer on emoji scenes: `launch.py train pictogram-tokenizer [--decoders] --preset cpu|gpu`.
 
 The full decoder's loss is L1 + twice the squared error + half the L1 of edges (differences at two scales). The preview decoder's loss is L1
-+ squared error and does not train the encoder. Pictures are whole at 64 and 128 pixels, and 128-pixel crops of 256-pixel scenes, so that
-one tokenizer works for the three sizes. Its 2,560 codes are shared by all trained objects: with all 214 objects, each is drawn more
-coarsely. If the encoder changes, all models that were trained on its tokens must be trained again. `--decoders` therefore keeps the shipped
-encoder and trains only the decoders.
++ squared error and does not train the encoder. Pictures are whole at 64 and 128 pixels, and windows around objects at 128 and 256 pixels,
+so that one tokenizer works for the three sizes. Its 2,560 codes are shared by all trained objects: more objects take more steps until the
+decoder tells them apart by their neighbours. If the encoder changes, all models that were trained on its tokens must be trained again.
+`--decoders` therefore keeps the shipped encoder and trains only the decoders.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.data.emoji_scenes import LESSONS, Lessons, make_scene, render
+from engine.data.emoji_scenes import CANVAS, LESSONS, Lessons, Scene, make_scene, render
 from engine.machine import has_fast_bfloat16
 from engine.networks.packing import unpacked
-from engine.networks.vq import PictureTokenizer
+from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.train import lessons as lessons_options
 from engine.train.decision import Measure, may_ship, prepare, target
-from engine.train.loop import Training
+from engine.train.loop import Training, straight_down, trapezoid
 
 PRESETS = {
     "cpu": {"batch": 16, "minutes": 40.0, "rate": 1.2e-3, "lessons": "first"},
@@ -36,6 +36,13 @@ PRESETS = {
 }
 DECIDES = Measure("psnr_128", higher=True)
 HELD_OUT_SEEDS = range(10_000_000, 10_000_064)
+# Most of a picture is background, which is learned long before the objects: most steps see windows around objects only.
+STEPS = {  # share of steps; pixels along the side of the picture, and of the windows that are cut from it; windows for each picture
+    "whole": (0.2, 128, 128, 1),
+    "objects": (0.35, 128, 64, 2),
+    "large objects": (0.3, 256, 128, 1),
+    "small": (0.15, 64, 64, 1),
+}
 
 
 @dataclass
@@ -59,20 +66,28 @@ def to_tensor(pictures: list[np.ndarray], device: str) -> Tensor:
 
 
 def batch(step: int, size: int, device: str, lessons: Lessons) -> Tensor:
-    """Returns the pictures of a step; the step number draws their size, and scenes never repeat."""
+    """Returns the pictures of a step, of about as many pixels in every step; the step number draws their kind, and scenes never repeat."""
     r = random.Random(step)
-    kind = r.choices(["whole", "crop", "small"], [0.6, 0.2, 0.2])[0]
-    count = 2 * size if kind == "small" else size
-    seeds = [step * 1024 + i for i in range(count)]
-    if kind == "small":
-        return to_tensor([render(make_scene(s, lessons), 64) for s in seeds], device)
-    if kind == "whole":
-        return to_tensor([render(make_scene(s, lessons), 128) for s in seeds], device)
-    cropped = []
-    for s in seeds:
-        x, y = r.randrange(0, 129, 8), r.randrange(0, 129, 8)
-        cropped.append(render(make_scene(s, lessons), 256)[y : y + 128, x : x + 128])
-    return to_tensor(cropped, device)
+    kind = r.choices(list(STEPS), [share for share, _, _, _ in STEPS.values()])[0]
+    _, side, window, pieces = STEPS[kind]
+    count = size * 128**2 // (window**2 * pieces)
+    pictures = []
+    for i in range(count):
+        scene = make_scene(step * 1024 + i, lessons)
+        picture = render(scene, side)
+        pictures += [picture] if window == side else [around(scene, picture, window, r) for _ in range(pieces)]
+    return to_tensor(pictures, device)
+
+
+def around(scene: Scene, picture: np.ndarray, window: int, r: random.Random) -> np.ndarray:
+    """Returns a square of `window` pixels of a scene's picture [H, W, 3], at whole tokens, that holds most of one of its objects."""
+    side = len(picture)
+    _, _, left, top, width = r.choice(scene.boxes)
+    found = []
+    for start in (top, left):
+        middle = (start + width / 2) * side / CANVAS + r.uniform(-window / 6, window / 6)
+        found.append(int(min(max(0, middle - window / 2), side - window)) // FACTOR * FACTOR)
+    return picture[found[0] : found[0] + window, found[1] : found[1] + window]
 
 
 def edges(picture: Tensor, target: Tensor) -> Tensor:
@@ -114,7 +129,10 @@ def main(options: Options) -> None:
     model = model.to(memory_format=torch.channels_last)
     model.encoder.requires_grad_(not options.decoders)
     name = f"pictogram-tokenizer{'-decoders' if options.decoders else ''}{lessons_options.suffix(taught)}"
-    training = Training(name, model, preset["rate"], options.minutes_of(preset), device, weight_decay=0.0)
+    training = Training(
+        name, model, preset["rate"], options.minutes_of(preset), device, weight_decay=0.0,
+        average=0.998, schedule=straight_down if device == "cpu" else trapezoid,
+    )  # fmt: skip
     from_shipped = options.decoders or not options.fresh
     if not training.resume(options.fresh, options.slice) and from_shipped and (pictogram.FOLDER / "tokenizer.safetensors").exists():
         training.warm_start(pictogram.load_tokenizer().state_dict(), read_card(pictogram.FOLDER)["tokenizer"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
@@ -62,3 +64,17 @@ def test_decoders_learn_while_the_tokens_stay(shipped: Path, capsys: pytest.Capt
 def test_lessons_decide_what_is_drawn() -> None:
     first, world = (recipe.batch(3, 2, "cpu", lessons) for lessons in (emoji_scenes.FIRST, emoji_scenes.WORLD))
     assert first.shape == world.shape and not torch.equal(first, world)
+
+
+def test_every_step_has_as_many_pixels_and_windows_hold_objects() -> None:
+    lessons = emoji_scenes.LESSONS["common"]
+    sizes = {tuple(recipe.batch(step, 4, "cpu", lessons).shape) for step in range(24)}
+    assert {s[0] * s[2] * s[3] for s in sizes} == {4 * 128**2} and len(sizes) == 2
+    scene = next(s for s in (emoji_scenes.make_scene(seed, lessons) for seed in range(100)) if len(s.boxes) == 1)
+    picture = emoji_scenes.render(scene, 128)
+    plain = emoji_scenes.render(replace(scene, boxes=()), 128)
+    changed = (picture != plain).any(-1)
+    for seed in range(8):
+        window = recipe.around(scene, picture, 64, Random(seed))
+        places = [(y, x) for y in range(0, 65, 8) for x in range(0, 65, 8) if (picture[y : y + 64, x : x + 64] == window).all()]
+        assert any(changed[y : y + 64, x : x + 64].sum() > 0.6 * changed.sum() for y, x in places)
