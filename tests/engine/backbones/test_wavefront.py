@@ -12,7 +12,7 @@ from engine.core import NO_DRAFT, Draft, Sequence
 from engine.networks.sequence import TransformerSequence
 from tests.engine.backbones.test_contract import MAKERS, Case, feed, same_row, tokens_of
 
-WIDE = ["pictogram", "janus", "toy"]
+WIDE = ["pictogram", "janus", "emu3", "toy"]
 
 
 @pytest.fixture(params=WIDE)
