@@ -31,3 +31,7 @@ class BadOutput(ForetokenError):
 
 class BadFile(ForetokenError):
     """A file cannot be read, is damaged or holds nothing usable."""
+
+
+class TooLittleMemory(ForetokenError):
+    """A model needs more memory than the device has free."""

@@ -1,0 +1,173 @@
+"""How much memory a model needs, before it is loaded: weights, key/value cache, distributions of a pass, picture decoder.
+
+`check` is what an adapter calls once it knows its configuration. An operating system that runs out of memory ends a process without a
+word, so a model that does not fit is refused beforehand, and the sentence says what would fit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from engine.errors import TooLittleMemory
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+WINDOW = 32  # drafts of a pass that an estimate assumes
+DECODER_CHANNELS, DECODER_COPIES = 128, 4  # of a picture decoder's last layers: float32 numbers of a pixel, and buffers alive at once
+GROUP = Path("/sys/fs/cgroup")  # the memory limit of a container
+
+
+@dataclass(frozen=True)
+class Size:
+    """The numbers of a configuration that memory depends on.
+
+    parameters : numbers of the weights that stay loaded, picture decoder included
+    layers, heads, width : of the key/value cache; `heads` are those of keys, `width` is that of one
+    slots      : rows of the cache in one branch: prompt, sequence and drafts
+    vocabulary : logits of a row, after the head is cut to legal ids
+    pixels     : of the picture that is decoded at the end; 0 without a decoder
+    branches   : sequences in a batch: 2 with guidance
+    """
+
+    parameters: int
+    layers: int
+    heads: int
+    width: int
+    slots: int
+    vocabulary: int
+    pixels: int = 0
+    branches: int = 2
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes, by what they are for."""
+
+    weights: int
+    cache: int
+    passes: int
+    picture: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.weights + self.cache + self.passes + self.picture
+
+    def __str__(self) -> str:
+        parts = (("weights", self.weights), ("cache", self.cache), ("distributions", self.passes), ("picture", self.picture))
+        return ", ".join(f"{name} {said(count)}" for name, count in parts if count)
+
+
+def need(size: Size, dtype: str, window: int = WINDOW) -> Need:
+    """The bytes of a run in this dtype.
+
+    A row of a pass holds its logits in the dtype and in float32 for every branch, then scores, p, q and the sorted values and indices of
+    top-p, all of the vocabulary's width.
+    """
+    each = BYTES[dtype]
+    row = size.vocabulary * (size.branches * (each + 4) + 3 * 4 + 4 + 8)
+    return Need(
+        weights=size.parameters * each,
+        cache=2 * size.layers * size.branches * size.heads * size.width * size.slots * each,
+        passes=(window + 1) * row,
+        picture=size.pixels * DECODER_CHANNELS * DECODER_COPIES * 4,
+    )
+
+
+def check(name: str, size: Size, device: str | torch.device, dtype: str, window: int = WINDOW, room: int | None = None) -> Need:
+    """The bytes of a run; raises TooLittleMemory, with what would fit, if the device has less.
+
+    name : of the model, for the message; room : free bytes (default: those of the device; unknown on some systems, then nothing is refused)
+    """
+    wanted = need(size, dtype, window)
+    here = free(device) if room is None else room
+    if here is None or wanted.total <= here:
+        return wanted
+    kind = torch.device(device).type
+    raise TooLittleMemory(
+        f"{name} needs {said(wanted.total)} in {dtype} ({wanted}), and {said(here)} are free on the device {kind}. "
+        + advice(size, dtype, window, here)
+    )
+
+
+def advice(size: Size, dtype: str, window: int, room: int) -> str:
+    """What would fit into `room` bytes, as one sentence."""
+    smaller = replace(size, branches=1)
+    for text, other, kind in (
+        ("Use --dtype bfloat16", size, "bfloat16"),
+        ("Use guidance 1", smaller, dtype),
+        ("Use --dtype bfloat16 with guidance 1", smaller, "bfloat16"),
+    ):
+        if (found := need(other, kind, window).total) <= room and (other, kind) != (size, dtype):
+            return f"{text}: that needs {said(found)}."
+    least = need(smaller, "bfloat16", window)
+    spare = room - (least.total - least.weights)
+    most = spare / BYTES["bfloat16"]
+    other = f", or use a checkpoint of at most {most / 1e9:.1f} billion parameters" if most >= 1e8 else ""
+    return f"It needs {said(least.total)} at the least, in bfloat16; free some memory{other}."
+
+
+def said(count: int) -> str:
+    """A number of bytes as text."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+# --- what is free -----------------------------------------------------------------------------------------------------
+
+
+def free(device: str | torch.device = "cpu") -> int | None:
+    """Free bytes of a device; None where the system does not say. On a CPU, the lower of the machine's and the container's."""
+    found = torch.device(device)
+    if found.type == "cuda":
+        return torch.cuda.mem_get_info(found)[0]
+    if found.type != "cpu":
+        return None
+    known = [count for count in (of_machine(), *of_container()) if count is not None]
+    return min(known, default=None)
+
+
+def of_machine() -> int | None:
+    """Free bytes of the machine; on macOS all of its memory, because the system frees what it needs."""
+    if sys.platform == "win32":
+        return _of_windows()
+    info = Path("/proc/meminfo")
+    if info.exists():
+        lines = dict(line.split(":", 1) for line in info.read_text(encoding="ascii").splitlines() if ":" in line)
+        return int(lines["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in lines else None
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def of_container(group: Path = GROUP) -> Iterator[int]:
+    """What a container may still take, if it has a limit; pages of files that are only cached count as free."""
+    for folder, limit, used, cached in (
+        (group, "memory.max", "memory.current", "inactive_file"),
+        (group / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        try:
+            most = (folder / limit).read_text(encoding="ascii").strip()
+            taken = int((folder / used).read_text(encoding="ascii"))
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+        except OSError:  # no such group here
+            continue
+        if most.isdecimal():
+            yield int(most) - taken + int(stat.get(cached, 0))
+
+
+class _Status(ctypes.Structure):
+    """MEMORYSTATUSEX of Windows."""
+
+    _fields_ = (
+        ("length", ctypes.c_ulong), ("load", ctypes.c_ulong),
+        *((name, ctypes.c_ulonglong) for name in ("total", "free", "page_total", "page_free", "own_total", "own_free", "extended")),
+    )  # fmt: skip
+
+
+def _of_windows() -> int | None:
+    status = _Status(length=ctypes.sizeof(_Status))
+    return status.free if ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)) else None

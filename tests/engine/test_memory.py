@@ -1,0 +1,87 @@
+"""Estimates of memory against what is really allocated, and the sentences of models that do not fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.backbones.janus import DRAFT_ROWS
+from engine.core import Prompt
+from engine.errors import TooLittleMemory
+from engine.memory import Size, check, free, need, of_container, said
+from tests.engine.backbones import tiny
+
+SEVEN = Size(parameters=7_400_000_000, layers=30, heads=32, width=128, slots=1344, vocabulary=16_384, pixels=384**2)
+
+
+def size_of_tiny() -> Size:
+    """Of the tiny Janus and a prompt of five letters."""
+    model = tiny.janus().model
+    config = model.config.text_config
+    return Size(
+        sum(p.numel() for p in model.parameters()), config.num_hidden_layers, config.num_key_value_heads, config.head_dim,
+        len(tiny.janus_ids("apple")) + tiny.janus().limit + DRAFT_ROWS, 48,
+    )  # fmt: skip
+
+
+def test_the_cache_is_what_a_run_allocates() -> None:
+    sequence = tiny.janus().start(Prompt(text="apple"))
+    assert need(size_of_tiny(), "float32").cache == sequence.slab.block.nbytes
+    sequence.close()
+
+
+def test_the_weights_are_what_the_model_holds() -> None:
+    model = tiny.janus().model
+    assert need(size_of_tiny(), "float32").weights == sum(p.nbytes for p in model.parameters())
+
+
+def test_a_wider_window_needs_more_and_a_half_dtype_half_the_cache() -> None:
+    assert need(SEVEN, "bfloat16", window=64).passes == pytest.approx(need(SEVEN, "bfloat16", window=32).passes * 65 / 33)
+    assert 2 * need(SEVEN, "bfloat16").cache == need(SEVEN, "float32").cache
+    assert 2 * need(replace(SEVEN, branches=1), "float32").cache == need(SEVEN, "float32").cache
+
+
+def test_what_fits_is_not_refused() -> None:
+    wanted = need(SEVEN, "float32")
+    assert check("janus", SEVEN, "cpu", "float32", room=wanted.total) == wanted
+
+
+@pytest.mark.parametrize(
+    ("room", "advice"),
+    [
+        (32e9, "Use --dtype bfloat16: that needs 16.4 GB."),
+        (16e9, "Use --dtype bfloat16 with guidance 1: that needs 15.8 GB."),
+        (10e9, "at most 4.5 billion parameters."),
+        (0.9e9, "in bfloat16; free some memory."),
+    ],
+)
+def test_the_refusal_says_what_would_fit(room: float, advice: str) -> None:
+    with pytest.raises(TooLittleMemory) as caught:
+        check("janus", SEVEN, "cpu", "float32", room=int(room))
+    text = str(caught.value)
+    assert text.endswith(advice) and "janus needs 32.5 GB in float32" in text and said(int(room)) in text
+
+
+def test_what_is_advised_fits() -> None:
+    """The checkpoint size that a refusal names must pass the same check."""
+    other = replace(SEVEN, parameters=4_500_000_000, branches=1)
+    assert check("janus", other, "cpu", "bfloat16", room=int(10e9)).total <= 10e9
+
+
+def test_a_limit_of_a_container_counts(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("8000\n")
+    (tmp_path / "memory.current").write_text("5000\n")
+    (tmp_path / "memory.stat").write_text("anon 3000\ninactive_file 1500\n")
+    assert list(of_container(tmp_path)) == [4500]
+    (tmp_path / "memory.max").write_text("max\n")
+    assert list(of_container(tmp_path)) == []
+    assert list(of_container(tmp_path / "nowhere")) == []
+
+
+def test_free_memory_of_this_machine_is_known_or_none() -> None:
+    found = free("cpu")
+    assert found is None or found > 2**20
+    assert free(torch.device("meta")) is None
