@@ -14,7 +14,7 @@ from engine.errors import TooLittleMemory
 from engine.memory import Size, check, free, need, of_container, said
 from tests.engine.backbones import tiny
 
-SEVEN = Size(parameters=7_400_000_000, layers=30, heads=32, width=128, slots=1344, vocabulary=16_384, pixels=384**2)
+SEVEN = Size(parameters=7_400_000_000, layers=30, heads=32, width=128, slots=1300, vocabulary=16_384, pixels=384**2)
 
 
 def size_of_tiny() -> Size:
