@@ -145,7 +145,7 @@ def configuration(folder: Path) -> dict[str, Any]:
 
 
 def weights_in(folder: Path) -> list[Path]:
-    """The files of weights in a folder: the shards of an index, or the one file; raises MissingWeights."""
+    """The files of weights in a folder: the shards of an index, or all there are of the better kind; raises MissingWeights."""
     for name in INDEX:
         if (folder / name).is_file():
             return shards(folder / name)
@@ -154,10 +154,8 @@ def weights_in(folder: Path) -> list[Path]:
             return [folder / name]
     for kinds in ((SAFE,), PICKLED):
         found = sorted(path for path in folder.iterdir() if path.suffix in kinds and path.is_file() and not path.name.startswith("."))
-        if len(found) == 1:
+        if found:  # several are shards without an index, or a model and its picture tokenizer; no two may hold the same name
             return found
-        if found:
-            raise BadFile(f"{folder} holds {len(found)} files of weights and no index, such as {found[0].name}. Name one of them.")
     other = next((path for path in sorted(folder.iterdir()) if path.suffix in OTHERS), None)
     if other is not None:
         checked(other)

@@ -88,6 +88,15 @@ def test_a_folder_prefers_safetensors(tmp_path: Path) -> None:
         assert found.files == [tmp_path / "model.safetensors"]
 
 
+def test_files_without_an_index_are_one_checkpoint(tmp_path: Path) -> None:
+    saved(tmp_path / "model.pt", {"a": torch.ones(2)})
+    saved(tmp_path / "tokenizer.pt", {"model": {"b": torch.ones(3)}})
+    with open_checkpoint(tmp_path) as found:
+        assert found.shapes == {"a": (2,), "b": (3,)}
+    saved(tmp_path / "tokenizer.pt", {"a": torch.ones(3)})
+    refused(tmp_path, "tokenizer.pt holds 'a' again, which model.pt has", BadFile)
+
+
 def test_the_configuration_beside_a_file_is_read(tmp_path: Path) -> None:
     save_file(WEIGHTS, tmp_path / "a.safetensors")
     (tmp_path / "config.json").write_text('{"model_type": "janus"}')
@@ -101,7 +110,6 @@ def test_the_configuration_beside_a_file_is_read(tmp_path: Path) -> None:
     ("files", "match"),
     [
         ([], "holds no weights"),
-        (["a.pt", "b.pt"], "2 files of weights and no index"),
         (["model.gguf"], "is a GGUF file"),
         (["readme.txt"], "holds no weights"),
     ],
