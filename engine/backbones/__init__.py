@@ -18,6 +18,7 @@ BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) ->
     "lowpoly": "engine.backbones.lowpoly",
     "lowpoly_lora": "engine.backbones.lowpoly_lora",
     "janus": "engine.backbones.janus",
+    "emu3": "engine.backbones.emu3",
 }
 WITHOUT_CARD = "janus"  # what a folder without a card.json is taken for: a checkpoint of transformers
 

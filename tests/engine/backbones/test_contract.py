@@ -23,7 +23,7 @@ from engine.errors import BadPrompt
 from engine.layout import Raster
 from engine.sampling import guide
 from engine.tree import depths, path, visibility
-from tests.engine.backbones import tiny
+from tests.engine.backbones import tiny, tiny_checkpoints
 
 TREE = [-1, -1, 0, 0, 1, 3]  # two roots; 0 has two children; the deepest path is 0, 3, 5
 DEEPEST = [0, 3, 5]
@@ -59,6 +59,7 @@ MAKERS = {
     "pictogram": lambda: Case(tiny.pictogram(), Prompt(text="two red cats on a table"), 2e-5),
     "pictogram with a grammar": lambda: Case(tiny.WithGrammar(), Prompt(text="green apple"), 2e-5),
     "janus": lambda: Case(tiny.janus(), Prompt(text="red apple"), 2e-5),
+    "emu3": lambda: Case(tiny_checkpoints.emu3(), Prompt(text="red apple"), 2e-5),
     "lowpoly": lambda: Case(tiny.lowpoly(), Prompt(points=tiny.sphere()), 2e-5),
     "lowpoly without its grammar": lambda: Case(tiny.lowpoly(grammar=False), Prompt(points=tiny.sphere()), 2e-5),
     "toy": make_toy,

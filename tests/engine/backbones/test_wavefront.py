@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from engine.core import NO_DRAFT, Draft, Sequence
+from engine.networks.hosted import RowEndSlab
 from engine.networks.sequence import TransformerSequence
 from tests.engine.backbones.test_contract import MAKERS, Case, feed, same_row, tokens_of
 
-WIDE = ["pictogram", "janus", "toy"]
+WIDE = ["pictogram", "janus", "emu3", "toy"]
 
 
 @pytest.fixture(params=WIDE)
@@ -122,7 +123,8 @@ def test_unfilled_slots_never_leak(case: Case) -> None:
     if not isinstance(sequence, TransformerSequence):
         pytest.skip(f"{case.backbone.name} keeps no slab")
     for position in (2, columns + 2):
-        sequence.slab.block[:, :, :, :, sequence.slab.kept :] = torch.nan
+        slab = sequence.slab.below if isinstance(sequence.slab, RowEndSlab) else sequence.slab
+        slab.block[:, :, :, :, slab.kept :] = torch.nan
         rows = sequence.forward(placeholder(0, 2 * columns - 1))
         assert torch.isfinite(rows.logits).all()
         sequence.commit_at([position], [1])

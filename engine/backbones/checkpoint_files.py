@@ -1,0 +1,152 @@
+"""Reads a checkpoint of transformers from a local folder: configuration, weights, tokenizer, licence. Never downloads anything.
+
+Everything is checked before it is used, because transformers fills gaps in the weights with noise, allocates whatever a configuration asks
+for, and ignores tensors it does not know. Every failure is a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError, safe_open
+from torch import nn
+from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from engine.errors import MissingWeights, NotSupported
+
+UNREADABLE = (
+    OSError, ValueError, RuntimeError, TypeError, AttributeError, LookupError, ArithmeticError, SafetensorError, StrictDataclassError,
+)  # fmt: skip
+# what transformers and safetensors raise for damaged files
+
+
+@dataclass(frozen=True)
+class Family:
+    """The checkpoints that one adapter reads.
+
+    name   : of the adapter
+    kinds  : values of `model_type` in config.json
+    source : a public checkpoint, for the sentences
+    others : sentences for values of `model_type` that people confuse with it
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    source: str
+    others: Mapping[str, str]
+
+
+def checkpoint_folder(path: str | None, family: Family) -> Path:
+    """The folder of a checkpoint: `path`, or the folder that the file `path` lies in. Raises MissingWeights or NotSupported."""
+    if path is None:
+        raise MissingWeights(f"{family.name} needs a folder with its weights. Download {family.source} and name that folder.")
+    folder = Path(path).parent if Path(path).is_file() else Path(path)
+    kind = read_config(folder, family.source).get("model_type")
+    if kind in family.others:
+        raise NotSupported(f"{folder} holds {family.others[kind]}")
+    if kind not in family.kinds:
+        raise NotSupported(f"{folder} holds a model of type '{kind}', not {family.name}. Name the folder of a {family.source}.")
+    return folder
+
+
+def read_config(folder: Path, source: str) -> dict[str, Any]:
+    """The object in config.json; raises MissingWeights."""
+    path = folder / "config.json"
+    if not path.is_file():
+        raise MissingWeights(f"{folder} holds no config.json. Name the folder of a downloaded {source}.")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as e:
+        raise MissingWeights(f"{path} is damaged ({first_line(e)}). Download the folder again.") from e
+    if not isinstance(found, dict):
+        raise MissingWeights(f"{path} is damaged (it holds no object). Download the folder again.")
+    return found
+
+
+def read_model(
+    folder: Path, kind: type[PreTrainedModel], dtype: torch.dtype, needed: str, config: PreTrainedConfig | None = None
+) -> PreTrainedModel:
+    """The model with all its weights, with sdpa attention, for inference; raises MissingWeights if any are absent or damaged.
+
+    needed : how the names of the decoder's tensors begin; more of them than config.json says is an error
+    config : the configuration, if config.json is not in the form of transformers
+    """
+    try:
+        config = config or kind.config_class.from_pretrained(folder, local_files_only=True)
+        check_numbers(folder, kind, config)
+        model, report = kind.from_pretrained(
+            folder, config=config, local_files_only=True, dtype=dtype, attn_implementation="sdpa", output_loading_info=True,
+            use_safetensors=True,
+        )  # fmt: skip
+    except UNREADABLE as e:
+        raise MissingWeights(f"The weights in {folder} cannot be read ({first_line(e)}). Download them again.") from e
+    gaps = sorted(report["missing_keys"])
+    if gaps:
+        raise MissingWeights(f"The weights in {folder} lack {len(gaps)} tensors, such as {gaps[0]}. Download them again.")
+    spare = sorted(name for name in report["unexpected_keys"] if name.startswith(needed))
+    if spare:
+        raise MissingWeights(f"The weights in {folder} hold more layers than config.json says, such as {spare[0]}. Download them again.")
+    check_finite(model, folder)
+    return model.eval().requires_grad_(False)
+
+
+def check_finite(model: nn.Module, folder: Path) -> None:
+    """Raises MissingWeights if a weight is not a finite number."""
+    strange = next((name for name, weights in model.named_parameters() if not torch.isfinite(weights).all()), None)
+    if strange is not None:
+        raise MissingWeights(f"The weights in {folder} are damaged: {strange} holds numbers that are not finite. Download them again.")
+
+
+def check_numbers(folder: Path, kind: type[PreTrainedModel], config: PreTrainedConfig) -> None:
+    """Raises ValueError if the configuration asks for many more numbers than the folder holds. transformers would allocate them first."""
+    with torch.device("meta"):
+        asked = sum(p.numel() for p in kind(config).parameters())
+    held = numbers_in(folder.glob("*.safetensors"))
+    if asked > 2 * held:
+        raise ValueError(f"config.json asks for {asked:,} numbers and the safetensors files hold {held:,}")
+
+
+def numbers_in(files: Iterable[Path]) -> int:
+    """How many numbers some safetensors files hold, from their headers."""
+    held = 0
+    for path in files:
+        with safe_open(path, "pt") as file:
+            held += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    return held
+
+
+def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a folder; raises MissingWeights."""
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+        raise MissingWeights(f"The tokenizer in {folder} cannot be read ({first_line(e)}). Download it again.") from e
+
+
+def licence_of(folder: Path) -> str:
+    """The licence that the head of the folder's README.md names; "" if there is none."""
+    path = folder / "README.md"
+    if not path.is_file():
+        return ""
+    lines = path.read_text(encoding="utf-8", errors="replace")[:20_000].splitlines()
+    if not lines or lines[0].strip() != "---":
+        return ""
+    head: dict[str, str] = {}
+    for line in lines[1:]:
+        if line.strip() == "---":
+            break
+        key, _, value = line.partition(":")
+        head.setdefault(key.strip(), value.strip().strip("'\""))
+    return head.get("license_name") or head.get("license") or ""
+
+
+def first_line(error: Exception) -> str:
+    """The first line of another library's message, as part of a sentence."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")[:160]

@@ -1,0 +1,146 @@
+"""The common part of text-to-picture checkpoints from elsewhere. An adapter is the differences.
+
+`PictureCheckpoint` is a Backbone over a decoder of transformers (engine/networks/hosted.py). An adapter subclasses it. It sets `name`,
+`sampling`, `layouts` and `vocabulary`, passes a `Hosted` to the constructor, and defines three functions: `rows` (from a prompt to the
+token ids of each guidance row), `decode` (from codes to a picture) and `codebook` (the vector of each code).
+
+Guidance rows are one batch. If their prompts differ in length, the shorter one is padded on the left; its padding is hidden and its
+positions begin at 0, so its rows are those of a prompt of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.backbones.preview import Preview, fitted
+from engine.backbones.prompts import readable_text
+from engine.core import ANY_SUIT, Prompt, Sampling
+from engine.errors import BadPrompt
+from engine.layout import Raster
+from engine.networks.hosted import Hosted, HostedTrunk, RowEndSlab, slab_for
+from engine.networks.sequence import TransformerSequence
+from engine.networks.transformer import causal
+
+EXAMPLE = "a red apple on a blue table"
+MISSING_COLOUR = (30, 34, 42)
+
+
+class PictureCheckpoint:
+    """A text-to-picture backbone. All that is not named in the module's docstring is the same for every checkpoint."""
+
+    name: str
+    sampling: Sampling
+    layouts: Mapping[int, Raster]  # by the picture's side in pixels; the first is the default
+    vocabulary: int
+    end, weights_hash = None, None
+    words: Mapping[str, int] = MappingProxyType({})  # its tokenizer reads any word
+    capabilities = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})
+    suits = ANY_SUIT
+
+    def __init__(self, hosted: Hosted, parameters: int, licence: str = ""):
+        """parameters : number of weights; licence : of the weights, as the checkpoint names it"""
+        self.hosted, self.parameters = hosted, parameters
+        self.device, self.dtype = hosted.decoder.device, str(hosted.decoder.dtype).removeprefix("torch.")
+        self.card: Mapping[str, Any] = MappingProxyType({"licence": licence} if licence else {})
+
+    def rows(self, text: str, layout: Raster) -> list[list[int]]:
+        """The ids of a prompt up to the picture's first token: those of the text, then those without it, for guidance. A model without
+        guidance gives one list."""
+        raise NotImplementedError
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """The picture [pixel rows, pixel columns, 3], in about -1..1, of codes int64 [rows, columns]."""
+        raise NotImplementedError
+
+    def codebook(self) -> Tensor:
+        """The decoder's input for every token, float32 [V, D]."""
+        raise NotImplementedError
+
+    @property
+    def layout(self) -> Raster:
+        """The layout of the default size."""
+        return next(iter(self.layouts.values()))
+
+    @property
+    def sizes(self) -> list[int]:
+        """Picture sizes, in pixels."""
+        return sorted(self.layouts)
+
+    def warning(self, text: str) -> str:
+        """Nothing: it does not know what it cannot draw."""
+        return ""
+
+    def unknown_words(self, text: str) -> dict[str, list[str]]:
+        """Empty: the tokenizer reads any text."""
+        return {}
+
+    def start(self, prompt: Prompt) -> TransformerSequence:
+        """Prefills a prompt; raises BadPrompt if the text is empty or too long, or for a size that the model does not make."""
+        layout, sampling = self._layout(prompt.size), prompt.sampling or self.sampling
+        found = self.rows(readable_text(prompt.text, EXAMPLE), layout)
+        self._check_length(found, layout)
+        x, padding = self._prefix(found[:1] if sampling.guidance == 1 else found)
+        return self.sequence(x, padding, layout, sampling)
+
+    def sequence(self, x: Tensor, padding: tuple[int, ...], layout: Raster, sampling: Sampling) -> TransformerSequence:
+        """A sequence after some inputs x [branches, P, H], of which the first `padding` of each branch are no part of its prompt."""
+        limit, ends = layout.rows * layout.columns, 0
+        if self.hosted.row_end is not None:
+            ends = layout.rows + 1
+        slab = slab_for(self.hosted, len(x), x.shape[1] + limit + 2 * ends)
+        trunk = HostedTrunk(self.hosted, padding)
+        return TransformerSequence(
+            trunk, x, self._prefix_mask(x.shape[1]), RowEndSlab(slab, x.shape[1], layout.columns, limit) if ends else slab,
+            vocabulary=self.vocabulary, limit=limit, layout=layout, sampling=sampling, codebook=self.codebook(),
+        )  # fmt: skip
+
+    def _prefix_mask(self, count: int) -> Tensor | None:
+        return None if count < 2 else causal(count - 1, 0, self.device)
+
+    def _prefix(self, found: list[list[int]]) -> tuple[Tensor, tuple[int, ...]]:
+        """The inputs of the guidance rows [branches, P, H], and the padding of each on the left."""
+        longest = max(map(len, found))
+        padding = tuple(longest - len(ids) for ids in found)
+        ids = torch.tensor([ids[:1] * pad + ids for ids, pad in zip(found, padding, strict=True)], device=self.device)
+        return self.hosted.decoder.embed_tokens(ids), padding
+
+    def _check_length(self, found: list[list[int]], layout: Raster) -> None:
+        ends = layout.rows if self.hosted.row_end is not None else 0
+        most = self.hosted.decoder.config.max_position_embeddings - layout.rows * layout.columns - ends
+        if len(found[0]) > most:
+            raise BadPrompt(f"The prompt has {len(found[0]):,} tokens; {self.name} reads at most {most:,}. Shorten it.")
+
+    def _layout(self, size: int | None) -> Raster:
+        if size is None:
+            return self.layout
+        if size not in self.layouts:
+            sides = ", ".join(map(str, self.sizes))
+            raise BadPrompt(f"{self.name} makes pictures of {sides} pixels, not {size}. Choose {sides.replace(', ', ' or ')}.")
+        return self.layouts[size]
+
+    @cached_property
+    def preview(self) -> Preview:
+        """The linear map that stands for the decoder in partial pictures; fitted at the first of them."""
+        return fitted(self.decode, self.codebook(), self.layout.factor)
+
+    @torch.inference_mode()
+    def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> np.ndarray:
+        """uint8 [H, W, 3]; missing tokens are dark gray. A picture that is not final is a preview: a linear map of the codes."""
+        layout = self._layout(size)
+        side, factor = (layout.rows, layout.columns), layout.factor
+        grid = torch.zeros(layout.rows * layout.columns, dtype=torch.int64, device=self.device)
+        known = torch.zeros(len(grid), dtype=torch.bool, device=self.device)
+        at = torch.tensor(positions, dtype=torch.int64, device=self.device)
+        grid[at], known[at] = torch.tensor(tokens, dtype=torch.int64, device=self.device), True
+        picture = self.decode(grid.view(side)) if final else self.preview.picture(grid.view(side))
+        pixels = ((picture.float().clamp(-1, 1) + 1) * 127.5).round().byte()
+        shown = known.view(side).repeat_interleave(factor, 0).repeat_interleave(factor, 1)
+        pixels[~shown] = torch.tensor(MISSING_COLOUR, dtype=torch.uint8, device=self.device)
+        return pixels.cpu().numpy()

@@ -1,0 +1,62 @@
+"""Previews of unfinished pictures: a linear map from the vector of a code to the colours of its square.
+
+A picture decoder takes seconds on a CPU, too long for a picture that changes several times a second. The map is fitted by least squares to
+the decoder itself: it decodes pictures of random codes, and the map predicts the mean colours of the quarters of each square.
+No data is needed, only the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+SIDE = 8  # codes, of a random picture
+CELLS = 2  # a square has 2 x 2 colours
+PER_NUMBER = 6  # random codes for each number of a code's vector
+RIDGE = 1e-3  # of the mean square of a number, so that codes along one line do no harm
+
+
+@dataclass(frozen=True)
+class Preview:
+    """colours : float32 [V, CELLS, CELLS, 3], in about -1..1; factor : width of a square in pixels"""
+
+    colours: Tensor
+    factor: int
+
+    def picture(self, codes: Tensor) -> Tensor:
+        """Codes int64 [rows, columns] -> picture float32 [rows * factor, columns * factor, 3]."""
+        rows, columns = codes.shape
+        cells = self.colours[codes].transpose(1, 2).reshape(1, rows * CELLS, columns * CELLS, 3)
+        size = (rows * self.factor, columns * self.factor)
+        return F.interpolate(cells.permute(0, 3, 1, 2), size=size, mode="nearest")[0].permute(1, 2, 0)
+
+
+@torch.inference_mode()
+def fitted(decode: Callable[[Tensor], Tensor], codebook: Tensor, factor: int, seed: int = 0) -> Preview:
+    """The linear map that is nearest to a decoder.
+
+    decode   : codes int64 [rows, columns] -> picture [rows * factor, columns * factor, 3]
+    codebook : float32 [V, D], the vector of each code
+    """
+    vocabulary, width = codebook.shape
+    generator = torch.Generator().manual_seed(seed)
+    pictures = -(-max(256, PER_NUMBER * width) // SIDE**2)
+    codes = torch.randint(vocabulary, (pictures, SIDE, SIDE), generator=generator).to(codebook.device)
+    seen = torch.cat([cells_of(decode(grid).float()) for grid in codes])  # [N, CELLS * CELLS * 3]
+    spread = codebook.square().mean().sqrt().clamp(min=1e-12)
+    inputs = F.pad(codebook / spread, (0, 1), value=1.0)
+    own = inputs[codes.flatten()].double()
+    normal = own.T @ own + RIDGE * len(own) * torch.eye(width + 1, dtype=torch.float64, device=own.device)
+    weights = torch.linalg.solve(normal, own.T @ seen.double())
+    return Preview((inputs.double() @ weights).float().view(vocabulary, CELLS, CELLS, 3), factor)
+
+
+def cells_of(picture: Tensor) -> Tensor:
+    """The mean colours of the quarters of each of the SIDE x SIDE squares of a picture, [SIDE * SIDE, CELLS * CELLS * 3]."""
+    means = F.adaptive_avg_pool2d(picture.permute(2, 0, 1)[None], SIDE * CELLS)[0]
+    cells = means.view(3, SIDE, CELLS, SIDE, CELLS).permute(1, 3, 2, 4, 0)
+    return cells.reshape(SIDE * SIDE, -1)

@@ -1,0 +1,206 @@
+"""A decoder of transformers as the trunk of a TransformerSequence: its layers and weights, our slab.
+
+`Hosted` is what an adapter declares: the decoder, how a picture token goes in, how logits come out, and which token ends a row of the
+picture. `HostedTrunk` is that for one run: it knows how far each guidance row is padded and how wide the picture is.
+
+The cache is ours, because a cache of transformers can drop a suffix but cannot keep one path of a tree. Two constraints follow. A
+boolean mask is right only with sdpa attention (eager attention would add it as 0 and 1), and positions must be explicit, since a
+node's depth in a tree is not the length of the cache.
+
+Methods see tokens of the picture only. A row end is never drafted, sampled or counted: it is computed in the pass of the token before it,
+and that token's logits are those after the row end. A pass therefore has one row more for each row end in it, and none of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from transformers import Cache
+from transformers.cache_utils import CacheLayerMixin
+
+from engine.cache import Slab
+from engine.networks.transformer import Fork
+
+DRAFT_ROWS = 256  # rows of the cache after the longest sequence, for the drafts of a pass
+
+
+class SlabLayer(CacheLayerMixin):
+    """One layer of a Slab, with the interface of a transformers cache layer."""
+
+    def __init__(self, slab: Slab, layer: int):
+        super().__init__()
+        self.slab, self.layer, self.is_initialized = slab, layer, True
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Does nothing: the slab is allocated when the run begins."""
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
+        """Writes [branches, heads, R, width] after the kept rows; returns all visible keys and values."""
+        return self.slab.write(self.layer, key_states, value_states)
+
+    def get_seq_length(self) -> int:
+        """The number of kept rows."""
+        return self.slab.kept
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """The number of visible rows in a pass of `query_length`, and the index of the first."""
+        return self.slab.kept + query_length, 0
+
+    def get_max_length(self) -> int:
+        """The number of rows that fit."""
+        return self.slab.capacity
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """What all runs on one checkpoint share.
+
+    decoder : a decoder of transformers without its head: LlamaModel, Qwen3Model, Emu3TextModel, ...
+    embed   : ids of the picture vocabulary int64 [R] -> inputs of the decoder [R, H]
+    head    : hidden states [branches, R, H] -> logits of the picture vocabulary [branches, R, V]
+    row_end : the input [H] of the token that ends every row of the picture but the last; None: rows have no end
+    place   : positions int64 [branches, R] -> `position_ids` of the decoder; None: the same (rotary positions along one axis)
+    """
+
+    decoder: nn.Module
+    embed: Callable[[Tensor], Tensor]
+    head: Callable[[Tensor], Tensor]
+    row_end: Tensor | None = None
+    place: Callable[[Tensor], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        attention = self.decoder.config._attn_implementation
+        assert attention == "sdpa", f"boolean masks are wrong with {attention} attention; load the model with sdpa"
+
+
+class RowEndSlab:
+    """A slab in which some rows are followed by the row of a row end. From outside it looks as if there were no row ends.
+
+    A *row* is one that TransformerSequence knows; a *place* is a row of the slab below. A row has one place, or two if it has an end.
+    """
+
+    def __init__(self, slab: Slab, prefix: int, columns: int, limit: int):
+        """prefix : rows of the prompt; columns : tokens in a row of the picture; limit : tokens of the picture"""
+        self.below, self.first, self.columns, self.limit = slab, prefix, columns, limit
+        self._rows: list[int] = []  # of each kept place, its row
+        self._pass: list[int] = []  # of each place of the last pass, its row in the pass
+        self.kept, self.branches = 0, slab.branches
+
+    @property
+    def capacity(self) -> int:
+        """The most places that fit."""
+        return self.below.capacity
+
+    def expand(self, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the places of a pass over some slots: the row of each int64 [P], and which of them are row ends bool [P]."""
+        at = slots - self.first
+        ended = (at >= 0) & (at < self.limit - 1) & (at % self.columns == self.columns - 1)
+        rows = torch.arange(len(slots), device=slots.device).repeat_interleave(1 + ended.long())
+        self._pass = rows.tolist()
+        return rows, torch.cat([rows.new_zeros(1, dtype=torch.bool), rows[1:] == rows[:-1]])
+
+    def seen(self, mask: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
+        """The visibility of places bool [P, kept places + P], from that of rows. A row end is seen by all that see its token."""
+        past = torch.tensor(self._rows, dtype=torch.int64, device=rows.device)
+        found = mask[rows][:, torch.cat([past, self.kept + rows])]
+        last = ends.nonzero().flatten()
+        found[last - 1, len(past) + last] = False  # the token comes before its end
+        return found
+
+    def keep(self, rows: list[int]) -> None:
+        """Keeps rows of the last pass, in this order, with their ends; discards the rest."""
+        places: dict[int, list[int]] = {}
+        for place, row in enumerate(self._pass):
+            places.setdefault(row, []).append(place)
+        self.below.keep([place for row in rows for place in places[row]])
+        self._rows += [self.kept + i for i, row in enumerate(rows) for _ in places[row]]
+        self.kept += len(rows)
+
+    def rewind(self, length: int) -> None:
+        """Discards every row from `length` on."""
+        assert length <= self.kept, (length, self.kept)
+        self._rows = [row for row in self._rows if row < length]
+        self.below.rewind(len(self._rows))
+        self.kept = length
+
+
+class HostedTrunk:
+    """A hosted decoder for one run. It holds no cache, so closing a run frees the slab."""
+
+    def __init__(self, hosted: Hosted, padding: tuple[int, ...]):
+        """padding : of each guidance row, how many rows at its beginning are no part of the prompt"""
+        self.hosted = hosted
+        self.padding = torch.tensor(padding, device=hosted.decoder.device)
+        self._padded = any(padding)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """[R] ids of the picture vocabulary -> [1, R, H]"""
+        return self.hosted.embed(tokens)[None]
+
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab | RowEndSlab, fork: Fork | None = None) -> Tensor:
+        """See Trunk. With row ends, the hidden state of a row is that of its end."""
+        assert fork is None, "checkpoints of transformers have no predictive stream"
+        assert mask is not None or x.shape[1] == 1, "transformers reads a missing mask as a causal one"
+        if isinstance(slab, Slab):
+            return self._decode(x, slots, mask, slab)
+        rows, ends = slab.expand(slots)
+        before = (slots - slab.first).clamp(min=0) // slab.columns  # row ends before each row
+        if len(rows) > len(slots) and mask is None:
+            mask = torch.ones(1, slab.kept + 1, dtype=torch.bool, device=x.device)
+        if mask is not None:
+            mask = slab.seen(mask, rows, ends)
+        x = torch.where(ends[:, None], self.hosted.row_end, x[:, rows])
+        hidden = self._decode(x, (slots + before)[rows] + ends, mask, slab.below)
+        return hidden[:, torch.cat([rows[1:] != rows[:-1], rows.new_ones(1, dtype=torch.bool)])]
+
+    def _decode(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab) -> Tensor:
+        decoder = self.hosted.decoder
+        positions = slots[None]
+        if self._padded:
+            positions = (positions - self.padding[:, None]).clamp(min=0)
+            mask = self._unpadded(mask, slots, slab)
+        elif mask is not None:
+            mask = mask[None]
+        return decoder(
+            inputs_embeds=x,
+            position_ids=positions if self.hosted.place is None else self.hosted.place(positions),
+            attention_mask=None if mask is None else mask[:, None],  # 4-D masks are used unchanged
+            past_key_values=Cache(layers=[SlabLayer(slab, layer) for layer in range(len(decoder.layers))]),
+            use_cache=True,
+        ).last_hidden_state
+
+    def _unpadded(self, mask: Tensor | None, slots: Tensor, slab: Slab) -> Tensor:
+        """The visibility in each guidance row, bool [branches, R, all]: without its padding; a row always sees itself."""
+        count, kept = len(slots), slab.kept
+        own = torch.eye(count, kept + count, dtype=torch.bool, device=slots.device).roll(kept, 1)
+        real = torch.arange(kept + count, device=slots.device) >= self.padding[:, None, None]
+        return (real if mask is None else mask & real) | own
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """[branches, R, H] -> logits [branches, R, V]"""
+        return self.hosted.head(hidden)
+
+
+def slab_for(hosted: Hosted, branches: int, rows: int) -> Slab:
+    """A slab with room for some rows and the drafts of a pass after them."""
+    config = hosted.decoder.config
+    shape = (config.num_hidden_layers, branches, config.num_key_value_heads, rows + DRAFT_ROWS, head_width(config))
+    return Slab(*shape, hosted.decoder.device, hosted.decoder.dtype)
+
+
+def sliced(head: nn.Linear, ids: Tensor) -> nn.Linear:
+    """The rows of a head that belong to some ids int64 [V]. The head of a whole vocabulary would cost as much as several layers."""
+    with torch.device("meta"):
+        found = nn.Linear(head.in_features, len(ids), bias=head.bias is not None)
+    found.weight = nn.Parameter(head.weight.detach()[ids].clone(), requires_grad=False)
+    if head.bias is not None:
+        found.bias = nn.Parameter(head.bias.detach()[ids].clone(), requires_grad=False)
+    return found
+
+
+def head_width(config: object) -> int:
+    """The width of an attention head: that of the configuration, or the width divided by the number of heads."""
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

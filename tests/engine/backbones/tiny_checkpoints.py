@@ -1,0 +1,56 @@
+"""Tiny random checkpoints of the families that are not shipped: the real classes, milliseconds per run."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import nn
+from transformers import Emu3Config, Emu3ForConditionalGeneration, Emu3TextConfig, Emu3VQVAEConfig
+
+from engine.backbones.emu3 import ROW_END, Emu3
+from engine.layout import Raster
+from tests.engine.backbones.tiny import spread
+
+BOS, BOI, IMAGE, ROW, PAD = 0, 1, 2, 3, 4
+LETTERS, CODES, FIRST_CODE = 20, 24, 40  # ids 5..24 are letters; codes are not the last ids, and not in order
+
+
+def code_ids() -> list[int]:
+    """The id of each code: a permutation, as checkpoints may have one."""
+    return [FIRST_CODE + (7 * code) % CODES for code in range(CODES)]
+
+
+def emu3_model() -> Emu3ForConditionalGeneration:
+    """24 codes in a vocabulary of 72; grouped queries (4 heads, 2 of keys); a picture decoder of factor 2."""
+    torch.manual_seed(5)
+    names = {f"<|visual token {code:06d}|>": i for code, i in enumerate(code_ids())} | {ROW_END: ROW, "<image>": IMAGE}
+    config = Emu3Config(
+        text_config=Emu3TextConfig(
+            vocab_size=72, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            max_position_embeddings=96, bos_token_id=BOS, eos_token_id=71, pad_token_id=PAD,
+        ),
+        vq_config=Emu3VQVAEConfig(
+            codebook_size=CODES, embed_dim=4, latent_channels=4, base_channels=32, channel_multiplier=[1, 1], num_res_blocks=1,
+            attn_resolutions=[1], hidden_size=32, num_attention_heads=1, temporal_downsample_factor=4,
+        ),
+        vocabulary_map=names,
+    )  # fmt: skip
+    config._attn_implementation = "sdpa"
+    model = Emu3ForConditionalGeneration(config).eval().requires_grad_(False)
+    spread(model.model.text_model, 0.25)
+    nn.init.normal_(model.lm_head.weight, std=0.4)
+    nn.init.normal_(model.model.vqmodel.quantize.embedding.weight)
+    return model
+
+
+def read(text: str, layout: Raster) -> list[int]:
+    """A prompt without a tokenizer: begin, one id a letter, begin of image, the size, a mark."""
+    letters = [5 + ord(c) % LETTERS for c in text]
+    return [BOS, *letters[:24], BOI, 25 + layout.rows, 25 + layout.columns, IMAGE]
+
+
+@cache
+def emu3() -> Emu3:
+    """The tiny Emu3: pictures of 4x4 codes."""
+    return Emu3(emu3_model(), read, side=4)
