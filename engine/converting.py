@@ -23,6 +23,7 @@ from safetensors import safe_open
 from transformers.utils import logging
 
 from engine.backbones import BACKBONES, adapter_of, imported, imported_folder
+from engine.backbones.checkpoint_files import UNREADABLE
 from engine.checkpoints.families import Family, check_tokenizer, named, stated_licence
 from engine.checkpoints.reading import INDEX, SAFE, Checkpoint, names_of, open_checkpoint
 from engine.checkpoints.torch_files import first_line
@@ -251,7 +252,7 @@ def check_names(about: Found, folder: Path) -> None:
                 folder, local_files_only=True, device_map="meta", output_loading_info=True, use_safetensors=True,
                 ignore_mismatched_sizes=True,
             )  # fmt: skip
-    except (OSError, ValueError, RuntimeError, TypeError, AttributeError, LookupError, ArithmeticError) as e:
+    except UNREADABLE as e:
         raise BadFile(f"{about.name} does not fit its config.json ({first_line(e)}). Download it again.") from e
     if gaps := sorted(report["missing_keys"]):
         raise MissingWeights(f"{about.name} lacks {len(gaps)} tensors, such as {gaps[0]}. Download it again.")
