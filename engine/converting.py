@@ -6,6 +6,7 @@ appears whole or not at all. Code and everything else that lies beside weights s
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
@@ -36,6 +37,7 @@ from engine.networks.card import CARD, read_card
 BESIDE = (".json", ".txt", ".model", ".md", ".tiktoken", ".jinja")  # files that are copied: configuration, tokenizer, description
 LARGEST_BESIDE = 64 * 2**20  # bytes
 LICENCES = re.compile(r"(licen[cs]e|use[-_]policy|notice)", re.IGNORECASE)
+FIRST = 64  # numbers of each tensor that the fingerprint reads
 NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -67,12 +69,17 @@ class Found:
         sizes = f", {' or '.join(map(str, self.sizes))} pixels" if self.sizes else ""
         lines = (
             f"{self.name}: {self.title}, for {self.makes}",
-            f"  {self.parameters / 1e9:.2f} billion parameters in {self.tensors:,} tensors: {kinds}",
+            f"  {counted(self.parameters)} parameters in {self.tensors:,} tensors: {kinds}",
             f"  up to {self.tokens:,} tokens of {self.codes:,} kinds{sizes}",
             f"  licence: {self.stated or 'not stated here'}; of the published weights: {self.licence}",
             f"  memory for the weights: {said(2 * self.parameters)} in bfloat16, {said(4 * self.parameters)} in float32",
         )
         return "\n".join(lines)
+
+
+def counted(parameters: int) -> str:
+    """A number of parameters as text."""
+    return f"{parameters / 1e9:.1f} billion" if parameters >= 1e9 else f"{parameters / 1e6:.1f} million"
 
 
 @dataclass(frozen=True)
@@ -118,6 +125,18 @@ def name_of(path: Path) -> str:
     return f"{name}-imported" if name in BACKBONES else name
 
 
+def fingerprint(found: Checkpoint) -> str:
+    """A short hash of the names, shapes, types and first numbers of all tensors: it tells checkpoints apart without reading them whole."""
+    result = hashlib.sha256()
+    for name in sorted(found.entries):
+        entry = found.entries[name]
+        result.update(f"{name} {entry.dtype} {entry.shape}".encode())
+        if entry.count:
+            first = found.read(name).reshape(-1)[:FIRST].contiguous()
+            result.update(first.view(torch.uint8).numpy().tobytes())
+    return result.hexdigest()[:16]
+
+
 def source_of(found: Checkpoint) -> dict[str, Any]:
     """What tells a second import of the same files: sizes and times, without the folders of this machine."""
     return {file.name: [(state := file.stat()).st_size, state.st_mtime_ns] for file in found.files}
@@ -144,7 +163,7 @@ def convert(path: Path, out: Path | None = None) -> Iterator[Progress]:
             with whole_folder(target.parent, target.name) as new:
                 copy_beside(found.path if found.path.is_dir() else found.path.parent, new)
                 yield from write_weights(found, about, new)
-                write_text(new / CARD, card_of(about))
+                write_text(new / CARD, card_of(about, fingerprint(found)))
                 check_names(about, new)
         except OSError as e:
             raise refusal(target, e, "Nothing was imported; free some space, or choose another folder with --out.") from e
@@ -156,9 +175,9 @@ def is_same(target: Path, about: Found) -> bool:
     return (target / CARD).is_file() and read_card(target).get("source") == json.loads(json.dumps(about.source))
 
 
-def card_of(about: Found) -> str:
-    """The text of card.json: the adapter's name, and what `look` found."""
-    entries = asdict(about) | {"name": about.family, "imported": about.name}
+def card_of(about: Found, weights: str) -> str:
+    """The text of card.json: the adapter's name, the fingerprint of the weights, and what `look` found."""
+    entries = asdict(about) | {"name": about.family, "imported": about.name, "weights_hash": weights}
     return json.dumps({key: value for key, value in entries.items() if key != "family"}, indent=1, ensure_ascii=False) + "\n"
 
 

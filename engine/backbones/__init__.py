@@ -105,4 +105,7 @@ def load(
     if name not in BACKBONES:
         raise NotSupported(f"There is no backbone '{name}'. There are: {', '.join(BACKBONES)}.")
     check_device(device)
-    return importlib.import_module(BACKBONES[name]).load(path, device, dtype)
+    found: Backbone = importlib.import_module(BACKBONES[name]).load(path, device, dtype)
+    if found.weights_hash is None and path is not None and (Path(path) / CARD).is_file():
+        found.weights_hash = read_card(Path(path)).get("weights_hash")  # of an imported model, so that its runs can be told apart
+    return found
