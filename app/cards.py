@@ -107,7 +107,7 @@ def shipped(name: str, folder: Path, runs: Iterable[Seen], in_use: bool, loaded:
         card = read_card(folder)
     except ForetokenError as e:
         return Card(name, about, "damaged", "", "", None, (), (), f"python launch.py train {name}", sample, damage=str(e))
-    able = loaded.capabilities if loaded else abilities(folder, MESHES if "model" in card else PICTURES)
+    able = loaded.capabilities if loaded else abilities(folder, MESHES if "model" in card else PICTURES, len(card.get("sides", ())) > 1)
     works, lacks = methods(able, name)
     known = drawn(card)
     count = f"{counted(loaded.parameters)} parameters, " if loaded else ""
@@ -158,17 +158,15 @@ def families() -> tuple[Family, ...]:
 # --- parts of a card --------------------------------------------------------------------------------------------------
 
 
-def abilities(folder: Path, base: frozenset[str]) -> frozenset[str]:
-    """What the model in a folder can do, by the files of drafters that lie beside its weights."""
-    found = set(base)
+def abilities(folder: Path, base: frozenset[str], has_scales: bool = False) -> frozenset[str]:
+    """What the model in a folder can do, by the files of drafters that lie beside its weights. has_scales : it has several sizes"""
+    found = set(base | {"at_scale"}) if has_scales else set(base)
     if weights_file(folder).exists():
         found.add("feature_draft")
     if is_trained(folder):
         found.add("predictive_stream")
     if any(folder.glob("heads_*.safetensors")):
         found.add("mesh_heads")
-    if (folder / "resampler.safetensors").exists():
-        found.add("at_scale")
     return frozenset(found)
 
 
