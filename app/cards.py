@@ -12,7 +12,7 @@ from typing import Any
 
 from app.speeds import Seen, Speed, of_model, speed
 from app.ui.method_menu import PLAIN, title_of
-from engine.backbones import imported
+from engine.backbones import DRAFTERS, imported
 from engine.checkpoints.families import FAMILIES, Family
 from engine.checkpoints.families import named as family_named
 from engine.converting import counted
@@ -50,6 +50,7 @@ ABOUT = {  # of the models that ship: what it makes, and the command that uses i
     "pictogram": ("Draws scenes of emoji from a sentence.", "python launch.py image"),
     "lowpoly": ("Turns a point cloud or a mesh into a mesh of few triangles.", "python launch.py mesh"),
 }
+IMPORTED = ("feature-draft", "predictive-stream")  # recipes that run on imported picture models
 MOST_PICTURES = 3
 
 
@@ -128,8 +129,9 @@ def brought(folder: Path, runs: Sequence[Seen], in_use: str | None) -> Card:
     family = family_named(str(card.get("name")))
     weights = card.get("weights_hash")
     mine = of_model(runs, str(card.get("name")), weights)
+    meshes = family is not None and family.reads == "points"
     makes = family.makes if family else str(card.get("makes", ""))
-    works, lacks = methods(abilities(folder, MESHES if family and family.reads == "points" else PICTURES), folder.name)
+    works, lacks = methods(abilities(folder / DRAFTERS, MESHES if meshes else PICTURES), folder.name, "" if meshes else folder.name)
     stated = str(card.get("stated") or "")
     licence = f"{stated}. {card.get('licence', '')}" if stated else str(card.get("licence", "not stated"))
     number, count = card.get("parameters"), card.get("bytes")
@@ -170,15 +172,19 @@ def abilities(folder: Path, base: frozenset[str], has_scales: bool = False) -> f
     return frozenset(found)
 
 
-def methods(able: frozenset[str], name: str) -> tuple[tuple[str, ...], tuple[Lack, ...]]:
-    """The methods that work on a model, and those that lack something, with the recipe where there is one for it."""
+def methods(able: frozenset[str], name: str, imported_as: str = "") -> tuple[tuple[str, ...], tuple[Lack, ...]]:
+    """The methods that work on a model, and those that lack something, with the recipe where there is one for it.
+
+    imported_as : the name of an imported picture model, for which the recipes of IMPORTED exist
+    """
+    recipes = IMPORTED if imported_as else TRAINABLE.get(name, ())
     works, lacks = [], []
     for method in METHODS.values():
         if method.name == PLAIN:
             continue
         if missing := sorted(method.needs - able):
             needs, recipe = RECIPES.get(missing[0], (missing[0].replace("_", " "), ""))
-            command = f"python launch.py train {recipe}" if recipe and recipe in TRAINABLE.get(name, ()) else ""
+            command = f"python launch.py train {recipe}" if recipe and recipe in recipes else ""
             command += f" --backbone {name}" if command and recipe != "mesh-heads" else ""
             lacks.append(Lack(title_of(method.name), needs, command))
         else:

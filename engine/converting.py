@@ -19,12 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from safetensors import safe_open
-from transformers.utils import logging
 
 from engine.backbones import BACKBONES, adapter_of, imported, imported_folder
-from engine.backbones.checkpoint_files import UNREADABLE
 from engine.checkpoints.families import Family, check_tokenizer, named, stated_licence
 from engine.checkpoints.reading import INDEX, SAFE, Checkpoint, names_of, open_checkpoint
 from engine.checkpoints.torch_files import first_line
@@ -264,6 +261,10 @@ def check_names(about: Found, folder: Path) -> None:
     family = need_family(about.family)
     if not family.network:
         return
+    import transformers  # takes seconds, and the studio shows its page without it
+
+    from engine.backbones.checkpoint_files import UNREADABLE
+
     kind = getattr(transformers, family.network)
     try:
         with quiet(), torch.device("meta"):
@@ -283,6 +284,8 @@ def check_names(about: Found, folder: Path) -> None:
 @contextmanager
 def quiet() -> Iterator[None]:
     """transformers without progress bars and reports."""
+    from transformers.utils import logging
+
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -24,6 +24,7 @@ BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) ->
     "janus": "engine.backbones.janus",
     "emu3": "engine.backbones.emu3",
 }
+DRAFTERS = "drafters"  # the folder beside imported weights that recipes write to
 
 
 def imported_folder() -> Path:
@@ -107,5 +108,13 @@ def load(
     check_device(device)
     found: Backbone = importlib.import_module(BACKBONES[name]).load(path, device, dtype)
     if found.weights_hash is None and path is not None and (Path(path) / CARD).is_file():
-        found.weights_hash = read_card(Path(path)).get("weights_hash")  # of an imported model, so that its runs can be told apart
+        adopt(found, Path(path), read_card(Path(path)).get("weights_hash"))
     return found
+
+
+def adopt(found: Backbone, folder: Path, weights_hash: str | None) -> None:
+    """Gives the model of an imported folder the hash on its card, so that its runs can be told apart, and its drafters."""
+    if hasattr(found, "adopt"):
+        found.adopt(folder, weights_hash)
+    else:
+        found.weights_hash = weights_hash
