@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import ipaddress
 import os
 import signal
 import socket
@@ -23,23 +24,25 @@ from app.session import Sessions
 from app.ui import TABS, header, theme
 from app.ui.place import Place
 from app.uploads import BYTES
-from engine.backbones import load
+from engine.backbones import load, named_in
 from engine.core import Backbone
 from engine.errors import MissingWeights, NotSupported
 from engine.files import clean, clean_scratch, home
-from engine.networks.weights import MODELS, read_card
+from engine.networks.weights import MODELS
 
 FIRST_PORT = 7860
 PORTS_TRIED = 100
 VISITORS = 100  # most visitors whose page state Gradio keeps
 STALE = (3600, 86_400)  # seconds: how often Gradio deletes leftover files, and how old they must be
 FAREWELL = 20.0  # seconds that a run has to end when the studio is interrupted
-CHECKPOINT = "janus"  # the backbone whose folders are in their publisher's format
 PICTURES, MESHES = "pictogram", ("lowpoly", "lowpoly_lora")  # the models of the tabs; the first of MESHES is the default
 
 
-def build(backbone: Backbone, mesh: Lazy | None = None, sessions: Sessions | None = None) -> gr.Blocks:
-    """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one)."""
+def build(backbone: Backbone, mesh: Lazy | None = None, sessions: Sessions | None = None, local: bool = False) -> gr.Blocks:
+    """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one).
+
+    local : only this machine can open the page, so it may import models from folders that a visitor names
+    """
     mesh = mesh or mesh_model()
     sessions = sessions or visitors()
     with gr.Blocks(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=STALE) as page:
@@ -47,7 +50,7 @@ def build(backbone: Backbone, mesh: Lazy | None = None, sessions: Sessions | Non
         with gr.Tabs(elem_id="tabs"):
             for name, module in TABS.items():
                 with gr.Tab(name, id=name.lower()) as tab:
-                    importlib.import_module(module).build(Place(page, tab, backbone, mesh, sessions))
+                    importlib.import_module(module).build(Place(page, tab, backbone, mesh, sessions, local))
 
         def leave(request: gr.Request) -> None:
             sessions.leave(request.session_hash)
@@ -86,11 +89,10 @@ def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "cp
 
 
 def models_of(name: str, path: str | None) -> tuple[tuple[str, str | None], tuple[str, str | None]]:
-    """(name, folder) of the picture model and of the mesh model, one of them as requested: a folder's card says which kind it is. A folder
-    without a card is a downloaded checkpoint."""
+    """(name, folder) of the picture model and of the mesh model, one of them as requested: a folder's card, or the checkpoint in it, says
+    which kind it is."""
     if path:
-        card = Path(path) / "card.json"
-        name = str(read_card(Path(path)).get("name", name)) if card.exists() else CHECKPOINT
+        name = named_in(Path(path))
     return ((PICTURES, None), (name, path)) if name in MESHES else ((name, path), (MESHES[0], None))
 
 
@@ -106,6 +108,14 @@ def free_port(host: str, wanted: int) -> int:
                 continue
             return port
     raise NotSupported(f"No port from {wanted} to {wanted + PORTS_TRIED - 1} is free on {host}. Choose another with --port.")
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches a host."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def leave_a_core(device: str) -> None:
@@ -156,7 +166,7 @@ def _serve(
     if found != wanted:
         print(f"Port {wanted} is in use; the studio uses {found}.", flush=True)
     sessions = visitors()
-    page = build(model, mesh, sessions)
+    page = build(model, mesh, sessions, is_local(host) and not tuple(allowed_hosts))
     print(f"Foretoken studio: {address(host, found)}\nRuns are saved in {home() / 'runs'}.", flush=True)
     open_to(page, host, found, allowed_hosts, open_browser)
     wait_for_interrupt()

@@ -42,16 +42,16 @@ def _recovered(folder: Path) -> bool:
         return False
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; raises MissingWeights for anything else."""
+def read_json(path: Path, advice: str = "Restore it with git.") -> dict[str, Any]:
+    """The object in a JSON file; raises MissingWeights, with the advice, for anything else."""
     try:
         if path.stat().st_size > LARGEST:
             raise ValueError("it is too large")
         found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_not_finite, parse_float=_finite)
     except (OSError, ValueError, RecursionError) as e:
-        raise MissingWeights(f"{path} is not JSON ({str(e).splitlines()[0]}). Restore it with git.") from e
+        raise MissingWeights(f"{path} is not JSON ({str(e).splitlines()[0]}). {advice}") from e
     if not isinstance(found, dict):
-        raise MissingWeights(f"{path} holds {KINDS.get(type(found), 'nothing')}, not an object. Restore it with git.")
+        raise MissingWeights(f"{path} holds {KINDS.get(type(found), 'nothing')}, not an object. {advice}")
     return found
 
 

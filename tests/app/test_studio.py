@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import gradio as gr
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from app import studio
 from app.session import Sessions
@@ -24,9 +26,9 @@ def test_every_tab_is_on_the_page(picto):
 
 
 def test_generate_shares_one_slot_and_knobs_do_not_wait_for_it(picto):
-    page = studio.build(picto)
+    page = studio.build(picto, local=True)
     queued = [f for f in page.fns.values() if f.queue and f.name != "leave"]  # a closing page waits for nothing
-    assert {(f.concurrency_id, f.concurrency_limit) for f in queued} == {("engine", 1), ("reading", 1)}
+    assert {(f.concurrency_id, f.concurrency_limit) for f in queued} == {("engine", 1), ("reading", 1), ("importing", 1)}
     assert len([f for f in page.fns.values() if not f.queue]) > 5
     assert {f.api_visibility for f in page.fns.values()} == {"private"}
 
@@ -45,9 +47,12 @@ def test_no_free_port_is_a_sentence():
 
 
 def test_a_folder_without_a_card_is_a_checkpoint_as_it_was_downloaded(tmp_path, picto_folder):
+    save_file({"weight": torch.ones(2)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text('{"model_type": "janus"}')
     assert studio.models_of("pictogram", str(tmp_path))[0] == ("janus", str(tmp_path))
     assert studio.models_of("pictogram", str(picto_folder))[0] == ("pictogram", str(picto_folder))
-    with pytest.raises(MissingWeights, match="holds no config"):
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(MissingWeights, match="holds no weights"):
         studio.launch("pictogram", str(tmp_path), port=7999, open_browser=False)
 
 

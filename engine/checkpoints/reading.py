@@ -1,0 +1,211 @@
+"""Checkpoints as names, shapes and types first, and numbers by name when they are wanted: safetensors, and PyTorch files without pickle.
+
+A folder may hold one file of weights, or shards with an index. Whatever is wrong with one is a sentence, and nothing in it is executed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from engine.checkpoints.pickles import Stored, WouldRun
+from engine.checkpoints.torch_files import first_line, read_torch_file, tensors_in
+from engine.errors import BadFile, MissingWeights
+from engine.networks.card import read_json
+
+SAFE = ".safetensors"
+PICKLED = (".bin", ".pt", ".pth", ".ckpt")
+OTHERS = {".gguf": "GGUF", ".onnx": "ONNX", ".h5": "Keras", ".msgpack": "Flax", ".npz": "NumPy", ".tar": "a tar archive"}
+INDEX = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+WHOLE = ("model.safetensors", "pytorch_model.bin")  # names that win over others in a folder
+WRAPPERS = ("model", "state_dict", "module", "model_state_dict", "ema")  # keys that training scripts put around the tensors
+DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64, "I32": torch.int32,
+    "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
+}  # fmt: skip
+AGAIN = "Download it again."
+MOST_SHARED = 4  # times the size of a file that its tensors may have together: tied weights share their numbers
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A tensor of a checkpoint: its type and shape, and the file that holds it."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    file: Path
+
+    @property
+    def count(self) -> int:
+        """How many numbers it has."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes they take."""
+        return self.count * self.dtype.itemsize
+
+
+class Checkpoint:
+    """The tensors of a file or folder. Use it as a context: files stay open until its end.
+
+    path : file or folder; files : those that hold weights; entries : by name; config : config.json beside them, {} without one
+    """
+
+    def __init__(self, path: Path, files: list[Path], config: Mapping[str, Any]):
+        self.path, self.files, self.config = path, files, config
+        self.entries: dict[str, Entry] = {}
+        self._stack = ExitStack()
+        self._readers: dict[Path, Any] = {}
+        for file in files:
+            found = self._open(file)
+            if twice := sorted(self.entries.keys() & found.keys()):
+                raise BadFile(f"{file.name} holds '{twice[0]}' again, which {self.entries[twice[0]].file.name} has. Name one of the files.")
+            self.entries |= found
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._readers.clear()
+        self._stack.close()
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes by name."""
+        return {name: entry.shape for name, entry in self.entries.items()}
+
+    @property
+    def parameters(self) -> int:
+        """How many floating-point numbers there are."""
+        return sum(entry.count for entry in self.entries.values() if entry.dtype.is_floating_point)
+
+    def read(self, name: str) -> Tensor:
+        """A tensor in the file's dtype, mapped from the file: it is read as it is used. Raises BadFile if the file is damaged there."""
+        file = self.entries[name].file
+        try:
+            return self._readers[file](name)
+        except (SafetensorError, OSError, ValueError, RuntimeError) as e:
+            raise damaged(file, first_line(e)) from e
+
+    def _open(self, file: Path) -> dict[str, Entry]:
+        """The entries of one file, which stays open."""
+        try:
+            return self._open_safe(file) if file.suffix == SAFE else self._open_pickled(file)
+        except WouldRun as e:
+            raise BadFile(
+                f"{file.name} is not read: its pickle names {str(e)[:80]}, which is no tensor and would run code. "
+                "Nothing was executed. Ask its publisher for safetensors."
+            ) from e
+        except FileNotFoundError as e:
+            raise MissingWeights(f"{file} is missing. Copy it here, or name another file.") from e
+        except (SafetensorError, OSError, ValueError) as e:
+            raise damaged(file, first_line(e)) from e
+
+    def _open_safe(self, file: Path) -> dict[str, Entry]:
+        reader = self._stack.enter_context(safe_open(file, "pt"))
+        self._readers[file] = reader.get_tensor
+        found = {}
+        for name in reader.keys():  # noqa: SIM118
+            part = reader.get_slice(name)
+            if part.get_dtype() not in DTYPES:
+                raise ValueError(f"'{name}' has the type {part.get_dtype()}, which is not supported")
+            found[name] = Entry(DTYPES[part.get_dtype()], tuple(part.get_shape()), file)
+        return found
+
+    def _open_pickled(self, file: Path) -> dict[str, Entry]:
+        content = read_torch_file(file)
+        stored = state_in(content.tree)
+        if sum(math.prod(each.shape) * each.storage.dtype.itemsize for each in stored.values()) > MOST_SHARED * file.stat().st_size:
+            raise ValueError("its tensors have many more numbers than the file")
+        pages = content.open()
+        self._readers[file] = lambda name: content.tensor(stored[name], pages)
+        return {name: Entry(each.storage.dtype, each.shape, file) for name, each in stored.items()}
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """The tensors of a file or folder, without their numbers; raises BadFile or MissingWeights."""
+    if not path.exists():
+        raise MissingWeights(f"There is no file or folder {path}. Check the path.")
+    files = weights_in(path) if path.is_dir() else [checked(path)]
+    return Checkpoint(path, files, configuration(path if path.is_dir() else path.parent))
+
+
+def configuration(folder: Path) -> dict[str, Any]:
+    """The content of config.json; {} if there is none."""
+    return read_json(folder / "config.json", AGAIN) if (folder / "config.json").is_file() else {}
+
+
+def weights_in(folder: Path) -> list[Path]:
+    """The files of weights in a folder: the shards of an index, or all there are of the better kind; raises MissingWeights."""
+    for name in INDEX:
+        if (folder / name).is_file():
+            return shards(folder / name)
+    for name in WHOLE:
+        if (folder / name).is_file():
+            return [folder / name]
+    for kinds in ((SAFE,), PICKLED):
+        found = sorted(path for path in folder.iterdir() if path.suffix in kinds and path.is_file() and not path.name.startswith("."))
+        if found:  # several are shards without an index, or a model and its picture tokenizer; no two may hold the same name
+            return found
+    other = next((path for path in sorted(folder.iterdir()) if path.suffix in OTHERS), None)
+    if other is not None:
+        checked(other)
+    raise MissingWeights(f"{folder} holds no weights: neither safetensors nor PyTorch files. Name the folder of a checkpoint.")
+
+
+def shards(index: Path) -> list[Path]:
+    """The files that an index names; raises MissingWeights if some are missing."""
+    places = read_json(index, AGAIN).get("weight_map")
+    if not isinstance(places, dict) or not places or not all(isinstance(name, str) for name in places.values()):
+        raise BadFile(f"{index.name} does not say which file holds which tensor. {AGAIN}")
+    names = sorted(set(places.values()))
+    strange = next((name for name in names if Path(name).name != name or "\\" in name or name in ("", ".", "..")), None)
+    if strange is not None:
+        raise BadFile(f"{index.name} names the file '{strange[:60]}', which is not beside it. {AGAIN}")
+    missing = [name for name in names if not (index.parent / name).is_file()]
+    if missing:
+        raise MissingWeights(f"{index.parent} lacks {len(missing)} of {len(names)} shards, such as {missing[0]}. {AGAIN}")
+    return [checked(index.parent / name) for name in names]
+
+
+def checked(path: Path) -> Path:
+    """The path of a file of weights; raises BadFile for another kind of file."""
+    if path.suffix == SAFE or path.suffix in PICKLED:
+        return path
+    kind = OTHERS.get(path.suffix)
+    what = f"is a {kind} file" if kind and not kind.startswith("a ") else f"is {kind}" if kind else "is no file of weights"
+    raise BadFile(f"{path.name} {what}; this reads {', '.join((SAFE, *PICKLED))}. Name such a file, or a folder with one.")
+
+
+def damaged(file: Path, reason: str) -> BadFile:
+    """The error for a file that cannot be read."""
+    return BadFile(f"{file.name} cannot be read ({reason}). {AGAIN}")
+
+
+def state_in(tree: Any) -> dict[str, Stored]:
+    """The tensors by name, without the wrappers of training scripts and without what is not a tensor; raises ValueError if there are none.
+
+    Inside a wrapper, such as {"model": ..., "optimizer": ...}, everything else is left out.
+    """
+    for _ in range(4):
+        if isinstance(tree, dict) and (inner := next((tree[key] for key in WRAPPERS if isinstance(tree.get(key), dict)), None)) is not None:
+            tree = inner
+    found = {".".join(map(str, keys)): each for keys, each in tensors_in(tree)}
+    if not found:
+        raise ValueError("it holds no tensors")
+    return found
+
+
+def names_of(found: Checkpoint) -> Iterator[str]:
+    """The names in the order of the files, so that each file is read from its start to its end."""
+    for file in found.files:
+        yield from (name for name, entry in found.entries.items() if entry.file == file)
