@@ -19,6 +19,8 @@ BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) ->
     "lowpoly_lora": "engine.backbones.lowpoly_lora",
     "janus": "engine.backbones.janus",
     "emu3": "engine.backbones.emu3",
+    "bpt": "engine.backbones.bpt",
+    "llamagen": "engine.backbones.llamagen",
 }
 WITHOUT_CARD = "janus"  # what a folder without a card.json is taken for: a checkpoint of transformers
 
