@@ -23,18 +23,17 @@ from app.session import Sessions
 from app.ui import TABS, header, theme
 from app.ui.place import Place
 from app.uploads import BYTES
-from engine.backbones import load
+from engine.backbones import load, named_in
 from engine.core import Backbone
 from engine.errors import MissingWeights, NotSupported
 from engine.files import clean, clean_scratch, home
-from engine.networks.weights import MODELS, read_card
+from engine.networks.weights import MODELS
 
 FIRST_PORT = 7860
 PORTS_TRIED = 100
 VISITORS = 100  # most visitors whose page state Gradio keeps
 STALE = (3600, 86_400)  # seconds: how often Gradio deletes leftover files, and how old they must be
 FAREWELL = 20.0  # seconds that a run has to end when the studio is interrupted
-CHECKPOINT = "janus"  # the backbone whose folders are in their publisher's format
 PICTURES, MESHES = "pictogram", ("lowpoly", "lowpoly_lora")  # the models of the tabs; the first of MESHES is the default
 
 
@@ -86,11 +85,10 @@ def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "cp
 
 
 def models_of(name: str, path: str | None) -> tuple[tuple[str, str | None], tuple[str, str | None]]:
-    """(name, folder) of the picture model and of the mesh model, one of them as requested: a folder's card says which kind it is. A folder
-    without a card is a downloaded checkpoint."""
+    """(name, folder) of the picture model and of the mesh model, one of them as requested: a folder's card, or the checkpoint in it, says
+    which kind it is."""
     if path:
-        card = Path(path) / "card.json"
-        name = str(read_card(Path(path)).get("name", name)) if card.exists() else CHECKPOINT
+        name = named_in(Path(path))
     return ((PICTURES, None), (name, path)) if name in MESHES else ((name, path), (MESHES[0], None))
 
 

@@ -1,36 +1,95 @@
-"""`launch.py models`: lists the models and whether their weights are here."""
+"""`launch.py models`: lists the models; `models import PATH` adds a checkpoint, `models remove NAME` deletes it."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from app.commands.options import Parser, add_json
+from app.commands.options import Parser, add_json, file_path
 from app.commands.report import print_json
+
+WIDTH = 24  # characters of the progress bar
+ABOUT = "Lists the models. 'models import PATH' adds a checkpoint from this machine, 'models remove NAME' deletes an imported one."
 
 
 def parser() -> Parser:
-    """The parser of the command's options."""
-    p = Parser("models", "Lists the models and whether their weights are here.")
+    """The parser of `models` alone."""
+    p = Parser("models", ABOUT)
+    p.add_argument("action", nargs="?", metavar="import|remove", help="each has its own --help")
+    add_json(p)
+    return p
+
+
+def import_parser() -> Parser:
+    """The parser of `models import`."""
+    p = Parser("models import", "Adds a checkpoint: says what it is, checks names and shapes, writes safetensors. Nothing is downloaded.")
+    p.add_argument("path", type=file_path, metavar="PATH", help="a folder, or a file: .safetensors, .bin, .pt, .pth, .ckpt")
+    p.add_argument("--out", type=file_path, metavar="DIR", help="write this folder (default: a folder of its name in the data folder)")
+    p.add_argument("--look", action="store_true", help="only say what it is")
+    add_json(p)
+    return p
+
+
+def remove_parser() -> Parser:
+    """The parser of `models remove`."""
+    p = Parser("models remove", "Deletes an imported model from the data folder; the files that it was imported from stay.")
+    p.add_argument("name", metavar="NAME")
     add_json(p)
     return p
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints one line per backbone."""
-    options = parser().read(arguments)
-    from engine.backbones import BACKBONES
-
-    found = {name: row_of(name) for name in BACKBONES}
+    """Runs the action, or lists."""
+    actions = {"import": add, "remove": remove}
+    if arguments and arguments[0] in actions:
+        return actions[arguments[0]](arguments[1:])
+    own = parser()
+    options = own.read(arguments)
+    if options.action is not None:
+        own.error(f"there is no action '{options.action}'; choose import or remove")
+    found = rows()
     for name, row in found.items():
-        print(f"{name:12} {row['how']}" + (f", sizes {row['sizes']}" if "sizes" in row else ""))
+        print(f"{name:12} {row['how']}" + (f", sizes {row['sizes']}" if row.get("sizes") else ""))
     if options.json:
         print_json(found)
     return 0
 
 
+# --- the list ---------------------------------------------------------------------------------------------------------
+
+
+def rows() -> dict[str, dict[str, Any]]:
+    """The JSON row of every model: those that ship, those that were imported, and the families that can be."""
+    from engine.backbones import BACKBONES, imported
+    from engine.checkpoints.families import FAMILIES
+
+    families = {family.name: family for family in FAMILIES}
+    found = {name: row_of(name) for name in BACKBONES if name not in families}
+    found |= {folder.name: imported_row(folder) for folder in imported()}
+    for name in BACKBONES:
+        if name in families:
+            how = f"import it: python launch.py models import PATH ({families[name].title}: {families[name].source})"
+            found[name] = {"ready": False, "how": how, "licence": families[name].licence}
+    return found
+
+
+def imported_row(folder: Path) -> dict[str, Any]:
+    """The row of an imported model; for a damaged card, the error."""
+    from engine.errors import ForetokenError
+    from engine.networks.weights import read_card
+
+    try:
+        card = read_card(folder)
+    except ForetokenError as e:
+        return {"ready": False, "how": str(e)}
+    row = {key: card.get(key) for key in ("title", "makes", "parameters", "bytes", "tokens", "sizes", "licence")}
+    return {"ready": True, "how": f"imported, {card.get('title')}", "family": card.get("name")} | row
+
+
 def row_of(name: str) -> dict[str, Any]:
-    """The JSON row of a backbone: whether it is ready and how to get it; for damaged weights, the error."""
+    """The row of a model that ships: whether it is ready and how to get it; for damaged weights, the error."""
     from engine.errors import ForetokenError
     from engine.networks.weights import MODELS, read_card
 
@@ -51,3 +110,50 @@ def row_of(name: str) -> dict[str, Any]:
     if "model" in card:
         row |= {"families": card["families"], "held_out": card["model"]["held_out"]}
     return row
+
+
+# --- import and remove ------------------------------------------------------------------------------------------------
+
+
+def add(arguments: Sequence[str]) -> int:
+    """Says what a checkpoint is, then imports it."""
+    options = import_parser().read(arguments)
+    from dataclasses import asdict
+
+    from engine.converting import convert, look
+    from engine.memory import free, said
+
+    found = look(options.path)
+    print(found)
+    room = free("cpu")
+    if room is not None and 2 * found.parameters > room:
+        print(f"  {said(room)} are free here, which is less than its weights need; it can be imported, and used on a larger machine")
+    folder = None
+    if not options.look:
+        for progress in convert(options.path, options.out):
+            show(progress.done, progress.total)
+            folder = progress.folder
+        name = str(folder) if options.out else found.name
+        print(f"\nImported. Use it: python launch.py --backbone {name}")
+    if options.json:
+        print_json(asdict(found) | {"folder": str(folder) if folder else None})
+    return 0
+
+
+def show(done: int, total: int) -> None:
+    """Draws the progress bar, on a terminal."""
+    if sys.stderr.isatty():
+        full = WIDTH * done // max(1, total)
+        print(f"\r[{'#' * full}{'.' * (WIDTH - full)}] {100 * done // max(1, total):3} %", end="", file=sys.stderr, flush=True)
+
+
+def remove(arguments: Sequence[str]) -> int:
+    """Deletes an imported model."""
+    options = remove_parser().read(arguments)
+    from engine.converting import remove as delete
+
+    delete(options.name)
+    print(f"Removed {options.name}.")
+    if options.json:
+        print_json({"removed": options.name})
+    return 0

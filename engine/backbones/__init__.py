@@ -8,8 +8,12 @@ from pathlib import Path
 
 import torch
 
+from engine.checkpoints.families import family_of
+from engine.checkpoints.reading import Checkpoint, open_checkpoint
 from engine.core import Backbone
 from engine.errors import NotSupported
+from engine.files import home
+from engine.networks.card import CARD
 from engine.networks.weights import read_card
 
 BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) -> Backbone`
@@ -22,34 +26,61 @@ BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) ->
     "bpt": "engine.backbones.bpt",
     "llamagen": "engine.backbones.llamagen",
 }
-WITHOUT_CARD = "janus"  # what a folder without a card.json is taken for: a checkpoint of transformers
+
+
+def imported_folder() -> Path:
+    """The folder of the imported models (`launch.py models import`), each in a folder of its own name."""
+    return home() / "models"
+
+
+def imported() -> list[Path]:
+    """The folders of the imported models, by name."""
+    folder = imported_folder()
+    return sorted(path for path in folder.iterdir() if (path / CARD).is_file() and path.name[:1] != ".") if folder.is_dir() else []
 
 
 def resolve(name_or_folder: str | os.PathLike[str]) -> tuple[str, str | None]:
     """The name of a backbone, and its folder (None = the shipped weights), for a NAME|PATH argument.
 
-    A name wins over a folder of the same name: write ./pictogram for the folder. A folder is identified by its card; without a card
-    it is a checkpoint of Janus. Raises NotSupported if the text is neither a name nor a folder, or if the folder holds an unknown model,
-    and MissingWeights for a damaged card.
+    A name wins over a folder of the same name: write ./pictogram for the folder. The name may be that of an imported model. A folder is
+    identified by its card; without a card, and for a single file, by the names of its tensors and its configuration. Raises NotSupported
+    if the text is neither a name nor a path, or if there is an unknown model, and MissingWeights or BadFile for a damaged one.
     """
     asked = os.fspath(name_or_folder)
     if asked in BACKBONES:
         return asked, None
-    if not os.path.isdir(asked):  # never raises, however long or odd the text is
-        raise NotSupported(f"'{asked}' is neither a backbone ({', '.join(BACKBONES)}) nor a folder of weights.")
-    folder = Path(asked)
-    return named_in(folder), str(folder.resolve())
+    mine = next((folder for folder in imported() if folder.name == asked), None)
+    if mine is None and not os.path.exists(asked):  # never raises, however long or odd the text is
+        known = [*BACKBONES, *(folder.name for folder in imported())]
+        raise NotSupported(f"'{asked}' is neither a backbone ({', '.join(known)}) nor a folder of weights.")
+    path = mine or Path(asked)
+    return named_in(path), str(path.resolve())
 
 
 def named_in(folder: Path) -> str:
-    """The backbone that a folder's card names; raises MissingWeights for a damaged card, NotSupported for one of another model."""
-    if not (folder / "card.json").exists():
-        return WITHOUT_CARD
+    """The backbone that a folder's card names, or that a checkpoint is of; raises MissingWeights or BadFile for a damaged one, NotSupported
+    for another model."""
+    if not (folder / CARD).exists():
+        return recognised(folder)
     card = read_card(folder)
     name = card.get("name") if isinstance(card, dict) else None
     if not isinstance(name, str) or name not in BACKBONES:
         raise NotSupported(f"The card in {folder} names the model '{name}', which is not a backbone. There are: {', '.join(BACKBONES)}.")
     return name
+
+
+def recognised(path: Path) -> str:
+    """The backbone of a checkpoint, file or folder."""
+    with open_checkpoint(path) as found:
+        return adapter_of(found)
+
+
+def adapter_of(found: Checkpoint) -> str:
+    """The backbone of an open checkpoint, by its configuration and the names of its tensors; raises NotSupported if there is none."""
+    family = family_of(found)
+    if family.name not in BACKBONES:
+        raise NotSupported(f"{found.path.name} is {family.title}, which has no adapter here yet. There are: {', '.join(BACKBONES)}.")
+    return family.name
 
 
 def check_device(device: str) -> None:

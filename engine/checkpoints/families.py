@@ -18,6 +18,10 @@ Config = Mapping[str, Any]
 Shapes = Mapping[str, tuple[int, ...]]
 EMU35_WORDS = 282_926  # ids of Emu3.5: 151,854 of text and 131,072 codes
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+OWN_FORMS = {  # types of config.json whose tensors have other names
+    "multi_modality": "Janus in DeepSeek's own form. Use the converted one: deepseek-community/Janus-Pro-1B or -7B",
+    "Emu3": "Emu3 in BAAI's own form. Use the converted one: BAAI/Emu3-Gen-hf",
+}
 TEXT_KINDS = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt2", "gpt_neox", "phi3", "olmo2", "glm4")
 
 
@@ -30,6 +34,8 @@ class Family:
     source    : where its publisher offers weights; nothing here downloads them
     licence   : of the published weights
     fits      : whether a configuration and the shapes of tensors are of this family
+    about     : (tokens of a result, ids of a token, sizes in pixels) of a checkpoint
+    network   : the class of transformers whose tensors it has; "" where the adapter has `configure` and `expected`
     reads     : "text", "class" or "points": what a prompt is
     """
 
@@ -39,6 +45,8 @@ class Family:
     source: str
     licence: str
     fits: Callable[[Config, Shapes], bool]
+    about: Callable[[Config, Shapes], tuple[int, int, list[int]]]
+    network: str = ""
     reads: str = "text"
 
 
@@ -59,35 +67,68 @@ def is_emu35(config: Config, shapes: Shapes) -> bool:
     return named and table[0] == EMU35_WORDS
 
 
-def is_emu3(config: Config, shapes: Shapes) -> bool:
-    """Emu3 as published ("Emu3") and as transformers has it ("emu3")."""
-    return str(config.get("model_type")).lower() == "emu3" and not is_emu35(config, shapes)
+def entry(config: Config, names: str, otherwise: int) -> int:
+    """A whole number in a configuration, such as "vq_config.num_embeddings"; configurations leave out what is a class's default."""
+    value: Any = config
+    for name in names.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value if type(value) is int else otherwise
+
+
+def about_janus(config: Config, shapes: Shapes) -> tuple[int, int, list[int]]:
+    """A square of codes, each for 2^(stages - 1) pixels."""
+    side = entry(config, "vq_config.num_patches", 24)
+    vq = config.get("vq_config")
+    stages = vq.get("channel_multiplier") if isinstance(vq, Mapping) else None
+    factor = 2 ** (len(stages) - 1) if isinstance(stages, list) and 0 < len(stages) < 9 else 16
+    return side * side, entry(config, "vq_config.num_embeddings", 16_384), [side * factor]
+
+
+def about_llamagen(config: Config, shapes: Shapes) -> tuple[int, int, list[int]]:
+    """Every code is 16 pixels wide; the number of codes is not in the file of a class model, so the published sizes are named."""
+    return 576, shapes["output.weight"][0], [256, 384, 512]
+
+
+def about_bpt(config: Config, shapes: Shapes) -> tuple[int, int, list[int]]:
+    """At most as many tokens as there are positions."""
+    return shapes.get("abs_pos_emb.weight", (0,))[0], shapes["token_embed.weight"][0], []
 
 
 FAMILIES: tuple[Family, ...] = (
     Family(
-        "janus", "Janus and Janus-Pro", "pictures of 384 pixels from text", "deepseek-community/Janus-Pro-1B and -7B",
-        "DeepSeek Model License: commercial use is allowed, with use-based restrictions that must be passed on", kind("janus"),
-    ),
-    Family("emu35", "Emu3.5", "pictures from text", "BAAI/Emu3.5-Image", "Apache-2.0", is_emu35),
-    Family("emu3", "Emu3", "pictures of 720 pixels from text", "BAAI/Emu3-Gen and its Emu3-VisionTokenizer", "Apache-2.0", is_emu3),
-    Family(
-        "chameleon", "Chameleon: Anole and Lumina-mGPT", "pictures of 512 to 1024 pixels from text", "Anole-7b, Lumina-mGPT",
-        "Chameleon Research License (Anole, Lumina-mGPT 1.0): no commercial use; Lumina-mGPT 2.0: Apache-2.0", kind("chameleon"),
+        "janus", "Janus and Janus-Pro", "pictures from text", "deepseek-community/Janus-Pro-1B and -7B",
+        "DeepSeek Model License: commercial use is allowed, with use-based restrictions that must be passed on",
+        kind("janus"), about_janus, "JanusForConditionalGeneration",
     ),
     Family(
-        "glm_image", "GLM-Image, its autoregressive half", "picture tokens from text, which need GLM-Image's diffusion decoder",
-        "zai-org/GLM-Image, folder vision_language_encoder", "MIT", kind("glm_image", "glm_image_text"),
+        "emu35", "Emu3.5", "pictures from text", "BAAI/Emu3.5-Image", "Apache-2.0",
+        is_emu35, lambda config, shapes: (4096, 131_072, [1024]), "Qwen3ForCausalLM",
     ),
     Family(
-        "llamagen", "LlamaGen", "pictures of 256 to 512 pixels from a class or from text", "FoundationVision/LlamaGen",
-        "MIT; the class models were trained on ImageNet, whose pictures are for research",
-        holding("tok_embeddings.weight", "layers.0.attention.wqkv.weight", "output.weight"), reads="class",
+        "emu3", "Emu3", "pictures from text", "BAAI/Emu3-Gen-hf", "Apache-2.0",
+        kind("emu3"), lambda config, shapes: (8100, entry(config, "vq_config.codebook_size", 32_768), [720]),
+        "Emu3ForConditionalGeneration",
     ),
     Family(
-        "bpt", "BPT", "meshes from a point cloud", "whaohan/bpt, bpt-8-16-500m.pt",
-        "Tencent Hunyuan 3D 2.0 Community License: not in the EU, the UK and South Korea", holding("sos_token", "token_embed.weight"),
-        reads="points",
+        "chameleon", "Chameleon: Anole and Lumina-mGPT", "pictures from text", "Anole-7b-v0.1-hf, Lumina-mGPT",
+        "Chameleon Research License (Anole, Lumina-mGPT 1.0): no commercial use; Lumina-mGPT 2.0: Apache-2.0",
+        kind("chameleon"), lambda config, shapes: (1024, entry(config, "vq_config.num_embeddings", 8192), [512]),
+        "ChameleonForConditionalGeneration",
+    ),
+    Family(
+        "glm_image", "GLM-Image, its autoregressive half", "picture tokens from text, for GLM-Image's diffusion decoder",
+        "zai-org/GLM-Image, its folder vision_language_encoder", "MIT",
+        kind("glm_image", "glm_image_text"), lambda config, shapes: (1024, 16_384, [1024]), "GlmImageForConditionalGeneration",
+    ),
+    Family(
+        "llamagen", "LlamaGen", "pictures from a class or from text", "FoundationVision/LlamaGen",
+        "MIT; the class models learned from ImageNet, whose pictures are for research",
+        holding("tok_embeddings.weight", "layers.0.attention.wqkv.weight", "output.weight"), about_llamagen, reads="class",
+    ),
+    Family(
+        "bpt", "BPT", "meshes from a point cloud", "bpt-8-16-500m.pt of whaohan/bpt",
+        "Tencent Hunyuan 3D 2.0 Community License: not in the EU, the UK and South Korea",
+        holding("sos_token", "token_embed.weight"), about_bpt, reads="points",
     ),
 )  # fmt: skip
 
@@ -109,8 +150,8 @@ def family_of(found: Checkpoint) -> Family:
 def what_else(config: Config, shapes: Shapes) -> str:
     """What a checkpoint of no family is, and what to do instead; the end of a sentence that begins with its name."""
     known, names = config.get("model_type"), tuple(shapes)
-    if known == "multi_modality":
-        return "holds Janus in DeepSeek's own form. Use the converted one: deepseek-community/Janus-Pro-1B."
+    if known in OWN_FORMS:
+        return f"holds {OWN_FORMS[known]}."
     if any(".lora_A." in name for name in names):
         return "holds a LoRA adapter, not a whole model. Merge it into its model first."
     if any(name.startswith(("quantize.embedding", "quantize.codebook")) for name in names):

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import gradio as gr
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from app import studio
 from app.session import Sessions
@@ -45,9 +47,12 @@ def test_no_free_port_is_a_sentence():
 
 
 def test_a_folder_without_a_card_is_a_checkpoint_as_it_was_downloaded(tmp_path, picto_folder):
+    save_file({"weight": torch.ones(2)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text('{"model_type": "janus"}')
     assert studio.models_of("pictogram", str(tmp_path))[0] == ("janus", str(tmp_path))
     assert studio.models_of("pictogram", str(picto_folder))[0] == ("pictogram", str(picto_folder))
-    with pytest.raises(MissingWeights, match="holds no config"):
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(MissingWeights, match="holds no weights"):
         studio.launch("pictogram", str(tmp_path), port=7999, open_browser=False)
 
 

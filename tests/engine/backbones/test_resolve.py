@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from engine.backbones import BACKBONES, load, resolve
 from engine.backbones.toy import Toy
@@ -14,7 +16,10 @@ from engine.errors import MissingWeights, NotSupported
 
 def test_a_name_is_a_name_and_a_folder_says_what_it_holds(tmp_path: Path) -> None:
     assert [resolve(name) for name in BACKBONES] == [(name, None) for name in BACKBONES]
+    save_file({"sos_token": torch.ones(2)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text('{"model_type": "janus"}')
     assert resolve(tmp_path) == ("janus", str(tmp_path))
+    assert resolve(tmp_path / "model.safetensors") == ("janus", str(tmp_path / "model.safetensors"))
     (tmp_path / "card.json").write_text('{"name": "lowpoly"}')
     assert resolve(str(tmp_path)) == ("lowpoly", str(tmp_path))
 
@@ -30,7 +35,7 @@ def test_what_is_neither_is_a_sentence(tmp_path: Path) -> None:
     for asked in ("nowhere", "", "n" * 5000, "a\0b", "\udcff", str(tmp_path / "no")):
         with pytest.raises(NotSupported, match="neither a backbone"):
             resolve(asked)
-    with pytest.raises(MissingWeights, match=r"config\.json"):
+    with pytest.raises(MissingWeights, match="holds no weights"):
         load(tmp_path)
     for card, said in (("{", "not JSON"), ('["pictogram"]', "a list, not an object"), ("null", "nothing, not an object")):
         (tmp_path / "card.json").write_text(card)

@@ -1,0 +1,292 @@
+"""Imports a checkpoint: says what it is, checks it, and writes it once as safetensors, with its configuration and a card.
+
+Weights that are safetensors already are linked, not copied, where the file system allows it; pickled ones are rewritten. The folder
+appears whole or not at all. Code and everything else that lies beside weights stays behind.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors import safe_open
+from transformers.utils import logging
+
+from engine.backbones import BACKBONES, adapter_of, imported, imported_folder
+from engine.backbones.checkpoint_files import UNREADABLE
+from engine.checkpoints.families import Family, check_tokenizer, named, stated_licence
+from engine.checkpoints.reading import INDEX, SAFE, Checkpoint, names_of, open_checkpoint
+from engine.checkpoints.torch_files import first_line
+from engine.checkpoints.writing import FORMAT, index_of, plan, write_shard
+from engine.errors import BadFile, BadOutput, MissingWeights, NotSupported
+from engine.files import clean, refusal, whole_folder, write_text
+from engine.memory import said
+from engine.networks.card import CARD, read_card
+
+BESIDE = (".json", ".txt", ".model", ".md", ".tiktoken", ".jinja")  # files that are copied: configuration, tokenizer, description
+LARGEST_BESIDE = 64 * 2**20  # bytes
+LICENCES = re.compile(r"(licen[cs]e|use[-_]policy|notice)", re.IGNORECASE)
+NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a checkpoint is, known without reading its numbers.
+
+    name : under which it is imported; family : its adapter; dtypes : bytes by type; tokens : of a result; codes : ids of a token
+    sizes : of pictures, in pixels; stated : the licence that its files name, ""; licence : of the family's published weights
+    """
+
+    name: str
+    family: str
+    title: str
+    makes: str
+    parameters: int
+    bytes: int
+    dtypes: dict[str, int]
+    tensors: int
+    tokens: int
+    codes: int
+    sizes: list[int]
+    stated: str
+    licence: str
+    source: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{kind} ({said(count)})" for kind, count in self.dtypes.items())
+        sizes = f", {' or '.join(map(str, self.sizes))} pixels" if self.sizes else ""
+        lines = (
+            f"{self.name}: {self.title}, for {self.makes}",
+            f"  {self.parameters / 1e9:.2f} billion parameters in {self.tensors:,} tensors: {kinds}",
+            f"  up to {self.tokens:,} tokens of {self.codes:,} kinds{sizes}",
+            f"  licence: {self.stated or 'not stated here'}; of the published weights: {self.licence}",
+            f"  memory for the weights: {said(2 * self.parameters)} in bfloat16, {said(4 * self.parameters)} in float32",
+        )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an import is. folder: where the model is, once all of it is there"""
+
+    done: int
+    total: int
+    folder: Path | None = None
+
+
+def look(path: Path) -> Found:
+    """What a file or folder is; raises a ForetokenError, in one sentence, for anything that cannot be imported."""
+    with open_checkpoint(path) as found:
+        return described(found)
+
+
+def described(found: Checkpoint) -> Found:
+    """What an open checkpoint is; raises NotSupported or MissingWeights."""
+    family = need_family(adapter_of(found))
+    folder = found.path if found.path.is_dir() else found.path.parent
+    check_tokenizer(family, folder)
+    tokens, codes, sizes = family.about(found.config, found.shapes)
+    dtypes: dict[str, int] = {}
+    for entry in found.entries.values():
+        kind = str(entry.dtype).removeprefix("torch.")
+        dtypes[kind] = dtypes.get(kind, 0) + entry.bytes
+    return Found(
+        name_of(found.path), family.name, family.title, family.makes, found.parameters, sum(dtypes.values()),
+        dict(sorted(dtypes.items(), key=lambda pair: -pair[1])), len(found.entries), tokens, codes, sizes,
+        stated_licence(folder), family.licence, source_of(found),
+    )  # fmt: skip
+
+
+def name_of(path: Path) -> str:
+    """The name of an imported model: that of its folder or file; of a folder of the hub's cache, that of its repository."""
+    path = path.resolve()
+    if path.parent.name == "snapshots" and path.parent.parent.name.startswith("models--"):
+        text = path.parent.parent.name.split("--")[-1]
+    else:
+        text = path.name if path.is_dir() else path.stem
+    name = NAME.sub("-", text).strip("-.") or "model"
+    return f"{name}-imported" if name in BACKBONES else name
+
+
+def source_of(found: Checkpoint) -> dict[str, Any]:
+    """What tells a second import of the same files: sizes and times, without the folders of this machine."""
+    return {file.name: [(state := file.stat()).st_size, state.st_mtime_ns] for file in found.files}
+
+
+def convert(path: Path, out: Path | None = None) -> Iterator[Progress]:
+    """Imports a checkpoint into `out` (default: a folder of its name among the imported models); the last Progress has the folder.
+
+    The same files a second time change nothing. Raises a ForetokenError and leaves no folder for anything that cannot be imported.
+    """
+    with open_checkpoint(path) as found:
+        about = described(found)
+        target = out or imported_folder() / about.name
+        if is_same(target, about):
+            yield Progress(about.bytes, about.bytes, target)
+            return
+        if target.exists() and (not (target / CARD).is_file() or read_card(target).get("source") is None):
+            raise BadOutput(f"{target} is there already and is no imported model. Choose another folder with --out.")
+        check_shapes(found, about)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            clean(target.parent)
+            check_room(target.parent, about.bytes)
+            with whole_folder(target.parent, target.name) as new:
+                copy_beside(found.path if found.path.is_dir() else found.path.parent, new)
+                yield from write_weights(found, about, new)
+                write_text(new / CARD, card_of(about))
+                check_names(about, new)
+        except OSError as e:
+            raise refusal(target, e, "Nothing was imported; free some space, or choose another folder with --out.") from e
+    yield Progress(about.bytes, about.bytes, target)
+
+
+def is_same(target: Path, about: Found) -> bool:
+    """Whether a folder holds the import of these very files."""
+    return (target / CARD).is_file() and read_card(target).get("source") == json.loads(json.dumps(about.source))
+
+
+def card_of(about: Found) -> str:
+    """The text of card.json: the adapter's name, and what `look` found."""
+    entries = asdict(about) | {"name": about.family, "imported": about.name}
+    return json.dumps({key: value for key, value in entries.items() if key != "family"}, indent=1, ensure_ascii=False) + "\n"
+
+
+def check_room(folder: Path, size: int) -> None:
+    """Raises BadOutput if a disk has no room."""
+    free = shutil.disk_usage(folder).free
+    if free < size:
+        raise BadOutput(f"{folder} has {said(free)} free, and this checkpoint takes {said(size)}. Choose another disk with --out.")
+
+
+def copy_beside(source: Path, new: Path) -> None:
+    """Copies configuration, tokenizer, description and licence; no code, and nothing large."""
+    for file in sorted(source.iterdir()):
+        wanted = file.suffix in BESIDE or LICENCES.match(file.name)
+        if wanted and file.is_file() and file.name not in (CARD, *INDEX) and file.stat().st_size <= LARGEST_BESIDE:
+            shutil.copy(file, new / file.name)
+
+
+def write_weights(found: Checkpoint, about: Found, new: Path) -> Iterator[Progress]:
+    """Links the files if all are safetensors that say their format, and writes them otherwise."""
+    done = 0
+    if all(is_whole(file) for file in found.files):
+        names = {found.files[0]: "model.safetensors"} if len(found.files) == 1 else {file: file.name for file in found.files}
+        for file, name in names.items():
+            link(file, new / name)
+            done += sum(entry.bytes for entry in found.entries.values() if entry.file == file)
+            yield Progress(done, about.bytes)
+        shards = {name: [n for n, entry in found.entries.items() if entry.file == file] for file, name in names.items()}
+    else:
+        planned = plan(found.entries, list(names_of(found)))
+        called = (
+            ["model.safetensors"] if len(planned) == 1 else [f"model-{i + 1:05}-of-{len(planned):05}{SAFE}" for i in range(len(planned))]
+        )
+        shards = dict(zip(called, planned, strict=True))
+        for name, tensors in shards.items():
+            for piece in write_shard(new / name, found.entries, tensors, found.read):
+                done += piece
+                yield Progress(done, about.bytes)
+    if len(shards) > 1:
+        (new / INDEX[0]).write_text(index_of(shards, about.bytes), encoding="utf-8")
+
+
+def is_whole(file: Path) -> bool:
+    """Whether a file is safetensors in the form that transformers reads."""
+    if file.suffix != SAFE:
+        return False
+    with safe_open(file, "pt") as reader:
+        return (reader.metadata() or {}).get("format") == FORMAT["format"]
+
+
+def link(file: Path, target: Path) -> None:
+    """The same file under a second name, which takes no room; a copy on another file system."""
+    try:
+        os.link(file.resolve(), target)
+    except OSError:
+        shutil.copyfile(file, target)
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def check_shapes(found: Checkpoint, about: Found) -> None:
+    """Raises MissingWeights if tensors that the adapter names are missing or have another shape. Of a family in transformers' form, the
+    written folder is checked (`check_names`), because transformers renames tensors of older versions."""
+    family = need_family(about.family)
+    if family.network:
+        return
+    adapter = importlib.import_module(BACKBONES[family.name])
+    compare(found.path, adapter.expected(adapter.configure(found.shapes)), found.shapes)
+
+
+def compare(path: Path, expected: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raises MissingWeights for the first tensor that is missing or has another shape; further tensors are allowed."""
+    missing = sorted(expected.keys() - shapes.keys())
+    if missing:
+        raise MissingWeights(f"{path.name} lacks {len(missing)} of {len(expected)} tensors, such as {missing[0]}. Download it again.")
+    for name, shape in expected.items():
+        if tuple(shapes[name]) != tuple(shape):
+            raise BadFile(f"{path.name} has {name} of shape {list(shapes[name])}, not {list(shape)}. It belongs to another configuration.")
+
+
+def check_names(about: Found, folder: Path) -> None:
+    """Raises BadFile if transformers' class does not find all of its tensors in a folder, or finds other shapes. Nothing is allocated."""
+    family = need_family(about.family)
+    if not family.network:
+        return
+    kind = getattr(transformers, family.network)
+    try:
+        with quiet(), torch.device("meta"):
+            _, report = kind.from_pretrained(
+                folder, local_files_only=True, device_map="meta", output_loading_info=True, use_safetensors=True,
+                ignore_mismatched_sizes=True,
+            )  # fmt: skip
+    except UNREADABLE as e:
+        raise BadFile(f"{about.name} does not fit its config.json ({first_line(e)}). Download it again.") from e
+    if gaps := sorted(report["missing_keys"]):
+        raise MissingWeights(f"{about.name} lacks {len(gaps)} tensors, such as {gaps[0]}. Download it again.")
+    if wrong := sorted(report["mismatched_keys"], key=str):
+        name, has, wants = wrong[0]
+        raise BadFile(f"{about.name} has {name} of shape {list(has)}, not {list(wants)}. It belongs to another config.json.")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """transformers without progress bars and reports."""
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def need_family(name: str) -> Family:
+    """The family of a name that `look` gave."""
+    family = named(name)
+    assert family is not None, name
+    return family
+
+
+def remove(name: str) -> Path:
+    """Deletes an imported model and returns its folder; raises NotSupported for a name that is none."""
+    folder = next((path for path in imported() if path.name == name), None)
+    if folder is None:
+        here = ", ".join(path.name for path in imported()) or "none"
+        raise NotSupported(f"There is no imported model '{name}'. There are: {here}.")
+    shutil.rmtree(folder)
+    return folder
