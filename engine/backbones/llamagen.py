@@ -45,6 +45,7 @@ from engine.networks.sequence import TransformerSequence
 from engine.networks.vqgan import PictureDecoder
 
 LICENCE = "MIT. The class models were trained on ImageNet, whose terms allow research only."
+LONG = 9  # digits, more than any class has
 CLASS_SAMPLING, TEXT_SAMPLING = Sampling(top_k=2000, guidance=4.0), Sampling(top_k=1000, guidance=7.5)  # of the authors' scripts
 
 
@@ -80,7 +81,7 @@ class Llamagen(PictureCheckpoint):
         """The embeddings of a class and of none, [2, 1, H]."""
         table = self.condition["embedding_table.weight"]
         last, said = len(table) - 2, (prompt.text or "").strip()
-        label = int(said) if prompt.label is None and said.isdecimal() else prompt.label
+        label = int(said) if prompt.label is None and said.isdecimal() and len(said) < LONG else prompt.label
         if label is None or not 0 <= label <= last:
             what = f"'{said[:40]}'" if label is None else label
             raise BadPrompt(

@@ -26,6 +26,7 @@ from engine.networks.hosted import DRAFT_ROWS
 CHECKPOINT = "transformer and picture tokenizer of huggingface.co/FoundationVision/LlamaGen or peizesun/llamagen_t2i"
 SIDES = (256, 384, 512)
 HEADS = {3200: 32, 4096: 32}  # by width; all others have heads of width 64
+TOKENIZERS = ("tokenizer.json", "spiece.model")
 EPS, BASE = 1e-5, 10_000.0  # of norms; of rotary positions
 IN_A_LAYER: Mapping[str, tuple[str, int]] = {  # theirs: ours, and which part of theirs it is, of how many one below the other
     "self_attn.q_proj": ("attention.wqkv", 0), "self_attn.k_proj": ("attention.wqkv", 1), "self_attn.v_proj": ("attention.wqkv", 2),
@@ -158,6 +159,8 @@ def text_features(path: Path, dtype: torch.dtype, device: str, width: int) -> Ca
     at = next((each.parent for each in sorted(folder.glob("*/config.json"))), None)
     if at is None:
         raise MissingWeights(f"llamagen's text model reads features of flan-t5-xl. Put the folder of google/flan-t5-xl into {folder}.")
+    if not any((at / name).is_file() for name in TOKENIZERS):  # transformers would make an empty one
+        raise MissingWeights(f"{at} holds no tokenizer. Copy {TOKENIZERS[0]} or {TOKENIZERS[1]} of google/flan-t5-xl into it.")
     encoder, tokenizer = read_model(at, T5EncoderModel, dtype, "encoder.").to(device), read_tokenizer(at)
     if encoder.config.d_model != width:
         raise MissingWeights(f"The text encoder in {at} has a width of {encoder.config.d_model}, not {width}. Use google/flan-t5-xl.")

@@ -66,7 +66,7 @@ def decoder_tensors(form: vqgan_names.Form) -> dict[str, Tensor]:
 
 @cache
 def llamagen_tensors(text: bool = False) -> dict[str, Tensor]:
-    """A transformer of two layers with its picture decoder, by LlamaGen's names: 12 classes, or texts of at most 6 features of 10 numbers."""
+    """A transformer of two layers and its picture decoder, by LlamaGen's names: 12 classes, or texts of up to 6 features of 10 numbers."""
     torch.manual_seed(8)
     picture = decoder_tensors(vqgan_names.llamagen)
     config = {
@@ -106,5 +106,3 @@ def llamagen(text: bool = False) -> Llamagen:
     parts = [read(found, config, torch.float32) for read in (llamagen_files.read_head, llamagen_files.read_condition)]
     trunk = llamagen_files.read_trunk(found, config, SIDE // picture.factor, torch.float32)
     return Llamagen(trunk, *parts, picture, SIDE, features if text else None)
-
-
