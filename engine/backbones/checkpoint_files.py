@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -20,11 +20,17 @@ from torch import nn
 from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from engine.errors import MissingWeights, NotSupported
+from engine.layout import Raster
+from engine.machine import has_fast_bfloat16
+from engine.memory import Size, check
+from engine.networks.hosted import DRAFT_ROWS, head_width
 
+Configuration = TypeVar("Configuration", bound=PreTrainedConfig)
 UNREADABLE = (
     OSError, ValueError, RuntimeError, TypeError, AttributeError, LookupError, ArithmeticError, SafetensorError, StrictDataclassError,
 )  # fmt: skip
 # what transformers and safetensors raise for damaged files
+PROMPT = 256  # tokens of a prompt that an estimate of memory assumes
 
 
 @dataclass(frozen=True)
@@ -70,16 +76,20 @@ def read_config(folder: Path, source: str) -> dict[str, Any]:
     return found
 
 
-def read_model(
-    folder: Path, kind: type[PreTrainedModel], dtype: torch.dtype, needed: str, config: PreTrainedConfig | None = None
-) -> PreTrainedModel:
-    """The model with all its weights, with sdpa attention, for inference; raises MissingWeights if any are absent or damaged.
+def configuration(folder: Path, kind: type[Configuration]) -> Configuration:
+    """The configuration in a folder; raises MissingWeights if an entry is impossible."""
+    try:
+        return kind.from_pretrained(folder, local_files_only=True)
+    except UNREADABLE as e:
+        raise MissingWeights(f"The config.json in {folder} cannot be read ({first_line(e)}). Download it again.") from e
 
-    needed : how the names of the decoder's tensors begin; more of them than config.json says is an error
-    config : the configuration, if config.json is not in the form of transformers
+
+def read_model(folder: Path, kind: type[PreTrainedModel], dtype: torch.dtype, needed: str, config: PreTrainedConfig) -> PreTrainedModel:
+    """The model with all its weights, for inference; raises MissingWeights if any are absent or damaged.
+
+    needed : how the names of the decoder's tensors begin; more of them than the configuration says is an error
     """
     try:
-        config = config or kind.config_class.from_pretrained(folder, local_files_only=True)
         check_numbers(folder, kind, config)
         model, report = kind.from_pretrained(
             folder, config=config, local_files_only=True, dtype=dtype, attn_implementation="sdpa", output_loading_info=True,
@@ -95,6 +105,36 @@ def read_model(
         raise MissingWeights(f"The weights in {folder} hold more layers than config.json says, such as {spare[0]}. Download them again.")
     check_finite(model, folder)
     return model.eval().requires_grad_(False)
+
+
+def dtype_of(device: str, dtype: str) -> torch.dtype:
+    """The type of a decoder. "auto" is bfloat16, but float32 on a CPU without products in bfloat16, which would emulate them."""
+    if dtype == "auto":
+        dtype = "bfloat16" if torch.device(device).type != "cpu" or has_fast_bfloat16() else "float32"
+    return getattr(torch, dtype)
+
+
+def check_room(
+    family: Family, folder: Path, text: PreTrainedConfig, layout: Raster, vocabulary: int, device: str, dtype: torch.dtype
+) -> None:
+    """Raises TooLittleMemory if the weights of a folder, the cache and the distributions of a picture do not fit into the device.
+
+    text : the configuration of the decoder; layout : the picture's, with row ends counted as columns
+    """
+    try:
+        slots = text.max_position_embeddings - layout.rows * layout.columns  # of a prompt
+        size = Size(
+            parameters=numbers_in(folder.glob("*.safetensors")),
+            layers=text.num_hidden_layers,
+            heads=text.num_key_value_heads,
+            width=head_width(text),
+            slots=layout.rows * layout.columns + min(max(slots, 0), PROMPT) + DRAFT_ROWS,
+            vocabulary=vocabulary,
+            pixels=layout.rows * layout.columns * layout.factor**2,
+        )
+    except UNREADABLE as e:
+        raise MissingWeights(f"The weights in {folder} cannot be read ({first_line(e)}). Download them again.") from e
+    check(family.name, size, device, str(dtype).removeprefix("torch."))
 
 
 def check_finite(model: nn.Module, folder: Path) -> None:

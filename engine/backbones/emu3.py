@@ -11,13 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
-from transformers import Emu3ForConditionalGeneration, PreTrainedTokenizerBase
+from torch import Tensor, nn
+from transformers import Emu3Config, Emu3ForConditionalGeneration, PreTrainedTokenizerBase
 
-from engine.backbones.checkpoint_files import Family, checkpoint_folder, licence_of, read_model, read_tokenizer
+from engine.backbones.checkpoint_files import (
+    Family,
+    check_room,
+    checkpoint_folder,
+    configuration,
+    dtype_of,
+    licence_of,
+    read_model,
+    read_tokenizer,
+)  # fmt: skip
 from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.core import Sampling
 from engine.errors import MissingWeights, NotSupported
+from engine.kernels.steady_linear import steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted, sliced
 
@@ -44,10 +54,11 @@ class Emu3(PictureCheckpoint):
         text, (codes, row_end) = model.model.text_model, picture_ids(model)
         ids = torch.tensor(codes, device=model.device)
         parameters = sum(p.numel() for p in model.parameters())
-        hosted = Hosted(text, lambda tokens: text.embed_tokens(ids[tokens]), sliced(model.lm_head, ids), text.embed_tokens.weight[row_end])
+        self.head = nn.Sequential(sliced(model.lm_head, ids))
+        hosted = Hosted(text, lambda tokens: text.embed_tokens(ids[tokens]), self.head, text.embed_tokens.weight[row_end])
         super().__init__(hosted, parameters, licence)
-        factor = 2 ** (len(model.config.vq_config.channel_multiplier) - 1)
-        self.layouts, self.vocabulary = {side * factor: Raster(side, side, factor)}, len(codes)
+        layout = layout_of(model.config, side)
+        self.layouts, self.vocabulary = {side * layout.factor: layout}, len(codes)
 
     def rows(self, text: str, layout: Raster) -> list[list[int]]:
         """The prompt, and the negative prompt."""
@@ -60,6 +71,11 @@ class Emu3(PictureCheckpoint):
     def codebook(self) -> Tensor:
         """The vector of every code, float32 [V, D]."""
         return self.model.model.vqmodel.quantize.embedding.weight.detach().float()
+
+
+def layout_of(config: Emu3Config, side: int) -> Raster:
+    """The layout of a square picture."""
+    return Raster(side, side, 2 ** (len(config.vq_config.channel_multiplier) - 1))
 
 
 def picture_ids(model: Emu3ForConditionalGeneration) -> tuple[list[int], int]:
@@ -89,13 +105,17 @@ def reader(tokenizer: PreTrainedTokenizerBase) -> Callable[[str, Raster], list[i
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Emu3:
     """The backbone in a local folder; downloads nothing.
 
-    Raises MissingWeights for an absent, incomplete or damaged folder, NotSupported for the folder of another model.
+    Raises MissingWeights for an absent, incomplete or damaged folder, NotSupported for the folder of another model, TooLittleMemory.
     """
     folder = checkpoint_folder(path, FAMILY)
-    if dtype == "auto":
-        dtype = "float32" if torch.device(device).type == "cpu" else "bfloat16"
-    model = read_model(folder, Emu3ForConditionalGeneration, getattr(torch, dtype), "model.text_model.")
+    kind = dtype_of(device, dtype)
+    config = configuration(folder, Emu3Config)
+    layout = layout_of(config, SIDE)
+    check_room(FAMILY, folder, config.text_config, layout, config.vq_config.codebook_size, device, kind)
+    model = read_model(folder, Emu3ForConditionalGeneration, kind, "model.text_model.", config)
     model.model.vqmodel.encoder = None  # for reading pictures; generation never calls it
+    model.model.vqmodel.float()
     found = Emu3(model.to(device), reader(read_tokenizer(folder)), licence=licence_of(folder))
     model.lm_head = None  # replaced by its rows of the codes
+    steady([found.hosted.decoder, found.head])
     return found

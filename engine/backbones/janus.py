@@ -10,15 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import JanusForConditionalGeneration
+from transformers import JanusConfig, JanusForConditionalGeneration
 
-from engine.backbones.checkpoint_files import Family, checkpoint_folder, licence_of, read_model, read_tokenizer
+from engine.backbones.checkpoint_files import (
+    Family,
+    check_room,
+    checkpoint_folder,
+    configuration,
+    dtype_of,
+    licence_of,
+    read_model,
+    read_tokenizer,
+)  # fmt: skip
 from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.core import Sampling
 from engine.errors import MissingWeights
+from engine.kernels.steady_linear import steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted
 
@@ -41,10 +50,8 @@ class Janus(PictureCheckpoint):
         hosted = Hosted(model.model.language_model, model.prepare_embeddings_for_image_generation, model.model.generation_head)
         super().__init__(hosted, sum(p.numel() for p in model.parameters()), licence)
         self.bos, self.boi, self.pad = special_ids(model)
-        vq = model.config.vq_config
-        layout = Raster(vq.num_patches, vq.num_patches, 2 ** (len(vq.channel_multiplier) - 1))
-        assert layout.rows * layout.columns == model.config.vision_config.num_image_tokens, layout
-        self.layouts, self.vocabulary = {layout.rows * layout.factor: layout}, vq.num_embeddings
+        layout = layout_of(model.config)
+        self.layouts, self.vocabulary = {layout.rows * layout.factor: layout}, model.config.vq_config.num_embeddings
 
     def rows(self, text: str, layout: Raster) -> list[list[int]]:
         """The conversation, and the same with padding for its words."""
@@ -66,6 +73,18 @@ class Janus(PictureCheckpoint):
         return F.normalize(self.model.model.vqmodel.quantize.embedding.weight.detach().float(), dim=-1)
 
 
+def layout_of(config: JanusConfig) -> Raster:
+    """The layout of the one picture size."""
+    vq = config.vq_config
+    layout = Raster(vq.num_patches, vq.num_patches, 2 ** (len(vq.channel_multiplier) - 1))
+    if layout.rows * layout.columns != config.vision_config.num_image_tokens:
+        tokens = config.vision_config.num_image_tokens
+        raise MissingWeights(
+            f"config.json says {tokens:,} tokens for {layout.rows}x{layout.columns} codes. Download {FAMILY.source} again."
+        )
+    return layout
+
+
 def special_ids(model: JanusForConditionalGeneration) -> tuple[int, int, int]:
     """Begin of sequence, begin of image, padding; raises MissingWeights if the generation settings lack one."""
     settings = model.generation_config
@@ -82,15 +101,20 @@ def special_ids(model: JanusForConditionalGeneration) -> tuple[int, int, int]:
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Janus:
-    """The backbone in a local folder; downloads nothing. dtype "auto" is float32 on a CPU and bfloat16 elsewhere.
+    """The backbone in a local folder; downloads nothing.
 
-    Raises MissingWeights for an absent, incomplete or damaged folder, NotSupported for the folder of another model.
+    Raises MissingWeights for an absent, incomplete or damaged folder, NotSupported for the folder of another model, TooLittleMemory.
     """
     folder = checkpoint_folder(path, FAMILY)
-    if dtype == "auto":
-        dtype = "float32" if torch.device(device).type == "cpu" else "bfloat16"
-    model = read_model(folder, JanusForConditionalGeneration, getattr(torch, dtype), "model.language_model.")
+    kind = dtype_of(device, dtype)
+    config = configuration(folder, JanusConfig)
+    check_room(FAMILY, folder, config.text_config, layout_of(config), config.vq_config.num_embeddings, device, kind)
+    model = read_model(folder, JanusForConditionalGeneration, kind, "model.language_model.", config)
     for part in ("vision_model", "aligner"):  # for understanding pictures; generation never calls them
         setattr(model.model, part, None)
+    model.model.vqmodel.encoder, model.lm_head = None, None
+    model.model.vqmodel.float()
     boi, tokenizer = special_ids(model)[1], read_tokenizer(folder)
-    return Janus(model.to(device), lambda text: [*tokenizer(CONVERSATION.format(text)).input_ids, boi], licence_of(folder))
+    found = Janus(model.to(device), lambda text: [*tokenizer(CONVERSATION.format(text)).input_ids, boi], licence_of(folder))
+    steady([found.hosted.decoder, model.model.generation_head, model.model.generation_aligner])
+    return found

@@ -3,9 +3,9 @@
 `Hosted` is what an adapter declares: the decoder, how a picture token goes in, how logits come out, and which token ends a row of the
 picture. `HostedTrunk` is that for one run: it knows how far each guidance row is padded and how wide the picture is.
 
-The cache is ours, because a cache of transformers can drop a suffix but cannot keep one path of a tree. Two constraints follow. A
-boolean mask is right only with sdpa attention (eager attention would add it as 0 and 1), and positions must be explicit, since a
-node's depth in a tree is not the length of the cache.
+The cache is ours, because a cache of transformers can drop a suffix but cannot keep one path of a tree. Masks and positions are explicit,
+since a node's depth in a tree is not the length of the cache. Attention is ours too, and on a CPU so are the linear layers of a loaded
+checkpoint (hosted_attention.py, engine/kernels/steady_linear.py): a row has the same bits in a pass of one row and in a window.
 
 Methods see tokens of the picture only. A row end is never drafted, sampled or counted: it is computed in the pass of the token before it,
 and that token's logits are those after the row end. A pass therefore has one row more for each row end in it, and none of its own.
@@ -18,10 +18,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
 from engine.cache import Slab
+from engine.networks.hosted_attention import NAME, whole_blocks
 from engine.networks.transformer import Fork
 
 DRAFT_ROWS = 256  # rows of the cache after the longest sequence, for the drafts of a pass
@@ -38,16 +40,19 @@ class SlabLayer(CacheLayerMixin):
         """Does nothing: the slab is allocated when the run begins."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
-        """Writes [branches, heads, R, width] after the kept rows; returns all visible keys and values."""
-        return self.slab.write(self.layer, key_states, value_states)
+        """Writes [branches, heads, R, width] after the kept rows; returns whole blocks of keys and values, beyond the visible ones."""
+        self.slab.write(self.layer, key_states, value_states)
+        keys, values = self.slab.block[self.layer]
+        end = whole_blocks(self.slab.kept + key_states.shape[2], keys.device)
+        return keys[:, :, :end], values[:, :, :end]
 
     def get_seq_length(self) -> int:
         """The number of kept rows."""
         return self.slab.kept
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """The number of visible rows in a pass of `query_length`, and the index of the first."""
-        return self.slab.kept + query_length, 0
+        """The number of rows that a mask spans in a pass of `query_length`, and the index of the first."""
+        return whole_blocks(self.slab.kept + query_length, self.slab.block.device), 0
 
     def get_max_length(self) -> int:
         """The number of rows that fit."""
@@ -72,8 +77,8 @@ class Hosted:
     place: Callable[[Tensor], Tensor] | None = None
 
     def __post_init__(self) -> None:
-        attention = self.decoder.config._attn_implementation
-        assert attention == "sdpa", f"boolean masks are wrong with {attention} attention; load the model with sdpa"
+        """Gives the decoder our attention, whatever it was loaded with."""
+        self.decoder.set_attn_implementation(NAME)
 
 
 class RowEndSlab:
@@ -157,27 +162,23 @@ class HostedTrunk:
         return hidden[:, torch.cat([rows[1:] != rows[:-1], rows.new_ones(1, dtype=torch.bool)])]
 
     def _decode(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab) -> Tensor:
-        decoder = self.hosted.decoder
-        positions = slots[None]
+        decoder, count, kept = self.hosted.decoder, len(slots), slab.kept
+        if mask is None:
+            mask = torch.ones(1, kept + 1, dtype=torch.bool, device=x.device)
+        mask, positions = mask[None], slots[None]
         if self._padded:
             positions = (positions - self.padding[:, None]).clamp(min=0)
-            mask = self._unpadded(mask, slots, slab)
-        elif mask is not None:
-            mask = mask[None]
+            real = torch.arange(kept + count, device=x.device) >= self.padding[:, None, None]
+            own = torch.eye(count, kept + count, dtype=torch.bool, device=x.device).roll(kept, 1)
+            mask = mask & real | own  # a row of padding sees itself, since there is nothing else
+        mask = F.pad(mask, (0, whole_blocks(kept + count, x.device) - kept - count))
         return decoder(
             inputs_embeds=x,
             position_ids=positions if self.hosted.place is None else self.hosted.place(positions),
-            attention_mask=None if mask is None else mask[:, None],  # 4-D masks are used unchanged
+            attention_mask=mask[:, None],  # 4-D masks are used unchanged
             past_key_values=Cache(layers=[SlabLayer(slab, layer) for layer in range(len(decoder.layers))]),
             use_cache=True,
         ).last_hidden_state
-
-    def _unpadded(self, mask: Tensor | None, slots: Tensor, slab: Slab) -> Tensor:
-        """The visibility in each guidance row, bool [branches, R, all]: without its padding; a row always sees itself."""
-        count, kept = len(slots), slab.kept
-        own = torch.eye(count, kept + count, dtype=torch.bool, device=slots.device).roll(kept, 1)
-        real = torch.arange(kept + count, device=slots.device) >= self.padding[:, None, None]
-        return (real if mask is None else mask & real) | own
 
     def head(self, hidden: Tensor) -> Tensor:
         """[branches, R, H] -> logits [branches, R, V]"""
@@ -187,7 +188,8 @@ class HostedTrunk:
 def slab_for(hosted: Hosted, branches: int, rows: int) -> Slab:
     """A slab with room for some rows and the drafts of a pass after them."""
     config = hosted.decoder.config
-    shape = (config.num_hidden_layers, branches, config.num_key_value_heads, rows + DRAFT_ROWS, head_width(config))
+    capacity = whole_blocks(rows + DRAFT_ROWS, hosted.decoder.device)
+    shape = (config.num_hidden_layers, branches, config.num_key_value_heads, capacity, head_width(config))
     return Slab(*shape, hosted.decoder.device, hosted.decoder.dtype)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine.backbones.emu3 import NEGATIVE, Emu3
+from engine.backbones.emu3 import NEGATIVE
 from engine.core import NO_DRAFT, Draft, Prompt, Sampling
 from engine.methods import METHODS
 from engine.run import generate
@@ -47,7 +47,7 @@ def own_tokens(model: torch.nn.Module, text: str, guidance: float) -> list[int]:
 def test_greedy_tokens_are_those_of_the_class(model: torch.nn.Module, text: str, guidance: float) -> None:
     """With a negative prompt that is longer (or shorter), row ends and a head over all ids."""
     sampling = Sampling(temperature=0.0, guidance=guidance)
-    run = generate(Emu3(model, tiny.read, SIDE), METHODS["ar"], Prompt(text=text, sampling=sampling)).finish()
+    run = generate(tiny.emu3(), METHODS["ar"], Prompt(text=text, sampling=sampling)).finish()
     assert run.tokens == own_tokens(model, text, guidance)
     assert len(set(run.tokens)) > 4
     assert run.totals["forwards"] == SIDE * SIDE  # row ends have no pass of their own
@@ -87,7 +87,7 @@ def test_whole_pictures_are_those_of_the_class(model: torch.nn.Module) -> None:
     ids = torch.tensor(tiny.code_ids())[codes].view(4, 4)
     whole = torch.cat([torch.cat([ids, torch.full((4, 1), tiny.ROW)], 1).flatten(), torch.zeros(3, dtype=torch.int64)])
     expected = model.decode_image_tokens(image_tokens=whole[None], height=4, width=4)[0].permute(1, 2, 0)
-    picture = Emu3(model, tiny.read, SIDE).render(codes, codes, True)
+    picture = tiny.emu3().render(codes, codes, True)
     assert np.abs(picture - (expected.clamp(-1, 1) + 1).numpy() * 127.5).max() <= 0.51
     assert picture.std() > 1
 
