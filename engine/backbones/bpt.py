@@ -4,7 +4,8 @@ Paper: Scaling Mesh Generation via Compressive Tokenization, Weng et al., arXiv 
 which lowpoly is small: 24 layers of width 1,024, sequences of up to 10,000 tokens, 4,096 points. This file says how the checkpoint
 names its tensors; sizes are read from their shapes. The half of the point encoder that only reconstructs surfaces is not loaded.
 
-The point encoder stays in float32 whatever the dtype: the checkpoint's authors run it in half precision and test for overflow.
+The point encoder stays in float32 whatever the dtype: the checkpoint's authors run it in half precision and test for overflow. dtype "auto"
+is float32 on a CPU: in bfloat16, this decoder's attention gives a row other bits in a window than alone, and `match seed` could drift.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ from engine.backbones.lowpoly import DRAFT_ROWS, Lowpoly
 from engine.backbones.originals import Originals, Shapes, count, originals
 from engine.core import ANY_SUIT, Suits
 from engine.errors import MissingWeights
-from engine.kernels.packed_linear import can_pack, pack
-from engine.machine import has_fast_bfloat16
+from engine.kernels.steady_linear import steady
 from engine.networks.mesh_decoder import MeshModel, Settings, describe
 
 CHECKPOINT = "bpt-8-16-500m.pt of huggingface.co/whaohan/bpt"
@@ -154,18 +154,21 @@ def _ours(config: Mapping[str, Any]) -> dict[str, torch.Size]:
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Bpt:
-    """The backbone from a local file or folder; downloads nothing. dtype "auto" is bfloat16 where it is fast, else float32.
+    """The backbone from a local file or folder; downloads nothing. dtype "auto" is float32 on a CPU, else bfloat16.
 
     Raises MissingWeights for an absent, incomplete or damaged checkpoint, TooLittleMemory.
     """
     if dtype == "auto":
-        dtype = "bfloat16" if torch.device(device).type != "cpu" or has_fast_bfloat16() else "float32"
+        dtype = "float32" if torch.device(device).type == "cpu" else "bfloat16"
     with originals(path, "bpt", CHECKPOINT) as found:
         config = configure(found.shapes)
         found.need(expected(config), "bpt")
         memory.check("bpt", size(config), device, dtype)
         model = _read(found, config, getattr(torch, dtype))
-    return Bpt(ready(model.requires_grad_(False).eval(), device))
+    torch.set_flush_denormal(True)
+    found = Bpt(model.requires_grad_(False).to(device))
+    steady([found.model.decoder])
+    return found
 
 
 def _read(found: Originals, config: Mapping[str, Any], dtype: torch.dtype) -> MeshModel:
@@ -178,13 +181,3 @@ def _read(found: Originals, config: Mapping[str, Any], dtype: torch.dtype) -> Me
         tensors[name] = torch.cat([found.read(each, kind) for each in sources(name)]).view(place.shape)
     model.load_state_dict(tensors, assign=True)
     return model
-
-
-def ready(model: MeshModel, device: str) -> MeshModel:
-    """The network on a device, ready to decode; its weights must not change afterwards."""
-    torch.set_flush_denormal(True)
-    if torch.device(device).type == "cpu":
-        for part in (model.encoder, model.decoder):
-            if can_pack(kind := next(part.parameters()).dtype):
-                pack(part, kind)
-    return model.to(device)

@@ -23,6 +23,7 @@ from transformers import LlamaModel
 
 from engine import memory
 from engine.backbones import vqgan_names
+from engine.backbones.checkpoint_files import dtype_of
 from engine.backbones.llamagen_files import (
     CHECKPOINT,
     configure,
@@ -39,6 +40,7 @@ from engine.backbones.picture_checkpoint import EXAMPLE, PictureCheckpoint
 from engine.backbones.prompts import readable_text
 from engine.core import Prompt, Sampling
 from engine.errors import BadPrompt
+from engine.kernels.steady_linear import steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted
 from engine.networks.sequence import TransformerSequence
@@ -60,9 +62,9 @@ class Llamagen(PictureCheckpoint):
     ):  # fmt: skip
         """condition : the tensors of `cls_embedding`, without that word; side : of the picture in pixels"""
         self.condition, self.picture, self.features = condition, picture, features
-        self.head = head
+        self.head = nn.Sequential(head)
         tensors = [*decoder.parameters(), *head.parameters(), *condition.values(), *picture.parameters()]
-        super().__init__(Hosted(decoder, decoder.embed_tokens, head), sum(t.numel() for t in tensors), LICENCE)
+        super().__init__(Hosted(decoder, decoder.embed_tokens, self.head), sum(t.numel() for t in tensors), LICENCE)
         grid = Raster(side // picture.factor, side // picture.factor, picture.factor)
         self.layouts, self.vocabulary = {side: grid}, head.out_features
         self.slots = decoder.config.max_position_embeddings - grid.rows * grid.columns  # of the condition
@@ -112,15 +114,15 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> L
 
     Raises MissingWeights for an absent, incomplete or damaged checkpoint or text encoder, TooLittleMemory.
     """
-    if dtype == "auto":
-        dtype = "float32" if torch.device(device).type == "cpu" else "bfloat16"
-    kind = getattr(torch, dtype)
-    with originals(path, "llamagen", CHECKPOINT, beside="vq") as found:
-        config, side = configure(found.shapes), side_of(Path(path))
-        found.need(expected(config), "llamagen")
-        memory.check("llamagen", size(config, side), device, dtype)
-        condition = {name: tensor.to(device) for name, tensor in read_condition(found, config, kind).items()}
-        picture = vqgan_names.read_decoder(found, config["picture"], vqgan_names.llamagen).to(device)
-        decoder, head = read_trunk(found, config, side // picture.factor, kind).to(device), read_head(found, config, kind).to(device)
+    kind = dtype_of(device, dtype)
+    with originals(path, "llamagen", CHECKPOINT, beside="vq") as files:
+        config, side = configure(files.shapes), side_of(Path(path))
+        files.need(expected(config), "llamagen")
+        memory.check("llamagen", size(config, side), device, str(kind).removeprefix("torch."))
+        condition = {name: tensor.to(device) for name, tensor in read_condition(files, config, kind).items()}
+        picture = vqgan_names.read_decoder(files, config["picture"], vqgan_names.llamagen).to(device)
+        decoder, head = read_trunk(files, config, side // picture.factor, kind).to(device), read_head(files, config, kind).to(device)
     features = None if config["classes"] else text_features(Path(path), kind, device, config["text"][1])
-    return Llamagen(decoder, head, condition, picture, side, features)
+    found = Llamagen(decoder, head, condition, picture, side, features)
+    steady([decoder, found.head])
+    return found

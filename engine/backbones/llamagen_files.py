@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import LlamaConfig, LlamaModel, T5EncoderModel
+from transformers import LlamaConfig, LlamaModel, T5Config, T5EncoderModel
 
 from engine import memory
 from engine.backbones import vqgan_names
-from engine.backbones.checkpoint_files import read_model, read_tokenizer
+from engine.backbones.checkpoint_files import configuration, read_model, read_tokenizer
 from engine.backbones.originals import Originals, Shapes, count
 from engine.errors import MissingWeights
 from engine.networks.hosted import DRAFT_ROWS
@@ -161,7 +161,7 @@ def text_features(path: Path, dtype: torch.dtype, device: str, width: int) -> Ca
         raise MissingWeights(f"llamagen's text model reads features of flan-t5-xl. Put the folder of google/flan-t5-xl into {folder}.")
     if not any((at / name).is_file() for name in TOKENIZERS):  # transformers would make an empty one
         raise MissingWeights(f"{at} holds no tokenizer. Copy {TOKENIZERS[0]} or {TOKENIZERS[1]} of google/flan-t5-xl into it.")
-    encoder, tokenizer = read_model(at, T5EncoderModel, dtype, "encoder.").to(device), read_tokenizer(at)
+    encoder, tokenizer = read_model(at, T5EncoderModel, dtype, "encoder.", configuration(at, T5Config)).to(device), read_tokenizer(at)
     if encoder.config.d_model != width:
         raise MissingWeights(f"The text encoder in {at} has a width of {encoder.config.d_model}, not {width}. Use google/flan-t5-xl.")
 
