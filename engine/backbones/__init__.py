@@ -25,6 +25,7 @@ BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) ->
     "emu3": "engine.backbones.emu3",
     "bpt": "engine.backbones.bpt",
     "llamagen": "engine.backbones.llamagen",
+    "chameleon": "engine.backbones.chameleon",
 }
 
 

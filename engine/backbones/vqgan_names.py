@@ -1,7 +1,7 @@
 """The names of a VQGAN picture decoder's tensors in two published forms, and the decoder read from a checkpoint.
 
-`LLAMAGEN` is the form of LlamaGen's and Janus' tokenizers; its stages are in the order in which they run. `TAMING` is the form of
-taming-transformers, which Chameleon's vqgan.ckpt has; there stages are numbered from the last to the first.
+`llamagen` is the form of LlamaGen's tokenizers; its stages are in the order in which they run. `taming` is the form of taming-transformers,
+which Chameleon's vqgan.ckpt and MoVQGAN have; there stages are numbered from the last to the first.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ PARTS: Mapping[str, str] = {  # of residual blocks and attention
 }  # fmt: skip
 
 
+OF_A_NORM: Mapping[str, str] = {".base.": ".norm_layer.", ".scale.": ".conv_y.", ".shift.": ".conv_b."}  # of MoVQ
+
+
 def llamagen(name: str, stages: int) -> str:
     """The name in LlamaGen's form."""
     return _published(name, "decoder.mid.{}", "decoder.conv_blocks.{}", ("res", "attn"), lambda stage: stage)
@@ -42,6 +45,10 @@ def taming(name: str, stages: int) -> str:
 def _published(name: str, middle: str, stage: str, kinds: tuple[str, str], number: Callable[[int], int]) -> str:
     if name in ENDS:
         return ENDS[name]
+    for ours, theirs in OF_A_NORM.items():
+        if ours in name:
+            whole, _, last = _published(name.replace(ours, "."), middle, stage, kinds, number).rpartition(".")
+            return f"{whole}{theirs}{last}"
     part, _, last = name.rpartition(".")
     if part in ENDS:
         return f"{ENDS[part]}.{last}"
@@ -58,7 +65,8 @@ def configure(shapes: Shapes, form: Form, normalised: bool) -> dict[str, Any]:
     """The settings of the decoder in a checkpoint, ready for a card; raises MissingWeights if there is none."""
     stage = re.compile(r"decoder\.(?:conv_blocks|up)\.(\d+)\.")
     stages = 1 + max((int(found[1]) for name in shapes if (found := stage.match(name))), default=-1)
-    names = _names(Settings(1, 1, GROUPED, (GROUPED,) * max(1, stages), MOST_BLOCKS))
+    placed = "decoder.norm_out.conv_y.weight" in shapes
+    names = _names(Settings(1, 1, GROUPED, (GROUPED,) * max(1, stages), MOST_BLOCKS, placed=placed))
     ours = {name: shapes[theirs] for name in names if (theirs := form(name, stages)) in shapes}
     try:
         settings = settings_of(ours, normalised)

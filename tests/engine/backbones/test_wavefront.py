@@ -13,7 +13,7 @@ from engine.networks.hosted import RowEndSlab
 from engine.networks.sequence import TransformerSequence
 from tests.engine.backbones.test_contract import MAKERS, Case, feed, same_row, tokens_of
 
-WIDE = ["pictogram", "janus", "emu3", "llamagen of classes", "llamagen of texts", "toy"]
+WIDE = ["pictogram", "janus", "emu3", "llamagen of classes", "llamagen of texts", "chameleon (Anole)", "chameleon (Lumina-mGPT)", "toy"]
 
 
 @pytest.fixture(params=WIDE)
