@@ -24,6 +24,9 @@ BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) ->
     "janus": "engine.backbones.janus",
     "emu3": "engine.backbones.emu3",
     "emu35": "engine.backbones.emu35",
+    "bpt": "engine.backbones.bpt",
+    "llamagen": "engine.backbones.llamagen",
+    "chameleon": "engine.backbones.chameleon",
 }
 DRAFTERS = "drafters"  # the folder beside imported weights that recipes write to
 

@@ -88,6 +88,7 @@ class Lowpoly:
     name = "lowpoly"
     end = BPT.eos  # the id that ends a mesh
     sizes: ClassVar[list[int]] = []
+    points = POINTS  # of a prompt that the encoder reads
     words: Mapping[str, int] = MappingProxyType({})
     heads_suffix = ""  # of the files of heads for these weights
     sampling = Sampling(temperature=0.5, top_k=50, top_p=0.95, temperature_last=True)  # the settings of BPT's own script
@@ -103,7 +104,7 @@ class Lowpoly:
     def __init__(self, model: MeshModel, card: dict[str, Any], folder: Path | None = None, grammar: bool = True):
         """grammar: False decodes without the grammar, to measure what the model has learned by itself."""
         self.model, self.card, self.folder, self.grammar = model.eval(), card, folder, grammar
-        self.dtype, self.weights_hash = "float32", None
+        self.dtype, self.weights_hash = str(model.decoder.start.dtype).removeprefix("torch."), None
         self.vocabulary, self.parameters = model.settings.vocabulary, sum(p.numel() for p in model.parameters())
         self.base_hash: str | None = None  # of the weights that heads were trained for: these, or these without the adapter
         self.device = next(model.parameters()).device
@@ -119,7 +120,7 @@ class Lowpoly:
         return ""
 
     def unknown_words(self, text: str) -> dict[str, list[str]]:
-        """Empty: lowpoly reads points."""
+        """Empty: it reads points."""
         return {}
 
     @cached_property
@@ -133,9 +134,9 @@ class Lowpoly:
         """Encodes the points; raises BadPrompt for too few points or an impossible face budget."""
         points = self._read(prompt)
         budget = torch.tensor([budget_bucket(prompt.size)], device=self.device)
-        condition = self.model.encoder(points[None], budget)
-        s = self.model.settings
-        slab = Slab(s.layers, 1, s.heads, 1 + s.length + DRAFT_ROWS, s.width // s.heads, self.device, torch.float32)
+        s, dtype = self.model.settings, self.model.decoder.start.dtype
+        condition = self.model.encoder(points[None], budget).to(dtype)
+        slab = Slab(s.layers, 1, s.heads, 1 + s.length + DRAFT_ROWS, s.width // s.heads, self.device, dtype)
         trunk = _Trunk(self.model, *self._tables, condition)
         return TransformerSequence(
             trunk, self.model.decoder.start[None, None], None, slab,
@@ -144,16 +145,16 @@ class Lowpoly:
         )  # fmt: skip
 
     def _read(self, prompt: Prompt) -> Tensor:
-        """1,024 of the prompt's points, always the same ones; repeats points if there are fewer."""
+        """As many of the prompt's points as the encoder reads, always the same ones; repeats points if there are fewer."""
         points = prompt.points
         if points is None:
-            raise BadPrompt("lowpoly needs a point cloud or a mesh. Give a file: python launch.py mesh FILE.")
+            raise BadPrompt(f"{self.name} needs a point cloud or a mesh. Give a file: python launch.py mesh FILE.")
         if points.ndim != 2 or points.shape[1] != 6 or len(points) < FEWEST_POINTS:
-            raise BadPrompt(f"lowpoly needs at least {FEWEST_POINTS} points with normals, [N, 6], not {list(points.shape)}.")
+            raise BadPrompt(f"{self.name} needs at least {FEWEST_POINTS} points with normals, [N, 6], not {list(points.shape)}.")
         if prompt.size is not None and not 1 <= prompt.size <= 10_000:
             raise BadPrompt(f"A budget of {prompt.size} faces is out of range. Choose 1 to 10,000.")
         order = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))
-        chosen = order.repeat(-(-POINTS // len(points)))[:POINTS]
+        chosen = order.repeat(-(-self.points // len(points)))[: self.points]
         return points[chosen].to(self.device, torch.float32)
 
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> Mesh:

@@ -119,13 +119,16 @@ class PictureCheckpoint:
         x, padding = self._prefix(found[:1] if sampling.guidance == 1 else found)
         return self.sequence(x, padding, layout, sampling)
 
-    def sequence(self, x: Tensor, padding: tuple[int, ...], layout: Raster, sampling: Sampling) -> TransformerSequence:
-        """A sequence after some inputs x [branches, P, H], of which the first `padding` of each branch are no part of its prompt."""
+    def sequence(
+        self, x: Tensor, padding: tuple[int, ...], layout: Raster, sampling: Sampling, hosted: Hosted | None = None
+    ) -> TransformerSequence:
+        """A sequence after some inputs x [branches, P, H], of which the first `padding` of each branch are no part of its prompt.
+        hosted : the decoder with what depends on the prompt; None: nothing does"""
         limit, ends = layout.rows * layout.columns, 0
         if self.hosted.row_end is not None:
             ends = layout.rows + 1
         slab = slab_for(self.hosted, len(x), x.shape[1] + limit + 2 * ends)
-        trunk = HostedTrunk(self.hosted, padding)
+        trunk = HostedTrunk(hosted or self.hosted, padding)
         return TransformerSequence(
             trunk, x, self._prefix_mask(x.shape[1]), RowEndSlab(slab, x.shape[1], layout.columns, limit) if ends else slab,
             vocabulary=self.vocabulary, limit=limit, layout=layout, sampling=sampling, codebook=self.codebook(),

@@ -23,7 +23,7 @@ from engine.errors import BadPrompt
 from engine.layout import Raster
 from engine.sampling import guide
 from engine.tree import depths, path, visibility
-from tests.engine.backbones import tiny, tiny_checkpoints
+from tests.engine.backbones import tiny, tiny_chameleon, tiny_checkpoints, tiny_originals
 
 TREE = [-1, -1, 0, 0, 1, 3]  # two roots; 0 has two children; the deepest path is 0, 3, 5
 DEEPEST = [0, 3, 5]
@@ -63,6 +63,11 @@ MAKERS = {
     "emu35": lambda: Case(tiny_checkpoints.emu35(), Prompt(text="red apple"), 2e-5),
     "lowpoly": lambda: Case(tiny.lowpoly(), Prompt(points=tiny.sphere()), 2e-5),
     "lowpoly without its grammar": lambda: Case(tiny.lowpoly(grammar=False), Prompt(points=tiny.sphere()), 2e-5),
+    "bpt": lambda: Case(tiny_originals.bpt_backbone(), Prompt(points=tiny.sphere()), 2e-5),
+    "llamagen of classes": lambda: Case(tiny_originals.llamagen(), Prompt(label=3), 2e-5),
+    "llamagen of texts": lambda: Case(tiny_originals.llamagen(text=True), Prompt(text="red"), 2e-5),
+    "chameleon (Anole)": lambda: Case(tiny_chameleon.chameleon("anole"), Prompt(text="red apple"), 2e-5),
+    "chameleon (Lumina-mGPT)": lambda: Case(tiny_chameleon.chameleon("lumina"), Prompt(text="red apple"), 2e-5),
     "toy": make_toy,
 }
 

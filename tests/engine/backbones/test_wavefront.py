@@ -13,7 +13,17 @@ from engine.networks.hosted import HostedTrunk, RowEndSlab
 from engine.networks.sequence import TransformerSequence
 from tests.engine.backbones.test_contract import MAKERS, Case, feed, same_row, tokens_of
 
-WIDE = ["pictogram", "janus", "emu3", "emu35", "toy"]
+WIDE = [
+    "pictogram",
+    "janus",
+    "emu3",
+    "emu35",
+    "llamagen of classes",
+    "llamagen of texts",
+    "chameleon (Anole)",
+    "chameleon (Lumina-mGPT)",
+    "toy",
+]
 
 
 @pytest.fixture(params=WIDE)

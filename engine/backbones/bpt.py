@@ -1,0 +1,183 @@
+"""bpt: point cloud -> mesh with the public checkpoint of BPT (Tencent Hunyuan), from its own file.
+
+Paper: Scaling Mesh Generation via Compressive Tokenization, Weng et al., arXiv 2411.07025. The network is the one of `mesh_decoder.py`, in
+which lowpoly is small: 24 layers of width 1,024, sequences of up to 10,000 tokens, 4,096 points. This file says how the checkpoint
+names its tensors; sizes are read from their shapes. The half of the point encoder that only reconstructs surfaces is not loaded.
+
+The point encoder stays in float32 whatever the dtype: the checkpoint's authors run it in half precision and test for overflow. dtype "auto"
+is float32 on a CPU: in bfloat16, this decoder's attention gives a row other bits in a window than alone, and `match seed` could drift.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine import memory
+from engine.backbones.lowpoly import DRAFT_ROWS, Lowpoly
+from engine.backbones.originals import Originals, Shapes, count, originals
+from engine.core import ANY_SUIT, Suits
+from engine.errors import MissingWeights
+from engine.kernels.steady_linear import steady
+from engine.networks.mesh_decoder import MeshModel, Settings, describe
+
+CHECKPOINT = "bpt-8-16-500m.pt of huggingface.co/whaohan/bpt"
+LICENCE = (
+    "Code and weights: Tencent Hunyuan 3D 2.0 Community License (not in the EU, the UK and South Korea; permission above a million users a "
+    "month; outputs may not train other models). The card of the weights says MIT; the point encoder's code is GPL-3.0."
+)
+POINTS = 4096
+WIDTH_OF_A_HEAD = 64
+VOCABULARY = 5121  # with special blocks, which open a patch; files without them hold another vocabulary
+ENCODER = "conditioner.point_encoder.model.shape_model.encoder."
+MEMORY = ".cross_attention.memory"
+
+# Our names, in full or as a beginning, and the checkpoint's. Several of theirs are one tensor of ours, one below the other.
+WHOLE: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    "decoder.tokens": ("token_embed.weight",),
+    "decoder.kinds": ("block_embed", "offset_embed", "sp_block_embed"),
+    "decoder.positions": ("abs_pos_emb.weight",),
+    "decoder.start": ("sos_token",),
+    "encoder.queries": (f"{ENCODER}query",),
+})  # fmt: skip
+IN_A_BLOCK: Mapping[str, tuple[int, tuple[str, ...]]] = MappingProxyType({  # with the number of the sublayer, of three
+    "self_norm": (0, ("0.0",)),
+    "self_attention.query_key_value": (0, ("1.to_q", "1.to_k", "1.to_v")),
+    "self_attention.out": (0, ("1.to_out",)),
+    "cross_norm": (1, ("0.0",)),
+    "cross_attention.query": (1, ("1.to_q",)),
+    "cross_attention.key_value": (1, ("1.to_k", "1.to_v")),
+    "cross_attention.out": (1, ("1.to_out",)),
+    "feed_norm": (2, ("0.0",)),
+    "feed.value_gate": (2, ("1.ff.0.proj",)),
+    "feed.out": (2, ("1.ff.2",)),
+})  # fmt: skip
+IN_THE_ENCODER: Mapping[str, str] = MappingProxyType({
+    "attention_norm": "ln_1", "attention.query": "attn.c_q", "attention.out": "attn.c_proj",
+    "feed_in": "mlp.c_fc", "feed_out": "mlp.c_proj",
+})  # fmt: skip
+AT_THE_ENDS: Mapping[str, str] = MappingProxyType({
+    "decoder.norm": "decoder.final_norm", "decoder.head": "to_logits",
+    "encoder.points": f"{ENCODER}input_proj", "encoder.norm": f"{ENCODER}ln_post",
+    "encoder.first": "conditioner.cond_head_proj", "encoder.others": "conditioner.cond_proj",
+})  # fmt: skip
+
+
+class Bpt(Lowpoly):
+    """The backbone: lowpoly's code with BPT's weights. The grammar masks what no serialised mesh contains; BPT's own script has none."""
+
+    name = "bpt"
+    points = POINTS
+    suits: Suits = ANY_SUIT
+
+    def __init__(self, model: MeshModel, grammar: bool = True):
+        super().__init__(model, {"name": self.name, "licence": LICENCE}, None, grammar)
+
+
+def sources(name: str) -> tuple[str, ...]:
+    """The checkpoint's names of the tensors that make one of ours."""
+    if name in WHOLE:
+        return WHOLE[name]
+    part, _, kind = name.rpartition(".")
+    if part in AT_THE_ENDS:
+        return (f"{AT_THE_ENDS[part]}.{kind}",)
+    if part.startswith("decoder.blocks."):
+        layer, _, inner = part.removeprefix("decoder.blocks.").partition(".")
+        if name.endswith(MEMORY):
+            return tuple(f"decoder.layers.{3 * int(layer) + 1}.1.mem_{which}" for which in "kv")
+        sublayer, theirs = IN_A_BLOCK[inner]
+        return tuple(f"decoder.layers.{3 * int(layer) + sublayer}.{each}.{kind}" for each in theirs)
+    if part.startswith("encoder.cross."):
+        inner = part.removeprefix("encoder.cross.")
+        known = {**IN_THE_ENCODER, "data_norm": "ln_2", "feed_norm": "ln_3", "attention.mixed": "attn.c_kv"}
+        return (f"{ENCODER}cross_attn.{known[inner]}.{kind}",)
+    layer, _, inner = part.removeprefix("encoder.blocks.").partition(".")
+    known = {**IN_THE_ENCODER, "feed_norm": "ln_2", "attention.mixed": "attn.c_qkv"}
+    return (f"{ENCODER}self_attn.resblocks.{layer}.{known[inner]}.{kind}",)
+
+
+def configure(shapes: Shapes) -> dict[str, int]:
+    """The settings of a checkpoint, as entries of a card, from the shapes of its tensors; raises MissingWeights if it is not BPT's."""
+    try:
+        settings = Settings(
+            layers=count(shapes, "decoder.layers.") // 3,
+            width=shapes["sos_token"][0],
+            heads=shapes["decoder.layers.1.1.mem_k"][0],
+            inner=shapes["decoder.layers.2.1.ff.2.weight"][1],
+            length=shapes["abs_pos_emb.weight"][0],
+            vocabulary=shapes["token_embed.weight"][0],
+            memories=shapes["decoder.layers.1.1.mem_k"][1],
+            features=shapes[f"{ENCODER}input_proj.weight"][1],
+            encoder_width=shapes[f"{ENCODER}query"][1],
+            encoder_blocks=count(shapes, f"{ENCODER}self_attn.resblocks."),
+            latents=shapes[f"{ENCODER}query"][0],
+            budgets=0,
+        )
+    except (KeyError, IndexError, ValueError) as e:
+        raise MissingWeights(f"These are not weights of bpt: {e} is missing or damaged. Download {CHECKPOINT} again.") from e
+    if settings.vocabulary != VOCABULARY:
+        raise MissingWeights(f"The checkpoint has {settings.vocabulary:,} tokens, and bpt has {VOCABULARY:,}. Download {CHECKPOINT}.")
+    if settings.width != settings.heads * WIDTH_OF_A_HEAD:
+        raise MissingWeights(f"A width of {settings.width} does not divide into {settings.heads} heads of 64. Download {CHECKPOINT} again.")
+    return describe(settings)
+
+
+def expected(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor that loading needs, by its name in the file. config : see `configure`."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, shape in _ours(config).items():
+        theirs = sources(name)
+        part = shape[1:] if name.endswith(MEMORY) else (shape[0] // len(theirs), *shape[1:])
+        found |= dict.fromkeys(theirs, tuple(part))
+    return found
+
+
+def size(config: Mapping[str, Any]) -> memory.Size:
+    """What memory depends on. config : see `configure`."""
+    s = Settings(**config)
+    numbers = sum(math.prod(shape) for shape in _ours(config).values())
+    slots = 1 + s.length + DRAFT_ROWS
+    return memory.Size(numbers, s.layers, s.heads, s.width // s.heads, slots, s.vocabulary, branches=1)
+
+
+def _ours(config: Mapping[str, Any]) -> dict[str, torch.Size]:
+    with torch.device("meta"):
+        return {name: tensor.shape for name, tensor in MeshModel(Settings(**config)).state_dict().items()}
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Bpt:
+    """The backbone from a local file or folder; downloads nothing. dtype "auto" is float32 on a CPU, else bfloat16.
+
+    Raises MissingWeights for an absent, incomplete or damaged checkpoint, TooLittleMemory.
+    """
+    if dtype == "auto":
+        dtype = "float32" if torch.device(device).type == "cpu" else "bfloat16"
+    with originals(path, "bpt", CHECKPOINT) as found:
+        config = configure(found.shapes)
+        found.need(expected(config), "bpt")
+        memory.check("bpt", size(config), device, dtype)
+        model = _read(found, config, getattr(torch, dtype))
+    torch.set_flush_denormal(True)
+    found = Bpt(model.requires_grad_(False).to(device))
+    steady([found.model.decoder])
+    return found
+
+
+def _read(found: Originals, config: Mapping[str, Any], dtype: torch.dtype) -> MeshModel:
+    """The network with its weights, never allocated twice."""
+    with torch.device("meta"):
+        model = MeshModel(Settings(**config))
+    tensors: dict[str, Tensor] = {}
+    for name, place in model.state_dict().items():
+        kind = torch.float32 if name.startswith("encoder.") else dtype
+        tensors[name] = torch.cat([found.read(each, kind) for each in sources(name)]).view(place.shape)
+    model.load_state_dict(tensors, assign=True)
+    return model

@@ -1,0 +1,115 @@
+"""The files of Chameleon's descendants: the trunk and head in a folder of transformers, and the picture decoder beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import ChameleonConfig, ChameleonForConditionalGeneration, ChameleonModel, PreTrainedTokenizerBase
+
+from engine import memory
+from engine.backbones import vqgan_names
+from engine.backbones.checkpoint_files import UNREADABLE, Family, checkpoint_folder, first_line
+from engine.backbones.originals import Originals, Shapes, originals
+from engine.errors import MissingWeights
+from engine.networks.hosted import DRAFT_ROWS
+from engine.networks.vqgan import PictureDecoder
+
+FAMILY = Family("chameleon", ("chameleon",), "leloy/Anole-7b-v0.1-hf or Alpha-VLLM/Lumina-mGPT-7B-768", {})
+DECODERS = "vqgan.ckpt of Meta's Chameleon (Anole, Lumina-mGPT) or movqgan_270M.ckpt of ai-forever/MoVQGAN (Lumina-mGPT 2)"
+TOKENIZERS = ("tokenizer.json", "tokenizer.model")
+HEAD = "lm_head.weight"
+PROMPT = 256  # tokens of a prompt that the estimate of memory assumes
+
+
+def folder_of(path: str | None) -> Path:
+    """The folder of a checkpoint with a tokenizer; raises MissingWeights or NotSupported."""
+    folder = checkpoint_folder(path, FAMILY)
+    if not any((folder / name).is_file() for name in TOKENIZERS):
+        raise MissingWeights(f"{folder} holds no tokenizer. Copy {TOKENIZERS[0]} of {FAMILY.source} into it.")
+    return folder
+
+
+def words_in(config: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
+    """Id by name of all words, from the tokenizer and from the configuration, which names the codes."""
+    named = config.get("vocabulary_map")
+    return tokenizer.get_vocab() | (dict(named) if isinstance(named, Mapping) else {})
+
+
+def configuration(config: Mapping[str, Any]) -> ChameleonConfig:
+    """The configuration in the form of transformers; raises MissingWeights if an entry is impossible."""
+    try:
+        found = ChameleonConfig.from_dict({**config, "vocabulary_map": {"<image>": 0}})  # names are not needed in the trunk
+        if found.num_hidden_layers < 1 or found.hidden_size % found.num_attention_heads:
+            raise ValueError("layers or heads")
+    except UNREADABLE as e:
+        raise MissingWeights(f"config.json is damaged ({first_line(e)}). Download {FAMILY.source} again.") from e
+    found._attn_implementation = "sdpa"
+    return found
+
+
+def expected(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor of trunk and head, by its name in the files."""
+    try:
+        with torch.device("meta"):
+            shapes = ChameleonForConditionalGeneration(configuration(config)).state_dict()
+    except UNREADABLE as e:
+        raise MissingWeights(f"config.json asks for an impossible network ({first_line(e)}). Download {FAMILY.source} again.") from e
+    return {name: tuple(tensor.shape) for name, tensor in shapes.items() if not name.startswith("model.vqmodel.")}
+
+
+def size(config: Mapping[str, Any], shapes: Shapes, picture: PictureDecoder, side: int) -> memory.Size:
+    """What memory depends on, for a picture of some pixels a side."""
+    settings = configuration(config)
+    numbers = sum(math.prod(shape) for name, shape in shapes.items() if name.startswith(("model.", HEAD)))
+    grid = side // picture.factor
+    return memory.Size(
+        numbers, settings.num_hidden_layers, settings.num_key_value_heads, settings.hidden_size // settings.num_attention_heads,
+        PROMPT + grid * (grid + 1) + DRAFT_ROWS, picture.codes.num_embeddings, side * side,
+    )  # fmt: skip
+
+
+def read_trunk(found: Originals, config: Mapping[str, Any], dtype: torch.dtype) -> ChameleonModel:
+    """The trunk with its weights, never allocated twice, without the encoder of pictures; raises MissingWeights for other weights."""
+    found.need(expected(config), "chameleon")
+    settings = configuration(config)
+    if spare := [name for name in found.shapes if name.startswith(f"model.layers.{settings.num_hidden_layers}.")]:
+        raise MissingWeights(f"{found.path} holds more layers than config.json says, such as {spare[0]}. Download them again.")
+    with torch.device("meta"):
+        trunk = ChameleonModel(settings)
+    del trunk.vqmodel
+    trunk.load_state_dict({name: found.read(f"model.{name}", dtype) for name in trunk.state_dict()}, assign=True)
+    trunk.rotary_emb = type(trunk.rotary_emb)(settings)  # its table is not among the weights
+    return trunk.eval().requires_grad_(False)
+
+
+def read_head(found: Originals, codes: list[int], dtype: torch.dtype) -> nn.Linear:
+    """The rows of the head that belong to the codes."""
+    weight = found.read(HEAD, dtype)
+    with torch.device("meta"):
+        head = nn.Linear(weight.shape[1], len(codes), bias=False)
+    head.weight = nn.Parameter(weight[torch.tensor(codes)], requires_grad=False)
+    return head
+
+
+def decoder_in(folder: Path, found: Originals) -> PictureDecoder:
+    """The picture decoder: of the folder's own files, or of a vqgan or movqgan file in it or in a folder inside; raises MissingWeights."""
+    if "post_quant_conv.weight" in found.shapes:
+        return _decoder(found)
+    beside = sorted(
+        file for file in (*folder.glob("*vqgan*"), *folder.glob("*/*vqgan*")) if file.suffix in (".ckpt", ".pt", ".safetensors")
+    )
+    if not beside:
+        raise MissingWeights(f"{folder} holds no picture decoder. Put {DECODERS} into it.")
+    with originals(str(beside[0]), "the picture decoder", DECODERS) as own:
+        return _decoder(own)
+
+
+def _decoder(found: Originals) -> PictureDecoder:
+    config = vqgan_names.configure(found.shapes, vqgan_names.taming, normalised=False)
+    found.need(vqgan_names.expected(config, vqgan_names.taming), "the picture decoder")
+    return vqgan_names.read_decoder(found, config, vqgan_names.taming)

@@ -1,0 +1,172 @@
+"""LlamaGen's own files: names, shapes, and how the parts are read from them.
+
+The transformer keeps queries, keys and values of a layer in one tensor, and the two numbers that a rotary position turns side by side; a
+Llama model of transformers has three tensors, and the two numbers half a head apart.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import LlamaConfig, LlamaModel, T5Config, T5EncoderModel
+
+from engine import memory
+from engine.backbones import vqgan_names
+from engine.backbones.checkpoint_files import configuration, read_model, read_tokenizer
+from engine.backbones.originals import Originals, Shapes, count
+from engine.errors import MissingWeights
+from engine.networks.hosted import DRAFT_ROWS
+
+CHECKPOINT = "transformer and picture tokenizer of huggingface.co/FoundationVision/LlamaGen or peizesun/llamagen_t2i"
+SIDES = (256, 384, 512)
+HEADS = {3200: 32, 4096: 32}  # by width; all others have heads of width 64
+TOKENIZERS = ("tokenizer.json", "spiece.model")
+EPS, BASE = 1e-5, 10_000.0  # of norms; of rotary positions
+IN_A_LAYER: Mapping[str, tuple[str, int]] = {  # theirs: ours, and which part of theirs it is, of how many one below the other
+    "self_attn.q_proj": ("attention.wqkv", 0), "self_attn.k_proj": ("attention.wqkv", 1), "self_attn.v_proj": ("attention.wqkv", 2),
+    "self_attn.o_proj": ("attention.wo", 0), "mlp.gate_proj": ("feed_forward.w1", 0), "mlp.up_proj": ("feed_forward.w3", 0),
+    "mlp.down_proj": ("feed_forward.w2", 0), "input_layernorm": ("attention_norm", 0), "post_attention_layernorm": ("ffn_norm", 0),
+}  # fmt: skip
+CONDITION = "cls_embedding."
+CLASS, TEXT = f"{CONDITION}embedding_table.weight", f"{CONDITION}uncond_embedding"
+
+
+def configure(shapes: Shapes) -> dict[str, Any]:
+    """The settings of a checkpoint from the shapes of its tensors; raises MissingWeights if it is not LlamaGen's or lacks a decoder."""
+    try:
+        vocabulary, width = shapes["tok_embeddings.weight"]
+        found = {
+            "vocabulary": vocabulary, "width": width, "layers": count(shapes, "layers."),
+            "inner": shapes["layers.0.feed_forward.w1.weight"][0],
+            "classes": shapes[CLASS][0] if CLASS in shapes else 0,
+            "text": [0, 0] if CLASS in shapes else list(shapes[TEXT]),
+        }  # fmt: skip
+    except (KeyError, IndexError, ValueError) as e:
+        raise MissingWeights(f"These are not weights of llamagen: {e} is missing or damaged. Download {CHECKPOINT}.") from e
+    return found | {"picture": vqgan_names.configure(shapes, vqgan_names.llamagen, normalised=True)}
+
+
+def expected(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor that loading needs, by its published name. config : see `configure`."""
+    v, w, inner = config["vocabulary"], config["width"], config["inner"]
+    found: dict[str, tuple[int, ...]] = {"tok_embeddings.weight": (v, w), "output.weight": (v, w), "norm.weight": (w,)}
+    for layer in range(config["layers"]):
+        start = f"layers.{layer}."
+        found |= {f"{start}attention.wqkv.weight": (3 * w, w), f"{start}attention.wo.weight": (w, w)}
+        found |= {f"{start}attention_norm.weight": (w,), f"{start}ffn_norm.weight": (w,), f"{start}feed_forward.w2.weight": (w, inner)}
+        found |= {f"{start}feed_forward.w1.weight": (inner, w), f"{start}feed_forward.w3.weight": (inner, w)}
+    if config["classes"]:
+        found[CLASS] = (config["classes"], w)
+    else:
+        found |= {TEXT: tuple(config["text"]), "cls_embedding.cap_proj.fc1.weight": (w, config["text"][1])}
+        found["cls_embedding.cap_proj.fc2.weight"] = (w, w)
+    return found | vqgan_names.expected(config["picture"], vqgan_names.llamagen)
+
+
+def size(config: Mapping[str, Any], side: int = SIDES[-1]) -> memory.Size:
+    """What memory depends on. config : see `configure`; side : of the picture in pixels."""
+    numbers = sum(math.prod(shape) for shape in expected(config).values())
+    heads = heads_of(config["width"])
+    codes = (side // 2 ** (len(config["picture"]["stages"]) - 1)) ** 2
+    slots = (config["text"][0] or 1) + codes + DRAFT_ROWS
+    return memory.Size(numbers, config["layers"], heads, config["width"] // heads, slots, config["vocabulary"], side * side)
+
+
+def heads_of(width: int) -> int:
+    """The number of attention heads of a published width."""
+    return HEADS.get(width, max(1, width // 64))
+
+
+def side_of(path: Path) -> int:
+    """The picture's side in pixels, from the names of the files or the folder; raises MissingWeights if they do not say."""
+    names = [path.name] if path.is_file() else [*sorted(file.name for file in path.iterdir() if file.is_file()), path.name]
+    for name in names:
+        if found := re.search(rf"(?<!\d)({'|'.join(map(str, SIDES))})(?!\d)", name):
+            return int(found[1])
+    raise MissingWeights(f"No name in {path} says how large the pictures are. Give the file its published name, such as c2i_L_384.pt.")
+
+
+class GridRotary(nn.Module):
+    """Cosines and sines by slot, in the place of a Llama model's own: zero for the condition, then those of the grid's rows and columns."""
+
+    def __init__(self, side: int, width: int, condition: int):
+        """side : codes in a row; width : of an attention head; condition : slots before the picture"""
+        super().__init__()
+        frequency = BASE ** (-torch.arange(0, width // 2, 2)[: width // 4].float() / (width // 2))
+        row, column = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+        angles = torch.cat([row.reshape(-1, 1) * frequency, column.reshape(-1, 1) * frequency], -1)
+        nothing = torch.zeros(condition, angles.shape[1])
+        for name, table in (("cos", angles.cos()), ("sin", angles.sin())):
+            self.register_buffer(name, torch.cat([nothing, table]).repeat(1, 2), persistent=False)
+
+    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """cos and sin [branches, R, width] of some slots, in the dtype of x"""
+        return self.cos[position_ids].to(x.dtype), self.sin[position_ids].to(x.dtype)
+
+
+def read_trunk(found: Originals, config: Mapping[str, Any], grid: int, dtype: torch.dtype) -> LlamaModel:
+    """The trunk with its weights, never allocated twice."""
+    width, heads = config["width"], heads_of(config["width"])
+    settings = LlamaConfig(
+        vocab_size=config["vocabulary"], hidden_size=width, intermediate_size=config["inner"], num_hidden_layers=config["layers"],
+        num_attention_heads=heads, num_key_value_heads=heads, head_dim=width // heads, rms_norm_eps=EPS,
+        max_position_embeddings=(config["text"][0] or 1) + grid * grid,
+    )  # fmt: skip
+    settings._attn_implementation = "sdpa"
+    with torch.device("meta"):
+        decoder = LlamaModel(settings)
+    tensors = {"embed_tokens.weight": found.read("tok_embeddings.weight", dtype), "norm.weight": found.read("norm.weight", dtype)}
+    for layer in range(config["layers"]):
+        for ours, (theirs, part) in IN_A_LAYER.items():
+            tensor = found.read(f"layers.{layer}.{theirs}.weight", dtype)
+            if theirs.endswith("wqkv"):
+                tensor = tensor[part * width : (part + 1) * width]
+                tensor = halved(tensor, heads) if part < 2 else tensor.clone()
+            tensors[f"layers.{layer}.{ours}.weight"] = tensor
+    decoder.load_state_dict(tensors, assign=True)
+    decoder.rotary_emb = GridRotary(grid, width // heads, config["text"][0] or 1)
+    return decoder.eval().requires_grad_(False)
+
+
+def read_head(found: Originals, config: Mapping[str, Any], dtype: torch.dtype) -> nn.Linear:
+    """The head over the codes."""
+    with torch.device("meta"):
+        head = nn.Linear(config["width"], config["vocabulary"], bias=False)
+    head.weight = nn.Parameter(found.read("output.weight", dtype), requires_grad=False)
+    return head
+
+
+def read_condition(found: Originals, config: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Tensor]:
+    """The tensors that make inputs of a class or of a text's features, by their published names without `cls_embedding`."""
+    names = [name for name in expected(config) if name.startswith(CONDITION)]
+    return {name.removeprefix(CONDITION): found.read(name, dtype) for name in names}
+
+
+def halved(weight: Tensor, heads: int) -> Tensor:
+    """Rows [heads * d, H] of queries or keys, from adjacent pairs of rotary numbers to a first and a second half of each head."""
+    return weight.view(heads, -1, 2, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
+
+
+def text_features(path: Path, dtype: torch.dtype, device: str, width: int) -> Callable[[str], Tensor]:
+    """A function from a text to its features [n, width], by a T5 encoder in a subfolder; raises MissingWeights if there is none."""
+    folder = path.parent if path.is_file() else path
+    at = next((each.parent for each in sorted(folder.glob("*/config.json"))), None)
+    if at is None:
+        raise MissingWeights(f"llamagen's text model reads features of flan-t5-xl. Put the folder of google/flan-t5-xl into {folder}.")
+    if not any((at / name).is_file() for name in TOKENIZERS):  # transformers would make an empty one
+        raise MissingWeights(f"{at} holds no tokenizer. Copy {TOKENIZERS[0]} or {TOKENIZERS[1]} of google/flan-t5-xl into it.")
+    encoder, tokenizer = read_model(at, T5EncoderModel, dtype, "encoder.", configuration(at, T5Config)).to(device), read_tokenizer(at)
+    if encoder.config.d_model != width:
+        raise MissingWeights(f"The text encoder in {at} has a width of {encoder.config.d_model}, not {width}. Use google/flan-t5-xl.")
+
+    def features(text: str) -> Tensor:
+        ids = tokenizer(" ".join(text.lower().split()), return_tensors="pt").input_ids.to(device)
+        return encoder(input_ids=ids).last_hidden_state[0]
+
+    return features

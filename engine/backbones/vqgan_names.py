@@ -1,0 +1,104 @@
+"""The names of a VQGAN picture decoder's tensors in two published forms, and the decoder read from a checkpoint.
+
+`llamagen` is the form of LlamaGen's tokenizers; its stages are in the order in which they run. `taming` is the form of taming-transformers,
+which Chameleon's vqgan.ckpt and MoVQGAN have; there stages are numbered from the last to the first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from engine.backbones.originals import Originals, Shapes
+from engine.errors import MissingWeights, NotSupported
+from engine.networks.vqgan import PictureDecoder, Settings, built, settings_of
+
+Form = Callable[[str, int], str]  # from our name and the number of stages to the published name
+ENDS: Mapping[str, str] = {
+    "codes.weight": "quantize.embedding.weight", "widen": "post_quant_conv", "enter": "decoder.conv_in", "norm": "decoder.norm_out",
+    "leave": "decoder.conv_out",
+}  # fmt: skip
+PARTS: Mapping[str, str] = {  # of residual blocks and attention
+    "first_norm": "norm1", "second_norm": "norm2", "first": "conv1", "second": "conv2", "fit": "nin_shortcut",
+    "norm": "norm", "query": "q", "key": "k", "value": "v", "out": "proj_out",
+}  # fmt: skip
+
+
+OF_A_NORM: Mapping[str, str] = {".base.": ".norm_layer.", ".scale.": ".conv_y.", ".shift.": ".conv_b."}  # of MoVQ
+
+
+def llamagen(name: str, stages: int) -> str:
+    """The name in LlamaGen's form."""
+    return _published(name, "decoder.mid.{}", "decoder.conv_blocks.{}", ("res", "attn"), lambda stage: stage)
+
+
+def taming(name: str, stages: int) -> str:
+    """The name in taming-transformers' form."""
+    found = _published(name, "decoder.mid.{}", "decoder.up.{}", ("block", "attn"), lambda stage: stages - 1 - stage)
+    return found.replace("mid.0", "mid.block_1").replace("mid.1", "mid.attn_1").replace("mid.2", "mid.block_2")
+
+
+def _published(name: str, middle: str, stage: str, kinds: tuple[str, str], number: Callable[[int], int]) -> str:
+    if name in ENDS:
+        return ENDS[name]
+    for ours, theirs in OF_A_NORM.items():
+        if ours in name:
+            whole, _, last = _published(name.replace(ours, "."), middle, stage, kinds, number).rpartition(".")
+            return f"{whole}{theirs}{last}"
+    part, _, last = name.rpartition(".")
+    if part in ENDS:
+        return f"{ENDS[part]}.{last}"
+    if found := re.fullmatch(r"middle\.(\d)\.(\w+)", part):
+        return f"{middle.format(found[1])}.{PARTS[found[2]]}.{last}"
+    if found := re.fullmatch(r"stages\.(\d+)\.grow", part):
+        return f"{stage.format(number(int(found[1])))}.upsample.conv.{last}"
+    found = re.fullmatch(r"stages\.(\d+)\.(residuals|attentions)\.(\d+)\.(\w+)", part)
+    kind = kinds[found[2] == "attentions"]
+    return f"{stage.format(number(int(found[1])))}.{kind}.{found[3]}.{PARTS[found[4]]}.{last}"
+
+
+def configure(shapes: Shapes, form: Form, normalised: bool) -> dict[str, Any]:
+    """The settings of the decoder in a checkpoint, ready for a card; raises MissingWeights if there is none."""
+    stage = re.compile(r"decoder\.(?:conv_blocks|up)\.(\d+)\.")
+    stages = 1 + max((int(found[1]) for name in shapes if (found := stage.match(name))), default=-1)
+    placed = "decoder.norm_out.conv_y.weight" in shapes
+    names = _names(Settings(1, 1, GROUPED, (GROUPED,) * max(1, stages), MOST_BLOCKS, placed=placed))
+    ours = {name: shapes[theirs] for name in names if (theirs := form(name, stages)) in shapes}
+    try:
+        settings = settings_of(ours, normalised)
+        known = {form(name, stages) for name in _names(settings)}
+    except (KeyError, ValueError, IndexError, ZeroDivisionError) as e:
+        raise MissingWeights(f"There is no whole picture decoder among the weights (see {e}). Download the picture tokenizer too.") from e
+    if spare := sorted(name for name in shapes if name.startswith("decoder.") and name not in known):
+        raise NotSupported(f"The picture decoder has parts that are not known here, such as {spare[0]}. Use a published picture tokenizer.")
+    return asdict(settings)
+
+
+GROUPED, MOST_BLOCKS = 32, 9  # of a decoder that has every name that may occur
+
+
+def expected(config: Mapping[str, Any], form: Form) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor that the decoder needs, by its published name. config : see `configure`."""
+    settings = settings_in(config)
+    return {form(name, len(settings.stages)): shape for name, shape in _names(settings).items()}
+
+
+def settings_in(config: Mapping[str, Any]) -> Settings:
+    """The settings in a card."""
+    return Settings(**{**config, "stages": tuple(config["stages"])})
+
+
+def _names(settings: Settings) -> dict[str, tuple[int, ...]]:
+    with torch.device("meta"):
+        return {name: tuple(tensor.shape) for name, tensor in PictureDecoder(settings).state_dict().items()}
+
+
+def read_decoder(found: Originals, config: Mapping[str, Any], form: Form) -> PictureDecoder:
+    """The decoder of a checkpoint, in float32."""
+    settings = settings_in(config)
+    stages = len(settings.stages)
+    return built(settings, {name: found.read(form(name, stages), torch.float32) for name in _names(settings)})

@@ -1,0 +1,251 @@
+"""The adapter of Anole and Lumina-mGPT: against transformers' own generate with guidance, and the folders it must refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from engine.backbones import chameleon
+from engine.backbones import load as load_backbone
+from engine.backbones.chameleon import BEGIN, KINDS, ROW_END, TURN, codes_of, kind_of, layouts_of, size_word
+from engine.core import Prompt, Sampling
+from engine.errors import BadFile, BadPrompt, ForetokenError, MissingWeights, NotSupported
+from engine.methods import METHODS
+from engine.networks.vqgan import PictureDecoder, Settings
+from engine.run import generate
+from tests.engine.backbones import tiny_chameleon as tiny
+from tests.engine.backbones.tiny_originals import CODES, picture_decoder
+
+GREEDY = Sampling(temperature=0.0, guidance=3.0)
+PROMPTS = ("red apple", "a", "two cats on the table")
+COLUMNS = 4
+
+
+def own_tokens(kind: str, text: str, guidance: float) -> list[int]:
+    """The codes that transformers' generate makes, with its own guidance and with the row ends forced as the authors force them."""
+    model, backbone = tiny.model(), tiny.chameleon(kind)
+    model.model.vocabulary_mapping.image_tokens = []  # the class hides these, and the authors' scripts show them
+    prompt, negative = backbone.rows(text, backbone.layout)
+    codes, first = codes_of(tiny.words(), picture_decoder(), tiny.kind(kind)), len(prompt)
+    sized = tiny.kind(kind).sized
+
+    def allowed(batch: int, ids: Tensor) -> list[int]:
+        made = len(ids) - first
+        return [tiny.words()[ROW_END]] if sized and made % (COLUMNS + 1) == COLUMNS else codes
+
+    found = model.generate(
+        torch.tensor([prompt]), attention_mask=torch.ones(1, first, dtype=torch.int64), do_sample=False, guidance_scale=guidance,
+        negative_prompt_ids=torch.tensor([negative]), prefix_allowed_tokens_fn=allowed, max_new_tokens=COLUMNS * (COLUMNS + sized),
+    )[0, first:].tolist()  # fmt: skip
+    return [codes.index(i) for i in found if i in codes]
+
+
+@pytest.mark.parametrize("kind", ["anole", "lumina"])
+@pytest.mark.parametrize("text", PROMPTS)
+@pytest.mark.parametrize("guidance", [1.5, 4.0])
+def test_greedy_tokens_are_those_of_the_class(kind: str, text: str, guidance: float) -> None:
+    prompt = Prompt(text=text, sampling=Sampling(temperature=0.0, guidance=guidance))
+    run = generate(tiny.chameleon(kind), METHODS["ar"], prompt).finish()
+    assert run.tokens == own_tokens(kind, text, guidance)
+    assert len(run.tokens) == 16 and len(set(run.tokens)) > 3
+
+
+def test_prompts_guidance_and_row_ends_matter() -> None:
+    """Otherwise the comparison above could not fail."""
+    found = {(kind, *own_tokens(kind, text, guidance)) for kind in ("anole", "lumina") for text in PROMPTS for guidance in (1.5, 4.0)}
+    assert len(found) >= 10 and len({codes[1:] for codes in found}) >= 10
+
+
+@pytest.mark.parametrize("kind", ["anole", "lumina"])
+@pytest.mark.parametrize("method", ["sjd", "sjdpp", "lookup"])
+def test_match_seed_gives_the_tokens_of_plain_decoding(kind: str, method: str) -> None:
+    prompt = Prompt(text="red apple", seed=4, sampling=Sampling(1.0, 20, 0.95, 3.0))
+    plain = generate(tiny.chameleon(kind), METHODS["ar"], prompt).finish()
+    knobs = {"verify": "match seed"} | ({"window": 6} if method != "lookup" else {})
+    assert generate(tiny.chameleon(kind), METHODS[method], prompt, knobs).finish().tokens == plain.tokens
+
+
+def test_prompts_are_those_of_the_authors_scripts() -> None:
+    names = {i: word for word, i in tiny.words().items()}
+    anole = [[names[i] for i in row] for row in tiny.chameleon("anole").rows("ab", tiny.chameleon("anole").layout)]
+    assert anole == [["<s>", "a", "b", TURN, BEGIN], ["<s>", BEGIN]]
+    lumina, seen = tiny.chameleon("lumina"), []
+    lumina = chameleon.Chameleon(
+        lumina.hosted.decoder, lumina.head[0], lumina.picture, lumina.kind, list(range(CODES)), tiny.words(),
+        lambda text: seen.append(text) or [9], tiny.BOS,
+    )  # fmt: skip
+    rows = [[names[i] for i in row] for row in lumina.rows("a red cat", lumina.layout)]
+    mark = [BEGIN, size_word(8), size_word(8)]
+    assert rows == [["<s>", names[9], TURN, *mark], mark]
+    assert seen == ["Generate an image of 8x8 according to the following prompt:\na red cat"]
+    assert size_word(768) == "<reserved08824>"
+
+
+def test_sizes_depend_on_the_positions() -> None:
+    assert list(layouts_of(KINDS["lumina"], 16, 10_240)) == [768, 512, 1024]
+    assert list(layouts_of(KINDS["lumina"], 16, 4096)) == [768, 512]
+    grid = layouts_of(KINDS["lumina2"], 8, 10_240)[768]
+    assert (grid.rows, grid.columns, grid.factor) == (96, 96, 8)
+    assert list(layouts_of(KINDS["anole"], 16, 4096)) == [512]
+
+
+def test_the_kind_is_in_the_configuration() -> None:
+    assert kind_of({"vocab_size": 65_536}) == "anole"
+    assert kind_of({"vocab_size": 65_536, "mask_image_logits": False}) == "lumina"
+    assert kind_of({"vocab_size": 65_536, "architectures": ["ChameleonXLLMXForConditionalGeneration"]}) == "lumina"
+    assert kind_of({"vocab_size": 171_385, "mask_image_logits": False}) == "lumina2"
+
+
+def test_codes_of_the_second_lumina_follow_one_another() -> None:
+    with torch.device("meta"):
+        picture = PictureDecoder(Settings(16_384, 4, 4, (32, 32), 1, False, False, True))
+    words = {word: i for i, word in enumerate([TURN, BEGIN, ROW_END, *map(size_word, (512, 768, 1024))])}
+    found = codes_of(words, picture, KINDS["lumina2"])
+    assert found[0] == 155_000 and found[-1] == 171_383
+    with pytest.raises(NotSupported, match="reserved08799") as caught:
+        codes_of({word: i for word, i in words.items() if word != ROW_END}, picture, KINDS["lumina2"])
+    one_message(caught.value)
+    with pytest.raises(NotSupported, match="0 codes") as caught:
+        codes_of(words, picture, KINDS["anole"])
+    one_message(caught.value)
+
+
+@torch.inference_mode()
+def test_norms_of_the_second_lumina_look_at_the_codes() -> None:
+    """Every norm is scaled and shifted: with scale 1 and shift 0 the decoder is one without places."""
+    torch.manual_seed(1)
+    plain, placed = (PictureDecoder(Settings(CODES, 4, 4, (32, 32), 1, True, False, where)).eval() for where in (False, True))
+    tensors = {}
+    for name in placed.state_dict():
+        if ".scale." in name or ".shift." in name:
+            tensors[name] = torch.full_like(placed.state_dict()[name], float(name.endswith("scale.bias")))
+        else:
+            tensors[name] = plain.state_dict()[name.replace(".base.", ".")]
+    placed.load_state_dict(tensors)
+    codes = torch.arange(12).view(3, 4)
+    torch.testing.assert_close(placed(codes), plain(codes))
+    tensors["norm.shift.weight"][0, 0] = 1.0
+    placed.load_state_dict(tensors)
+    assert (placed(codes) - plain(codes)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("prompt", [Prompt(), Prompt(text=" "), Prompt(text="a", size=77)])
+def test_bad_prompts_are_refused(prompt: Prompt) -> None:
+    with pytest.raises(BadPrompt) as caught:
+        tiny.chameleon("anole").start(prompt)
+    one_message(caught.value)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------------
+
+
+def one_message(error: ForetokenError) -> None:
+    """Asserts that a message is a line a person can read."""
+    text = str(error)
+    assert "\n" not in text and text.endswith(".") and 20 < len(text) < 600, text
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kinds that make pictures of 8 pixels."""
+    monkeypatch.setattr(chameleon, "KINDS", {name: tiny.kind(name) for name in KINDS})
+
+
+def refused(folder: Path, kind: type[ForetokenError] = MissingWeights) -> str:
+    """The sentence that a folder is refused with."""
+    with pytest.raises(kind) as caught:
+        chameleon.load(str(folder), dtype="float32")
+    one_message(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("lumina", [False, True])
+def test_a_folder_loads_and_decodes_as_before(tmp_path: Path, lumina: bool) -> None:
+    found = load_backbone(tiny.save(tmp_path, lumina), dtype="float32")
+    assert found.name == "chameleon" and found.sizes == [8] and "Chameleon Research" in found.card["licence"]
+    assert found.kind.title == ("Lumina-mGPT" if lumina else "Anole")
+    assert found.read("red apple") == [tiny.WORDS.index("red"), tiny.WORDS.index("apple")]
+    prompt = Prompt(text="red apple", sampling=GREEDY)
+    tokens = generate(found, METHODS["ar"], prompt).finish().tokens
+    same = tiny.chameleon("lumina" if lumina else "anole")
+    ours = chameleon.Chameleon(
+        same.hosted.decoder, same.head[0], same.picture, same.kind, codes_of(tiny.words(), same.picture, same.kind), tiny.words(),
+        found.read, tiny.BOS,
+    )  # fmt: skip
+    assert tokens == generate(ours, METHODS["ar"], prompt).finish().tokens
+    assert found.render(tokens, list(range(16)), True).shape == (8, 8, 3)
+    assert found.render(tokens[:3], [0, 1, 2], False).shape == (8, 8, 3)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_picture_decoder_may_lie_elsewhere(tmp_path: Path) -> None:
+    folder = tiny.save(tmp_path / "own")
+    expected = chameleon.load(str(folder), dtype="float32").decode(torch.zeros(2, 2, dtype=torch.int64))
+    (folder / "vqgan.ckpt").unlink()
+    assert "vqgan.ckpt" in refused(folder)
+    (folder / "tokenizer").mkdir()
+    tiny.save_decoder(folder / "tokenizer" / "vqgan.safetensors")
+    assert torch.equal(chameleon.load(str(folder), dtype="float32").decode(torch.zeros(2, 2, dtype=torch.int64)), expected)
+    (folder / "tokenizer" / "vqgan.safetensors").rename(folder / "picture.safetensors")
+    assert torch.equal(chameleon.load(str(folder), dtype="float32").decode(torch.zeros(2, 2, dtype=torch.int64)), expected)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"lm_head.weight": None}, "lacks 1"), ({"model.layers.1.self_attn.k_norm.bias": None}, "lacks 1"),
+        ({"model.norm.weight": (31,)}, "shape"), ({"model.layers.2.mlp.up_proj.weight": (3,)}, "more layers"),
+    ],
+)  # fmt: skip
+def test_other_weights_are_refused(tmp_path: Path, change: dict[str, tuple[int, ...] | None], said: str) -> None:
+    path = tiny.save(tmp_path) / "model.safetensors"
+    tensors = load_file(path)
+    for name, shape in change.items():
+        if shape is None:
+            del tensors[name]
+        else:
+            tensors[name] = torch.zeros(shape)
+    save_file(tensors, path, {"format": "pt"})
+    assert said in refused(tmp_path)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("hidden_size", 0), ("hidden_size", "wide"), ("num_attention_heads", 0), ("num_hidden_layers", -1), ("vocab_size", None)],
+)
+def test_a_configuration_with_a_wrong_entry_is_refused(tmp_path: Path, name: str, value: object) -> None:
+    path = tiny.save(tmp_path) / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    refused(tmp_path)
+
+
+def test_absent_and_damaged_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(MissingWeights) as caught:
+        chameleon.load(None)
+    one_message(caught.value)
+    folder = tiny.save(tmp_path / "own")
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[:2000])
+    refused(folder, BadFile)
+    (folder / "model.safetensors").write_bytes(whole)
+    (folder / "vqgan.ckpt").write_bytes((folder / "vqgan.ckpt").read_bytes()[:3000])
+    refused(folder, BadFile)
+    for file in folder.glob("*token*"):
+        file.unlink()
+    assert "tokenizer" in refused(folder)
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    assert "llama" in refused(folder, NotSupported)
+
+
+@pytest.mark.usefixtures("small")
+def test_too_little_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chameleon.memory, "free", lambda device: 10**5)
+    assert refused(tiny.save(tmp_path), ForetokenError).startswith("chameleon needs ")

@@ -1,0 +1,373 @@
+"""The adapter of LlamaGen: against the published equations written out, its picture decoder against transformers' class, and refusals."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import JanusVQVAEConfig, PreTrainedTokenizerFast, T5Config, T5EncoderModel
+from transformers.models.janus.modeling_janus import JanusVQVAE
+
+from engine.backbones import llamagen, vqgan_names
+from engine.backbones import load as load_backbone
+from engine.backbones.llamagen_files import expected, size
+from engine.backbones.originals import Shapes
+from engine.core import NO_DRAFT, Prompt, Sampling
+from engine.errors import BadFile, BadPrompt, ForetokenError, MissingWeights
+from engine.methods import METHODS
+from engine.networks.vqgan import PictureDecoder, Settings
+from engine.run import generate
+from tests.engine.backbones import tiny_originals
+from tests.engine.backbones.tiny_originals import llamagen_tensors, picture_decoder
+
+GREEDY = Sampling(temperature=0.0, guidance=3.0)
+GRID, SLOTS = 4, 6  # codes in a row; slots of a text
+
+# --- the published equations, one row at a time ------------------------------------------------------------------------------
+
+
+def turned(x: Tensor, slots: int) -> Tensor:
+    """Queries or keys [R, heads, d] with their rotary positions: numbers 2i and 2i+1 are a pair; the first `slots` rows become zero."""
+    half = x.shape[-1] // 2
+    frequency = 10_000.0 ** (-torch.arange(0, half, 2).float() / half)
+    cells = torch.arange(len(x) - slots)
+    angles = torch.cat([(cells // GRID)[:, None] * frequency, (cells % GRID)[:, None] * frequency], -1)[:, None]
+    even, odd = x[slots:, :, 0::2], x[slots:, :, 1::2]
+    pairs = torch.stack([even * angles.cos() - odd * angles.sin(), odd * angles.cos() + even * angles.sin()], -1)
+    return torch.cat([torch.zeros_like(x[:slots]), pairs.flatten(2)])
+
+
+def normed(x: Tensor, weight: Tensor) -> Tensor:
+    """Root-mean-square norm."""
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * weight
+
+
+def logits(tensors: dict[str, Tensor], condition: Tensor, known: Tensor, codes: list[int]) -> Tensor:
+    """Logits [V] after some codes. condition [slots, H]; known bool [slots]: those that are seen, by others than themselves."""
+    x, slots = torch.cat([condition, tensors["tok_embeddings.weight"][codes]]), len(condition)
+    seen = torch.ones(len(x), len(x), dtype=torch.bool).tril()
+    seen[:, :slots] &= known
+    seen |= torch.eye(len(x), dtype=torch.bool)
+    for layer in range(2):
+        part = {name.removeprefix(f"layers.{layer}."): tensor for name, tensor in tensors.items()}
+        q, k, v = F.linear(normed(x, part["attention_norm.weight"]), part["attention.wqkv.weight"]).view(len(x), 3, 1, -1).unbind(1)
+        scores = torch.einsum("rhd,shd->hrs", turned(q, slots), turned(k, slots)) / q.shape[-1] ** 0.5
+        weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
+        x = x + F.linear(torch.einsum("hrs,shd->rhd", weights, v).flatten(1), part["attention.wo.weight"])
+        y = normed(x, part["ffn_norm.weight"])
+        gate, up = F.linear(y, part["feed_forward.w1.weight"]), F.linear(y, part["feed_forward.w3.weight"])
+        x = x + F.linear(F.silu(gate) * up, part["feed_forward.w2.weight"])
+    return F.linear(normed(x[-1], tensors["norm.weight"]), tensors["output.weight"])
+
+
+def conditions(tensors: dict[str, Tensor], prompt: Prompt) -> tuple[Tensor, Tensor]:
+    """The condition and that of guidance [2, slots, H], and which of the slots are known."""
+    if prompt.label is not None:
+        return tensors["cls_embedding.embedding_table.weight"][torch.tensor([[prompt.label], [12]])], torch.ones(1, dtype=torch.bool)
+    found = tiny_originals.features(prompt.text)
+    known = torch.arange(SLOTS) >= SLOTS - len(found)
+    pair = torch.stack([F.pad(found, (0, 0, SLOTS - len(found), 0)), tensors["cls_embedding.uncond_embedding"]])
+    inner = F.gelu(F.linear(pair, tensors["cls_embedding.cap_proj.fc1.weight"]), approximate="tanh")
+    return F.linear(inner, tensors["cls_embedding.cap_proj.fc2.weight"]), known
+
+
+PROMPTS = [Prompt(label=0), Prompt(label=11), Prompt(text="a"), Prompt(text="red"), Prompt(text="apples")]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: str(prompt.text or prompt.label))
+def test_greedy_tokens_are_those_of_the_published_equations(prompt: Prompt) -> None:
+    text = prompt.text is not None
+    tensors, codes, worst = llamagen_tensors(text), [], 0.0
+    pair, known = conditions(tensors, prompt)
+    sequence = tiny_originals.llamagen(text).start(Prompt(text=prompt.text, label=prompt.label, sampling=GREEDY))
+    for _ in range(GRID * GRID):
+        both = torch.stack([logits(tensors, condition, known, codes) for condition in pair])
+        worst = max(worst, float((sequence.forward(NO_DRAFT).logits[:, 0] - both).abs().max()))
+        codes.append(int(torch.lerp(both[1], both[0], 3.0).argmax()))
+        sequence.commit([], codes[-1])
+    assert worst < 5e-5
+    assert sequence.done and len(set(codes)) > 3
+    run = generate(tiny_originals.llamagen(text), METHODS["ar"], Prompt(text=prompt.text, label=prompt.label, sampling=GREEDY))
+    assert run.finish().tokens == codes
+
+
+def test_prompts_matter() -> None:
+    """Otherwise the comparison above could not fail."""
+    found = set()
+    for prompt in PROMPTS:
+        model = tiny_originals.llamagen(prompt.text is not None)
+        found.add(tuple(generate(model, METHODS["ar"], Prompt(text=prompt.text, label=prompt.label, sampling=GREEDY)).finish().tokens))
+    assert len(found) == len(PROMPTS)
+
+
+KNOBS = {"lookup": {}, "zipar": {"mode": "verified", "window": 4}}
+
+
+@pytest.mark.parametrize("method", ["sjd", "sjdpp", "lookup", "zipar"])
+@pytest.mark.parametrize("prompt", [Prompt(label=4, seed=3), Prompt(text="red", seed=3)], ids=["class", "text"])
+def test_match_seed_gives_the_tokens_of_plain_decoding(method: str, prompt: Prompt) -> None:
+    model = tiny_originals.llamagen(prompt.text is not None)
+    plain = generate(model, METHODS["ar"], prompt).finish()
+    knobs = {"verify": "match seed"} | KNOBS.get(method, {"window": 4})
+    assert generate(model, METHODS[method], prompt, knobs).finish().tokens == plain.tokens
+
+
+def test_a_class_may_be_given_as_text() -> None:
+    model = tiny_originals.llamagen()
+    same = [generate(model, METHODS["ar"], prompt).finish().tokens for prompt in (Prompt(label=7, seed=1), Prompt(text=" 7 ", seed=1))]
+    assert same[0] == same[1]
+
+
+STRANGE = [Prompt(), Prompt(text="a dog"), Prompt(label=12), Prompt(text="-1"), Prompt(text="9" * 5000), Prompt(label=1, size=77)]
+
+
+@pytest.mark.parametrize("prompt", STRANGE)
+def test_other_classes_and_sizes_are_refused(prompt: Prompt) -> None:
+    with pytest.raises(BadPrompt) as caught:
+        tiny_originals.llamagen().start(prompt)
+    one_message(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "a long prompt"])
+def test_empty_and_long_texts_are_refused(text: str) -> None:
+    with pytest.raises(BadPrompt) as caught:
+        tiny_originals.llamagen(text=True).start(Prompt(text=text))
+    one_message(caught.value)
+
+
+# --- the picture decoder ------------------------------------------------------------------------------------------------------
+
+
+def in_running_order(name: str, stages: int) -> str:
+    """The names of Janus' decoder in transformers: taming's, with stages numbered as they run."""
+    found = vqgan_names.taming(name, stages)
+    for stage in range(stages):
+        found = found.replace(f"decoder.up.{stage}.", f"decoder.UP.{stages - 1 - stage}.")
+    return found.replace("decoder.UP", "decoder.up")
+
+
+@torch.inference_mode()
+def test_pictures_are_those_of_the_class_of_transformers() -> None:
+    torch.manual_seed(4)
+    theirs = JanusVQVAE(
+        JanusVQVAEConfig(
+            embed_dim=8, num_embeddings=48, latent_channels=32, base_channels=32, channel_multiplier=[1, 2, 2], num_res_blocks=1,
+            projection_dim=32, image_token_embed_dim=32, num_patches=4,
+        )
+    ).eval()  # fmt: skip
+    for p in theirs.parameters():
+        torch.nn.init.normal_(p, std=1.2 / p[0].numel() ** 0.5 if p.ndim > 1 else 0.3)
+    settings = Settings(48, 8, 32, (64, 64, 32), blocks=2)
+    ours = PictureDecoder(settings).eval()
+    known = theirs.state_dict()
+    ours.load_state_dict({name: known[in_running_order(name, 3)] for name in ours.state_dict()})
+    codes = torch.randint(48, (4, 4))
+    expected = theirs.decode(codes.view(1, -1))[0]  # [H, W, 3] or [3, H, W]
+    expected = expected if expected.shape[-1] == 3 else expected.permute(1, 2, 0)
+    found = ours(codes)
+    assert found.shape == (16, 16, 3) and found.std() > 0.1
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(ours.codebook()[codes.flatten()], theirs.quantize.get_codebook_entry(codes.view(1, -1))[0].flatten(1).T)
+
+
+@pytest.mark.parametrize("form", [vqgan_names.llamagen, vqgan_names.taming])
+def test_a_decoder_is_found_by_the_names_of_either_form(form: vqgan_names.Form) -> None:
+    held = tiny_originals.Held(tiny_originals.decoder_tensors(form))
+    config = vqgan_names.configure(held.shapes, form, True)
+    assert json.loads(json.dumps(config)) is not None
+    found = vqgan_names.read_decoder(held, config, form)
+    codes = torch.arange(12).view(3, 4)
+    with torch.inference_mode():
+        assert torch.equal(found(codes), picture_decoder()(codes))
+
+
+def test_names_of_published_decoders() -> None:
+    sixteen = {
+        "codes": 16_384,
+        "width": 8,
+        "latent": 256,
+        "stages": [512, 256, 256, 128, 128],
+        "blocks": 3,
+        "attentive": True,
+        "normalised": True,
+    }
+    found = vqgan_names.expected(sixteen, vqgan_names.llamagen)
+    assert found["decoder.conv_blocks.0.attn.2.proj_out.weight"] == (512, 512, 1, 1)
+    assert found["decoder.conv_blocks.1.res.0.nin_shortcut.weight"] == (256, 512, 1, 1)
+    assert found["decoder.conv_blocks.3.upsample.conv.bias"] == (128,) and "decoder.conv_blocks.4.upsample.conv.bias" not in found
+    assert found["decoder.mid.1.q.weight"] == (512, 512, 1, 1) and found["post_quant_conv.weight"] == (256, 8, 1, 1)
+    meta = vqgan_names.expected(sixteen | {"attentive": False, "width": 256, "codes": 8192, "normalised": False}, vqgan_names.taming)
+    assert meta["decoder.up.4.block.2.conv2.weight"] == (512, 512, 3, 3) and meta["decoder.up.0.block.0.norm1.bias"] == (128,)
+    assert meta["decoder.mid.attn_1.k.bias"] == (512,) and not any(".up.4.attn" in name for name in meta)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------------------
+
+
+def one_message(error: ForetokenError) -> None:
+    """Asserts that a message is a line a person can read."""
+    text = str(error)
+    assert "\n" not in text and text.endswith(".") and 20 < len(text) < 600, text
+
+
+def save_text_encoder(folder: Path, width: int = 10) -> None:
+    """A T5 encoder and a tokenizer of whole words that ends with </s>."""
+    torch.manual_seed(11)
+    settings = T5Config(vocab_size=16, d_model=width, d_kv=4, d_ff=8, num_layers=1, num_heads=2, feed_forward_proj="gated-gelu")
+    model = T5EncoderModel(settings)
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.4)
+    model.save_pretrained(folder)
+    words = ["<pad>", "</s>", "<unk>", "red", "apple", "on", "a", "table"]
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>").save_pretrained(folder)
+
+
+def save(folder: Path, text: bool = False, tensors: dict[str, Tensor] | None = None) -> Path:
+    """A folder with the two files of the authors, and for texts a folder with an encoder."""
+    tensors = llamagen_tensors(text) if tensors is None else tensors
+    picture = {name for name in tensors if name.startswith(("decoder.", "encoder.", "quantize.", "post_quant_conv."))}
+    folder.mkdir()
+    torch.save(
+        {"model": {n: t for n, t in tensors.items() if n not in picture}, "steps": 9}, folder / f"{'t2i' if text else 'c2i'}_B_256.pt"
+    )
+    torch.save({"model": {n: t for n, t in tensors.items() if n in picture}}, folder / "vq_ds16_c2i.pt")
+    if text:
+        save_text_encoder(folder / "flan-t5-xl")
+    return folder
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiny decoder makes two pixels of a code, so 256 pixels would be 16,384 codes."""
+    monkeypatch.setattr(llamagen, "side_of", lambda path: tiny_originals.SIDE)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("text", [False, True])
+def test_a_folder_of_the_authors_files_loads(tmp_path: Path, text: bool) -> None:
+    folder = save(tmp_path / "own", text)
+    found = load_backbone(folder, dtype="float32")
+    assert found.name == "llamagen" and found.sizes == [8] and "MIT" in found.card["licence"]
+    prompt = Prompt(text="a red apple" if text else "5", seed=2)
+    tokens = generate(found, METHODS["ar"], prompt).finish().tokens
+    assert found.render(tokens, list(range(16)), True).shape == (8, 8, 3)
+    if not text:
+        assert tokens == generate(tiny_originals.llamagen(), METHODS["ar"], prompt).finish().tokens
+        named = load_backbone("llamagen", str(folder / "c2i_B_256.pt"), dtype="float32")
+        assert generate(named, METHODS["ar"], prompt).finish().tokens == tokens
+
+
+def test_the_side_is_in_a_name(tmp_path: Path) -> None:
+    for name, side in (("c2i_L_384.pt", 384), ("t2i_XL_stage2_512.pt", 512), ("c2i_B_256.safetensors", 256)):
+        folder = tmp_path / str(side)
+        folder.mkdir()
+        (folder / name).touch()
+        assert llamagen.side_of(folder) == llamagen.side_of(folder / name) == side
+        (folder / name).rename(folder / "model.pt")
+        assert llamagen.side_of(folder) == side  # of the folder's name
+    (tmp_path / "unnamed").mkdir()
+    with pytest.raises(MissingWeights, match="how large") as caught:
+        llamagen.side_of(tmp_path / "unnamed")
+    one_message(caught.value)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"output.weight": None}, "lacks 1 of"), ({"layers.1.attention.wo.weight": (64, 32)}, "shape"),
+        ({"tok_embeddings.weight": (7,)}, "not weights"),
+        ({"decoder.conv_out.weight": None}, "lacks 1 of"), ({"quantize.embedding.weight": None}, "picture decoder"),
+        ({"decoder.conv_blocks.1.attn.0.q.weight": (32, 32, 1, 1)}, "not known here"),
+        ({"cls_embedding.embedding_table.weight": None}, "not weights"),
+    ],
+)  # fmt: skip
+def test_damaged_weights_are_refused(tmp_path: Path, change: dict[str, tuple[int, ...] | None], said: str) -> None:
+    tensors = dict(llamagen_tensors())
+    for name, shape in change.items():
+        if shape is None:
+            del tensors[name]
+        else:
+            tensors[name] = torch.zeros(shape)
+    with pytest.raises(ForetokenError, match=said) as caught:
+        llamagen.load(str(save(tmp_path / "own", tensors=tensors)))
+    one_message(caught.value)
+
+
+@pytest.mark.usefixtures("small")
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    folder = save(tmp_path / "own", text=True)
+    (folder / "vq_ds16_c2i.pt").rename(tmp_path / "vq.pt")
+    with pytest.raises(MissingWeights, match="picture tokenizer") as caught:
+        llamagen.load(str(folder))
+    one_message(caught.value)
+    (tmp_path / "vq.pt").rename(folder / "vq_ds16_c2i.pt")
+    for file in (folder / "flan-t5-xl").glob("*token*"):
+        file.unlink()
+    with pytest.raises(MissingWeights, match="tokenizer") as caught:
+        llamagen.load(str(folder))
+    one_message(caught.value)
+    shutil.rmtree(folder / "flan-t5-xl")
+    with pytest.raises(MissingWeights, match="flan-t5-xl") as caught:
+        llamagen.load(str(folder))
+    one_message(caught.value)
+    save_text_encoder(folder / "t5", width=12)
+    with pytest.raises(MissingWeights, match="width of 12") as caught:
+        llamagen.load(str(folder))
+    one_message(caught.value)
+    with pytest.raises(MissingWeights, match="LlamaGen") as caught:
+        llamagen.load(None)
+    one_message(caught.value)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
+    path = save(tmp_path / "own") / "c2i_B_256.pt"
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(BadFile) as caught:
+        llamagen.load(str(path.parent))
+    one_message(caught.value)
+
+
+@pytest.mark.usefixtures("small")
+def test_too_little_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llamagen.memory, "free", lambda device: 10**5)
+    with pytest.raises(ForetokenError, match=r"^llamagen needs .* in float32"):
+        llamagen.load(str(save(tmp_path / "own")), dtype="float32")
+
+
+PUBLISHED = {  # dimension, layers, feed-forward, parameters in millions with the picture decoder
+    "B": (768, 12, 2048, 111), "L": (1024, 24, 2816, 343), "XL": (1280, 36, 3584, 775), "XXL": (1536, 48, 4096, 1411),
+    "3B": (3200, 24, 8704, 3100),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(PUBLISHED))
+def test_published_sizes(name: str) -> None:
+    width, layers, inner, millions = PUBLISHED[name]
+    picture = {
+        "codes": 16_384,
+        "width": 8,
+        "latent": 256,
+        "stages": [512, 256, 256, 128, 128],
+        "blocks": 3,
+        "attentive": True,
+        "normalised": True,
+    }
+    config = {"vocabulary": 16_384, "width": width, "layers": layers, "inner": inner, "classes": 1001, "text": [0, 0], "picture": picture}
+    shapes: Shapes = expected(config)
+    assert llamagen.configure(shapes) == config | {"picture": picture | {"stages": tuple(picture["stages"])}}
+    found = size(config)
+    assert abs(found.parameters / 1e6 - 42 - millions) < 0.03 * millions  # the picture decoder has 42 million
+    assert found.heads * found.width == width and found.width in (64, 100)

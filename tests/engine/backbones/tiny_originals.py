@@ -1,0 +1,108 @@
+"""Tiny random checkpoints in the form of their authors: tensors by published names, to be saved as their files are."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+
+from engine.backbones import bpt, llamagen_files, vqgan_names
+from engine.backbones.bpt import Bpt
+from engine.backbones.llamagen import Llamagen
+from engine.networks.mesh_decoder import MeshModel
+from engine.networks.mesh_decoder import Settings as MeshSettings
+from engine.networks.vqgan import PictureDecoder, Settings
+from tests.engine.backbones.tiny import spread
+
+CODES, WIDTH, SIDE = 40, 64, 8
+BPT = MeshSettings(
+    layers=2, width=64, heads=1, inner=48, length=96, memories=2, features=54, encoder_width=64, encoder_blocks=1, latents=5, budgets=0
+)  # fmt: skip
+
+
+@cache
+def bpt_model() -> MeshModel:
+    """Two layers of one head; sequences of up to 96 tokens."""
+    torch.manual_seed(6)
+    model = MeshModel(BPT)
+    spread(model, 0.2)
+    for name, p in model.named_parameters():
+        if p.ndim == 1:
+            nn.init.normal_(p, float("norm.weight" in name), 0.2)
+    return model.eval().requires_grad_(False)
+
+
+def bpt_tensors() -> dict[str, Tensor]:
+    """The same weights by BPT's names, and a tensor of the half that reconstructs surfaces."""
+    found = {}
+    for name, tensor in bpt_model().state_dict().items():
+        theirs = bpt.sources(name)
+        parts = tensor if name.endswith(bpt.MEMORY) else tensor.chunk(len(theirs))
+        found |= dict(zip(theirs, parts, strict=True))
+    return found | {"conditioner.point_encoder.model.shape_model.pre_kl.weight": torch.randn(3, 3)}
+
+
+def bpt_backbone(grammar: bool = True) -> Bpt:
+    """The tiny BPT."""
+    return Bpt(bpt_model(), grammar)
+
+
+@cache
+def picture_decoder() -> PictureDecoder:
+    """40 codes of 4 numbers, pictures twice as wide as the grid."""
+    torch.manual_seed(7)
+    decoder = PictureDecoder(Settings(CODES, 4, 32, (32, 32), blocks=1))
+    for p in decoder.parameters():
+        nn.init.normal_(p, std=1.2 / p[0].numel() ** 0.5 if p.ndim > 1 else 0.3)
+    return decoder.eval().requires_grad_(False)
+
+
+def decoder_tensors(form: vqgan_names.Form) -> dict[str, Tensor]:
+    """The weights of the picture decoder by published names, and one of the encoder."""
+    decoder = picture_decoder()
+    return {form(name, 2): tensor for name, tensor in decoder.state_dict().items()} | {"encoder.conv_in.weight": torch.randn(3)}
+
+
+@cache
+def llamagen_tensors(text: bool = False) -> dict[str, Tensor]:
+    """A transformer of two layers and its picture decoder, by LlamaGen's names: 12 classes, or texts of up to 6 features of 10 numbers."""
+    torch.manual_seed(8)
+    picture = decoder_tensors(vqgan_names.llamagen)
+    config = {
+        "vocabulary": CODES, "width": WIDTH, "layers": 2, "inner": 48, "classes": 0 if text else 13, "text": [6, 10] if text else [0, 0],
+        "picture": vqgan_names.configure({name: tuple(t.shape) for name, t in picture.items()}, vqgan_names.llamagen, True),
+    }  # fmt: skip
+    own = {name: shape for name, shape in llamagen_files.expected(config).items() if name not in picture}
+    found = {name: torch.randn(shape) * (0.2 if name.startswith(("layers.", "output.")) else 0.5) for name, shape in own.items()}
+    found |= {name: 1 + 0.2 * t for name, t in found.items() if "norm" in name}
+    return found | picture
+
+
+def features(text: str) -> Tensor:
+    """Features of a text without an encoder: a vector for each letter."""
+    torch.manual_seed(9)
+    return torch.randn(128, 10)[[ord(c) % 128 for c in text]]
+
+
+class Held:
+    """Tensors in memory with the interface of engine.backbones.originals.Originals."""
+
+    def __init__(self, tensors: dict[str, Tensor]):
+        self.tensors = tensors
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+    def read(self, name: str, dtype: torch.dtype) -> Tensor:
+        """A copy of a tensor."""
+        return self.tensors[name].to(dtype, copy=True)
+
+
+@cache
+def llamagen(text: bool = False) -> Llamagen:
+    """The tiny LlamaGen: pictures of 8 pixels, 4x4 codes."""
+    found = Held(llamagen_tensors(text))
+    config = llamagen_files.configure(found.shapes)
+    picture = vqgan_names.read_decoder(found, config["picture"], vqgan_names.llamagen)
+    parts = [read(found, config, torch.float32) for read in (llamagen_files.read_head, llamagen_files.read_condition)]
+    trunk = llamagen_files.read_trunk(found, config, SIDE // picture.factor, torch.float32)
+    return Llamagen(trunk, *parts, picture, SIDE, features if text else None)
