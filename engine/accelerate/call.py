@@ -23,6 +23,7 @@ from engine.methods import METHODS, find
 from engine.run import Run, generate
 
 AVAILABLE = frozenset({"raster", "wavefront", "codebook"})  # what a caller's model can have
+TEXT = "(ids)"  # a prompt's text, where an adapter asks for one: the backbone has been given ids
 SEEDS = 2**62  # seeds are drawn from 0 .. SEEDS - 1
 
 
@@ -105,7 +106,7 @@ class Foretoken:
     ) -> Tensor | Generated:  # fmt: skip
         """Sequences int64 [B, n + new], or a Generated; called by `generate`."""
         options, knobs, arguments = self._split(given)
-        request.check(generation_config, arguments)
+        request.check(model, generation_config, arguments)
         reading = read(logits_processor, not generation_config.do_sample, options.processors)
         rows = request.rows_of(input_ids, arguments, reading)
         if options.stream_to and len(rows) > 1:
@@ -119,7 +120,7 @@ class Foretoken:
         found, totals = [], []
         for index, backbone in enumerate(backbones):
             seed = _seed(options, index)
-            run = generate(backbone, self.method, Prompt(seed=seed, sampling=reading.sampling), knobs, name=self.name)
+            run = generate(backbone, self.method, Prompt(TEXT, seed=seed, sampling=reading.sampling), knobs, name=self.name)
             prompt = input_ids if options.generation_mode == "text" else input_ids[:, :0]
             found.append(_finish(run, options.stream_to, prompt))
             totals.append({"method": self.name, "exact": run.exact, "seed": seed, **run.totals})

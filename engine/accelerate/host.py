@@ -308,8 +308,6 @@ def layers_of(model: PreTrainedModel, length: int) -> int:
     """The number of layers in the cache of a model whose sequences have up to `length` tokens; raises NotSupported for a model that has no
     cache of keys and values, or one that forgets before the end."""
     name, config = type(model).__name__, model.config.get_text_config(decoder=True)
-    if model.config.is_encoder_decoder:
-        raise NotSupported(f"{name} has an encoder; foretoken accelerates decoder-only models. Use plain generate.")
     lacking = [each for each in NEEDED if each not in inspect.signature(model.forward).parameters]
     if lacking:
         raise NotSupported(f"{name} takes no {' and no '.join(lacking)}, so drafts cannot be given their own place. Use plain generate.")

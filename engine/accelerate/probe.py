@@ -40,11 +40,17 @@ class Probed:
 
 @torch.no_grad()
 def gap(host: CallerModel) -> tuple[float, float]:
-    """The largest difference between the logits of a pass over drafts and of a plain pass, and the standard deviation of the latter."""
+    """The largest difference between the logits of a pass over drafts and of a plain pass, and the standard deviation of the latter.
+
+    Raises NotSupported if the pass over drafts fails where the plain one does not."""
     ids = host.branches[0].ids[:4]
     ids = torch.cat([ids, ids[-1:].expand(4 - len(ids))])
     plain = host.model(input_ids=ids[None], use_cache=False, return_dict=True).logits[0, 2:]  # after the third id and after the fourth
-    found = _drafted(host, ids)
+    try:
+        found = _drafted(host, ids)
+    except (ValueError, TypeError, RuntimeError, LookupError) as e:  # the same ids went through the plain pass
+        told = (str(e).strip().splitlines() or [type(e).__name__])[0].rstrip(".")
+        raise NotSupported(f"{host.name} does not take the mask of drafts ({told}). Use plain generate.") from e
     usable = plain.float().abs() < torch.finfo(plain.dtype).max / 2  # a class may set some logits to the smallest number there is
     difference = (found.float() - plain.float())[usable].abs().max()
     return difference.item(), plain.float()[usable].std().item()

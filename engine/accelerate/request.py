@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 from transformers.generation import stopping_criteria as known
 
 from engine.accelerate.host import Branch, Stop
@@ -35,8 +36,10 @@ class Ending:
     criteria: tuple[Stop, ...]
 
 
-def check(settings: Any, arguments: Mapping[str, Any]) -> None:
-    """Raises NotSupported for a generation configuration, or arguments of the model's forward, that this decoding cannot keep."""
+def check(model: PreTrainedModel, settings: Any, arguments: Mapping[str, Any]) -> None:
+    """Raises NotSupported for a class, a generation configuration, or arguments of the model's forward that this decoding cannot keep."""
+    if model.config.is_encoder_decoder:
+        raise NotSupported(f"{type(model).__name__} has an encoder; foretoken accelerates decoder-only models. Use plain generate.")
     if settings.num_beams not in (None, 1):
         raise NotSupported(f"foretoken decodes greedily or by sampling, not with num_beams={settings.num_beams}. Set num_beams=1.")
     if arguments.get("use_cache") is False:
@@ -44,7 +47,7 @@ def check(settings: Any, arguments: Mapping[str, Any]) -> None:
     asked = next((name for name in UNFILLED if getattr(settings, name, None)), None)
     if asked:
         raise NotSupported(f"foretoken returns no {asked.removeprefix('output_')}. Leave {asked} out.")
-    strange = next((name for name, value in arguments.items() if name not in KEPT and value is not None), None)
+    strange = next((name for name, value in arguments.items() if name not in KEPT and value is not None and value != {}), None)
     if strange:
         raise NotSupported(f"foretoken passes ids on to the model, not '{strange}'. Leave it out, or use plain generate.")
     cache = arguments.get("past_key_values")
