@@ -1,23 +1,34 @@
-"""`launch.py models`: lists the models and whether their weights are here."""
+"""`launch.py models`: lists the models; `models custom-generate DIR` writes our methods as a folder for transformers' custom_generate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from app.commands.options import Parser, add_json
+from app.commands.options import Parser, add_json, file_path
 from app.commands.report import print_json
 
 
 def parser() -> Parser:
-    """The parser of the command's options."""
-    p = Parser("models", "Lists the models and whether their weights are here.")
+    """The parser of `models` alone."""
+    p = Parser("models", "Lists the models and whether their weights are here. 'models custom-generate DIR' has its own --help.")
+    add_json(p)
+    return p
+
+
+def custom_generate_parser() -> Parser:
+    """The parser of `models custom-generate`."""
+    p = Parser("models custom-generate", "Writes our methods as a folder that transformers loads: model.generate(custom_generate=DIR).")
+    p.add_argument("folder", type=file_path, metavar="DIR", help="a new folder; its name is what people will type on the hub")
     add_json(p)
     return p
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints one line per backbone."""
+    """Runs the action, or lists."""
+    actions = {"custom-generate": custom_generate}
+    if arguments and arguments[0] in actions:
+        return actions[arguments[0]](arguments[1:])
     options = parser().read(arguments)
     from engine.backbones import BACKBONES
 
@@ -51,3 +62,19 @@ def row_of(name: str) -> dict[str, Any]:
     if "model" in card:
         row |= {"families": card["families"], "held_out": card["model"]["held_out"]}
     return row
+
+
+# --- custom-generate --------------------------------------------------------------------------------------------------
+
+
+def custom_generate(arguments: Sequence[str]) -> int:
+    """Writes the folder."""
+    options = custom_generate_parser().read(arguments)
+    from engine.accelerate import hub
+
+    names = hub.write(options.folder)
+    print(f"{options.folder}: {len(names)} files. Use it with")
+    print(f'  model.generate(**inputs, custom_generate="{options.folder}", trust_remote_code=True, method="sjdpp", window=32)')
+    if options.json:
+        print_json({"folder": str(options.folder), "files": names})
+    return 0

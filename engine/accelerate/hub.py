@@ -15,7 +15,7 @@ from pathlib import Path
 from engine.errors import BadOutput
 
 FIRST = "engine.accelerate.call"  # the module that generate.py imports from
-LEAST = {"transformers": "transformers>=5"}
+LEAST = {"transformers": "transformers>=5"}  # the oldest version, where it matters
 HEAD = "# Written by `launch.py models custom-generate` from {}. Apache-2.0.\n"
 
 GENERATE = '''"""Exact speculative decoding without a drafter: Foretoken's methods for any decoder-only model with a cache.
