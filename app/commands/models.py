@@ -1,4 +1,5 @@
-"""`launch.py models`: lists the models; `models import PATH` adds a checkpoint, `models remove NAME` deletes it."""
+"""`launch.py models`: lists the models; `models import PATH` adds a checkpoint, `models remove NAME` deletes it, and
+`models custom-generate DIR` writes our methods as a folder for transformers' custom_generate."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ ABOUT = "Lists the models. 'models import PATH' adds a checkpoint from this mach
 def parser() -> Parser:
     """The parser of `models` alone."""
     p = Parser("models", ABOUT)
-    p.add_argument("action", nargs="?", metavar="import|remove", help="each has its own --help")
+    p.add_argument("action", nargs="?", metavar="import|remove|custom-generate", help="each has its own --help")
     add_json(p)
     return p
 
@@ -40,15 +41,23 @@ def remove_parser() -> Parser:
     return p
 
 
+def custom_generate_parser() -> Parser:
+    """The parser of `models custom-generate`."""
+    p = Parser("models custom-generate", "Writes our methods as a folder that transformers loads: model.generate(custom_generate=DIR).")
+    p.add_argument("folder", type=file_path, metavar="DIR", help="a new folder; its name is what people will type on the hub")
+    add_json(p)
+    return p
+
+
 def main(arguments: Sequence[str]) -> int:
     """Runs the action, or lists."""
-    actions = {"import": add, "remove": remove}
+    actions = {"import": add, "remove": remove, "custom-generate": custom_generate}
     if arguments and arguments[0] in actions:
         return actions[arguments[0]](arguments[1:])
     own = parser()
     options = own.read(arguments)
     if options.action is not None:
-        own.error(f"there is no action '{options.action}'; choose import or remove")
+        own.error(f"there is no action '{options.action}'; choose import, remove or custom-generate")
     found = rows()
     for name, row in found.items():
         print(f"{name:12} {row['how']}" + (f", sizes {row['sizes']}" if row.get("sizes") else ""))
@@ -156,4 +165,20 @@ def remove(arguments: Sequence[str]) -> int:
     print(f"Removed {options.name}.")
     if options.json:
         print_json({"removed": options.name})
+    return 0
+
+
+# --- custom-generate --------------------------------------------------------------------------------------------------
+
+
+def custom_generate(arguments: Sequence[str]) -> int:
+    """Writes the folder."""
+    options = custom_generate_parser().read(arguments)
+    from engine.accelerate import hub
+
+    names = hub.write(options.folder)
+    print(f"{options.folder}: {len(names)} files. Use it with")
+    print(f'  model.generate(**inputs, custom_generate="{options.folder}", trust_remote_code=True, method="sjdpp", window=32)')
+    if options.json:
+        print_json({"folder": str(options.folder), "files": names})
     return 0

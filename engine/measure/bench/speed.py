@@ -18,7 +18,7 @@ import torch
 from engine.core import Backbone, Prompt, Step
 from engine.data.emoji_scenes import held_out_prompts, lessons_of
 from engine.diagnostics import per_token
-from engine.measure.alternate import alternate, timed
+from engine.measure.alternate import Timing, alternate, timed
 from engine.measure.bench import peer
 from engine.measure.bench.likelihood import log_probabilities
 from engine.measure.bench.plan import Entry, ImageBench, ImageSheet
@@ -50,7 +50,7 @@ def bench(plan: ImageBench) -> list[dict[str, Any]]:
     if figure:
         style.draw(figure, runs, plan.figure)
     if backbone.name == "pictogram" and sampling == backbone.sampling:
-        rows.append(peer_row(exact, prompts[:5]))
+        rows += peer_rows(exact, prompts[:5])
     rows += [split(backbone, n, entry.knobs, prompts[0]) for n, entry in entries.items() if n in ("sjd", "sjdpp")]
     told = {"size": plan.size or pixels(runs["ar"][0][0]), "seeds": f"0..{len(prompts) - 1}", "repeats": plan.repeats}
     stamp = experiment(backbone, sampling, prompts_from=plan.prompts_from, **told)
@@ -156,27 +156,36 @@ def first_difference(a: list[int], b: list[int]) -> int | None:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), None)
 
 
-def peer_row(exact: Backbone, prompts: list[Prompt]) -> dict[str, Any]:
-    """Returns the row of transformers' `generate` on the same weights in float32, timed in alternation with our plain decoding."""
+def peer_rows(exact: Backbone, prompts: list[Prompt]) -> list[dict[str, Any]]:
+    """Returns the rows of transformers' `generate`, its prompt lookup and its assisted generation on the same weights in float32, timed in
+    alternation with our plain decoding."""
     models = [peer.GuidedModel(exact, prompt) for prompt in prompts]
-    runs = alternate(
-        {
-            "plain": lambda i: generate(exact, METHODS["ar"], prompts[i]).finish(),
-            "theirs": lambda i: timed(lambda: peer.generate(models[i], prompts[i].seed)),
-        },
-        len(prompts),
-    )
-    seconds = {name: np.array([np.median([r.seconds for r in of]) for of in runs[name]]) for name in runs}
-    return {
-        "method": "transformers generate",
-        "exact": True,
-        "prompts": len(prompts),
-        "knobs": {},
-        "dtype": "float32",
-        "seconds": quartiles(seconds["theirs"]),
-        "plain_seconds": quartiles(seconds["plain"]),
-        "slower_than_plain": quartiles(np.array([speedup(a, b) for a, b in zip(runs["theirs"], runs["plain"], strict=True)])),
+    assistants = [peer.assistant_of(exact, prompt) for prompt in prompts]
+    ways: dict[str, Callable[[int], dict[str, Any]]] = {
+        "transformers generate": lambda i: {},
+        "transformers prompt lookup": lambda i: {"prompt_lookup_num_tokens": peer.DRAFTED},
+        "transformers assisted": lambda i: {"assistant_model": assistants[i]},
     }
+
+    def maker(name: str) -> Callable[[int], Timing]:
+        return lambda i: timed(lambda: peer.generate(models[i], prompts[i].seed, **ways[name](i)))
+
+    kinds = {"plain": lambda i: generate(exact, METHODS["ar"], prompts[i]).finish()} | {name: maker(name) for name in ways}
+    runs = alternate(kinds, len(prompts))
+    seconds = {name: np.array([np.median([r.seconds for r in of]) for of in runs[name]]) for name in runs}
+    return [
+        {
+            "method": name,
+            "exact": True,
+            "prompts": len(prompts),
+            "knobs": {},
+            "dtype": "float32",
+            "seconds": quartiles(seconds[name]),
+            "plain_seconds": quartiles(seconds["plain"]),
+            "slower_than_plain": quartiles(np.array([speedup(a, b) for a, b in zip(runs[name], runs["plain"], strict=True)])),
+        }
+        for name in ways
+    ]
 
 
 def readable(row: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from engine.accelerate.host import CallerSequence
 from engine.core import Backbone, Prompt, Rows
 from engine.decoding import verdict, windows
 from engine.methods import find
@@ -54,7 +55,7 @@ def split(backbone: Backbone, name: str, knobs: dict[str, Any], prompt: Prompt) 
     model, sampling = _Clock(), _Clock()
     targets = [(verdict, n) for n in ("draw", "draw_gumbel", "ratio", "residual", "entropy", "probability_of")]
     targets += [(windows, n) for n in ("draw", "draw_gumbel")]
-    targets += [(Noise, "gumbel"), (Noise, "uniform"), (Rows, "law"), (TransformerSequence, "_warp")]
+    targets += [(Noise, "gumbel"), (Noise, "uniform"), (Rows, "law"), (TransformerSequence, "_warp"), (CallerSequence, "_warp")]
     with _timed(sampling, targets), _timed(model, [(TransformerSequence, "forward")]):
         run = generate(backbone, find(name)[0], prompt, knobs)
         next(run)

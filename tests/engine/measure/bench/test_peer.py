@@ -20,6 +20,18 @@ def test_greedy_tokens_of_generate_equal_ours(text: str) -> None:
     assert peer.generate(peer.GuidedModel(backbone, prompt), 0) == ours
 
 
+@pytest.mark.parametrize("way", ["prompt lookup", "assisted"])
+def test_its_speculative_modes_are_right_under_guidance(way: str) -> None:
+    """`generate` alone gets them wrong: see the page docs/transformers.md."""
+    prompt, backbone = Prompt("two cats on a table", sampling=Sampling(temperature=0.0, guidance=3.0)), tiny.pictogram()
+    ours = generate(backbone, METHODS["ar"], prompt).finish().tokens
+    model, passes = peer.GuidedModel(backbone, prompt), []
+    model.register_forward_hook(lambda *_: passes.append(1))
+    how = {"prompt_lookup_num_tokens": peer.DRAFTED} if way == "prompt lookup" else {"assistant_model": peer.assistant_of(backbone, prompt)}
+    assert peer.generate(model, 0, **how) == ours
+    assert len(passes) < len(ours)  # drafts were accepted, so the cache was rolled back and went on
+
+
 def test_the_cost_curve_has_every_width() -> None:
     curve = cost_curve(tiny.pictogram(), "a red cat", repeats=2)
     assert list(curve) == list(WIDTHS) and all(v > 0 for v in curve.values())

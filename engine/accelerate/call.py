@@ -1,0 +1,209 @@
+"""The callable for `custom_generate`: from what transformers prepared to a run of the engine, and back to what `generate` returns."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.generation.utils import GenerateDecoderOnlyOutput
+
+from engine.accelerate import pictures, request
+from engine.accelerate.host import CallerModel
+from engine.accelerate.probe import Probed
+from engine.accelerate.processors import Reading, read
+from engine.core import KnobArray, Method, Prompt
+from engine.errors import BadKnob, BadPrompt, NotSupported
+from engine.methods import METHODS, find
+from engine.run import Run, generate
+
+AVAILABLE = frozenset({"raster", "wavefront", "codebook"})  # what a caller's model can have
+TEXT = "(ids)"  # a prompt's text, where an adapter asks for one: the backbone has been given ids
+SEEDS = 2**62  # seeds are drawn from 0 .. SEEDS - 1
+
+
+class Streamer(Protocol):
+    """Where tokens go as they are decided: a streamer of transformers."""
+
+    def put(self, value: Tensor) -> None:
+        """Takes the prompt int64 [1, n], then new tokens int64 [1, k]."""
+        ...
+
+    def end(self) -> None:
+        """Takes the end of the sequence."""
+        ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `foretoken` and `generate` take beside the knobs of the method.
+
+    seed            : of the random numbers; None: drawn from PyTorch's generator, so that torch.manual_seed repeats a run
+    stream_to       : a streamer; `generate` keeps its own `streamer` to itself
+    grid            : rows and columns, if the new tokens are a picture without row ends
+    codebook        : [V, e], a vector for each id, for rules that compare tokens (default: the input embeddings)
+    processors      : types of your own logits processors that depend on nothing but the ids and scores they are given
+    generation_mode : "image" for the pictures of a model that has an adapter here (Janus)
+    """
+
+    seed: int | None = None
+    stream_to: Streamer | None = None
+    grid: tuple[int, int] | None = None
+    codebook: Tensor | None = None
+    processors: Sequence[type] = ()
+    generation_mode: str = "text"
+
+
+OPTIONS = tuple(field.name for field in fields(Options))
+
+
+@dataclass
+class Generated(GenerateDecoderOnlyOutput):
+    """What return_dict_in_generate=True gives: `sequences`, and in `totals` a dictionary a sequence with the method, whether each step was
+    exact, the seed, tokens, passes and seconds. Nothing else is filled."""
+
+    totals: list[dict[str, Any]] | None = None
+
+
+def foretoken(method: str = "sjdpp", **settings: Any) -> Foretoken:
+    """A callable for `model.generate(..., custom_generate=foretoken("sjdpp"), window=32)`.
+
+    method   : the name of a method or preset that needs no trained drafter
+    settings : knobs of the method and fields of Options; `generate` takes the same names, and wins
+    Raises NotSupported for a method that does not exist or needs a trained drafter, BadKnob for a setting that does not exist.
+    """
+    return Foretoken(method, settings)
+
+
+class Foretoken:
+    """A decoding method for `custom_generate`. It keeps nothing of a run but which models it has probed."""
+
+    def __init__(self, name: str, settings: Mapping[str, Any]):
+        """See `foretoken`."""
+        self.name = name
+        self.method, preset = find(name)
+        _check_needs(name, self.method)
+        self.settings = {**preset, **settings}
+        KnobArray(self.method.knobs, {k: v for k, v in self.settings.items() if k not in OPTIONS})
+        self.probed = Probed()
+        names = [*dict.fromkeys([*(knob.name for knob in self.method.knobs), *OPTIONS])]
+        word = inspect.Parameter.KEYWORD_ONLY
+        self.__signature__ = inspect.Signature([  # `generate` passes on what it finds here
+            *(inspect.Parameter(each, inspect.Parameter.POSITIONAL_OR_KEYWORD) for each in ("model", "input_ids")),
+            *(inspect.Parameter(each, word) for each in ("logits_processor", "stopping_criteria", "generation_config")),
+            *(inspect.Parameter(each, word, default=None) for each in names),
+            inspect.Parameter("model_kwargs", inspect.Parameter.VAR_KEYWORD),
+        ])  # fmt: skip
+
+    def __call__(
+        self, model: PreTrainedModel, input_ids: Tensor, *, logits_processor: Any, stopping_criteria: Any, generation_config: Any,
+        **given: Any,
+    ) -> Tensor | Generated:  # fmt: skip
+        """Sequences int64 [B, n + new], or a Generated; called by `generate`."""
+        options, knobs, arguments = self._split(given)
+        request.check(model, generation_config, arguments)
+        reading = read(logits_processor, not generation_config.do_sample, options.processors)
+        rows = request.rows_of(input_ids, arguments, reading)
+        if options.stream_to and len(rows) > 1:
+            raise BadPrompt(f"stream_to takes one sequence, and there are {len(rows)}. Generate one prompt at a time.")
+        if options.generation_mode == "image":
+            backbones = [pictures.backbone(model, row, reading, generation_config) for row in rows]
+        elif options.generation_mode == "text":
+            backbones = self._hosts(model, rows, reading, stopping_criteria, options)
+        else:
+            raise NotSupported(f"There is no generation mode '{options.generation_mode}' here. Choose text or image.")
+        found, totals = [], []
+        for index, backbone in enumerate(backbones):
+            seed = _seed(options, index)
+            run = generate(backbone, self.method, Prompt(TEXT, seed=seed, sampling=reading.sampling), knobs, name=self.name)
+            prompt = input_ids if options.generation_mode == "text" else input_ids[:, :0]
+            found.append(_finish(run, options.stream_to, prompt))
+            totals.append({"method": self.name, "exact": run.exact, "seed": seed, **run.totals})
+        sequences = _joined(prompt, found, generation_config)
+        return Generated(sequences=sequences, totals=totals) if generation_config.return_dict_in_generate else sequences
+
+    def _split(self, given: Mapping[str, Any]) -> tuple[Options, dict[str, Any], dict[str, Any]]:
+        """Options, knobs, and what is left: arguments of the model's forward."""
+        own = {*OPTIONS, *(knob.name for knob in self.method.knobs)}
+        chosen = self.settings | {name: value for name, value in given.items() if name in own and value is not None}
+        options = Options(**{name: value for name, value in chosen.items() if name in OPTIONS})
+        knobs = {name: value for name, value in chosen.items() if name not in OPTIONS}
+        return options, knobs, {name: value for name, value in given.items() if name not in own}
+
+    def _hosts(
+        self, model: PreTrainedModel, rows: Sequence[request.Row], reading: Reading, criteria: Any, options: Options
+    ) -> Iterator[CallerModel]:
+        """A backbone for each prompt."""
+        ending = request.ending_of(criteria, len(rows[0].given))
+        if options.grid:
+            _check_grid(options.grid, ending.limit)
+        if "wavefront" in self.method.needs:
+            self._check_wavefront(ending, reading, options)
+        for row in rows:
+            host = CallerModel(
+                model, row.branches, ending.limit, reading, given=row.given.tolist(), ends=ending.ends, criteria=ending.criteria,
+                grid=options.grid, codebook=options.codebook,
+            )  # fmt: skip
+            self.probed.check(host)
+            yield host
+
+    def _check_wavefront(self, ending: request.Ending, reading: Reading, options: Options) -> None:
+        """Raises NotSupported where tokens may not be committed out of order."""
+        if options.grid is None:
+            raise NotSupported(f"{self.name} works on pictures. Say how many rows and columns of tokens: grid=(24, 24).")
+        if options.stream_to:
+            raise NotSupported(f"{self.name} decides tokens out of order, so they cannot be streamed. Leave stream_to out.")
+        if ending.ends or ending.criteria or reading.needs_paths:
+            raise NotSupported(
+                f"{self.name} decides tokens out of order, so nothing may depend on the tokens before: set generation_config.eos_token_id "
+                "to None, and leave stopping criteria and logits processors that read the ids out."
+            )
+
+
+def _check_needs(name: str, method: Method) -> None:
+    """Raises NotSupported if a method needs what no caller's model has."""
+    missing = sorted(method.needs - AVAILABLE)
+    if missing:
+        free = [each for each, row in METHODS.items() if row.needs <= AVAILABLE]
+        trained = "a drafter that was trained for the model" if method.drafter else "a model that was made for it"
+        raise NotSupported(f"{name} needs {trained} ({', '.join(missing)}). Methods that need none: {', '.join(free)}.")
+
+
+def _check_grid(grid: Sequence[int], limit: int) -> None:
+    if len(grid) != 2 or min(grid) < 1 or grid[0] * grid[1] != limit:
+        raise BadKnob(f"grid={tuple(grid)} and {limit} new tokens do not fit. Set max_new_tokens to rows times columns.")
+
+
+def _seed(options: Options, index: int) -> int:
+    """The seed of the row of this number: counted from the given one, or drawn from PyTorch's generator."""
+    return options.seed + index if options.seed is not None else int(torch.randint(SEEDS, ()))
+
+
+def _finish(run: Run, streamer: Streamer | None, prompt: Tensor) -> list[int]:
+    """The tokens of a finished run in order; a streamer gets them as soon as they are decided."""
+    if streamer:
+        streamer.put(prompt.cpu())
+    with closing(run):
+        for step in run:
+            if streamer and step.tokens:
+                streamer.put(torch.tensor([step.tokens]))
+    if streamer:
+        streamer.end()
+    return run.in_order
+
+
+def _joined(prompt: Tensor, found: list[list[int]], settings: Any) -> Tensor:
+    """Prompts [B, n] and new tokens as one tensor [B, n + longest]; shorter ones are padded on the right, as `generate` does it."""
+    longest = max(map(len, found))
+    padding = 0
+    if any(len(tokens) < longest for tokens in found):
+        padding = getattr(settings, "_pad_token_tensor", None)
+        if padding is None:
+            raise BadPrompt("The sequences have different lengths, and there is no padding token. Give pad_token_id.")
+    new = [tokens + [int(padding)] * (longest - len(tokens)) for tokens in found]
+    return torch.cat([prompt, torch.tensor(new, dtype=prompt.dtype, device=prompt.device).view(len(found), longest)], 1)

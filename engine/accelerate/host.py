@@ -1,0 +1,339 @@
+"""The caller's model as a backbone: its own forward pass, our slab as its cache, explicit positions and visibility masks.
+
+The whole `forward` of the class runs, head included, so that whatever it does to logits (a cap, a scale, a mask) is in the distribution.
+The inputs of a pass are ids, not embeddings: the "embedding" of TransformerSequence is the id itself, [branches, R, 1].
+
+A guidance pair is one batch of two. The shorter prompt is padded on its left; its padding is never attended to.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import Cache, DynamicCache, PreTrainedModel
+from transformers.cache_utils import CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
+
+from engine.accelerate.processors import Reading
+from engine.cache import Slab
+from engine.core import ANY_SUIT, Prompt, Sampling
+from engine.errors import NotSupported
+from engine.layout import Layout, Line, Raster
+from engine.networks.sequence import TransformerSequence
+from engine.networks.transformer import Fork
+from engine.sampling import guide, warp
+
+DRAFT_ROWS = 256  # rows of the cache after the longest sequence, for the drafts of a pass
+NEEDED = ("input_ids", "attention_mask", "position_ids", "past_key_values")  # of the model's forward
+ATTENTION = ("sdpa", "eager")  # implementations that take a mask of any shape
+Stop = Callable[[Tensor, Any], Tensor]  # a stopping criterion
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One prompt of a guidance pair: its ids int64 [n], and the position of the first."""
+
+    ids: Tensor
+    first: int = 0
+
+
+class LateSlab(Slab):
+    """A Slab that takes heads, width, device and number type from the first rows that are written."""
+
+    def __init__(self, layers: int, branches: int, capacity: int):
+        self.block: Tensor | None = None
+        self.layers, self.rows = layers, capacity
+        self.kept, self.branches = 0, branches
+
+    @property
+    def capacity(self) -> int:
+        """The most rows that fit."""
+        return self.rows
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Stores [branches, heads, R, width] after the kept rows; returns all visible keys and values."""
+        branches, heads, _, width = keys.shape
+        if self.block is None:
+            shape = (self.layers, 2, branches, heads, self.rows, width)
+            self.block = torch.zeros(shape, device=keys.device, dtype=keys.dtype)
+        expected = (self.block.shape[2], self.block.shape[3], self.block.shape[5])
+        if not expected == (branches, heads, width) == (*values.shape[:2], values.shape[3]) or keys.device != self.block.device:
+            raise NotSupported("The layers of this model differ in their keys and values, or lie on several devices. Use plain generate.")
+        return super().write(layer, keys, values)
+
+
+class SlabLayer(CacheLayerMixin):
+    """One layer of a Slab, with the interface of a transformers cache layer."""
+
+    is_sliding = False
+
+    def __init__(self, slab: Slab, layer: int):
+        super().__init__()
+        self.slab, self.layer, self.is_initialized = slab, layer, True
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Does nothing: the slab allocates itself."""
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
+        """Writes [branches, heads, R, width] after the kept rows; returns all visible keys and values."""
+        return self.slab.write(self.layer, key_states, value_states)
+
+    def get_seq_length(self) -> int:
+        """The number of kept rows."""
+        return self.slab.kept
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """The number of visible rows in a pass of `query_length`, and the index of the first."""
+        return self.slab.kept + query_length, 0
+
+    def get_max_length(self) -> int:
+        """The number of rows that fit."""
+        return self.slab.capacity
+
+
+class CallerTrunk:
+    """The caller's model for one run. It holds no cache, so closing a run frees the slab."""
+
+    def __init__(self, model: PreTrainedModel, branches: Sequence[Branch], layers: int):
+        self.model, self.layers = model, layers
+        self.prefix = max(len(branch.ids) for branch in branches)
+        padding = [self.prefix - len(branch.ids) for branch in branches]
+        self.padding = torch.tensor(padding, device=model.device)[:, None]
+        self.first = torch.tensor([branch.first for branch in branches], device=model.device)[:, None]
+        self._padded = any(padding)
+        self._additive = model.config.get_text_config(decoder=True)._attn_implementation == "eager"
+        self._last_only = "logits_to_keep" in inspect.signature(model.forward).parameters
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """[R] ids -> the same ids, [1, R, 1]"""
+        return tokens[None, :, None]
+
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
+        """See Trunk; x are ids [branches, R, 1], and the result is logits [branches, R, V]: the class computes its head in the same
+        pass. In the pass over the prompt, whose logits nobody reads, they are [branches, 1, V] where the class can leave the rest out."""
+        assert fork is None, "a model of transformers has no predictive stream"
+        prefilling = slab.kept < self.prefix - 1
+        if prefilling and not self._padded:
+            mask = None  # causal, which transformers knows a faster way for
+        return self.model(
+            input_ids=x[..., 0],
+            attention_mask=self._visible(mask, slots, slab.kept),
+            position_ids=(slots - self.padding).clamp(min=0) + self.first,
+            past_key_values=Cache(layers=[SlabLayer(slab, layer) for layer in range(self.layers)]),
+            use_cache=True,
+            return_dict=True,
+            **({"logits_to_keep": 1} if prefilling and self._last_only else {}),
+        ).logits
+
+    def _visible(self, mask: Tensor | None, slots: Tensor, kept: int) -> Tensor | None:
+        """The visibility of a pass as the class takes it, [1 or branches, 1, R, kept + R]; None where every row sees everything before."""
+        count = len(slots)
+        if not self._padded and (mask is None or count == 1):
+            return None
+        if self._padded:
+            real = (
+                torch.arange(kept + count, device=slots.device) >= self.padding[:, None]
+            )  # of the slab; what comes later is never padding
+            own = torch.eye(count, kept + count, dtype=torch.bool, device=slots.device).roll(kept, 1)  # no row may be blind
+            visible = (real if mask is None else mask & real) | own
+        else:
+            visible = mask[None]
+        visible = visible[:, None]
+        if not self._additive:
+            return visible
+        dtype = self.model.dtype
+        return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, torch.finfo(dtype).min)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Logits as they are: the pass has computed them."""
+        return hidden
+
+
+class Path:
+    """A grammar that allows everything and only remembers: its state is the tuple of all ids so far, prompt included."""
+
+    def __init__(self, given: Sequence[int], vocabulary: int):
+        self.start, self.vocabulary = tuple(given), vocabulary
+
+    def next(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
+        """The ids with one more."""
+        return (*state, token)
+
+    def allowed(self, state: tuple[int, ...]) -> Tensor:
+        """Every id."""
+        return torch.ones(self.vocabulary, dtype=torch.bool)
+
+
+class CallerSequence(TransformerSequence):
+    """One run on one prompt, with the caller's processors in its distributions and the caller's criteria at its end."""
+
+    def __init__(self, trunk: CallerTrunk, prefix: Tensor, slab: Slab, model: CallerModel, sampling: Sampling):
+        self.model = model
+        path = Path(model.given, model.vocabulary) if model.reading.needs_paths else None
+        super().__init__(
+            trunk, prefix, None, slab, vocabulary=model.vocabulary, limit=model.limit, layout=model.layout, sampling=sampling,
+            grammar=path, codebook=model.codebook,
+        )  # fmt: skip
+
+    def _warp(self, parents: list[int] | None, tokens: list[int], state: Any, logits: Tensor, soft: bool = False) -> Tensor:
+        sampling = self.sampling.softened() if soft else self.sampling
+        if logits.shape[-1] != self.vocabulary:
+            raise NotSupported(
+                f"The model gives {logits.shape[-1]:,} logits a row, and its head has {self.vocabulary:,}. Use plain generate."
+            )
+        if not self.model.reading.called:
+            return warp(guide(logits.float(), sampling.guidance), sampling)
+        scores = logits.float()
+        if len(scores) > 1:
+            scores = torch.log_softmax(scores, -1)  # as the caller's guidance does: some processors look at the size of scores
+        paths = []
+        if self.grammar is not None:
+            states = [state]
+            for i, token in enumerate(tokens):
+                states.append(self.grammar.next(states[i if parents is None else parents[i] + 1], token))
+            paths = [torch.tensor(each, device=scores.device) for each in states[: scores.shape[1]]]
+        return warp(self.model.reading.apply(guide(scores, sampling.guidance), paths), sampling)
+
+    def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
+        """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
+        ids = [torch.tensor(self.state(path), device=logits.device) for path in paths] if self.grammar else []
+        if len(ids) == 1:
+            ids *= len(logits)
+        return torch.softmax(warp(self.model.reading.apply(logits.float(), ids), self.sampling), -1)
+
+    def commit(self, nodes: list[int], token: int) -> list[int]:
+        """Keeps a path of the last pass and makes `token` pending; cut where a criterion of the caller ends the sequence."""
+        new = [*(self._draft[i] for i in nodes), token][: self.limit - self.length]
+        count = self._stop(new)
+        if count is not None:
+            nodes, token = nodes[: count - 1], new[count - 1]
+        committed = super().commit(nodes, token)
+        self.done = self.done or count is not None
+        return committed
+
+    def _stop(self, new: list[int]) -> int | None:
+        """How many of the new tokens there are up to the one that ends the sequence; None if none does."""
+        for count, token in enumerate(new, 1):
+            if token in self.model.ends:
+                return count
+            if self.model.criteria:
+                ids = torch.tensor([[*self.model.given, *self.tokens, *new[:count]]], device=self.device)
+                if any(bool(criterion(ids, None).all()) for criterion in self.model.criteria):
+                    return count
+        return None
+
+
+class CallerModel:
+    """The backbone of one prompt: a model of transformers, the prompt, and the caller's settings."""
+
+    card: Mapping[str, Any] = MappingProxyType({})
+    words: Mapping[str, int] = MappingProxyType({})
+    weights_hash = end = None
+    suits = ANY_SUIT
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        branches: Sequence[Branch],
+        limit: int,
+        reading: Reading,
+        *,
+        given: Sequence[int] = (),
+        ends: frozenset[int] = frozenset(),
+        criteria: Sequence[Stop] = (),
+        grid: tuple[int, int] | None = None,
+        codebook: Tensor | None = None,
+    ):
+        """branches : the prompt, and with guidance the unconditional one; limit : the most new tokens; given : the caller's own ids,
+        padding included, for processors and criteria that read them; ends : ids that end the sequence; criteria : what else ends it;
+        grid : rows and columns of a picture; codebook : [V, e], a vector for each id (default: the input embeddings).
+
+        Raises NotSupported for a class that it cannot run."""
+        self.model, self.branches, self.limit, self.reading = model, tuple(branches), limit, reading
+        self.given, self.ends, self.criteria = tuple(given), ends, tuple(criteria)
+        self.name, self.device = type(model).__name__, model.device
+        self.dtype = str(model.dtype).removeprefix("torch.")
+        self.layers = layers_of(model, max(len(branch.ids) for branch in branches) + limit)
+        self.vocabulary = vocabulary_of(model)
+        self.sampling = reading.sampling
+        self.layout: Layout = Line() if grid is None else Raster(*grid)
+        self.codebook = model.get_input_embeddings().weight.detach() if codebook is None else codebook
+        self.capabilities = frozenset({"text", "codebook", *(() if grid is None else ("raster", "wavefront"))})
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters."""
+        return sum(p.numel() for p in self.model.parameters())
+
+    @property
+    def sizes(self) -> list[int]:
+        """None: what the tokens mean is the caller's affair."""
+        return []
+
+    def warning(self, text: str) -> str:
+        """Nothing: the prompt is given as ids."""
+        return ""
+
+    def unknown_words(self, text: str) -> dict[str, list[str]]:
+        """None."""
+        return {}
+
+    def start(self, prompt: Prompt) -> CallerSequence:
+        """Prefills the prompt that the backbone was made for; of `prompt` it reads the sampling alone."""
+        trunk = CallerTrunk(self.model, self.branches, self.layers)
+        prefix = torch.zeros(len(self.branches), trunk.prefix, 1, dtype=torch.int64, device=self.device)
+        for row, branch in zip(prefix, self.branches, strict=True):
+            row[trunk.prefix - len(branch.ids) :, 0] = branch.ids
+        slab = LateSlab(self.layers, len(self.branches), trunk.prefix + self.limit + DRAFT_ROWS)
+        return CallerSequence(trunk, prefix, slab, self, prompt.sampling or self.sampling)
+
+    def drafter(self, name: str) -> Any:
+        """Raises NotSupported: a caller's model brings no drafter."""
+        raise NotSupported(f"{self.name} has no drafter '{name}'. Choose a method that needs none.")
+
+    def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> list[int]:
+        """The tokens in order of their positions: what they mean is the caller's affair."""
+        return [token for _, token in sorted(zip(positions, tokens, strict=True))]
+
+
+# --- which classes ----------------------------------------------------------------------------------------------------
+
+
+def layers_of(model: PreTrainedModel, length: int) -> int:
+    """The number of layers in the cache of a model whose sequences have up to `length` tokens; raises NotSupported for a model that has no
+    cache of keys and values, or one that forgets before the end."""
+    name, config = type(model).__name__, model.config.get_text_config(decoder=True)
+    lacking = [each for each in NEEDED if each not in inspect.signature(model.forward).parameters]
+    if lacking:
+        raise NotSupported(f"{name} takes no {' and no '.join(lacking)}, so drafts cannot be given their own place. Use plain generate.")
+    if config._attn_implementation not in ATTENTION:
+        raise NotSupported(
+            f"{name} runs with {config._attn_implementation} attention, which takes no mask of drafts. Load it with "
+            "attn_implementation='sdpa', or call model.set_attn_implementation('sdpa')."
+        )
+    layers = DynamicCache(config=config).layers
+    strange = next((layer for layer in layers if not isinstance(layer, DynamicLayer) or type(layer) not in _PLAIN), None)
+    if not layers or strange is not None:
+        raise NotSupported(f"The cache of {name} is no plain list of keys and values ({strange}). Use plain generate.")
+    window = min((layer.sliding_window for layer in layers if isinstance(layer, DynamicSlidingWindowLayer)), default=length)
+    if length > window:
+        raise NotSupported(
+            f"{name} attends to the last {window:,} tokens, and prompt and output may have {length:,}. Ask for fewer tokens."
+        )
+    return len(layers)
+
+
+_PLAIN = (DynamicLayer, DynamicSlidingWindowLayer)
+
+
+def vocabulary_of(model: PreTrainedModel) -> int:
+    """The number of logits of a row."""
+    head = model.get_output_embeddings()
+    if head is not None and hasattr(head, "weight"):
+        return head.weight.shape[0]
+    return model.config.get_text_config(decoder=True).vocab_size

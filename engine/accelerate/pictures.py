@@ -1,0 +1,31 @@
+"""Pictures of multimodal models, whose own `generate` has a loop of its own for them: our adapters around the caller's instance.
+
+`model.generate(generation_mode="image")` of these classes takes no custom_generate. The way round is GenerationMixin's own:
+`GenerationMixin.generate(model, **inputs, generation_mode="image", guidance_scale=5.0, custom_generate=foretoken("sjdpp"))`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import JanusForConditionalGeneration, PreTrainedModel
+
+from engine.accelerate.processors import Reading
+from engine.accelerate.request import Row
+from engine.backbones.janus import Janus
+from engine.core import Backbone
+from engine.errors import NotSupported
+
+
+def backbone(model: PreTrainedModel, row: Row, reading: Reading, settings: Any) -> Backbone:
+    """The adapter around the caller's model, with one prompt of ids; it makes whole pictures. Raises NotSupported for a class without one,
+    and for settings that the class's own loop does not read."""
+    if not isinstance(model, JanusForConditionalGeneration):
+        raise NotSupported(f"{type(model).__name__} has no pictures here. Leave generation_mode='image' out.")
+    if reading.called:
+        names = ", ".join(type(each).__name__ for each in reading.called)
+        raise NotSupported(f"A picture of {type(model).__name__} is drawn without {names}. Leave it out.")
+    if reading.guidance is not None and reading.guidance.unconditional_context["input_ids"] is not None:
+        raise NotSupported(f"{type(model).__name__} makes its unconditional prompt itself. Leave negative_prompt_ids out.")
+    ids = row.branches[0].ids.tolist()
+    return Janus(model, lambda text: ids)

@@ -1,0 +1,110 @@
+"""Tiny random models of transformers, and the same generation by `generate` alone and by `generate` with our callable."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    ChameleonConfig,
+    ChameleonForConditionalGeneration,
+    FalconConfig,
+    FalconForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from engine.accelerate import foretoken
+from tests.engine.backbones.tiny import spread
+
+VOCABULARY = 40
+PROMPT, NEGATIVE = [3, 7, 9, 11, 5], [3, 8]
+SHAPE = {
+    "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 128, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None,
+}  # fmt: skip
+PICTURE_IDS = {"<image>": 39, **{f"IMGIMG{chr(65 + i)}Z": 30 + i for i in range(8)}}
+TOKENIZER = {
+    "base_channels": 32, "channel_multiplier": [1], "num_res_blocks": 1, "embed_dim": 8, "num_embeddings": 8, "latent_channels": 8,
+    "resolution": 16, "attn_resolutions": None,
+}  # fmt: skip
+
+
+def built(kind: type[PreTrainedModel], config: Any, attention: str = "sdpa") -> PreTrainedModel:
+    """A model of a class, with weights that make laws far from uniform."""
+    torch.manual_seed(1)
+    config._attn_implementation = attention
+    model = kind(config).eval().requires_grad_(False)
+    spread(model, 0.3)
+    return model
+
+
+@cache
+def llama(attention: str = "sdpa", **settings: Any) -> LlamaForCausalLM:
+    """Grouped queries, rotary positions."""
+    return built(LlamaForCausalLM, LlamaConfig(**SHAPE | settings), attention)
+
+
+@cache
+def qwen3() -> Qwen3ForCausalLM:
+    """Normalised queries and keys."""
+    return built(Qwen3ForCausalLM, Qwen3Config(**SHAPE, head_dim=8))
+
+
+@cache
+def gpt2() -> GPT2LMHeadModel:
+    """Learned absolute positions."""
+    shape = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128}
+    return built(GPT2LMHeadModel, GPT2Config(vocab_size=VOCABULARY, pad_token_id=0, bos_token_id=1, eos_token_id=None, **shape))
+
+
+@cache
+def chameleon() -> ChameleonForConditionalGeneration:
+    """A class whose forward hides the picture ids."""
+    return built(ChameleonForConditionalGeneration, ChameleonConfig(**SHAPE, vocabulary_map=PICTURE_IDS, vq_config=TOKENIZER))
+
+
+@cache
+def mistral() -> MistralForCausalLM:
+    """Attends to the last 16 tokens."""
+    return built(MistralForCausalLM, MistralConfig(**SHAPE, sliding_window=16))
+
+
+@cache
+def falcon() -> FalconForCausalLM:
+    """Places as a bias of attention, which it computes from the mask itself."""
+    return built(FalconForCausalLM, FalconConfig(**SHAPE, alibi=True))
+
+
+@cache
+def bart() -> BartForConditionalGeneration:
+    """Has an encoder."""
+    parts = {f"{part}_{what}": 2 for part in ("encoder", "decoder") for what in ("layers", "attention_heads")}
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": None}
+    config = BartConfig(vocab_size=VOCABULARY, d_model=32, encoder_ffn_dim=32, decoder_ffn_dim=32, **parts, **ids)
+    return built(BartForConditionalGeneration, config)
+
+
+MODELS = {"llama": llama, "qwen3": qwen3, "gpt2": gpt2, "chameleon": chameleon}
+
+
+def plain(model: PreTrainedModel, ids: list[int] | Tensor = PROMPT, **settings: Any) -> list[list[int]]:
+    """What `generate` alone makes."""
+    ids = torch.tensor([ids]) if isinstance(ids, list) else ids
+    return model.generate(ids, **{"max_new_tokens": 24, "do_sample": False} | settings).tolist()
+
+
+def ours(model: PreTrainedModel, method: str = "sjdpp", ids: list[int] | Tensor = PROMPT, **settings: Any) -> list[list[int]]:
+    """What `generate` makes with our callable."""
+    return plain(model, ids, custom_generate=foretoken(method), **settings)

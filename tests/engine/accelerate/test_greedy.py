@@ -1,0 +1,120 @@
+"""Greedy decoding with our callable gives the tokens of `generate` alone: classes, methods, guidance, processors, ends, padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import GenerationMixin
+
+from engine.accelerate import foretoken
+from engine.accelerate.processors import read
+from engine.backbones.janus import Janus
+from engine.core import Prompt, Sampling
+from engine.methods import METHODS
+from engine.run import generate
+from tests.engine.accelerate import models
+from tests.engine.accelerate.models import MODELS, NEGATIVE, PROMPT, ours, plain
+from tests.engine.backbones import tiny
+
+GUIDED = {"guidance_scale": 3.0, "negative_prompt_ids": torch.tensor([NEGATIVE])}
+PROCESSED: dict[str, dict[str, Any]] = {
+    "penalty": {"repetition_penalty": 1.5},
+    "penalty and guidance": {"repetition_penalty": 1.5, **GUIDED},
+    "n-grams": {"no_repeat_ngram_size": 2},
+    "allowed by prefix": {"prefix_allowed_tokens_fn": lambda batch, ids: [(int(ids[-1]) + step) % 40 for step in (1, 2, 5)]},
+    "suppressed": {"suppress_tokens": [7, 8, 9], "begin_suppress_tokens": [3]},
+    "bad words": {"bad_words_ids": [[token] for token in range(3, 20)]},
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("settings", [{}, GUIDED, {"guidance_scale": 1.5}], ids=["plain", "negative prompt", "guidance"])
+def test_classes(name: str, settings: dict[str, Any]) -> None:
+    model = MODELS[name]()
+    expected = plain(model, **settings)
+    assert len(set(expected[0])) > 5  # a model that repeats one token would prove nothing
+    assert ours(model, window=6, **settings) == expected
+
+
+@pytest.mark.parametrize("method", ["ar", "jacobi", "sjd", "lookup", "gsd", "sjdpp_published"])
+def test_methods(method: str) -> None:
+    assert ours(models.llama(), method, **GUIDED) == plain(models.llama(), **GUIDED)
+
+
+def test_zipar_draws_a_picture_in_fewer_passes() -> None:
+    """Not exact, so nothing but its shape can be compared."""
+    found = models.llama().generate(
+        torch.tensor([PROMPT]), max_new_tokens=24, do_sample=False, custom_generate=foretoken("zipar"), grid=(4, 6), window=2,
+        adaptive="off", return_dict_in_generate=True,
+    )  # fmt: skip
+    assert found.sequences.shape == (1, len(PROMPT) + 24)
+    assert found.totals[0]["tokens"] == 24 > found.totals[0]["forwards"]
+    assert not found.totals[0]["exact"]
+
+
+def test_eager_attention() -> None:
+    assert ours(models.llama("eager"), window=6, **GUIDED) == plain(models.llama("eager"), **GUIDED)
+
+
+@pytest.mark.parametrize("settings", PROCESSED.values(), ids=PROCESSED)
+def test_processors_of_the_caller(settings: dict[str, Any]) -> None:
+    model = models.llama()
+    expected = plain(model, **settings)
+    assert expected != plain(model)  # the processor matters
+    assert ours(model, window=6, **settings) == expected
+
+
+def test_a_prompt_of_one_token() -> None:
+    assert ours(models.llama(), ids=[3], window=6, **GUIDED) == plain(models.llama(), [3], **GUIDED)
+
+
+@pytest.mark.parametrize("place", [0, 5, 6])
+def test_the_end_of_a_sequence(place: int) -> None:
+    """The drafts behind it are dropped. 39 is a second id that ends, which never comes."""
+    model = models.llama()
+    tokens = plain(model)[0][len(PROMPT) :]
+    ends = [39, tokens[place]]
+    expected = plain(model, eos_token_id=ends)
+    assert expected == ours(model, window=8, eos_token_id=ends)
+    assert len(expected[0]) == len(PROMPT) + tokens.index(tokens[place]) + 1
+
+
+def test_stopping_criteria_of_the_caller() -> None:
+    def seen_twice(ids: Tensor, scores: Any) -> Tensor:
+        new = ids[:, len(PROMPT) :]
+        return torch.tensor([len(set(row.tolist())) < len(row) for row in new])
+
+    expected = plain(models.llama(), stopping_criteria=[seen_twice])
+    assert len(expected[0]) < len(PROMPT) + 24
+    assert ours(models.llama(), window=8, stopping_criteria=[seen_twice]) == expected
+
+
+def test_a_batch_with_left_padding() -> None:
+    model = models.llama()
+    ids, mask = torch.tensor([[0, 0, 7, 9, 11], PROMPT]), torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+    expected = plain(model, ids, attention_mask=mask)
+    assert ours(model, ids=ids, attention_mask=mask, window=6) == expected
+    ends = expected[0][7]  # the first sequence ends early, and is padded
+    assert ours(model, ids=ids, attention_mask=mask, eos_token_id=ends) == plain(model, ids, attention_mask=mask, eos_token_id=ends)
+
+
+def test_a_picture_of_janus_is_that_of_its_own_loop_and_of_our_engine() -> None:
+    model = tiny.janus_model()
+    ids = torch.tensor([tiny.janus_ids("red apple")])
+    settings = {"attention_mask": torch.ones_like(ids), "generation_mode": "image", "do_sample": False, "guidance_scale": 3.0}
+    expected = model.generate(ids, **settings).tolist()
+    found = GenerationMixin.generate(model, ids, custom_generate=foretoken("sjdpp"), window=5, **settings)
+    run = generate(Janus(model, tiny.janus_ids), METHODS["sjdpp"], Prompt("red apple", sampling=Sampling(0.0, guidance=3.0))).finish()
+    assert found.tolist() == expected == [run.tokens]
+
+
+def test_no_processors_are_called_that_the_engine_knows() -> None:
+    """Else temperature, top-k and top-p would cost a call each."""
+    config = models.llama().generation_config
+    asked = models.llama()._prepare_generation_config(config, do_sample=True, temperature=0.7, top_k=5, top_p=0.9)[0]
+    reading = read(models.llama()._get_logits_processor(asked, 5), greedy=False)
+    assert reading.sampling == Sampling(temperature=0.7, top_k=5, top_p=0.9)
+    assert reading.called == ()

@@ -1,0 +1,179 @@
+"""What the callable refuses with a sentence, and what it hands back: streams, dictionaries, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import (
+    LlamaForCausalLM,
+    LogitsProcessor,
+    LogitsProcessorList,
+    PreTrainedModel,
+    TemperatureLogitsWarper,
+    WatermarkLogitsProcessor,
+)
+
+from engine.accelerate import foretoken
+from engine.errors import BadKnob, BadPrompt, ForetokenError, NotSupported
+from tests.engine.accelerate import models
+from tests.engine.accelerate.models import PROMPT, SHAPE, ours, plain
+
+
+class Shifted(LogitsProcessor):
+    """A processor of the caller's own: the largest score moves by one id."""
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """The scores, one id further."""
+        return scores.roll(1, -1)
+
+
+class Collector:
+    """A streamer that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.pieces: list[list[int]] = []
+        self.ended = 0
+
+    def put(self, value: Tensor) -> None:
+        """Keeps ids [1, k]."""
+        assert not self.ended
+        self.pieces.append(value[0].tolist())
+
+    def end(self) -> None:
+        """Counts ends."""
+        self.ended += 1
+
+
+class Forgetful(LlamaForCausalLM):
+    """A class that reads no mask."""
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Any = None, position_ids: Any = None, past_key_values: Any = None, **more: Any
+    ) -> Any:
+        """A pass in which every row sees everything before it."""
+        return super().forward(input_ids=input_ids, position_ids=position_ids, past_key_values=past_key_values, **more)
+
+
+def test_a_stream_comes_in_order_and_ends_once() -> None:
+    stream = Collector()
+    expected = plain(models.llama())
+    assert ours(models.llama(), window=6, stream_to=stream) == expected
+    assert stream.pieces[0] == PROMPT
+    assert [token for piece in stream.pieces for token in piece] == expected[0]
+    assert stream.ended == 1
+
+
+def test_a_dictionary_holds_sequences_and_totals() -> None:
+    found = models.llama().generate(
+        torch.tensor([PROMPT]), max_new_tokens=24, do_sample=False, return_dict_in_generate=True, custom_generate=foretoken("sjdpp", seed=3)
+    )
+    assert found.sequences.tolist() == plain(models.llama())
+    (totals,) = found.totals
+    assert (totals["method"], totals["exact"], totals["seed"], totals["tokens"]) == ("sjdpp", True, 3, 24)
+    assert 0 < totals["forwards"] <= 24
+    assert found.scores is None
+
+
+def test_settings_of_the_callable_are_defaults() -> None:
+    fixed = foretoken("sjdpp", window=6, seed=1, init="random")
+    ids = torch.tensor([PROMPT])
+    a = models.llama().generate(ids, max_new_tokens=24, do_sample=True, custom_generate=fixed)
+    assert a.tolist() == ours(models.llama(), do_sample=True, window=6, seed=1, init="random")
+    b = models.llama().generate(ids, max_new_tokens=24, do_sample=True, custom_generate=fixed, seed=2)
+    assert b.tolist() == ours(models.llama(), do_sample=True, window=6, seed=2, init="random")
+
+
+def test_a_processor_of_the_callers_own_is_used_once_it_is_vouched_for() -> None:
+    own = {"logits_processor": LogitsProcessorList([Shifted()]), "guidance_scale": 2.0}
+    with pytest.raises(NotSupported, match="does not know the logits processor Shifted"):
+        ours(models.llama(), **own)
+    assert ours(models.llama(), processors=(Shifted,), window=6, **own) == plain(models.llama(), **own) != plain(models.llama())
+
+
+REFUSED: dict[str, tuple[dict[str, Any], type[ForetokenError], str]] = {
+    "beams": ({"num_beams": 2}, NotSupported, "num_beams=2"),
+    "scores": ({"output_scores": True, "return_dict_in_generate": True}, NotSupported, "no scores"),
+    "no cache": ({"use_cache": False}, NotSupported, "needs the cache"),
+    "right padding": ({"attention_mask": torch.tensor([[1, 1, 1, 1, 0]])}, BadPrompt, "Pad on the left"),
+    "nothing but padding": ({"attention_mask": torch.zeros(1, 5, dtype=torch.int64)}, BadPrompt, "hides a whole prompt"),
+    "positions": ({"position_ids": torch.tensor([[4, 5, 6, 7, 8]])}, NotSupported, "counts positions from 0"),
+    "a memory": (
+        {"logits_processor": LogitsProcessorList([WatermarkLogitsProcessor(40, "cpu")])}, NotSupported, "WatermarkLogitsProcessor",
+    ),
+    "late guidance": (
+        {
+            "logits_processor": LogitsProcessorList(
+                [TemperatureLogitsWarper(0.5), *models.llama()._get_logits_processor(
+                    models.llama()._prepare_generation_config(None, guidance_scale=2.0)[0], 5
+                )]
+            )
+        }, NotSupported, "first logits processor",
+    ),
+    "a window out of range": ({"window": 0}, BadKnob, "window = 0"),
+    "a stream of two": ({"stream_to": Collector(), "num_return_sequences": 2, "do_sample": True}, BadPrompt, "takes one sequence"),
+    "processors of two": (
+        {"repetition_penalty": 1.2, "num_return_sequences": 2, "do_sample": True}, NotSupported, "one prompt at a time",
+    ),
+    "pictures": ({"generation_mode": "image"}, NotSupported, "no pictures here"),
+    "a grid that does not fit": ({"grid": (3, 5)}, BadKnob, "rows times columns"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("settings, kind, sentence", REFUSED.values(), ids=REFUSED)
+def test_refused_with_a_sentence(settings: dict[str, Any], kind: type[ForetokenError], sentence: str) -> None:
+    with pytest.raises(kind, match=sentence):
+        ours(models.llama(), **settings)
+
+
+def test_a_misspelt_setting_is_refused_by_transformers() -> None:
+    with pytest.raises(ValueError, match="windw"):
+        ours(models.llama(), windw=8)
+
+
+@pytest.mark.parametrize("method, sentence", [("eagle", "trained for the model"), ("mulo", "made for it"), ("sjdp", "Did you mean")])
+def test_methods_that_no_model_of_a_caller_can_run(method: str, sentence: str) -> None:
+    with pytest.raises(NotSupported, match=sentence):
+        foretoken(method)
+
+
+@pytest.mark.parametrize(
+    "settings, sentence",
+    [({}, "grid="), ({"grid": (4, 6), "eos_token_id": 2}, "eos_token_id"), ({"grid": (4, 6), "repetition_penalty": 1.2}, "processors")],
+)
+def test_zipar_needs_a_picture(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(NotSupported, match=sentence):
+        ours(models.llama(), "zipar", **settings)
+
+
+def test_an_unknown_knob() -> None:
+    with pytest.raises(BadKnob, match="speed"):
+        foretoken("sjdpp", speed=3)
+
+
+def test_a_window_of_attention_that_is_too_short() -> None:
+    assert ours(models.mistral(), max_new_tokens=11, window=6) == plain(models.mistral(), max_new_tokens=11)
+    with pytest.raises(NotSupported, match="last 16 tokens"):
+        ours(models.mistral(), max_new_tokens=12)
+
+
+def test_flexible_attention_is_refused() -> None:
+    model = models.built(LlamaForCausalLM, models.LlamaConfig(**SHAPE))
+    model.config._attn_implementation = "flex_attention"
+    with pytest.raises(NotSupported, match="set_attn_implementation"):
+        ours(model)
+
+
+def test_a_class_that_ignores_the_mask_is_found_out() -> None:
+    model = models.built(Forgetful, models.LlamaConfig(**SHAPE))
+    with pytest.raises(NotSupported, match="does not keep to the positions and the mask"):
+        ours(model)
+
+
+@pytest.mark.parametrize("model, sentence", [(models.falcon, "does not take the mask"), (models.bart, "has an encoder")])
+def test_classes_that_cannot_be_run(model: Callable[[], PreTrainedModel], sentence: str) -> None:
+    with pytest.raises(NotSupported, match=sentence):
+        ours(model())
