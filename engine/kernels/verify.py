@@ -26,13 +26,14 @@ import torch
 from torch import Tensor
 
 from engine.core import Sampling
-from engine.decoding.rules import deviation, matches, ratio
+from engine.decoding.rules import deviation, matches, probability_of, ratio
 from engine.kernels.choice import choose
 from engine.kernels.language import LAUNCH, power_of_two, tl, triton
 from engine.kernels.noise import gumbel_of, gumbel_reference, key_of, signed
 from engine.sampling import draw, draw_gumbel, entropy, guide, residual, warp
 
 WIDEST = 2048  # columns of a tile
+REGISTERS = 128  # a thread may use, said explicitly: left alone, the assembler takes fewer and spills some
 ACCEPT, FRESH, RESIDUAL = range(3)  # rows of the uniform numbers
 
 
@@ -46,7 +47,7 @@ class Asked:
     uniforms  : float64 [3, R] in (0, 1): of acceptance, fresh draws and residual draws
     base      : of the stream of Gumbel noise; positions : int64 [R], of the rows' tokens
     seeded    : acceptance is equality with the answer
-    answers   : whether answers are drawn; fresh_from : the first row with a fresh draw; store : whether p is stored
+    store     : whether p is stored
     """
 
     logits: Tensor
@@ -58,8 +59,6 @@ class Asked:
     base: int
     positions: Tensor
     seeded: bool = False
-    answers: bool = True
-    fresh_from: int = 0
     store: bool = False
 
 
@@ -67,15 +66,16 @@ class Asked:
 class Verdicts:
     """The result, all of it on the device.
 
-    accepted : bool [m]; ratios : p/q [m], or None without laws; deviations : TV(p, q) [m], or None
-    answers  : int64 [R] or None; fresh : int64 [R], from row `fresh_from` on; drawn : int64 [R], from the residual, the last row from p
+    accepted : bool [m]; chances : p(x) [m]; ratios : p(x)/q(x) [m], and deviations : TV(p, q) [m], None without laws
+    answers, fresh, drawn : int64 [R]; drawn is from the residual, and from p in rows without a draft
     entropy  : [R] in nats; p : [R, V] or None; sound : bool [R], False for a row that cannot be drawn from
     """
 
     accepted: Tensor
+    chances: Tensor
     ratios: Tensor | None
     deviations: Tensor | None
-    answers: Tensor | None
+    answers: Tensor
     fresh: Tensor
     drawn: Tensor
     entropy: Tensor
@@ -91,22 +91,17 @@ def verify_reference(asked: Asked) -> Verdicts:
     size = len(asked.tokens)
     scores = warp(guide(asked.logits.float(), asked.sampling.guidance), asked.sampling, asked.allowed)
     p = torch.softmax(scores, -1)
-    answers = None
-    if asked.answers or asked.seeded:
-        answers = draw_gumbel(scores, gumbel_reference(asked.base, asked.positions, p.shape[-1]).to(scores.dtype))
-    ratios = deviations = None
-    left = p
+    answers = draw_gumbel(scores, gumbel_reference(asked.base, asked.positions, p.shape[-1]).to(scores.dtype))
+    ratios, deviations, left = None, None, p
     if asked.laws is not None:
         accepted, ratios = ratio(p[:size], asked.laws, asked.tokens, asked.uniforms[ACCEPT, :size])
         deviations = deviation(p[:size], asked.laws)
         left = torch.cat([residual(p[:size], asked.laws), p[size:]])
     if asked.laws is None or asked.seeded:
         accepted = matches(asked.tokens, answers[:size])
-    fresh = torch.zeros(len(p), dtype=torch.int64, device=p.device)
-    fresh[asked.fresh_from :] = draw(p[asked.fresh_from :], asked.uniforms[FRESH, asked.fresh_from :])
-    drawn = draw(left, asked.uniforms[RESIDUAL])
-    sound = ~p.isnan().any(-1)
-    return Verdicts(accepted, ratios, deviations, answers, fresh, drawn, entropy(p), p if asked.store else None, sound)
+    fresh, drawn = draw(p, asked.uniforms[FRESH]), draw(left, asked.uniforms[RESIDUAL])
+    chances, sound = probability_of(p[:size], asked.tokens), ~p.isnan().any(-1)
+    return Verdicts(accepted, chances, ratios, deviations, answers, fresh, drawn, entropy(p), p if asked.store else None, sound)
 
 
 def settle_reference(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
@@ -219,9 +214,9 @@ def _crossing(weights, base, target, columns, vocabulary):
 def _verify_kernel(
     logits_at, allowed_at, tokens_at, laws_at, uniforms_at, base_at, positions_at, p_at, integers_at, numbers_at,
     rows, drafts, vocabulary, branch_stride, row_stride, allowed_stride, law_stride,
-    guidance, divisor, last_divisor, top_k, top_p, fresh_from,
+    guidance, divisor, last_divisor, top_k, top_p,
     PAIR: tl.constexpr, MASKED: tl.constexpr, LAWS: tl.constexpr, GREEDY: tl.constexpr, TOP_K: tl.constexpr, TOP_P: tl.constexpr,
-    ANSWERS: tl.constexpr, STORE: tl.constexpr, BLOCK: tl.constexpr,
+    STORE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     FILTER: tl.constexpr = TOP_K or TOP_P
     row = tl.program_id(0).to(tl.int64)
@@ -269,15 +264,13 @@ def _verify_kernel(
         share = tl.exp(s - top)
         mass += share
         heat += tl.where(share > 0, share * (s - top), 0.0)
-        if ANSWERS:
-            loud = s + gumbel_of(key, columns)
-            place = tl.where(loud > best, columns, place)
-            best = tl.where(loud > best, loud, best)
+        loud = s + gumbel_of(key, columns)
+        place = tl.where(loud > best, columns, place)
+        best = tl.where(loud > best, loud, best)
     total = tl.sum(mass, 0)
     tl.store(numbers_at + row, tl.log(total) - tl.sum(heat, 0) / total)
-    if ANSWERS:
-        answer = tl.min(tl.where(best == tl.max(best, 0), place, vocabulary), 0)
-        tl.store(integers_at + row, tl.where(sound, answer, -1).to(tl.int64))
+    answer = tl.min(tl.where(best == tl.max(best, 0), place, vocabulary), 0)
+    tl.store(integers_at + row, tl.where(sound, answer, -1).to(tl.int64))
 
     # 4. the sums of p and of the residual, the distance from q, and p itself
     scale = 1.0 / total
@@ -302,7 +295,6 @@ def _verify_kernel(
     left_sum = tl.where(empty, fresh_sum, left_sum)
     fresh_target = tl.load(uniforms_at + rows + row) * fresh_sum
     left_target = tl.load(uniforms_at + 2 * rows + row) * left_sum
-    wants_fresh = row >= fresh_from
     fresh_run, left_run = tl.zeros([], tl.float64), tl.zeros([], tl.float64)
     fresh_base, left_base = tl.zeros([], tl.float64), tl.zeros([], tl.float64)
     fresh_tile, left_tile = tl.full([], -1, tl.int32), tl.full([], -1, tl.int32)
@@ -328,7 +320,7 @@ def _verify_kernel(
     s = _kept(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
     p = tl.exp(s - top) * scale
     fresh = _crossing(p.to(tl.float64), fresh_base, fresh_target, columns, vocabulary)
-    tl.store(integers_at + rows + row, tl.where(sound, tl.where(wants_fresh, fresh, 0), -1).to(tl.int64))
+    tl.store(integers_at + rows + row, tl.where(sound, fresh, -1).to(tl.int64))
     columns = tl.maximum(left_tile, 0) + lanes
     s = _kept(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
     p = tl.exp(s - top) * scale
@@ -340,13 +332,15 @@ def _verify_kernel(
     tl.store(integers_at + 3 * rows + row, sound.to(tl.int64))
 
     # 7. the verdict on the draft
+    x = tl.load(tokens_at + row, row < drafts, 0)
+    s = _kept(
+        c_at, u_at, allowed_at, x + tl.zeros([1], tl.int64), vocabulary, guidance, divisor, last_divisor, least, first,
+        PAIR, MASKED, FILTER, GREEDY,
+    )  # fmt: skip
+    chance = tl.sum(tl.exp(s - top) * scale, 0)
+    tl.store(numbers_at + 3 * rows + row, chance)
     if LAWS:
-        x = tl.load(tokens_at + row, row < drafts, 0)
-        s = _kept(
-            c_at, u_at, allowed_at, x + tl.zeros([1], tl.int64), vocabulary, guidance, divisor, last_divisor, least, first,
-            PAIR, MASKED, FILTER, GREEDY,
-        )  # fmt: skip
-        odds = tl.sum(tl.exp(s - top) * scale, 0) / tl.load(law_at + x, row < drafts, 1.0)
+        odds = chance / tl.load(law_at + x, row < drafts, 1.0)
         tl.store(numbers_at + rows + row, odds)
         tl.store(numbers_at + 2 * rows + row, tl.sum(apart, 0) / 2)
         verdict = tl.load(uniforms_at + row) < odds.to(tl.float64)
@@ -373,7 +367,7 @@ def block_of(vocabulary: int) -> int:
 
 
 def warps_of(block: int) -> int:
-    """Warps of a program: 4 columns a thread. With more, the programs for compute capability 8.0 to 10.0 need more than 128 registers."""
+    """Warps of a program: 4 columns a thread, so that a thread needs at most 128 registers."""
     return max(1, block // 128)
 
 
@@ -388,7 +382,6 @@ def flags_of(asked: Asked) -> dict[str, bool]:
         "GREEDY": greedy,
         "TOP_K": not greedy and 0 < sampling.top_k < vocabulary,
         "TOP_P": not greedy and sampling.top_p < 1,
-        "ANSWERS": asked.answers or asked.seeded,
         "STORE": asked.store,
     }
 
@@ -400,7 +393,7 @@ def verify_triton(asked: Asked) -> Verdicts:
     assert logits.stride(-1) == 1, f"the logits of a row must lie side by side, and their stride is {logits.stride(-1)}"
     flags = flags_of(asked)
     integers = torch.empty(5, rows, dtype=torch.int64, device=device)
-    numbers = torch.empty(3, rows, dtype=torch.float32, device=device)
+    numbers = torch.empty(4, rows, dtype=torch.float32, device=device)
     p = torch.empty(rows, vocabulary, dtype=torch.float32, device=device) if asked.store else None
     allowed = None if asked.allowed is None else asked.allowed.contiguous().view(torch.uint8)
     laws = None if asked.laws is None else asked.laws.float().contiguous()
@@ -414,21 +407,20 @@ def verify_triton(asked: Asked) -> Verdicts:
         asked.positions, p, integers, numbers,
         rows, size, vocabulary, logits.stride(0), logits.stride(1), 0 if allowed is None or allowed.ndim == 1 else vocabulary, vocabulary,
         float(sampling.guidance), float(divisor), float(sampling.temperature if last else 1.0), sampling.top_k, float(sampling.top_p),
-        asked.fresh_from, **flags, BLOCK=block, num_warps=warps_of(block), **LAUNCH,
+        **flags, BLOCK=block, num_warps=warps_of(block), maxnreg=REGISTERS, **LAUNCH,
     )  # fmt: skip
-    answers = integers[0] if flags["ANSWERS"] else None
+    answers, fresh, drawn, sound = *integers[:3], integers[3] != 0
     accepted = matches(asked.tokens, answers[:size]) if asked.laws is None or asked.seeded else integers[4, :size] != 0
     ratios, deviations = (None, None) if laws is None else (numbers[1, :size], numbers[2, :size])
-    return Verdicts(accepted, ratios, deviations, answers, integers[1], integers[2], numbers[0], p, integers[3] != 0)
+    return Verdicts(accepted, numbers[3, :size], ratios, deviations, answers, fresh, drawn, numbers[0], p, sound)
 
 
 def settle_triton(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
     """The kernel's first refusal and token, int64 [2]."""
     out = torch.empty(2, dtype=torch.int64, device=accepted.device)
     size = len(accepted)
-    answers = verdicts.drawn if verdicts.answers is None else verdicts.answers
     _settle_kernel[(1,)](
-        accepted.contiguous().view(torch.uint8), answers, verdicts.fresh, verdicts.drawn, verdicts.sound.view(torch.uint8), out, size,
+        accepted.contiguous().view(torch.uint8), verdicts.answers, verdicts.fresh, verdicts.drawn, verdicts.sound.view(torch.uint8), out, size,
         seeded, power_of_two(size + 1), num_warps=1, **LAUNCH,
     )  # fmt: skip
     return out
