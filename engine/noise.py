@@ -16,6 +16,7 @@ from engine.kernels.noise import GOLDEN, MASK, ONE, TWO, gumbel, keys, mix, mix_
 
 DRAW, ACCEPT, RESIDUAL, INITIAL, DRAFTER, SCHEDULE = range(6)
 
+
 class Noise:
     """All randomness of one run. Uniforms are float64 in the open interval (0, 1); Gumbel rows are cached for the run."""
 

@@ -5,7 +5,8 @@ a draw from softmax(s) (Gumbel-max). Along with it come log sum exp(s) and the e
 filter and no grammar is on: those need all of a row's scores before they can drop any.
 
 Fewest bytes: the head's weights once, V x H x size; the rows, and 20 bytes a row and tile of the vocabulary. Storing and reading
-the logits of both branches would add 2 x C R V x size. A program has a tile of the vocabulary and all rows; a second kernel joins the tiles.
+the logits of both branches would add 2 x C R V x size. A program has a tile of the vocabulary and all rows; a second kernel joins
+the tiles.
 """
 
 from __future__ import annotations
@@ -85,9 +86,7 @@ def _head_tile_kernel(
 
 
 @triton.jit
-def _head_join_kernel(
-    best_at, token_at, top_at, mass_at, heat_at, out_at, entropy_at, rows, tiles, vocabulary, BLOCK: tl.constexpr
-):
+def _head_join_kernel(best_at, token_at, top_at, mass_at, heat_at, out_at, entropy_at, rows, tiles, vocabulary, BLOCK: tl.constexpr):
     row, lanes = tl.program_id(0), tl.arange(0, BLOCK)
     best, token = tl.full([BLOCK], float("-inf"), tl.float32), tl.zeros([BLOCK], tl.int32) + vocabulary
     top = tl.full([BLOCK], float("-inf"), tl.float32)

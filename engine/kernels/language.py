@@ -1,4 +1,4 @@
-"""Triton, where it is installed; elsewhere a stand-in whose `jit` leaves a function as it is, so that every kernel's file can be imported."""
+"""Triton, where it is installed; elsewhere a stand-in whose `jit` does nothing, so that every kernel's file can be imported."""
 
 from __future__ import annotations
 

@@ -52,9 +52,7 @@ def _expand_kernel(
     branch = tl.program_id(0).to(tl.int64)
     rows, ranks = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.arange(0, RANK)
     columns = tl.program_id(2) * OUTER + tl.arange(0, OUTER)
-    h = tl.load(
-        h_at + (branch * count + rows[:, None]) * rank + ranks[None, :], (rows < count)[:, None] & (ranks < rank)[None, :], 0.0
-    )
+    h = tl.load(h_at + (branch * count + rows[:, None]) * rank + ranks[None, :], (rows < count)[:, None] & (ranks < rank)[None, :], 0.0)
     up = tl.load(up_at + columns[None, :] * rank + ranks[:, None], (columns < width)[None, :] & (ranks < rank)[:, None], 0.0)
     more = tl.dot(h, up, input_precision=PRECISION).to(up_at.dtype.element_ty).to(tl.float32)
     at = y_at + branch * branch_stride + rows[:, None].to(tl.int64) * row_stride + columns[None, :]
@@ -84,4 +82,5 @@ def row_lora(y: Tensor, x: Tensor, down: Tensor, up: Tensor, first: int, scale: 
     """
     fits = {x.dtype, y.dtype, down.dtype, up.dtype} <= set(COMPUTED) and x.stride(-1) == y.stride(-1) == 1 and first < x.shape[1]
     fits = fits and down.is_contiguous() and up.is_contiguous()
+    fits = fits and not (torch.is_grad_enabled() and (down.requires_grad or x.requires_grad))  # the kernels have no gradient
     (row_lora_triton if fits and choose(y.device, y.dtype).is_triton else row_lora_reference)(y, x, down, up, first, scale)

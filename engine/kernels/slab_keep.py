@@ -9,7 +9,6 @@ head's rows and a slice of the width; it loads all of them before it stores any.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from engine.kernels.choice import COMPUTED, choose

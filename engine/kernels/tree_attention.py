@@ -23,7 +23,6 @@ from engine.kernels.language import LAUNCH, power_of_two, tl, triton
 
 KEYS = 32  # of a tile
 QUERIES = 16  # of a tile, at least
-MOST = 1024  # rows of a pass that the sets are made for
 
 
 @dataclass(frozen=True)
@@ -65,10 +64,10 @@ def unpacked(sets: Tensor) -> Tensor:
     return bits.flatten(1)[:, : len(sets)].bool()
 
 
-def tree_attention_reference(q: Tensor, k: Tensor, v: Tensor, seen: Seen) -> Tensor:
+def tree_attention_reference(q: Tensor, k: Tensor, v: Tensor, seen: Seen | Tensor | None, scale: float | None = None) -> Tensor:
     """PyTorch's attention with the dense mask; shapes as in `tree_attention`."""
-    mask = seen.dense()[:, None]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=q.shape[1] != k.shape[1])
+    mask = seen.dense()[:, None] if isinstance(seen, Seen) else seen
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
 
 
 @triton.jit
@@ -121,7 +120,7 @@ def _tree_attention_kernel(
     tl.store(at, total.to(out_at.dtype.element_ty), here[:, None] & (dims < width)[None, :])
 
 
-def tree_attention_triton(q: Tensor, k: Tensor, v: Tensor, seen: Seen) -> Tensor:
+def tree_attention_triton(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: float | None = None) -> Tensor:
     """The same by the kernel."""
     branches, all_heads, count, width = q.shape
     heads = k.shape[1]
@@ -133,7 +132,7 @@ def tree_attention_triton(q: Tensor, k: Tensor, v: Tensor, seen: Seen) -> Tensor
     places = seen.places.contiguous() if placed else None
     _tree_attention_kernel[(branches * heads, triton.cdiv(count * group, rows))](
         q, k, v, seen.sets, places, seen.positions, out,
-        count, seen.kept, seen.sets.shape[1], heads, group, width, 1 / math.sqrt(width),
+        count, seen.kept, seen.sets.shape[1], heads, group, width, 1 / math.sqrt(width) if scale is None else scale,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], places.stride(0) if placed and len(places) > 1 else 0,
         placed, rows, KEYS, max(16, power_of_two(width)), "ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=4, num_stages=2, **LAUNCH,
@@ -141,11 +140,14 @@ def tree_attention_triton(q: Tensor, k: Tensor, v: Tensor, seen: Seen) -> Tensor
     return out
 
 
-def tree_attention(q: Tensor, k: Tensor, v: Tensor, seen: Seen) -> Tensor:
+def tree_attention(q: Tensor, k: Tensor, v: Tensor, seen: Seen | Tensor | None, scale: float | None = None) -> Tensor:
     """Attention [branches, heads, R, width] of the rows of a pass over the slab, of which the pass's own rows are the last R.
 
     q : [branches, heads, R, width]; k, v : [branches, key heads, kept + R, width], views of the slab; heads a multiple of key heads
+    seen : a mask bool [R, kept + R], or None = everything, is always PyTorch's; scale : of the products, by default 1 / sqrt(width)
     """
+    if not isinstance(seen, Seen):
+        return tree_attention_reference(q, k, v, seen, scale)
     fits = {q.dtype, k.dtype, v.dtype} <= set(COMPUTED) and q.dtype == k.dtype and q.stride(-1) == k.stride(-1) == v.stride(-1) == 1
     chosen = fits and choose(q.device, q.dtype).is_triton
-    return (tree_attention_triton if chosen else tree_attention_reference)(q, k, v, seen)
+    return (tree_attention_triton if chosen else tree_attention_reference)(q, k, v, seen, scale)

@@ -258,9 +258,7 @@ def _verify_kernel(
     key = key_of(tl.load(base_at), tl.load(positions_at + row))
     for start in range(0, vocabulary, BLOCK):
         columns = start + lanes
-        s = _kept(
-            c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY
-        )
+        s = _kept(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
         share = tl.exp(s - top)
         mass += share
         heat += tl.where(share > 0, share * (s - top), 0.0)
@@ -278,9 +276,7 @@ def _verify_kernel(
     apart = tl.zeros([BLOCK], tl.float32)
     for start in range(0, vocabulary, BLOCK):
         columns = start + lanes
-        s = _kept(
-            c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY
-        )
+        s = _kept(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
         p = tl.exp(s - top) * scale
         fresh_sum += tl.sum(p.to(tl.float64), 0)
         if STORE:
@@ -300,9 +296,7 @@ def _verify_kernel(
     fresh_tile, left_tile = tl.full([], -1, tl.int32), tl.full([], -1, tl.int32)
     for start in range(0, vocabulary, BLOCK):
         columns = start + lanes
-        s = _kept(
-            c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY
-        )
+        s = _kept(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
         p = tl.exp(s - top) * scale
         more = tl.sum(p.to(tl.float64), 0)
         reached = (fresh_tile < 0) & (fresh_run + more >= fresh_target)
@@ -420,8 +414,8 @@ def settle_triton(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
     out = torch.empty(2, dtype=torch.int64, device=accepted.device)
     size = len(accepted)
     _settle_kernel[(1,)](
-        accepted.contiguous().view(torch.uint8), verdicts.answers, verdicts.fresh, verdicts.drawn, verdicts.sound.view(torch.uint8), out, size,
-        seeded, power_of_two(size + 1), num_warps=1, **LAUNCH,
+        accepted.contiguous().view(torch.uint8), verdicts.answers, verdicts.fresh, verdicts.drawn, verdicts.sound.view(torch.uint8), out,
+        size, seeded, power_of_two(size + 1), num_warps=1, **LAUNCH,
     )  # fmt: skip
     return out
 
