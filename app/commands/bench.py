@@ -1,4 +1,4 @@
-"""`launch.py bench image|mesh`: measures the speed of methods; each has its own options."""
+"""`launch.py bench image|mesh|kernels`: measures the speed of methods; each has its own options."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from app.commands.options import Parser
 
-KINDS = {"image": "methods on pictures", "mesh": "methods on meshes"}  # each is app/commands/bench_NAME.py
+KINDS = {"image": "methods on pictures", "mesh": "methods on meshes", "kernels": "the GPU's kernels"}  # each is app/commands/bench_NAME.py
 
 
 def parser() -> Parser:
@@ -18,7 +18,7 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measures. "image" or "mesh" may come after options too."""
+    """Measures. What to measure may come after options too."""
     at = next((i for i, argument in enumerate(arguments) if argument in KINDS), 0)
     what = parser().read(arguments[at : at + 1]).what
     return importlib.import_module(f"app.commands.bench_{what}").main([*arguments[:at], *arguments[at + 1 :]])

@@ -123,10 +123,11 @@ def signed(base: int) -> int:
 
 def bits_triton(base: int, positions: Tensor, vocabulary: int) -> Tensor:
     """The 64 bits behind each Gumbel number, int64 [N, V]: for the test that host and device agree."""
-    return _gumbel_triton(base, positions, vocabulary, torch.int64)
+    return gumbel_triton(base, positions, vocabulary, torch.int64)
 
 
-def _gumbel_triton(base: int, positions: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
+def gumbel_triton(base: int, positions: Tensor, vocabulary: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The noise by the kernel; as int64, the bits it comes from."""
     out = torch.empty(len(positions), vocabulary, dtype=dtype, device=positions.device)
     where = torch.tensor([signed(base)], device=positions.device)
     if len(positions):
@@ -144,7 +145,7 @@ def gumbel(base: int, positions: Tensor, vocabulary: int, dtype: torch.dtype = t
     base : of the run's stream, 0 .. 2^64 - 1
     """
     if choose(positions.device, dtype).is_triton:
-        return _gumbel_triton(base, positions, vocabulary, torch.float32).to(dtype)
+        return gumbel_triton(base, positions, vocabulary, torch.float32).to(dtype)
     return gumbel_reference(base, positions, vocabulary).to(dtype)
 
 

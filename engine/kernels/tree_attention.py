@@ -120,6 +120,11 @@ def _tree_attention_kernel(
     tl.store(at, total.to(out_at.dtype.element_ty), here[:, None] & (dims < width)[None, :])
 
 
+def warps_of(rows: int) -> int:
+    """Warps of a program with a tile of so many rows: then no register is spilled at a width of 128."""
+    return 8 if rows > 32 else 4
+
+
 def tree_attention_triton(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: float | None = None) -> Tensor:
     """The same by the kernel."""
     branches, all_heads, count, width = q.shape
@@ -135,7 +140,7 @@ def tree_attention_triton(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: fl
         count, seen.kept, seen.sets.shape[1], heads, group, width, 1 / math.sqrt(width) if scale is None else scale,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], places.stride(0) if placed and len(places) > 1 else 0,
         placed, rows, KEYS, max(16, power_of_two(width)), "ieee" if q.dtype == torch.float32 else "tf32",
-        num_warps=4, num_stages=2, **LAUNCH,
+        num_warps=warps_of(rows), num_stages=2, **LAUNCH,
     )  # fmt: skip
     return out
 
