@@ -2,6 +2,7 @@
 
 A page holds pairs of comments; what stands between them is replaced. `<!-- knobs NAME ... -->` and `<!-- end -->` hold the knobs of
 methods. `<!-- bench FILE: COMMAND -->` and `<!-- end -->` hold the rows that COMMAND wrote into docs/bench/FILE with `--csv`.
+`<!-- compiled FILE: COMMAND -->` holds what COMMAND wrote about compiled kernels, `<!-- bounds -->` the least times of kernels, computed.
 tests/test_docs.py fails when a table is out of date.
 """
 
@@ -18,10 +19,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # this checkout, whichever one is installed
 
 from engine.core import Knob, Method  # noqa: E402
+from engine.measure.bench.kernels import BANDWIDTH, WORK, bound  # noqa: E402
 from engine.methods import METHODS, PRESETS  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- knobs ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 BENCH = re.compile(r"(<!-- bench ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+COMPILED = re.compile(r"(<!-- compiled ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+BOUNDS = re.compile(r"(<!-- bounds -->\n).*?(<!-- end -->)", re.DOTALL)
 SAMPLING = ("temperature", "top_k", "top_p", "guidance")
 
 
@@ -98,6 +102,32 @@ def bench_table(path: Path, command: str) -> str:
     ])  # fmt: skip
 
 
+def compiled_table(path: Path, command: str) -> str:
+    """Registers, spilled bytes and shared bytes of every program and compute capability, with the command."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    capabilities = list(dict.fromkeys(row["capability"] for row in rows))
+    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    for row in rows:
+        needs = f"{row['registers']}, {row['spilled_bytes']}, {int(row['shared_bytes']):,}"
+        found.setdefault((row["kernel"], row["program"], row["warps"]), {})[row["capability"]] = needs
+    lines = ["| kernel | program | warps | " + " | ".join(capabilities) + " |", "|---" * (3 + len(capabilities)) + "|"]
+    for (kernel, program, warps), needs in found.items():
+        lines.append(f"| `{kernel}` | `{program}` | {warps} | " + " | ".join(needs[each] for each in capabilities) + " |")
+    made = f"`python launch.py {command}`: Triton {rows[0]['triton']}, commit {rows[0]['commit']}."
+    return "\n".join([made, "", *lines, ""])
+
+
+def bounds_table() -> str:
+    """The fewest bytes of typical calls, and the least microseconds these take at the bandwidth of each GPU."""
+    gpus = [f"{name} ({BANDWIDTH[name] / 1e12:g} TB/s)" for name in BANDWIDTH]
+    lines = ["| kernel | call | bytes | " + " | ".join(gpus) + " |", "|---" * (3 + len(gpus)) + "|"]
+    for work in WORK:
+        times = " | ".join(f"{bound(work, name):.2f}" for name in BANDWIDTH)
+        lines.append(f"| `{work.kernel}` | {work.what} | {work.moved:,} | {times} |")
+    return "\n".join([*lines, ""])
+
+
 def fill(page: str) -> str:
     """A page with all its tables written anew; raises KeyError for a method that does not exist."""
 
@@ -107,7 +137,13 @@ def fill(page: str) -> str:
     def tables(found: re.Match[str]) -> str:
         return found[1] + "\n" + "\n".join(table(METHODS[name]) for name in found[2].split()) + "\n" + found[3]
 
-    return BENCH.sub(benches, BLOCK.sub(tables, page))
+    def programs(found: re.Match[str]) -> str:
+        return found[1] + "\n" + compiled_table(ROOT / "docs/bench" / found[2], found[3]) + "\n" + found[4]
+
+    def least(found: re.Match[str]) -> str:
+        return found[1] + "\n" + bounds_table() + "\n" + found[2]
+
+    return BOUNDS.sub(least, COMPILED.sub(programs, BENCH.sub(benches, BLOCK.sub(tables, page))))
 
 
 def main() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.kernels.slab_keep import slab_keep
+
 
 class Slab:
     """Keys and values of every layer, [layers, 2, branches, heads, capacity, head width], and the number of kept rows.
@@ -34,8 +36,7 @@ class Slab:
     def keep(self, rows: list[int]) -> None:
         """Keeps rows of the last pass, numbered from its first, in this order; discards the rest."""
         if rows != list(range(len(rows))):  # a chain needs no move
-            source = self.kept + torch.tensor(rows, device=self.block.device)
-            self.block[:, :, :, :, self.kept : self.kept + len(rows)] = self.block[:, :, :, :, source]
+            slab_keep(self.block, self.kept, torch.tensor(rows, device=self.block.device))
         self.kept += len(rows)
 
     def rewind(self, length: int) -> None:

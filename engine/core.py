@@ -149,11 +149,31 @@ class Rows:
     scores : [N+1, V] float32 (float64 on the toy): guided, masked and warped, not normalised; argmax(scores + Gumbel noise) draws from p
     p      : [N+1, V], softmax of scores: the distributions used both to verify and to sample
     hidden : [branches, N+1, H], the last hidden states, or None
+    settings : (number of rows) -> the sampling and the allowed ids bool [rows, V] or None, which are all that the warp depends on: for
+        kernels that go from logits to tokens; None if there is no such function
+    head   : [V, H] if the logits are hidden times this and nothing else, or None
     """
 
-    def __init__(self, logits: Tensor, warp: Callable[..., Tensor], hidden: Tensor | None = None):
-        self.logits, self.hidden = logits, hidden
-        self._warp = warp
+    def __init__(
+        self,
+        logits: Tensor | Callable[[], Tensor],
+        warp: Callable[..., Tensor],
+        hidden: Tensor | None = None,
+        settings: Callable[[int], tuple[Sampling, Tensor | None]] | None = None,
+        head: Tensor | None = None,
+    ):
+        """logits : or a function that computes them on first use"""
+        self._logits, self.hidden = logits, hidden
+        self._warp, self.settings, self.head = warp, settings, head
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """The model's raw output [branches, N+1, V]."""
+        return self._logits if isinstance(self._logits, Tensor) else self._logits()
+
+    def has(self, p: Tensor) -> None:
+        """Takes distributions [N+1, V] that a kernel has computed from these logits, so that they are not computed again."""
+        self.__dict__["p"] = p
 
     @cached_property
     def scores(self) -> Tensor:
@@ -177,7 +197,7 @@ class Rows:
     def first(self, count: int) -> Rows:
         """The first rows alone: those that are verified, if the rest only propose."""
         hidden = None if self.hidden is None else self.hidden[:, :count]
-        found = Rows(self.logits[:, :count], self._warp, hidden)
+        found = Rows(self.logits[:, :count], self._warp, hidden, self.settings, self.head)
         found.__dict__ |= {name: self.__dict__[name][:count] for name in ("scores", "p", "soft") if name in self.__dict__}
         return found
 

@@ -1,4 +1,4 @@
-"""`launch.py bench image|mesh|generate`: measures the speed of methods; each has its own options."""
+"""`launch.py bench image|mesh|generate|kernels`: measures the speed of methods and kernels; each has its own options."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ KINDS = {
     "image": "methods on pictures",
     "mesh": "methods on meshes",
     "generate": "methods inside transformers",
+    "kernels": "the GPU's kernels",
 }  # each is app/commands/bench_NAME.py
 
 

@@ -36,6 +36,8 @@ from engine.decoding.rules import (
     ratio,
 )
 from engine.errors import NotSupported
+from engine.kernels.choice import choose
+from engine.kernels.pooled_mass import pooled_mass
 from engine.noise import Noise
 
 RELAX = Knob(
@@ -104,9 +106,11 @@ class Relaxed:
         """The mass function of the next pass under these knobs; None = p(x), the exact rule."""
         if knobs.relax == "off":
             return None
-        rule = additive_mass if knobs.relax == "additive" else multiplicative_mass
         table, most = self._table(knobs), self.meter.allow(strength(knobs), knobs)
-        return lambda p, tokens: rule(p, tokens, table, most)
+        rule = additive_mass if knobs.relax == "additive" else multiplicative_mass
+        if not choose(self.device).is_triton:
+            return lambda p, tokens: rule(p, tokens, table, most)
+        return lambda p, tokens: lent(p[None], tokens, table, most, rule is multiplicative_mass)
 
     def _table(self, knobs: Knobs) -> Tensor:
         if self.codebook is None or len(self.codebook) != self.vocabulary:
@@ -131,6 +135,12 @@ class Relaxed:
         else:
             law = after_one_draw(p, q, mass(p, torch.arange(len(p), device=p.device)))
         self.meter.saw(deviation(p, law).item())
+
+
+def lent(p: Tensor, tokens: Tensor, table: Tensor, most: float, multiplied: bool) -> Tensor:
+    """The mass [m] of tokens int64 [m] under distributions [m or 1, V], by the kernel: additive, or multiplied by the token's own."""
+    own = probability_of(p.expand(len(tokens), -1), tokens)
+    return pooled_mass(p, tokens, table[tokens], most * own if multiplied else torch.full_like(own, most))
 
 
 class RelaxedWindow:

@@ -192,21 +192,12 @@ def multiplicative_mass(p: Tensor, tokens: Tensor, neighbours: Tensor, factor: f
     return p[tokens] + _borrowed(p, tokens, neighbours, factor * p[tokens])
 
 
-def pooled_mass(p: Tensor, tokens: Tensor, near: Tensor, most: float) -> Tensor:
-    """MuLo-SD, equation 9: the probability of each token plus that of its nearest neighbours, which add at most δ in all.
-
-    p : [N, V], one distribution per token; tokens : int64 [N]; near : int64 [N, k], the neighbours of each, nearest first, without itself.
-    Returns [N], at most 1.
-    """
-    return (probability_of(p, tokens) + _longest(p.gather(1, near), torch.full_like(p[:, 0], most))).clamp(max=1)
-
-
 def _borrowed(p: Tensor, tokens: Tensor, neighbours: Tensor, most: Tensor) -> Tensor:
     """The mass [m] of the longest run of nearest neighbours that does not exceed `most` [m]."""
-    return _longest(p[neighbours[tokens]], most)
+    return longest(p[neighbours[tokens]], most)
 
 
-def _longest(masses: Tensor, most: Tensor) -> Tensor:
+def longest(masses: Tensor, most: Tensor) -> Tensor:
     """The sum [m] of as many of the first masses [m, k] as do not exceed `most` [m]."""
     run = masses.cumsum(-1)
     return torch.where(run <= most[:, None], run, 0).amax(-1)

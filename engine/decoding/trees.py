@@ -9,12 +9,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from engine.core import Knobs, Rows, Sequence, Step
+from engine.core import NO_DRAFT, Knobs, Rows, Sequence, Step
 from engine.decoding import neighbours
 from engine.decoding.growth import NO_TREE, Shape, Tree, certain, grow
 from engine.decoding.policy import matches_seed
 from engine.decoding.rules import Mass, first_above, multi_round, probability, walk
-from engine.decoding.verdict import describe, levels_of
+from engine.decoding.verdict import describe, fused, is_fused, levels_of
 from engine.drafters.feature_draft import FeatureDraft
 from engine.noise import ACCEPT, DRAW, Noise
 from engine.sampling import draw, draw_gumbel
@@ -126,6 +126,9 @@ def verify(
 def answers(rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded: bool) -> list[int]:
     """The model's own draw in every row. Rows of the same depth share their noise, because a path contains only one of them."""
     depth = [0, *depths(tree.parents)]
+    if is_fused(rows):
+        found = fused(rows, NO_DRAFT.tokens.to(rows.logits.device), None, noise, [n + d for d in depth], iteration, seeded)
+        return (found.answers if seeded else found.fresh).tolist()
     at = torch.tensor(depth, device=rows.logits.device)
     if seeded:
         return draw_gumbel(rows.scores, noise.gumbel(n, max(depth) + 1)[at]).tolist()

@@ -6,10 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from engine.core import Rows, Step
-from engine.decoding.rules import matches, probability_of, ratio
+from engine.decoding.rules import leading, matches, probability_of, ratio
+from engine.kernels import verify as kernel
+from engine.kernels.choice import choose
+from engine.kernels.head_draw import head_draw, is_plain
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, entropy, residual
 from engine.trace import Trace, Values
@@ -37,6 +41,7 @@ class Verified:
     rows: Rows
     noise: Noise
     iteration: int
+    fused: kernel.Verdicts | None = None  # what the kernel has drawn for every row already
 
 
 # (p [m, V], q [m, V], tokens int64 [m], u [m]) -> accepted bool [m] and what u was compared with [m]
@@ -65,21 +70,121 @@ def correct(rows: Rows, laws: Tensor | None, answers: Tensor | None, a: int, siz
     return draw(left, noise.uniform(RESIDUAL, n + a, 1, iteration)).item()
 
 
-def describe(n: int, committed: list[int], a: int, drafted: int, laws: Tensor, chance: Values, **more: Any) -> Step:
+@dataclass
+class Judged:
+    """What a pass decided: its verdicts, the length `a` of the accepted prefix, and the token after it.
+
+    accepted : bool [m]; ratios : p/q [m] or None; answers : the seeded ones [m+1] or None
+    chances  : the acceptance probability of each draft [m]; entropies : [m+1], in nats; both None where they have not been computed
+    """
+
+    accepted: Tensor
+    ratios: Tensor | None
+    answers: Tensor | None
+    a: int
+    token: int
+    chances: Tensor | None = None
+    entropies: Tensor | None = None
+    fused: kernel.Verdicts | None = None
+
+
+def judge(
+    rows: Rows,
+    tokens: Tensor,
+    laws: Tensor | None,
+    noise: Noise,
+    n: int,
+    iteration: int,
+    seeded: bool,
+    rule: Rule | None = None,
+    store: bool = True,
+) -> Judged:
+    """Verifies a window and finds the token after the accepted prefix: on a GPU in one kernel, with one read of two numbers.
+
+    store : whether the distributions will be needed; if not, a kernel does not write them
+    """
+    size = len(tokens)
+    if not is_fused(rows):
+        accepted, ratios, answers = verify(rows, tokens, laws, noise, n, iteration, seeded, rule)
+        a = leading(accepted)
+        return Judged(accepted, ratios, answers, a, correct(rows, laws, answers, a, size, noise, n, iteration))
+    found = fused(rows, tokens, laws, noise, list(range(n, n + size + 1)), iteration, seeded, store or rule is not None)
+    accepted, ratios = found.accepted, found.ratios
+    if rule is not None and laws is not None:
+        relaxed, ratios = rule(rows.p[:size], laws, tokens, noise.uniform(ACCEPT, n, size, iteration))
+        accepted = accepted if seeded else relaxed
+    a, token = kernel.settled(kernel.settle(found, accepted, seeded))
+    chance = found.chances if ratios is None else ratios.clamp(max=1)
+    return Judged(accepted, ratios, found.answers if seeded else None, a, token, chance, found.entropy, found)
+
+
+def is_fused(rows: Rows) -> bool:
+    """Whether the kernel verifies these rows: they are on a GPU, and their scores depend on sampling and allowed ids alone."""
+    if rows.settings is None:
+        return False
+    output = rows.hidden if rows.hidden is not None else rows.logits  # the logits may not have been computed yet
+    return choose(output.device, output.dtype).is_triton
+
+
+def fused(
+    rows: Rows, tokens: Tensor, laws: Tensor | None, noise: Noise, positions: list[int], iteration: int, seeded: bool, store: bool = True
+) -> kernel.Verdicts:
+    """Verdicts and draws of rows at these positions, by the kernel. With `store` the rows have their distributions from then on."""
+    first, count = min(positions), max(positions) + 1 - min(positions)
+    at = torch.tensor(positions)
+    uniforms = [noise.uniform(stream, first, count, iteration).cpu()[at - first] for stream in (ACCEPT, DRAW, RESIDUAL)]
+    sampling, allowed = rows.settings(len(positions))
+    device = rows.logits.device
+    found = kernel.verify(
+        kernel.Asked(
+            rows.logits, sampling, allowed, tokens, laws, torch.stack(uniforms).to(device), noise.base, at.to(device), seeded, store
+        )
+    )
+    if store:
+        rows.has(found.p)
+    return found
+
+
+def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Tensor]:
+    """The token of plain decoding from the last row of a pass, and the entropy [1] of its distribution.
+
+    On a GPU a kernel draws it: inside the head's product if there is no filter, so that the logits are never stored.
+    """
+    if not is_fused(rows):
+        return draw_gumbel(rows.scores, noise.gumbel(n, 1)).item(), entropy(rows.p[:1])
+    sampling, allowed = rows.settings(1)
+    if rows.head is not None and allowed is None and is_plain(sampling):
+        found = head_draw(rows.hidden, rows.head, sampling, noise.base, torch.tensor([n], device=rows.hidden.device))
+        return kernel.settled(torch.cat([torch.zeros_like(found.tokens), found.tokens]))[1], found.entropy
+    judged = judge(rows, torch.empty(0, dtype=torch.int64, device=rows.logits.device), None, noise, n, 0, True, store=False)
+    return judged.token, judged.entropies
+
+
+def describe(
+    n: int, committed: list[int], a: int, drafted: int, laws: Tensor | None, chance: Values, entropies: Tensor | None = None, **more: Any
+) -> Step:
     """The Step of a pass that accepted `a` of `drafted` drafts in order and then drew one token.
 
-    laws   : [k, V], from position n on, at least one per committed token
+    laws   : [k, V], from position n on, at least one per committed token, or None if their entropies [k] are given
     chance : acceptance probabilities of the drafts in order, at least as many as were committed
     more   : other fields of the trace
     """
     k = len(committed)
-    trace = Trace(([True] * a + [False])[:k], accept_probability=chance[: min(k, drafted)], entropy=entropy(laws[:k]), **more)
+    nats = entropy(laws[:k]) if entropies is None else entropies[:k]
+    trace = Trace(([True] * a + [False])[:k], accept_probability=chance[: min(k, drafted)], entropy=nats, **more)
     return Step(committed, list(range(n, n + k)), drafted=drafted, trace=trace)
 
 
 def levels_of(a: int, committed: list[int]) -> list[int]:
     """The level of each token that a pass committed: 1 to `a` for accepted drafts, 0 for the token after them."""
     return [*range(1, a + 1), 0][: len(committed)]
+
+
+def told(rows: Rows, tokens: Tensor, judged: Judged, k: int) -> tuple[Tensor | None, Tensor, Tensor | None]:
+    """What the Step of a pass that committed `k` tokens is told: distributions or None, acceptance probabilities, entropies or None."""
+    if judged.chances is not None:
+        return None, judged.chances[: min(k, len(tokens))], judged.entropies
+    return rows.law(0, k), chances(rows, tokens, judged.ratios, k), None
 
 
 def chances(rows: Rows, tokens: Tensor, ratios: Tensor | None, k: int) -> Tensor:

@@ -11,8 +11,7 @@ from torch import Tensor
 from engine.core import Draft, Knobs, Sequence, Step
 from engine.decoding.initializers import Initializer
 from engine.decoding.policy import matches_seed
-from engine.decoding.rules import leading
-from engine.decoding.verdict import Rule, Verified, chances, correct, describe, verify
+from engine.decoding.verdict import Rule, Verified, describe, judge, told
 from engine.noise import DRAW, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, residual
 
@@ -22,12 +21,16 @@ Refresh = Callable[[Verified, int, Knobs], tuple[Tensor, Tensor | None]]
 
 def redraw(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
     """Equation 6: every later position is redrawn from the distribution just computed."""
+    if window.fused is not None:
+        return window.fused.fresh[first:], None
     p = window.rows.p[first:]
     return draw(p, window.noise.uniform(DRAW, window.start + first, len(p), window.iteration)), None
 
 
 def coupled_gumbel(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
     """Redraws with the position's own noise, so that a token changes only if its distribution changes enough (MC-SJD)."""
+    if window.fused is not None:
+        return window.fused.answers[first:], None
     scores = window.rows.scores[first:]
     return draw_gumbel(scores, window.noise.gumbel(window.start + first, len(scores))), None
 
@@ -63,13 +66,12 @@ def speculative_jacobi(
             laws = filled if keep_laws else None
             rows = sequence.forward(Draft(tokens, q=laws))  # eq. 2: the distributions of iteration j given the window of j - 1
             initializer.saw(n, rows)
-            accepted, ratios, answers = verify(rows, tokens, laws, noise, n, iteration, seeded, rule)
-            a = leading(accepted)
-            token = correct(rows, laws, answers, a, size, noise, n, iteration)
-            window = Verified(n, tokens, laws, ratios, accepted, rows, noise, iteration)
-            committed = sequence.commit(list(range(a)), token)
+            judged = judge(rows, tokens, laws, noise, n, iteration, seeded, rule, keep_laws or knobs.init.startswith("sample"))
+            a = judged.a
+            window = Verified(n, tokens, laws, judged.ratios, judged.accepted, rows, noise, iteration, judged.fused)
+            committed = sequence.commit(list(range(a)), judged.token)
             k = len(committed)
-            step = describe(n, committed, a, size, rows.law(0, k), chances(rows, tokens, ratios, k))
+            step = describe(n, committed, a, size, *told(rows, tokens, judged, k))
             step.draft_forwards = initializer.counted()
             if a < size:
                 tokens, laws = refresh(window, a + 1, knobs)
@@ -84,6 +86,9 @@ def speculative_jacobi(
 def coupled_maximal(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
     """Keeps a draft with probability min(1, p/q), else draws from the residual. Its distribution becomes p, and no coupling keeps more
     drafts (lemma d)."""
+    if window.fused is not None:
+        kept, drawn = window.accepted[first:], window.fused.drawn[first:]
+        return torch.cat([torch.where(kept, window.tokens[first:], drawn[:-1]), drawn[-1:]]), None
     p, start, iteration = window.rows.p[first:], window.start + first, window.iteration
     left = torch.cat([residual(p[:-1], window.laws[first:]), p[-1:]])
     drawn = draw(left, window.noise.uniform(RESIDUAL, start, len(p), iteration))

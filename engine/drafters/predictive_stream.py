@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from engine.core import Rows, Sequence
 from engine.errors import MissingWeights
 from engine.kernels.steady_linear import SteadyLinear
+from engine.kernels.row_lora import row_lora
 from engine.networks.card import check_hash, has_card
 from engine.networks.weights import need, read_card, read_json, read_tensors
 from engine.sampling import guide
@@ -70,8 +70,7 @@ class RowLora(nn.Module):
         def hook(down: Tensor, up: Tensor) -> Callable[..., None]:
             def add(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
                 if threading.get_ident() == thread:
-                    more = F.linear(F.linear(inputs[0][:, first:].to(down.dtype), down), up)
-                    output[:, first:].add_(more.to(output.dtype), alpha=self.scale)
+                    row_lora(output, inputs[0], down, up, first, self.scale)
 
             return add
 

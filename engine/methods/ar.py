@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from engine.core import NO_DRAFT, Case, Knobs, Method, Sequence, Step
+from engine.decoding.verdict import drawn
 from engine.noise import Noise
-from engine.sampling import draw_gumbel, entropy
 from engine.trace import Trace
 
 
@@ -23,9 +23,9 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     while not sequence.done:
         n = sequence.length
         rows = sequence.forward(NO_DRAFT)
-        token = draw_gumbel(rows.scores, noise.gumbel(n, 1)).item()
+        token, nats = drawn(rows, noise, n)
         committed = sequence.commit([], token)
-        yield Step(committed, [n], trace=Trace(accepted=[False], accept_probability=[0.0], entropy=entropy(rows.p[:1])))
+        yield Step(committed, [n], trace=Trace(accepted=[False], accept_probability=[0.0], entropy=nats))
 
 
 METHOD = Method(

@@ -25,9 +25,10 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import policy
-from engine.decoding.rules import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, energy, leading, matches, ramp
+from engine.decoding.rules import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, leading, matches, ramp
 from engine.decoding.verdict import correct, describe, levels_of
 from engine.errors import NotSupported
+from engine.kernels.energy_scan import energy_scan
 from engine.noise import ACCEPT, DRAFTER, INITIAL, Noise
 from engine.sampling import draw, draw_gumbel
 from engine.trace import DeviationTrace, RoundTrace
@@ -70,7 +71,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         rows = sequence.forward(dual(tokens, ahead, sequence, noise, iteration, drafter.causal))  # algorithm 1, line 3
         control = rows.first(m + 1)
         rule = (knobs.energy_smoothing, knobs.energy_tolerance, knobs.horizon, RULES[knobs.rule])
-        accepted, levels, least = energy(control.p[:m], laws, tokens, noise.uniform(ACCEPT, n, m, iteration), *rule)  # line 6
+        accepted, levels, least = energy_scan(control.p[:m], laws, tokens, noise.uniform(ACCEPT, n, m, iteration), *rule)  # line 6
         answers = draw_gumbel(control.scores, noise.gumbel(n, m + 1)) if seeded else None
         a = leading(matches(tokens, answers[:m]) if seeded else accepted)
         token = correct(control, laws, answers, a, m, noise, n, iteration)  # line 12, with the rejected draft's own q

@@ -30,10 +30,11 @@ from torch.nn import functional as F
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding.neighbours import ADDED, DISTANCE, SHARE, neighbours
 from engine.decoding.policy import check_start, not_exact
-from engine.decoding.rules import NEAR, REFUSED, STAYED, pooled_mass
+from engine.decoding.rules import NEAR, REFUSED, STAYED
 from engine.decoding.scales import Coarser, scales_of
 from engine.decoding.wavefront import WHOLE
 from engine.errors import NotSupported
+from engine.kernels.pooled_mass import pooled_mass
 from engine.layout import fine_rows
 from engine.noise import Noise
 from engine.sampling import draw_gumbel, entropy
@@ -141,7 +142,7 @@ def _judge(rows: Rows, at: int, proposed: Tensor, start: int, columns: int, code
     p = rows.law(at, at + len(proposed))
     share = min(len(codebook) - 1, max(1, round(knobs.neighbour_share * len(codebook))))
     near = neighbours(codebook.to(p.device), share, knobs.distance, proposed)
-    mass = pooled_mass(p, proposed, near, knobs.added_mass)
+    mass = pooled_mass(p, proposed, near, torch.full_like(p[:, 0], knobs.added_mass)).clamp(max=1)
     refused = mass <= knobs.least_mass
     again = expanded(refused.view(-1, columns), int(knobs.radius)).flatten()
     verdicts = torch.where(refused, REFUSED, torch.where(again, NEAR, STAYED)).cpu()

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
+from engine.kernels.tree_attention import Seen, tree_attention
 from engine.networks.transformer import Fork, causal
 
 COSINE_SCALE = 10.0
@@ -58,9 +59,9 @@ class CosineAttention(nn.Module):
         """[B, R, width] -> [B, heads, R, head width]"""
         return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | Seen | None) -> Tensor:
         """q, k, v [B, heads, R or S, d], q and k of length 1 -> [B, R, width]"""
-        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=COSINE_SCALE)
+        seen = tree_attention(q, k, v, mask, COSINE_SCALE)
         return self.out(seen.transpose(1, 2).flatten(2))
 
 
@@ -71,8 +72,8 @@ class SelfAttention(CosineAttention):
         super().__init__(width, heads)
         self.query_key_value = nn.Linear(width, 3 * width, bias=False)
 
-    def forward(self, x: Tensor, mask: Tensor | None, slab: Slab | None, layer: int) -> Tensor:
-        """x [B, R, width]; mask bool [R, all] or None (see everything)."""
+    def forward(self, x: Tensor, mask: Tensor | Seen | None, slab: Slab | None, layer: int) -> Tensor:
+        """x [B, R, width]; mask bool [R, all], or sets, or None (see everything)."""
         mixed = self.query_key_value(x).view(*x.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4)  # [3, B, heads, R, d]
         q, k = F.normalize(mixed[:2], dim=-1)
         v = mixed[2]

@@ -11,11 +11,13 @@ from functools import partial
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
 from engine.core import Draft, Grammar, Rows, Sampling
+from engine.kernels.choice import choose
+from engine.kernels.tree_attention import Seen, packed
 from engine.layout import Layout
 from engine.networks.transformer import Fork, causal
 from engine.sampling import guide, warp
@@ -29,9 +31,10 @@ class Trunk(Protocol):
         """[R] ids of the picture or mesh vocabulary -> [1 or branches, R, H]"""
         ...
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | Seen | None, slab: Slab, fork: Fork | None = None) -> Tensor:
         """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; with a
-        fork, one hidden row for each of the fork's rows. Only models with predictive streams support forks."""
+        fork, one hidden row for each of the fork's rows. Only models with predictive streams support forks. A model whose attention
+        is `tree_attention` says `takes_sets = True`; on a GPU it then gets sets of bits instead of a mask."""
         ...
 
     def head(self, hidden: Tensor) -> Tensor:
@@ -73,6 +76,7 @@ class TransformerSequence:
         """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
         condition : [C, H] for drafters to read, or None. codebook : [V, e], the vector of each id, or None."""
         self.trunk, self.slab = trunk, slab
+        self._takes_sets = getattr(trunk, "takes_sets", False)
         self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end
         self.grammar, self.condition, self.codebook = grammar, condition, codebook
         self._state = grammar.start if grammar else None  # after the committed tokens
@@ -115,7 +119,10 @@ class TransformerSequence:
                 hidden = self.trunk.run(x, slots, mask, self.slab)
         self._draft = draft.tokens[:control].tolist()
         self._places = draft.positions  # of the nodes; None: after what is pending
-        return Rows(self.trunk.head(hidden), partial(self._warp, parents, self._draft, self._state), hidden)
+        after = (parents, self._draft, self._state)
+        logits, weight = partial(self.trunk.head, hidden), plain_weight(self.trunk.head)
+        warping, settings = partial(self._warp, *after), partial(self._settings, *after)
+        return Rows(logits() if weight is None else logits, warping, hidden, settings, weight)
 
     def _adapted(self, first: int | None) -> AbstractContextManager[None]:
         """In this context, rows from `first` on run with the adapter; None: no row does."""
@@ -130,16 +137,22 @@ class TransformerSequence:
             return torch.arange(base, base + len(draft.tokens) + 1, device=self.device)
         return torch.tensor([base, *(base + d for d in depths(parents))], device=self.device)
 
-    def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | None:
+    def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | Seen | None:
+        """What the rows of a pass see: a mask bool [R, kept + R], None = everything, or for the kernel sets of bits."""
+        as_sets = self._takes_sets and not draft.twins and choose(self.device, self.slab.block.dtype).is_triton
         if self._cached is not None:
-            return self._scattered_mask(draft, parents, count)
+            return self._scattered(draft, parents, count, as_sets)
         if draft.visible is None and (parents is None or is_chain(parents)):
-            return None if count == 0 else causal(count + 1, self.slab.kept, self.device)
-        tail = draft.visible if draft.visible is not None else visibility(parents)
+            if count and as_sets:
+                return Seen(packed(causal(count + 1, 0, self.device)), self.slab.kept)
+            return causal(count + 1, self.slab.kept, self.device) if count else None
+        tail = (draft.visible if draft.visible is not None else visibility(parents)).to(self.device)
+        if as_sets:
+            return Seen(packed(tail), self.slab.kept)
         past = torch.ones(count + 1, self.slab.kept, dtype=torch.bool, device=self.device)
-        return torch.cat([past, tail.to(self.device)], 1)
+        return torch.cat([past, tail], 1)
 
-    def _scattered_mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | None:
+    def _scattered(self, draft: Draft, parents: list[int] | None, count: int, as_sets: bool) -> Tensor | Seen | None:
         """If the committed tokens are not a prefix, a row sees those at smaller positions, wherever they are in the slab."""
         assert draft.positions is not None or count == 0, "after a wavefront, drafts need explicit positions"
         if count == 0 and len(self.pending) == 1 and max(self._cached, default=-1) < self.pending[0]:
@@ -147,26 +160,33 @@ class TransformerSequence:
         waiting = len(self.pending)
         at = torch.tensor([*self.pending, *([] if count == 0 else draft.positions.tolist())])
         before = torch.cat([torch.full((self.prefix,), -1), torch.tensor(self._cached, dtype=torch.int64), at[:waiting]])
-        committed = before <= at[:, None]
+        past, own = (before <= at[:, None]).split([len(before) - waiting, waiting], 1)
         if draft.visible is not None:
-            committed[:, -waiting:] &= draft.visible[:, :waiting].cpu()
+            own = own & draft.visible[:, :waiting].cpu()
             nodes = draft.visible[:, waiting:].cpu()
         else:
             nodes = F.pad(visibility(parents or list(range(-1, count - 1)))[1:, 1:], (0, 0, waiting, 0))
-        return torch.cat([committed, nodes], 1).to(self.device)
+        if as_sets:
+            sets = packed(torch.cat([own, nodes], 1).to(self.device))
+            return Seen(sets, self.slab.kept, before[None, : past.shape[1]].to(self.device), at.to(self.device))
+        return torch.cat([past, own, nodes], 1).to(self.device)
 
     def _warp(self, parents: list[int] | None, tokens: list[int], state: Any, logits: Tensor, soft: bool = False) -> Tensor:
         """Scores of a pass over these tokens, which began in this grammar state. Distributions are lazy, so the commit may come first."""
-        sampling = self.sampling.softened() if soft else self.sampling
-        guided = guide(logits.float(), sampling.guidance)
+        sampling, allowed = self._settings(parents, tokens, state, logits.shape[1])
+        sampling = sampling.softened() if soft else sampling
+        return warp(guide(logits.float(), sampling.guidance), sampling, allowed)
+
+    def _settings(self, parents: list[int] | None, tokens: list[int], state: Any, count: int) -> tuple[Sampling, Tensor | None]:
+        """The sampling, and the allowed ids bool [count, V] of the first rows of that pass; None without a grammar."""
         if self.grammar is None:
-            return warp(guided, sampling)
+            return self.sampling, None
         states = [state]
         for i, token in enumerate(tokens):
             states.append(self.grammar.next(states[i if parents is None else parents[i] + 1], token))
-        allowed = torch.stack([self.grammar.allowed(s) for s in states[: len(guided)]])
-        allowed = F.pad(allowed, (0, 0, 0, len(guided) - len(allowed)), value=True)  # predictive rows have no grammar yet
-        return warp(guided, sampling, allowed.to(self.device))
+        allowed = torch.stack([self.grammar.allowed(s) for s in states[:count]])
+        allowed = F.pad(allowed, (0, 0, 0, count - len(allowed)), value=True)  # predictive rows have no grammar yet
+        return self.sampling, allowed.to(self.device)
 
     def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
@@ -230,6 +250,11 @@ class TransformerSequence:
     def close(self) -> None:
         """Frees the cache."""
         self.slab = None
+
+
+def plain_weight(head: Any) -> Tensor | None:
+    """The weights [V, H] of a head that is a product with them and nothing else; None for any other."""
+    return head.weight if type(head) is nn.Linear and head.bias is None else None
 
 
 def forked(mask: Tensor, waiting: int, control: int, twins: int, layer: int) -> tuple[Tensor, Tensor, Fork]:

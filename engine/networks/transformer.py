@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
+from engine.kernels.tree_attention import Seen, tree_attention
 
 
 class Norm(nn.Module):
@@ -53,8 +54,8 @@ class Block(nn.Module):
         self.gate_up = nn.Linear(width, 2 * inner, bias=False)
         self.feed_out = nn.Linear(inner, width, bias=False)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, slab: Slab | None, layer: int) -> Tensor:
-        """x [B, R, width]; cos, sin [R, head width] or [B, R, head width]; mask bool [R, all] or None (see everything)."""
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Seen | None, slab: Slab | None, layer: int) -> Tensor:
+        """x [B, R, width]; cos, sin [R, head width] or [B, R, head width]; mask bool [R, all], or sets, or None (see everything)."""
         b, r, width = x.shape
         mixed = self.query_key_value(self.attention_norm(x)).view(b, r, 3, self.heads, -1)
         weight = torch.stack([self.query_norm.weight, self.key_norm.weight])[:, None] * self.query_norm.scale
@@ -63,7 +64,7 @@ class Block(nn.Module):
         q, k, v = turned[:, :, 0].transpose(1, 2), turned[:, :, 1].transpose(1, 2), mixed[:, :, 2].transpose(1, 2)
         if slab is not None:
             k, v = slab.write(layer, k, v)
-        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        seen = tree_attention(q, k, v, mask)
         x = x + self.attention_out(seen.transpose(1, 2).reshape(b, r, width))
         gate, up = self.gate_up(self.feed_norm(x)).chunk(2, -1)
         return x + self.feed_out(F.silu(gate) * up)
@@ -120,7 +121,7 @@ class Decoder(nn.Module):
         return x + self.place_map(torch.cat([cos[..., :half], sin[..., :half]], -1).to(x.dtype))
 
     def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, slab: Slab | None = None, fork: Fork | None = None
+        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Seen | None, slab: Slab | None = None, fork: Fork | None = None
     ) -> Tensor:
         """Hidden states [B, R, width] after the final norm; writes the rows' keys and values into the slab, if there is one."""
         x = self.with_places(x, cos, sin)

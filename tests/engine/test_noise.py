@@ -8,21 +8,22 @@ import numpy as np
 import pytest
 import torch
 
-from engine.noise import _GOLDEN, ACCEPT, DRAFTER, DRAW, INITIAL, RESIDUAL, SCHEDULE, Noise, _mix, _mix_array
+from engine.kernels.noise import GOLDEN, mix, mix_array
+from engine.noise import ACCEPT, DRAFTER, DRAW, INITIAL, RESIDUAL, SCHEDULE, Noise
 
 STREAMS = [DRAW, ACCEPT, RESIDUAL, INITIAL, DRAFTER, SCHEDULE]
 
 
 def test_the_generator_is_splitmix64() -> None:
     """The published outputs of SplitMix64 for the states 0 and 1234567."""
-    assert _mix(_GOLDEN) == 0xE220A8397B1DCDAF
-    assert _mix(2 * _GOLDEN & (1 << 64) - 1) == 0x6E789E6AA1B965F4
-    assert _mix(1234567 + _GOLDEN) == 6457827717110365317
+    assert mix(GOLDEN) == 0xE220A8397B1DCDAF
+    assert mix(2 * GOLDEN & (1 << 64) - 1) == 0x6E789E6AA1B965F4
+    assert mix(1234567 + GOLDEN) == 6457827717110365317
 
 
 def test_integers_and_arrays_are_mixed_alike() -> None:
     values = [0, 1, 12345, 1 << 40, (1 << 64) - 1, 0x123456789ABCDEF0]
-    assert _mix_array(np.array(values, dtype=np.uint64)).tolist() == [_mix(v) for v in values]
+    assert mix_array(np.array(values, dtype=np.uint64)).tolist() == [mix(v) for v in values]
 
 
 @pytest.mark.parametrize("seed", [0, 7, -1, 2**31, 2**63, 2**64 - 1, -(2**70) + 5, 10**30])

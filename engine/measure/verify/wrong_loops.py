@@ -255,7 +255,7 @@ def _new_drafts_verified_at_once() -> list[Patch]:
     return [
         (cross_regression, "refill", buffered),
         (cross_regression, "dual", Watcher(remembering)),
-        (cross_regression, "energy", judged),
+        (cross_regression, "energy_scan", judged),
         (toy.TableStream, "start", Watcher(started)),
         (toy.ToySequence, "forward", Watcher(watched)),
     ]

@@ -11,9 +11,10 @@ from torch import Tensor
 from engine.backbones.toy import TableResampler, Toy, ToySequence
 from engine.core import NO_DRAFT, Backbone, Knobs, Prompt, Rows
 from engine.decoding.neighbours import neighbours
-from engine.decoding.rules import NEAR, REFUSED, STAYED, pooled_mass
+from engine.decoding.rules import NEAR, REFUSED, STAYED
 from engine.decoding.scales import Coarser
 from engine.errors import BadKnob, NotSupported
+from engine.kernels.pooled_mass import pooled_mass
 from engine.methods import METHODS, mulo, zipar
 from engine.methods.mulo import expanded, islands
 from engine.noise import DRAFTER, Noise
@@ -209,9 +210,8 @@ def test_pooled_mass_is_the_token_and_its_nearest_within_the_budget() -> None:
     near = neighbours(torch.tensor([[0.0], [1.0], [2.5], [4.5]]), 2, "raw", torch.tensor([1, 2]))
     assert near.tolist() == [[0, 2], [1, 3]]
     tokens = torch.tensor([1, 2])
-    assert torch.allclose(pooled_mass(p, tokens, near, 1.0), torch.tensor([0.9, 0.9]))
-    assert torch.allclose(pooled_mass(p, tokens, near, 0.6), torch.tensor([0.7, 0.65]))
-    assert torch.allclose(pooled_mass(p, tokens, near, 0.0), torch.tensor([0.2, 0.05]))
+    for most, masses in ((1.0, [0.9, 0.9]), (0.6, [0.7, 0.65]), (0.0, [0.2, 0.05])):
+        assert torch.allclose(pooled_mass(p, tokens, near, torch.full((2,), most)), torch.tensor(masses))
 
 
 def test_the_steps_say_what_became_of_the_draft() -> None:

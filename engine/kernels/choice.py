@@ -1,0 +1,59 @@
+"""Which implementation of a kernel runs, and why: Triton's on an NVIDIA GPU, the PyTorch reference elsewhere.
+
+The environment variable FORETOKEN_KERNELS overrides this: `reference` or `triton`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+
+from engine.errors import NotSupported
+from engine.kernels.language import is_interpreted, version
+
+VARIABLE = "FORETOKEN_KERNELS"
+REFERENCE, TRITON = "reference", "triton"
+COMPUTED = (torch.float32, torch.float16, torch.bfloat16)  # the types that kernels read; they compute in float32
+
+
+@dataclass(frozen=True)
+class Choice:
+    """reason : one sentence"""
+
+    name: str
+    reason: str
+
+    @property
+    def is_triton(self) -> bool:
+        """Whether Triton's kernel runs."""
+        return self.name == TRITON
+
+
+def choose(device: torch.device | str, dtype: torch.dtype = torch.float32) -> Choice:
+    """The implementation for tensors of a device and type; raises NotSupported if FORETOKEN_KERNELS asks for what cannot run here."""
+    device, wanted = torch.device(device), os.environ.get(VARIABLE, "")
+    if wanted not in ("", REFERENCE, TRITON):
+        raise NotSupported(f"{VARIABLE}={wanted} is unknown. Set it to {REFERENCE} or {TRITON}, or unset it.")
+    if wanted == REFERENCE:
+        return Choice(REFERENCE, f"{VARIABLE}={REFERENCE}.")
+    if dtype not in COMPUTED:
+        return Choice(REFERENCE, f"The kernels compute in float32, and these numbers are {str(dtype).removeprefix('torch.')}.")
+    missing = _missing(device)
+    if wanted == TRITON:
+        if missing:
+            raise NotSupported(f"{VARIABLE}={TRITON} does not work here: {missing} Set it to {REFERENCE}, or unset it.")
+        return Choice(TRITON, f"{VARIABLE}={TRITON}.")
+    if missing or device.type != "cuda":
+        return Choice(REFERENCE, missing or "The tensors are not on an NVIDIA GPU.")
+    return Choice(TRITON, f"Triton {version()} on an NVIDIA GPU.")
+
+
+def _missing(device: torch.device) -> str:
+    """What Triton's kernels lack for tensors of a device, a sentence; "" if nothing."""
+    if version() is None:
+        return "Triton is not installed."
+    if device.type != "cuda" and not is_interpreted():
+        return f"the tensors are on the device '{device.type}', and Triton's kernels need an NVIDIA GPU (or TRITON_INTERPRET=1, in tests)."
+    return ""

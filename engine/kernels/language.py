@@ -1,0 +1,28 @@
+"""Triton, where it is installed; elsewhere a stand-in whose `jit` does nothing, so that every kernel's file can be imported."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # no wheel for this system; a kernel is then never launched, see engine/kernels/choice.py
+    triton, tl = SimpleNamespace(jit=lambda function: function, cdiv=lambda a, b: -(-a // b)), None
+
+LAUNCH = {"enable_fp_fusion": False}  # of kernels that are compared with PyTorch's products and sums; Triton's own default has changed
+
+
+def version() -> str | None:
+    """The version of Triton; None where it is not installed."""
+    return None if tl is None else triton.__version__
+
+
+def is_interpreted() -> bool:
+    """Whether kernels were defined under TRITON_INTERPRET=1: they then run on tensors of the processor, slowly, for tests."""
+    return tl is not None and bool(triton.knobs.runtime.interpret)
+
+
+def power_of_two(count: int) -> int:
+    """The least power of two that is at least `count`."""
+    return 1 << max(0, count - 1).bit_length()

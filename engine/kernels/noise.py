@@ -1,0 +1,160 @@
+"""Counter-based random numbers: SplitMix64 over mixed keys, on the host and on the device, equal in every bit of the integers.
+
+Mathematics. mix(x) is the finaliser of SplitMix64 (Steele, Lea and Flood, 2014), G the golden ratio in 64 bits; all sums are modulo
+2^64. A run, a stream and an iteration give a base (`engine/noise.py`). Position i has the key mix(base + (i + 1) G). Its uniform number
+of a slot is ((mix(key + slot) >> 12) + 1/2) 2^-52; its Gumbel noise for token v is -log(-log u), with u from mix(key + (v + 1) G).
+The device computes the logarithms in float32. A large Gumbel number comes from u near 1, where float32 has no digits left; so -log u is
+there computed from 1 - u, which is exact in integers.
+
+Fewest bytes: 4 N V written, nothing read. `verify` and `head_draw` compute the noise where they need it and write nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.kernels.choice import choose
+from engine.kernels.language import LAUNCH, tl, triton
+
+MASK = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15
+ONE, TWO = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+BLOCK = 1024
+
+
+# --- reference --------------------------------------------------------------------------------------------------------
+
+
+def mix(x: int) -> int:
+    """The finaliser of SplitMix64 on a Python integer."""
+    x = ((x ^ (x >> 30)) * ONE) & MASK
+    x = ((x ^ (x >> 27)) * TWO) & MASK
+    return x ^ (x >> 31)
+
+
+def mix_array(x: np.ndarray) -> np.ndarray:
+    """The same on uint64 arrays, in place."""
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(ONE)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(TWO)
+    x ^= x >> np.uint64(31)
+    return x
+
+
+def keys(base: int, positions: np.ndarray) -> np.ndarray:
+    """The key of each position: int64 [N] -> uint64 [N]."""
+    return mix_array((positions + 1).astype(np.uint64) * np.uint64(GOLDEN) + np.uint64(base))
+
+
+def unit(bits: np.ndarray) -> np.ndarray:
+    """64 bits to a float64 in the open unit interval: the top 52 bits plus a half."""
+    return ((bits >> np.uint64(12)) + 0.5) * 2.0**-52
+
+
+def gumbel_reference(base: int, positions: Tensor, vocabulary: int) -> Tensor:
+    """Gumbel noise of positions, int64 [N] -> float64 [N, V], computed on the host and brought to the device of `positions`."""
+    slots = np.arange(1, vocabulary + 1, dtype=np.uint64) * np.uint64(GOLDEN)
+    bits = mix_array(keys(base, positions.cpu().numpy())[:, None] + slots)
+    return (-torch.log(-torch.log(torch.from_numpy(unit(bits))))).to(positions.device)
+
+
+def uniform_reference(base: int, positions: Tensor, slot: int = 0) -> Tensor:
+    """Uniform numbers of positions, int64 [N] -> float64 [N] in (0, 1), computed on the host."""
+    return torch.from_numpy(unit(mix_array(keys(base, positions.cpu().numpy()) + np.uint64(slot)))).to(positions.device)
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def mixed(x):
+    """mix() of a tile of uint64."""
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
+    return x ^ (x >> 31)
+
+
+@triton.jit
+def key_of(base, position):
+    """The key of a position, uint64. base : int64, the same bits; position : int64"""
+    return mixed(base.to(tl.uint64, bitcast=True) + (position + 1).to(tl.uint64) * 0x9E3779B97F4A7C15)
+
+
+@triton.jit
+def gumbel_of(key, columns):
+    """Gumbel noise of the tokens `columns` int [B] under a key, float32 [B]."""
+    top = mixed(key + (columns + 1).to(tl.uint64) * 0x9E3779B97F4A7C15) >> 12
+    near_one = top >= 0x8000000000000
+    rest = 0xFFFFFFFFFFFFF - top
+    x = (tl.where(near_one, rest, top).to(tl.float32) + 0.5) * 2.220446049250313e-16  # 1 - u where u > 1/2, else u
+    # log(1 - x) = log(y) x / (1 - y) with y the rounded 1 - x: the rounding of y cancels
+    y = 1.0 - x
+    gap = 1.0 - y
+    small = tl.where(gap == 0, x, -tl.log(y) * x / tl.where(gap == 0, 1.0, gap))
+    return -tl.log(tl.where(near_one, small, -tl.log(x)))
+
+
+@triton.jit
+def _gumbel_kernel(base_at, positions_at, out_at, vocabulary, BLOCK: tl.constexpr, BITS: tl.constexpr):
+    row, columns = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    key = key_of(tl.load(base_at), tl.load(positions_at + row))
+    if BITS:
+        found = mixed(key + (columns + 1).to(tl.uint64) * 0x9E3779B97F4A7C15).to(tl.int64, bitcast=True)
+    else:
+        found = gumbel_of(key, columns)
+    tl.store(out_at + row * vocabulary + columns, found, columns < vocabulary)
+
+
+@triton.jit
+def _uniform_kernel(base_at, positions_at, out_at, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    key = key_of(tl.load(base_at), tl.load(positions_at + at, at < count, 0))
+    top = mixed(key + tl.load(base_at + 1).to(tl.uint64)) >> 12
+    tl.store(out_at + at, (top.to(tl.float64) + 0.5) * 2.220446049250313e-16, at < count)
+
+
+def signed(base: int) -> int:
+    """The int64 with the bits of a uint64: tensors on a device hold bases in this form."""
+    return base - (1 << 64) if base >> 63 else base
+
+
+def bits_triton(base: int, positions: Tensor, vocabulary: int) -> Tensor:
+    """The 64 bits behind each Gumbel number, int64 [N, V]: for the test that host and device agree."""
+    return gumbel_triton(base, positions, vocabulary, torch.int64)
+
+
+def gumbel_triton(base: int, positions: Tensor, vocabulary: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The noise by the kernel; as int64, the bits it comes from."""
+    out = torch.empty(len(positions), vocabulary, dtype=dtype, device=positions.device)
+    where = torch.tensor([signed(base)], device=positions.device)
+    if len(positions):
+        grid = (len(positions), triton.cdiv(vocabulary, BLOCK))
+        _gumbel_kernel[grid](where, positions, out, vocabulary, BLOCK, dtype == torch.int64, **LAUNCH)
+    return out
+
+
+# --- public -----------------------------------------------------------------------------------------------------------
+
+
+def gumbel(base: int, positions: Tensor, vocabulary: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Standard Gumbel noise of every token at some positions: int64 [N] -> [N, V] on the same device.
+
+    base : of the run's stream, 0 .. 2^64 - 1
+    """
+    if choose(positions.device, dtype).is_triton:
+        return gumbel_triton(base, positions, vocabulary, torch.float32).to(dtype)
+    return gumbel_reference(base, positions, vocabulary).to(dtype)
+
+
+def uniform(base: int, positions: Tensor, slot: int = 0) -> Tensor:
+    """Uniform numbers in (0, 1), float64 [N], of int64 positions [N] on the same device."""
+    if not choose(positions.device).is_triton:
+        return uniform_reference(base, positions, slot)
+    out = torch.empty(len(positions), dtype=torch.float64, device=positions.device)
+    where = torch.tensor([signed(base), slot], device=positions.device)
+    if len(positions):
+        _uniform_kernel[(triton.cdiv(len(positions), 128),)](where, positions, out, len(positions), 128, **LAUNCH)
+    return out

@@ -1,0 +1,158 @@
+"""Attention of a pass over the key/value slab, with the draft's tree as bits and positions instead of a mask of floats.
+
+Mathematics. Query i of a pass sees slab row j < kept if place[j] <= position[i] (all of them where no places are given: the
+committed tokens are a prefix), and row kept + j of the pass itself if bit j of its set is 1: its ancestors and itself, or whatever the
+draft says. Output: softmax(q k / sqrt(width)) v over what it sees, summed block by block with a running maximum, in float32.
+Query heads that share a key head are rows of one product. The two branches of guidance are a batch; their places may differ.
+
+Fewest bytes: keys and values of the visible rows once, 2 x branches x key heads x rows x width x size, and as little of q and the
+result. The sets take R / 8 bytes a row, where a mask takes kept + R or four times as much.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.kernels.choice import COMPUTED, choose
+from engine.kernels.language import LAUNCH, power_of_two, tl, triton
+
+KEYS = 32  # of a tile
+QUERIES = 16  # of a tile, at least
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the rows of a pass see.
+
+    sets      : int64 [R, words]; bit j of a row: it sees row j of the pass
+    places    : int64 [branches or 1, kept], of the slab's rows, or None; a row that nobody may see has the greatest int64
+    positions : int64 [R], of the queries; needed with places
+    kept      : number of rows in the slab before the pass
+    """
+
+    sets: Tensor
+    kept: int
+    places: Tensor | None = None
+    positions: Tensor | None = None
+
+    def dense(self) -> Tensor:
+        """The same as a mask, bool [branches or 1, R, kept + R]."""
+        count = len(self.sets)
+        tail = unpacked(self.sets)[None]
+        if self.places is None:
+            past = torch.ones(1, count, self.kept, dtype=torch.bool, device=tail.device)
+        else:
+            past = self.places[:, None, :] <= self.positions[None, :, None]
+        return torch.cat([past, tail.expand(len(past), -1, -1)], -1)
+
+
+def packed(visible: Tensor) -> Tensor:
+    """Sets of bits from a mask among the rows of a pass: bool [R, R] -> int64 [R, words of 64]."""
+    count, words = len(visible), -(-len(visible) // 64)
+    bits = F.pad(visible.long(), (0, 64 * words - count)).view(count, words, 64)
+    return (bits << torch.arange(64, device=visible.device)).sum(-1)
+
+
+def unpacked(sets: Tensor) -> Tensor:
+    """The mask bool [R, R] of sets of bits."""
+    bits = sets[:, :, None] >> torch.arange(64, device=sets.device) & 1
+    return bits.flatten(1)[:, : len(sets)].bool()
+
+
+def tree_attention_reference(q: Tensor, k: Tensor, v: Tensor, seen: Seen | Tensor | None, scale: float | None = None) -> Tensor:
+    """PyTorch's attention with the dense mask; shapes as in `tree_attention`."""
+    mask = seen.dense()[:, None] if isinstance(seen, Seen) else seen
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
+
+
+@triton.jit
+def _tree_attention_kernel(
+    q_at, k_at, v_at, sets_at, places_at, positions_at, out_at,
+    count, kept, words, heads, group, width, scale,
+    q_branch, q_head, q_row, k_branch, k_head, k_row, v_branch, v_head, v_row, place_branch,
+    PLACED: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    branch, head = (tl.program_id(0) // heads).to(tl.int64), (tl.program_id(0) % heads).to(tl.int64)
+    line = tl.program_id(1) * ROWS + tl.arange(0, ROWS)  # (query, head of the group)
+    row, member = line // group, line % group
+    here = row < count
+    lanes, dims = tl.arange(0, KEYS), tl.arange(0, WIDTH)
+    q_here = q_at + branch * q_branch + (head * group + member)[:, None] * q_head + row[:, None] * q_row + dims[None, :]
+    q = tl.load(q_here, here[:, None] & (dims < width)[None, :], 0.0)
+    if PLACED:
+        position = tl.load(positions_at + row, here, 0)
+    best = tl.full([ROWS], float("-inf"), tl.float32)
+    mass, total = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS, WIDTH], tl.float32)
+    k_at += branch * k_branch + head * k_head
+    v_at += branch * v_branch + head * v_head
+    for start in range(0, kept + count, KEYS):
+        key = start + lanes
+        there = key < kept + count
+        own = key - kept
+        word = tl.load(
+            sets_at + row[:, None] * words + tl.maximum(own, 0)[None, :] // 64,
+            here[:, None] & ((own >= 0) & there)[None, :], 0,
+        )  # fmt: skip
+        sees = ((word >> (tl.maximum(own, 0) % 64)[None, :].to(tl.int64)) & 1) != 0
+        if PLACED:
+            place = tl.load(places_at + branch * place_branch + key, key < kept, 0x7FFFFFFFFFFFFFFF)
+            before = place[None, :] <= position[:, None]
+        else:
+            before = (key < kept)[None, :]
+        sees = tl.where((own < 0)[None, :], before, sees)
+        k = tl.load(k_at + key[None, :] * k_row + dims[:, None], there[None, :] & (dims < width)[:, None], 0.0)
+        s = tl.where(sees, tl.dot(q, k, input_precision=PRECISION) * scale, float("-inf"))
+        newest = tl.maximum(best, tl.max(s, 1))
+        safe = tl.where(newest == float("-inf"), 0.0, newest)
+        share = tl.exp(s - safe[:, None])
+        fade = tl.exp(best - safe)
+        v = tl.load(v_at + key[:, None] * v_row + dims[None, :], there[:, None] & (dims < width)[None, :], 0.0)
+        mass = mass * fade + tl.sum(share, 1)
+        total = total * fade[:, None] + tl.dot(share.to(v.dtype), v, input_precision=PRECISION)
+        best = newest
+    total = total / tl.where(mass > 0, mass, 1.0)[:, None]  # a row that sees nothing gives zeros
+    at = out_at + ((branch * heads * group + head * group + member)[:, None] * count + row[:, None]) * width + dims[None, :]
+    tl.store(at, total.to(out_at.dtype.element_ty), here[:, None] & (dims < width)[None, :])
+
+
+def warps_of(rows: int) -> int:
+    """Warps of a program with a tile of so many rows: then no register is spilled at a width of 128."""
+    return 8 if rows > 32 else 4
+
+
+def tree_attention_triton(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: float | None = None) -> Tensor:
+    """The same by the kernel."""
+    branches, all_heads, count, width = q.shape
+    heads = k.shape[1]
+    group = all_heads // heads
+    assert k.shape[2] == seen.kept + count, f"{k.shape[2]} keys for {seen.kept} kept rows and {count} of the pass"
+    out = torch.empty(branches, all_heads, count, width, dtype=q.dtype, device=q.device)
+    rows = max(QUERIES, min(64, power_of_two(count * group)))
+    placed = seen.places is not None
+    places = seen.places.contiguous() if placed else None
+    _tree_attention_kernel[(branches * heads, triton.cdiv(count * group, rows))](
+        q, k, v, seen.sets, places, seen.positions, out,
+        count, seen.kept, seen.sets.shape[1], heads, group, width, 1 / math.sqrt(width) if scale is None else scale,
+        *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], places.stride(0) if placed and len(places) > 1 else 0,
+        placed, rows, KEYS, max(16, power_of_two(width)), "ieee" if q.dtype == torch.float32 else "tf32",
+        num_warps=warps_of(rows), num_stages=2, **LAUNCH,
+    )  # fmt: skip
+    return out
+
+
+def tree_attention(q: Tensor, k: Tensor, v: Tensor, seen: Seen | Tensor | None, scale: float | None = None) -> Tensor:
+    """Attention [branches, heads, R, width] of the rows of a pass over the slab, of which the pass's own rows are the last R.
+
+    q : [branches, heads, R, width]; k, v : [branches, key heads, kept + R, width], views of the slab; heads a multiple of key heads
+    seen : a mask bool [R, kept + R], or None = everything, is always PyTorch's; scale : of the products, by default 1 / sqrt(width)
+    """
+    if not isinstance(seen, Seen):
+        return tree_attention_reference(q, k, v, seen, scale)
+    fits = {q.dtype, k.dtype, v.dtype} <= set(COMPUTED) and q.dtype == k.dtype and q.stride(-1) == k.stride(-1) == v.stride(-1) == 1
+    chosen = fits and choose(q.device, q.dtype).is_triton
+    return (tree_attention_triton if chosen else tree_attention_reference)(q, k, v, seen, scale)
