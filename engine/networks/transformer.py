@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
+from engine.networks.attention import attend
 
 
 class Norm(nn.Module):
@@ -63,7 +64,7 @@ class Block(nn.Module):
         q, k, v = turned[:, :, 0].transpose(1, 2), turned[:, :, 1].transpose(1, 2), mixed[:, :, 2].transpose(1, 2)
         if slab is not None:
             k, v = slab.write(layer, k, v)
-        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        seen = attend(q, k, v, mask)
         x = x + self.attention_out(seen.transpose(1, 2).reshape(b, r, width))
         gate, up = self.gate_up(self.feed_norm(x)).chunk(2, -1)
         return x + self.feed_out(F.silu(gate) * up)
