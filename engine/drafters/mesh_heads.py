@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from engine.core import Sequence
 from engine.errors import NotSupported
+from engine.networks.attention import attend
 from engine.networks.mesh_decoder import COSINE_SCALE
 
 SHORT = {"cross-attention": "cross", "multilayer": "mlp"}  # kinds by their names in the interface, and in the names of files
@@ -70,7 +71,7 @@ class MeshHeads(nn.Module):
         if looked is not None:
             asked = torch.bmm(read * self.norm_weight[:depth], self.query[:depth])
             q = F.normalize(asked.view(depth, b, r, self.heads, -1).transpose(2, 3), dim=-1)
-            seen = F.scaled_dot_product_attention(q, *(each[:depth] for each in looked), scale=COSINE_SCALE)
+            seen = attend(q, *(each[:depth] for each in looked), scale=COSINE_SCALE)
             found = torch.bmm(seen.transpose(2, 3).reshape(depth, b * r, width), self.cross_out[:depth])
             x, read = x + found, read + found
         x = x + torch.bmm(F.silu(torch.bmm(read, self.up[:depth])), self.down[:depth])

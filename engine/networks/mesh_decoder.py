@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.kernels.tree_attention import Seen, tree_attention
+from engine.kernels.tree_attention import Seen
+from engine.networks.attention import attend
 from engine.networks.transformer import Fork, causal
 
 COSINE_SCALE = 10.0
@@ -61,7 +62,7 @@ class CosineAttention(nn.Module):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | Seen | None) -> Tensor:
         """q, k, v [B, heads, R or S, d], q and k of length 1 -> [B, R, width]"""
-        seen = tree_attention(q, k, v, mask, COSINE_SCALE)
+        seen = attend(q, k, v, mask, COSINE_SCALE)
         return self.out(seen.transpose(1, 2).flatten(2))
 
 
@@ -187,7 +188,7 @@ class EncoderAttention(nn.Module):
         else:
             q = self.query(x).view(*x.shape[:2], self.heads, -1).transpose(1, 2)
             k, v = parts.chunk(2, -1)
-        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        return self.out(attend(q, k, v).transpose(1, 2).flatten(2))
 
 
 class EncoderBlock(nn.Module):

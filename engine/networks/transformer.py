@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.kernels.tree_attention import Seen, tree_attention
+from engine.kernels.tree_attention import Seen
+from engine.networks.attention import attend
 
 
 class Norm(nn.Module):
@@ -64,7 +65,7 @@ class Block(nn.Module):
         q, k, v = turned[:, :, 0].transpose(1, 2), turned[:, :, 1].transpose(1, 2), mixed[:, :, 2].transpose(1, 2)
         if slab is not None:
             k, v = slab.write(layer, k, v)
-        seen = tree_attention(q, k, v, mask)
+        seen = attend(q, k, v, mask)
         x = x + self.attention_out(seen.transpose(1, 2).reshape(b, r, width))
         gate, up = self.gate_up(self.feed_norm(x)).chunk(2, -1)
         return x + self.feed_out(F.silu(gate) * up)

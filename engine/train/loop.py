@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from engine.errors import BadFile, BadKnob, BadOutput, NotSupported
 from engine.files import clean, home, refusal, whole_file
-from engine.machine import processor
+from engine.machine import keep_freed_memory, processor
 
 
 def checkpoints(root: Path) -> Path:
@@ -126,6 +126,7 @@ class Training:
 
     def __post_init__(self) -> None:
         torch.set_flush_denormal(True)  # denormals made CPU training eight times slower
+        keep_freed_memory()
         self.model.to(self.device)
         self.optimizers = self._optimizers()
         self.rates = [[g["lr"] for g in o.param_groups] for o in self.optimizers]

@@ -19,8 +19,8 @@ import torch
 
 from engine.errors import NotSupported
 from engine.kernels import energy_scan, head_draw, noise, pooled_mass, row_lora, slab_keep, tree_attention, verify
-from engine.kernels.language import LAUNCH, is_interpreted, version
 from engine.kernels.choice import choose
+from engine.kernels.language import LAUNCH, is_interpreted, version
 from engine.machine import commit
 from engine.measure.bench.kernel_cases import CASES, Case
 from engine.measure.bench.rows import Row, publish
