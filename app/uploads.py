@@ -11,6 +11,7 @@ from engine.apart import Died, TookTooLong, apart
 from engine.errors import BadFile
 from engine.mesh.formats.source import plain, said
 from engine.mesh.read import Input, read
+from engine.recognition.up import stood
 
 BYTES = 64 * 2**20  # of a file
 FACES = 500_000  # of a mesh
@@ -26,11 +27,12 @@ def read_upload(path: Path, up: str = "auto") -> Input:
     if size > BYTES:
         raise BadFile(f"{name} holds {said(size)}; files on this page can have at most {said(BYTES)}. Make it smaller first.")
     try:
-        return apart(read_small, path, up, seconds=SECONDS, memory=MEMORY)
+        given = apart(read_small, path, up, seconds=SECONDS, memory=MEMORY)
     except TookTooLong as e:
         raise BadFile(f"{name} could not be read within {SECONDS:.0f} seconds. Simplify it, or use the command line.") from e
     except (Died, MemoryError) as e:
         raise BadFile(f"{name} needs more memory than a file on this page may use. Simplify it first.") from e
+    return stood(given) if up == "auto" else given
 
 
 def read_small(path: Path, up: str) -> Input:

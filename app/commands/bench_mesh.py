@@ -1,4 +1,4 @@
-"""`launch.py bench mesh`: measures the rows of XSpecMesh's tables or named methods, or draws a contact sheet of meshes."""
+"""`launch.py bench mesh`: measures the rows of XSpecMesh's tables or named methods, judges meshes, or draws a contact sheet of them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,31 @@ import argparse
 from collections.abc import Sequence
 
 from app.commands.bench_options import add_choice, add_files, choice_of, model_of
-from app.commands.options import MOST_FACES, Parser, add_json, add_model, add_sampling, refuse_unused, whole
+from app.commands.options import MOST_FACES, Parser, add_json, add_model, add_sampling, file_path, refuse_unused, whole
 from app.commands.report import print_json
 
-COUNT, SHEET_COUNT = 40, 24
+COUNT, SHEET_COUNT, PACK_COUNT = 40, 24, 100
 FULL = {"count": 200, "seeds": 3}
 SHEET = ("backbone", "device", "dtype", "temperature", "top_k", "top_p", "faces", "json", "sheet", "count")  # the options that --sheet uses
+JUDGE = (*SHEET, "judge", "each", "packs", "up", "csv")
 
 
 def parser() -> Parser:
     """The parser of the command's options."""
     p = Parser("bench mesh", "Times plain decoding and methods on held-out point clouds, in turns.")
     add_choice(p)
-    p.add_argument("--count", type=whole(1, 10_000), help=f"number of point clouds ({COUNT}; for --sheet {SHEET_COUNT})")
+    p.add_argument(
+        "--count",
+        type=whole(1, 10_000),
+        help=f"number of point clouds ({COUNT}; for --sheet {SHEET_COUNT}), or of files of --packs ({PACK_COUNT})",
+    )
     p.add_argument("--full", action="store_true", help=f"measure {FULL['count']} clouds with {FULL['seeds']} seeds")
     p.add_argument("--repeats", type=whole(1, 1_000), help="how often each row decodes each cloud, twice each time (1)")
     p.add_argument("--faces", "--size", type=whole(1, MOST_FACES), dest="faces", help="most faces of a mesh (unlimited)")
+    p.add_argument("--judge", action="store_true", help="instead of timing, count how often meshes are what their inputs are")
+    p.add_argument("--packs", type=file_path, nargs="+", metavar="DIR", help="with --judge: judge files of these folders too, not selected")
+    p.add_argument("--each", type=whole(0, 1_000), help="with --judge: held-out shapes of every family (2; with --sheet 0)")
+    p.add_argument("--up", help="with --packs: the files' axis that is up: x, y, z or auto; a negative one as --up=-x (auto)")
     add_files(p)
     add_sampling(p, guidance=False)
     add_model(p, "lowpoly")
@@ -33,6 +42,11 @@ def main(arguments: Sequence[str]) -> int:
     """Measures or draws."""
     own = parser()
     options = own.read(arguments)
+    if options.packs and not options.judge:
+        own.error("--packs judges the files of folders: add --judge")
+    if options.judge:
+        refuse_unused(own, options, JUDGE, "bench mesh --judge")
+        return judge(options)
     if options.sheet:
         refuse_unused(own, options, SHEET, "bench mesh --sheet")
         return draw(options)
@@ -44,6 +58,24 @@ def main(arguments: Sequence[str]) -> int:
     many = FULL if options.full else {"count": options.count or COUNT}
     own_values = {"repeats": options.repeats or 1, "faces": options.faces, "csv": options.csv}
     rows = meshes.bench(MeshBench(**model_of(options), **choice_of(options), **many, **own_values))
+    if options.json:
+        print_json(rows)
+    return 0
+
+
+def judge(options: argparse.Namespace) -> int:
+    """Judges meshes, or draws inputs beside their meshes."""
+    from engine.measure.bench import mesh_judged
+    from engine.measure.bench.plan import MeshJudgeBench
+
+    each = options.each if options.each is not None else 0 if options.sheet and options.packs else 2
+    own_values = {"each": each, "packs": tuple(options.packs or ()), "count": options.count or PACK_COUNT, "up": options.up or "auto"}
+    plan = MeshJudgeBench(**model_of(options), **own_values, faces=options.faces, csv=options.csv)
+    if options.sheet:
+        mesh_judged.draw(plan, options.sheet)
+        print_json({"sheet": str(options.sheet)}) if options.json else print(options.sheet)
+        return 0
+    rows = mesh_judged.bench(plan)
     if options.json:
         print_json(rows)
     return 0

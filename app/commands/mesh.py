@@ -33,7 +33,7 @@ def parser() -> Parser:
     p.add_argument("input", type=file_path, help="a file (PLY, OBJ, GLB, STL, OFF, XYZ, NPY, PCD ...), or a folder of them")
     add_run(p, "xspecmesh")
     p.add_argument("--faces", type=whole(1, MOST_FACES), help="most faces of the mesh (unlimited)")
-    p.add_argument("--up", default="auto", help="the input's up axis: x, y, z or auto; a negative one as --up=-x")
+    p.add_argument("--up", default="auto", help="the input's up axis: x, y, z or auto (a network decides); a negative one as --up=-x")
     p.add_argument("--formats", default="glb", help="result files besides acceptance.glb: glb,obj,ply,stl")
     add_sampling(p, guidance=False)
     add_model(p, "lowpoly")
@@ -58,15 +58,15 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().read(arguments)
     from app.history import check_writable, home
     from engine.errors import ForetokenError
-    from engine.mesh.read import read
     from engine.methods import find
+    from engine.recognition.up import read_standing
     from engine.sampling import changed
 
     method, preset = find(options.method)
     knobs, sampling, formats = knobs_of(options, method, preset), sampling_of(options), formats_of(options.formats)
     is_folder = os.path.isdir(options.input)  # never raises, even for very long or odd names
     files = files_in(options.input) if is_folder else [options.input]
-    first = None if is_folder else read(options.input, options.up)  # a single file is read before the model is loaded
+    first = None if is_folder else read_standing(options.input, options.up)  # a single file is read before the model is loaded
     check_up(options.up)
     check_writable(options.out or home() / "runs")
     backbone = load_backbone(options)
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
     lines, failed = [], False
     for path in files:
         try:
-            lines.append(one_mesh(work, path, read(path, options.up), options.out and options.out / own_name(path, files)))
+            lines.append(one_mesh(work, path, read_standing(path, options.up), options.out and options.out / own_name(path, files)))
         except ForetokenError as e:
             failed = True
             print(f"{path.name}: {e}", file=sys.stderr)
@@ -120,18 +120,16 @@ def own_name(path: Path, files: Sequence[Path]) -> str:
 
 def check_up(axis: str) -> None:
     """Raises BadPrompt for an unknown axis, once instead of for every file of a folder."""
-    import numpy as np
-
     from engine.mesh.frame import choose_up
 
-    if axis != "auto":
-        choose_up(np.zeros((1, 3)), "", axis)
+    choose_up("", axis)
 
 
 def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, Any]:
     """Generates one mesh; prints its line unless --json, and returns it. out: the folder of the copy."""
     import torch
 
+    from app.fit_line import fit_of
     from app.history import deliver, placed
     from engine.core import Prompt
     from engine.mesh.distance import distance
@@ -150,12 +148,18 @@ def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, 
     apart = distance((placed(result.vertices, given), result.faces), given.reference)
     line = report(run, shown) | {"input": str(path), "notes": given.notes, "rendering_seconds": round(rendering, 4)}
     line |= {k: found[k] for k in ("faces", "vertices", "watertight")} | {k: apart[k] for k in ("chamfer", "hausdorff", "floor")}
+    fits, unknown = fit_of(work.backbone, given, result, apart)
+    if unknown:
+        print(unknown, file=sys.stderr)
+    line |= {"fit": fits and fits.row()}
     line |= {"quality": found, "ended": bool(run.tokens) and run.tokens[-1] == work.backbone.end} | comparison
     if not options.json:
         print(f"{path.name}: {' '.join(given.notes)}".rstrip())
         print(readable(line))
         if found["faces"]:
             print(f"{found['faces']} faces, {found['vertices']} vertices, chamfer {apart['chamfer']:.4f} (floor {apart['floor']:.4f})")
+        if fits:
+            print(fits.text)
     if not found["faces"]:
         print(f"{path.name} produced no faces. Try another --seed, --up y, or more points with outward normals.", file=sys.stderr)
     return line

@@ -22,9 +22,7 @@ EXAMPLES = assets.clouds()
 ORDER = ("table", "chair", "house", "tree", "tower", "bottle", "mushroom", "rocket")  # of the examples
 FIRST = "chair"
 SHOWN = 4096  # most points in the view
-AXIS = Knob(
-    "up_axis", "", "auto", choices=("auto", *UP), live=False, help="The file's axis that points up. auto: what its format suggests."
-)
+AXIS = Knob("up_axis", "", "auto", choices=("auto", *UP), live=False, help="The file's axis that points up. auto: a network decides.")
 
 
 class Given(NamedTuple):

@@ -14,6 +14,7 @@ import torch
 
 from app import history
 from app.boards.mesh import MeshBoard
+from app.fit_line import fit_of
 from app.mesh_files import FILES, write_files
 from app.stream import Throttle, updates
 from app.ui import asked, quality_table
@@ -384,4 +385,9 @@ class MeshTab(Racing):
         offers = {name: gr.DownloadButton(value=str(found.get(name, "")) or None, interactive=name in found) for name in FILES}
         shown = any(side.numbers["faces"] for side in sides)
         mistakes = notice.error(*lost, *unkept)
+        fits, unknown = fit_of(fast.run.backbone, given, fast.run.result(), sides[-1].numbers) if sides[-1].side == "fast" else (None, "")
+        if unknown:
+            said = [*said, *notice.notes([unknown])]
+        if fits:
+            offers["verdict"] = verdict.with_fit(verdict.encode(fast, boards[1] if len(boards) > 1 else None, WORDS), fits)
         return self.show(results=gr.Row(visible=shown), quality=quality_table.table(sides), messages=[*said, *mistakes], **offers)

@@ -126,7 +126,7 @@ class Lowpoly:
         return {}
 
     @cached_property
-    def _tables(self) -> tuple[Tensor, Tensor]:
+    def tables(self) -> tuple[Tensor, Tensor]:
         """Embeddings of ids [V, width] and of slots [1 + length, width]; slot 0, the start, has none."""
         with torch.inference_mode():
             positions = self.model.decoder.positions
@@ -134,19 +134,19 @@ class Lowpoly:
 
     def start(self, prompt: Prompt) -> TransformerSequence:
         """Encodes the points; raises BadPrompt for too few points or an impossible face budget."""
-        points = self._read(prompt)
+        points = self.read_points(prompt)
         budget = torch.tensor([budget_bucket(prompt.size)], device=self.device)
         s, dtype = self.model.settings, self.model.decoder.start.dtype
         condition = self.model.encoder(points[None], budget).to(dtype)
         slab = Slab(s.layers, 1, s.heads, 1 + s.length + DRAFT_ROWS, s.width // s.heads, self.device, dtype)
-        trunk = _Trunk(self.model, *self._tables, condition)
+        trunk = _Trunk(self.model, *self.tables, condition)
         return TransformerSequence(
             trunk, self.model.decoder.start[None, None], None, slab,
             vocabulary=s.vocabulary, limit=s.length, layout=Line(), sampling=prompt.sampling or self.sampling, end=BPT.eos,
             grammar=MaskedGrammar(prompt.size) if self.grammar else None, condition=condition[0],
         )  # fmt: skip
 
-    def _read(self, prompt: Prompt) -> Tensor:
+    def read_points(self, prompt: Prompt) -> Tensor:
         """As many of the prompt's points as the encoder reads, always the same ones; repeats points if there are fewer."""
         points = prompt.points
         if points is None:

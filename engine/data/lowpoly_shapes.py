@@ -43,11 +43,15 @@ def shape(family: str, seed: int, detail: int = 0) -> Shape:
     return family_of(family)(_generator("shape", family, seed), detail)
 
 
+def in_boxes(shape: Shape) -> bool:
+    """Whether a shape lies in one of its family's two held-out boxes."""
+    boxes = family_of(shape.family).held_out
+    return any(all(shape.parameters[name] in values for name, values in box.items()) for box in boxes)
+
+
 def held_out(shape: Shape) -> bool:
     """Whether this shape is never trained: its family is held out, or it lies in one of the family's two held-out boxes."""
-    boxes = family_of(shape.family).held_out
-    inside = any(all(shape.parameters[name] in values for name, values in box.items()) for box in boxes)
-    return inside or shape.family in HELD_OUT_FAMILIES
+    return in_boxes(shape) or shape.family in HELD_OUT_FAMILIES
 
 
 def training_shapes(first_seed: int, count: int, families: Sequence[str] = TRAINED_FAMILIES, detail: int = 0) -> Iterator[Shape]:
@@ -188,18 +192,23 @@ def degrade(points: np.ndarray, rng: Generator) -> np.ndarray:
 
 # --- which way is up --------------------------------------------------------------------------------------------------
 
+LEAN = 8.0  # degrees, at most, that a tilted cloud leans
 AXES = tuple(UP)  # the index of an axis is the answer of `oriented`
 
 
-def oriented(shape: Shape, rng: Generator, count: int = 4096, degraded: float = 0.7) -> tuple[np.ndarray, int]:
+def oriented(
+    shape: Shape, rng: Generator, count: int = 4096, degraded: float = 0.7, loose: float = 0.2, tilted: float = 0.0
+) -> tuple[np.ndarray, int]:
     """A cloud float32 [count, 6] of a shape in one of six orientations, and the axis of the cloud that is up, an index into `AXES`.
 
-    The shape is first stretched and turned about its own vertical axis, by any angle in a fifth of the clouds and by quarter turns in the
-    others; `degraded` is the share of clouds that pass through `degrade`. A file's size is arbitrary too, so the cloud's box is centred and
-    1.9 long, as in the model's frame.
+    The shape is first stretched and turned about its own vertical axis, by any angle in a share `loose` of the clouds and by quarter turns
+    in the others; a share `tilted` then leans by up to `LEAN` degrees. `degraded` is the share of clouds that pass through `degrade`. A
+    file's size is arbitrary too, so the cloud's box is centred and 1.9 long, as in the model's frame.
     """
     one = stretch(shape, rng)
-    degrees = rng.uniform(0, 360) if rng.random() < 0.2 else 90.0 * rng.integers(4)
+    degrees = rng.uniform(0, 360) if rng.random() < loose else 90.0 * rng.integers(4)
+    if tilted and rng.random() < tilted:
+        one = replace(one, vertices=one.vertices @ rotation(rng.uniform(-LEAN, LEAN), "xz"[rng.integers(2)]).T)
     cloud = sample_points(one.vertices @ rotation(degrees).T, one.faces, count, rng)
     if rng.random() < degraded:
         cloud = degrade(cloud, rng)

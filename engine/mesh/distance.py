@@ -24,6 +24,7 @@ def distance(result: Shape, reference: Shape, count: int = COUNT, seed: int = 0)
     """Distances between two shapes in the same coordinates, in units where the longest side of the reference's box is 1.9.
 
     chamfer            : mean distance of a's points to b plus mean distance of b's points to a; plain distances, not squared
+    added, missed      : the two halves of chamfer: from the result's points to the reference, and from the reference's to the result
     hausdorff          : the largest of all these distances
     floor, floor_hausdorff : the same between two samples of the reference alone; no result can be expected to be lower
     normal_consistency : mean |n . n of the nearest point|, both ways; None if a side has no normals
@@ -36,7 +37,7 @@ def distance(result: Shape, reference: Shape, count: int = COUNT, seed: int = 0)
     random = generator(COMPARE, seed)
     count = min(count, _available(reference), _available(result))
     found: dict[str, Any] = {
-        "chamfer": None, "hausdorff": None, "floor": None, "floor_hausdorff": None,
+        "chamfer": None, "added": None, "missed": None, "hausdorff": None, "floor": None, "floor_hausdorff": None,
         "normal_consistency": None, "floor_normal_consistency": None, "count": count,
         "sampled": "surface" if isinstance(reference, tuple) else "cloud",
     }  # fmt: skip
@@ -45,9 +46,9 @@ def distance(result: Shape, reference: Shape, count: int = COUNT, seed: int = 0)
     scale = SIDE / float(np.ptp(_box_points(reference), 0).max())
     one, other = _two_samples(reference, count, random)
     drawn_result = _two_samples(result, count, random)[0]
-    found["chamfer"], found["hausdorff"], found["normal_consistency"] = _compare(drawn_result, one, scale)
-    found["floor"], found["floor_hausdorff"], found["floor_normal_consistency"] = _compare(other, one, scale)
-    return found
+    found["added"], found["missed"], found["hausdorff"], found["normal_consistency"] = _compare(drawn_result, one, scale)
+    there, back, found["floor_hausdorff"], found["floor_normal_consistency"] = _compare(other, one, scale)
+    return found | {"chamfer": found["added"] + found["missed"], "floor": there + back}
 
 
 def published(result: Shape, reference: Shape, seed: int = 0) -> dict[str, Any]:
@@ -97,8 +98,8 @@ def _two_samples(shape: Shape, count: int, random: np.random.Generator) -> tuple
     return shape[chosen[:count]], shape[chosen[count:]]
 
 
-def _compare(a: np.ndarray, b: np.ndarray, scale: float) -> tuple[float, float, float | None]:
-    """Chamfer, Hausdorff and normal consistency of two samples."""
+def _compare(a: np.ndarray, b: np.ndarray, scale: float) -> tuple[float, float, float, float | None]:
+    """Mean distance from a to b and from b to a, Hausdorff distance and normal consistency of two samples."""
     to_b, nearest_b = Nearest(b[:, :3]).query(a[:, :3])
     to_a, nearest_a = Nearest(a[:, :3]).query(b[:, :3])
     consistency = None
@@ -106,4 +107,4 @@ def _compare(a: np.ndarray, b: np.ndarray, scale: float) -> tuple[float, float, 
         there = np.abs(np.einsum("nc,nc->n", a[:, 3:], b[nearest_b, 3:])).mean()
         back = np.abs(np.einsum("nc,nc->n", b[:, 3:], a[nearest_a, 3:])).mean()
         consistency = float(there + back) / 2
-    return float(to_b.mean() + to_a.mean()) * scale, float(max(to_b.max(), to_a.max())) * scale, consistency
+    return float(to_b.mean()) * scale, float(to_a.mean()) * scale, float(max(to_b.max(), to_a.max())) * scale, consistency

@@ -18,10 +18,7 @@ UP = {  # proper rotations that take the axis to +Y, so that no face is reversed
     "-z": [[1, 0, 0], [0, 0, -1], [0, 1, 0]],
     "-x": [[0, 1, 0], [-1, 0, 0], [0, 0, 1]],
 }
-Y_UP = {".glb", ".gltf", ".obj", ".off"}  # the first two by specification, the others by convention
-Z_UP = {".stl", ".pcd"}  # by convention, with many exceptions
-GROUND = 0.02  # a shape stands on zero within this share of its longest side
-LIKELIER = 2.0  # z is taken as up only if the shape is this many times less symmetric along z than along y
+Z_UP = {".stl", ".pcd"}  # by the convention of printers and robots, with many exceptions; other formats have y up
 NEIGHBOURS = 8  # an outlier is found by the mean distance to this many neighbours
 FAR = 5.0  # in medians of that distance
 MOST = 0.1  # if more than this share of the points is far, the cloud is uneven and none is dropped
@@ -64,34 +61,23 @@ def fit(points: np.ndarray, up: str) -> Frame:
     return Frame(up, (low + high) / 2, SIDE / float((high - low).max()))
 
 
-def choose_up(points: np.ndarray, suffix: str, wanted: str = "auto") -> tuple[str, str]:
-    """The axis of the file that is up, and a note if an axis other than y was chosen by estimate.
+def centred(points: np.ndarray) -> np.ndarray:
+    """A cloud [N, 3] or [N, 6] whose box is moved to 0 and scaled to the longest side SIDE; normals stay."""
+    low, high = points[:, :3].min(0), points[:, :3].max(0)
+    places = (points[:, :3] - (low + high) / 2) * (SIDE / float((high - low).max()))
+    return np.concatenate([places, points[:, 3:]], 1)
 
-    points : [N, 3], on the surface
 
-    Formats that define the up axis are trusted. Otherwise z is chosen if two conditions hold, else y. First, convention must favour z: the
-    format is one of printers and robots, or the shape stands on z = 0 and not on y = 0. Second, the shape must agree: most things
-    are symmetric left to right but not top to bottom, so the shape must be much less like its mirror image along z than along y.
+def choose_up(suffix: str, wanted: str = "auto") -> str:
+    """The axis of the file that is up: the wanted one, or by the specification or the convention of the format.
+
+    `engine/recognition/up.py` asks the shape itself. Raises BadPrompt for an unknown axis.
     """
-    if wanted != "auto":
-        if wanted.lower() not in UP:
-            raise BadPrompt(f"The axis that is up cannot be '{wanted}'. Choose one of: auto, {', '.join(UP)}.")
-        return wanted.lower(), ""
-    low, size = points.min(0), np.ptp(points, 0)
-    stands = np.abs(low) < GROUND * size.max()
-    if suffix in Y_UP or not (suffix in Z_UP or (stands[2] and not stands[1])):
-        return "y", ""
-    some = points[:: max(1, len(points) // 2048)]
-    tree = Nearest(some)
-
-    def unlike(axis: int) -> float:
-        mirrored = some.copy()
-        mirrored[:, axis] = 2 * low[axis] + size[axis] - mirrored[:, axis]
-        return float(tree.query(mirrored)[0].mean())
-
-    if unlike(2) <= LIKELIER * unlike(1):
-        return "y", ""
-    return "z", "The z axis was taken as up, because the shape is alike on both sides along y and not along z; choose another if not."
+    if wanted == "auto":
+        return "z" if suffix in Z_UP else "y"
+    if wanted.lower() not in UP:
+        raise BadPrompt(f"The axis that is up cannot be '{wanted}'. Choose one of: auto, {', '.join(UP)}.")
+    return wanted.lower()
 
 
 def outliers(points: np.ndarray) -> np.ndarray:

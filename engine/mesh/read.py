@@ -71,7 +71,7 @@ class Input:
 def read(path: Path | str, up: str = "auto") -> Input:
     """Reads a file in one of the READERS' formats; raises BadFile with a sentence about what is wrong with it.
 
-    up : the file's axis that is up: x, y, z, -x, -y, -z, or auto (see frame.choose_up)
+    up : the file's axis that is up: x, y, z, -x, -y, -z, or auto: by the convention of the format
     """
     suffix = Path(path).suffix.lower()
     if suffix not in READERS:
@@ -128,9 +128,7 @@ def _mesh(source: Source, raw: Raw, suffix: str, up: str) -> Input:
         faces = faces[:, ::-1]
         notes.append("The faces pointed inward and were turned over.")
     drawn = surface.draw(vertices, faces, DRAWN, generator(SURFACE))
-    axis, note = choose_up(drawn[:, :3], suffix, up)
-    frame = fit(vertices, axis)
-    notes += [note] if note else []
+    frame = fit(vertices, choose_up(suffix, up))
     return Input(source.name, "mesh", _in_frame(frame, drawn), frame, (vertices, np.ascontiguousarray(faces)), notes)
 
 
@@ -158,9 +156,7 @@ def _cloud(source: Source, raw: Raw, suffix: str, up: str) -> Input:
     if len(points) < FEWEST:
         raise BadFile(f"{source.name} has {len(points):,} usable points; a shape needs at least {FEWEST}.")
     keep(~outliers(points), "far from all others")
-    axis, note = choose_up(points, suffix, up)
-    notes += [note] if note else []
-    frame = fit(points, axis)
+    frame = fit(points, choose_up(suffix, up))
     had = normals is not None
     normals, note = complete(points, normals)
     notes += [note] if note else []

@@ -12,6 +12,7 @@ from engine.backbones import lowpoly, pictogram
 from engine.errors import MissingWeights
 from engine.networks.card import CARD, read_card
 from engine.networks.weights import hash_of, parts
+from engine.recognition import fit, kind, up
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ THINGS = (
     Thing("pictogram's drafter", "feature-draft --backbone pictogram", "pictogram", "feature_draft", "pictogram"),
     Thing("pictogram's stream", "predictive-stream --backbone pictogram", "pictogram", "", "pictogram", "predictive_stream"),
     Thing("judge", "judge", "judge", "judge"),  # it needs the tokenizer during training only
+    Thing("upright", "upright", "upright", "upright"),
+    Thing("mesh judge", "mesh-judge", "mesh_judge", "mesh_judge"),
     Thing("lowpoly", "lowpoly", "lowpoly", "model"),
     Thing("cross-attention heads", "mesh-heads", "lowpoly", "heads.heads_cross", "lowpoly"),
     Thing("multilayer heads", "mesh-heads", "lowpoly", "heads.heads_mlp", "lowpoly"),
@@ -45,12 +48,20 @@ THINGS = (
     Thing("multilayer heads with adapter", "mesh-heads", "lowpoly", "heads.heads_mlp_lora", "lowpoly"),
     Thing("lowpoly's drafter", "feature-draft --backbone lowpoly", "lowpoly", "feature_draft", "lowpoly"),
     Thing("lowpoly's stream", "predictive-stream --backbone lowpoly", "lowpoly", "", "lowpoly", "predictive_stream"),
+    Thing("mesh fit", "mesh-fit", "mesh_fit", "fit", "lowpoly"),
 )
 
 
 def folder_of(model: str) -> Path:
     """Returns the shipped folder of a model."""
-    return {"pictogram": pictogram.FOLDER, "judge": judge.FOLDER, "lowpoly": lowpoly.FOLDER}[model]
+    return {
+        "pictogram": pictogram.FOLDER,
+        "judge": judge.FOLDER,
+        "upright": up.FOLDER,
+        "mesh_judge": kind.FOLDER,
+        "lowpoly": lowpoly.FOLDER,
+        "mesh_fit": fit.FOLDER,
+    }[model]
 
 
 def row_of(thing: Thing) -> Mapping[str, Any] | None:

@@ -71,7 +71,7 @@ def generate_together(backbone: Lowpoly, points: Tensor, rng: Generator) -> list
     s, device = model.settings, backbone.device
     looked = model.decoder.look(model.encoder(points.to(device)))
     slab = Slab(s.layers, count, s.heads, 1 + s.length, s.width // s.heads, device, torch.float32)
-    table, positions = backbone._tables
+    table, positions = backbone.tables
     grammar = MaskedGrammar(None)
     states = [grammar.start] * count
     found: list[list[int]] = [[] for _ in range(count)]

@@ -18,6 +18,7 @@ from app.boards.picture import Board
 from app.ui.panels import canvas, notice, verdict
 from engine.core import Prompt
 from engine.methods import find
+from engine.recognition.fit import Fit
 from engine.run import generate
 
 SCRIPTS = sorted(Path(app.ui.panels.__file__).parent.glob("*.js"))
@@ -119,6 +120,17 @@ def test_a_picture_of_nothing_that_was_asked_for_is_not_celebrated(picto, monkey
     value = verdict.encode(fast, plain)
     assert (value["headline"], value["detail"]) == ("Nothing to draw", verdict.NOTHING)
     assert verdict.encode(fast, None)["headline"] == "Nothing to draw"
+
+
+def test_a_mesh_of_a_foreign_thing_is_not_celebrated():
+    done = {"state": "done", "headline": "7.1× faster", "detail": "7.10 s plain, 1.00 s accelerated.", "tone": "good"}
+    good = verdict.with_fit(done, Fit("good", 1.5, "Fit: good.", "chair", "chair"))
+    assert good == done | {"fit": "Fit: good.", "fits": "good"}
+    foreign = verdict.with_fit(done, Fit("foreign", 9.0, "Fit: foreign.", "car", "house"))
+    assert (foreign["headline"], foreign["tone"], foreign["fits"]) == (verdict.FOREIGN, "even", "foreign")
+    assert foreign["detail"].startswith("7.1× faster. 7.10 s plain")  # the speed is still told
+    stopped = {"state": "stopped", "headline": "Stopped", "detail": "x"}
+    assert verdict.with_fit(stopped, Fit("foreign", 9.0, "f", "", ""))["headline"] == "Stopped"
 
 
 def test_nothing_is_promised_of_tokens_where_only_the_law_is_the_same(picto):

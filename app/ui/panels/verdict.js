@@ -14,6 +14,8 @@ function draw() {
   write(".ft-live", v.live || "");
   write(".ft-agreement", v.agreement || "");
   box.querySelector(".ft-agreement").dataset.same = Boolean(v.same);
+  box.dataset.fit = v.fits || "";
+  write(".ft-fit", v.fit || "");
   write(".ft-detail", v.detail || "");
   scope.dispatchEvent(new CustomEvent("foretoken:running", { detail: v.state === "running" }));
 }

@@ -9,12 +9,14 @@ import gradio as gr
 
 from app.stream import Growth
 from app.ui.panels import panel
+from engine.recognition.fit import Fit
 from engine.run import speedup
 
 TEMPLATE = """
 <div class="ft-verdict" data-state="empty">
   <div role="status"><p class="ft-headline"></p><span class="ft-agreement"></span></div>
   <p class="ft-live"></p>
+  <p class="ft-fit"></p>
   <p class="ft-detail"></p>
 </div>
 """
@@ -34,6 +36,7 @@ class Words(NamedTuple):
 
 PICTURE = Words()
 NOTHING = "The model knows no object of this prompt, so the picture is a background alone."
+FOREIGN = "Not a shape that the model knows"
 SMALLER = ("window", "depth")  # knobs that make a pass wide
 
 
@@ -59,6 +62,14 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE) -> dict[s
             "detail": "Turn on 'Compare with plain decoding' to see the speed-up.",
         }
     return {"state": "done", **_speed(fast, plain), **agreement(fast, plain)}
+
+
+def with_fit(said: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
+    """The line with how well a mesh fits its input; a mesh of a thing that the model does not know is not celebrated."""
+    found = {**said, "fit": fits.text, "fits": fits.verdict}
+    if fits.verdict != "foreign" or said["state"] != "done":
+        return found
+    return found | {"headline": FOREIGN, "tone": "even", "detail": f"{said['headline']}. {said['detail']}"}
 
 
 def _pace(fast: Growth, plain: Growth | None) -> str:

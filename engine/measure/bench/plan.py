@@ -12,6 +12,7 @@ from typing import Any
 from engine.backbones import check_device, load, resolve
 from engine.core import Backbone, KnobArray, Prompt, Sampling
 from engine.errors import BadKnob, BadPrompt, NotSupported
+from engine.mesh.frame import UP
 from engine.methods import METHODS, PRESETS, find
 from engine.sampling import changed
 
@@ -240,7 +241,35 @@ class MeshSheet(Model):
         check_count("count", self.count, MOST_INPUTS)
 
 
-def check_mesh(plan: MeshBench | MeshSheet) -> None:
+@dataclass(frozen=True, kw_only=True)
+class MeshJudgeBench(Model):
+    """`bench mesh --judge`: plain decoding of `each` held-out shapes of every family, and of `count` files of asset packs.
+
+    each : 0 leaves the families out; packs : folders; up : the files' axis that is up, or auto; faces : the most of a mesh (None: any)
+    """
+
+    each: int = 2
+    packs: tuple[Path, ...] = ()
+    count: int = 100
+    up: str = "auto"
+    faces: int | None = None
+    csv: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Raises BadPrompt or NotSupported for a plan that cannot be measured."""
+        super().__post_init__()
+        check_mesh(self)
+        check_count("count", self.count, MOST_INPUTS)
+        if self.each or not self.packs:
+            check_count("each", self.each, MOST_REPEATS)
+        if self.up not in ("auto", *UP):
+            raise BadPrompt(f"The axis that is up cannot be '{self.up}'. Choose one of: auto, {', '.join(UP)}.")
+        for folder in self.packs:
+            if not folder.is_dir():
+                raise BadPrompt(f"{folder} is not a folder. Give folders of OBJ, GLB, PLY or STL files with --packs.")
+
+
+def check_mesh(plan: MeshBench | MeshSheet | MeshJudgeBench) -> None:
     """Raises NotSupported for a backbone that makes no meshes, or for guidance; BadPrompt for a budget out of range."""
     name = resolve(plan.backbone)[0]
     if name not in MESHES:

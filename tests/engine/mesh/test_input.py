@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine.errors import BadPrompt
 from engine.mesh.frame import SIDE, UP, choose_up, fit, outliers
 from engine.mesh.read import DRAWN, read, sample
 from tests.engine.mesh.files import obj, ply, stl, text
-from tests.engine.mesh.shapes import box, drawn, joined, sphere_points, table, torus
+from tests.engine.mesh.shapes import box, drawn, sphere_points, table, torus
 
 OFFSET = np.array([512_345.25, -20.0, 6_100_000.5])  # of a scan in the coordinates of a map
 
@@ -45,39 +46,14 @@ def test_an_input_returns_to_its_file(tmp_path):
     assert np.linalg.norm(given.points[:, 3:], axis=1) == pytest.approx(np.ones(3000), abs=1e-6)
 
 
-def z_up(points: np.ndarray) -> np.ndarray:
-    """A thing with +Y up as a format with +Z up has it."""
-    return points[:, [0, 2, 1]] * [1, -1, 1]
-
-
-def test_up_is_guessed_where_the_format_does_not_say(tmp_path):
-    vertices, faces = joined(table(), box((1.8, 1.6, 0.2), (0.0, 0.9, -0.9)))  # a chair: alike left and right only
-    assert read(stl(tmp_path / "a.stl", vertices, faces)).frame.up == "y"
+def test_up_is_that_of_the_format_where_nobody_looks(tmp_path):
     vertices, faces = table()
-    assert read(stl(tmp_path / "a.stl", vertices, faces)).frame.up == "y"
-    given = read(stl(tmp_path / "b.stl", z_up(vertices), faces))
-    assert given.frame.up == "z"
-    assert given.notes[0].startswith("The z axis was taken as up")
-    assert given.points[np.argmax(given.points[:, 1])] == pytest.approx(given.points[given.points[:, 4] > 0.99][0], abs=2)  # the top is up
-    assert read(obj(tmp_path / "c.obj", z_up(vertices), faces.tolist())).frame.up == "y"  # by custom
-    assert read(tmp_path / "b.stl", up="y").frame.up == "y"
-
-
-def test_up_of_clouds_is_guessed_from_where_they_stand():
-    """Only what stands on z = 0 and looks like standing; else a flat thing in the frame of the model would be turned."""
-    points = drawn(table(), 3000)[:, :3]
-    standing = points - points.min(0) * [0, 1, 0]
-    assert choose_up(standing, ".ply")[0] == "y"
-    assert choose_up(z_up(standing), ".ply")[0] == "z"
-    assert choose_up(z_up(points), ".ply")[0] == "y"
-    assert choose_up(z_up(points), ".pcd")[0] == "z"
-    assert choose_up(z_up(standing), ".ply", "Y") == ("y", "")
-
-
-def test_shapes_alike_on_all_sides_keep_y():
-    assert choose_up(sphere_points(3000)[:, :3], ".stl") == ("y", "")
-    assert choose_up(drawn(torus(), 3000)[:, :3], ".stl") == ("y", "")
-    assert choose_up(drawn(torus(), 3000)[:, [0, 2, 1]], ".stl") == ("y", "")
+    assert read(stl(tmp_path / "a.stl", vertices, faces)).frame.up == "z"
+    assert read(obj(tmp_path / "a.obj", vertices, faces.tolist())).frame.up == "y"
+    assert read(tmp_path / "a.stl", up="y").frame.up == "y"
+    assert choose_up(".ply") == "y" and choose_up(".ply", "-X") == "-x"
+    with pytest.raises(BadPrompt, match="cannot be 'w'"):
+        choose_up(".ply", "w")
 
 
 def test_outliers_are_dropped_and_nothing_else(tmp_path):

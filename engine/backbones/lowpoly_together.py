@@ -1,0 +1,79 @@
+"""Plain decoding of several point clouds at once, for measurements: the tokens of `ar` one by one, in a fraction of the time.
+
+A pass costs nearly the same for one row as for thirty. Every sequence has its own noise, grammar and end, so its tokens are those of a run
+of its own, up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.backbones.lowpoly import Lowpoly, MaskedGrammar
+from engine.cache import Slab
+from engine.core import Prompt
+from engine.mesh.bpt_tokens import BPT
+from engine.networks.mesh_decoder import budget_bucket
+from engine.noise import Noise
+from engine.sampling import draw_gumbel, warp
+
+FORGET = 32  # positions after which noise is made anew, because it is kept for a whole run
+CROWDED = 0.75  # rows are moved together when fewer than this share of them go on
+
+
+class _Row:
+    """One sequence: its noise, its grammar's state and its tokens."""
+
+    def __init__(self, place: int, prompt: Prompt, grammar: bool):
+        self.place, self.prompt, self.tokens = place, prompt, []
+        self.grammar = MaskedGrammar(prompt.size) if grammar else None
+        self.state = self.grammar.start if self.grammar else None
+        self.done = False
+
+    def allowed(self, vocabulary: int) -> Tensor:
+        """The ids allowed next, bool [V]."""
+        return self.grammar.allowed(self.state) if self.grammar else torch.ones(vocabulary, dtype=torch.bool)
+
+    def push(self, token: int, limit: int) -> None:
+        """Takes the next token."""
+        self.tokens.append(token)
+        self.state = self.grammar.next(self.state, token) if self.grammar else None
+        self.done = token == BPT.eos or len(self.tokens) >= limit
+
+
+@torch.inference_mode()
+def decode_together(backbone: Lowpoly, prompts: Sequence[Prompt]) -> list[list[int]]:
+    """The tokens of each prompt; raises BadPrompt for too few points or an impossible budget. All prompts share one sampling."""
+    torch.set_flush_denormal(True)
+    decoder, s, device = backbone.model.decoder, backbone.model.settings, backbone.device
+    sampling = prompts[0].sampling or backbone.sampling
+    points = torch.stack([backbone.read_points(prompt) for prompt in prompts])
+    condition = backbone.model.encoder(points, torch.tensor([budget_bucket(p.size) for p in prompts], device=device))
+    table, positions = backbone.tables
+    rows = [_Row(i, prompt, backbone.grammar) for i, prompt in enumerate(prompts)]
+    tokens: list[list[int]] = [row.tokens for row in rows]
+    looked = decoder.look(condition)
+    slab = Slab(s.layers, len(rows), s.heads, 1 + s.length, s.width // s.heads, device, torch.float32)
+    x = decoder.start.expand(len(rows), 1, -1)
+    for n in range(s.length):
+        if n % FORGET == 0:
+            noises = [Noise(row.prompt.seed, s.vocabulary, device) for row in rows]
+        hidden = decoder(x + positions[n], None, looked, slab)
+        slab.keep([0])
+        allowed = torch.stack([row.allowed(s.vocabulary) for row in rows]).to(device)
+        scores = warp(decoder.head(hidden)[:, 0].float(), sampling, allowed)
+        drawn = draw_gumbel(scores, torch.cat([noise.gumbel(n, 1) for noise in noises]))
+        for row, token in zip(rows, drawn.tolist(), strict=True):
+            if not row.done:
+                row.push(token, s.length)
+        going = [i for i, row in enumerate(rows) if not row.done]
+        if not going:
+            break
+        if len(going) < CROWDED * len(rows):
+            rows, noises, drawn = [rows[i] for i in going], [noises[i] for i in going], drawn[going]
+            slab.block, slab.branches = slab.block[:, :, going], len(going)
+            looked = [(keys[going], values[going]) for keys, values in looked]
+        x = table[drawn][:, None]
+    return tokens

@@ -1,0 +1,105 @@
+"""Which way is up: a network that was trained on shapes in six orientations (`engine/train/upright.py`).
+
+`stood` turns an input that was read with `up="auto"`: it weighs the network's answer with the convention of the file's format and with the
+ground. One network scores how upright a cloud looks. It is asked for the 24 rotations of a cube, so the same cloud turned gets the same
+answer turned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.data.solids import rotation as around
+from engine.mesh.frame import SIDE, UP, centred
+from engine.mesh.read import Input, read
+from engine.networks.weights import MODELS, built, need, read_card, read_tensors
+from engine.recognition.network import CloudNetwork, drawn
+
+FOLDER = MODELS / "upright"
+AXES = tuple(UP)  # the answers of the network, in their order
+EXCEPTIONS = {".glb": 20.0, ".gltf": 20.0}  # how much more likely the axis of a format is than another, by its specification
+USUAL = 2.0  # the same by convention alone
+STANDS = 5.0  # how much more likely the only axis is along which the shape begins at 0
+GROUND = 0.02  # of the longest side: so near 0 it stands on the ground
+
+
+def rotation(axis: str) -> np.ndarray:
+    """[3, 3], takes the axis to +Y."""
+    return np.array(UP[axis], np.float64)
+
+
+def turned(clouds: Tensor, quarters: range | Sequence[int] = range(4)) -> Tensor:
+    """Clouds [B, N, 6], each stood on each of AXES and then turned about the vertical: [B, 6, quarters, N, 6]."""
+    stands = np.stack([[around(90.0 * quarter) @ rotation(axis) for quarter in quarters] for axis in AXES])
+    turns = torch.from_numpy(stands).to(clouds.dtype)
+    return torch.cat([torch.einsum("bnj,aqij->baqni", part, turns) for part in (clouds[..., :3], clouds[..., 3:])], -1)
+
+
+def scores(network: CloudNetwork, clouds: Tensor, quarters: range | Sequence[int] = range(4)) -> Tensor:
+    """How upright clouds [B, N, 6] look on each of AXES, [B, 6]: logits."""
+    stood = turned(clouds, quarters)
+    return network(stood.flatten(0, 2)).view(stood.shape[:3]).mean(2)
+
+
+class Upright:
+    """The network, ready to be asked."""
+
+    def __init__(self, network: CloudNetwork):
+        self.network = network.eval()
+
+    @torch.inference_mode()
+    def chances(self, points: np.ndarray) -> np.ndarray:
+        """The probability that each of AXES is up, [6], of a cloud [N, 6] in any scale and place."""
+        return scores(self.network, drawn(centred(points))[None])[0].softmax(-1).double().numpy()
+
+
+def weighed(chances: np.ndarray, given: Input, rows: np.ndarray) -> np.ndarray:
+    """The chances [6] with what a file tells besides its shape: the convention of its format, and where it stands.
+
+    rows : points [N, 3 or 6] in the axes of the file, in the units of the model's frame, centred
+    """
+    usual = EXCEPTIONS.get(Path(given.name).suffix.lower(), USUAL)
+    prior = np.where(np.array(AXES) == given.frame.up, usual, 1.0)
+    middle = given.frame.centre * given.frame.scale
+    ends = [((rows[:, :3] + middle) @ rotation(axis)[1]).min() for axis in AXES]
+    stands = np.abs(ends) < GROUND * SIDE
+    if stands.sum() == 1:
+        prior = prior * np.where(stands, STANDS, 1.0)
+    return chances * prior / (chances * prior).sum()
+
+
+def stood(given: Input, judge: Upright | None = None) -> Input:
+    """The input with the axis up that is most likely, and a note that names it. given : read with up = "auto"."""
+    back = given.frame.rotation
+    rows = np.concatenate([given.points[:, :3] @ back, given.points[:, 3:] @ back], 1)  # in the axes of the file
+    chances = weighed((judge or shipped()).chances(rows), given, rows)
+    axis = AXES[int(chances.argmax())]
+    turn = (rotation(axis) @ back.T).T
+    points = np.concatenate([given.points[:, :3] @ turn, given.points[:, 3:] @ turn], 1).astype(np.float32)
+    note = f"The {axis} axis was taken as up (probability {chances.max():.0%}); choose another if not."
+    return replace(given, frame=replace(given.frame, up=axis), points=points, notes=[*given.notes, note])
+
+
+def read_standing(path: Path | str, up: str = "auto") -> Input:
+    """Reads a file as `engine.mesh.read.read` does; auto asks the network which axis is up."""
+    given = read(path, up)
+    return stood(given) if up == "auto" else given
+
+
+def load(folder: Path = FOLDER) -> Upright:
+    """The network of a folder; raises MissingWeights."""
+    path = folder / "upright.safetensors"
+    return Upright(built(CloudNetwork, need(read_card(folder), "upright.settings", dict, folder), read_tensors(path), path))
+
+
+@cache
+def shipped() -> Upright:
+    """The shipped network, loaded once."""
+    return load()
