@@ -47,6 +47,7 @@ class Visit:
     folder: Path | None = None
     given: Any = None
     reading: tuple[str, float] | None = None  # its name, and when the entry expires
+    left: dict[str, dict[str, Any]] = field(default_factory=dict)  # by tab, what its last run leaves for the page
 
 
 class Sessions:
@@ -208,6 +209,18 @@ class Sessions:
         with self._lock:
             visit = self._visits.get(visitor)
             return visit.given if visit else None
+
+    def leave_results(self, visitor: str, tab: str, values: Mapping[str, Any]) -> None:
+        """Keeps what a tab's run leaves for the page, until it is taken."""
+        with self._lock:
+            if visitor in self._visits:
+                self._visits[visitor].left.setdefault(tab, {}).update(values)
+
+    def take_results(self, visitor: str, tab: str) -> dict[str, Any]:
+        """What a tab's run has left; {} if nothing."""
+        with self._lock:
+            visit = self._visits.get(visitor)
+            return visit.left.pop(tab, {}) if visit else {}
 
     def reads(self, visitor: str, name: str, seconds: float) -> None:
         """Records that a file is being read for a visitor; expires after this many seconds unless `has_read` ends it before."""

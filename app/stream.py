@@ -20,21 +20,23 @@ from engine.trace import RoundTrace, TreeTrace
 from engine.tree import children
 
 UPDATES_PER_SECOND = 12
+SHARE = 0.1  # of the time, for drawing and sending
 PENDING, OWN, CORRECTED, ACCEPTED, REDRAWN = range(5)  # what became of a position
 REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, indexed by a trace's "verdict": STAYED, REFUSED, NEAR of rules.py
 
 
 class Throttle:
-    """Decides when the screen may be updated: at most once per period, and never so often that drawing takes half of the time."""
+    """Decides when the screen may be updated: at most once per period, and never so often that drawing and sending take more than a
+    share of the time."""
 
-    def __init__(self, period: float = 1 / UPDATES_PER_SECOND, clock: Callable[[], float] = time.perf_counter):
-        self.period, self.clock = period, clock
+    def __init__(self, period: float = 1 / UPDATES_PER_SECOND, clock: Callable[[], float] = time.perf_counter, share: float = SHARE):
+        self.period, self.clock, self.share = period, clock, share
         self.started = self.drawn = -float("inf")
 
     def ready(self) -> bool:
         """True if an update may begin now."""
         now = self.clock()
-        if now < max(self.started + self.period, self.drawn + self.cost):
+        if now < self.started + max(self.period, self.cost / self.share):
             return False
         self.started = now
         return True

@@ -359,7 +359,7 @@ class Backbone(Protocol):
     """A model: weights, tokenizer, renderer. It does not depend on any method. Other code uses only these members."""
 
     name: str
-    capabilities: frozenset[str]  # e.g. raster, wavefront, mesh, codebook, encode, hidden, at_scale
+    capabilities: frozenset[str]  # e.g. raster, wavefront, mesh, codebook, encode, hidden, at_scale, sketch
     sampling: Sampling  # defaults
     suits: Suits  # knob values that work better on this model than the methods' defaults
     device: torch.device
@@ -391,6 +391,11 @@ class Backbone(Protocol):
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> Any:
         """The picture (uint8 [H, W, 3]) or mesh of some committed tokens; final=False may be cheaper and coarser.
         size: the prompt's."""
+        ...
+
+    def sketch(self, grid: np.ndarray, rows: range, fine: bool) -> np.ndarray:
+        """By the capability "sketch": some rows of tokens of a growing picture, uint8 [pixels of the rows, W, 3], so that a change costs
+        its neighbourhood only. grid: int [rows, columns], -1 = missing; fine: by the decoder of finished pictures"""
         ...
 
 

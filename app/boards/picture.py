@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
+from app.boards.growing import MISSING, Growing
 from app.stream import PENDING, Growth, Trail, known, verdicts
 from engine.core import Step
 from engine.run import Run
@@ -24,6 +25,9 @@ class Board(Growth):
         super().__init__(run)
         self.rows = self.columns = self.factor = self.scale = 0
         self.small: dict[int, int] = {}
+        self._growing: Growing | None = None
+        self._coarse: Growing | None = None
+        self._final: np.ndarray | None = None
         self._allocate(0)
 
     def _allocate(self, positions: int) -> None:
@@ -38,6 +42,7 @@ class Board(Growth):
             layout = self.run.sequence.layout  # a run that has made a step has a sequence
             self.rows, self.columns, self.factor = layout.rows, layout.columns, layout.factor
             self._allocate(self.rows * self.columns)
+            self._growing = Growing(self.run.backbone, self.run.prompt.size, (self.rows, self.columns))
         at = np.array(step.positions, np.int64)
         self.token[at] = step.tokens
         self.step[at] = self.count
@@ -45,6 +50,9 @@ class Board(Growth):
         for name, values in self.known.items():
             values[at] = known(step, name)
         if step.draft and step.draft.get("scale"):
+            if not self.scale:
+                side = step.draft["scale"] // self.factor
+                self._coarse = Growing(self.run.backbone, step.draft["scale"], (side, side))
             self.scale = step.draft["scale"]
             self.small |= zip(step.draft["positions"], step.draft["tokens"], strict=True)
         super().add(step)
@@ -70,12 +78,23 @@ class Board(Growth):
     def picture(self) -> np.ndarray:
         """uint8 [H, W, 3]: a cheap rendering of the picture so far with its drafts; the final decoding once the run has ended. A draft at
         a smaller scale is shown enlarged until its tokens are committed."""
+        if self.ended:
+            return self.final()
         tokens, positions = self.drafted()
-        run = self.run
-        picture = run.backbone.render(run.tokens + tokens, run.positions + positions, self.ended, run.prompt.size)
-        if not self.small or self.ended:
+        grid = self.token.astype(np.int64)
+        grid[positions] = tokens
+        picture = self._growing.draw(grid.reshape(self.rows, self.columns), self.run.seconds)
+        if not self.small:
             return picture
-        coarse = run.backbone.render(list(self.small.values()), list(self.small), False, self.scale)
-        enlarged = np.asarray(Image.fromarray(coarse).resize(picture.shape[1::-1], Image.Resampling.BICUBIC))
+        side = self.scale // self.factor
+        coarse = np.full(side * side, MISSING, np.int64)
+        coarse[list(self.small)] = list(self.small.values())
+        enlarged = Image.fromarray(self._coarse.draw(coarse.reshape(side, side), self.run.seconds))
         through = self.foreseen().reshape(self.rows, self.columns).repeat(self.factor, 0).repeat(self.factor, 1)
-        return np.where(through[:, :, None], enlarged, picture)
+        return np.where(through[:, :, None], np.asarray(enlarged.resize(picture.shape[1::-1], Image.Resampling.BICUBIC)), picture)
+
+    def final(self) -> np.ndarray:
+        """The finished picture, decoded once."""
+        if self._final is None:
+            self._final = self.run.result()
+        return self._final

@@ -15,7 +15,7 @@ from app.ui import asked
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
 from app.ui.method_menu import choices, run_badge, title_of
-from app.ui.panels import canvas, notice, overlay, trace, tree, verdict
+from app.ui.panels import canvas, live, notice, overlay, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, Racing
 from engine.core import Backbone, Knob, Prompt, Sampling
@@ -76,8 +76,9 @@ class ImageTab(Racing):
                 self._build_settings()
             with gr.Column(elem_classes="ft-stage"):
                 self._build_stage()
-        names = ("left", "right", "verdict", "trace", "tree", "messages", "download", "line", "clock", "go", "cancel")
-        self.screen = {name: getattr(self, name) for name in names}
+        self.panels = {name: getattr(self, name) for name in ("left", "right", "verdict", "trace", "tree")}
+        self.offers = {"download": self.download}
+        self.live = live.build(self.panels, "live")
 
     @property
     def model_name(self) -> str:
@@ -134,11 +135,11 @@ class ImageTab(Racing):
 
     def run(
         self, ticket: object, text: object, seed: object, name: object, knobs: object, values: object, compare: object, request: gr.Request
-    ) -> Iterator[tuple[Any, ...]]:
+    ) -> Iterator[dict[str, Any]]:
         """The generator of one comparison."""
         visitor = request.session_hash
 
-        def race(number: int) -> Iterator[tuple[Any, ...]]:
+        def race(number: int) -> Iterator[dict[str, Any]]:
             prompt = read_prompt(text, seed, values, self.backbone)
             chosen, method = asked.method(name, self.backbone)
             yield from self.compare_runs(visitor, number, prompt, chosen, asked.knobs(knobs, method.knobs), asked.flag(compare))
@@ -147,23 +148,23 @@ class ImageTab(Racing):
 
     def compare_runs(
         self, visitor: str, number: int, prompt: Prompt, name: str, knobs: Mapping[str, Any], compare: bool
-    ) -> Iterator[tuple[Any, ...]]:
+    ) -> Iterator[dict[str, Any]]:
         """Races plain decoding against a method and shows both. number: the ticket's"""
-        yield self.show(
-            left=canvas.waiting(*LEFT[:2], LEFT[2] if compare else "Not compared."),
-            right=canvas.waiting("fast", title_of(name), RIGHT),
-            verdict={"state": "running", "live": "Reading the prompt"}, messages=[], line=[], clock=gr.Timer(active=False),
-            trace=trace.IDLE, tree=tree.IDLE,
-            download=gr.DownloadButton(interactive=False),
-        )  # fmt: skip
+        yield {
+            "left": canvas.waiting(*LEFT[:2], LEFT[2] if compare else "Not compared."),
+            "right": canvas.waiting("fast", title_of(name), RIGHT),
+            "verdict": {"state": "running", "live": "Reading the prompt"},
+            "trace": trace.IDLE,
+            "tree": tree.IDLE,
+        }
         runs = self.start_runs(visitor, number, self.backbone, name, prompt, knobs, compare)
         boards = [Board(run) for run in runs]
         for changed in updates(boards, Throttle()):
             yield self.draw(boards, changed)
         if boards[0].count and self.sessions.present(visitor):
-            yield self.keep_run(visitor, runs[0])
+            self.sessions.leave_results(visitor, self.prefix, self.keep_run(visitor, runs[0]))
 
-    def draw(self, boards: list[Board], changed: set[int]) -> tuple[Any, ...]:
+    def draw(self, boards: list[Board], changed: set[int]) -> dict[str, Any]:
         """Updates the panels of the changed boards and the line above them."""
         scales = canvas.scales(boards)
         panels = {}
@@ -177,9 +178,9 @@ class ImageTab(Racing):
         if 0 in changed and fast.count:
             panels["trace"] = trace.encode(fast.trail, fast.run.method, canvas.state(fast), len(fast.verdict))
             panels["tree"] = tree.encode(fast.trail, fast.run.method, canvas.state(fast))
-        return self.show(verdict=verdict.encode(fast, boards[1] if len(boards) > 1 else None), **panels)
+        return {"verdict": verdict.encode(fast, boards[1] if len(boards) > 1 else None), **panels}
 
-    def keep_run(self, visitor: str, run: Run) -> tuple[Any, ...]:
+    def keep_run(self, visitor: str, run: Run) -> dict[str, Any]:
         """Offers the picture of a run and saves the run in the history; if the disk refuses one, the other is still written."""
 
         def offered() -> Path:
@@ -190,4 +191,4 @@ class ImageTab(Racing):
         file, lost = keep("download", offered)
         _, unkept = keep("history", lambda: history.save(run))
         offer = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
-        return self.show(download=offer, messages=notice.error(*lost, *unkept))
+        return {"download": offer, "messages": notice.error(*lost, *unkept)}

@@ -22,7 +22,7 @@ from app.ui import knobs as knob_panel
 from app.ui.keep import keep
 from app.ui.mesh_input import AXIS, EXAMPLES, FIRST, ORDER, Given, adopt, axis, describe, example_clouds, example_name, shown_points
 from app.ui.method_menu import badge_html, choices, choices_for, run_badge, start_values, title_of
-from app.ui.panels import canvas, clouds, mesh, notice, trace, tree, verdict
+from app.ui.panels import canvas, clouds, live, mesh, notice, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, READING, Racing, fill
 from app.uploads import SECONDS, WAIT, read_upload
@@ -89,6 +89,11 @@ def made(run: Run) -> str:
     return f"{len(run.tokens):,} token{'' if len(run.tokens) == 1 else 's'}"
 
 
+def stays(given: Given) -> list[dict[str, Any]]:
+    """A notice if the newest file could not be read."""
+    return notice.hint(STAYS.format(given.shape.name, given.refused)) if given.refused else []
+
+
 def without_a_face(run: Run) -> dict[str, Any]:
     """The line above the view for a run without a face: what happened, and what to try."""
     if run.stopped and not run.finished:
@@ -137,9 +142,10 @@ class MeshTab(Racing):
                 self._build_settings()
             with gr.Column(elem_classes="ft-stage"):
                 self._build_stage()
-        names = ("viewer", "verdict", "messages", "results", "quality", "trace", "tree", "line", "clock", "go", "cancel")
-        self.screen = {name: getattr(self, name) for name in names} | self.downloads
-        names = ("viewer", "notes", "tiles", "axis", "verdict", "results", "trace", "tree", "messages")
+        self.panels = {name: getattr(self, name) for name in ("viewer", "verdict", "trace", "tree")}
+        self.offers = {"results": self.results, "quality": self.quality} | self.downloads
+        self.live = live.build(self.panels, "mesh-live")
+        names = ("live", "notes", "tiles", "axis", "results", "messages")
         self.table = {name: getattr(self, name) for name in names}  # what a new file changes
         self.menu = {name: getattr(self, name) for name in ("method", "knobs", "badge", "settings")}  # what depends on the model
 
@@ -291,15 +297,13 @@ class MeshTab(Racing):
             return {}  # they left while it was read, so nothing of theirs may be kept
         self.sessions.give(visitor, given := Given(path, shape, up))
         sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": mesh.Side.waiting(title_of(chosen), RIGHT)}
+        viewer = mesh.encode(sides, shown_points(shape))
         return {
-            "viewer": mesh.encode(sides, shown_points(shape)),
+            "live": live.Screen().show(viewer=viewer, verdict=IDLE, trace=trace.IDLE, tree=tree.IDLE),
             "notes": describe(shape),
             "tiles": example_name(given),
             "axis": axis(up),
-            "verdict": IDLE,
             "results": gr.Row(visible=False),
-            "trace": trace.IDLE,
-            "tree": tree.IDLE,
             "messages": [],
         }
 
@@ -313,15 +317,26 @@ class MeshTab(Racing):
         if name := self.sessions.reading(visitor):
             raise BadPrompt(STILL.format(name))
 
+    def hints_of(self, visitor: str) -> list[dict[str, Any]]:
+        """Says which input a run uses if the newest one could not be read."""
+        given = self.sessions.given(visitor)
+        return stays(given) if given else []
+
+    def withdrawn(self, name: str) -> Any:
+        """The update of an offer at the start of a run."""
+        if name == "results":
+            return gr.Row(visible=False)
+        return gr.skip() if name == "quality" else super().withdrawn(name)
+
     # --- the run --------------------------------------------------------------------------------------------------
 
     def run(
         self, ticket: object, seed: object, name: object, knobs: object, values: object, compare: object, request: gr.Request
-    ) -> Iterator[tuple[Any, ...]]:
+    ) -> Iterator[dict[str, Any]]:
         """The generator of one comparison."""
         visitor = request.session_hash
 
-        def race(number: int) -> Iterator[tuple[Any, ...]]:
+        def race(number: int) -> Iterator[dict[str, Any]]:
             given = self.sessions.given(visitor)
             if given is None:
                 raise BadPrompt(NO_INPUT)
@@ -343,23 +358,20 @@ class MeshTab(Racing):
         name: str,
         knobs: Mapping[str, Any],
         compare: bool,
-    ) -> Iterator[tuple[Any, ...]]:
+    ) -> Iterator[dict[str, Any]]:
         """Races plain decoding against a method, shows both, measures the meshes and offers the files. number: the ticket's"""
-        said = notice.hint(STAYS.format(given.shape.name, given.refused)) if given.refused else []
         points = shown_points(given.shape)
         sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE) if compare else None, "accelerated": mesh.Side.waiting(title_of(name), RIGHT)}
-        yield self.show(
-            viewer=mesh.encode(sides, points), verdict={"state": "running", "live": WORDS.reading}, messages=said, line=[],
-            clock=gr.Timer(active=False), results=gr.Row(visible=False), trace=trace.IDLE, tree=tree.IDLE,
-        )  # fmt: skip
+        reading = {"state": "running", "live": WORDS.reading}
+        yield {"viewer": mesh.encode(sides, points), "verdict": reading, "trace": trace.IDLE, "tree": tree.IDLE}
         runs = self.start_runs(visitor, number, backbone, name, prompt, knobs, compare, WARM_STEPS)
         boards = [MeshBoard(run) for run in runs]
         for changed in updates(boards, Throttle()):
             yield self.draw(boards, points, changed)
         if boards[0].count and self.sessions.present(visitor):
-            yield self.finish(visitor, boards, given.shape, said)
+            self.sessions.leave_results(visitor, self.prefix, self.finish(visitor, boards, given.shape, stays(given)))
 
-    def draw(self, boards: list[MeshBoard], points: np.ndarray, changed: set[int]) -> tuple[Any, ...]:
+    def draw(self, boards: list[MeshBoard], points: np.ndarray, changed: set[int]) -> dict[str, Any]:
         """Updates the view of both boards, the line above it, and the charts of the accelerated one if it changed."""
         fast, plain = boards[0], boards[1] if len(boards) > 1 else None
         badge = run_badge(fast.run) if fast.count else None
@@ -370,9 +382,9 @@ class MeshTab(Racing):
         over = all(board.ended for board in boards)
         said = without_a_face(fast.run) if over and not len(fast.faces) else verdict.encode(fast, plain, WORDS)
         courses = draw_course(fast) if 0 in changed and fast.count else {}
-        return self.show(viewer=mesh.encode(sides, points), verdict=said, **courses)
+        return {"viewer": mesh.encode(sides, points), "verdict": said, **courses}
 
-    def finish(self, visitor: str, boards: list[MeshBoard], given: Input, said: list[dict[str, str]]) -> tuple[Any, ...]:
+    def finish(self, visitor: str, boards: list[MeshBoard], given: Input, said: list[dict[str, str]]) -> dict[str, Any]:
         """Measures the meshes, offers the files and saves the run in the history; if the disk refuses one, the rest is still done.
 
         said: notices to keep on the page
@@ -390,4 +402,4 @@ class MeshTab(Racing):
             said = [*said, *notice.notes([unknown])]
         if fits:
             offers["verdict"] = verdict.with_fit(verdict.encode(fast, boards[1] if len(boards) > 1 else None, WORDS), fits)
-        return self.show(results=gr.Row(visible=shown), quality=quality_table.table(sides), messages=[*said, *mistakes], **offers)
+        return {"results": gr.Row(visible=shown), "quality": quality_table.table(sides), "messages": [*said, *mistakes], **offers}

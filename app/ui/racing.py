@@ -1,7 +1,8 @@
 """What the tabs that race two runs share: a place in the queue, the engine's only slot, live knobs, Cancel, error messages.
 
 One generator drives a run: it holds the engine's only slot, and one yield updates every panel that changed. Everything else
-(knobs, Cancel, the place in the queue) bypasses Gradio's queue, where a handler would wait until the run is over.
+(knobs, Cancel, the place in the queue) bypasses Gradio's queue, where a handler would wait until the run is over. What a run leaves
+(downloads, messages) is fetched by a second handler: Gradio prepares every output at every yield.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from app.session import Sessions
 from app.ui import asked
 from app.ui import knobs as knob_panel
 from app.ui.method_menu import PLAIN, badge_html, start_values
-from app.ui.panels import notice, verdict
+from app.ui.panels import live, notice, verdict
 from app.ui.place import Place
 from engine.core import ANY_SUIT, Backbone, Prompt, Suits
 from engine.errors import BadPrompt, ForetokenError
@@ -52,16 +53,19 @@ class Racing:
 
     prefix : of the ids of its components
     suits  : the knob values that suit its model
-    screen : the components that the generator may update, by name
+    panels : the panels that a run updates, by name
+    offers : the components that are updated after a run, by name, besides `messages`
     """
 
     prefix = ""
     suits: Suits = ANY_SUIT
     idle = verdict.IDLE
-    screen: dict[str, Component]
+    panels: dict[str, Component]
+    offers: dict[str, Component]
 
     def __init__(self, place: Place):
         self.sessions: Sessions = place.sessions
+        self.warmed: set[tuple[Any, ...]] = set()
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
@@ -113,9 +117,14 @@ class Racing:
     def wire_race(self, asking: list[Callable], run: Callable, inputs: list[Component]) -> None:
         """Connects what starts, stops and steers a run. run: the generator; inputs: its arguments after the ticket."""
         between = [self.go, self.cancel, self.line, self.clock]
-        starts = gr.on(asking, self.enter, self.keep, [self.ticket, self.seed, self.messages, *between], trigger_mode="once", **DIRECT)
-        ran = starts.success(run, [self.ticket, *inputs], list(self.screen.values()), **ENGINE)
-        ran.then(self.restore, None, between, trigger_mode="multiple", **DIRECT)  # that of an abandoned wait may still be running
+        offers = {"messages": self.messages, **self.offers}
+        entered = [self.ticket, self.seed, *between, *offers.values()]
+        starts = gr.on(asking, self.enter, self.keep, entered, trigger_mode="once", **DIRECT)
+        ran = starts.success(run, [self.ticket, *inputs], self.live, **ENGINE)
+        late = {"trigger_mode": "multiple", **DIRECT}  # the event of an abandoned wait may still be running
+        ran.then(self.restore, None, between, **late)
+        ran.failure(self.restore, None, between, **late)
+        ran.success(self.deliver, None, list(offers.values()), **late)
         self.cancel.click(self.stop, None, between, **DIRECT)
         self.clock.tick(self.tell_place, None, between, **DIRECT)
         self.knobs.input(self.move, self.knobs, [self.badge, self.messages], trigger_mode="always_last", **DIRECT)
@@ -125,17 +134,33 @@ class Racing:
     def enter(self, keep: object, request: gr.Request) -> tuple[Any, ...]:
         """Takes a ticket, and a new seed if the old one is not kept; shows why if there is no ticket."""
         visitor = request.session_hash
+        unchanged = (gr.skip(),) * len(self.offers)
         try:
             kept = asked.flag(keep)
             self.check_ready(visitor)
         except ForetokenError as e:
-            return 0, gr.skip(), notice.error(e), *self.restore(request)
+            return 0, gr.skip(), *self.restore(request), notice.error(e), *unchanged
         number = self.sessions.enter(visitor, self.prefix)
         if number is None:
-            return 0, gr.skip(), notice.error(BadPrompt(GOING)), *(gr.skip(),) * 4
+            return 0, gr.skip(), *(gr.skip(),) * 4, notice.error(BadPrompt(GOING)), *unchanged
+        self.sessions.take_results(visitor, self.prefix)  # of a run whose page did not wait
         fresh = gr.skip() if kept else secrets.randbelow(asked.LARGEST_SEED)
         line = notice.place(self.sessions.place(visitor))
-        return number, fresh, [], gr.Button(visible=False), gr.Button(visible=True), line, gr.Timer(active=True)
+        between = gr.Button(visible=False), gr.Button(visible=True), line, gr.Timer(active=True)
+        return number, fresh, *between, self.hints_of(visitor), *(self.withdrawn(name) for name in self.offers)
+
+    def hints_of(self, visitor: str) -> list[dict[str, Any]]:
+        """Notices to show while a run that the visitor has requested waits and goes."""
+        return []
+
+    def withdrawn(self, name: str) -> Any:
+        """The update of an offer at the start of a run."""
+        return gr.DownloadButton(interactive=False)
+
+    def deliver(self, request: gr.Request) -> tuple[Any, ...]:
+        """What the run has left for the page."""
+        parts = {"messages": self.messages, **self.offers}
+        return fill(parts, self.sessions.take_results(request.session_hash, self.prefix))
 
     def check_ready(self, visitor: str) -> None:
         """Raises ForetokenError if the visitor cannot start a run now."""
@@ -155,7 +180,8 @@ class Racing:
         """Updates the visitor's place in the queue; restores the buttons if their ticket is gone."""
         if not self.sessions.busy(request.session_hash, self.prefix):
             return self.restore(request)
-        return gr.skip(), gr.skip(), notice.place(self.sessions.place(request.session_hash)), gr.skip()
+        ahead = self.sessions.place(request.session_hash)
+        return gr.skip(), gr.skip(), notice.place(ahead), gr.skip() if ahead else gr.Timer(active=False)
 
     def choose(self, name: object) -> tuple[Any, ...]:
         """Shows the knobs of a method or a preset."""
@@ -181,21 +207,26 @@ class Racing:
         """The name of the model whose runs the knobs steer: a run of the other tab may be in progress."""
         raise NotImplementedError
 
-    def hold_engine(self, visitor: str, ticket: object, race: Callable[[int], Iterator[tuple[Any, ...]]]) -> Iterator[tuple[Any, ...]]:
-        """The generator of one race, holding the engine with a ticket; when the visitor stops it, the committed tokens stay."""
-        number = asked.ticket(ticket)
+    def hold_engine(
+        self, visitor: str, ticket: object, race: Callable[[int], Iterator[dict[str, Any]]]
+    ) -> Iterator[dict[str, dict[str, Any]]]:
+        """The generator of one race, holding the engine with a ticket; when the visitor stops it, the committed tokens stay.
+
+        race : yields the new values of panels by name
+        """
+        number, screen = asked.ticket(ticket), live.Screen()
         if not self.sessions.begin(visitor, number):
-            yield self.show()
+            yield screen.show()
             return
         try:
             for update in race(number):
                 self.sessions.renew(visitor, number)
-                yield update
+                yield screen.show(**update)
         except ForetokenError as e:
-            yield self.show(messages=notice.error(e), verdict=self.idle)
+            self.sessions.leave_results(visitor, self.prefix, {"messages": notice.error(e)})
+            yield screen.show(verdict=self.idle)
         except Exception:
-            # Restore the controls here, because Gradio calls no `then` after an error; the bug keeps its traceback.
-            yield self.show(verdict=self.idle, go=gr.Button(visible=True), cancel=gr.Button(visible=False))
+            yield screen.show(verdict=self.idle)
             raise
         finally:
             self.sessions.end(visitor, number)
@@ -217,11 +248,10 @@ class Racing:
         """
         sides = [(name, knobs), (PLAIN, {})][: 2 if compare else 1]
         for each, values in sides:
-            warm(generate(backbone, find(each)[0], prompt, values), steps)
+            shape = (backbone.name, each, prompt.size, tuple(sorted(values.items())))
+            if shape not in self.warmed:
+                warm(generate(backbone, find(each)[0], prompt, values), steps)
+                self.warmed.add(shape)
         runs = [generate(backbone, find(each)[0], prompt, values, name=each) for each, values in sides]
         self.sessions.hold(visitor, number, runs)
         return runs
-
-    def show(self, **values: Any) -> tuple[Any, ...]:
-        """One yield of the generator: a value for each named part of the screen, no change for the others."""
-        return fill(self.screen, values)

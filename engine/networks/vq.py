@@ -76,6 +76,17 @@ def _stage(width: int, blocks: int, kernel: int) -> list[nn.Module]:
     return [Residual(width, kernel) for _ in range(blocks)]
 
 
+def reach(decoder: nn.Module) -> int:
+    """How many tokens away a token can still change a pixel of a decoder's picture, counted from its convolutions."""
+    tokens, scale = 0.0, 1
+    for layer in decoder.modules():
+        if isinstance(layer, nn.Conv2d):
+            tokens += layer.kernel_size[0] // 2 * layer.dilation[0] / scale
+        elif isinstance(layer, nn.PixelShuffle):
+            scale *= layer.upscale_factor
+    return math.ceil(tokens)
+
+
 class PictureTokenizer(nn.Module):
     """Pictures [B, 3, 8h, 8w] in -1..1 <-> tokens int64 [B, h, w], each of which depends on its own 8 x 8 pixels only."""
 
@@ -118,3 +129,10 @@ class PictureTokenizer(nn.Module):
         """Pictures [B, 3, 8h, 8w] in about -1..1 from tokens int64 [B, h, w]."""
         latent = self.quantizer.codebook()[tokens].permute(0, 3, 1, 2)
         return (self.preview_decoder if preview else self.decoder)(latent)
+
+    def decode_rows(self, tokens: Tensor, rows: range, preview: bool = False) -> Tensor:
+        """The pixels [B, 3, 8 * len(rows), 8w] of some rows of tokens int64 [B, h, w]: of the others only those within reach are decoded."""
+        halo = reach(self.preview_decoder if preview else self.decoder)
+        first = max(0, rows.start - halo)
+        picture = self.decode(tokens[:, first : rows.stop + halo], preview)
+        return picture[:, :, (rows.start - first) * FACTOR : (rows.stop - first) * FACTOR]

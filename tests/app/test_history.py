@@ -197,7 +197,9 @@ def test_a_start_of_the_studio_removes_what_dead_processes_left(tmp_path: Path, 
 
 
 def test_a_presets_run_bears_its_name_on_the_page() -> None:
-    runs = Racing.start_runs(SimpleNamespace(sessions=Sessions()), "visitor", 0, tiny.pictogram(), "sjdpp_published", PROMPT, {}, True)
+    runs = Racing.start_runs(
+        SimpleNamespace(sessions=Sessions(), warmed=set()), "visitor", 0, tiny.pictogram(), "sjdpp_published", PROMPT, {}, True
+    )
     assert [run.name for run in runs] == ["sjdpp_published", "ar"] and runs[0].method.name == "sjdpp"
     assert [title_of(run.name) for run in runs] == ["SJD++ (published)", METHODS["ar"].title]
 
@@ -206,7 +208,7 @@ def test_a_history_that_refuses_does_not_cost_the_download(tmp_path: Path, monke
     """Nor does a temporary disk that refuses end the run; each is said in a sentence."""
     (tmp_path / "file").write_text("")
     sessions = SimpleNamespace(folder=lambda visitor: tmp_path)
-    tab, run = SimpleNamespace(sessions=sessions, show=lambda **values: values), run_of("sjdpp_published").finish()
+    tab, run = SimpleNamespace(sessions=sessions), run_of("sjdpp_published").finish()
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "file"))
     shown = ImageTab.keep_run(tab, "visitor", run)
     assert shown["download"].interactive and (tmp_path / "foretoken-sjdpp_published-5.png").exists()

@@ -52,8 +52,9 @@ def test_encode_is_small_plain_data(picto):
     assert 0 < numbers(value["draft"]).sum() <= 7
 
 
-def test_a_small_draft_shows_through_until_its_tokens_are_committed(picto):
+def test_a_small_draft_shows_through_until_its_tokens_are_committed(picto, monkeypatch):
     """MuLo-SD: the block that was drafted at half the size stands enlarged where nothing is committed yet, dimmed as a draft."""
+    monkeypatch.setattr("app.boards.growing.FIRST_FINE", float("inf"))
     prompt, knobs = Prompt("a red apple", seed=5, size=128), {"least_mass": 0.005, "radius": 1, "block_rows": 2}
     shown = Board(generate(picto, find("mulo")[0], prompt, knobs))
     seen = set()
@@ -68,12 +69,12 @@ def test_a_small_draft_shows_through_until_its_tokens_are_committed(picto):
         if through.any() and not shown.ended:
             own = picto.render(shown.run.tokens, shown.run.positions, False, 128)
             where = through.reshape(16, 16).repeat(8, 0).repeat(8, 1)
-            assert (picture[~where] == own[~where]).all() and (picture[where] != own[where]).any()
+            assert np.abs(picture[~where].astype(int) - own[~where]).max() <= 1 and (picture[where] != own[where]).any()
         seen |= set(value["kinds"])
     assert seen == {2, 3, 4} and not shown.foreseen().any()
     assert set(numbers(value["maps"]["accepted"])) == seen  # rejected, accepted, redrawn: and none that was nobody's draft
     assert (numbers(value["maps"]["probability"]) > 0).all()
-    assert (picture == shown.run.result()).all()
+    assert (shown.picture() == shown.run.result()).all()
 
 
 def test_the_growing_picture_is_a_jpeg_and_the_last_one_is_lossless(picto):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from app.boards.growing import MISSING, Growing
 from app.boards.picture import Board
 from app.stream import ACCEPTED, CORRECTED, OWN, PENDING, Throttle, updates, verdicts
 from engine.core import Prompt, Step
@@ -27,23 +28,22 @@ def test_throttle_says_yes_once_a_period():
     assert [throttle.ready() for _ in range(5)] == [True, False, True, False, True]
 
 
-def test_throttle_leaves_half_of_the_time_to_the_run():
+def test_throttle_takes_only_its_share_of_the_time():
     now = 0.0
-    throttle = Throttle(0.1, lambda: now)
+    throttle = Throttle(0.1, lambda: now, share=0.1)
     assert throttle.ready()
-    now = 0.3  # drawing took longer than a period
+    now = 0.03
     throttle.done()
+    now = 0.29  # a period is over, but drawing would take more than a tenth
     assert not throttle.ready()
-    now = 0.59
-    assert not throttle.ready()
-    now = 0.61
+    now = 0.31
     assert throttle.ready()
 
 
 @pytest.mark.parametrize("period", [0.0, 1e9])
 def test_the_last_picture_always_comes_and_no_number_is_lost(picto, period):
     boards = [Board(start(picto, "sjdpp", window=8)), Board(start(picto, "ar"))]
-    seen = list(updates(boards, Throttle(period)))
+    seen = list(updates(boards, Throttle(period, share=1e9)))
     assert seen[-1] == {0, 1}
     for board in boards:
         assert board.run.finished
@@ -56,7 +56,7 @@ def test_the_last_picture_always_comes_and_no_number_is_lost(picto, period):
 
 def test_an_ended_side_is_shown_once_more_while_the_other_goes_on(picto):
     boards = [Board(start(picto, "ar")), Board(start(picto, "ar"))]
-    runs = updates(boards, Throttle(0.0))
+    runs = updates(boards, Throttle(0.0, share=1e9))
     for _ in runs:
         if boards[0].run.tokens:
             boards[0].run.stop()
@@ -88,3 +88,48 @@ def test_a_partial_picture_shows_what_is_missing(picto):
     picture = board.picture()
     assert len(np.unique(picture[8:, 8:].reshape(-1, 3), axis=0)) == 1
     assert picture[:8, :8].std() > 0
+
+
+def test_only_what_changed_is_sketched_and_fine_pictures_take_a_share(picto, monkeypatch):
+    """Rows without a change are not decoded; the picture is what the whole would be; the fine decoder waits for its share."""
+    now, asked = 0.0, []
+
+    def sketch(grid, rows, fine):
+        nonlocal now
+        now += 0.1 if fine else 0.0
+        asked.append((fine, rows))
+        return real(grid, rows, fine)
+
+    real = picto.sketch
+    monkeypatch.setattr(picto, "sketch", sketch)
+    growing = Growing(picto, 128, (16, 16), clock=lambda: now)
+    grid = np.full((16, 16), MISSING, np.int64)
+    for seconds, place in ((0.01, 0), (0.02, 17), (0.3, 40), (0.4, 41), (5.1, 60), (5.2, 61)):
+        grid.flat[place] = 5 + place
+        shown = growing.draw(grid, seconds)
+    assert asked[0] == (False, range(16))  # the first is the whole picture
+    assert [rows for fine, rows in asked[1:] if not fine] == [range(0, 4), range(0, 5), range(0, 5), range(1, 6), range(1, 6)]
+    assert [rows for fine, rows in asked if fine] == [range(16), range(1, 5)]  # at 0.3 s, and when 4 % of the run have paid for another
+    coarse, fine = real(grid, range(16), False), real(grid, range(16), True)
+    cell = np.s_[24:32, 8 * 12 : 8 * 13], np.s_[24:32, 8 * 13 : 8 * 14]
+    assert np.abs(shown[cell[0]].astype(int) - fine[cell[0]]).max() < 40  # its neighbour came later
+    assert np.abs(shown[cell[1]].astype(int) - coarse[cell[1]]).max() <= 1
+    assert (shown[64:] == coarse[64:]).all()
+
+
+def test_a_sketch_made_of_changes_is_the_sketch_of_the_whole(picto, monkeypatch):
+    monkeypatch.setattr("app.boards.growing.FIRST_FINE", float("inf"))
+    growing, grid, random = Growing(picto, 256, (32, 32)), np.full((32, 32), MISSING, np.int64), np.random.default_rng(0)
+    for place in random.permutation(32 * 32)[:40]:
+        grid.flat[place] = random.integers(0, 125)
+        shown = growing.draw(grid, 1.0)
+    assert np.abs(shown.astype(int) - picto.sketch(grid, range(32), False)).max() <= 1
+
+
+def test_a_model_that_cannot_sketch_is_drawn_when_its_share_allows(picto, monkeypatch):
+    monkeypatch.setattr(picto, "capabilities", picto.capabilities - {"sketch"})
+    growing, grid = Growing(picto, 64, (8, 8)), np.full((8, 8), MISSING, np.int64)
+    first = growing.draw(grid, 0.0)
+    grid[0, 0] = 7
+    assert growing.draw(grid, 0.1) is first
+    assert (growing.draw(grid, 1e9) == picto.render([7], [0], False, 64)).all()

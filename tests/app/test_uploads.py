@@ -51,7 +51,7 @@ def dropped(tab: mesh_tab.MeshTab, path: str) -> dict:
 
 def asked_for(tab: mesh_tab.MeshTab) -> dict:
     """What the page shows behind Generate."""
-    names = ("ticket", "seed", "messages", "go", "cancel", "line", "clock")
+    names = ("ticket", "seed", "go", "cancel", "line", "clock", "messages", *tab.offers)
     return dict(zip(names, tab.enter(True, VISITOR), strict=True))
 
 
@@ -59,7 +59,12 @@ def ran(tab: mesh_tab.MeshTab, ticket: int) -> list[dict]:
     """All the screens of a run of a few faces."""
     knobs = mesh_tab.knob_panel.encode("ar", ())
     chosen = {"values": {"face_budget": 8}}
-    return [dict(zip(tab.screen, screen, strict=True)) for screen in tab.run(ticket, 7, "ar", knobs, chosen, False, VISITOR)]
+    return list(tab.run(ticket, 7, "ar", knobs, chosen, False, VISITOR))
+
+
+def left(tab: mesh_tab.MeshTab) -> dict:
+    """What a run leaves for the page."""
+    return dict(zip(("messages", *tab.offers), tab.deliver(VISITOR), strict=True))
 
 
 # ---------------------------------------------------------------- limits
@@ -133,11 +138,12 @@ def test_a_file_that_is_read_when_a_run_has_begun_changes_nothing(tab, tmp_path,
 
 def test_a_run_behind_a_refused_file_says_what_it_works_on(tab, tmp_path):
     assert "is damaged" in dropped(tab, file(tmp_path, "bad.ply", "nothing"))["messages"][0]["text"]
-    screens = ran(tab, asked_for(tab)["ticket"])
-    assert screens[0]["messages"] == [{"kind": "hint", "text": "This run uses chair.ply, because bad.ply could not be read."}]
-    assert "chair.ply" in screens[-1]["messages"][0]["text"]
+    asked = asked_for(tab)
+    assert asked["messages"] == [{"kind": "hint", "text": "This run uses chair.ply, because bad.ply could not be read."}]
+    ran(tab, asked["ticket"])
+    assert "chair.ply" in left(tab)["messages"][0]["text"]
     dropped(tab, file(tmp_path, "scan.xyz"))
-    assert ran(tab, asked_for(tab)["ticket"])[0]["messages"] == []
+    assert asked_for(tab)["messages"] == []
 
 
 def test_an_axis_that_cannot_be_taken_leaves_the_menu_where_it_was(tab):
@@ -181,7 +187,8 @@ def test_a_full_disk_costs_neither_the_mesh_nor_the_rest(tab, monkeypatch, place
         raise OSError(28, "No space left on device", "/home/someone/runs/x.glb")
 
     monkeypatch.setattr(*{"history": (mesh_tab.history, "save", full), "downloads": (mesh_tab, "write_files", full)}[place])
-    last = ran(tab, asked_for(tab)["ticket"])[-1]
+    ran(tab, asked_for(tab)["ticket"])
+    last = left(tab)
     (said,) = last["messages"]
     assert f"not saved to the {place}" in said["text"] and "No space left" in said["text"] and "/" not in said["text"]
     assert last["settings" if "settings" in last else "glb"].interactive == (place == "history")

@@ -96,8 +96,9 @@ class Visitor:
         return data
 
     def generate(self, tab: str = "image", **changed: Any) -> str:
-        """A whole run that ends soon, of nothing but the method; all that came back."""
-        return self.ask(self.handler("run", tab), self.filled(tab, QUICK[tab], **{"compare": False, **changed}))
+        """A whole run that ends soon, of nothing but the method; all that came back, and what it left."""
+        came = self.ask(self.handler("run", tab), self.filled(tab, QUICK[tab], **{"compare": False, **changed}))
+        return came + self.ask(self.handler("deliver", tab), [])
 
     def can_generate(self, tab: str = "image") -> bool:
         """Whether a run comes to its end."""

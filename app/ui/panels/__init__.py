@@ -7,6 +7,7 @@ value changes. User text never enters a template: it is part of the value and is
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ def panel(
 
     constants: replacements for the script's __NAMES__; before: other scripts that the panel's own needs, in order
     """
-    script = "\n".join((FOLDER / f"{each}.js").read_text(encoding="utf-8") for each in (*before, name))
-    for key, text in (constants or {}).items():
+    script = "\n".join((FOLDER / f"{each}.js").read_text(encoding="utf-8") for each in ("told", *before, name))
+    for key, text in {"OWN": json.dumps(options.get("elem_id", "")), **(constants or {})}.items():
         script = script.replace(f"__{key}__", text)
     options.setdefault("elem_classes", ["ft-panel"])
     return gr.HTML(value, html_template=template, js_on_load=script, apply_default_css=False, **options)

@@ -1,0 +1,81 @@
+"""The pixels of a growing picture at a bounded cost: what changed is sketched, and now and then decoded finely."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from engine.core import Backbone
+
+MISSING = -1  # in a grid of tokens
+FINE_SHARE = 0.04  # of a run's time, for the fine decoder while the picture grows
+BESIDE = {
+    False: 2,
+    True: 1,
+}  # rows beside a change that are drawn again: all that a sketch shows of it, and most of what the fine decoder does
+FIRST_FINE = 0.25  # seconds of a run before the first fine decoding, whose cost is not known yet
+
+
+class Growing:
+    """A picture drawn again and again from a grid of tokens, most of which stay.
+
+    Two pictures are kept: the sketch of every row that changed, and the newest fine picture. A token is shown finely if the fine picture
+    was made with it, else as sketched. A backbone without the capability "sketch" is decoded whole, and as often as the fine decoder is.
+    """
+
+    def __init__(self, backbone: Backbone, size: int | None, shape: tuple[int, int], clock: Callable[[], float] = time.perf_counter):
+        self.backbone, self.size, self.clock = backbone, size, clock
+        self._tokens = {fine: np.full(shape, MISSING, np.int64) for fine in (False, True)}
+        self._pixels: dict[bool, np.ndarray] = {}
+        self._spent = self._cost = 0.0
+
+    def draw(self, grid: np.ndarray, seconds: float) -> np.ndarray:
+        """uint8 [H, W, 3] of the tokens int64 [rows, columns], MISSING where there is none. seconds: of the run so far"""
+        fine = self._may_be_fine(seconds)
+        if "sketch" not in self.backbone.capabilities:
+            return self._whole(grid, fine)
+        self._update(grid, fine=False)
+        if fine:
+            start = self.clock()
+            self._update(grid, fine=True)
+            self._cost = self.clock() - start
+            self._spent += self._cost
+        if True not in self._pixels:
+            return self._pixels[False]
+        factor = len(self._pixels[True]) // len(grid)
+        kept = (self._tokens[True] == grid).repeat(factor, 0).repeat(factor, 1)
+        return np.where(kept[:, :, None], self._pixels[True], self._pixels[False])
+
+    def _may_be_fine(self, seconds: float) -> bool:
+        """True if the fine decoder's share of the run's time allows another picture."""
+        return seconds >= FIRST_FINE and self._spent + self._cost <= FINE_SHARE * seconds
+
+    def _update(self, grid: np.ndarray, fine: bool) -> None:
+        """Draws the rows that changed since the last time, and those between them."""
+        changed = np.flatnonzero((grid != self._tokens[fine]).any(1))
+        if fine not in self._pixels:
+            changed = np.arange(len(grid))
+        if not len(changed):
+            return
+        beside = BESIDE[fine]
+        rows = range(max(0, int(changed[0]) - beside), min(len(grid), int(changed[-1]) + 1 + beside))
+        pixels = self.backbone.sketch(grid, rows, fine)
+        factor = len(pixels) // len(rows)
+        whole = self._pixels.get(fine)
+        if whole is None:
+            whole = pixels
+        else:
+            whole[rows.start * factor : rows.stop * factor] = pixels
+        self._pixels[fine], self._tokens[fine] = whole, grid.copy()
+
+    def _whole(self, grid: np.ndarray, fine: bool) -> np.ndarray:
+        """The picture of a backbone that cannot sketch; while its share is spent, the last one."""
+        if fine or False not in self._pixels:
+            start, flat = self.clock(), grid.ravel()
+            at = np.flatnonzero(flat != MISSING)
+            self._pixels[False] = self.backbone.render(flat[at].tolist(), at.tolist(), False, self.size)
+            self._cost = self.clock() - start
+            self._spent += self._cost
+        return self._pixels[False]
