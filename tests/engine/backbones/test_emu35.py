@@ -110,7 +110,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ids = Ids(row_end=260, begin=261, answer=262, image=263, codes_follow=264, first_code=base)
     monkeypatch.setattr(adapter, "IDS", ids)
     monkeypatch.setattr(adapter, "CODES", tiny.CODES)
-    monkeypatch.setattr(adapter.Emu35.__init__, "__defaults__", (SIDE, ids, ""))
+    monkeypatch.setattr(adapter, "SIDE", SIDE)
     torch.manual_seed(8)
     config = tiny.emu35_model().config
     config.vocab_size = base + tiny.CODES
