@@ -18,6 +18,8 @@ from engine.backbones.ibq import read_picture_decoder
 from engine.backbones.tiktoken_file import read_tiktoken
 from engine.core import Draft, Prompt, Sampling
 from engine.errors import MissingWeights, NotSupported
+from engine.kernels.packed_linear import can_pack
+from engine.machine import has_fast_bfloat16
 from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny_checkpoints as tiny
@@ -136,6 +138,17 @@ def test_a_folder_of_the_publisher_loads_and_draws(folder: Path) -> None:
     picture = loaded.render(tokens, list(range(16)), True)
     assert picture.shape == (8, 8, 3) and picture.std() > 1
     assert loaded.card["licence"] == "apache-2.0"
+
+
+@pytest.mark.skipif(not (has_fast_bfloat16() and can_pack(torch.bfloat16)), reason="this CPU has no products in bfloat16")
+def test_match_seed_holds_in_bfloat16(folder: Path) -> None:
+    loaded = load(str(folder))
+    assert loaded.dtype == "bfloat16"
+    for seed in range(4):
+        prompt = Prompt(text="red", seed=seed, sampling=Sampling(1.0, 20, 0.95, 3.0))
+        plain = generate(loaded, METHODS["ar"], prompt).finish()
+        run = generate(loaded, METHODS["sjdpp"], prompt, {"window": 7, "verify": "match seed"}).finish()
+        assert run.tokens == plain.tokens
 
 
 def test_the_published_decoder_is_read_stage_by_stage(folder: Path) -> None:
