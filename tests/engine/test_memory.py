@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.backbones.janus import DRAFT_ROWS
 from engine.core import Prompt
 from engine.errors import TooLittleMemory
 from engine.memory import Size, check, free, need, of_container, said
+from engine.networks.hosted import DRAFT_ROWS
+from engine.networks.hosted_attention import whole_blocks
 from tests.engine.backbones import tiny
 
 SEVEN = Size(parameters=7_400_000_000, layers=30, heads=32, width=128, slots=1300, vocabulary=16_384, pixels=384**2)
@@ -23,7 +24,7 @@ def size_of_tiny() -> Size:
     config = model.config.text_config
     return Size(
         sum(p.numel() for p in model.parameters()), config.num_hidden_layers, config.num_key_value_heads, config.head_dim,
-        len(tiny.janus_ids("apple")) + tiny.janus().limit + DRAFT_ROWS, 48,
+        whole_blocks(len(tiny.janus_ids("apple")) + 16 + DRAFT_ROWS, tiny.janus().device), 48,
     )  # fmt: skip
 
 

@@ -18,6 +18,8 @@ from engine.backbones.ibq import read_picture_decoder
 from engine.backbones.tiktoken_file import read_tiktoken
 from engine.core import Draft, Prompt, Sampling
 from engine.errors import MissingWeights, NotSupported
+from engine.kernels.packed_linear import can_pack
+from engine.machine import has_fast_bfloat16
 from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny_checkpoints as tiny
@@ -110,7 +112,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ids = Ids(row_end=260, begin=261, answer=262, image=263, codes_follow=264, first_code=base)
     monkeypatch.setattr(adapter, "IDS", ids)
     monkeypatch.setattr(adapter, "CODES", tiny.CODES)
-    monkeypatch.setattr(adapter.Emu35.__init__, "__defaults__", (SIDE, ids, ""))
+    monkeypatch.setattr(adapter, "SIDE", SIDE)
     torch.manual_seed(8)
     config = tiny.emu35_model().config
     config.vocab_size = base + tiny.CODES
@@ -138,9 +140,27 @@ def test_a_folder_of_the_publisher_loads_and_draws(folder: Path) -> None:
     assert loaded.card["licence"] == "apache-2.0"
 
 
+@pytest.mark.skipif(not (has_fast_bfloat16() and can_pack(torch.bfloat16)), reason="this CPU has no products in bfloat16")
+def test_match_seed_holds_in_bfloat16(folder: Path) -> None:
+    loaded = load(str(folder))
+    assert loaded.dtype == "bfloat16"
+    for seed in range(4):
+        prompt = Prompt(text="red", seed=seed, sampling=Sampling(1.0, 20, 0.95, 3.0))
+        plain = generate(loaded, METHODS["ar"], prompt).finish()
+        run = generate(loaded, METHODS["sjdpp"], prompt, {"window": 7, "verify": "match seed"}).finish()
+        assert run.tokens == plain.tokens
+
+
 def test_the_published_decoder_is_read_stage_by_stage(folder: Path) -> None:
     codes = torch.arange(16).view(4, 4)
-    torch.testing.assert_close(read_picture_decoder(folder / "vision_tokenizer")(codes), tiny.ibq()(codes), atol=0, rtol=0)
+    torch.testing.assert_close(read_picture_decoder(folder)(codes), tiny.ibq()(codes), atol=0, rtol=0)
+
+
+def test_a_decoder_beside_the_weights_is_found(folder: Path) -> None:
+    """Where an import writes it."""
+    (folder / "vision_tokenizer" / "model.safetensors").rename(folder / "pictures.safetensors")
+    codes = torch.arange(16).view(4, 4)
+    torch.testing.assert_close(read_picture_decoder(folder)(codes), tiny.ibq()(codes), atol=0, rtol=0)
 
 
 def test_a_decoder_with_a_gap_is_refused(folder: Path) -> None:
