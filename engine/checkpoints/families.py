@@ -35,8 +35,10 @@ class Family:
     licence   : of the published weights
     fits      : whether a configuration and the shapes of tensors are of this family
     about     : (tokens of a result, ids of a token, sizes in pixels) of a checkpoint
-    network   : the class of transformers whose tensors it has; "" where the adapter has `configure` and `expected`
+    network   : the class of transformers whose tensors it has; "" where the adapter has `expected`, and perhaps `configure`
     reads     : "text", "class" or "points": what a prompt is
+    beside    : patterns of further files of weights in the folder, such as a picture decoder's
+    inside    : whether folders in the folder belong to it, such as a text encoder's
     """
 
     name: str
@@ -48,6 +50,8 @@ class Family:
     about: Callable[[Config, Shapes], tuple[int, int, list[int]]]
     network: str = ""
     reads: str = "text"
+    beside: tuple[str, ...] = ()
+    inside: bool = False
 
 
 def kind(*names: str) -> Callable[[Config, Shapes], bool]:
@@ -113,7 +117,7 @@ FAMILIES: tuple[Family, ...] = (
         "chameleon", "Chameleon: Anole and Lumina-mGPT", "pictures from text", "Anole-7b-v0.1-hf, Lumina-mGPT",
         "Chameleon Research License (Anole, Lumina-mGPT 1.0): no commercial use; Lumina-mGPT 2.0: Apache-2.0",
         kind("chameleon"), lambda config, shapes: (1024, entry(config, "vq_config.num_embeddings", 8192), [512]),
-        "ChameleonForConditionalGeneration",
+        beside=("*vqgan*", "*/*vqgan*"),
     ),
     Family(
         "glm_image", "GLM-Image, its autoregressive half", "picture tokens from text, for GLM-Image's diffusion decoder",
@@ -124,6 +128,7 @@ FAMILIES: tuple[Family, ...] = (
         "llamagen", "LlamaGen", "pictures from a class or from text", "FoundationVision/LlamaGen",
         "MIT; the class models learned from ImageNet, whose pictures are for research",
         holding("tok_embeddings.weight", "layers.0.attention.wqkv.weight", "output.weight"), about_llamagen, reads="class",
+        beside=("vq*",), inside=True,
     ),
     Family(
         "bpt", "BPT", "meshes from a point cloud", "bpt-8-16-500m.pt of whaohan/bpt",

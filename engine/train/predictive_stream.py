@@ -40,8 +40,8 @@ PRESETS = {
     "gpu": {"minutes": 8.0, "sequences": 4096, "batch": 32, "rows": 192},
 }
 DECIDES = Measure("acceptance_refused", higher=True)
-WIDTHS = {"lowpoly": 8}  # rows of a window
-WIDTH = 16  # of the others
+WIDTHS = {"pictogram": 16, "lowpoly": 8}  # rows of a window
+WIDTH = 16  # of imported models
 RANK, ALPHA = 32, 64.0
 RATE = 1e-3
 UNSEEN = 16  # held-out sequences
