@@ -14,7 +14,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +169,10 @@ def convert(path: Path, out: Path | None = None) -> Iterator[Progress]:
             raise BadOutput(f"{target} is there already and is no imported model. Choose another folder with --out.")
         opened = [found, *(stack.enter_context(open_checkpoint(file)) for file in beside(found, family))]
         check_shapes(opened, family)
-        parts = [part for each in opened for part in parts_of(each, family, each is found)]
+        parts = parts_of(found) if family.network else stems_of(found)
+        parts += [part for each in opened[1:] for part in stems_of(each, indexed=False)]
+        for folder in inside(found, family):
+            parts += parts_of(stack.enter_context(open_checkpoint(folder)), f"{folder.name}/")
         total = sum(part.bytes for part in parts)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -177,8 +180,9 @@ def convert(path: Path, out: Path | None = None) -> Iterator[Progress]:
             check_room(target.parent, total)
             with whole_folder(target.parent, target.name) as new:
                 copy_beside(folder_of(path), new)
-                if family.inside:
-                    copy_inside(folder_of(path), new)
+                for folder in inside(found, family):
+                    (new / folder.name).mkdir()
+                    copy_beside(folder, new / folder.name)
                 yield from write_parts(parts, total, new)
                 write_text(new / CARD, card_of(about, fingerprint(opened)))
                 check_names(about, new)
@@ -213,21 +217,12 @@ def copy_beside(source: Path, new: Path) -> None:
             shutil.copy(file, new / file.name)
 
 
-def copy_inside(source: Path, new: Path) -> None:
-    """Takes over the folders that hold a model of their own: links their safetensors, and copies what lies beside."""
-    for folder in sorted(path for path in source.iterdir() if (path / "config.json").is_file()):
-        (new / folder.name).mkdir()
-        copy_beside(folder, new / folder.name)
-        for file in sorted(folder.glob(f"*{SAFE}")):
-            link(file, new / folder.name / file.name)
-        for name in INDEX:
-            if (folder / name).is_file() and name.startswith("model"):
-                shutil.copy(folder / name, new / folder.name / name)
-
-
 @dataclass(frozen=True)
 class Part:
-    """One file of weights to write: its name, the tensors in it, and where they are; linked: the file, if it can stay as it is."""
+    """One file of weights to write: its path in the new folder, the tensors in it, and where they are.
+
+    linked : the file itself, if it can stay as it is; indexed : whether an index names it, if there are several
+    """
 
     name: str
     found: Checkpoint
@@ -241,26 +236,32 @@ class Part:
         return sum(self.found.entries[name].bytes for name in self.tensors)
 
 
-def parts_of(found: Checkpoint, family: Family, main: bool) -> list[Part]:
-    """The files that a checkpoint becomes: linked, if all are safetensors that say their format; else written.
+def parts_of(found: Checkpoint, folder: str = "") -> list[Part]:
+    """The files that a checkpoint becomes, with transformers' names. folder : inside the new one, with a slash"""
+    if all(is_whole(file) for file in found.files):
+        if len(found.files) == 1:
+            return [Part(f"{folder}model.safetensors", found, list(found.entries), found.files[0])]
+        return [replace(part, name=f"{folder}{part.name}") for part in stems_of(found)]
+    planned = plan(found.entries, list(names_of(found)))
+    last = len(planned)
+    called = [f"model-{i:05}-of-{last:05}{SAFE}" for i in range(1, last + 1)] if last > 1 else ["model.safetensors"]
+    return [Part(f"{folder}{name}", found, tensors) for name, tensors in zip(called, planned, strict=True)]
 
-    A family in transformers' form gets transformers' names; others keep theirs, which may say something. main : not a file beside
-    """
+
+def stems_of(found: Checkpoint, indexed: bool = True) -> list[Part]:
+    """The same, each file with its own name, which may say something."""
     of_file = {file: [name for name, entry in found.entries.items() if entry.file == file] for file in found.files}
-    whole = all(is_whole(file) for file in found.files)
-    if family.network and main and not whole:
-        planned = plan(found.entries, list(names_of(found)))
-        last = len(planned)
-        called = [f"model-{i:05}-of-{last:05}{SAFE}" for i in range(1, last + 1)] if last > 1 else ["model.safetensors"]
-        return [Part(name, found, tensors) for name, tensors in zip(called, planned, strict=True)]
-    if family.network and main and len(found.files) == 1:
-        return [Part("model.safetensors", found, of_file[found.files[0]], found.files[0])]
-    indexed = main and len(of_file) > 1
     return [Part(f"{file.stem}{SAFE}", found, names, file if is_whole(file) else None, indexed) for file, names in of_file.items()]
 
 
+def inside(found: Checkpoint, family: Family) -> list[Path]:
+    """The folders inside a checkpoint's folder that hold weights of their own and belong to it."""
+    folders = sorted(path for path in folder_of(found.path).iterdir() if path.is_dir()) if family.inside else []
+    return [path for path in folders if any(file.suffix in (SAFE, *PICKLED) for file in path.iterdir())]
+
+
 def write_parts(parts: Sequence[Part], total: int, new: Path) -> Iterator[Progress]:
-    """Links or writes all files, and their index if there are several."""
+    """Links or writes all files, and an index in each folder where there are several."""
     done = 0
     for part in parts:
         if part.linked is not None:
@@ -271,10 +272,11 @@ def write_parts(parts: Sequence[Part], total: int, new: Path) -> Iterator[Progre
             for piece in write_shard(new / part.name, part.found.entries, part.tensors, part.found.read):
                 done += piece
                 yield Progress(done, total)
-    indexed = [part for part in parts if part.indexed]
-    if len(indexed) > 1:
-        size = sum(part.bytes for part in indexed)
-        (new / INDEX[0]).write_text(index_of({part.name: part.tensors for part in indexed}, size), encoding="utf-8")
+    for found in {id(part.found): part.found for part in parts if part.indexed}.values():
+        mine = [part for part in parts if part.found is found]
+        if len(mine) > 1:
+            text = index_of({Path(part.name).name: part.tensors for part in mine}, sum(part.bytes for part in mine))
+            (new / mine[0].name).with_name(INDEX[0]).write_text(text, encoding="utf-8")
 
 
 def is_whole(file: Path) -> bool:
@@ -301,7 +303,7 @@ def check_shapes(opened: Sequence[Checkpoint], family: Family) -> None:
     written folder is checked (`check_names`), because transformers renames tensors of older versions."""
     if family.network:
         return
-    adapter, main = importlib.import_module(BACKBONES[family.name]), opened[0]
+    adapter, main = importlib.import_module(family.names), opened[0]
     shapes = {name: shape for found in opened for name, shape in found.shapes.items()}
     settings = adapter.configure(shapes) if hasattr(adapter, "configure") else main.config
     compare(main.path, adapter.expected(settings), shapes)
