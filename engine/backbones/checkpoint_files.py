@@ -24,6 +24,7 @@ from engine.layout import Raster
 from engine.machine import has_fast_bfloat16
 from engine.memory import Size, check
 from engine.networks.hosted import DRAFT_ROWS, head_width
+from engine.networks.hosted_attention import whole_blocks
 
 Configuration = TypeVar("Configuration", bound=PreTrainedConfig)
 UNREADABLE = (
@@ -119,18 +120,19 @@ def check_room(
 ) -> None:
     """Raises TooLittleMemory if the weights of a folder, the cache and the distributions of a picture do not fit into the device.
 
-    text : the configuration of the decoder; layout : the picture's, with row ends counted as columns
+    text : the configuration of the decoder; layout : the picture's
     """
     try:
-        slots = text.max_position_embeddings - layout.rows * layout.columns  # of a prompt
+        codes = layout.rows * layout.columns
+        rows = codes + layout.rows + min(max(text.max_position_embeddings - codes, 0), PROMPT) + DRAFT_ROWS
         size = Size(
             parameters=numbers_in(folder.glob("*.safetensors")),
             layers=text.num_hidden_layers,
             heads=text.num_key_value_heads,
             width=head_width(text),
-            slots=layout.rows * layout.columns + min(max(slots, 0), PROMPT) + DRAFT_ROWS,
+            slots=whole_blocks(rows, torch.device(device)),
             vocabulary=vocabulary,
-            pixels=layout.rows * layout.columns * layout.factor**2,
+            pixels=codes * layout.factor**2,
         )
     except UNREADABLE as e:
         raise MissingWeights(f"The weights in {folder} cannot be read ({first_line(e)}). Download them again.") from e
