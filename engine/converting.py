@@ -22,7 +22,7 @@ import torch
 from safetensors import safe_open
 
 from engine.backbones import BACKBONES, adapter_of, imported, imported_folder
-from engine.checkpoints.families import Family, check_tokenizer, named, stated_licence
+from engine.checkpoints.families import Family, named, stated_licence, tokenizer_folder
 from engine.checkpoints.reading import INDEX, PICKLED, SAFE, Checkpoint, names_of, open_checkpoint
 from engine.checkpoints.torch_files import first_line
 from engine.checkpoints.writing import FORMAT, index_of, plan, write_shard
@@ -98,7 +98,7 @@ def described(found: Checkpoint) -> Found:
     """What an open checkpoint is; raises NotSupported or MissingWeights."""
     family = need_family(adapter_of(found))
     folder = folder_of(found.path)
-    check_tokenizer(family, folder)
+    tokenizer_folder(family, folder)
     tokens, codes, sizes = family.about(found.config, found.shapes)
     dtypes: dict[str, int] = {}
     for entry in found.entries.values():
@@ -180,6 +180,9 @@ def convert(path: Path, out: Path | None = None) -> Iterator[Progress]:
             check_room(target.parent, total)
             with whole_folder(target.parent, target.name) as new:
                 copy_beside(folder_of(path), new)
+                if (tokenizer := tokenizer_folder(family, folder_of(path))) != folder_of(path):
+                    (new / tokenizer.name).mkdir()
+                    copy_beside(tokenizer, new / tokenizer.name)
                 for folder in inside(found, family):
                     (new / folder.name).mkdir()
                     copy_beside(folder, new / folder.name)

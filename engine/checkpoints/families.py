@@ -39,6 +39,7 @@ class Family:
     names     : for those, the module with `expected(config)`, names to shapes, and `configure(shapes)` where no config.json says it
     reads     : "text", "class" or "points": what a prompt is
     beside    : patterns of further files of weights in the folder, such as a picture decoder's
+    processor : where a folder with the tokenizer may lie, as a path from the weights; "" = among them
     inside    : whether folders with weights in the folder belong to it, such as a text encoder's or a picture tokenizer's
     """
 
@@ -54,6 +55,7 @@ class Family:
     reads: str = "text"
     beside: tuple[str, ...] = ()
     inside: bool = False
+    processor: tuple[str, ...] = ("",)
 
 
 def kind(*names: str) -> Callable[[Config, Shapes], bool]:
@@ -125,6 +127,7 @@ FAMILIES: tuple[Family, ...] = (
         "glm_image", "GLM-Image, its autoregressive half", "picture tokens from text, for GLM-Image's diffusion decoder",
         "zai-org/GLM-Image, its folder vision_language_encoder", "MIT",
         kind("glm_image", "glm_image_text"), lambda config, shapes: (1024, 16_384, [1024]), "GlmImageForConditionalGeneration",
+        processor=("", "processor", "../processor"),
     ),
     Family(
         "llamagen", "LlamaGen", "pictures from a class or from text", "FoundationVision/LlamaGen",
@@ -178,14 +181,17 @@ def titles() -> str:
     return ", ".join(family.name for family in FAMILIES)
 
 
-def check_tokenizer(family: Family, folder: Path) -> None:
-    """Raises MissingWeights if a family reads text and no tokenizer lies in the folder."""
-    has_one = any((folder / name).is_file() for name in TOKENIZER_FILES) or any(folder.glob("*.tiktoken"))
-    if family.reads == "text" and not has_one:
-        raise MissingWeights(
-            f"{folder} holds no tokenizer, without which {family.name} reads no text. Copy tokenizer.json or tokenizer.model, and "
-            f"tokenizer_config.json, from {family.source} into it."
-        )
+def tokenizer_folder(family: Family, folder: Path) -> Path:
+    """The folder with a family's tokenizer, or `folder` if it reads no text; raises MissingWeights if there is none."""
+    if family.reads != "text":
+        return folder
+    for place in (folder / path for path in family.processor):
+        if any((place / name).is_file() for name in TOKENIZER_FILES) or any(place.glob("*.tiktoken")):
+            return place
+    raise MissingWeights(
+        f"{folder} holds no tokenizer, without which {family.name} reads no text. Copy tokenizer.json or tokenizer.model, and "
+        f"tokenizer_config.json, from {family.source} into it."
+    )
 
 
 def stated_licence(folder: Path) -> str:
