@@ -6,7 +6,7 @@ A shipped model tells it by its card, an imported one by the card that the impor
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -145,9 +145,10 @@ def brought(folder: Path, runs: Sequence[Seen], in_use: str | None) -> Card:
     )  # fmt: skip
 
 
-def brought_cards(runs: Sequence[Seen], in_use: str | None) -> list[Card]:
-    """The cards of all imported models."""
-    return [brought(folder, runs, in_use) for folder in imported()]
+def brought_cards(runs: Sequence[Seen], in_use: str | None, mesh: Path) -> list[Card]:
+    """The cards of all imported models. in_use : the hash of the loaded weights; mesh : the folder of the Mesh tab's model"""
+    found = [(folder, brought(folder, runs, in_use)) for folder in imported()]
+    return [replace(card, state="in use") if folder == mesh and not card.damage else card for folder, card in found]
 
 
 def families() -> tuple[Family, ...]:

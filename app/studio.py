@@ -35,7 +35,7 @@ PORTS_TRIED = 100
 VISITORS = 100  # most visitors whose page state Gradio keeps
 STALE = (3600, 86_400)  # seconds: how often Gradio deletes leftover files, and how old they must be
 FAREWELL = 20.0  # seconds that a run has to end when the studio is interrupted
-PICTURES, MESHES = "pictogram", ("lowpoly", "lowpoly_lora")  # the models of the tabs; the first of MESHES is the default
+PICTURES, MESHES = "pictogram", ("lowpoly", "lowpoly_lora", "bpt")  # the models of the tabs; the first of MESHES is the default
 
 
 def build(backbone: Backbone, mesh: Lazy | None = None, sessions: Sessions | None = None, local: bool = False) -> gr.Blocks:

@@ -19,7 +19,7 @@ from engine.errors import TooLittleMemory
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 WINDOW = 32  # drafts of a pass that an estimate assumes
-DECODER_CHANNELS, DECODER_COPIES = 128, 4  # of a picture decoder's last layers: float32 numbers of a pixel, and buffers alive at once
+DECODER_CHANNELS, DECODER_COPIES = 128, 8  # of a picture decoder's last layers: float32 numbers of a pixel, and buffers alive at once
 GROUP = Path("/sys/fs/cgroup")  # the memory limit of a container
 
 

@@ -12,13 +12,14 @@ from app.commands.options import Parser, add_json, file_path
 from app.commands.report import print_json
 
 WIDTH = 24  # characters of the progress bar
-ABOUT = "Lists the models. 'models import PATH' adds a checkpoint from this machine, 'models remove NAME' deletes an imported one."
+ABOUT = "Lists the models."
+ACTIONS = "import PATH [--out DIR] [--look] adds a checkpoint from this machine; remove NAME deletes an imported one. Each has a --help."
 
 
 def parser() -> Parser:
     """The parser of `models` alone."""
-    p = Parser("models", ABOUT)
-    p.add_argument("action", nargs="?", metavar="import|remove|custom-generate", help="each has its own --help")
+    p = Parser("models", ABOUT, epilog=ACTIONS)
+    p.add_argument("action", nargs="?", metavar="import|remove|custom-generate", help="see below")
     add_json(p)
     return p
 

@@ -21,7 +21,7 @@ from engine.machine import facts
 from engine.memory import free, said
 from engine.networks.weights import MODELS
 
-PICTURES = "pictogram"
+PICTURES, OWN_MESHES = "pictogram", ("lowpoly", "lowpoly_lora")
 ABOUT = "Foretoken runs on this machine only: no prompt, picture or number leaves it."
 IN_A_TERMINAL = "This studio can be reached from other machines, so it reads no folders. Import in a terminal of its own machine:"
 COMMAND = "python launch.py models import PATH"
@@ -56,9 +56,11 @@ def cards(place: Place) -> list[Card]:
     loaded = backbone.name == PICTURES
     folder = getattr(backbone, "folder", None) if loaded else None
     own = shipped(PICTURES, Path(folder or MODELS / PICTURES), runs, loaded, backbone if loaded else None)
-    found = [own, *([shipped("lowpoly", place.mesh.folder, runs, True)] if place.mesh.here else [])]
-    mine = brought_cards(runs, None if loaded else backbone.weights_hash)
-    return sorted([*found, *mine], key=lambda card: card.state != "in use")
+    own_mesh = place.mesh.name in OWN_MESHES
+    mesh_folder = place.mesh.folder if own_mesh else MODELS / OWN_MESHES[0]
+    meshes = [shipped(OWN_MESHES[0], mesh_folder, runs, own_mesh)] if (mesh_folder / "card.json").exists() else []
+    mine = brought_cards(runs, None if loaded else backbone.weights_hash, place.mesh.folder)
+    return sorted([own, *meshes, *mine], key=lambda card: card.state != "in use")
 
 
 def machine() -> dict[str, str]:

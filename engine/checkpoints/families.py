@@ -35,8 +35,12 @@ class Family:
     licence   : of the published weights
     fits      : whether a configuration and the shapes of tensors are of this family
     about     : (tokens of a result, ids of a token, sizes in pixels) of a checkpoint
-    network   : the class of transformers whose tensors it has; "" where the adapter has `configure` and `expected`
+    network   : the class of transformers whose tensors it has; "" for files in another form
+    names     : for those, the module with `expected(config)`, names to shapes, and `configure(shapes)` where no config.json says it
     reads     : "text", "class" or "points": what a prompt is
+    beside    : patterns of further files of weights in the folder, such as a picture decoder's
+    processor : where a folder with the tokenizer may lie, as a path from the weights; "" = among them
+    inside    : whether folders with weights in the folder belong to it, such as a text encoder's or a picture tokenizer's
     """
 
     name: str
@@ -47,7 +51,11 @@ class Family:
     fits: Callable[[Config, Shapes], bool]
     about: Callable[[Config, Shapes], tuple[int, int, list[int]]]
     network: str = ""
+    names: str = ""
     reads: str = "text"
+    beside: tuple[str, ...] = ()
+    inside: bool = False
+    processor: tuple[str, ...] = ("",)
 
 
 def kind(*names: str) -> Callable[[Config, Shapes], bool]:
@@ -102,7 +110,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         "emu35", "Emu3.5", "pictures from text", "BAAI/Emu3.5-Image", "Apache-2.0",
-        is_emu35, lambda config, shapes: (4096, 131_072, [1024]), "Qwen3ForCausalLM",
+        is_emu35, lambda config, shapes: (4096, 131_072, [1024]), "Qwen3ForCausalLM", inside=True,
     ),
     Family(
         "emu3", "Emu3", "pictures from text", "BAAI/Emu3-Gen-hf", "Apache-2.0",
@@ -113,22 +121,25 @@ FAMILIES: tuple[Family, ...] = (
         "chameleon", "Chameleon: Anole and Lumina-mGPT", "pictures from text", "Anole-7b-v0.1-hf, Lumina-mGPT",
         "Chameleon Research License (Anole, Lumina-mGPT 1.0): no commercial use; Lumina-mGPT 2.0: Apache-2.0",
         kind("chameleon"), lambda config, shapes: (1024, entry(config, "vq_config.num_embeddings", 8192), [512]),
-        "ChameleonForConditionalGeneration",
+        names="engine.backbones.chameleon_files", beside=("*vqgan*", "*/*vqgan*"),
     ),
     Family(
         "glm_image", "GLM-Image, its autoregressive half", "picture tokens from text, for GLM-Image's diffusion decoder",
         "zai-org/GLM-Image, its folder vision_language_encoder", "MIT",
         kind("glm_image", "glm_image_text"), lambda config, shapes: (1024, 16_384, [1024]), "GlmImageForConditionalGeneration",
+        processor=("", "processor", "../processor"),
     ),
     Family(
         "llamagen", "LlamaGen", "pictures from a class or from text", "FoundationVision/LlamaGen",
         "MIT; the class models learned from ImageNet, whose pictures are for research",
-        holding("tok_embeddings.weight", "layers.0.attention.wqkv.weight", "output.weight"), about_llamagen, reads="class",
+        holding("tok_embeddings.weight", "layers.0.attention.wqkv.weight", "output.weight"), about_llamagen,
+        names="engine.backbones.llamagen_files", reads="class", beside=("vq*",), inside=True,
     ),
     Family(
         "bpt", "BPT", "meshes from a point cloud", "bpt-8-16-500m.pt of whaohan/bpt",
         "Tencent Hunyuan 3D 2.0 Community License: not in the EU, the UK and South Korea",
-        holding("sos_token", "token_embed.weight"), about_bpt, reads="points",
+        holding("sos_token", "token_embed.weight"), about_bpt,
+        names="engine.backbones.bpt", reads="points",
     ),
 )  # fmt: skip
 
@@ -170,14 +181,17 @@ def titles() -> str:
     return ", ".join(family.name for family in FAMILIES)
 
 
-def check_tokenizer(family: Family, folder: Path) -> None:
-    """Raises MissingWeights if a family reads text and no tokenizer lies in the folder."""
-    has_one = any((folder / name).is_file() for name in TOKENIZER_FILES) or any(folder.glob("*.tiktoken"))
-    if family.reads == "text" and not has_one:
-        raise MissingWeights(
-            f"{folder} holds no tokenizer, without which {family.name} reads no text. Copy tokenizer.json or tokenizer.model, and "
-            f"tokenizer_config.json, from {family.source} into it."
-        )
+def tokenizer_folder(family: Family, folder: Path) -> Path:
+    """The folder with a family's tokenizer, or `folder` if it reads no text; raises MissingWeights if there is none."""
+    if family.reads != "text":
+        return folder
+    for place in (folder / path for path in family.processor):
+        if any((place / name).is_file() for name in TOKENIZER_FILES) or any(place.glob("*.tiktoken")):
+            return place
+    raise MissingWeights(
+        f"{folder} holds no tokenizer, without which {family.name} reads no text. Copy tokenizer.json or tokenizer.model, and "
+        f"tokenizer_config.json, from {family.source} into it."
+    )
 
 
 def stated_licence(folder: Path) -> str:

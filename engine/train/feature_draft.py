@@ -41,7 +41,6 @@ from engine.networks.vq import FACTOR
 from engine.networks.weights import ship
 from engine.sampling import draw, guide, warp
 from engine.train import loop
-from engine.train.checkpoint_teacher import CheckpointTeacher
 from engine.train.decision import Measure, may_ship, needs_out, prepare, target
 from engine.train.loop import Training
 from engine.train.lowpoly import PAD, collate, sample_of
@@ -293,6 +292,8 @@ TEACHERS: dict[str, type[Teacher]] = {"pictogram": PictureTeacher, "lowpoly": Me
 def teacher_of(name_or_folder: str, device: str, prompts: Path | None = None) -> Teacher:
     """Returns the teacher of a backbone: one of TEACHERS, or an imported model. prompts : a file of them, for the latter"""
     if name_or_folder not in TEACHERS:
+        from engine.train.checkpoint_teacher import CheckpointTeacher  # needs transformers, which takes seconds
+
         return CheckpointTeacher(name_or_folder, device, prompts)
     if prompts is not None:
         raise BadKnob(f"--prompts is for imported models; {name_or_folder} has data of its own. Leave it out.")

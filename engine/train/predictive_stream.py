@@ -29,7 +29,6 @@ from engine.errors import BadKnob
 from engine.networks.weights import read_card, ship
 from engine.sampling import draw, guide, residual, warp
 from engine.train import loop
-from engine.train.checkpoint_teacher import CheckpointTeacher
 from engine.train.decision import Measure, may_ship, needs_out, prepare, target
 from engine.train.feature_draft import TEACHERS, Library, Teacher, padded, teacher_of
 from engine.train.loop import Training, cosine_to_a_tenth
@@ -40,8 +39,8 @@ PRESETS = {
     "gpu": {"minutes": 8.0, "sequences": 4096, "batch": 32, "rows": 192},
 }
 DECIDES = Measure("acceptance_refused", higher=True)
-WIDTHS = {"lowpoly": 8}  # rows of a window
-WIDTH = 16  # of the others
+WIDTHS = {"pictogram": 16, "lowpoly": 8}  # rows of a window
+WIDTH = 16  # of imported models
 RANK, ALPHA = 32, 64.0
 RATE = 1e-3
 UNSEEN = 16  # held-out sequences
@@ -200,7 +199,7 @@ def main(options: Options) -> None:
     preset = PRESETS[options.preset]
     device = options.device
     teacher = teacher_of(options.backbone, device, options.prompts)
-    if isinstance(teacher, CheckpointTeacher):
+    if teacher.name not in TEACHERS:  # an imported model, whose layers are packed for decoding
         teacher.trainable()
     layers, width = layers_of(teacher.trunk), WIDTHS.get(teacher.name, WIDTH)
     if not 0 <= options.skip < layers:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from app import cli
 from engine import converting
 from engine.backbones import imported, load, resolve
-from engine.checkpoints import writing
+from engine.checkpoints import families, writing
 from engine.converting import Progress, convert, look, remove
 from engine.core import Prompt, Sampling
 from engine.errors import BadFile, BadOutput, ForetokenError, MissingWeights, NotSupported
@@ -181,6 +182,17 @@ def test_an_import_can_be_removed(original: Path, data: Path) -> None:
     with pytest.raises(NotSupported, match="There are: Tiny-Janus"):
         remove("../Tiny-Janus")
     assert remove("Tiny-Janus") == made and not made.exists() and (original / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("place", ["processor", "../processor"])
+def test_a_tokenizer_in_a_folder_of_its_own_comes_along(folder: Path, data: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    family = replace(families.FAMILIES[0], processor=("", "processor", "../processor"))
+    monkeypatch.setattr(families, "FAMILIES", (family, *families.FAMILIES[1:]))
+    (folder / place).mkdir()
+    for file in folder.glob("*token*"):
+        file.rename(folder / place / file.name)
+    made, _ = finished(folder)
+    assert (made / "processor" / "tokenizer.json").is_file() and not (made / "tokenizer.json").exists()
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
