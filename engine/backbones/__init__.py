@@ -23,6 +23,7 @@ BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) ->
     "lowpoly_lora": "engine.backbones.lowpoly_lora",
     "janus": "engine.backbones.janus",
     "emu3": "engine.backbones.emu3",
+    "emu35": "engine.backbones.emu35",
     "bpt": "engine.backbones.bpt",
     "llamagen": "engine.backbones.llamagen",
     "chameleon": "engine.backbones.chameleon",

@@ -115,7 +115,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> E
     model = read_model(folder, Emu3ForConditionalGeneration, kind, "model.text_model.", config)
     model.model.vqmodel.encoder = None  # for reading pictures; generation never calls it
     model.model.vqmodel.float()
-    found = Emu3(model.to(device), reader(read_tokenizer(folder)), licence=licence_of(folder))
+    found = Emu3(model.to(device), reader(read_tokenizer(folder)), SIDE, licence_of(folder))
     model.lm_head = None  # replaced by its rows of the codes
     steady([found.hosted.decoder, found.head])
     return found

@@ -2,7 +2,8 @@
 
 A picture decoder takes seconds on a CPU, too long for a picture that changes several times a second. The map is fitted by least squares to
 the decoder itself: it decodes pictures of random codes, and the map predicts the mean colours of the quarters of each square.
-No data is needed, only the weights.
+No data is needed, only the weights. If a code has few numbers, four neighbours have the same random code: neighbours in real pictures are
+alike, and on the pictures of our own tokenizer the correlation with the decoder rises from .78 to .84 on the hardest of four.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch.nn import functional as F
 
 SIDE = 8  # codes, of a random picture
 CELLS = 2  # a square has 2 x 2 colours
+FEW = 32  # numbers of a code up to which four neighbours are alike
 PER_NUMBER = 6  # random codes for each number of a code's vector
 RIDGE = 1e-3  # of the mean square of a number, so that codes along one line do no harm
 
@@ -45,7 +47,9 @@ def fitted(decode: Callable[[Tensor], Tensor], codebook: Tensor, factor: int, se
     vocabulary, width = codebook.shape
     generator = torch.Generator().manual_seed(seed)
     pictures = -(-max(256, PER_NUMBER * width) // SIDE**2)
-    codes = torch.randint(vocabulary, (pictures, SIDE, SIDE), generator=generator).to(codebook.device)
+    alike = 2 if width <= FEW else 1
+    codes = torch.randint(vocabulary, (pictures, SIDE // alike, SIDE // alike), generator=generator).to(codebook.device)
+    codes = codes.repeat_interleave(alike, 1).repeat_interleave(alike, 2)
     seen = torch.cat([cells_of(decode(grid).float()) for grid in codes])  # [N, CELLS * CELLS * 3]
     spread = codebook.square().mean().sqrt().clamp(min=1e-12)
     inputs = F.pad(codebook / spread, (0, 1), value=1.0)

@@ -2,8 +2,9 @@
 
 It is PyTorch's own attention, called in a form in which nothing depends on the size of the pass. Keys come in whole blocks, with those
 hidden that a row does not see: the CPU kernel sums blocks of 512 keys, and a shorter last block would be summed in another order. The
-number of query rows is a multiple of `MULTIPLE`: the kernel takes 32 of them at a time, and a last group of fewer takes another product. Measured on an AMD EPYC in float32 and bfloat16, for head widths 64 and
-128, 120 to 980 keys, 1 to 32 rows, with and without grouped queries: no bit differs. Blocks of 256 keys or fewer do differ.
+number of query rows is a multiple of `MULTIPLE`: the kernel takes 32 of them at a time, and a last group of fewer than 4 takes another
+product. Measured on an AMD EPYC in float32 and bfloat16, for head widths 64 and 128, 120 to 980 keys, 1 to 32 rows, with and without
+grouped queries: no bit differs. Blocks of 256 keys or fewer do differ.
 
 Grouped queries are folded into the rows, so keys are never repeated.
 """

@@ -60,6 +60,7 @@ MAKERS = {
     "pictogram with a grammar": lambda: Case(tiny.WithGrammar(), Prompt(text="green apple"), 2e-5),
     "janus": lambda: Case(tiny.janus(), Prompt(text="red apple"), 2e-5),
     "emu3": lambda: Case(tiny_checkpoints.emu3(), Prompt(text="red apple"), 2e-5),
+    "emu35": lambda: Case(tiny_checkpoints.emu35(), Prompt(text="red apple"), 2e-5),
     "lowpoly": lambda: Case(tiny.lowpoly(), Prompt(points=tiny.sphere()), 2e-5),
     "lowpoly without its grammar": lambda: Case(tiny.lowpoly(grammar=False), Prompt(points=tiny.sphere()), 2e-5),
     "bpt": lambda: Case(tiny_originals.bpt_backbone(), Prompt(points=tiny.sphere()), 2e-5),

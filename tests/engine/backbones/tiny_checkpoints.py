@@ -6,9 +6,19 @@ from functools import cache
 
 import torch
 from torch import nn
-from transformers import Emu3Config, Emu3ForConditionalGeneration, Emu3TextConfig, Emu3VQVAEConfig
+from transformers import (
+    Emu3Config,
+    Emu3ForConditionalGeneration,
+    Emu3TextConfig,
+    Emu3VQVAEConfig,
+    JanusVQVAEConfig,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from engine.backbones.emu3 import ROW_END, Emu3
+from engine.backbones.emu35 import Emu35, Ids
+from engine.backbones.ibq import PictureDecoder
 from engine.layout import Raster
 from tests.engine.backbones.tiny import spread
 
@@ -54,3 +64,37 @@ def read(text: str, layout: Raster) -> list[int]:
 def emu3() -> Emu3:
     """The tiny Emu3: pictures of 4x4 codes."""
     return Emu3(emu3_model(), read, side=4)
+
+
+IDS = Ids(row_end=ROW, begin=BOS, answer=30, image=BOI, codes_follow=IMAGE, first_code=FIRST_CODE)
+
+
+def emu35_model() -> Qwen3ForCausalLM:
+    """24 codes in a vocabulary of 72; grouped queries, normalised."""
+    torch.manual_seed(6)
+    config = Qwen3Config(
+        vocab_size=72, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        max_position_embeddings=160, bos_token_id=BOS, eos_token_id=71, pad_token_id=PAD, rope_theta=1e6, tie_word_embeddings=False,
+    )  # fmt: skip
+    model = Qwen3ForCausalLM(config).eval().requires_grad_(False)
+    spread(model.model, 0.25)
+    nn.init.normal_(model.lm_head.weight, std=0.4)
+    return model
+
+
+def ibq() -> PictureDecoder:
+    """A picture decoder of factor 2 for 24 codes."""
+    torch.manual_seed(7)
+    config = JanusVQVAEConfig(latent_channels=32, base_channels=32, channel_multiplier=[1, 2], num_res_blocks=1)
+    return PictureDecoder(CODES, 8, config).eval().requires_grad_(False)
+
+
+def letters(text: str) -> list[int]:
+    """Ids of a text without a tokenizer: one a letter, at most 40."""
+    return [5 + ord(c) % LETTERS for c in text.removeprefix("You are a helpful assistant")][:40]
+
+
+@cache
+def emu35() -> Emu35:
+    """The tiny Emu3.5: pictures of 4x4 codes."""
+    return Emu35(emu35_model(), ibq(), letters, side=4, ids=IDS)

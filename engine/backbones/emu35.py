@@ -1,0 +1,136 @@
+"""emu35: text -> picture with Emu3.5 and Emu3.5-Image (BAAI, 34B).
+
+Paper: Emu3.5: Native Multimodal Models are World Learners, arXiv 2510.26583.
+The trunk is Qwen3's, tensor by tensor, with one vocabulary for words and for the 131,072 codes of its picture tokenizer, IBQ. After the
+conversation come begin of image, "height*width" in words, a mark, and the codes row by row. Every row but the last closes with a row-end
+token. Guidance pairs the conversation with one without the text, which is shorter and padded.
+
+A folder has config.json, the weights as safetensors, emu3.tiktoken, and the picture tokenizer in its subfolder vision_tokenizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from engine.backbones.checkpoint_files import (
+    UNREADABLE,
+    Family,
+    check_room,
+    checkpoint_folder,
+    dtype_of,
+    first_line,
+    licence_of,
+    read_config,
+    read_model,
+)
+from engine.backbones.ibq import PictureDecoder, read_picture_decoder
+from engine.backbones.picture_checkpoint import PictureCheckpoint
+from engine.backbones.tiktoken_file import read_tiktoken
+from engine.core import Sampling
+from engine.errors import MissingWeights, NotSupported
+from engine.kernels.steady_linear import steady
+from engine.layout import Raster
+from engine.networks.hosted import Hosted, sliced
+
+FAMILY = Family("emu35", ("Emu3", "qwen3"), "BAAI/Emu3.5-Image", {})
+SIDE, FACTOR, CODES = 64, 16, 131_072  # codes in a row of a square picture of the trained area; pixels of a code; codes of IBQ
+CONVERSATION = "You are a helpful assistant for t2i task. USER: {} ASSISTANT: "  # the checkpoint's, for pictures from text
+WITHOUT_TEXT = "You are a helpful assistant. USER:  ASSISTANT: "
+COPIED = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+    "hidden_act", "max_position_embeddings", "rms_norm_eps", "tie_word_embeddings", "pad_token_id", "bos_token_id", "eos_token_id",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ids:
+    """Ids of special tokens, and of code 0; the other codes follow it. The defaults are those of the checkpoint."""
+
+    row_end: int = 151_846
+    begin: int = 151_849
+    answer: int = 151_746  # begin of the answer
+    image: int = 151_852  # begin of image
+    codes_follow: int = 151_851
+    first_code: int = 151_854
+
+
+IDS = Ids()
+
+
+class Emu35(PictureCheckpoint):
+    """The backbone: a Qwen3ForCausalLM, a picture decoder, and a function from text to ids without special tokens."""
+
+    name, sampling = "emu35", Sampling(temperature=1.0, top_k=5120, top_p=1.0, guidance=5.0)
+
+    def __init__(
+        self, model: Qwen3ForCausalLM, pictures: PictureDecoder, read: Callable[[str], list[int]],
+        side: int = SIDE, ids: Ids = IDS, licence: str = "",
+    ):  # fmt: skip
+        """side : codes in a row of the picture"""
+        self.model, self.pictures, self.read, self.ids = model.eval(), pictures.eval(), read, ids
+        self.vocabulary = pictures.codes.num_embeddings
+        codes = torch.arange(ids.first_code, ids.first_code + self.vocabulary, device=model.device)
+        self.head, table = nn.Sequential(sliced(model.lm_head, codes)), model.model.embed_tokens
+        parameters = sum(p.numel() for part in (model, pictures) for p in part.parameters())
+        hosted = Hosted(model.model, lambda tokens: table(tokens + ids.first_code), self.head, table.weight[ids.row_end])
+        super().__init__(hosted, parameters, licence)
+        self.layouts = {side * pictures.factor: Raster(side, side, pictures.factor)}
+
+    def rows(self, text: str, layout: Raster) -> list[list[int]]:
+        """The conversation, and the same without the text."""
+        ids = self.ids
+        size = [ids.answer, ids.image, *self.read(f"{layout.rows}*{layout.columns}"), ids.codes_follow]
+        return [[ids.begin, *self.read(words), *size] for words in (CONVERSATION.format(text), WITHOUT_TEXT)]
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """The picture [H, W, 3], in about -1..1, of codes int64 [rows, columns]."""
+        return self.pictures(codes)
+
+    def codebook(self) -> Tensor:
+        """The vector of every code, float32 [V, D]."""
+        return self.pictures.codes.weight.detach().float()
+
+
+def qwen3_config(folder: Path) -> Qwen3Config:
+    """The configuration of the trunk, from BAAI's config.json or a converted one. Raises NotSupported for a model without codes."""
+    entries = read_config(folder, FAMILY.source)
+    if (held := entries.get("vocab_size")) != IDS.first_code + CODES:
+        raise NotSupported(f"{folder} holds {other_model(entries, held)}")
+    lacking = [name for name in COPIED[:7] if type(entries.get(name)) is not int]
+    if lacking:
+        raise MissingWeights(f"The config.json in {folder} has no {lacking[0]}. Download it again.")
+    try:
+        theta = entries.get("rope_theta") or (entries.get("rope_parameters") or {}).get("rope_theta")
+        return Qwen3Config(**{name: entries[name] for name in COPIED if name in entries}, rope_theta=float(theta))
+    except UNREADABLE as e:
+        raise MissingWeights(f"The config.json in {folder} cannot be read ({first_line(e)}). Download it again.") from e
+
+
+def other_model(entries: dict[str, Any], held: object) -> str:
+    """What a folder without Emu3.5's vocabulary holds, and what to do; the end of a sentence."""
+    if entries.get("model_type") == "qwen3":
+        return f"a text model ({held} tokens, none of them codes of a picture); it cannot draw. Name the folder of a {FAMILY.source}."
+    return "Emu3 in BAAI's own format. Use the converted one, for instance BAAI/Emu3-Gen-hf."
+
+
+def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Emu35:
+    """The backbone in a local folder; downloads nothing.
+
+    Raises MissingWeights for an absent, incomplete or damaged folder, NotSupported for the folder of another model, TooLittleMemory.
+    """
+    folder = checkpoint_folder(path, FAMILY)
+    kind, config = dtype_of(device, dtype), qwen3_config(folder)
+    check_room(FAMILY, folder, config, Raster(SIDE, SIDE, FACTOR), CODES, device, kind)
+    read, pictures = read_tiktoken(folder / "emu3.tiktoken"), read_picture_decoder(folder / "vision_tokenizer")
+    model = read_model(folder, Qwen3ForCausalLM, kind, "model.layers.", config)
+    found = Emu35(model.to(device), pictures.to(device), read, SIDE, IDS, licence_of(folder))
+    model.lm_head = None  # replaced by its rows of the codes
+    steady([found.hosted.decoder, found.head])
+    return found
