@@ -277,6 +277,9 @@ def test_the_side_is_in_a_name(tmp_path: Path) -> None:
         (folder / name).rename(folder / "model.pt")
         assert llamagen.side_of(folder) == side  # of the folder's name
     (tmp_path / "unnamed").mkdir()
+    (tmp_path / "unnamed" / "card.json").write_text('{"name": "llamagen", "source": {"c2i_L_384.pt": [1, 2]}}')
+    assert llamagen.side_of(tmp_path / "unnamed") == 384  # imported from there
+    (tmp_path / "unnamed" / "card.json").write_text('{"name": "llamagen"}')
     with pytest.raises(MissingWeights, match="how large") as caught:
         llamagen.side_of(tmp_path / "unnamed")
     one_message(caught.value)
