@@ -128,7 +128,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> E
     folder = checkpoint_folder(path, FAMILY)
     kind, config = dtype_of(device, dtype), qwen3_config(folder)
     check_room(FAMILY, folder, config, Raster(SIDE, SIDE, FACTOR), CODES, device, kind)
-    read, pictures = read_tiktoken(folder / "emu3.tiktoken"), read_picture_decoder(folder / "vision_tokenizer")
+    read, pictures = read_tiktoken(folder / "emu3.tiktoken"), read_picture_decoder(folder)
     model = read_model(folder, Qwen3ForCausalLM, kind, "model.layers.", config)
     found = Emu35(model.to(device), pictures.to(device), read, SIDE, IDS, licence_of(folder))
     model.lm_head = None  # replaced by its rows of the codes

@@ -19,6 +19,7 @@ from transformers.models.janus.modeling_janus import JanusVQVAEDecoder
 from engine.backbones.checkpoint_files import check_finite, first_line
 from engine.errors import MissingWeights, NotSupported
 
+SUBFOLDER = "vision_tokenizer"
 STAGE = re.compile(r"up\.(\d+)\.")
 PARTS = ("quantize.embedding.weight", "post_quant_conv.", "decoder.")
 
@@ -41,17 +42,21 @@ class PictureDecoder(nn.Module):
 
 
 def read_picture_decoder(folder: Path) -> PictureDecoder:
-    """The decoder from the safetensors files of a folder, in float32; raises MissingWeights or NotSupported."""
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise MissingWeights(f"There is no picture tokenizer in {folder}. Put the safetensors file of BAAI/Emu3.5-VisionTokenizer there.")
+    """The decoder in a checkpoint's folder, in float32; raises MissingWeights or NotSupported.
+
+    Its tensors lie in safetensors files in the subfolder vision_tokenizer, or, as an import writes them, beside the weights.
+    """
     tensors: dict[str, Tensor] = {}
     try:
-        for path in files:
+        for path in (*sorted(folder.glob(f"{SUBFOLDER}/*.safetensors")), *sorted(folder.glob("*.safetensors"))):
             with safe_open(path, "pt") as file:
-                tensors |= {name: file.get_tensor(name).float() for name in file.keys() if name.startswith(PARTS)}  # noqa: SIM118
+                wanted = [name for name in file.keys() if name.startswith(PARTS) and name not in tensors]  # noqa: SIM118
+                tensors |= {name: file.get_tensor(name).float() for name in wanted}
     except (SafetensorError, OSError) as e:
         raise MissingWeights(f"The picture tokenizer in {folder} cannot be read ({first_line(e)}). Download it again.") from e
+    if not tensors:
+        where = folder / SUBFOLDER
+        raise MissingWeights(f"There is no picture tokenizer in {where}. Put the safetensors file of BAAI/Emu3.5-VisionTokenizer there.")
     return built(tensors, folder)
 
 

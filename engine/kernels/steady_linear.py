@@ -95,11 +95,14 @@ def steady(modules: Sequence[nn.Module]) -> dict[tuple[int, int], Form]:
     """
     forms: dict[tuple[int, int], Form] = {}
     for module in modules:
-        for child in list(module.modules()):
-            for name, layer in list(child.named_children()):
-                if isinstance(layer, nn.Linear) and layer.weight.device.type == "cpu" and can_pack(layer.weight.dtype):
-                    setattr(child, name, _replaced(layer, forms))
+        for child in [child for child in module.modules() if not isinstance(child, nn.Linear)]:
+            for own in [own for own, layer in child.named_children() if _can_be(layer)]:  # names: a list of layers would keep their weights
+                setattr(child, own, _replaced(getattr(child, own), forms))
     return forms
+
+
+def _can_be(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.Linear) and layer.weight.device.type == "cpu" and can_pack(layer.weight.dtype)
 
 
 def _replaced(layer: nn.Linear, forms: dict[tuple[int, int], Form]) -> SteadyLinear:

@@ -140,7 +140,14 @@ def test_a_folder_of_the_publisher_loads_and_draws(folder: Path) -> None:
 
 def test_the_published_decoder_is_read_stage_by_stage(folder: Path) -> None:
     codes = torch.arange(16).view(4, 4)
-    torch.testing.assert_close(read_picture_decoder(folder / "vision_tokenizer")(codes), tiny.ibq()(codes), atol=0, rtol=0)
+    torch.testing.assert_close(read_picture_decoder(folder)(codes), tiny.ibq()(codes), atol=0, rtol=0)
+
+
+def test_a_decoder_beside_the_weights_is_found(folder: Path) -> None:
+    """Where an import writes it."""
+    (folder / "vision_tokenizer" / "model.safetensors").rename(folder / "pictures.safetensors")
+    codes = torch.arange(16).view(4, 4)
+    torch.testing.assert_close(read_picture_decoder(folder)(codes), tiny.ibq()(codes), atol=0, rtol=0)
 
 
 def test_a_decoder_with_a_gap_is_refused(folder: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 from torch import nn
 
+from engine.kernels import steady_linear
 from engine.kernels.packed_linear import can_pack
 from engine.kernels.steady_linear import FORMS, Form, SteadyLinear, is_steady, steady, steady_linear_reference
 
@@ -59,6 +62,24 @@ def test_a_form_that_depends_on_the_rows_is_found_out() -> None:
     plain = layer((48, 32), torch.float32)
     assert is_steady(SteadyLinear(plain.weight, plain.bias, FORMS[0]), torch.float32)
     assert not is_steady(Apart(plain.weight, plain.bias, FORMS[0]), torch.float32)
+
+
+@pytest.mark.skipif(not can_pack(), reason="layers are not packed here")
+def test_plain_weights_are_dropped_layer_by_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a large model would need its memory twice."""
+    module = nn.Sequential(*(layer((64, 64), torch.float32) for _ in range(5)))
+    weights = [weakref.ref(child.weight) for child in module]
+    alive = []
+    replaced = steady_linear._replaced
+
+    def watched(*given: object) -> SteadyLinear:
+        alive.append(sum(weight() is not None for weight in weights))
+        return replaced(*given)
+
+    monkeypatch.setattr(steady_linear, "_replaced", watched)
+    steady([module])
+    assert alive == [5, 4, 3, 2, 1]
+    assert all(weight() is None for weight in weights)
 
 
 def test_blocks_of_fixed_size_are_filled_up() -> None:
