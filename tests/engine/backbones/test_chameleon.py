@@ -184,6 +184,18 @@ def test_a_folder_loads_and_decodes_as_before(tmp_path: Path, lumina: bool) -> N
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("lumina", [False, True])
+def test_match_seed_holds_in_bfloat16(tmp_path: Path, lumina: bool) -> None:
+    found = load_backbone(tiny.save(tmp_path, lumina), dtype="bfloat16")
+    assert found.dtype == "bfloat16" and found.picture.widen.weight.dtype == torch.float32
+    for seed in range(3):
+        prompt = Prompt(text="red apple", seed=seed)
+        plain = generate(found, METHODS["ar"], prompt).finish()
+        run = generate(found, METHODS["sjdpp"], prompt, {"verify": "match seed", "window": 5}).finish()
+        assert run.tokens == plain.tokens and run.totals["forwards"] <= plain.totals["forwards"]
+
+
+@pytest.mark.usefixtures("small")
 def test_the_picture_decoder_may_lie_elsewhere(tmp_path: Path) -> None:
     folder = tiny.save(tmp_path / "own")
     expected = chameleon.load(str(folder), dtype="float32").decode(torch.zeros(2, 2, dtype=torch.int64))

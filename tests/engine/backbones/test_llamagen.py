@@ -268,6 +268,18 @@ def test_a_folder_of_the_authors_files_loads(tmp_path: Path, text: bool) -> None
         assert generate(named, METHODS["ar"], prompt).finish().tokens == tokens
 
 
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("text", [False, True])
+def test_match_seed_holds_in_bfloat16(tmp_path: Path, text: bool) -> None:
+    found = load_backbone(save(tmp_path / "own", text), dtype="bfloat16")
+    assert found.dtype == "bfloat16" and found.picture.widen.weight.dtype == torch.float32
+    for seed in range(3):
+        prompt = Prompt(text="a red apple" if text else "5", seed=seed)
+        plain = generate(found, METHODS["ar"], prompt).finish()
+        run = generate(found, METHODS["sjdpp"], prompt, {"verify": "match seed", "window": 5}).finish()
+        assert run.tokens == plain.tokens and run.totals["forwards"] <= plain.totals["forwards"]
+
+
 def test_the_side_is_in_a_name(tmp_path: Path) -> None:
     for name, side in (("c2i_L_384.pt", 384), ("t2i_XL_stage2_512.pt", 512), ("c2i_B_256.safetensors", 256)):
         folder = tmp_path / str(side)
