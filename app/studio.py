@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import ipaddress
 import os
 import signal
 import socket
@@ -37,8 +38,11 @@ FAREWELL = 20.0  # seconds that a run has to end when the studio is interrupted
 PICTURES, MESHES = "pictogram", ("lowpoly", "lowpoly_lora")  # the models of the tabs; the first of MESHES is the default
 
 
-def build(backbone: Backbone, mesh: Lazy | None = None, sessions: Sessions | None = None) -> gr.Blocks:
-    """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one)."""
+def build(backbone: Backbone, mesh: Lazy | None = None, sessions: Sessions | None = None, local: bool = False) -> gr.Blocks:
+    """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one).
+
+    local : only this machine can open the page, so it may import models from folders that a visitor names
+    """
     mesh = mesh or mesh_model()
     sessions = sessions or visitors()
     with gr.Blocks(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=STALE) as page:
@@ -46,7 +50,7 @@ def build(backbone: Backbone, mesh: Lazy | None = None, sessions: Sessions | Non
         with gr.Tabs(elem_id="tabs"):
             for name, module in TABS.items():
                 with gr.Tab(name, id=name.lower()) as tab:
-                    importlib.import_module(module).build(Place(page, tab, backbone, mesh, sessions))
+                    importlib.import_module(module).build(Place(page, tab, backbone, mesh, sessions, local))
 
         def leave(request: gr.Request) -> None:
             sessions.leave(request.session_hash)
@@ -106,6 +110,14 @@ def free_port(host: str, wanted: int) -> int:
     raise NotSupported(f"No port from {wanted} to {wanted + PORTS_TRIED - 1} is free on {host}. Choose another with --port.")
 
 
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches a host."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def leave_a_core(device: str) -> None:
     """Leaves one core to the server and the browser: a pass whose threads wait for a busy core is slower than one with fewer threads."""
     if device == "cpu":
@@ -154,7 +166,7 @@ def _serve(
     if found != wanted:
         print(f"Port {wanted} is in use; the studio uses {found}.", flush=True)
     sessions = visitors()
-    page = build(model, mesh, sessions)
+    page = build(model, mesh, sessions, is_local(host) and not tuple(allowed_hosts))
     print(f"Foretoken studio: {address(host, found)}\nRuns are saved in {home() / 'runs'}.", flush=True)
     open_to(page, host, found, allowed_hosts, open_browser)
     wait_for_interrupt()

@@ -6,26 +6,24 @@ appears whole or not at all. Code and everything else that lies beside weights s
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from safetensors import safe_open
-from transformers.utils import logging
 
 from engine.backbones import BACKBONES, adapter_of, imported, imported_folder
-from engine.backbones.checkpoint_files import UNREADABLE
 from engine.checkpoints.families import Family, check_tokenizer, named, stated_licence
-from engine.checkpoints.reading import INDEX, SAFE, Checkpoint, names_of, open_checkpoint
+from engine.checkpoints.reading import INDEX, PICKLED, SAFE, Checkpoint, names_of, open_checkpoint
 from engine.checkpoints.torch_files import first_line
 from engine.checkpoints.writing import FORMAT, index_of, plan, write_shard
 from engine.errors import BadFile, BadOutput, MissingWeights, NotSupported
@@ -36,6 +34,7 @@ from engine.networks.card import CARD, read_card
 BESIDE = (".json", ".txt", ".model", ".md", ".tiktoken", ".jinja")  # files that are copied: configuration, tokenizer, description
 LARGEST_BESIDE = 64 * 2**20  # bytes
 LICENCES = re.compile(r"(licen[cs]e|use[-_]policy|notice)", re.IGNORECASE)
+FIRST = 64  # numbers of each tensor that the fingerprint reads
 NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -67,12 +66,17 @@ class Found:
         sizes = f", {' or '.join(map(str, self.sizes))} pixels" if self.sizes else ""
         lines = (
             f"{self.name}: {self.title}, for {self.makes}",
-            f"  {self.parameters / 1e9:.2f} billion parameters in {self.tensors:,} tensors: {kinds}",
+            f"  {counted(self.parameters)} parameters in {self.tensors:,} tensors: {kinds}",
             f"  up to {self.tokens:,} tokens of {self.codes:,} kinds{sizes}",
             f"  licence: {self.stated or 'not stated here'}; of the published weights: {self.licence}",
             f"  memory for the weights: {said(2 * self.parameters)} in bfloat16, {said(4 * self.parameters)} in float32",
         )
         return "\n".join(lines)
+
+
+def counted(parameters: int) -> str:
+    """A number of parameters as text."""
+    return f"{parameters / 1e9:.1f} billion" if parameters >= 1e9 else f"{parameters / 1e6:.1f} million"
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ def look(path: Path) -> Found:
 def described(found: Checkpoint) -> Found:
     """What an open checkpoint is; raises NotSupported or MissingWeights."""
     family = need_family(adapter_of(found))
-    folder = found.path if found.path.is_dir() else found.path.parent
+    folder = folder_of(found.path)
     check_tokenizer(family, folder)
     tokens, codes, sizes = family.about(found.config, found.shapes)
     dtypes: dict[str, int] = {}
@@ -103,7 +107,7 @@ def described(found: Checkpoint) -> Found:
     return Found(
         name_of(found.path), family.name, family.title, family.makes, found.parameters, sum(dtypes.values()),
         dict(sorted(dtypes.items(), key=lambda pair: -pair[1])), len(found.entries), tokens, codes, sizes,
-        stated_licence(folder), family.licence, source_of(found),
+        stated_licence(folder), family.licence, source_of([*found.files, *beside(found, family)]),
     )  # fmt: skip
 
 
@@ -118,9 +122,34 @@ def name_of(path: Path) -> str:
     return f"{name}-imported" if name in BACKBONES else name
 
 
-def source_of(found: Checkpoint) -> dict[str, Any]:
+def fingerprint(opened: Sequence[Checkpoint]) -> str:
+    """A short hash of the names, shapes, types and first numbers of all tensors: it tells checkpoints apart without reading them whole."""
+    result = hashlib.sha256()
+    for found in opened:
+        for name in sorted(found.entries):
+            entry = found.entries[name]
+            result.update(f"{name} {entry.dtype} {entry.shape}".encode())
+            if entry.count:
+                first = found.read(name).reshape(-1)[:FIRST].contiguous()
+                result.update(first.view(torch.uint8).numpy().tobytes())
+    return result.hexdigest()[:16]
+
+
+def source_of(files: Sequence[Path]) -> dict[str, Any]:
     """What tells a second import of the same files: sizes and times, without the folders of this machine."""
-    return {file.name: [(state := file.stat()).st_size, state.st_mtime_ns] for file in found.files}
+    return {file.name: [(state := file.stat()).st_size, state.st_mtime_ns] for file in files}
+
+
+def folder_of(path: Path) -> Path:
+    """The folder of a checkpoint: itself, or the one that the file lies in."""
+    return path if path.is_dir() else path.parent
+
+
+def beside(found: Checkpoint, family: Family) -> list[Path]:
+    """Further files of weights that a family needs, such as a picture decoder's."""
+    folder = folder_of(found.path)
+    files = {file for pattern in family.beside for file in folder.glob(pattern) if file.suffix in (SAFE, *PICKLED) and file.is_file()}
+    return sorted(files - set(found.files))
 
 
 def convert(path: Path, out: Path | None = None) -> Iterator[Progress]:
@@ -128,27 +157,38 @@ def convert(path: Path, out: Path | None = None) -> Iterator[Progress]:
 
     The same files a second time change nothing. Raises a ForetokenError and leaves no folder for anything that cannot be imported.
     """
-    with open_checkpoint(path) as found:
+    with ExitStack() as stack:
+        found = stack.enter_context(open_checkpoint(path))
         about = described(found)
+        family = need_family(about.family)
         target = out or imported_folder() / about.name
         if is_same(target, about):
             yield Progress(about.bytes, about.bytes, target)
             return
         if target.exists() and (not (target / CARD).is_file() or read_card(target).get("source") is None):
             raise BadOutput(f"{target} is there already and is no imported model. Choose another folder with --out.")
-        check_shapes(found, about)
+        opened = [found, *(stack.enter_context(open_checkpoint(file)) for file in beside(found, family))]
+        check_shapes(opened, family)
+        parts = parts_of(found) if family.network else stems_of(found)
+        parts += [part for each in opened[1:] for part in stems_of(each, indexed=False)]
+        for folder in inside(found, family):
+            parts += parts_of(stack.enter_context(open_checkpoint(folder)), f"{folder.name}/")
+        total = sum(part.bytes for part in parts)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             clean(target.parent)
-            check_room(target.parent, about.bytes)
+            check_room(target.parent, total)
             with whole_folder(target.parent, target.name) as new:
-                copy_beside(found.path if found.path.is_dir() else found.path.parent, new)
-                yield from write_weights(found, about, new)
-                write_text(new / CARD, card_of(about))
+                copy_beside(folder_of(path), new)
+                for folder in inside(found, family):
+                    (new / folder.name).mkdir()
+                    copy_beside(folder, new / folder.name)
+                yield from write_parts(parts, total, new)
+                write_text(new / CARD, card_of(about, fingerprint(opened)))
                 check_names(about, new)
         except OSError as e:
             raise refusal(target, e, "Nothing was imported; free some space, or choose another folder with --out.") from e
-    yield Progress(about.bytes, about.bytes, target)
+    yield Progress(total, total, target)
 
 
 def is_same(target: Path, about: Found) -> bool:
@@ -156,9 +196,9 @@ def is_same(target: Path, about: Found) -> bool:
     return (target / CARD).is_file() and read_card(target).get("source") == json.loads(json.dumps(about.source))
 
 
-def card_of(about: Found) -> str:
-    """The text of card.json: the adapter's name, and what `look` found."""
-    entries = asdict(about) | {"name": about.family, "imported": about.name}
+def card_of(about: Found, weights: str) -> str:
+    """The text of card.json: the adapter's name, the fingerprint of the weights, and what `look` found."""
+    entries = asdict(about) | {"name": about.family, "imported": about.name, "weights_hash": weights}
     return json.dumps({key: value for key, value in entries.items() if key != "family"}, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -177,28 +217,66 @@ def copy_beside(source: Path, new: Path) -> None:
             shutil.copy(file, new / file.name)
 
 
-def write_weights(found: Checkpoint, about: Found, new: Path) -> Iterator[Progress]:
-    """Links the files if all are safetensors that say their format, and writes them otherwise."""
-    done = 0
+@dataclass(frozen=True)
+class Part:
+    """One file of weights to write: its path in the new folder, the tensors in it, and where they are.
+
+    linked : the file itself, if it can stay as it is; indexed : whether an index names it, if there are several
+    """
+
+    name: str
+    found: Checkpoint
+    tensors: list[str]
+    linked: Path | None = None
+    indexed: bool = True
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes its tensors take."""
+        return sum(self.found.entries[name].bytes for name in self.tensors)
+
+
+def parts_of(found: Checkpoint, folder: str = "") -> list[Part]:
+    """The files that a checkpoint becomes, with transformers' names. folder : inside the new one, with a slash"""
     if all(is_whole(file) for file in found.files):
-        names = {found.files[0]: "model.safetensors"} if len(found.files) == 1 else {file: file.name for file in found.files}
-        for file, name in names.items():
-            link(file, new / name)
-            done += sum(entry.bytes for entry in found.entries.values() if entry.file == file)
-            yield Progress(done, about.bytes)
-        shards = {name: [n for n, entry in found.entries.items() if entry.file == file] for file, name in names.items()}
-    else:
-        planned = plan(found.entries, list(names_of(found)))
-        called = (
-            ["model.safetensors"] if len(planned) == 1 else [f"model-{i + 1:05}-of-{len(planned):05}{SAFE}" for i in range(len(planned))]
-        )
-        shards = dict(zip(called, planned, strict=True))
-        for name, tensors in shards.items():
-            for piece in write_shard(new / name, found.entries, tensors, found.read):
+        if len(found.files) == 1:
+            return [Part(f"{folder}model.safetensors", found, list(found.entries), found.files[0])]
+        return [replace(part, name=f"{folder}{part.name}") for part in stems_of(found)]
+    planned = plan(found.entries, list(names_of(found)))
+    last = len(planned)
+    called = [f"model-{i:05}-of-{last:05}{SAFE}" for i in range(1, last + 1)] if last > 1 else ["model.safetensors"]
+    return [Part(f"{folder}{name}", found, tensors) for name, tensors in zip(called, planned, strict=True)]
+
+
+def stems_of(found: Checkpoint, indexed: bool = True) -> list[Part]:
+    """The same, each file with its own name, which may say something."""
+    of_file = {file: [name for name, entry in found.entries.items() if entry.file == file] for file in found.files}
+    return [Part(f"{file.stem}{SAFE}", found, names, file if is_whole(file) else None, indexed) for file, names in of_file.items()]
+
+
+def inside(found: Checkpoint, family: Family) -> list[Path]:
+    """The folders inside a checkpoint's folder that hold weights of their own and belong to it."""
+    folders = sorted(path for path in folder_of(found.path).iterdir() if path.is_dir()) if family.inside else []
+    return [path for path in folders if any(file.suffix in (SAFE, *PICKLED) for file in path.iterdir())]
+
+
+def write_parts(parts: Sequence[Part], total: int, new: Path) -> Iterator[Progress]:
+    """Links or writes all files, and an index in each folder where there are several."""
+    done = 0
+    for part in parts:
+        if part.linked is not None:
+            link(part.linked, new / part.name)
+            done += part.bytes
+            yield Progress(done, total)
+        else:
+            for piece in write_shard(new / part.name, part.found.entries, part.tensors, part.found.read):
                 done += piece
-                yield Progress(done, about.bytes)
-    if len(shards) > 1:
-        (new / INDEX[0]).write_text(index_of(shards, about.bytes), encoding="utf-8")
+                yield Progress(done, total)
+    for found in {id(part.found): part.found for part in parts if part.indexed}.values():
+        mine = [part for part in parts if part.found is found]
+        if len(mine) > 1:
+            text = index_of({Path(part.name).name: part.tensors for part in mine}, sum(part.bytes for part in mine))
+            (new / mine[0].name).with_name(INDEX[0]).write_text(text, encoding="utf-8")
 
 
 def is_whole(file: Path) -> bool:
@@ -220,14 +298,15 @@ def link(file: Path, target: Path) -> None:
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def check_shapes(found: Checkpoint, about: Found) -> None:
+def check_shapes(opened: Sequence[Checkpoint], family: Family) -> None:
     """Raises MissingWeights if tensors that the adapter names are missing or have another shape. Of a family in transformers' form, the
     written folder is checked (`check_names`), because transformers renames tensors of older versions."""
-    family = need_family(about.family)
     if family.network:
         return
-    adapter = importlib.import_module(BACKBONES[family.name])
-    compare(found.path, adapter.expected(adapter.configure(found.shapes)), found.shapes)
+    adapter, main = importlib.import_module(family.names), opened[0]
+    shapes = {name: shape for found in opened for name, shape in found.shapes.items()}
+    settings = adapter.configure(shapes) if hasattr(adapter, "configure") else main.config
+    compare(main.path, adapter.expected(settings), shapes)
 
 
 def compare(path: Path, expected: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -245,6 +324,10 @@ def check_names(about: Found, folder: Path) -> None:
     family = need_family(about.family)
     if not family.network:
         return
+    import transformers  # takes seconds, and the studio shows its page without it
+
+    from engine.backbones.checkpoint_files import UNREADABLE
+
     kind = getattr(transformers, family.network)
     try:
         with quiet(), torch.device("meta"):
@@ -264,6 +347,8 @@ def check_names(about: Found, folder: Path) -> None:
 @contextmanager
 def quiet() -> Iterator[None]:
     """transformers without progress bars and reports."""
+    from transformers.utils import logging
+
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from app import cli
 
@@ -75,7 +77,8 @@ def test_the_studio_gets_what_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp
     for folder in folders.values():
         folder.mkdir()
     (folders["lowpoly"] / "card.json").write_text('{"name": "lowpoly"}')
-    (folders["janus"] / "config.json").write_text("{}")
+    (folders["janus"] / "config.json").write_text('{"model_type": "janus"}')
+    save_file({"weight": torch.ones(2)}, folders["janus"] / "model.safetensors")
     assert cli.main(["--port", "8123", "--no-browser", "--allow-host", "a.example", "--allow-host", "b.example"]) == 130
     for folder in folders.values():
         assert cli.main(["studio", "--backbone", str(folder), "--host", "127.0.0.1"]) == 130

@@ -1,90 +1,142 @@
-"""The Models tab: what is loaded, on which machine, and the data and numbers on the model's card."""
+"""The Models tab: a card for each model on this machine, what else can be imported, and the import of a local checkpoint."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from app.boards.lazy import Lazy
-from app.ui.panels.notice import without_paths
+from app.cards import Card, brought_cards, families, shipped
+from app.speeds import seen
+from app.ui import model_cards
+from app.ui.panels import notice
 from app.ui.place import Place
-from engine.core import Backbone
-from engine.errors import ForetokenError
+from engine.converting import convert, look
+from engine.errors import BadFile, ForetokenError
+from engine.files import home
 from engine.machine import facts
-from engine.networks.weights import read_card
+from engine.memory import free, said
+from engine.networks.weights import MODELS
 
+PICTURES = "pictogram"
 ABOUT = "Foretoken runs on this machine only: no prompt, picture or number leaves it."
-KEPT = "the folder that the terminal shows at the start"
-LONG = 12  # most entries of a list that are shown; the rest is counted
+IN_A_TERMINAL = "This studio can be reached from other machines, so it reads no folders. Import in a terminal of its own machine:"
+COMMAND = "python launch.py models import PATH"
+LONGEST_PATH = 4096
 
 
 def build(place: Place) -> None:
     """Builds the tab."""
-    backbone = place.backbone
     with gr.Column(elem_classes="ft-about"):
-        gr.HTML(section(f"Loaded: {backbone.name}", summary(backbone)))
-        gr.HTML(section("Card", card(backbone.card)))
-        if words := backbone.words:
-            gr.HTML(paragraph(f"{len(words)} known words", ", ".join(sorted(words))))
-        gr.HTML(meshes(place.mesh))
-        gr.HTML(section("This machine", {**facts(), "runs are kept in": KEPT}))
-        gr.HTML(paragraph("About", ABOUT))
-
-
-def meshes(mesh: Lazy) -> str:
-    """The section of the mesh model, which need not be loaded yet."""
-    if not mesh.here:
-        missing = f"Its weights are not on this machine. Train them: python launch.py train {mesh.name}."
-        return paragraph(f"For meshes: {mesh.name}", missing)
-    try:
-        return section(f"For meshes: {mesh.name}", card(read_card(mesh.folder)))
-    except ForetokenError as e:
-        return paragraph(f"For meshes: {mesh.name}", without_paths(str(e)))
-
-
-def summary(backbone: Backbone) -> dict[str, Any]:
-    """The rows of the loaded model's summary."""
-    sampling = backbone.sampling
-    found: dict[str, Any] = {"device": str(backbone.device)}
-    if backbone.parameters:
-        found["parameters"] = f"{backbone.parameters / 1e6:.1f} million"
-    found["vocabulary (number of tokens)"] = f"{backbone.vocabulary:,}"
-    if backbone.sizes:
-        found["picture sizes"] = ", ".join(f"{s} px" for s in backbone.sizes)
-    found["default sampling"] = f"guidance {sampling.guidance:g}, temperature {sampling.temperature:g}"
-    return found
-
-
-def card(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A card's entries, flattened, without the word list, which has its own section."""
-    found: dict[str, Any] = {}
-    for key, value in content.items():
-        if key == "words":
-            continue
-        name = f"{prefix}{key.replace('_', ' ')}"
-        if isinstance(value, dict):
-            found |= card(value, f"{name} / ")
+        shown = gr.HTML(page(place), elem_id="models")
+        if place.local:
+            with gr.Column(elem_classes="ft-add"):
+                _build_import(place, shown)
         else:
-            found[name] = brief(value)
-    return found
+            gr.HTML(f'<section><h2>Add a model</h2><p class="ft-words">{IN_A_TERMINAL} <code>{COMMAND}</code></p></section>')
+        gr.HTML(f"<section><h2>What can be added</h2>{model_cards.families_html(families())}</section>")
+        gr.HTML(f'<section><h2>This machine</h2>{model_cards.facts_html(machine())}<p class="ft-words">{ABOUT}</p></section>')
+    place.tab.select(lambda: page(place), None, shown, **DIRECT)
 
 
-def brief(value: Any) -> str:
-    """A value as text; long lists are shortened."""
-    if not isinstance(value, list):
-        return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else without_paths(str(value))
-    shown = without_paths(", ".join(map(str, value[:LONG])))
-    return f"{shown} and {len(value) - LONG} more" if len(value) > LONG else shown
+DIRECT: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 
 
-def paragraph(title: str, text: str) -> str:
-    """A heading and some text, escaped."""
-    return f'<section><h2>{escape(title)}</h2><p class="ft-words">{escape(text)}</p></section>'
+def page(place: Place) -> str:
+    """The cards as they are now: runs and imports of this session count."""
+    return model_cards.cards_html(cards(place))
 
 
-def section(title: str, rows: dict[str, Any]) -> str:
-    """A heading and a table, escaped, since a card may come from anywhere."""
-    cells = "".join(f"<tr><th>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>" for k, v in rows.items() if v is not None)
-    return f"<section><h2>{escape(title)}</h2><table>{cells}</table></section>"
+def cards(place: Place) -> list[Card]:
+    """A card for each model: the loaded one first, then those that ship, then the imported ones."""
+    runs, backbone = seen(home() / "runs"), place.backbone
+    loaded = backbone.name == PICTURES
+    folder = getattr(backbone, "folder", None) if loaded else None
+    own = shipped(PICTURES, Path(folder or MODELS / PICTURES), runs, loaded, backbone if loaded else None)
+    found = [own, *([shipped("lowpoly", place.mesh.folder, runs, True)] if place.mesh.here else [])]
+    mine = brought_cards(runs, None if loaded else backbone.weights_hash)
+    return sorted([*found, *mine], key=lambda card: card.state != "in use")
+
+
+def machine() -> dict[str, str]:
+    """What a speed depends on, for a person."""
+    found, room = facts(), free("cpu")
+    return {
+        "Processor": str(found["processor"]),
+        "Graphics card": str(found["cuda"] or "none that PyTorch sees"),
+        "Free memory": said(room) if room is not None else "",
+        "Fast bfloat16": "yes" if found["fast_bfloat16"] else "no",
+        "PyTorch": str(found["torch"]),
+        "Runs are kept in": "the folder that the terminal shows at the start",
+    }
+
+
+# --- import -----------------------------------------------------------------------------------------------------------
+
+
+def _build_import(place: Place, shown: gr.HTML) -> None:
+    """The fields of an import and their handlers."""
+    gr.HTML("<section><h2>Add a model</h2></section>")
+    with gr.Row(elem_classes="ft-import"):
+        path = gr.Textbox(
+            label="Folder or file of a checkpoint", placeholder="A folder or file on this machine, such as ~/Downloads/Janus-Pro-1B",
+            show_label=False, container=False, elem_id="import-path", scale=1, max_lines=1, max_length=LONGEST_PATH,
+        )  # fmt: skip
+        what = gr.Button("What is it?", elem_id="import-look", scale=0, min_width=120)
+        go = gr.Button("Import", variant="primary", elem_id="import-go", scale=0, min_width=120)
+    told = gr.HTML("", elem_id="import-told")
+    gr.HTML(
+        '<p class="ft-words">Reads safetensors and PyTorch files without running anything in them, and downloads nothing. '
+        f"In a terminal: <code>{COMMAND}</code></p>"
+    )
+    what.click(describe, path, told, preprocess=False, **DIRECT)
+    settings: dict[str, Any] = {"concurrency_id": "importing", "concurrency_limit": 1, "show_progress": "hidden"}
+    going = gr.on([go.click, path.submit], add, path, told, preprocess=False, api_visibility="private", **settings)
+    going.then(lambda: page(place), None, shown, **DIRECT)
+
+
+def path_of(text: object) -> Path:
+    """The path that a visitor wrote; raises BadFile for none."""
+    written = text.strip().strip("'\"") if isinstance(text, str) else ""
+    if not 0 < len(written) <= LONGEST_PATH or any(c == "\0" or "\ud800" <= c <= "\udfff" for c in written):
+        raise BadFile("This is not the path of a file or folder. Write where the checkpoint lies on this machine.")
+    return Path(written).expanduser()
+
+
+def describe(text: object) -> str:
+    """What a checkpoint is, or why it cannot be imported."""
+    try:
+        return told(str(look(path_of(text))))
+    except ForetokenError as e:
+        return complaint(e)
+
+
+def add(text: object) -> Iterator[str]:
+    """Imports a checkpoint: what it is, how far it is, and the command that uses it."""
+    try:
+        path = path_of(text)
+        found = look(path)
+        shown = -1
+        for progress in convert(path):
+            percent = 100 * progress.done // max(1, progress.total)
+            if percent != shown:
+                shown = percent
+                yield told(str(found), percent)
+        yield told(f"{found.name} is imported.\nStart the studio with it: python launch.py --backbone {found.name}", 100)
+    except ForetokenError as e:
+        yield complaint(e)
+
+
+def told(text: str, percent: int | None = None) -> str:
+    """Lines of text, the first one bold, with a progress bar."""
+    first, *rest = (escape(notice.without_paths(line.strip())) for line in text.splitlines())
+    bar = f'<progress max="100" value="{percent}" aria-label="Import">{percent} %</progress>' if percent is not None else ""
+    return f'<div class="ft-told" role="status"><b>{first}</b>{"".join(f"<span>{line}</span>" for line in rest)}{bar}</div>'
+
+
+def complaint(error: ForetokenError) -> str:
+    """An error, without this machine's folders."""
+    return f'<div class="ft-told" data-kind="error" role="status"><span>{escape(notice.without_paths(str(error)))}</span></div>'

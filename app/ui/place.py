@@ -13,10 +13,12 @@ from engine.core import Backbone
 
 @dataclass(frozen=True)
 class Place:
-    """One tab of the studio's page. backbone: the picture model; mesh: the mesh model."""
+    """One tab of the studio's page. backbone: the picture model; mesh: the mesh model; local: only this machine can open the page, so it
+    may name folders."""
 
     page: gr.Blocks
     tab: gr.Tab
     backbone: Backbone
     mesh: Lazy
     sessions: Sessions
+    local: bool = False

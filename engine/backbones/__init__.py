@@ -29,6 +29,7 @@ BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) ->
     "chameleon": "engine.backbones.chameleon",
     "glm_image": "engine.backbones.glm_image",
 }
+DRAFTERS = "drafters"  # the folder beside imported weights that recipes write to
 
 
 def imported_folder() -> Path:
@@ -110,4 +111,15 @@ def load(
     if name not in BACKBONES:
         raise NotSupported(f"There is no backbone '{name}'. There are: {', '.join(BACKBONES)}.")
     check_device(device)
-    return importlib.import_module(BACKBONES[name]).load(path, device, dtype)
+    found: Backbone = importlib.import_module(BACKBONES[name]).load(path, device, dtype)
+    if found.weights_hash is None and path is not None and (Path(path) / CARD).is_file():
+        adopt(found, Path(path), read_card(Path(path)).get("weights_hash"))
+    return found
+
+
+def adopt(found: Backbone, folder: Path, weights_hash: str | None) -> None:
+    """Gives the model of an imported folder the hash on its card, so that its runs can be told apart, and its drafters."""
+    if hasattr(found, "adopt"):
+        found.adopt(folder, weights_hash)
+    else:
+        found.weights_hash = weights_hash

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -19,11 +20,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.backbones import DRAFTERS
 from engine.backbones.preview import Preview, fitted
 from engine.backbones.prompts import readable_text
 from engine.core import ANY_SUIT, Prompt, Sampling
-from engine.errors import BadPrompt
+from engine.drafters.feature_draft import read_drafter, weights_file
+from engine.drafters.predictive_stream import is_trained, read_adapter
+from engine.errors import BadPrompt, MissingWeights
 from engine.layout import Raster
+from engine.networks.card import has_card, read_card
 from engine.networks.hosted import Hosted, HostedTrunk, RowEndSlab, slab_for
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import causal
@@ -39,9 +44,9 @@ class PictureCheckpoint:
     sampling: Sampling
     layouts: Mapping[int, Raster]  # by the picture's side in pixels; the first is the default
     vocabulary: int
-    end, weights_hash = None, None
+    end, weights_hash = None, None  # an import gives it a hash
     words: Mapping[str, int] = MappingProxyType({})  # its tokenizer reads any word
-    capabilities = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})
+    capabilities: frozenset[str] = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})
     suits = ANY_SUIT
 
     def __init__(self, hosted: Hosted, parameters: int, licence: str = ""):
@@ -49,6 +54,31 @@ class PictureCheckpoint:
         self.hosted, self.parameters = hosted, parameters
         self.device, self.dtype = hosted.decoder.device, str(hosted.decoder.dtype).removeprefix("torch.")
         self.card: Mapping[str, Any] = MappingProxyType({"licence": licence} if licence else {})
+        self.folder: Path | None = None  # of its drafters
+        self._drafters: dict[str, Any] = {}
+
+    def adopt(self, folder: Path, weights_hash: str | None) -> None:
+        """Makes this the model of an imported folder: its weights have a hash, and the drafters that were trained for them are its own."""
+        self.folder, self.weights_hash = folder / DRAFTERS, weights_hash
+        own = read_card(self.folder) if has_card(self.folder) else {}
+        self.card = MappingProxyType({**self.card, **own})
+        found = {"feature_draft"} if weights_file(self.folder).exists() else set()
+        if is_trained(self.folder):
+            found.add("predictive_stream")
+        self.capabilities = self.capabilities | found
+
+    def drafter(self, name: str) -> Any:
+        """The drafter that was trained for these weights, loaded once; raises MissingWeights if there is none."""
+        if name not in self.capabilities or self.folder is None:
+            recipe = name.replace("_", "-")
+            raise MissingWeights(f"{self.name} has no {name}. Import it and train one: python launch.py train {recipe} --backbone NAME.")
+        if name not in self._drafters:
+            if name == "feature_draft":
+                found: Any = read_drafter(weights_file(self.folder), dict(self.card), self.device, self.weights_hash)
+            else:
+                found = read_adapter(self.folder, self.hosted.decoder, self.name, self.weights_hash)
+            self._drafters[name] = found
+        return self._drafters[name]
 
     def rows(self, text: str, layout: Raster) -> list[list[int]]:
         """The ids of a prompt up to the picture's first token: those of the text, then those without it, for guidance. A model without

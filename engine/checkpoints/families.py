@@ -35,8 +35,11 @@ class Family:
     licence   : of the published weights
     fits      : whether a configuration and the shapes of tensors are of this family
     about     : (tokens of a result, ids of a token, sizes in pixels) of a checkpoint
-    network   : the class of transformers whose tensors it has; "" where the adapter has `configure` and `expected`
+    network   : the class of transformers whose tensors it has; "" for files in another form
+    names     : for those, the module with `expected(config)`, names to shapes, and `configure(shapes)` where no config.json says it
     reads     : "text", "class" or "points": what a prompt is
+    beside    : patterns of further files of weights in the folder, such as a picture decoder's
+    inside    : whether folders with weights in the folder belong to it, such as a text encoder's or a picture tokenizer's
     """
 
     name: str
@@ -47,7 +50,10 @@ class Family:
     fits: Callable[[Config, Shapes], bool]
     about: Callable[[Config, Shapes], tuple[int, int, list[int]]]
     network: str = ""
+    names: str = ""
     reads: str = "text"
+    beside: tuple[str, ...] = ()
+    inside: bool = False
 
 
 def kind(*names: str) -> Callable[[Config, Shapes], bool]:
@@ -102,7 +108,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         "emu35", "Emu3.5", "pictures from text", "BAAI/Emu3.5-Image", "Apache-2.0",
-        is_emu35, lambda config, shapes: (4096, 131_072, [1024]), "Qwen3ForCausalLM",
+        is_emu35, lambda config, shapes: (4096, 131_072, [1024]), "Qwen3ForCausalLM", inside=True,
     ),
     Family(
         "emu3", "Emu3", "pictures from text", "BAAI/Emu3-Gen-hf", "Apache-2.0",
@@ -113,7 +119,7 @@ FAMILIES: tuple[Family, ...] = (
         "chameleon", "Chameleon: Anole and Lumina-mGPT", "pictures from text", "Anole-7b-v0.1-hf, Lumina-mGPT",
         "Chameleon Research License (Anole, Lumina-mGPT 1.0): no commercial use; Lumina-mGPT 2.0: Apache-2.0",
         kind("chameleon"), lambda config, shapes: (1024, entry(config, "vq_config.num_embeddings", 8192), [512]),
-        "ChameleonForConditionalGeneration",
+        names="engine.backbones.chameleon_files", beside=("*vqgan*", "*/*vqgan*"),
     ),
     Family(
         "glm_image", "GLM-Image, its autoregressive half", "picture tokens from text, for GLM-Image's diffusion decoder",
@@ -123,12 +129,14 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "llamagen", "LlamaGen", "pictures from a class or from text", "FoundationVision/LlamaGen",
         "MIT; the class models learned from ImageNet, whose pictures are for research",
-        holding("tok_embeddings.weight", "layers.0.attention.wqkv.weight", "output.weight"), about_llamagen, reads="class",
+        holding("tok_embeddings.weight", "layers.0.attention.wqkv.weight", "output.weight"), about_llamagen,
+        names="engine.backbones.llamagen_files", reads="class", beside=("vq*",), inside=True,
     ),
     Family(
         "bpt", "BPT", "meshes from a point cloud", "bpt-8-16-500m.pt of whaohan/bpt",
         "Tencent Hunyuan 3D 2.0 Community License: not in the EU, the UK and South Korea",
-        holding("sos_token", "token_embed.weight"), about_bpt, reads="points",
+        holding("sos_token", "token_embed.weight"), about_bpt,
+        names="engine.backbones.bpt", reads="points",
     ),
 )  # fmt: skip
 

@@ -148,7 +148,7 @@ class NetworkGrowth:
     def _rows(self, tokens: list[int], features: Tensor, places: list[int], mask: Tensor) -> tuple[Tensor, Tensor]:
         """One pass over k rows, whose keys and values stay: features [branches, k, H], positions of the tokens -> states, guided logits."""
         embedded = self.trunk.embed(torch.tensor(tokens, device=self.device)).expand(self.branches, -1, -1)
-        states = self.network(embedded, features, self.cos[places], self.sin[places], mask, self.slab)
+        states = self.network(embedded.float(), features.float(), self.cos[places], self.sin[places], mask, self.slab)
         self.slab.keep(list(range(len(tokens))))
         return states, guide(self.trunk.head(states).float(), self.guidance)
 

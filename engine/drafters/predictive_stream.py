@@ -21,11 +21,13 @@ from torch.nn import functional as F
 
 from engine.core import Rows, Sequence
 from engine.errors import MissingWeights
+from engine.kernels.steady_linear import SteadyLinear
 from engine.networks.card import check_hash, has_card
 from engine.networks.weights import need, read_card, read_json, read_tensors
 from engine.sampling import guide
 
 LARGEST_RANK = 4096
+BLOCKS = ("blocks", "layers")  # what a trunk calls its list of layers: ours, and those of transformers
 PREFIX = "base_model.model."  # the prefix of every name in peft's files
 # Options of peft that single rows cannot have: another formula, other weights, or other strengths by layer.
 FOREIGN = ("use_dora", "modules_to_save", "rank_pattern", "alpha_pattern", "lora_bias", "alora_invocation_tokens", "target_parameters")
@@ -55,7 +57,7 @@ class RowLora(nn.Module):
         """shapes : (out, in) of each layer; scale : s, of B A x."""
         super().__init__()
         self.paths, self.scale = list(shapes), scale
-        self.first_layer = min(int(path.split(".")[1]) if path.startswith("blocks.") else 0 for path in shapes)
+        self.first_layer = min(layer_of(path) or 0 for path in shapes)
         self.down = nn.ParameterList(nn.Parameter(torch.randn(rank, size[1]) / math.sqrt(size[1])) for size in shapes.values())
         self.up = nn.ParameterList(nn.Parameter(torch.zeros(size[0], rank)) for size in shapes.values())
         self._layers = [trunk.get_submodule(path) for path in shapes]  # a list, which keeps them out of parameters and state
@@ -97,11 +99,22 @@ class PredictiveStream:
 def fresh(trunk: nn.Module, layers: tuple[str, ...], rank: int, alpha: float, skipped: int = 0) -> RowLora:
     """A new adapter on the linear layers with these names, in all of the trunk's `blocks` except the first `skipped`."""
     shapes = {
-        path: tuple(layer.weight.shape)
+        path: (layer.out_features, layer.in_features)
         for path, layer in trunk.named_modules()
-        if path.rsplit(".", 1)[-1] in layers and path.startswith("blocks.") and int(path.split(".")[1]) >= skipped
+        if path.rsplit(".", 1)[-1] in layers and (number := layer_of(path)) is not None and number >= skipped
     }
     return RowLora(trunk, shapes, rank, alpha / rank)
+
+
+def layer_of(path: str) -> int | None:
+    """The number of the layer that a module's path in its trunk names; None for a module outside the layers."""
+    first, _, rest = path.partition(".")
+    return int(rest.split(".")[0]) if first in BLOCKS and rest else None
+
+
+def layers_of(trunk: nn.Module) -> int:
+    """How many layers a trunk has."""
+    return len(next(found for name in BLOCKS if (found := getattr(trunk, name, None)) is not None))
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -129,7 +142,8 @@ def write_adapter(folder: Path, lora: RowLora, base: str, weights_hash: str | No
     names = sorted({path.rsplit(".", 1)[-1] for path in lora.paths})
     LoraConfig(
         r=len(lora.down[0]), lora_alpha=alpha, target_modules=names, inference_mode=True, base_model_name_or_path=base,
-        revision=weights_hash, layers_to_transform=sorted({int(path.split(".")[1]) for path in lora.paths}), layers_pattern="blocks",
+        revision=weights_hash, layers_to_transform=sorted({layer_of(path) or 0 for path in lora.paths}),
+        layers_pattern=lora.paths[0].split(".")[0],
     ).save_pretrained(str(folder))  # fmt: skip
     tensors: dict[str, Tensor] = {}
     for path, down, up in zip(lora.paths, lora.down, lora.up, strict=True):
@@ -198,9 +212,9 @@ def read_pairs(folder: Path, rank: int, trunk: nn.Module) -> dict[str, tuple[Ten
 
 
 def _check_pair(folder: Path, path: str, down: Tensor, up: Tensor, rank: int, layer: nn.Module) -> None:
-    if not isinstance(layer, nn.Linear) or down.ndim != 2 or up.ndim != 2:
+    if not isinstance(layer, nn.Linear | SteadyLinear) or down.ndim != 2 or up.ndim != 2:
         raise _refused(folder, f"does not fit this network ({path})")
-    if (len(up), down.shape[1]) != tuple(layer.weight.shape):
+    if (len(up), down.shape[1]) != (layer.out_features, layer.in_features):
         own = f"{layer.in_features} -> {layer.out_features}"
         raise _refused(folder, f"adapts a layer {down.shape[1]} -> {len(up)} at {path}, which is {own} here")
     for tensor, shape in ((down, (rank, down.shape[1])), (up, (len(up), rank))):

@@ -49,7 +49,7 @@ class SteadyLinear(nn.Module):
         """weight : [out, in]; bias : [out] or None"""
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        self.form, self.bias = form, bias
+        self.form, self.bias, self.dtype = form, bias, weight.dtype
         pieces = -(-self.in_features // form.piece)
         self.width = -(-self.in_features // pieces)
         self.packed = [torch.ops.mkldnn._reorder_linear_weight(part.contiguous(), WIDTH_HINT) for part in weight.split(self.width, 1)]
@@ -115,3 +115,26 @@ def _replaced(layer: nn.Linear, forms: dict[tuple[int, int], Form]) -> SteadyLin
         if is_steady(found, weight.dtype):
             break
     return found
+
+
+@torch.inference_mode()
+def weight_of(layer: SteadyLinear) -> Tensor:
+    """The weight [out, in] that a layer was packed from: its products with the rows of the identity, which are exact."""
+    bias, layer.bias = layer.bias, None
+    try:
+        return layer(torch.eye(layer.in_features, dtype=layer.dtype)).T.contiguous()
+    finally:
+        layer.bias = bias
+
+
+def plain(module: nn.Module) -> None:
+    """Replaces every steady layer inside a module by a plain one, which has a gradient: for training on top of a loaded checkpoint."""
+    for child in list(module.modules()):
+        for name, layer in list(child.named_children()):
+            if isinstance(layer, SteadyLinear):
+                with torch.device("meta"):
+                    found = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None)
+                found.weight = nn.Parameter(weight_of(layer).clone(), requires_grad=False)
+                if layer.bias is not None:
+                    found.bias = nn.Parameter(layer.bias.detach().clone(), requires_grad=False)
+                setattr(child, name, found)

@@ -182,7 +182,7 @@ class HostedTrunk:
 
     def head(self, hidden: Tensor) -> Tensor:
         """[branches, R, H] -> logits [branches, R, V]"""
-        return self.hosted.head(hidden)
+        return self.hosted.head(hidden.to(self.hosted.decoder.dtype))  # the states of a drafter are float32
 
 
 def slab_for(hosted: Hosted, branches: int, rows: int) -> Slab:

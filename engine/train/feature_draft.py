@@ -33,6 +33,7 @@ from engine.core import Sampling
 from engine.data.emoji_scenes import caption, held_out_scenes, lessons_of, trained_scenes
 from engine.data.lowpoly_shapes import held_out_shapes, training_shapes
 from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
+from engine.errors import BadKnob
 from engine.files import whole_file
 from engine.layout import Layout, Line, Raster
 from engine.networks.transformer import causal
@@ -44,6 +45,7 @@ from engine.train.decision import Measure, may_ship, needs_out, prepare, target
 from engine.train.loop import Training
 from engine.train.lowpoly import PAD, collate, sample_of
 from engine.train.mesh_heads import generate_together
+from engine.train.recorded import Recorded
 
 PRESETS = {
     "cpu": {"minutes": 30.0, "sequences": 1536, "batch": 8, "rows": 768},
@@ -65,35 +67,24 @@ class Options(loop.Options):
     """The options of this recipe, with the backbone and the loss."""
 
     backbone: str = "pictogram"
+    prompts: Path | None = None
     loss: str = "kl"
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
         """Returns the parser of `launch.py train NAME`."""
         p = loop.Options.parser(name)
-        p.add_argument("--backbone", choices=list(TEACHERS), default="pictogram", help="the model to draft for")
+        p.add_argument("--backbone", metavar="NAME|PATH", default="pictogram", help=f"{', '.join(TEACHERS)}, or an imported model")
+        p.add_argument("--prompts", type=Path, metavar="FILE", help="for an imported model: a prompt in each line (emoji captions)")
         p.add_argument("--loss", choices=["kl", "paper"], default="kl", help="kl: guided distributions; paper: smooth L1 and cross-entropy")
         return p
-
-
-@dataclass
-class Recorded:
-    """A sequence that the backbone generated.
-
-    said   : its condition: word ids int64 [32], or points float32 [1024, 6]
-    tokens : int64 [L]
-    hidden : float16 [branches, L, H], last hidden states; row i predicted token i
-    """
-
-    said: Tensor
-    tokens: Tensor
-    hidden: Tensor
 
 
 class Teacher(Protocol):
     """A backbone that generates sequences and returns its hidden states."""
 
-    folder: Path
+    name: str  # of the backbone, for files and messages
+    folder: Path  # that the drafter is written to
     weights_hash: str
     sampling: Sampling
     width: int
@@ -146,7 +137,7 @@ class PictureTeacher:
     """pictogram, with captions of the lessons that it was trained on."""
 
     def __init__(self, device: str):
-        self.backbone = pictogram.load(device=device)
+        self.backbone, self.name = pictogram.load(device=device), "pictogram"
         self.model = self.backbone.model.requires_grad_(False)
         self.folder, self.weights_hash, self.sampling = self.backbone.folder, self.backbone.weights_hash, self.backbone.sampling
         self.side = self.backbone._side(None)
@@ -229,7 +220,7 @@ class MeshTeacher:
     """lowpoly, with point clouds of the families that it was trained on."""
 
     def __init__(self, device: str):
-        self.backbone = lowpoly.load(device=device)
+        self.backbone, self.name = lowpoly.load(device=device), "lowpoly"
         self.model = self.backbone.model.requires_grad_(False)
         self.folder, self.weights_hash, self.sampling = self.backbone.folder, self.backbone.weights_hash, self.backbone.sampling
         s = self.model.settings
@@ -296,6 +287,17 @@ class MeshTeacher:
 
 
 TEACHERS: dict[str, type[Teacher]] = {"pictogram": PictureTeacher, "lowpoly": MeshTeacher}
+
+
+def teacher_of(name_or_folder: str, device: str, prompts: Path | None = None) -> Teacher:
+    """Returns the teacher of a backbone: one of TEACHERS, or an imported model. prompts : a file of them, for the latter"""
+    if name_or_folder not in TEACHERS:
+        from engine.train.checkpoint_teacher import CheckpointTeacher  # needs transformers, which takes seconds
+
+        return CheckpointTeacher(name_or_folder, device, prompts)
+    if prompts is not None:
+        raise BadKnob(f"--prompts is for imported models; {name_or_folder} has data of its own. Leave it out.")
+    return TEACHERS[name_or_folder](device)
 
 
 def padded(rows: list[Tensor]) -> Tensor:
@@ -463,13 +465,13 @@ def main(options: Options) -> None:
     preset = PRESETS[options.preset]
     device = options.device
     needs_out(options, {"--loss paper": options.loss == "paper"})
-    teacher = TEACHERS[options.backbone](device)
+    teacher = teacher_of(options.backbone, device, options.prompts)
     target(options, teacher.folder)
-    seen = Library(options.backbone, teacher, preset["sequences"], preset["batch"])
-    unseen = Library(options.backbone, teacher, UNSEEN, preset["batch"], held_out=True)
+    seen = Library(teacher.name, teacher, preset["sequences"], preset["batch"])
+    unseen = Library(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True)
     network = FeatureDrafter(teacher.width, teacher.heads, teacher.inner)
     begin(network, teacher)
-    name = f"feature-draft-{options.backbone}-{teacher.weights_hash}{'-paper' if options.loss == 'paper' else ''}"
+    name = f"feature-draft-{teacher.name}-{teacher.weights_hash}{'-paper' if options.loss == 'paper' else ''}"
     training = Training(name, network, RATE, options.minutes_of(preset), device, average=0.995)
     training.resume(options.fresh, options.slice)
 
@@ -492,5 +494,5 @@ def main(options: Options) -> None:
         "backbone": teacher.weights_hash,  # with other weights it would stay exact, but its drafts would be worse
         "loss": options.loss,
         "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
-    } | training.summary(options.preset, f"feature-draft --backbone {options.backbone} --loss {options.loss}")
+    } | training.summary(options.preset, f"feature-draft --backbone {teacher.name} --loss {options.loss}")
     ship(prepare(options, teacher.folder), {weights_file(teacher.folder).name: training.averaged}, {NAME: row})

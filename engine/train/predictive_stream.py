@@ -17,20 +17,22 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from numpy.random import PCG64, Generator
 from torch import Tensor, nn
 
-from engine.drafters.predictive_stream import folder_of, fresh, is_trained, write_adapter
+from engine.drafters.predictive_stream import folder_of, fresh, is_trained, layers_of, write_adapter
 from engine.errors import BadKnob
 from engine.networks.weights import read_card, ship
 from engine.sampling import draw, guide, residual, warp
 from engine.train import loop
 from engine.train.decision import Measure, may_ship, needs_out, prepare, target
-from engine.train.feature_draft import TEACHERS, Library, Recorded, Teacher, padded
+from engine.train.feature_draft import TEACHERS, Library, Teacher, padded, teacher_of
 from engine.train.loop import Training, cosine_to_a_tenth
+from engine.train.recorded import Recorded
 
 PRESETS = {
     "cpu": {"minutes": 40.0, "sequences": 1536, "batch": 4, "rows": 96},
@@ -38,6 +40,7 @@ PRESETS = {
 }
 DECIDES = Measure("acceptance_refused", higher=True)
 WIDTHS = {"pictogram": 16, "lowpoly": 8}  # rows of a window
+WIDTH = 16  # of imported models
 RANK, ALPHA = 32, 64.0
 RATE = 1e-3
 UNSEEN = 16  # held-out sequences
@@ -49,6 +52,7 @@ class Options(loop.Options):
     """The options of this recipe, with the backbone, the attention mask and the layers without adapter."""
 
     backbone: str = "pictogram"
+    prompts: Path | None = None
     both_ways: bool = False
     skip: int = 0
 
@@ -56,7 +60,8 @@ class Options(loop.Options):
     def parser(name: str) -> argparse.ArgumentParser:
         """Returns the parser of `launch.py train NAME`."""
         p = loop.Options.parser(name)
-        p.add_argument("--backbone", choices=list(TEACHERS), default="pictogram", help="the model to draft for")
+        p.add_argument("--backbone", metavar="NAME|PATH", default="pictogram", help=f"{', '.join(TEACHERS)}, or an imported model")
+        p.add_argument("--prompts", type=Path, metavar="FILE", help="for an imported model: a prompt in each line (emoji captions)")
         p.add_argument("--both-ways", action="store_true", help="let predictive rows also see later ones, as in the paper")
         p.add_argument("--skip", type=int, default=0, metavar="LAYERS", help="number of first layers without the adapter")
         return p
@@ -193,17 +198,19 @@ def main(options: Options) -> None:
     """Trains, resumes or exports the adapter; writes it in peft's format, with its card."""
     preset = PRESETS[options.preset]
     device = options.device
-    teacher = TEACHERS[options.backbone](device)
-    layers, width = len(teacher.trunk.blocks), WIDTHS[options.backbone]
+    teacher = teacher_of(options.backbone, device, options.prompts)
+    if teacher.name not in TEACHERS:  # an imported model, whose layers are packed for decoding
+        teacher.trainable()
+    layers, width = layers_of(teacher.trunk), WIDTHS.get(teacher.name, WIDTH)
     if not 0 <= options.skip < layers:
-        raise BadKnob(f"--skip {options.skip} is out of range: {options.backbone} has {layers} layers. Choose 0 to {layers - 1}.")
+        raise BadKnob(f"--skip {options.skip} is out of range: {teacher.name} has {layers} layers. Choose 0 to {layers - 1}.")
     needs_out(options, {"--both-ways": options.both_ways, f"--skip {options.skip}": options.skip > 0})
     target(options, teacher.folder)
-    seen = Library(options.backbone, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
-    unseen = Library(options.backbone, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
+    seen = Library(teacher.name, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
+    unseen = Library(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
     pupil = Pupil(teacher, not options.both_ways, options.skip)
     variant = f"{'-both-ways' if options.both_ways else ''}{f'-skip-{options.skip}' if options.skip else ''}"
-    name = f"predictive-stream-{options.backbone}-{teacher.weights_hash}{variant}"
+    name = f"predictive-stream-{teacher.name}-{teacher.weights_hash}{variant}"
     training = Training(
         name, pupil, RATE, options.minutes_of(preset), device, 50, 0.995, 0.0, betas=(0.9, 0.99), schedule=cosine_to_a_tenth
     )
@@ -235,17 +242,21 @@ def main(options: Options) -> None:
     if not may_ship(training, options, DECIDES, known):
         return
     pupil.load_state_dict(training.averaged)
-    asked = {"--both-ways": options.both_ways, f"--skip {options.skip}": options.skip, "--backbone lowpoly": options.backbone == "lowpoly"}
+    asked = {
+        "--both-ways": options.both_ways,
+        f"--skip {options.skip}": options.skip,
+        f"--backbone {teacher.name}": teacher.name != "pictogram",
+    }
     command = " ".join(["predictive-stream", *(text for text, given in asked.items() if given)])
     card = {
-        "base": {"name": options.backbone, "weights_hash": teacher.weights_hash},
+        "base": {"name": teacher.backbone.name, "weights_hash": teacher.weights_hash},
         "causal": pupil.causal,
         "window": width,
         "skipped_layers": options.skip,
         "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
     } | training.summary(options.preset, command)
     folder = folder_of(prepare(options, teacher.folder))
-    ship(folder, {}, card, beside=lambda new: write_adapter(new, pupil.lora, options.backbone, teacher.weights_hash, ALPHA))
+    ship(folder, {}, card, beside=lambda new: write_adapter(new, pupil.lora, teacher.backbone.name, teacher.weights_hash, ALPHA))
 
 
 @torch.no_grad()

@@ -347,5 +347,5 @@ def test_it_fits_a_phone_and_shows_its_models(open_page):
     page = open_page(390, 844)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     page.get_by_role("tab", name="Models").click()
-    page.wait_for_selector(".ft-about :text('Loaded: pictogram')")
+    page.wait_for_selector('.ft-model[data-model="pictogram"]')
     assert page.evaluate("document.documentElement.scrollWidth") == 390

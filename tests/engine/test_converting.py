@@ -94,7 +94,7 @@ def test_a_checkpoint_is_described(original: Path) -> None:
     count = sum(p.numel() for p in tiny.janus_model().parameters())
     assert (found.name, found.family, found.parameters, found.stated) == ("Tiny-Janus", "janus", count, "tiny-license")
     assert found.dtypes == {"float32": 4 * count} and found.codes == 48 and found.sizes == [8]
-    assert "billion parameters" in str(found) and "licence: tiny-license" in str(found)
+    assert "0.3 million parameters" in str(found) and "licence: tiny-license" in str(found)
 
 
 def test_a_folder_of_the_hubs_cache_has_its_repositorys_name(original: Path, tmp_path: Path) -> None:
