@@ -92,6 +92,9 @@ def test_sizes_depend_on_the_positions() -> None:
     grid = layouts_of(KINDS["lumina2"], 8, 10_240)[768]
     assert (grid.rows, grid.columns, grid.factor) == (96, 96, 8)
     assert list(layouts_of(KINDS["anole"], 16, 4096)) == [512]
+    with pytest.raises(MissingWeights, match="128 positions") as caught:
+        layouts_of(KINDS["anole"], 16, 128)
+    one_message(caught.value)
 
 
 def test_the_kind_is_in_the_configuration() -> None:
