@@ -27,6 +27,7 @@ BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) ->
     "bpt": "engine.backbones.bpt",
     "llamagen": "engine.backbones.llamagen",
     "chameleon": "engine.backbones.chameleon",
+    "glm_image": "engine.backbones.glm_image",
 }
 DRAFTERS = "drafters"  # the folder beside imported weights that recipes write to
 

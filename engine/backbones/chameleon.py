@@ -27,7 +27,7 @@ from engine.backbones.checkpoint_files import dtype_of, licence_of, read_config,
 from engine.backbones.originals import originals
 from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.core import Sampling
-from engine.errors import NotSupported
+from engine.errors import MissingWeights, NotSupported
 from engine.kernels.steady_linear import steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted
@@ -111,9 +111,12 @@ def size_word(side: int) -> str:
 
 
 def layouts_of(kind: Kind, factor: int, positions: int) -> dict[int, Raster]:
-    """The layouts that fit into the positions of a trunk, the default first."""
+    """The layouts that fit into the positions of a trunk, the default first; raises MissingWeights if none does."""
     found = {side: Raster(side // factor, side // factor, factor) for side in kind.sides}
-    return {side: grid for side, grid in found.items() if grid.rows * (grid.columns + kind.sized) < positions}
+    fitting = {side: grid for side, grid in found.items() if grid.rows * (grid.columns + kind.sized) < positions}
+    if not fitting:
+        raise MissingWeights(f"config.json allows {positions:,} positions, too few for a picture of {kind.title}. Download it again.")
+    return fitting
 
 
 def kind_of(config: Mapping[str, Any]) -> str:

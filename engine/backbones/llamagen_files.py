@@ -21,6 +21,7 @@ from engine.backbones import vqgan_names
 from engine.backbones.checkpoint_files import configuration, read_model, read_tokenizer
 from engine.backbones.originals import Originals, Shapes, count
 from engine.errors import MissingWeights
+from engine.networks.card import CARD, read_card
 from engine.networks.hosted import DRAFT_ROWS
 
 CHECKPOINT = "transformer and picture tokenizer of huggingface.co/FoundationVision/LlamaGen or peizesun/llamagen_t2i"
@@ -84,9 +85,12 @@ def heads_of(width: int) -> int:
 
 
 def side_of(path: Path) -> int:
-    """The picture's side in pixels, from the names of the files or the folder; raises MissingWeights if they do not say."""
-    names = [path.name] if path.is_file() else [*sorted(file.name for file in path.iterdir() if file.is_file()), path.name]
-    for name in names:
+    """The picture's side in pixels, from the names of the files, of the files that a folder was imported from, or of the folder; raises
+    MissingWeights if they do not say."""
+    folder = path.parent if path.is_file() else path
+    imported = list(read_card(folder).get("source", {})) if (folder / CARD).is_file() else []
+    own = [path.name] if path.is_file() else sorted(file.name for file in path.iterdir() if file.is_file())
+    for name in (*own, *imported, folder.name):
         if found := re.search(rf"(?<!\d)({'|'.join(map(str, SIDES))})(?!\d)", name):
             return int(found[1])
     raise MissingWeights(f"No name in {path} says how large the pictures are. Give the file its published name, such as c2i_L_384.pt.")

@@ -92,6 +92,9 @@ def test_sizes_depend_on_the_positions() -> None:
     grid = layouts_of(KINDS["lumina2"], 8, 10_240)[768]
     assert (grid.rows, grid.columns, grid.factor) == (96, 96, 8)
     assert list(layouts_of(KINDS["anole"], 16, 4096)) == [512]
+    with pytest.raises(MissingWeights, match="128 positions") as caught:
+        layouts_of(KINDS["anole"], 16, 128)
+    one_message(caught.value)
 
 
 def test_the_kind_is_in_the_configuration() -> None:
@@ -181,6 +184,18 @@ def test_a_folder_loads_and_decodes_as_before(tmp_path: Path, lumina: bool) -> N
     assert tokens == generate(ours, METHODS["ar"], prompt).finish().tokens
     assert found.render(tokens, list(range(16)), True).shape == (8, 8, 3)
     assert found.render(tokens[:3], [0, 1, 2], False).shape == (8, 8, 3)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("lumina", [False, True])
+def test_match_seed_holds_in_bfloat16(tmp_path: Path, lumina: bool) -> None:
+    found = load_backbone(tiny.save(tmp_path, lumina), dtype="bfloat16")
+    assert found.dtype == "bfloat16" and found.picture.widen.weight.dtype == torch.float32
+    for seed in range(3):
+        prompt = Prompt(text="red apple", seed=seed)
+        plain = generate(found, METHODS["ar"], prompt).finish()
+        run = generate(found, METHODS["sjdpp"], prompt, {"verify": "match seed", "window": 5}).finish()
+        assert run.tokens == plain.tokens and run.totals["forwards"] <= plain.totals["forwards"]
 
 
 @pytest.mark.usefixtures("small")

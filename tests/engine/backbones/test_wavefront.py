@@ -14,16 +14,9 @@ from engine.networks.sequence import TransformerSequence
 from tests.engine.backbones.test_contract import MAKERS, Case, feed, same_row, tokens_of
 
 WIDE = [
-    "pictogram",
-    "janus",
-    "emu3",
-    "emu35",
-    "llamagen of classes",
-    "llamagen of texts",
-    "chameleon (Anole)",
-    "chameleon (Lumina-mGPT)",
-    "toy",
-]
+    "pictogram", "janus", "emu3", "emu35", "llamagen of classes", "llamagen of texts", "chameleon (Anole)",
+    "chameleon (Lumina-mGPT)", "toy",
+]  # fmt: skip
 
 
 @pytest.fixture(params=WIDE)

@@ -1,0 +1,182 @@
+"""glm_image: text -> picture tokens with the autoregressive half of GLM-Image (Z.ai), through the classes of transformers.
+
+Source: zai-org/GLM-Image; the class `GlmImageForConditionalGeneration` of transformers and `GlmImagePipeline` of diffusers.
+The model writes a small picture of 16x16 tokens first, then the whole one of 32x32, or 64x64, without guidance. Pixels come from the other
+half, a diffusion transformer of 7 billion parameters, which is not here. What is shown is a map of the tokens: similar tokens have similar
+colours. The first rows of the map are the small picture, in rows as wide as the whole one.
+
+Rotary positions have three axes: a token of a picture is at its row and column in it, a word at the same place on all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import GlmImageConfig, GlmImageForConditionalGeneration, PreTrainedTokenizerBase
+
+from engine import memory
+from engine.backbones.checkpoint_files import (
+    PROMPT,
+    UNREADABLE,
+    Family,
+    checkpoint_folder,
+    configuration,
+    dtype_of,
+    first_line,
+    licence_of,
+    numbers_in,
+    read_model,
+    read_tokenizer,
+)  # fmt: skip
+from engine.backbones.picture_checkpoint import EXAMPLE, PictureCheckpoint
+from engine.backbones.preview import CELLS, Preview
+from engine.backbones.prompts import readable_text
+from engine.core import Prompt, Sampling
+from engine.errors import MissingWeights
+from engine.kernels.steady_linear import steady
+from engine.layout import Raster
+from engine.networks.hosted import DRAFT_ROWS, Hosted, head_width, sliced
+from engine.networks.sequence import TransformerSequence
+
+FAMILY = Family("glm_image", ("glm_image",), "zai-org/GLM-Image, its folder vision_language_encoder", {})
+FACTOR = 32  # pixels of a token
+SMALL = 16  # tokens in a row of the small picture
+SIDES = (1024, 2048)  # pixels; the small picture must fill whole rows of the map
+MARKS = ("grid_bos_token", "grid_eos_token", "bos_token")  # of the tokenizer, around sizes and before the tokens
+SPREAD = 2.0  # standard deviations that the colours of the map span on either side
+
+
+class GlmImage(PictureCheckpoint):
+    """The backbone: a GlmImageForConditionalGeneration and a function from a text and the side in tokens to the ids of a prompt."""
+
+    name, sampling = "glm_image", Sampling()
+    capabilities = frozenset({"raster", "text", "codebook", "hidden"})
+
+    def __init__(
+        self, model: GlmImageForConditionalGeneration, read: Callable[[str, int], list[int]], licence: str = "",
+        sides: tuple[int, ...] = SIDES, small: int = SMALL,
+    ):  # fmt: skip
+        """small : tokens in a row of the small picture"""
+        self.model, self.read, self.small = model.eval(), read, small
+        text, self.vocabulary = model.model.language_model, model.config.vq_config.num_embeddings
+        self.head = nn.Sequential(sliced(model.lm_head, torch.arange(self.vocabulary, device=model.device)))
+        super().__init__(Hosted(text, text.embed_tokens, self.head), sum(p.numel() for p in model.parameters()), licence)
+        self.layouts = {side: layout_of(side, small) for side in sides}
+        self.sampling = sampling_of(model)
+
+    def rows(self, text: str, layout: Raster) -> list[list[int]]:
+        """The prompt alone: there is no guidance."""
+        return [self.read(text, layout.columns)]
+
+    def start(self, prompt: Prompt) -> TransformerSequence:
+        """Prefills a prompt; raises BadPrompt if the text is empty or too long, or for a size that the model does not make."""
+        layout = self._layout(prompt.size)
+        found = self.rows(readable_text(prompt.text, EXAMPLE), layout)
+        self._check_length(found, layout)
+        table = places(len(found[0]), self.small, layout.columns).to(self.device)
+        hosted = replace(self.hosted, place=lambda slots: table[:, slots])
+        x, padding = self._prefix(found)
+        return self.sequence(x, padding, layout, prompt.sampling or self.sampling, hosted)
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """The map of tokens int64 [rows, columns]: [rows * 32, columns * 32, 3], in about -1..1."""
+        return self.preview.picture(codes)
+
+    @cached_property
+    def preview(self) -> Preview:
+        """The colours of the tokens: their vectors along the three directions in which they differ most."""
+        book = self.codebook()
+        book = book - book.mean(0)
+        directions = torch.linalg.eigh(book.T @ book).eigenvectors[:, -3:]
+        colours = book @ directions
+        colours = (colours / (SPREAD * colours.std(0).clamp(min=1e-12))).clamp(-1, 1)
+        return Preview(colours[:, None, None].expand(-1, CELLS, CELLS, -1), FACTOR)
+
+    def codebook(self) -> Tensor:
+        """The vector of every token, float32 [V, D]: rows of length 1, because the encoder normalises them."""
+        return F.normalize(self.model.model.vqmodel.quantize.embedding.weight.detach().float(), dim=-1)
+
+
+def layout_of(side: int, small: int) -> Raster:
+    """The rows of the small picture, as wide as those of the whole one, then the whole one."""
+    columns = side // FACTOR
+    return Raster(small * small // columns + columns, columns, FACTOR)
+
+
+def places(prefix: int, small: int, columns: int) -> Tensor:
+    """The place of every slot on the three axes, int64 [3, prefix + tokens]: words, the small picture, the whole picture."""
+    words = torch.arange(prefix).expand(3, -1)
+    parts, start = [words], prefix
+    for side in (small, columns):
+        row, column = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+        parts.append(start + torch.stack([torch.zeros_like(row), row, column]).flatten(1))
+        start += side
+    return torch.cat(parts, 1)
+
+
+def sampling_of(model: GlmImageForConditionalGeneration) -> Sampling:
+    """The settings in the checkpoint's generation_config.json; what it leaves out is off."""
+    settings = model.generation_config
+    found = {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
+    return Sampling(**{name: value for name, value in found.items() if value is not None})
+
+
+def reader(tokenizer: PreTrainedTokenizerBase) -> Callable[[str, int], list[int]]:
+    """A function from a text and the side in tokens to the ids of a prompt; raises MissingWeights if the tokenizer lacks what it needs."""
+    marks = [getattr(tokenizer, mark, None) for mark in MARKS]
+    lacking = [mark for mark, found in zip(MARKS, marks, strict=True) if not found]
+    if not tokenizer.chat_template:
+        lacking.append("chat template")
+    if lacking:
+        raise MissingWeights(f"The tokenizer has no {lacking[0]}. Copy the folder processor of zai-org/GLM-Image beside the weights.")
+    begin, end, picture = marks
+
+    def read(text: str, side: int) -> list[int]:
+        message = [{"role": "user", "content": [{"type": "text", "text": text}]}]
+        said = tokenizer.apply_chat_template(message, tokenize=False)
+        sizes = "".join(f"{begin}{each} {each}{end}" for each in (side, SMALL))
+        return tokenizer(f"{said}{sizes}{picture}", add_special_tokens=False).input_ids
+
+    return read
+
+
+def tokenizer_in(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer in a folder, in `processor` inside it or beside it; raises MissingWeights."""
+    for place in (folder, folder / "processor", folder.parent / "processor"):
+        if (place / "tokenizer.json").is_file():
+            return read_tokenizer(place)
+    raise MissingWeights(f"{folder} holds no tokenizer. Copy the folder processor of zai-org/GLM-Image into it.")
+
+
+def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> GlmImage:
+    """The backbone in a local folder; downloads nothing.
+
+    Raises MissingWeights for an absent, incomplete or damaged folder, NotSupported for the folder of another model, TooLittleMemory.
+    """
+    folder, kind = checkpoint_folder(path, FAMILY), dtype_of(device, dtype)
+    config, tokenizer = configuration(folder, GlmImageConfig), tokenizer_in(folder)
+    memory.check("glm_image", size(folder, config), device, str(kind).removeprefix("torch."))
+    model = read_model(folder, GlmImageForConditionalGeneration, kind, "model.language_model.", config)
+    model.model.visual = None  # for reading pictures; generation never calls it
+    found = GlmImage(model.to(device), reader(tokenizer), licence_of(folder) or "MIT")
+    model.lm_head = None  # replaced by its rows of the tokens
+    steady([found.hosted.decoder, found.head])
+    return found
+
+
+def size(folder: Path, config: GlmImageConfig) -> memory.Size:
+    """What memory depends on, for a picture of the default size; raises MissingWeights if the files cannot be read."""
+    text, layout = config.text_config, layout_of(SIDES[0], SMALL)
+    try:
+        numbers = numbers_in(folder.glob("*.safetensors"))
+    except UNREADABLE as e:
+        raise MissingWeights(f"The weights in {folder} cannot be read ({first_line(e)}). Download them again.") from e
+    slots = PROMPT + layout.rows * layout.columns + DRAFT_ROWS
+    vocabulary = config.vq_config.num_embeddings
+    return memory.Size(numbers, text.num_hidden_layers, text.num_key_value_heads, head_width(text), slots, vocabulary, branches=1)
