@@ -43,7 +43,7 @@ def gap(host: CallerModel) -> tuple[float, float]:
     """The largest difference between the logits of a pass over drafts and of a plain pass, and the standard deviation of the latter.
 
     Raises NotSupported if the pass over drafts fails where the plain one does not."""
-    ids = host.branches[0].ids[:4]
+    ids = host.branches[0].ids[:4].to(host.device)
     ids = torch.cat([ids, ids[-1:].expand(4 - len(ids))])
     plain = host.model(input_ids=ids[None], use_cache=False, return_dict=True).logits[0, 2:]  # after the third id and after the fourth
     try:
