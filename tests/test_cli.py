@@ -211,7 +211,13 @@ def test_bench_sweeps_a_knob(folder: Path, tmp_path: Path, capsys: pytest.Captur
     assert "sweeps nothing" in capsys.readouterr().err
     assert cli.main([*asked, "--grid", "--sweep", "init=random,repeat left", "--sweep", "window=2,16"]) == 0
     both = [f"sjd init={init} window={window}" for init in ("random", "repeat left") for window in (2, 16)]  # zipar has no init
-    assert [r["method"] for r in last_line_rows(capsys)] == ["ar", *both, "transformers generate"]
+    assert [r["method"] for r in last_line_rows(capsys)] == [
+        "ar",
+        *both,
+        "transformers generate",
+        "transformers prompt lookup",
+        "transformers assisted",
+    ]
     assert cli.main([*asked, "--grid", "--sweep", "window=2,16", "--sweep", "radius=1"]) == 2
     assert "sweeps nothing" in capsys.readouterr().err
     assert cli.main([*asked, "--set", "radius=1"]) == 2

@@ -142,7 +142,12 @@ def test_methods_that_no_model_of_a_caller_can_run(method: str, sentence: str) -
 
 @pytest.mark.parametrize(
     "settings, sentence",
-    [({}, "grid="), ({"grid": (4, 6), "eos_token_id": 2}, "eos_token_id"), ({"grid": (4, 6), "repetition_penalty": 1.2}, "processors")],
+    [
+        ({}, "grid="),
+        ({"grid": (4, 6), "stream_to": Collector()}, "cannot be streamed"),
+        ({"grid": (4, 6), "eos_token_id": 2}, "eos_token_id"),
+        ({"grid": (4, 6), "repetition_penalty": 1.2}, "processors"),
+    ],
 )
 def test_zipar_needs_a_picture(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(NotSupported, match=sentence):
