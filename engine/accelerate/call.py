@@ -15,7 +15,7 @@ from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from engine.accelerate import pictures, request
 from engine.accelerate.host import CallerModel
-from engine.accelerate.probe import Probed
+from engine.accelerate.probe import PROBED
 from engine.accelerate.processors import Reading, read
 from engine.core import KnobArray, Method, Prompt
 from engine.errors import BadKnob, BadPrompt, NotSupported
@@ -81,7 +81,7 @@ def foretoken(method: str = "sjdpp", **settings: Any) -> Foretoken:
 
 
 class Foretoken:
-    """A decoding method for `custom_generate`. It keeps nothing of a run but which models it has probed."""
+    """A decoding method for `custom_generate`. It keeps nothing of a run."""
 
     def __init__(self, name: str, settings: Mapping[str, Any]):
         """See `foretoken`."""
@@ -90,7 +90,6 @@ class Foretoken:
         _check_needs(name, self.method)
         self.settings = {**preset, **settings}
         KnobArray(self.method.knobs, {k: v for k, v in self.settings.items() if k not in OPTIONS})
-        self.probed = Probed()
         names = [*dict.fromkeys([*(knob.name for knob in self.method.knobs), *OPTIONS])]
         word = inspect.Parameter.KEYWORD_ONLY
         self.__signature__ = inspect.Signature([  # `generate` passes on what it finds here
@@ -148,7 +147,7 @@ class Foretoken:
                 model, row.branches, ending.limit, reading, given=row.given.tolist(), ends=ending.ends, criteria=ending.criteria,
                 grid=options.grid, codebook=options.codebook,
             )  # fmt: skip
-            self.probed.check(host)
+            PROBED.check(host)
             yield host
 
     def _check_stream(self, options: Options, count: int) -> None:

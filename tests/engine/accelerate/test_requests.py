@@ -182,3 +182,16 @@ def test_a_class_that_ignores_the_mask_is_found_out() -> None:
 def test_classes_that_cannot_be_run(model: Callable[[], PreTrainedModel], sentence: str) -> None:
     with pytest.raises(NotSupported, match=sentence):
         ours(model())
+
+
+def test_a_model_is_probed_once() -> None:
+    """A second callable costs the prompt's pass and one a token, no more."""
+    model = models.built(LlamaForCausalLM, models.LlamaConfig(**SHAPE))
+    passes: list[int] = []
+    model.register_forward_hook(lambda *_: passes.append(1))
+    counts = []
+    for _ in range(2):
+        passes.clear()
+        ours(model, "ar", max_new_tokens=5)
+        counts.append(len(passes))
+    assert counts == [9, 6]
