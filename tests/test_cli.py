@@ -203,7 +203,7 @@ def test_bench_sweeps_a_knob(folder: Path, tmp_path: Path, capsys: pytest.Captur
     assert cli.main([*asked, "--sweep", "init=random,repeat left", "--sweep", "window=2,16"]) == 0
     rows = {r["method"]: r for r in last_line_rows(capsys)}
     swept = {"sjd init=random", "sjd init=repeat left", "sjd window=2", "sjd window=16", "zipar window=2", "zipar window=16"}
-    assert set(rows) == swept | {"ar", "transformers generate"}
+    assert set(rows) == swept | {"ar", "transformers generate", "transformers prompt lookup", "transformers assisted"}
     assert rows["sjd window=2"]["knobs"]["window"] == 2 and rows["sjd init=repeat left"]["knobs"]["init"] == "repeat left"
     assert 0 > rows["zipar window=2"]["log_probability"][0] != rows["zipar window=16"]["log_probability"][0]
     assert rows["zipar window=16"]["log_probability"] == rows["ar"]["log_probability"] and rows["ar"]["impossible"] == 0
@@ -211,7 +211,13 @@ def test_bench_sweeps_a_knob(folder: Path, tmp_path: Path, capsys: pytest.Captur
     assert "sweeps nothing" in capsys.readouterr().err
     assert cli.main([*asked, "--grid", "--sweep", "init=random,repeat left", "--sweep", "window=2,16"]) == 0
     both = [f"sjd init={init} window={window}" for init in ("random", "repeat left") for window in (2, 16)]  # zipar has no init
-    assert [r["method"] for r in last_line_rows(capsys)] == ["ar", *both, "transformers generate"]
+    assert [r["method"] for r in last_line_rows(capsys)] == [
+        "ar",
+        *both,
+        "transformers generate",
+        "transformers prompt lookup",
+        "transformers assisted",
+    ]
     assert cli.main([*asked, "--grid", "--sweep", "window=2,16", "--sweep", "radius=1"]) == 2
     assert "sweeps nothing" in capsys.readouterr().err
     assert cli.main([*asked, "--set", "radius=1"]) == 2

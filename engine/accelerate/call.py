@@ -15,7 +15,7 @@ from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from engine.accelerate import pictures, request
 from engine.accelerate.host import CallerModel
-from engine.accelerate.probe import Probed
+from engine.accelerate.probe import PROBED
 from engine.accelerate.processors import Reading, read
 from engine.core import KnobArray, Method, Prompt
 from engine.errors import BadKnob, BadPrompt, NotSupported
@@ -81,7 +81,7 @@ def foretoken(method: str = "sjdpp", **settings: Any) -> Foretoken:
 
 
 class Foretoken:
-    """A decoding method for `custom_generate`. It keeps nothing of a run but which models it has probed."""
+    """A decoding method for `custom_generate`. It keeps nothing of a run."""
 
     def __init__(self, name: str, settings: Mapping[str, Any]):
         """See `foretoken`."""
@@ -90,7 +90,6 @@ class Foretoken:
         _check_needs(name, self.method)
         self.settings = {**preset, **settings}
         KnobArray(self.method.knobs, {k: v for k, v in self.settings.items() if k not in OPTIONS})
-        self.probed = Probed()
         names = [*dict.fromkeys([*(knob.name for knob in self.method.knobs), *OPTIONS])]
         word = inspect.Parameter.KEYWORD_ONLY
         self.__signature__ = inspect.Signature([  # `generate` passes on what it finds here
@@ -109,8 +108,7 @@ class Foretoken:
         request.check(model, generation_config, arguments)
         reading = read(logits_processor, not generation_config.do_sample, options.processors)
         rows = request.rows_of(input_ids, arguments, reading)
-        if options.stream_to and len(rows) > 1:
-            raise BadPrompt(f"stream_to takes one sequence, and there are {len(rows)}. Generate one prompt at a time.")
+        self._check_stream(options, len(rows))
         if options.generation_mode == "image":
             backbones = [pictures.backbone(model, row, reading, generation_config) for row in rows]
         elif options.generation_mode == "text":
@@ -149,15 +147,20 @@ class Foretoken:
                 model, row.branches, ending.limit, reading, given=row.given.tolist(), ends=ending.ends, criteria=ending.criteria,
                 grid=options.grid, codebook=options.codebook,
             )  # fmt: skip
-            self.probed.check(host)
+            PROBED.check(host)
             yield host
+
+    def _check_stream(self, options: Options, count: int) -> None:
+        """Raises BadPrompt for a stream of several sequences, NotSupported for one of a method that commits tokens out of order."""
+        if options.stream_to and count > 1:
+            raise BadPrompt(f"stream_to takes one sequence, and there are {count}. Generate one prompt at a time.")
+        if options.stream_to and "wavefront" in self.method.needs:
+            raise NotSupported(f"{self.name} decides tokens out of order, so they cannot be streamed. Leave stream_to out.")
 
     def _check_wavefront(self, ending: request.Ending, reading: Reading, options: Options) -> None:
         """Raises NotSupported where tokens may not be committed out of order."""
         if options.grid is None:
             raise NotSupported(f"{self.name} works on pictures. Say how many rows and columns of tokens: grid=(24, 24).")
-        if options.stream_to:
-            raise NotSupported(f"{self.name} decides tokens out of order, so they cannot be streamed. Leave stream_to out.")
         if ending.ends or ending.criteria or reading.needs_paths:
             raise NotSupported(
                 f"{self.name} decides tokens out of order, so nothing may depend on the tokens before: set generation_config.eos_token_id "

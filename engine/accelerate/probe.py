@@ -6,7 +6,7 @@ itself. So before the first run a pass of three rows, one of which may not see a
 
 from __future__ import annotations
 
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -20,14 +20,15 @@ COARSE = 0.3  # in other number types
 
 
 class Probed:
-    """The models that passed, for the lifetime of the callable."""
+    """The models that passed, with the settings they passed with; they are not kept alive."""
 
     def __init__(self) -> None:
-        self.passed: WeakSet[PreTrainedModel] = WeakSet()
+        self.passed: WeakKeyDictionary[PreTrainedModel, tuple[str, torch.dtype]] = WeakKeyDictionary()
 
     def check(self, host: CallerModel) -> None:
         """Raises NotSupported for a model whose logits are wrong when drafts are verified; tests a model once."""
-        if host.model in self.passed:
+        settings = (host.model.config.get_text_config(decoder=True)._attn_implementation, host.model.dtype)
+        if self.passed.get(host.model) == settings:
             return
         difference, spread = gap(host)
         if not difference <= TOLERANCE.get(host.model.dtype, COARSE) * spread:
@@ -35,7 +36,10 @@ class Probed:
                 f"{host.name} does not keep to the positions and the mask of drafts: its logits differ by {difference:.2g} "
                 f"(they spread by {spread:.2g}). Use plain generate."
             )
-        self.passed.add(host.model)
+        self.passed[host.model] = settings
+
+
+PROBED = Probed()  # one per process, so that a new callable for each generation costs no passes
 
 
 @torch.no_grad()
@@ -43,7 +47,7 @@ def gap(host: CallerModel) -> tuple[float, float]:
     """The largest difference between the logits of a pass over drafts and of a plain pass, and the standard deviation of the latter.
 
     Raises NotSupported if the pass over drafts fails where the plain one does not."""
-    ids = host.branches[0].ids[:4]
+    ids = host.branches[0].ids[:4].to(host.device)
     ids = torch.cat([ids, ids[-1:].expand(4 - len(ids))])
     plain = host.model(input_ids=ids[None], use_cache=False, return_dict=True).logits[0, 2:]  # after the third id and after the fourth
     try:

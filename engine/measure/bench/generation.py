@@ -1,7 +1,7 @@
 """`launch.py bench generate`: our methods inside transformers' `generate`, on random weights in the shape of a real model.
 
-The rows: plain decoding and a method through `custom_generate`, transformers' own `generate` and its prompt lookup, in alternation; the
-time of a pass by its number of rows, with the acceptance from which each window is faster; where the time of a step goes; and memory.
+The rows: the time of a pass by its number of rows, with the acceptance from which each window is faster; where the time of a step goes;
+plain decoding and a method through `custom_generate`, transformers' own `generate` and its prompt lookup, in alternation; and memory.
 
 Random weights have the cost of trained ones and not their acceptance. So the tokens a second of the drafting rows say nothing about a
 trained model. The cost curve does: a window of W pays from that acceptance on.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,18 +74,22 @@ class GenerateBench:
 
 
 def bench(plan: GenerateBench) -> list[dict[str, Any]]:
-    """Returns the rows and prints them."""
+    """Returns the rows and prints each as soon as it is measured."""
     check_csv(plan.csv)
     model = random_model(plan.size, plan.dtype, plan.device)
     prompt, negative = (torch.arange(2, 2 + count, device=model.device) for count in (PROMPT, NEGATIVE))
     branches = [Branch(prompt), Branch(negative)][: 1 if plan.guidance == 1 else 2]
     host = CallerModel(model, branches, STEPS * plan.window, Reading(Sampling(guidance=plan.guidance)))
-    rows = speeds(plan, model, prompt, negative)
-    rows.append(curve(host))
-    rows.append(split(host, plan.method, {"window": plan.window}, Prompt()))
-    rows.append(memory(host))
     stamp = experiment(host, host.sampling, size=plan.size, prompt_tokens=PROMPT, window=plan.window)
-    return publish(rows, readable, stamp, plan.csv)
+    return publish(rows(plan, host, prompt, negative), readable, stamp, plan.csv)
+
+
+def rows(plan: GenerateBench, host: CallerModel, prompt: Tensor, negative: Tensor) -> Iterator[dict[str, Any]]:
+    """Yields the rows in order."""
+    yield curve(host)
+    yield split(host, plan.method, {"window": plan.window}, Prompt())
+    yield from speeds(plan, host.model, prompt, negative)
+    yield memory(host)
 
 
 def random_model(size: str, dtype: str = "auto", device: str = "cpu") -> PreTrainedModel:

@@ -142,7 +142,12 @@ def test_methods_that_no_model_of_a_caller_can_run(method: str, sentence: str) -
 
 @pytest.mark.parametrize(
     "settings, sentence",
-    [({}, "grid="), ({"grid": (4, 6), "eos_token_id": 2}, "eos_token_id"), ({"grid": (4, 6), "repetition_penalty": 1.2}, "processors")],
+    [
+        ({}, "grid="),
+        ({"grid": (4, 6), "stream_to": Collector()}, "cannot be streamed"),
+        ({"grid": (4, 6), "eos_token_id": 2}, "eos_token_id"),
+        ({"grid": (4, 6), "repetition_penalty": 1.2}, "processors"),
+    ],
 )
 def test_zipar_needs_a_picture(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(NotSupported, match=sentence):
@@ -177,3 +182,16 @@ def test_a_class_that_ignores_the_mask_is_found_out() -> None:
 def test_classes_that_cannot_be_run(model: Callable[[], PreTrainedModel], sentence: str) -> None:
     with pytest.raises(NotSupported, match=sentence):
         ours(model())
+
+
+def test_a_model_is_probed_once() -> None:
+    """A second callable costs the prompt's pass and one a token, no more."""
+    model = models.built(LlamaForCausalLM, models.LlamaConfig(**SHAPE))
+    passes: list[int] = []
+    model.register_forward_hook(lambda *_: passes.append(1))
+    counts = []
+    for _ in range(2):
+        passes.clear()
+        ours(model, "ar", max_new_tokens=5)
+        counts.append(len(passes))
+    assert counts == [9, 6]

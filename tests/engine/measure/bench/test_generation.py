@@ -16,8 +16,8 @@ def test_rows(guidance: float, tmp_path: Path, capsys: pytest.CaptureFixture[str
     rows = bench(GenerateBench(size="tiny", tokens=6, window=4, dtype="float32", guidance=guidance, csv=tmp_path / "rows.csv"))
     by_name = {row["method"]: row for row in rows}
     assert [*by_name] == [
-        "transformers generate", "transformers prompt lookup", "foretoken ar", "foretoken sjdpp", "cost of a pass",
-        "sjdpp: cost of a step", "memory",
+        "cost of a pass", "sjdpp: cost of a step", "transformers generate", "transformers prompt lookup", "foretoken ar", "foretoken sjdpp",
+        "memory",
     ]  # fmt: skip
     assert by_name["foretoken ar"]["forwards"] == by_name["foretoken ar"]["tokens"] == 6
     assert 0 < by_name["sjdpp: cost of a step"]["model_share"] < 1
