@@ -68,7 +68,7 @@ def steps(backbone: Backbone, method: str, knobs: dict[str, Any], prompt: Prompt
         ("sjdpp", WINDOW | {"relax": "multiplicative", "multiplied_mass": 2.0}, OPEN, 3),
         ("gsd", WINDOW | {"code_distance": 1.9}, OPEN, 3),
         ("jacobi", WINDOW, OPEN, 2),
-        ("zipar", {}, OPEN, 3),
+        ("zipar", {"window": 3}, OPEN, 12),
     ],
 )
 def test_the_tokens_are_those_of_the_references(
@@ -100,7 +100,7 @@ def test_a_mesh_obeys_its_grammar_in_the_kernel(monkeypatch: pytest.MonkeyPatch,
 
 def test_a_tree_is_seen_and_answered_and_its_path_kept(monkeypatch: pytest.MonkeyPatch, launches: dict[str, int]) -> None:
     """A pass over a tree, the model's draws in every row, and a second pass after keeping a path that is no chain."""
-    tree, found = Tree([3, 7, 1, 9, 4, 2], [-1, -1, 0, 1, 1, 3]), []
+    tree, found = Tree([3, 7, 1, 9, 4, 2], [-1, -1, 0, 1, 1, 3], None, [False] * 6, 0, None), []
     for mode in (REFERENCE, TRITON):
         monkeypatch.setenv(VARIABLE, mode)
         sequence = tiny.pictogram().start(OPEN)
