@@ -255,7 +255,7 @@ def bound(work: Work, gpu: str) -> float:
 
 def bounds(work: Work) -> str:
     """The least microseconds on every GPU of the table."""
-    return ", ".join(f"{gpu} {bound(work, gpu):.2g}" for gpu in BANDWIDTH)
+    return ", ".join(f"{gpu} {bound(work, gpu):.3g}" for gpu in BANDWIDTH)
 
 
 # --- on a GPU ---------------------------------------------------------------------------------------------------------
