@@ -90,11 +90,14 @@ def test_the_tokens_are_those_of_the_references(
     assert launches.get("tree_attention_triton") or method == "ar"  # one row sees everything: nothing to mask
 
 
-def test_a_mesh_obeys_its_grammar_in_the_kernel(monkeypatch: pytest.MonkeyPatch, launches: dict[str, int]) -> None:
+@pytest.mark.parametrize(("method", "knobs"), [("sjdpp", {"window": 3}), ("ar", {})])
+def test_a_mesh_obeys_its_grammar_in_the_kernel(
+    method: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, launches: dict[str, int]
+) -> None:
     prompt, found = Prompt(points=tiny.sphere(), seed=1), []
     for mode in (REFERENCE, TRITON):
         monkeypatch.setenv(VARIABLE, mode)
-        found.append([step.tokens for step in steps(tiny.lowpoly(), "sjdpp", {"window": 3}, prompt, 3)])
+        found.append([step.tokens for step in steps(tiny.lowpoly(), method, knobs, prompt, 3)])
     assert found[0] == found[1] and launches["verify_triton"] == 3
 
 
