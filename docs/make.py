@@ -123,7 +123,7 @@ def bounds_table() -> str:
     gpus = [f"{name} ({BANDWIDTH[name] / 1e12:g} TB/s)" for name in BANDWIDTH]
     lines = ["| kernel | call | bytes | " + " | ".join(gpus) + " |", "|---" * (3 + len(gpus)) + "|"]
     for work in WORK:
-        times = " | ".join(f"{bound(work, name):.2f}" for name in BANDWIDTH)
+        times = " | ".join(f"{bound(work, name):.3g}" for name in BANDWIDTH)
         lines.append(f"| `{work.kernel}` | {work.what} | {work.moved:,} | {times} |")
     return "\n".join([*lines, ""])
 

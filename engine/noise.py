@@ -35,12 +35,16 @@ class Noise:
 
     def uniform(self, stream: int, start: int, count: int, iteration: int, slot: int = 0) -> Tensor:
         """u for positions start .. start+count-1, float64 [count] on the run's device."""
+        return self.host_uniform(stream, start, count, iteration, slot).to(self.device)
+
+    def host_uniform(self, stream: int, start: int, count: int, iteration: int, slot: int = 0) -> Tensor:
+        """The same on the host, for code that sends several to the device at once."""
         base = self._key(stream, iteration)
         if count <= 8:  # Python integers beat numpy's call overhead on short windows
             got = [((mix(mix((base + (start + i + 1) * GOLDEN) & MASK) + slot & MASK) >> 12) + 0.5) * 2.0**-52 for i in range(count)]
-            return torch.tensor(got, dtype=torch.float64, device=self.device)
+            return torch.tensor(got, dtype=torch.float64)
         positions = np.arange(start, start + count)
-        return torch.from_numpy(unit(mix_array(keys(base, positions) + np.uint64(slot)))).to(self.device)
+        return torch.from_numpy(unit(mix_array(keys(base, positions) + np.uint64(slot))))
 
     def gumbel(self, start: int, count: int) -> Tensor:
         """Standard Gumbel noise of positions start .. start+count-1, [count, V]. The counter has no iteration: a position keeps its

@@ -12,7 +12,7 @@ def parser() -> Parser:
     """The parser of the command's options."""
     p = Parser(
         "bench kernels",
-        "Compiles the Triton kernels for compute capabilities 8.0, 9.0, 10.0 and 12.0 and prints what they need. No GPU is needed for that; "
+        "Compiles the Triton kernels for compute capabilities 8.0, 9.0, 10.0 and 12.0 and prints what they need. That needs no GPU; "
         "where there is one, times them against their references and against copying as many bytes.",
     )
     p.add_argument("--only", metavar="NAMES", help="kernels by name, separated by commas (all)")

@@ -132,14 +132,10 @@ def fused(
     """Verdicts and draws of rows at these positions, by the kernel. With `store` the rows have their distributions from then on."""
     first, count = min(positions), max(positions) + 1 - min(positions)
     at = torch.tensor(positions)
-    uniforms = [noise.uniform(stream, first, count, iteration).cpu()[at - first] for stream in (ACCEPT, DRAW, RESIDUAL)]
+    uniforms = torch.stack([noise.host_uniform(stream, first, count, iteration)[at - first] for stream in (ACCEPT, DRAW, RESIDUAL)])
     sampling, allowed = rows.settings(len(positions))
-    device = rows.logits.device
-    found = kernel.verify(
-        kernel.Asked(
-            rows.logits, sampling, allowed, tokens, laws, torch.stack(uniforms).to(device), noise.base, at.to(device), seeded, store
-        )
-    )
+    uniforms, at = (x.to(rows.logits.device, non_blocking=True) for x in (uniforms, at))  # the pass may still run: do not wait for it
+    found = kernel.verify(kernel.Asked(rows.logits, sampling, allowed, tokens, laws, uniforms, noise.base, at, seeded, store))
     if store:
         rows.has(found.p)
     return found
@@ -154,7 +150,7 @@ def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Tensor]:
         return draw_gumbel(rows.scores, noise.gumbel(n, 1)).item(), entropy(rows.p[:1])
     sampling, allowed = rows.settings(1)
     if rows.head is not None and allowed is None and is_plain(sampling):
-        found = head_draw(rows.hidden, rows.head, sampling, noise.base, torch.tensor([n], device=rows.hidden.device))
+        found = head_draw(rows.hidden, rows.head, sampling, noise.base, torch.tensor([n]).to(rows.hidden.device, non_blocking=True))
         return kernel.settled(torch.cat([torch.zeros_like(found.tokens), found.tokens]))[1], found.entropy
     judged = judge(rows, torch.empty(0, dtype=torch.int64, device=rows.logits.device), None, noise, n, 0, True, store=False)
     return judged.token, judged.entropies

@@ -43,7 +43,7 @@ def choose(device: torch.device | str, dtype: torch.dtype = torch.float32) -> Ch
     missing = _missing(device)
     if wanted == TRITON:
         if missing:
-            raise NotSupported(f"{VARIABLE}={TRITON} does not work here: {missing} Set it to {REFERENCE}, or unset it.")
+            raise NotSupported(f"{VARIABLE}={TRITON} does not work here. {missing} Set it to {REFERENCE}, or unset it.")
         return Choice(TRITON, f"{VARIABLE}={TRITON}.")
     if missing or device.type != "cuda":
         return Choice(REFERENCE, missing or "The tensors are not on an NVIDIA GPU.")
@@ -55,5 +55,5 @@ def _missing(device: torch.device) -> str:
     if version() is None:
         return "Triton is not installed."
     if device.type != "cuda" and not is_interpreted():
-        return f"the tensors are on the device '{device.type}', and Triton's kernels need an NVIDIA GPU (or TRITON_INTERPRET=1, in tests)."
+        return f"The tensors are on the device '{device.type}', and Triton's kernels need an NVIDIA GPU (or TRITON_INTERPRET=1, in tests)."
     return ""

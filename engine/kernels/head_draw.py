@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from engine.core import Sampling
 from engine.kernels.choice import choose
 from engine.kernels.language import LAUNCH, power_of_two, tl, triton
-from engine.kernels.noise import gumbel_of, gumbel_reference, key_of, signed
+from engine.kernels.noise import base_on, gumbel_of, gumbel_reference, key_of
 from engine.sampling import draw_gumbel, entropy, guide, warp
 
 COLUMNS, INNER = 64, 32  # of a tile
@@ -119,7 +119,7 @@ def head_draw_triton(hidden: Tensor, weight: Tensor, sampling: Sampling, base: i
     tokens = torch.empty(tiles, rows, dtype=torch.int32, device=device)
     out, nats = torch.empty(rows, dtype=torch.int64, device=device), torch.empty(rows, dtype=torch.float32, device=device)
     _head_tile_kernel[(tiles,)](
-        hidden, weight, torch.tensor([signed(base)], device=device), positions, numbers[0], tokens, *numbers[1:],
+        hidden, weight, base_on(device, base), positions, numbers[0], tokens, *numbers[1:],
         rows, vocabulary, width, float(sampling.guidance), float(sampling.temperature), hidden.stride(0), hidden.stride(1),
         branches == 2, weight.dtype != torch.float32, max(16, power_of_two(rows)), COLUMNS, INNER,
         "ieee" if weight.dtype == torch.float32 else "tf32", num_warps=4, **LAUNCH,

@@ -116,9 +116,9 @@ def _uniform_kernel(base_at, positions_at, out_at, count, BLOCK: tl.constexpr):
     tl.store(out_at + at, (top.to(tl.float64) + 0.5) * 2.220446049250313e-16, at < count)
 
 
-def signed(base: int) -> int:
-    """The int64 with the bits of a uint64: tensors on a device hold bases in this form."""
-    return base - (1 << 64) if base >> 63 else base
+def base_on(device: torch.device, base: int, *more: int) -> Tensor:
+    """A base, and more numbers, as the int64 of the same bits on a device. The host does not wait for the copy."""
+    return torch.tensor([base - (1 << 64) if base >> 63 else base, *more]).to(device, non_blocking=True)
 
 
 def bits_triton(base: int, positions: Tensor, vocabulary: int) -> Tensor:
@@ -129,7 +129,7 @@ def bits_triton(base: int, positions: Tensor, vocabulary: int) -> Tensor:
 def gumbel_triton(base: int, positions: Tensor, vocabulary: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """The noise by the kernel; as int64, the bits it comes from."""
     out = torch.empty(len(positions), vocabulary, dtype=dtype, device=positions.device)
-    where = torch.tensor([signed(base)], device=positions.device)
+    where = base_on(positions.device, base)
     if len(positions):
         grid = (len(positions), triton.cdiv(vocabulary, BLOCK))
         _gumbel_kernel[grid](where, positions, out, vocabulary, BLOCK, dtype == torch.int64, **LAUNCH)
@@ -154,7 +154,7 @@ def uniform(base: int, positions: Tensor, slot: int = 0) -> Tensor:
     if not choose(positions.device).is_triton:
         return uniform_reference(base, positions, slot)
     out = torch.empty(len(positions), dtype=torch.float64, device=positions.device)
-    where = torch.tensor([signed(base), slot], device=positions.device)
+    where = base_on(positions.device, base, slot)
     if len(positions):
         _uniform_kernel[(triton.cdiv(len(positions), 128),)](where, positions, out, len(positions), 128, **LAUNCH)
     return out

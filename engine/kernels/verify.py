@@ -29,7 +29,7 @@ from engine.core import Sampling
 from engine.decoding.rules import deviation, matches, probability_of, ratio
 from engine.kernels.choice import choose
 from engine.kernels.language import LAUNCH, power_of_two, tl, triton
-from engine.kernels.noise import gumbel_of, gumbel_reference, key_of, signed
+from engine.kernels.noise import base_on, gumbel_of, gumbel_reference, key_of
 from engine.sampling import draw, draw_gumbel, entropy, guide, residual, warp
 
 WIDEST = 2048  # columns of a tile
@@ -397,7 +397,7 @@ def verify_triton(asked: Asked) -> Verdicts:
         last, divisor = False, sampling.temperature
     block = block_of(vocabulary)
     _verify_kernel[(rows,)](
-        logits, allowed, asked.tokens, laws, asked.uniforms.to(device).contiguous(), torch.tensor([signed(asked.base)], device=device),
+        logits, allowed, asked.tokens, laws, asked.uniforms.to(device).contiguous(), base_on(device, asked.base),
         asked.positions, p, integers, numbers,
         rows, size, vocabulary, logits.stride(0), logits.stride(1), 0 if allowed is None or allowed.ndim == 1 else vocabulary, vocabulary,
         float(sampling.guidance), float(divisor), float(sampling.temperature if last else 1.0), sampling.top_k, float(sampling.top_p),

@@ -29,6 +29,8 @@ from engine.decoding.policy import check_start, not_exact
 from engine.decoding.rules import deviation
 from engine.decoding.windows import redraw, speculative_jacobi
 from engine.errors import NotSupported
+from engine.kernels.choice import choose
+from engine.kernels.pooled_mass import ranked
 from engine.noise import Noise
 from engine.sampling import residual
 
@@ -52,12 +54,18 @@ def group(p: Tensor, order: Tensor, ranks: Tensor, codes: Tensor, half: int, gap
     at = ranks[:, None] + torch.tensor(beside(half), device=p.device)
     inside = (at >= 0) & (at < vocabulary)
     members = order.expand(count, -1).gather(1, at.clamp(0, vocabulary - 1))
+    return members, similar(p, members, inside, codes, gap, far)
+
+
+def similar(p: Tensor, members: Tensor, inside: Tensor, codes: Tensor, gap: float, far: float) -> Tensor:
+    """Which of the tokens next to each draft, int64 [m, k], are in its group, bool [m, k]; inside : those that exist, bool [m, k]."""
+    count = len(members)
     chances = p.expand(count, -1).gather(1, members)
     close = (chances - chances[:, :1]).abs() < gap
     alike = 1 - (codes[members] * codes[members[:, :1]]).sum(-1) < far
     chosen = inside & close & alike
     chosen[:, 0] = True
-    return members, chosen
+    return chosen
 
 
 def grouped(above: Tensor, below: Tensor, chosen: Tensor) -> Tensor:
@@ -78,11 +86,14 @@ class Grouped:
     def ratio(self, p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """The acceptance rule: p, q [m, V], tokens int64 [m], u [m] -> accepted bool [m], ratios [m]."""
         share = self.meter.allow(1.0, self.knobs)
-        order = p.argsort(dim=-1, stable=True)
-        ranks = (order == tokens[:, None]).long().argmax(-1)
-        ratios = self._ratios(p, q, order, ranks, share)
+        if choose(p.device, p.dtype).is_triton and self.knobs.half_width:
+            ratios = self._ranked_ratios(p, q, tokens, share)
+        else:
+            order = p.argsort(dim=-1, stable=True)
+            ranks = (order == tokens[:, None]).long().argmax(-1)
+            ratios = self._ratios(p, q, order, ranks, share)
         if len(tokens) and self.meter.is_due(self.knobs, self.noise, self.sequence.length, self.iteration):
-            self.meter.saw(self._deviation(p[:1], q[:1], order[:1], share))
+            self.meter.saw(self._deviation(p[:1], q[:1], p[:1].argsort(dim=-1, stable=True), share))
         self.iteration += 1
         return u.to(p.device) < ratios, ratios
 
@@ -90,7 +101,19 @@ class Grouped:
         """The mixture [m] of p(x) / q(x) and P(G) / Q(G), for the tokens of these ranks [m] in distributions [m or 1, V]."""
         k = self.knobs
         members, chosen = group(p, order, ranks, self.codes, k.half_width, k.probability_gap, k.code_distance)
-        above, below = (law.expand(len(ranks), -1).gather(1, members) for law in (p, q))
+        return self._mixed(p, q, members, chosen, share)
+
+    def _ranked_ratios(self, p: Tensor, q: Tensor, tokens: Tensor, share: float) -> Tensor:
+        """The same for drafts int64 [m] of distributions [m, V], by a kernel that finds their neighbours in rank without sorting."""
+        half = int(self.knobs.half_width)
+        near = ranked(p, tokens, half)
+        near = torch.cat([near[:, half : half + 1], near[:, :half], near[:, half + 1 :]], 1)  # the draft first
+        members = near.clamp(min=0)
+        chosen = similar(p, members, near >= 0, self.codes, self.knobs.probability_gap, self.knobs.code_distance)
+        return self._mixed(p, q, members, chosen, share)
+
+    def _mixed(self, p: Tensor, q: Tensor, members: Tensor, chosen: Tensor, share: float) -> Tensor:
+        above, below = (law.expand(len(members), -1).gather(1, members) for law in (p, q))
         return torch.lerp(above[:, 0] / below[:, 0], grouped(above, below, chosen), share)
 
     def _deviation(self, p: Tensor, q: Tensor, order: Tensor, share: float) -> float:

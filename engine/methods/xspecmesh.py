@@ -22,7 +22,7 @@ from torch import Tensor
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import policy
 from engine.decoding.rules import leading, more_probable_than, top_of, typical
-from engine.decoding.verdict import chances, correct, describe, levels_of, verify
+from engine.decoding.verdict import chances, describe, judge, levels_of
 from engine.noise import DRAFTER, Noise
 from engine.sampling import draw, draw_gumbel, one_hot
 
@@ -70,10 +70,9 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         seeded = policy.matches_seed(knobs, is_exact(knobs))
         rows = sequence.forward(draft)
         if is_exact(knobs):
-            laws = draft.q if size else rows.p[:0]
-            accepted, _, answers = verify(rows, draft.tokens, laws, noise, n, iteration, seeded)
-            a = leading(accepted)
-            token = correct(rows, laws, answers, a, size, noise, n, iteration)
+            laws = draft.q if size else torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
+            found = judge(rows, draft.tokens.to(sequence.device), laws, noise, n, iteration, seeded)
+            a, token = found.a, found.token
         else:
             accepted = RULES[knobs.accept](judged(rows, size, knobs.judge), draft.tokens, knobs)
             a = leading(accepted)

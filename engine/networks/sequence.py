@@ -120,7 +120,8 @@ class TransformerSequence:
         self._draft = draft.tokens[:control].tolist()
         self._places = draft.positions  # of the nodes; None: after what is pending
         after = (parents, self._draft, self._state)
-        logits, weight = partial(self.trunk.head, hidden), plain_weight(self.trunk.head)
+        logits = partial(self.trunk.head, hidden)
+        weight = plain_weight(self.trunk.head) if choose(hidden.device, hidden.dtype).is_triton else None
         warping, settings = partial(self._warp, *after), partial(self._settings, *after)
         return Rows(logits() if weight is None else logits, warping, hidden, settings, weight)
 
@@ -254,7 +255,7 @@ class TransformerSequence:
 
 def plain_weight(head: Any) -> Tensor | None:
     """The weights [V, H] of a head that is a product with them and nothing else; None for any other."""
-    return head.weight if type(head) is nn.Linear and head.bias is None else None
+    return head.weight if isinstance(head, nn.Linear) and head.bias is None else None
 
 
 def forked(mask: Tensor, waiting: int, control: int, twins: int, layer: int) -> tuple[Tensor, Tensor, Fork]:

@@ -211,10 +211,10 @@ def compile_rows(wanted: list[str]) -> Iterator[Row]:
 
 def compile_line(row: Row) -> str:
     """A compiled program in one line."""
-    return (
-        f"{row['kernel']:15} {row['program']:22} {row['capability']:>5}  {row['registers']:3} registers, {row['spilled_bytes']} bytes spilled, "
-        f"{row['shared_bytes']:,} bytes shared, {row['warps']} warps, {row['seconds']} s"
+    needs = (
+        f"{row['registers']:3} registers, {row['spilled_bytes']} bytes spilled, {row['shared_bytes']:,} bytes shared, {row['warps']} warps"
     )
+    return f"{row['kernel']:15} {row['program']:22} {row['capability']:>5}  {needs}, {row['seconds']} s"
 
 
 # --- the least time ---------------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def bound(work: Work, gpu: str) -> float:
 
 def bounds(work: Work) -> str:
     """The least microseconds on every GPU of the table."""
-    return ", ".join(f"{gpu} {bound(work, gpu):.2f}" for gpu in BANDWIDTH)
+    return ", ".join(f"{gpu} {bound(work, gpu):.3g}" for gpu in BANDWIDTH)
 
 
 # --- on a GPU ---------------------------------------------------------------------------------------------------------

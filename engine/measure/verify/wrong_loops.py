@@ -214,7 +214,7 @@ def _new_law_of_a_carried_draft() -> list[Patch]:
 
 def _new_drafts_verified_at_once() -> list[Patch]:
     """Algorithm 1, lines 3 to 6 as printed: control rows read noise after the carried drafts, and verify the drafts that replace it."""
-    refill, dual, energy = cross_regression.refill, cross_regression.dual, cross_regression.energy
+    refill, dual, energy = cross_regression.refill, cross_regression.dual, cross_regression.energy_scan
     seen: dict[str, Any] = {"carried": 0}
 
     def buffered(logits: Tensor, tokens: Tensor, laws: Tensor, sequence: Any, *rest: Any) -> tuple[Tensor, Tensor]:

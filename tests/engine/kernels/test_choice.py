@@ -1,0 +1,51 @@
+"""The choice between kernel and reference, and its reason."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.errors import NotSupported
+from engine.kernels import choice
+from engine.kernels.choice import REFERENCE, TRITON, VARIABLE, choose
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_wished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable is unset, Triton is there, and it compiles."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr(choice, "version", lambda: "9.9")
+    monkeypatch.setattr(choice, "is_interpreted", lambda: False)
+
+
+def test_a_gpu_gets_the_kernels_and_a_processor_the_references() -> None:
+    assert choose("cuda").name == TRITON and "9.9" in choose("cuda").reason
+    assert choose("cpu").name == REFERENCE and "'cpu'" in choose("cpu").reason
+
+
+def test_exact_toys_get_the_references() -> None:
+    assert choose("cuda", torch.float64).name == REFERENCE and "float64" in choose("cuda", torch.float64).reason
+
+
+def test_without_triton_a_gpu_gets_the_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "version", lambda: None)
+    assert choose("cuda") == choice.Choice(REFERENCE, "Triton is not installed.")
+
+
+def test_a_wish_is_followed_or_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, REFERENCE)
+    assert choose("cuda").name == REFERENCE
+    monkeypatch.setenv(VARIABLE, TRITON)
+    assert choose("cuda").name == TRITON
+    with pytest.raises(NotSupported, match=r"does not work here\. The tensors are on the device 'cpu'.* Set it to reference"):
+        choose("cpu")
+    monkeypatch.setattr(choice, "is_interpreted", lambda: True)
+    assert choose("cpu").name == TRITON
+    monkeypatch.setenv(VARIABLE, "cuda")
+    with pytest.raises(NotSupported, match="FORETOKEN_KERNELS=cuda is unknown"):
+        choose("cpu")
+
+
+def test_the_interpreter_is_used_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "is_interpreted", lambda: True)
+    assert choose("cpu").name == REFERENCE

@@ -1,0 +1,61 @@
+"""The kernels compiled for four generations of GPUs, without one. In a process of its own: here they are interpreted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.errors import NotSupported
+from engine.kernels.language import is_interpreted, version
+from engine.measure.bench import kernels
+
+ROOT = Path(__file__).resolve().parents[3]
+needs_compiler = pytest.mark.skipif(version() is None, reason="Triton is not installed here")
+
+
+@needs_compiler
+def test_every_kernel_compiles_and_verify_spills_nothing(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"} | {"TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "app.cli", "bench", "kernels", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [row for row in json.loads(done.stdout.splitlines()[-1]) if "registers" in row]
+    assert {row["kernel"] for row in rows} == set(kernels.KERNELS)
+    programs = sum(map(len, kernels.KERNELS.values()))
+    assert len(rows) == programs * 4 and {row["capability"] for row in rows} == {"8.0", "9.0", "10.0", "12.0"}
+    assert [row for row in rows if row["kernel"] == "verify" and row["spilled_bytes"]] == []
+    for row in rows:
+        assert 0 < row["registers"] <= 255 and row["shared_bytes"] <= 99 * 1024, row  # the least of these GPUs: 12.0
+
+
+def test_every_kernel_is_in_the_table() -> None:
+    files = {path.stem for path in (ROOT / "engine/kernels").glob("*.py") if "@triton.jit" in path.read_text(encoding="utf-8")}
+    assert files == set(kernels.KERNELS) == set(kernels.CASES) == {work.kernel for work in kernels.WORK}
+
+
+def test_the_page_names_every_kernel() -> None:
+    page = (ROOT / "docs/kernels.md").read_text(encoding="utf-8")
+    assert [name for name in kernels.KERNELS if not re.search(rf"^\| `{name}` \|", page, re.MULTILINE)] == []
+
+
+def test_an_unknown_kernel_is_named() -> None:
+    with pytest.raises(NotSupported, match="no kernel 'sort'"):
+        kernels.chosen("verify,sort")
+    assert kernels.chosen("verify, noise") == ["verify", "noise"]
+
+
+@pytest.mark.skipif(not is_interpreted(), reason="kernels are not interpreted here")
+def test_interpreted_kernels_are_not_compiled() -> None:
+    with pytest.raises(NotSupported, match="TRITON_INTERPRET"):
+        kernels.compiled(kernels.KERNELS["noise"][0], 90)
+
+
+def test_the_least_time_is_bytes_over_bandwidth() -> None:
+    work = kernels.Work("verify", "a pass", 33_500_000)
+    assert kernels.bound(work, "H100") == pytest.approx(10.0)

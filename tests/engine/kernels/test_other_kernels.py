@@ -1,0 +1,136 @@
+"""The smaller kernels against their references: cache, attention, borrowed mass, ranks, adapters, energies, and the head's draw."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+
+from engine.core import Sampling
+from engine.decoding.rules import CONSISTENT, LITERAL
+from engine.kernels import slab_keep, tree_attention
+from engine.kernels.head_draw import head_draw, is_plain
+from engine.kernels.tree_attention import Seen, packed, tree_attention_reference, tree_attention_triton, unpacked
+from engine.measure.bench import kernel_cases as cases
+from tests.engine.kernels.near import DEVICE, near, needs_triton
+
+HALF = torch.float16
+
+
+@needs_triton
+@pytest.mark.parametrize(("rows", "start"), [([0], 0), ([0, 3, 5, 2, 9], 10), ([4, 3, 2, 1, 0], 7), (list(range(1, 64, 3)), 5)])
+@pytest.mark.parametrize("dtype", [torch.float32, HALF])
+def test_rows_of_the_slab_move_together(rows: list[int], start: int, dtype: torch.dtype) -> None:
+    block = torch.randn(2, 2, 2, 3, 80, 20).to(DEVICE, dtype)
+    ours, theirs, at = block.clone(), block.clone(), torch.tensor(rows, device=DEVICE)
+    slab_keep.slab_keep_triton(ours, start, at)
+    slab_keep.slab_keep_reference(theirs, start, at)
+    assert (torch.equal(ours, theirs) and not torch.equal(ours, block)) or rows == [0]
+
+
+# --- attention --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 7, 63, 64, 65, 130])
+def test_sets_hold_a_mask(count: int) -> None:
+    visible = torch.rand(count, count) < 0.5
+    assert torch.equal(unpacked(packed(visible)), visible)
+
+
+@needs_triton
+@pytest.mark.parametrize(("rows", "kept"), [(1, 33), (7, 0), (7, 70), (63, 30), (70, 5)])
+@pytest.mark.parametrize("placed", [False, True], ids=["prefix", "placed"])
+def test_attention_sees_ancestors_and_the_slab(rows: int, kept: int, placed: bool) -> None:
+    made = cases.tree_pass(rows, kept, placed=placed and kept > 0)
+    q, k, v = (x.to(DEVICE) for x in (made.q, made.k, made.v))
+    seen = Seen(*(x.to(DEVICE) if isinstance(x, torch.Tensor) else x for x in vars(made.seen).values()))
+    for scale in (None, 10.0):
+        near("attention", tree_attention_triton(q, k, v, seen, scale), tree_attention_reference(q, k, v, seen, scale), 1e-4, 3e-5)
+
+
+@needs_triton
+def test_attention_in_half_precision_and_without_groups() -> None:
+    made = cases.tree_pass(13, 40, heads=3, key_heads=3, width=64, dtype=HALF)
+    ours = tree_attention_triton(*(x.to(DEVICE) for x in (made.q, made.k, made.v)), Seen(made.seen.sets.to(DEVICE), 40))
+    near("attention", ours, tree_attention_reference(made.q.float(), made.k.float(), made.v.float(), made.seen), 2e-3, 2e-3)
+
+
+def test_a_mask_goes_to_pytorch() -> None:
+    made = cases.tree_pass(5, 9)
+    mask = made.seen.dense()[0]
+    assert torch.equal(
+        tree_attention.tree_attention(made.q, made.k, made.v, mask), tree_attention_reference(made.q, made.k, made.v, made.seen)
+    )
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+@needs_triton
+@pytest.mark.parametrize("limit", [0.0, 0.003, 0.1, 2.0])
+@pytest.mark.parametrize(("rows", "vocabulary", "count"), [(1, 1000, 62), (7, 5121, 320), (63, 1000, 65)])
+def test_borrowed_mass_is_the_reference(rows: int, vocabulary: int, count: int, limit: float) -> None:
+    case = cases.lending(DEVICE, rows, vocabulary, count, limit)
+    near("mass", case.kernel(), case.reference(), 1e-5, 1e-7)
+
+
+@needs_triton
+@pytest.mark.parametrize(("rows", "vocabulary", "half"), [(1, 1000, 7), (3, 1000, 1), (3, 5121, 3)])
+def test_ranks_are_the_reference_with_ties(rows: int, vocabulary: int, half: int) -> None:
+    case = cases.ranking(DEVICE, rows, vocabulary, half)
+    assert torch.equal(case.kernel(), case.reference())
+
+
+@needs_triton
+@pytest.mark.parametrize("rule", [CONSISTENT, LITERAL], ids=["consistent", "literal"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.5])
+@pytest.mark.parametrize("drafts", [1, 7, 63])
+def test_energies_are_the_reference(drafts: int, smoothing: float, rule) -> None:
+    case = cases.scanning(DEVICE, drafts, 1000, smoothing, rule)
+    (accepted, levels, least), theirs = case.kernel(), case.reference()
+    assert torch.equal(accepted, theirs[0]) and not accepted[drafts // 2]  # the impossible one
+    near("energies", levels, theirs[1], 1e-9)
+    near("thresholds", least, theirs[2], 1e-12)
+
+
+@needs_triton
+@pytest.mark.parametrize(("rows", "inner", "outer", "rank"), [(1, 70, 63, 4), (7, 64, 130, 8), (63, 33, 65, 32)])
+@pytest.mark.parametrize("dtype", [torch.float32, HALF])
+def test_an_adapter_acts_on_its_rows_alone(rows: int, inner: int, outer: int, rank: int, dtype: torch.dtype) -> None:
+    case = cases.adapting(DEVICE, rows, inner, outer, rank, dtype)
+    before = case.kernel.args[1].clone()
+    ours, theirs = case.kernel(), case.reference()
+    near("rows", ours, theirs, 1e-5 if dtype == torch.float32 else 4e-3, 2e-6 if dtype == torch.float32 else 4e-3)
+    assert torch.equal(ours[:, : rows // 2], before[:, : rows // 2]) and not torch.equal(ours, before)
+
+
+# --- the head ---------------------------------------------------------------------------------------------------------
+
+
+@needs_triton
+@pytest.mark.parametrize("guidance", [1.0, 3.0])
+@pytest.mark.parametrize(
+    ("rows", "width", "vocabulary", "dtype"), [(1, 40, 5121, torch.float32), (7, 70, 1000, torch.float32), (3, 64, 1000, HALF)]
+)
+def test_the_head_draws_what_the_logits_would(rows: int, width: int, vocabulary: int, dtype: torch.dtype, guidance: float) -> None:
+    case = cases.heading(DEVICE, rows, width, vocabulary, dtype, guidance)
+    ours, theirs = case.kernel(), case.reference()
+    assert torch.equal(ours.tokens, theirs.tokens)
+    near("entropy", ours.entropy, theirs.entropy, 1e-5 if dtype == torch.float32 else 1e-3)
+
+
+def test_only_a_plain_sampling_is_drawn_in_the_product() -> None:
+    filtered = (Sampling(top_k=5), Sampling(top_p=0.9), Sampling(temperature=0.0))
+    assert is_plain(Sampling(guidance=3.0)) and not any(map(is_plain, filtered))
+    with pytest.raises(AssertionError, match="cannot filter"):
+        head_draw(torch.zeros(1, 1, 4), torch.zeros(8, 4), filtered[0], 0, torch.zeros(1, dtype=torch.int64))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("make", [partial(make) for group in cases.CASES.values() for make in group])
+def test_every_case_of_the_benchmark_runs(make) -> None:
+    case = make(DEVICE)
+    assert case.moved > 0
+    case.kernel()
+    torch.cuda.synchronize()

@@ -1,0 +1,138 @@
+"""Whole runs of tiny models with every kernel, interpreted: the same tokens as with the references."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+
+from engine.core import Backbone, Draft, Prompt, Sampling
+from engine.decoding import trees, verdict
+from engine.decoding.growth import Tree
+from engine.kernels import head_draw, slab_keep, tree_attention, verify
+from engine.kernels.choice import REFERENCE, TRITON, VARIABLE
+from engine.methods import METHODS
+from engine.noise import Noise
+from engine.run import generate
+from tests.engine.backbones import tiny
+from tests.engine.kernels.near import DEVICE, near, needs_triton
+
+pytestmark = [needs_triton, pytest.mark.skipif(DEVICE.type == "cuda", reason="the tiny models of this test are on the processor")]
+OPEN = Prompt("red apple", seed=3)
+FILTERED = Prompt("red apple", seed=3, sampling=Sampling(0.9, 20, 0.9, 2.0))
+WINDOW = {"window": 5}
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
+    """How often each kernel has been launched."""
+    counts: dict[str, int] = {}
+
+    def counted(name: str, function: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            counts[name] = counts.get(name, 0) + 1
+            return function(*arguments, **named)
+
+        return call
+
+    for module in (verify, slab_keep, tree_attention, head_draw):
+        name = module.__name__.rsplit(".", 1)[1] + "_triton"
+        monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
+    yield counts
+    gc.collect()
+
+
+def steps(backbone: Backbone, method: str, knobs: dict[str, Any], prompt: Prompt, count: int) -> list[Any]:
+    """The first steps of a run."""
+    run = generate(backbone, METHODS[method], prompt, knobs)
+    found = list(islice(run, count))
+    run.stop()
+    next(run, None)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("method", "knobs", "prompt", "count"),
+    [
+        ("ar", {}, OPEN, 5),
+        ("ar", {}, FILTERED, 2),
+        ("sjd", WINDOW, OPEN, 4),
+        ("sjdpp", WINDOW, FILTERED, 2),
+        ("sjdpp", WINDOW | {"verify": "match seed"}, OPEN, 4),
+        ("sjdpp", WINDOW | {"refresh": "coupled maximal"}, OPEN, 4),
+        ("sjdpp", WINDOW | {"refresh": "reuse mixture"}, OPEN, 3),
+        ("sjdpp", WINDOW | {"relax": "multiplicative", "multiplied_mass": 2.0}, OPEN, 3),
+        ("gsd", WINDOW | {"code_distance": 1.9}, OPEN, 3),
+        ("jacobi", WINDOW, OPEN, 2),
+        ("zipar", {"window": 3}, OPEN, 12),
+    ],
+)
+def test_the_tokens_are_those_of_the_references(
+    method: str, knobs: dict[str, Any], prompt: Prompt, count: int, monkeypatch: pytest.MonkeyPatch, launches: dict[str, int]
+) -> None:
+    backbone = tiny.pictogram()
+    monkeypatch.setenv(VARIABLE, REFERENCE)
+    theirs = steps(backbone, method, knobs, prompt, count)
+    assert launches == {}
+    monkeypatch.setenv(VARIABLE, TRITON)
+    ours = steps(backbone, method, knobs, prompt, count)
+    assert [(s.tokens, s.positions) for s in ours] == [(s.tokens, s.positions) for s in theirs]
+    for mine, other in zip(ours, theirs, strict=True):
+        for name in ("entropy", "accept_probability"):
+            if (value := getattr(other.trace, name)) is not None:
+                near(name, torch.as_tensor(getattr(mine.trace, name)), torch.as_tensor(value), 1e-4, 1e-5)
+    drawn = "head_draw_triton" if method == "ar" and prompt is OPEN else "verify_triton"
+    assert launches.get(drawn) or method in ("jacobi", "zipar")  # these draw by PyTorch, with the device's noise
+    assert launches.get("tree_attention_triton") or method == "ar"  # one row sees everything: nothing to mask
+
+
+@pytest.mark.parametrize(("method", "knobs"), [("sjdpp", {"window": 3}), ("ar", {})])
+def test_a_mesh_obeys_its_grammar_in_the_kernel(
+    method: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, launches: dict[str, int]
+) -> None:
+    prompt, found = Prompt(points=tiny.sphere(), seed=1), []
+    for mode in (REFERENCE, TRITON):
+        monkeypatch.setenv(VARIABLE, mode)
+        found.append([step.tokens for step in steps(tiny.lowpoly(), method, knobs, prompt, 3)])
+    assert found[0] == found[1] and launches["verify_triton"] == 3
+
+
+def test_a_tree_is_seen_and_answered_and_its_path_kept(monkeypatch: pytest.MonkeyPatch, launches: dict[str, int]) -> None:
+    """A pass over a tree, the model's draws in every row, and a second pass after keeping a path that is no chain."""
+    tree, found = Tree([3, 7, 1, 9, 4, 2], [-1, -1, 0, 1, 1, 3], None, [False] * 6, 0, None), []
+    for mode in (REFERENCE, TRITON):
+        monkeypatch.setenv(VARIABLE, mode)
+        sequence = tiny.pictogram().start(OPEN)
+        with torch.inference_mode():
+            rows = sequence.forward(tree.draft(sequence.device))
+            noise = Noise(3, sequence.vocabulary)
+            answers = [trees.answers(rows, tree, noise, 0, 0, seeded) for seeded in (True, False)]
+            committed = sequence.commit([1, 4], 5)
+            after = sequence.forward(Draft(torch.tensor([8, 9])))
+            found.append((answers, committed, rows.p, after.p))
+    assert found[0][:2] == found[1][:2]
+    near("p", found[1][2], found[0][2], 1e-4, 1e-6)
+    near("p after the path", found[1][3], found[0][3], 1e-4, 1e-6)
+    assert launches["slab_keep_triton"] and launches["tree_attention_triton"] and launches["verify_triton"]
+
+
+def test_nothing_is_read_between_logits_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One read a step: two numbers."""
+    monkeypatch.setenv(VARIABLE, TRITON)
+    sequence, read = tiny.pictogram().start(OPEN), []
+    settled = verify.settled
+    monkeypatch.setattr(verdict.kernel, "settled", lambda pair: read.append(pair.shape) or settled(pair))
+    with torch.inference_mode():
+        rows = sequence.forward(Draft(torch.tensor([3, 4])))
+        q = torch.softmax(torch.randn(2, sequence.vocabulary), -1)
+        monkeypatch.setattr(torch.Tensor, "item", _refused)
+        verdict.judge(rows, torch.tensor([3, 4]), q, Noise(0, sequence.vocabulary), 0, 0, seeded=False)
+    assert read == [(2,)]
+
+
+def _refused(tensor: torch.Tensor) -> None:
+    raise AssertionError("a value was read on the host")
