@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from engine.errors import BadFile, BadKnob, BadOutput, NotSupported
 from engine.files import clean, home, refusal, whole_file
 from engine.machine import keep_freed_memory, processor
+from engine.train.muon import StackedMuon
 
 
 def checkpoints(root: Path) -> Path:
@@ -148,9 +149,8 @@ class Training:
         adam = torch.optim.AdamW(groups, lr=self.learning_rate, betas=self.betas)
         if not matrices:
             return [adam]
-        rate = {"lr": self.learning_rate, "weight_decay": self.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
         single = [p for p in matrices if p.ndim == 2] + [piece for piece, _, _ in self.slices]
-        return [torch.optim.Muon(single, momentum=0.95, **rate), adam]
+        return [StackedMuon(single, self.learning_rate, self.weight_decay, momentum=0.95), adam]
 
     def resume(self, fresh: bool, slice: str = "") -> bool:
         """Loads the checkpoint if there is one, unless `fresh`; returns whether it did. Leaves one with other frozen weights alone.
@@ -275,9 +275,8 @@ class Training:
             optimizer.step()
         self.step += 1
         decay = min(self.average, (1 + self.step) / (10 + self.step))
-        for k, v in self.model.state_dict().items():
-            if v.is_floating_point():
-                self.averaged[k].lerp_(v, 1 - decay)
+        live = {k: v for k, v in self.model.state_dict().items() if v.is_floating_point()}
+        torch._foreach_lerp_([self.averaged[k] for k in live], list(live.values()), 1 - decay)
         return loss.item()
 
     def report(self, held_out: Callable[[], dict], loss: float | None) -> None:
