@@ -241,7 +241,7 @@ def main(options: Options) -> None:
         return found
 
     if not options.export:
-        training.run(loss_of, held_out)
+        training.run(loss_of, held_out, profile=options.profile)
     if may_ship(training, options, DECIDES, *shipped_row(preset["families"])):
         write_weights(prepare(options, lowpoly.FOLDER), training, trainee, options.preset)
 
