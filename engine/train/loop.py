@@ -88,9 +88,7 @@ class Options:
             "--export", action="store_true", help="only write the newest checkpoint to assets/models, even if its numbers are worse"
         )
         p.add_argument("--out", type=Path, metavar="DIR", help="write to this model folder instead of the shipped one")
-        p.add_argument(
-            "--profile", type=int, default=0, metavar="N", help="only measure N steps, and where their time goes; keep nothing"
-        )
+        p.add_argument("--profile", type=int, default=0, metavar="N", help="only measure N steps, and where their time goes; keep nothing")
         p.add_argument("--compile", action="store_true", dest="compiled", help="compile the loss; on a CPU this needs a C++ compiler")
         return p
 
