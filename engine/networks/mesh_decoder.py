@@ -150,8 +150,7 @@ class MeshDecoder(nn.Module):
 
     def table(self) -> Tensor:
         """Embeddings of all ids, with the embedding of their kind added, [V, width]."""
-        counts = torch.tensor([BLOCKS, OFFSETS, BLOCKS], device=self.kinds.device)
-        kinds = torch.repeat_interleave(self.kinds, counts, 0)
+        kinds = torch.cat([row.expand(count, -1) for row, count in zip(self.kinds, (BLOCKS, OFFSETS, BLOCKS), strict=True)])
         return self.tokens + F.pad(kinds, (0, 0, 0, len(self.tokens) - len(kinds)))
 
     def look(self, condition: Tensor) -> list[tuple[Tensor, Tensor]]:

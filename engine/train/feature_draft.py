@@ -483,7 +483,7 @@ def main(options: Options) -> None:
         return {"held_out_loss": round(loss.item(), 4), "acceptance": acceptance(network, teacher, unseen.recorded)}
 
     if not options.export:
-        training.run(loss_on, held_out)
+        training.run(loss_on, held_out, profile=options.profile)
     known = teacher.backbone.card.get(NAME)
     if known is not None and known.get("backbone") != teacher.weights_hash:
         known = None  # the backbone refuses to load it

@@ -115,7 +115,7 @@ def main(options: Options) -> None:
         return numbers
 
     if not options.export:
-        training.run(loss_of, held_out)
+        training.run(loss_of, held_out, profile=options.profile)
     shipped = read_card(judge.FOLDER) if (judge.FOLDER / "card.json").exists() else {}
     other = "judge" in shipped and tuple(shipped["names"]) != lessons.objects
     if not may_ship(training, options, DECIDES, shipped.get("judge"), "the shipped one was trained on other objects" if other else ""):

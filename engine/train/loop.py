@@ -25,6 +25,8 @@ from torch import Tensor, nn
 from engine.errors import BadFile, BadKnob, BadOutput, NotSupported
 from engine.files import clean, home, refusal, whole_file
 from engine.machine import keep_freed_memory, processor
+from engine.train.muon import StackedMuon
+from engine.train.profile import report
 
 
 def checkpoints(root: Path) -> Path:
@@ -53,9 +55,12 @@ class Options:
     export: bool = False  # True: write the checkpoint to assets/models and stop
     compiled: bool = False  # True: torch.compile the loss (needs a C++ compiler on a CPU)
     out: Path | None = None  # a model folder that is written instead of the shipped one
+    profile: int = 0  # above 0: only measure so many steps
     slice: str = ""  # the queue's key of this run: minutes already spent on it count
 
     def __post_init__(self) -> None:
+        if self.profile < 0:
+            raise BadKnob(f"--profile {self.profile} is not a valid number of steps. Give a number above 0, such as 8.")
         if self.minutes is not None and not (math.isfinite(self.minutes) and self.minutes > 0):
             raise BadKnob(f"--minutes {self.minutes:g} is not a valid number of minutes. Give a number above 0, such as 30.")
 
@@ -83,6 +88,7 @@ class Options:
             "--export", action="store_true", help="only write the newest checkpoint to assets/models, even if its numbers are worse"
         )
         p.add_argument("--out", type=Path, metavar="DIR", help="write to this model folder instead of the shipped one")
+        p.add_argument("--profile", type=int, default=0, metavar="N", help="only measure N steps, and where their time goes; keep nothing")
         p.add_argument("--compile", action="store_true", dest="compiled", help="compile the loss; on a CPU this needs a C++ compiler")
         return p
 
@@ -148,9 +154,8 @@ class Training:
         adam = torch.optim.AdamW(groups, lr=self.learning_rate, betas=self.betas)
         if not matrices:
             return [adam]
-        rate = {"lr": self.learning_rate, "weight_decay": self.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
         single = [p for p in matrices if p.ndim == 2] + [piece for piece, _, _ in self.slices]
-        return [torch.optim.Muon(single, momentum=0.95, **rate), adam]
+        return [StackedMuon(single, self.learning_rate, self.weight_decay, momentum=0.95), adam]
 
     def resume(self, fresh: bool, slice: str = "") -> bool:
         """Loads the checkpoint if there is one, unless `fresh`; returns whether it did. Leaves one with other frozen weights alone.
@@ -212,9 +217,14 @@ class Training:
         except (OSError, RuntimeError) as e:  # torch raises RuntimeError for a full disk
             raise refusal(self.path, e, "The previous checkpoint is untouched; free some space.") from e
 
-    def run(self, loss_of: Callable[[int], Tensor], held_out: Callable[[], dict], every: float = 300) -> None:
+    def run(self, loss_of: Callable[[int], Tensor], held_out: Callable[[], dict], every: float = 300, profile: int = 0) -> None:
         """Trains until the minutes are over or a signal stops it; takes the held-out numbers every `every` seconds. It raises the signal
-        again with the previous handler, which by default ends the process."""
+        again with the previous handler, which by default ends the process. profile : above 0, it only makes and measures some steps, and
+        saves nothing"""
+        if profile:
+            self.stopped = True  # so that nothing is shipped
+            print(report(profile, lambda: self._advance(loss_of, self.warm_steps, 0.0)), flush=True)
+            return
         caught: list[int] = []
 
         def stop(number: int, _: object) -> None:
@@ -275,9 +285,8 @@ class Training:
             optimizer.step()
         self.step += 1
         decay = min(self.average, (1 + self.step) / (10 + self.step))
-        for k, v in self.model.state_dict().items():
-            if v.is_floating_point():
-                self.averaged[k].lerp_(v, 1 - decay)
+        live = {k: v for k, v in self.model.state_dict().items() if v.is_floating_point()}
+        torch._foreach_lerp_([self.averaged[k] for k in live], list(live.values()), 1 - decay)
         return loss.item()
 
     def report(self, held_out: Callable[[], dict], loss: float | None) -> None:

@@ -277,7 +277,7 @@ def train_stage(
         }
 
     if not options.export:
-        training.run(loss_of, held_out)
+        training.run(loss_of, held_out, profile=options.profile)
     pupil.load_state_dict(training.averaged)
     if may_ship(training, options, DECIDES, known):
         prepare(options, lowpoly.FOLDER)

@@ -226,7 +226,7 @@ def main(options: Options) -> None:
         return numbers
 
     if not options.export:
-        training.run(loss_of, held_out)
+        training.run(loss_of, held_out, profile=options.profile)
     if may_ship(training, options, DECIDES, *shipped_row(taught, names)):
         ship(prepare(options, pictogram.FOLDER), training, model, names, offer, options.preset, taught)
 

@@ -160,7 +160,7 @@ def main(options: Options) -> None:
         return numbers | {"codes_used": len(used)}
 
     if not options.export:
-        training.run(loss_of, held_out)
+        training.run(loss_of, held_out, profile=options.profile)
     known = read_card(pictogram.FOLDER).get("tokenizer") if (pictogram.FOLDER / "card.json").exists() else None
     other = known is not None and known.get("lessons", taught) != taught
     if not may_ship(training, options, DECIDES, known, f"the shipped one learned the lessons '{known['lessons']}'" if other else ""):

@@ -235,7 +235,7 @@ def main(options: Options) -> None:
         return acceptance(pupil, unseen.recorded, width, teacher.vocabulary, device)
 
     if not options.export:
-        training.run(loss_of, held_out)
+        training.run(loss_of, held_out, profile=options.profile)
     known = read_card(shipped) if (shipped := folder_of(teacher.folder)).exists() and is_trained(teacher.folder) else None
     if known is not None and known.get("base", {}).get("weights_hash") != teacher.weights_hash:
         known = None  # the backbone refuses to load it

@@ -138,7 +138,7 @@ def main(options: Options) -> None:
         return numbers
 
     if not options.export:
-        training.run(loss_of, held_out)
+        training.run(loss_of, held_out, profile=options.profile)
     tokens = whole.get("tokenizer", {}).get("tokens")
     known = card if card is not None and card.get("tokens") == tokens else None  # one for other tokens is refused
     if may_ship(training, options, Measure("nats_{}_{}".format(*next(iter(PAIRS)))), known):

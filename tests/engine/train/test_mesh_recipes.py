@@ -22,7 +22,7 @@ from engine.run import generate
 from engine.train import lowpoly as lowpoly_recipe
 from engine.train import mesh_heads
 from engine.train.loop import Options
-from engine.train.lowpoly import PAD, Trainee, World, collate, digit_matrix, folded, sample_of, unfolded
+from engine.train.lowpoly import PAD, Trainee, World, collate, digit_matrix, folded, known_places, likelihood, sample_of, unfolded
 from tests.engine.backbones import tiny
 from tests.engine.train import tiny_folders
 from tests.engine.train.tiny_folders import SMALL
@@ -70,8 +70,9 @@ def test_folded_weights_are_the_same_function() -> None:
     again.load_state_dict(unfolded(model), strict=False)  # heads begin anew
     with torch.no_grad():
         places = torch.zeros(2, 1, dtype=torch.int64)
-        a, b = trainee(*batch, places)[0], again(*batch, places)[0]
-    assert a.shape == (*batch[2].shape, BPT.vocabulary)
+        known = known_places(batch[2])
+        a, b = trainee(*batch, known, places)[0], again(*batch, known, places)[0]
+    assert a.shape == ((batch[2] != PAD).sum(), BPT.vocabulary)
     torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
 
 
@@ -195,3 +196,12 @@ def test_merging_an_adapter_is_wearing_it(shipped: Path, monkeypatch: pytest.Mon
         worn, plain = pupil.hidden(points, tokens)[0], mesh_heads.Pupil(lowpoly.load_model(), pupil.heads, False).hidden(points, tokens)[0]
         torch.testing.assert_close(merged.hidden(points, tokens)[0], worn, atol=5e-3, rtol=1e-2)  # adapters are kept in half precision
     assert (worn - plain).abs().max() > 0.05
+
+
+def test_padding_has_no_part_in_the_loss() -> None:
+    torch.manual_seed(0)
+    tokens = torch.tensor([[3, 1, 4, 2], [2, PAD, PAD, PAD], [5, 0, PAD, PAD]])
+    logits, known = torch.randn(3, 4, 6), known_places(tokens)
+    assert known.tolist() == [0, 1, 2, 3, 4, 8, 9]
+    plain = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten(), ignore_index=PAD)
+    torch.testing.assert_close(likelihood(logits.flatten(0, 1)[known], tokens, known), plain)

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from engine.errors import BadOutput
+from engine.errors import BadKnob, BadOutput
 from engine.train import loop
 from engine.train.loop import Training
+from engine.train.profile import kind_of
 
 
 @pytest.fixture
@@ -129,3 +130,22 @@ def test_recipes_can_be_imported(name: str) -> None:
     from engine.train import RECIPES
 
     assert callable(importlib.import_module(RECIPES[name]).main)
+
+
+def test_a_profile_measures_steps_and_keeps_nothing(training, capsys: pytest.CaptureFixture[str]) -> None:
+    first, model = training()
+    first.run(loss_of(model), lambda: {}, profile=3)
+    said = capsys.readouterr().out
+    assert "ms a step" in said and "products" in said and "optimiser" in said
+    assert first.step == 1 + 3 + 3 and first.stopped and not first.path.exists()
+
+
+def test_an_operator_counts_as_what_it_is_part_of() -> None:
+    assert kind_of(["aten::bmm", "foretoken::attend_by_blocks"]) == "attention"
+    assert kind_of(["aten::mm", "aten::matmul"]) == "products"
+    assert kind_of(["aten::relu"]) == "other operators"
+
+
+def test_a_negative_number_of_steps_is_refused() -> None:
+    with pytest.raises(BadKnob, match="--profile -1"):
+        loop.Options(profile=-1)
