@@ -9,6 +9,7 @@ the orientation that it has.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,15 +17,16 @@ import numpy as np
 
 from engine.data.lowpoly_shapes import HELD_OUT_FAMILIES, TRAINED_FAMILIES, alike_up, held_out_shape
 from engine.data.solids import rotation as around
+from engine.errors import BadFile
 from engine.measure.bench.plan import MeshJudgeBench
 from engine.measure.bench.rows import append_csv, check_csv
 from engine.mesh.distance import distance
 from engine.mesh.frame import fit
-from engine.mesh.read import Input
+from engine.mesh.read import Input, read
 from engine.networks.weights import read_card
 from engine.recognition import up
 from engine.recognition.up import AXES, Upright, rotation, stood
-from engine.survey import BOXES, FAMILIES, Surface, assets, subject_of
+from engine.survey import BOXES, FAMILIES, Surface, files, subject_of
 
 ALIKE, COMPARED = 1.3, 2048  # times the floor; points
 PACKS = "packs"
@@ -71,10 +73,14 @@ def answers(plan: MeshJudgeBench, judge: Upright) -> Iterator[Answers]:
             ground = shape.vertices - [0, shape.vertices[:, 1].min(), 0]
             yield subject.source, family, *asked(judge, (ground, shape.faces), subject.points, likes)
             number += 1
-    if plan.packs:
-        for subject in assets(plan.packs, plan.count, "y"):
-            ground = subject.surface[0] - [0, subject.surface[0][:, 1].min(), 0]
-            yield subject.source, subject.name, *asked(judge, (ground, subject.surface[1]), subject.points, None)
+    for source, path in files(plan.packs, plan.count) if plan.packs else ():
+        try:
+            read_up = read(path, "y")
+        except BadFile as e:
+            print(e, file=sys.stderr)
+            continue
+        if read_up.surface is not None:
+            yield source, path.stem, *asked(judge, read_up.surface, read_up.points, None)
 
 
 def asked(judge: Upright, surface: Surface, points: np.ndarray, likes: set[str] | None) -> tuple[list[bool], list[bool]]:
@@ -90,14 +96,14 @@ def asked(judge: Upright, surface: Surface, points: np.ndarray, likes: set[str] 
             right[axis] = axis == "y" or (axis in likes if likes is not None else alike(surface, axis))
         return right[axis]
 
-    files = []
+    found = []
     for axis in AXES:
         turn = rotation(axis)  # takes the axis of the turned file to +Y
         vertices = surface[0] @ turn
         cloud = np.concatenate([points[:, :3] @ turn, points[:, 3:] @ turn], 1)
         given = stood(Input("a.obj", "mesh", cloud, fit(vertices, "y"), (vertices, surface[1]), []), judge)
-        files.append(looks_upright(named(turn @ rotation(given.frame.up)[1])))
-    return [looks_upright(said)] * len(AXES), files
+        found.append(looks_upright(named(turn @ rotation(given.frame.up)[1])))
+    return [looks_upright(said)] * len(AXES), found
 
 
 def named(direction: np.ndarray) -> str:
