@@ -160,6 +160,12 @@ def computed(records: Sequence[Record], backbone: str) -> tuple[FitModel, dict[s
     return model, numbers
 
 
+def command_of(options: Options) -> str:
+    """Returns the command that measures the same again."""
+    packs = f" --count {options.count} --packs {' '.join(p.name for p in options.packs)}" if options.packs else ""
+    return f"python launch.py train mesh-fit --each {options.each}{packs}"
+
+
 def main(options: Options) -> None:
     """Measures what is not measured yet, and writes the model."""
     device = options.device
@@ -178,7 +184,7 @@ def main(options: Options) -> None:
         "data": f"engine/survey.py: {options.each} held-out shapes of every family"
         + (f", and files of {', '.join(p.name for p in options.packs)}" if options.packs else ""),
         "fit": {
-            "command": "python launch.py train mesh-fit",
+            "command": command_of(options),
             "device": processor(),
             "backbone": weights,
             "good": GOOD,
