@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from app.commands.bench_options import add_choice, add_files, choice_of, model_of
 from app.commands.options import MOST_FACES, Parser, add_json, add_model, add_sampling, file_path, refuse_unused, whole
@@ -12,6 +13,7 @@ from app.commands.report import print_json
 COUNT, SHEET_COUNT, PACK_COUNT = 40, 24, 100
 FULL = {"count": 200, "seeds": 3}
 SHEET = ("backbone", "device", "dtype", "temperature", "top_k", "top_p", "faces", "json", "sheet", "count")  # the options that --sheet uses
+UPRIGHT = ("backbone", "device", "dtype", "count", "each", "packs", "csv", "json", "upright")
 JUDGE = (*SHEET, "judge", "each", "packs", "up", "csv")
 
 
@@ -28,6 +30,7 @@ def parser() -> Parser:
     p.add_argument("--repeats", type=whole(1, 1_000), help="how often each row decodes each cloud, twice each time (1)")
     p.add_argument("--faces", "--size", type=whole(1, MOST_FACES), dest="faces", help="most faces of a mesh (unlimited)")
     p.add_argument("--judge", action="store_true", help="instead of timing, count how often meshes are what their inputs are")
+    p.add_argument("--upright", action="store_true", help="instead of timing, count how often the up axis is found, in six orientations")
     p.add_argument("--packs", type=file_path, nargs="+", metavar="DIR", help="with --judge: judge files of these folders too, not selected")
     p.add_argument("--each", type=whole(0, 1_000), help="with --judge: held-out shapes of every family (2; with --sheet 0)")
     p.add_argument("--up", help="with --packs: the files' axis that is up: x, y, z or auto; a negative one as --up=-x (auto)")
@@ -42,8 +45,11 @@ def main(arguments: Sequence[str]) -> int:
     """Measures or draws."""
     own = parser()
     options = own.read(arguments)
-    if options.packs and not options.judge:
-        own.error("--packs judges the files of folders: add --judge")
+    if options.packs and not (options.judge or options.upright):
+        own.error("--packs judges the files of folders: add --judge or --upright")
+    if options.upright:
+        refuse_unused(own, options, UPRIGHT, "bench mesh --upright")
+        return upright(options)
     if options.judge:
         refuse_unused(own, options, JUDGE, "bench mesh --judge")
         return judge(options)
@@ -63,14 +69,30 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def judge(options: argparse.Namespace) -> int:
-    """Judges meshes, or draws inputs beside their meshes."""
-    from engine.measure.bench import mesh_judged
+def plan_of(options: argparse.Namespace) -> Any:
+    """The plan of --judge and --upright."""
     from engine.measure.bench.plan import MeshJudgeBench
 
     each = options.each if options.each is not None else 0 if options.sheet and options.packs else 2
     own_values = {"each": each, "packs": tuple(options.packs or ()), "count": options.count or PACK_COUNT, "up": options.up or "auto"}
-    plan = MeshJudgeBench(**model_of(options), **own_values, faces=options.faces, csv=options.csv)
+    return MeshJudgeBench(**model_of(options), **own_values, faces=options.faces, csv=options.csv)
+
+
+def upright(options: argparse.Namespace) -> int:
+    """Counts right up axes."""
+    from engine.measure.bench import upright as measure
+
+    rows = measure.bench(plan_of(options))
+    if options.json:
+        print_json(rows)
+    return 0
+
+
+def judge(options: argparse.Namespace) -> int:
+    """Judges meshes, or draws inputs beside their meshes."""
+    from engine.measure.bench import mesh_judged
+
+    plan = plan_of(options)
     if options.sheet:
         mesh_judged.draw(plan, options.sheet)
         print_json({"sheet": str(options.sheet)}) if options.json else print(options.sheet)

@@ -398,8 +398,9 @@ class MeshTab(Racing):
         shown = any(side.numbers["faces"] for side in sides)
         mistakes = notice.error(*lost, *unkept)
         fits, unknown = fit_of(fast.run.backbone, given, fast.run.result(), sides[-1].numbers) if sides[-1].side == "fast" else (None, "")
+        told = verdict.encode(fast, boards[1] if len(boards) > 1 else None, WORDS)
         if unknown:
-            said = [*said, *notice.notes([unknown])]
+            offers["verdict"] = told | {"fit": notice.without_paths(unknown)}
         if fits:
-            offers["verdict"] = verdict.with_fit(verdict.encode(fast, boards[1] if len(boards) > 1 else None, WORDS), fits)
+            offers["verdict"] = verdict.with_fit(told, fits)
         return {"results": gr.Row(visible=shown), "quality": quality_table.table(sides), "messages": [*said, *mistakes], **offers}

@@ -1,10 +1,10 @@
 """How well a mesh fits its input, in one line: good, fair, or foreign ("outside what lowpoly knows").
 
 The truth is the distance of the mesh over the sampling floor (engine/mesh/distance.py) on the surface that the input was taken from,
-sampled densely: good is at most GOOD times the floor, foreign more than FOREIGN times. Of a cloud, a scan above all, a run sees only the
-points. A linear model guesses the logarithm of the true ratio from what a run sees: distances both ways, normals, and whether the judge of
-meshes names the same thing in the input and in the mesh. `launch.py train mesh-fit` measures a decoder and computes the model and the two
-limits between the answers; nothing of it is set by hand.
+sampled densely: good is at most GOOD times the floor, foreign more than FOREIGN times. Where the input is a mesh a run measures just that.
+Of a cloud, a scan above all, it sees only the points, whose own floor is high. There a linear model guesses the logarithm of the true ratio
+from what a run sees: distances both ways, normals, and whether the judge of meshes names the same thing in the input and in the mesh.
+`launch.py train mesh-fit` measures a decoder and computes the model and the two limits between the answers; none of it is set by hand.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Fit:
 
 def truth(over_floor: float) -> str:
     """The true answer for a distance over the floor, measured densely."""
-    return VERDICTS[(over_floor > GOOD) + (over_floor > FOREIGN)]
+    return VERDICTS[int(over_floor > GOOD) + int(over_floor > FOREIGN)]
 
 
 def evidence(apart: Mapping[str, Any], seen: np.ndarray, made: np.ndarray) -> dict[str, float]:
@@ -73,7 +73,7 @@ def evidence(apart: Mapping[str, Any], seen: np.ndarray, made: np.ndarray) -> di
 
 @dataclass(frozen=True)
 class FitModel:
-    """The linear model of a decoder.
+    """The linear model of a decoder, for clouds.
 
     weights : of FEATURES and of 1; limits : of the guess, between good and fair and between fair and foreign, as logarithms
     backbone : the hash of the weights that it was measured with
@@ -89,7 +89,7 @@ class FitModel:
 
     def verdict(self, guess: float) -> str:
         """The answer for a guess."""
-        return VERDICTS[(guess > self.limits[0]) + (guess > self.limits[1])]
+        return VERDICTS[int(guess > self.limits[0]) + int(guess > self.limits[1])]
 
 
 def judged(
@@ -109,8 +109,12 @@ def judged(
             "Measure again: python launch.py train mesh-fit."
         )
     seen = judge.chances(points)
-    guess = model.guess(evidence(apart, seen, made))
-    verdict, ratio = model.verdict(guess), math.exp(guess)
+    if apart["sampled"] == "surface":
+        ratio = apart["chamfer"] / apart["floor"]
+        verdict = truth(ratio)
+    else:
+        guess = model.guess(evidence(apart, seen, made))
+        verdict, ratio = model.verdict(guess), math.exp(guess)
     text = sentence(verdict, ratio, backbone.name, backbone.card.get("families", ()))
     return Fit(verdict, ratio, text, judge.name(seen), judge.name(made))
 

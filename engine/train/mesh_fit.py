@@ -1,7 +1,8 @@
 """Measures how far a decoder's meshes are from their inputs, and computes the model that says it in one line: `launch.py train mesh-fit`.
 
 Inputs are held-out shapes of all families and, with --packs, files of asset packs, given as surfaces, clouds and scans in turns; each is
-decoded plainly once (engine/survey.py). A ridge regression then predicts the logarithm of the true distance over the floor. The limits
+decoded plainly once (engine/survey.py). Of clouds and scans a ridge regression then predicts the logarithm of the true distance over the
+floor; of a surface a run measures that itself. The limits
 between good, fair and foreign are those of the truth, moved where needed so that of the predictions on unseen inputs (five folds) at most
 SLIP of the good are called foreign, and at most SLIP of the foreign good. Records are kept beside the checkpoints, so a stopped
 measurement goes on.
@@ -66,7 +67,7 @@ class Log:
     """The records so far, a line of JSON each, for one decoder and one list of inputs."""
 
     def __init__(self, head: dict[str, Any], fresh: bool):
-        self.path = loop.CHECKPOINTS / "mesh-fit.jsonl"
+        self.path = loop.CHECKPOINTS / f"mesh-fit-{head['weights']}.jsonl"
         self.head, self.done = json.dumps(head), []
         if not fresh and self.path.exists():
             first, *lines = self.path.read_text(encoding="utf-8").splitlines() or [""]
@@ -143,20 +144,26 @@ def shares(model: FitModel, guesses: np.ndarray, truths: Sequence[str]) -> dict[
 
 
 def computed(records: Sequence[Record], backbone: str) -> tuple[FitModel, dict[str, Any]]:
-    """Returns the model of some records, and its numbers on unseen inputs in all and by kind of input. Raises BadKnob for too few."""
-    some = [r for r in records if r.evidence is not None]
+    """Returns the model of some records, and its numbers on unseen inputs in all, of clouds and of scans. Raises BadKnob for too few."""
+    some = [r for r in records if r.evidence is not None and r.kind != "surface"]
     if len(some) < FEWEST:
-        raise BadKnob(f"{len(some)} inputs gave a mesh, too few to compute limits from. Measure more with --each or --packs.")
+        raise BadKnob(f"{len(some)} clouds gave a mesh, too few to compute limits from. Measure more with --each or --packs.")
     rows = np.array([[r.evidence[name] for name in FEATURES] for r in some])
     wanted = np.log([r.over_floor for r in some]).clip(*ENDS)
     truths = [truth(r.over_floor) for r in some]
     guesses = unseen_guesses(rows, wanted)
     model = FitModel(tuple(regression(rows, wanted).tolist()), limits_of(guesses, truths), backbone)
-    numbers = shares(model, guesses, truths) | {"without_face": len(records) - len(some)}
-    for name in KINDS:
+    numbers = shares(model, guesses, truths) | {"without_face": sum(r.evidence is None for r in records)}
+    for name in ("cloud", "scan"):
         own = [i for i, r in enumerate(some) if r.kind == name]
         numbers[name] = shares(model, guesses[own], [truths[i] for i in own]) if own else None
     return model, numbers
+
+
+def command_of(options: Options) -> str:
+    """Returns the command that measures the same again."""
+    packs = f" --count {options.count} --packs {' '.join(p.name for p in options.packs)}" if options.packs else ""
+    return f"python launch.py train mesh-fit --each {options.each}{packs}"
 
 
 def main(options: Options) -> None:
@@ -177,7 +184,7 @@ def main(options: Options) -> None:
         "data": f"engine/survey.py: {options.each} held-out shapes of every family"
         + (f", and files of {', '.join(p.name for p in options.packs)}" if options.packs else ""),
         "fit": {
-            "command": "python launch.py train mesh-fit",
+            "command": command_of(options),
             "device": processor(),
             "backbone": weights,
             "good": GOOD,

@@ -1,7 +1,8 @@
 """Trains the network that says which way is up: `launch.py train upright --preset cpu|gpu`.
 
 Each step draws new shapes of the trained families, assemblies among them, and a cloud of each in one of six orientations: turned about the
-vertical by any angle or by quarter turns, some tilted by a few degrees, most degraded as scans are, some without normals. Held out are the
+vertical by any angle or by quarter turns, some tilted by a few degrees, half degraded as scans are, some without normals. A third stand
+on a tile or beside another shape, or are tiles. Held out are the
 boxes and the two families that lowpoly never sees. An answer is right if the shape stood on that axis looks the same as upright.
 """
 
@@ -15,6 +16,7 @@ from numpy.random import PCG64, Generator
 from torch import Tensor
 from torch.nn import functional as F
 
+from engine.data.arrangements import arranged
 from engine.data.lowpoly_shapes import AXES, Shape, alike_up, held_out_shapes, oriented, sample_points, training_shapes
 from engine.networks.weights import read_card, ship
 from engine.recognition import up
@@ -31,13 +33,14 @@ PRESETS = {
 REPORTED = 900.0  # seconds between held-out numbers, which take half a minute
 DECIDES = Measure("right_boxes", higher=True)
 HELD_OUT = {"boxes": 188, "families": 32}  # shapes
-LOOSE, TILTED, DEGRADED = 0.5, 0.3, 0.5  # shares of the clouds
+LOOSE, TILTED, DEGRADED, ARRANGED = 0.5, 0.3, 0.5, 0.35  # shares of the clouds
 
 
 def lesson(number: int, size: int) -> tuple[Tensor, Tensor]:
     """Returns the features [size, 6, FEATURES] of clouds stood on each of their axes, and the axis that is up, [size]."""
     rng = Generator(PCG64([21, number]))
-    shapes = training_shapes((1 << 43) + number * size, size)
+    single = list(training_shapes((1 << 43) + number * size, size))
+    shapes = [arranged(s, single[i - 1], rng) if rng.random() < ARRANGED else s for i, s in enumerate(single)]
     clouds, axes = zip(*(oriented(s, rng, POINTS, DEGRADED, LOOSE, TILTED) for s in shapes), strict=True)
     stands = turned(torch.from_numpy(np.stack(clouds)), (number % 4,))
     return features(stands.flatten(0, 2)).view(size, len(AXES), FEATURES), torch.tensor(axes)

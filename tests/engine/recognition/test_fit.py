@@ -27,7 +27,7 @@ DECODER = SimpleNamespace(
 )
 
 
-def record(number: int, over: float, seen: float, kind_: str = "surface") -> Record:
+def record(number: int, over: float, seen: float, kind_: str = "cloud") -> Record:
     """A record whose mesh is `over` times the floor away, and of which a run sees `seen` times."""
     apart = dict.fromkeys(FEATURES, 0.0) | {"over_floor": math.log(seen)}
     return Record(f"{number}", "held-out boxes", "table", kind_, 12, over * 0.02, 0.02, over, "table", "table", apart)
@@ -37,7 +37,7 @@ def records(count: int = 300, blur: float = 0.2) -> list[Record]:
     """Records from good to foreign, seen with an error."""
     random = np.random.default_rng(0)
     over = np.exp(random.uniform(0, np.log(12), count))
-    return [record(i, float(x), float(x * np.exp(random.normal(0, blur))), ("surface", "scan")[i % 2]) for i, x in enumerate(over)]
+    return [record(i, float(x), float(x * np.exp(random.normal(0, blur))), ("cloud", "scan")[i % 2]) for i, x in enumerate(over)]
 
 
 def test_the_truth_has_two_limits():
@@ -73,6 +73,8 @@ def test_an_answer_names_the_families_only_where_it_is_foreign():
         bad.verdict == "foreign" and "outside what lowpoly knows: tables, chairs, bookshelves, torches, fish, cars and 1 more" in bad.text
     )
     assert set(bad.row()) == {"verdict", "over_floor", "text", "input_kind", "mesh_kind"} and json.dumps(bad.row())
+    exact = judged(replace(ONE, weights=(0.0,) * 9), judge, DECODER, points, block, distance(block, table()))
+    assert exact.verdict == "foreign" and exact.over_floor > FOREIGN  # of a mesh the distance is measured, not guessed
     assert "more than 10 times" in sentence("foreign", 30.0, "lowpoly", []) and "Another seed" in sentence("fair", 3.0, "lowpoly", [])
 
 
@@ -128,6 +130,8 @@ def test_limits_without_one_of_the_answers():
 def test_too_few_records_are_a_sentence():
     with pytest.raises(BadKnob, match="too few"):
         computed(records(5), "w")
+    with pytest.raises(BadKnob, match="0 clouds"):
+        computed([replace(r, kind="surface") for r in records()], "w")
     with pytest.raises(BadKnob, match="at least 1"):
         Options(each=0)
 
@@ -139,7 +143,7 @@ def test_a_stopped_measurement_goes_on(tmp_path: Path, monkeypatch: pytest.Monke
         log.add(each)
     assert Log({"weights": "w"}, False).done == records(3)
     assert Log({"weights": "other"}, False).done == [] == Log({"weights": "w"}, True).done
-    (tmp_path / "mesh-fit.jsonl").write_text('{"weights": "w"}\n{"name": 3}\n')
+    (tmp_path / "mesh-fit-w.jsonl").write_text('{"weights": "w"}\n{"name": 3}\n')
     with pytest.raises(BadFile, match="damaged"):
         Log({"weights": "w"}, False)
 

@@ -28,7 +28,7 @@ def random() -> Upright:
 class Sure:
     """A network that answers one axis of the file."""
 
-    def __init__(self, axis: str, chance: float = 0.98):
+    def __init__(self, axis: str, chance: float = 0.9999):
         self.answer = np.where(np.array(AXES) == axis, chance, (1 - chance) / 5)
 
     def chances(self, points: np.ndarray) -> np.ndarray:
@@ -68,7 +68,7 @@ def test_an_input_is_stood_on_the_answer(tmp_path, axis):
     vertices, faces = table()
     path = ply(tmp_path / "a.ply", vertices + 3, faces.tolist())
     given, wanted = stood(read(path), Sure(axis)), read(path, axis)
-    assert given.frame.up == axis and f"The {axis} axis was taken as up (probability 9" in given.notes[-1]
+    assert given.frame.up == axis and f"The {axis} axis was taken as up (probability " in given.notes[-1]
     assert np.allclose(given.points, wanted.points, atol=1e-5)
     assert np.allclose(given.frame.to_model(vertices), wanted.frame.to_model(vertices))
 
@@ -92,12 +92,15 @@ def test_what_a_person_says_is_not_asked(tmp_path, monkeypatch):
 
 
 def test_training_clouds_lean_only_when_they_are_asked_to():
-    shape = next(s for s in held_out_shapes(40) if s.family == "table")
-    for tilted, flat in ((0.0, True), (1.0, False)):
-        cloud, axis = oriented(shape, np.random.default_rng(3), 4096, 0.0, 0.0, tilted)
-        upward = cloud[:, 3:] @ rotation(AXES[axis]).T
-        assert (np.abs(upward).max(1) > 0.9999).mean() == pytest.approx(1.0 if flat else 0.0, abs=0.05)
-        assert np.ptp(cloud[:, :3], axis=0).max() == pytest.approx(SIDE, abs=1e-4)
+    shape = next(s for s in held_out_shapes(40) if s.family == "crate")
+    for tilted in (0.0, 1.0):
+        straight = []
+        for seed in range(8):
+            cloud, axis = oriented(shape, np.random.default_rng(seed), 1024, 0.0, 0.0, tilted)
+            upward = cloud[:, 3:] @ rotation(AXES[axis]).T
+            straight.append((np.abs(upward).max(1) > 0.9999).mean() > 0.95)
+            assert np.ptp(cloud[:, :3], axis=0).max() == pytest.approx(SIDE, abs=1e-4)
+        assert all(straight) if not tilted else sum(straight) < 4
 
 
 def test_the_shipped_network_stands_held_out_shapes_upright():
