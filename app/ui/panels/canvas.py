@@ -49,6 +49,9 @@ TEMPLATE = """
     <canvas class="ft-picture" role="img" aria-label="No picture yet"></canvas>
     <canvas class="ft-veil" aria-hidden="true"></canvas>
     <canvas class="ft-overlay" aria-hidden="true"></canvas>
+    <canvas class="ft-mask" aria-hidden="true"></canvas>
+    <canvas class="ft-other" aria-hidden="true"></canvas>
+    <input class="ft-wipe" type="range" min="0" max="1000" value="500" aria-label="Wipe between the two pictures" hidden>
     <i class="ft-cursor" hidden></i>
     <p class="ft-empty"></p>
     <i class="ft-progress"><b></b></i>
@@ -107,7 +110,16 @@ def encode(
         "kinds": sorted(set(board.trail.verdict)),
         "totals": board.run.totals,
         "limit": len(board.verdict),
+        "course": course(board) if board.ended else None,
     }
+
+
+def course(board: Board) -> dict[str, str]:
+    """When a finished run committed its tokens, in the order of commitment: their positions (int32), and the run's clock after the step
+    of each (float32, in seconds)."""
+    ends = np.cumsum([step.seconds for step in board.run.steps])
+    trail = board.trail
+    return {"position": to_text(np.array(trail.positions, np.int32)), "end": to_text(ends[np.array(trail.step)].astype(np.float32))}
 
 
 def state(board: Board) -> str:
