@@ -11,7 +11,7 @@ import gradio as gr
 
 from app import history, race_files
 from app.boards.picture import Board
-from app.stream import Throttle, updates
+from app.stream import Costs, Throttle, updates
 from app.ui import asked, restoring
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
@@ -237,8 +237,13 @@ class ImageTab(Racing):
         }
         started = self.start_runs(visitor, number, self.backbone, prompt, sides)
         boards = [Board(run) for run in started]
+        costs = Costs()
         for changed in updates(boards, Throttle()):
-            yield self.draw(boards, changed, ends=times == 1)
+            begun = costs.now()
+            update = self.draw(boards, changed, ends=times == 1)
+            costs.drew(begun)
+            yield update
+            costs.sent()
         seconds = [[board.run.seconds] for board in boards]
         if all(board.run.finished for board in boards):
             for again in range(2, times + 1):
@@ -249,7 +254,8 @@ class ImageTab(Racing):
                     break
         if boards[0].count and self.sessions.present(visitor):
             self.sessions.leave_results(visitor, self.prefix, self.keep_run(visitor, boards[0].run) | {"boards": boards})
-            yield {"verdict": verdict.encode(*pair(boards), seconds=seconds), "runs": runs.encode(boards, seconds, self.suits)}
+            said = verdict.encode(*pair(boards), seconds=seconds) | {"costs": verdict.costs_in_words(boards, costs)}
+            yield {"verdict": said, "runs": runs.encode(boards, seconds, self.suits)}
 
     def repeat(
         self, visitor: str, number: int, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]], seconds: list[list[float]]

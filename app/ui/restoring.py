@@ -17,7 +17,7 @@ from engine.errors import BadFile, ForetokenError
 
 PICTURE = ("prompt", "seed", "method", "knobs", "settings", "compare", "other", "other_knobs")  # the Image tab's form
 NOT_OURS = "This file holds no settings of a run. Drop a PNG, a GLB or a run.json that Foretoken has written, or the folder of a run."
-A_MESH = "These settings made a mesh, so the Image tab cannot use them. Repeat the run with the folder of the run and 'launch.py mesh'."
+A_MESH = "These settings made a mesh, so the Image tab cannot use them. Set them in the Mesh tab."
 OTHER = "This run was made by {}, and the page has {}. Start the studio with that model."
 
 

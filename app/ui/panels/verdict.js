@@ -15,6 +15,7 @@ function draw() {
   write(".ft-agreement", v.agreement || "");
   box.querySelector(".ft-agreement").dataset.same = Boolean(v.same);
   write(".ft-detail", v.detail || "");
+  write(".ft-costs", v.costs || "");
   scope.dispatchEvent(new CustomEvent("foretoken:running", { detail: v.state === "running" }));
 }
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import gradio as gr
 import numpy as np
 
-from app.stream import Growth
+from app.stream import Costs, Growth
 from app.ui.panels import panel
 from engine.run import speedup
 
@@ -17,6 +17,7 @@ TEMPLATE = """
   <div role="status"><p class="ft-headline"></p><span class="ft-agreement"></span></div>
   <p class="ft-live"></p>
   <p class="ft-detail"></p>
+  <p class="ft-costs"></p>
 </div>
 """
 IDLE = {
@@ -41,6 +42,14 @@ SMALLER = ("window", "depth")  # knobs that make a pass wide
 def build(idle: Mapping[str, Any] = IDLE, elem_id: str = "verdict") -> gr.HTML:
     """The line above the results. idle: its value before the first run."""
     return panel("verdict", dict(idle), TEMPLATE, elem_id=elem_id)
+
+
+def costs_in_words(boards: Sequence[Growth], costs: Costs) -> str:
+    """Where the time of a race on the page went."""
+    clocks = sum(board.run.seconds for board in boards)
+    rest = max(0.0, costs.whole - clocks - costs.drawing - costs.sending)
+    told = f"{costs.drawing:.2f} s of drawing, {costs.sending:.2f} s of sending, {rest:.2f} s of bookkeeping"
+    return f"On the page {costs.whole:.2f} s: {clocks:.2f} s on the clocks, {told}."
 
 
 def quartiles(seconds: Sequence[float]) -> tuple[float, float, float]:
