@@ -86,6 +86,8 @@ def test_a_replay_is_the_race_again_without_the_server(open_page):
             count = int(page.locator(CARD.format(side)).get_attribute("data-replayed"))
             assert (mask[..., 3] == 255).sum() == 64 - count  # what was not committed is covered
             seen[value, side] = count
+        passes = page.locator(f"{CARD.format('plain')} [data-key=forwards] dd").inner_text()
+        assert int(passes) == seen[value, "plain"]  # plain decoding: a pass for every token
     assert seen[0, "fast"] == seen[0, "plain"] == 0 < seen[300, "plain"] < seen[700, "plain"] < 64
     page.locator("#replay input").evaluate("r => { r.value = 300; r.dispatchEvent(new Event('input')); }")
     assert int(page.locator("#trace .ft-chart").get_attribute("data-tokens")) == seen[300, "fast"]

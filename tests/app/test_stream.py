@@ -104,12 +104,12 @@ def test_only_what_changed_is_sketched_and_fine_pictures_take_a_share(picto, mon
     monkeypatch.setattr(picto, "sketch", sketch)
     growing = Growing(picto, 128, (16, 16), clock=lambda: now)
     grid = np.full((16, 16), MISSING, np.int64)
-    for seconds, place in ((0.01, 0), (0.02, 17), (0.3, 40), (0.4, 41), (6.8, 60), (6.9, 61)):
+    for seconds, place in ((0.01, 0), (0.02, 17), (0.3, 40), (0.4, 41), (10.1, 60), (10.2, 61)):
         grid.flat[place] = 5 + place
         shown = growing.draw(grid, seconds)
     assert asked[0] == (False, range(16))  # the first is the whole picture
     assert [rows for fine, rows in asked[1:] if not fine] == [range(0, 4), range(0, 5), range(0, 5), range(1, 6), range(1, 6)]
-    assert [rows for fine, rows in asked if fine] == [range(16), range(1, 5)]  # at 0.3 s, and when 3 % of the run have paid for another
+    assert [rows for fine, rows in asked if fine] == [range(16), range(1, 5)]  # at 0.3 s, and when 2 % of the run have paid for another
     coarse, fine = real(grid, range(16), False), real(grid, range(16), True)
     cell = np.s_[24:32, 8 * 12 : 8 * 13], np.s_[24:32, 8 * 13 : 8 * 14]
     assert np.abs(shown[cell[0]].astype(int) - fine[cell[0]]).max() < 40  # its neighbour came later

@@ -83,7 +83,8 @@ function replay(time) {
   });
   mask.getContext("2d").putImageData(image, 0, 0);
   const seconds = Math.min(time, v.totals.seconds);
-  drawCounters({ ...v.totals, seconds, tokens_per_second: seconds ? count / seconds : 0 });
+  const forwards = count ? course.passes[count - 1] : 0, compression = forwards ? count / forwards : 0;
+  drawCounters({ seconds, forwards, tokens_per_second: seconds ? count / seconds : 0, step_compression: compression });
 }
 
 function drawWipe() {
@@ -210,7 +211,10 @@ function draw() {
     for (const [name, text] of Object.entries(v.energies)) decoded[name] = new Float32Array(bytes(text).buffer);
     decoded.candidates = candidatesOf(new Float32Array(bytes(v.candidates).buffer));
     card.dataset.tree = v.candidates.length > 0;
-    course = v.course && { position: new Int32Array(bytes(v.course.position).buffer), end: new Float32Array(bytes(v.course.end).buffer) };
+    course = v.course && {
+      position: new Int32Array(bytes(v.course.position).buffer), end: new Float32Array(bytes(v.course.end).buffer),
+      passes: new Int32Array(bytes(v.course.passes).buffer),
+    };
     mask.width = mask.height = 1;
     card.dataset.replayed = "";
     drawPicture(v.picture);

@@ -115,11 +115,16 @@ def encode(
 
 
 def course(board: Board) -> dict[str, str]:
-    """When a finished run committed its tokens, in the order of commitment: their positions (int32), and the run's clock after the step
-    of each (float32, in seconds)."""
-    ends = np.cumsum([step.seconds for step in board.run.steps])
-    trail = board.trail
-    return {"position": to_text(np.array(trail.positions, np.int32)), "end": to_text(ends[np.array(trail.step)].astype(np.float32))}
+    """When a finished run committed its tokens, in the order of commitment: their positions (int32), and after the step of each the run's
+    clock (float32, in seconds) and its passes so far (int32)."""
+    step = np.array(board.trail.step)
+    ends = np.cumsum([each.seconds for each in board.run.steps])
+    passes = np.cumsum([each.forwards for each in board.run.steps])
+    return {
+        "position": to_text(np.array(board.trail.positions, np.int32)),
+        "end": to_text(ends[step].astype(np.float32)),
+        "passes": to_text(passes[step].astype(np.int32)),
+    }
 
 
 def state(board: Board) -> str:
