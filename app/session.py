@@ -148,15 +148,17 @@ class Sessions:
                 for run in runs:
                     run.stop()
 
-    def move(self, visitor: str, method: str, values: Mapping[str, float | str], backbone: str | None = None) -> None:
+    def move(
+        self, visitor: str, method: str, values: Mapping[str, float | str], backbone: str | None = None, side: int | None = None
+    ) -> None:
         """Writes live knobs into the visitor's runs of a method, from the next step on. Raises BadKnob.
 
-        backbone: only runs of the model with this name
+        backbone: only runs of the model with this name; side: only this one of the visitor's runs
         """
         with self._lock:
             mine = self._running is not None and self._running.visitor == visitor
             runs = list(self._running.runs) if mine else []
-        for run in runs:
+        for run in runs if side is None else runs[side : side + 1]:
             if run.method.name == method and backbone in (None, run.backbone.name):
                 live = {k.name for k in run.method.knobs if k.live}
                 run.set(**{name: value for name, value in values.items() if name in live})

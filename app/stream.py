@@ -20,7 +20,7 @@ from engine.trace import RoundTrace, TreeTrace
 from engine.tree import children
 
 UPDATES_PER_SECOND = 12
-SHARE = 0.1  # of the time, for drawing and sending
+SHARE = 0.08  # of the time, for drawing and sending
 PENDING, OWN, CORRECTED, ACCEPTED, REDRAWN = range(5)  # what became of a position
 REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, indexed by a trace's "verdict": STAYED, REFUSED, NEAR of rules.py
 
@@ -49,6 +49,30 @@ class Throttle:
     def cost(self) -> float:
         """How long the last update took, in seconds."""
         return self.drawn - self.started if self.drawn > self.started else 0.0
+
+
+class Costs:
+    """Where a race's time went: `drawing` and `sending` in seconds, and `whole`, the time since the start, the runs' clocks included."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter):
+        self._clock = clock
+        self._begun = self._last = clock()
+        self.drawing = self.sending = self.whole = 0.0
+
+    def drew(self, since: float) -> None:
+        """Records a drawing that began at `since`; what follows until `sent` is sending."""
+        self._last = self._clock()
+        self.drawing += self._last - since
+
+    def sent(self) -> None:
+        """Records that what was drawn last is sent."""
+        now = self._clock()
+        self.sending += now - self._last
+        self.whole = now - self._begun
+
+    def now(self) -> float:
+        """The clock's time."""
+        return self._clock()
 
 
 class Move(NamedTuple):

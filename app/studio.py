@@ -140,9 +140,7 @@ def launch(
     backbone, path : the model of the Image tab or of the Mesh tab, by name or by folder; mesh_path : a folder for the Mesh tab only
     allowed_hosts  : host names that requests may use, besides loopback and `host`; "*" allows all
     """
-    os.environ.setdefault(
-        "MPLBACKEND", "agg"
-    )  # else Gradio's first update imports all of pyplot, which takes seconds, to ask which one is in use
+    os.environ.setdefault("MPLBACKEND", "agg")  # else Gradio's first update asks which one is in use, which imports pyplot for seconds
     leave_a_core(device)
     clean_scratch()
     clean(home() / "runs")

@@ -10,11 +10,9 @@ import numpy as np
 from engine.core import Backbone
 
 MISSING = -1  # in a grid of tokens
-FINE_SHARE = 0.04  # of a run's time, for the fine decoder while the picture grows
-BESIDE = {
-    False: 2,
-    True: 1,
-}  # rows beside a change that are drawn again: all that a sketch shows of it, and most of what the fine decoder does
+FINE_SHARE = 0.02  # of a run's time, for the fine decoder while the picture grows
+# rows beside a change that are drawn again: all that a sketch shows of it, and most of what the fine decoder does
+BESIDE = {False: 2, True: 1}
 FIRST_FINE = 0.25  # seconds of a run before the first fine decoding, whose cost is not known yet
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from app.boards.growing import MISSING, Growing
-from app.stream import PENDING, Growth, Trail, known, verdicts
+from app.stream import PENDING, Growth, Trail
 from engine.core import Step
 from engine.run import Run
 
@@ -45,17 +45,18 @@ class Board(Growth):
             self._growing = Growing(self.run.backbone, self.run.prompt.size, (self.rows, self.columns))
         at = np.array(step.positions, np.int64)
         self.token[at] = step.tokens
-        self.step[at] = self.count
-        self.verdict[at] = verdicts(step)
+        self.step[at] = self.count  # before the step is counted
+        super().add(step)
+        count = len(at)
+        self.verdict[at] = np.frombuffer(bytes(self.trail.verdict[-count:]), np.uint8)
         for name, values in self.known.items():
-            values[at] = known(step, name)
+            values[at] = self.trail.series[name][-count:]
         if step.draft and step.draft.get("scale"):
             if not self.scale:
                 side = step.draft["scale"] // self.factor
                 self._coarse = Growing(self.run.backbone, step.draft["scale"], (side, side))
             self.scale = step.draft["scale"]
             self.small |= zip(step.draft["positions"], step.draft["tokens"], strict=True)
-        super().add(step)
 
     def drafted(self) -> tuple[list[int], list[int]]:
         """Drafted tokens and their positions, without positions that are already committed."""

@@ -1,26 +1,28 @@
-"""The tab that turns a prompt into two pictures: plain decoding on the left, an accelerated method on the right."""
+"""The tab that turns a prompt into two pictures, by two methods: on the left plain decoding or another method, on the right the chosen."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from app import history
+from app import history, race_files
 from app.boards.picture import Board
-from app.stream import Throttle, updates
-from app.ui import asked
+from app.stream import Costs, Throttle, updates
+from app.ui import asked, restoring
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
-from app.ui.method_menu import choices, run_badge, title_of
-from app.ui.panels import canvas, live, notice, overlay, trace, tree, verdict
+from app.ui.method_menu import PLAIN, choices, run_badge, title_of
+from app.ui.panels import canvas, live, notice, overlay, replay, runs, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, Racing
 from engine.core import Backbone, Knob, Prompt, Sampling
-from engine.methods import METHODS
-from engine.run import Run
+from engine.errors import ForetokenError
+from engine.methods import METHODS, find
+from engine.run import Run, generate
 
 EXAMPLES = (
     "a rocket above the moon, night sky",
@@ -30,6 +32,13 @@ EXAMPLES = (
     "one fire above a heart at sunset",
 )
 FAVOURITE = "sjdpp"
+ONCE, OFTEN, TIMES = "once", "5 times", 5
+FILES = {  # name of the offer: (label, ending of the file)
+    "download": ("PNG", ".png"),
+    "large": ("PNG, 4× as large", "-4x.png"),
+    "both": ("Both sides", "-both.png"),
+    "gif": ("GIF of the race", ".gif"),
+}
 LOOKED_UP = 40  # words of a prompt that are looked up while the user types; more than a model reads
 LONGEST_WORD = 40  # characters
 LEFT = ("plain", "Plain decoding", "One token at a time.")
@@ -52,6 +61,9 @@ def settings(backbone: Backbone) -> tuple[Knob, ...]:
     if len(sizes) > 1:
         middle = min(sizes, key=lambda s: abs(int(s.split()[0]) - 128))
         knobs.append(Knob("size", "", middle, choices=sizes, help="Side length. Larger pictures have more tokens.", live=False))
+    knobs.append(
+        Knob("repeat", "", ONCE, choices=(ONCE, OFTEN), help=f"{OFTEN}: the median time of every side, and its quartiles.", live=False)
+    )
     return tuple(knobs)
 
 
@@ -76,9 +88,10 @@ class ImageTab(Racing):
                 self._build_settings()
             with gr.Column(elem_classes="ft-stage"):
                 self._build_stage()
-        self.panels = {name: getattr(self, name) for name in ("left", "right", "verdict", "trace", "tree")}
-        self.offers = {"download": self.download}
+        self.panels = {name: getattr(self, name) for name in ("left", "right", "trace", "tree", "verdict", "runs")}
+        self.offers = self.downloads
         self.live = live.build(self.panels, "live")
+        self.page = place.page
 
     @property
     def model_name(self) -> str:
@@ -98,30 +111,54 @@ class ImageTab(Racing):
         self.build_notices()
 
     def _build_settings(self) -> None:
-        self.build_method(choices(self.backbone), FAVOURITE)
+        found = choices(self.backbone)
+        self.build_method(found, FAVOURITE)
         gr.HTML("<h2>Picture</h2>", elem_classes="ft-heading")
         self.build_seed()
         self.settings = knob_panel.build(knob_panel.encode("settings", settings(self.backbone)), "settings")
-        self.build_compare()
+        gr.HTML("<h2>Left side</h2>", elem_classes="ft-heading")
+        self.compare = gr.Checkbox(True, label="Compare", elem_id="compare", elem_classes="ft-check", interactive=True)
+        self.other = gr.Dropdown(
+            [(LEFT[1], PLAIN), *found], value=PLAIN, label="Compare with", show_label=False, container=False, elem_id="other",
+            filterable=False, elem_classes="ft-method",
+        )  # fmt: skip
+        self.other_knobs = knob_panel.build(knob_panel.encode(PLAIN, ()), "other-knobs")
 
     def _build_stage(self) -> None:
         self.verdict = verdict.build()
         with gr.Row(elem_classes="ft-sides"):
             self.left = canvas.build(*LEFT)
             self.right = canvas.build("fast", METHODS[FAVOURITE].title, RIGHT)
-        with gr.Row(elem_classes="ft-tools"):
-            overlay.build()
-            self.download = gr.DownloadButton("Download PNG", size="sm", elem_id="download", interactive=False, scale=0, min_width=140)
+        replay.build()
+        overlay.build()
+        with gr.Row(elem_classes="ft-files"):
+            self.downloads = {
+                name: gr.DownloadButton(label, size="sm", elem_id=name, interactive=False, scale=0, min_width=120)
+                for name, (label, _) in FILES.items()
+            }
+        self.runs = runs.build("runs")
         self.trace = trace.build()
         self.tree = tree.build()
 
     def wire(self) -> None:
         """Connects the handlers."""
-        inputs = [self.prompt, self.seed, self.method, self.knobs, self.settings, self.compare]
-        self.wire_race([self.go.click, self.prompt.submit], self.run, inputs)
+        inputs = [self.prompt, self.seed, self.method, self.knobs, self.settings, self.compare, self.other, self.other_knobs]
+        delivered = self.wire_race([self.go.click, self.prompt.submit], self.run, inputs)
+        enlarged = {name: button for name, button in self.downloads.items() if name != "download"}
+        delivered.success(self.write_more, None, [*enlarged.values(), self.messages], trigger_mode="multiple", **DIRECT)
         self.prompt.change(self.look_up, self.prompt, self.hints, trigger_mode="always_last", **DIRECT)
         for chip in self.chips:
             chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
+        self.other.input(self.choose_other, [self.other, self.other_knobs], [self.other_knobs, self.messages], **DIRECT)
+        self.other_knobs.input(self.move_other, self.other_knobs, self.messages, trigger_mode="always_last", **DIRECT)
+        self.form = {name: getattr(self, name) for name in restoring.PICTURE}
+        restored = [*self.form.values(), self.badge, self.messages]
+        self.runs.input(self.restore_run, self.runs, restored, **DIRECT)
+        kept = gr.BrowserState({}, storage_key="foretoken-form", secret="foretoken")  # not secret: the key only has to outlive the server
+        self.page.load(self.recall, kept, restored, **DIRECT)
+        gr.on(
+            [part.change for part in self.form.values()], None, list(self.form.values()), kept, js=restoring.remember(self.form), **DIRECT
+        )
 
     def look_up(self, text: object) -> list[dict[str, str]]:
         """A notice of the words that the model does not know, among the first LOOKED_UP: a prompt may be very long."""
@@ -133,58 +170,131 @@ class ImageTab(Racing):
             return notice.hint(warning)
         return notice.unknown(self.backbone.name, self.backbone.unknown_words(asked_for))
 
+    # --- settings that come back ----------------------------------------------------------------------------------
+
+    def choose_other(self, name: object, before: object) -> tuple[Any, ...]:
+        """Shows the knobs of the left side's method."""
+        try:
+            return self.chosen_knobs(name, before), gr.skip()
+        except ForetokenError as e:
+            return gr.skip(), notice.error(e)
+
+    def move_other(self, value: object, request: gr.Request) -> Any:
+        """Writes a moved knob into the visitor's run on the left."""
+        return self.steer(value, request.session_hash, side=1)
+
+    def restore_run(self, value: object) -> tuple[Any, ...]:
+        """Fills the form, or only the left side, from the settings of a run."""
+        try:
+            found = restoring.picture(value, self.backbone, settings(self.backbone))
+        except ForetokenError as e:
+            return *(gr.skip() for _ in self.form), gr.skip(), notice.error(e)
+        return self._filled(found)
+
+    def recall(self, value: object) -> tuple[Any, ...]:
+        """Fills the form as it was when this browser last had it; what no longer fits is left out."""
+        return self._filled(restoring.form(value, self.backbone, settings(self.backbone)))
+
+    def _filled(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        badge = gr.skip()
+        if "knobs" in values:
+            name = values["knobs"]["name"]
+            badge = self.badge_of(name, values["knobs"]["values"])
+        return *(values.get(name, gr.skip()) for name in self.form), badge, []
+
+    # --- the run --------------------------------------------------------------------------------------------------
+
     def run(
-        self, ticket: object, text: object, seed: object, name: object, knobs: object, values: object, compare: object, request: gr.Request
-    ) -> Iterator[dict[str, Any]]:
+        self, ticket: object, text: object, seed: object, name: object, knobs: object, values: object, compare: object, other: object,
+        other_knobs: object, request: gr.Request,
+    ) -> Iterator[dict[str, Any]]:  # fmt: skip
         """The generator of one comparison."""
         visitor = request.session_hash
 
         def race(number: int) -> Iterator[dict[str, Any]]:
             prompt = read_prompt(text, seed, values, self.backbone)
             chosen, method = asked.method(name, self.backbone)
-            yield from self.compare_runs(visitor, number, prompt, chosen, asked.knobs(knobs, method.knobs), asked.flag(compare))
+            sides = [(chosen, asked.knobs(knobs, method.knobs))]
+            if asked.flag(compare):
+                left, method = asked.method(other, self.backbone)
+                sides.append((left, asked.knobs(other_knobs, method.knobs)))
+            often = asked.knobs(values, settings(self.backbone))["repeat"] == OFTEN
+            yield from self.compare_runs(visitor, number, prompt, sides, TIMES if often else 1)
 
         yield from self.hold_engine(visitor, ticket, race)
 
     def compare_runs(
-        self, visitor: str, number: int, prompt: Prompt, name: str, knobs: Mapping[str, Any], compare: bool
+        self, visitor: str, number: int, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]], times: int = 1
     ) -> Iterator[dict[str, Any]]:
-        """Races plain decoding against a method and shows both. number: the ticket's"""
+        """Races two methods and shows both, then repeats them without showing. number: the ticket's; sides: the right one first"""
+        left = sides[1][0] if len(sides) > 1 else PLAIN
         yield {
-            "left": canvas.waiting(*LEFT[:2], LEFT[2] if compare else "Not compared."),
-            "right": canvas.waiting("fast", title_of(name), RIGHT),
-            "verdict": {"state": "running", "live": "Reading the prompt"},
+            "left": canvas.waiting("plain", title_of(left), left_words(left) if len(sides) > 1 else "Not compared."),
+            "right": canvas.waiting("fast", title_of(sides[0][0]), RIGHT),
             "trace": trace.IDLE,
             "tree": tree.IDLE,
+            "verdict": {"state": "running", "live": "Reading the prompt"},
         }
-        runs = self.start_runs(visitor, number, self.backbone, name, prompt, knobs, compare)
-        boards = [Board(run) for run in runs]
+        started = self.start_runs(visitor, number, self.backbone, prompt, sides)
+        boards = [Board(run) for run in started]
+        costs = Costs()
         for changed in updates(boards, Throttle()):
-            yield self.draw(boards, changed)
+            begun = costs.now()
+            update = self.draw(boards, changed, ends=times == 1)
+            costs.drew(begun)
+            yield update
+            costs.sent()
+        seconds = [[board.run.seconds] for board in boards]
+        if all(board.run.finished for board in boards):
+            for again in range(2, times + 1):
+                yield {
+                    "verdict": {"state": "running", "live": f"Repeat {again} of {times}", "detail": "The same runs again, without drawing."}
+                }
+                if not self.repeat(visitor, number, prompt, sides, seconds):
+                    break
         if boards[0].count and self.sessions.present(visitor):
-            self.sessions.leave_results(visitor, self.prefix, self.keep_run(visitor, runs[0]))
+            self.sessions.leave_results(visitor, self.prefix, self.keep_run(visitor, boards[0].run) | {"boards": boards})
+            said = verdict.encode(*pair(boards), seconds=seconds) | {"costs": verdict.costs_in_words(boards, costs)}
+            yield {"verdict": said, "runs": runs.encode(boards, seconds, self.suits)}
 
-    def draw(self, boards: list[Board], changed: set[int]) -> dict[str, Any]:
-        """Updates the panels of the changed boards and the line above them."""
+    def repeat(
+        self, visitor: str, number: int, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]], seconds: list[list[float]]
+    ) -> bool:
+        """Runs every side once more, one after the other, and notes its seconds; False if the visitor has stopped it."""
+        again = [generate(self.backbone, find(name)[0], prompt, knobs, name=name) for name, knobs in sides]
+        self.sessions.hold(visitor, number, again)
+        for run in again:
+            run.finish()
+        if not all(run.finished for run in again):
+            return False
+        for each, run in zip(seconds, again, strict=True):
+            each.append(run.seconds)
+        return True
+
+    def draw(self, boards: list[Board], changed: set[int], ends: bool = True) -> dict[str, Any]:
+        """Updates the panels of the changed boards and the line above them. ends: the last picture is also the end of the run"""
         scales = canvas.scales(boards)
         panels = {}
-        for which in changed:
+        for which in sorted(changed, reverse=True):
             board = boards[which]
             if board.count:
-                side, title = ("fast", title_of(board.run.name)) if which == 0 else LEFT[:2]
-                badge = run_badge(board.run) if which == 0 else None
-                panels["right" if which == 0 else "left"] = canvas.encode(board, board.picture(), scales, side, title, badge)
+                side, badge = ("fast", run_badge(board.run)) if which == 0 else ("plain", left_badge(board.run))
+                panels["right" if which == 0 else "left"] = canvas.encode(
+                    board, board.picture(), scales, side, title_of(board.run.name), badge
+                )
         fast = boards[0]
         if 0 in changed and fast.count:
             panels["trace"] = trace.encode(fast.trail, fast.run.method, canvas.state(fast), len(fast.verdict))
             panels["tree"] = tree.encode(fast.trail, fast.run.method, canvas.state(fast))
-        return {"verdict": verdict.encode(fast, boards[1] if len(boards) > 1 else None), **panels}
+        if ends or not all(board.run.finished for board in boards):
+            panels["verdict"] = verdict.encode(*pair(boards))
+        return panels
 
     def keep_run(self, visitor: str, run: Run) -> dict[str, Any]:
         """Offers the picture of a run and saves the run in the history; if the disk refuses one, the other is still written."""
 
         def offered() -> Path:
-            file = self.sessions.folder(visitor) / f"foretoken-{run.name}-{run.prompt.seed}.png"
+            file = self.file_of(visitor, run, "download")
             history.picture_with_settings(run.result(), history.describe(run), file)
             return file
 
@@ -192,3 +302,43 @@ class ImageTab(Racing):
         _, unkept = keep("history", lambda: history.save(run))
         offer = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
         return {"download": offer, "messages": notice.error(*lost, *unkept)}
+
+    def file_of(self, visitor: str, run: Run, name: str) -> Path:
+        """Where an offer's file lies."""
+        return self.sessions.folder(visitor) / f"foretoken-{run.name}-{run.prompt.seed}{FILES[name][1]}"
+
+    def write_more(self, request: gr.Request) -> tuple[Any, ...]:
+        """Writes the larger downloads, once the page shows the result; a disk that refuses costs only these."""
+        visitor = request.session_hash
+        boards = self.sessions.take_results(visitor, f"{self.prefix}boards").get("boards")
+        if not boards or not all(board.run.finished for board in boards):
+            return (gr.skip(),) * len(FILES)
+        shown = boards[::-1]
+        titles = [title_of(board.run.name) for board in shown]
+        told = json.dumps(history.describe(boards[0].run), ensure_ascii=False)
+        writers = {
+            "large": lambda file: race_files.write_large(boards[0], told, file),
+            "both": lambda file: race_files.write_both(shown, titles, told, file),
+            "gif": lambda file: race_files.write_gif(shown, titles, file),
+        }
+        found, mistakes = [], []
+        for name, write in writers.items():
+            file, lost = keep(name, lambda name=name, write=write: write(self.file_of(visitor, boards[0].run, name)))
+            found.append(gr.DownloadButton(value=str(file), interactive=True) if file else gr.skip())
+            mistakes += lost
+        return *found, notice.error(*mistakes) if mistakes else gr.skip()
+
+
+def pair(boards: list[Board]) -> tuple[Board, Board | None]:
+    """The right board, and the left one if there is any."""
+    return boards[0], boards[1] if len(boards) > 1 else None
+
+
+def left_words(name: str) -> str:
+    """What an empty left side says."""
+    return LEFT[2] if name == PLAIN else RIGHT
+
+
+def left_badge(run: Run) -> dict[str, Any] | None:
+    """The badge of the left side; plain decoding is what exact means, so it has none."""
+    return None if run.method.name == PLAIN else run_badge(run)

@@ -41,6 +41,7 @@ def encode(
         "name": name,
         "declarations": [declare(k) | {"words": {f"{n:g}": text for n, text in said.get(k.name, {}).items()}} for k in knobs],
         "values": {k.name: given.get(k.name, k.default) for k in knobs},
+        "left": {},  # by owner, the values that were left behind for another one
     }
 
 

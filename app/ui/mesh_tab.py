@@ -21,7 +21,7 @@ from app.ui import asked, quality_table
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
 from app.ui.mesh_input import AXIS, EXAMPLES, FIRST, ORDER, Given, adopt, axis, describe, example_clouds, example_name, shown_points
-from app.ui.method_menu import badge_html, choices, choices_for, run_badge, start_values, title_of
+from app.ui.method_menu import PLAIN, badge_html, choices, choices_for, run_badge, start_values, title_of
 from app.ui.panels import canvas, clouds, live, mesh, notice, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, READING, Racing, fill
@@ -364,7 +364,8 @@ class MeshTab(Racing):
         sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE) if compare else None, "accelerated": mesh.Side.waiting(title_of(name), RIGHT)}
         reading = {"state": "running", "live": WORDS.reading}
         yield {"viewer": mesh.encode(sides, points), "verdict": reading, "trace": trace.IDLE, "tree": tree.IDLE}
-        runs = self.start_runs(visitor, number, backbone, name, prompt, knobs, compare, WARM_STEPS)
+        chosen = [(name, knobs), (PLAIN, {})][: 2 if compare else 1]
+        runs = self.start_runs(visitor, number, backbone, prompt, chosen, WARM_STEPS)
         boards = [MeshBoard(run) for run in runs]
         for changed in updates(boards, Throttle()):
             yield self.draw(boards, points, changed)

@@ -8,7 +8,8 @@ One generator drives a run: it holds the engine's only slot, and one yield updat
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import gradio as gr
@@ -17,11 +18,11 @@ from gradio.components import Component
 from app.session import Sessions
 from app.ui import asked
 from app.ui import knobs as knob_panel
-from app.ui.method_menu import PLAIN, badge_html, start_values
+from app.ui.method_menu import badge_html, start_values
 from app.ui.panels import live, notice, verdict
 from app.ui.place import Place
 from engine.core import ANY_SUIT, Backbone, Prompt, Suits
-from engine.errors import BadPrompt, ForetokenError
+from engine.errors import BadKnob, BadPrompt, ForetokenError
 from engine.methods import find
 from engine.run import Run, generate
 
@@ -114,8 +115,9 @@ class Racing:
 
     # --- handlers -------------------------------------------------------------------------------------------------
 
-    def wire_race(self, asking: list[Callable], run: Callable, inputs: list[Component]) -> None:
-        """Connects what starts, stops and steers a run. run: the generator; inputs: its arguments after the ticket."""
+    def wire_race(self, asking: list[Callable], run: Callable, inputs: list[Component]) -> Any:
+        """Connects what starts, stops and steers a run, and returns the event behind it. run: the generator; inputs: its arguments after
+        the ticket."""
         between = [self.go, self.cancel, self.line, self.clock]
         offers = {"messages": self.messages, **self.offers}
         entered = [self.ticket, self.seed, *between, *offers.values()]
@@ -124,12 +126,13 @@ class Racing:
         late = {"trigger_mode": "multiple", **DIRECT}  # the event of an abandoned wait may still be running
         ran.then(self.restore, None, between, **late)
         ran.failure(self.restore, None, between, **late)
-        ran.success(self.deliver, None, list(offers.values()), **late)
+        delivered = ran.success(self.deliver, None, list(offers.values()), **late)
         self.cancel.click(self.stop, None, between, **DIRECT)
         self.clock.tick(self.tell_place, None, between, **DIRECT)
         self.knobs.input(self.move, self.knobs, [self.badge, self.messages], trigger_mode="always_last", **DIRECT)
-        self.method.input(self.choose, self.method, [self.knobs, self.badge, self.messages], **DIRECT)
+        self.method.input(self.choose, [self.method, self.knobs], [self.knobs, self.badge, self.messages], **DIRECT)
         self.dice.click(lambda: secrets.randbelow(asked.LARGEST_SEED), None, self.seed, **DIRECT)
+        return delivered
 
     def enter(self, keep: object, request: gr.Request) -> tuple[Any, ...]:
         """Takes a ticket, and a new seed if the old one is not kept; shows why if there is no ticket."""
@@ -160,7 +163,10 @@ class Racing:
     def deliver(self, request: gr.Request) -> tuple[Any, ...]:
         """What the run has left for the page."""
         parts = {"messages": self.messages, **self.offers}
-        return fill(parts, self.sessions.take_results(request.session_hash, self.prefix))
+        left = self.sessions.take_results(request.session_hash, self.prefix)
+        if boards := left.pop("boards", None):  # for what is made of them behind this
+            self.sessions.leave_results(request.session_hash, f"{self.prefix}boards", {"boards": boards})
+        return fill(parts, left)
 
     def check_ready(self, visitor: str) -> None:
         """Raises ForetokenError if the visitor cannot start a run now."""
@@ -183,24 +189,44 @@ class Racing:
         ahead = self.sessions.place(request.session_hash)
         return gr.skip(), gr.skip(), notice.place(ahead), gr.skip() if ahead else gr.Timer(active=False)
 
-    def choose(self, name: object) -> tuple[Any, ...]:
-        """Shows the knobs of a method or a preset."""
+    def choose(self, name: object, before: object = None) -> tuple[Any, ...]:
+        """Shows the knobs of a method or a preset. before: the panel's value, which knows how each method was left"""
         try:
-            asked.method(name)
+            value = self.chosen_knobs(name, before)
         except ForetokenError as e:
             return gr.skip(), gr.skip(), notice.error(e)
-        method, given = start_values(name, self.suits)
-        return knob_panel.encode(name, method.knobs, given), badge_html(method, given), gr.skip()
+        return value, self.badge_of(str(name), value["values"]), gr.skip()
+
+    def chosen_knobs(self, name: object, before: object = None) -> dict[str, Any]:
+        """The panel of a method's knobs: as they were when the visitor left it, else its initial values. Raises NotSupported."""
+        asked.method(name)
+        method, given = start_values(str(name), self.suits)
+        known: dict[str, Any] = {}
+        if isinstance(before, Mapping) and isinstance(before.get("left"), Mapping) and isinstance(before.get("name"), str):
+            known = {**before["left"], before["name"]: before.get("values")}
+        with suppress(BadKnob):  # what the page remembers may be another version's
+            given = asked.knobs({"values": known[name]}, method.knobs) if name in known else given
+        return knob_panel.encode(str(name), method.knobs, given) | {"left": known}
+
+    def badge_of(self, name: str, values: Mapping[str, Any]) -> str:
+        """The badge of a method with these knobs."""
+        return badge_html(find(name)[0], values)
 
     def move(self, value: object, request: gr.Request) -> tuple[Any, ...]:
-        """Writes a moved knob into the visitor's runs and updates the badge."""
+        """Writes a moved knob into the visitor's run and updates the badge."""
+        said = self.steer(value, request.session_hash, side=0)
+        if said != []:
+            return gr.skip(), said
+        return self.badge_of(value["name"], value["values"]), gr.skip()
+
+    def steer(self, value: object, visitor: str, side: int) -> list[dict[str, str]]:
+        """Writes the knobs of a panel into one of the visitor's runs; returns a notice if they are wrong."""
         try:
             _, method = asked.method(value.get("name") if isinstance(value, Mapping) else value)
-            values = asked.knobs(value, method.knobs)
-            self.sessions.move(request.session_hash, method.name, values, self.model_name)
+            self.sessions.move(visitor, method.name, asked.knobs(value, method.knobs), self.model_name, side)
         except ForetokenError as e:
-            return gr.skip(), notice.error(e)
-        return badge_html(method, values), gr.skip()
+            return notice.error(e)
+        return []
 
     @property
     def model_name(self) -> str:
@@ -232,21 +258,13 @@ class Racing:
             self.sessions.end(visitor, number)
 
     def start_runs(
-        self,
-        visitor: str,
-        number: int,
-        backbone: Backbone,
-        name: str,
-        prompt: Prompt,
-        knobs: Mapping[str, Any],
-        compare: bool,
-        steps: int = 1,
+        self, visitor: str, number: int, backbone: Backbone, prompt: Prompt, sides: Sequence[tuple[str, Mapping[str, Any]]], steps: int = 1
     ) -> list[Run]:
-        """The accelerated run and, when comparing, the plain one, registered for the visitor's sliders and Cancel.
+        """A run for every side, registered for the visitor's sliders and Cancel.
 
-        number: the ticket's; name: of the method or preset; steps: number of unmeasured steps before
+        number: the ticket's; sides: (method or preset, knobs), the accelerated one first; steps: number of unmeasured steps before the
+        first run of these settings
         """
-        sides = [(name, knobs), (PLAIN, {})][: 2 if compare else 1]
         for each, values in sides:
             shape = (backbone.name, each, prompt.size, tuple(sorted(values.items())))
             if shape not in self.warmed:

@@ -131,7 +131,7 @@ class PictureTokenizer(nn.Module):
         return (self.preview_decoder if preview else self.decoder)(latent)
 
     def decode_rows(self, tokens: Tensor, rows: range, preview: bool = False) -> Tensor:
-        """The pixels [B, 3, 8 * len(rows), 8w] of some rows of tokens int64 [B, h, w]: of the others only those within reach are decoded."""
+        """Some rows of a picture, [B, 3, 8 * len(rows), 8w], from all of its tokens int64 [B, h, w]; decodes only what is within reach."""
         halo = reach(self.preview_decoder if preview else self.decoder)
         first = max(0, rows.start - halo)
         picture = self.decode(tokens[:, first : rows.stop + halo], preview)

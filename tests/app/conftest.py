@@ -34,6 +34,8 @@ from tests.engine.backbones.tiny import spread
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = (5, 5, 5)
 MESH_TOKENS = 1024  # of a mesh that is not given a budget
+# every page is a visitor of its own, whose browser remembers nothing of the others; it does remember what it did before a reload
+FRESH = "if (!sessionStorage.visited) { sessionStorage.visited = 1; localStorage.clear(); indexedDB.deleteDatabase('foretoken'); }"
 START_LIMIT = 120  # seconds until the studio must answer
 FLAGS = (
     "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
@@ -219,6 +221,7 @@ class Watched:
         self.page = context.new_page()
         self.page.set_viewport_size({"width": width, "height": height})
         self.page.set_default_timeout(60_000)
+        self.page.add_init_script(FRESH)
         self.page.on("pageerror", lambda e: self.wrong.append(f"page error: {e}"))
         self.page.on("console", lambda m: self.wrong.append(f"console: {m.text}") if m.type == "error" else None)
         inside = (f"{address}/", "data:", "blob:")

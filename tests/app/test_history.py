@@ -197,9 +197,8 @@ def test_a_start_of_the_studio_removes_what_dead_processes_left(tmp_path: Path, 
 
 
 def test_a_presets_run_bears_its_name_on_the_page() -> None:
-    runs = Racing.start_runs(
-        SimpleNamespace(sessions=Sessions(), warmed=set()), "visitor", 0, tiny.pictogram(), "sjdpp_published", PROMPT, {}, True
-    )
+    tab = SimpleNamespace(sessions=Sessions(), warmed=set())
+    runs = Racing.start_runs(tab, "visitor", 0, tiny.pictogram(), PROMPT, [("sjdpp_published", {}), ("ar", {})])
     assert [run.name for run in runs] == ["sjdpp_published", "ar"] and runs[0].method.name == "sjdpp"
     assert [title_of(run.name) for run in runs] == ["SJD++ (published)", METHODS["ar"].title]
 

@@ -252,7 +252,7 @@ def test_without_weights_the_tab_opens_and_says_how_to_train_them(picto, tmp_pat
     shown = opened(tab_with(mesh, picto))
     (sentence,) = shown["messages"]
     assert "weights are not in this checkout" in sentence["text"] and "python launch.py train lowpoly" in sentence["text"]
-    assert shown["viewer"]["points"] and shown["tiles"] == "chair"
+    assert shown["live"]["viewer"]["value"]["points"] and shown["tiles"] == "chair"
     assert not mesh.here
 
 

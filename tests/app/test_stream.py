@@ -7,7 +7,7 @@ import pytest
 
 from app.boards.growing import MISSING, Growing
 from app.boards.picture import Board
-from app.stream import ACCEPTED, CORRECTED, OWN, PENDING, Throttle, updates, verdicts
+from app.stream import ACCEPTED, CORRECTED, OWN, PENDING, Costs, Throttle, updates, verdicts
 from engine.core import Prompt, Step
 from engine.methods import find
 from engine.run import generate
@@ -104,12 +104,12 @@ def test_only_what_changed_is_sketched_and_fine_pictures_take_a_share(picto, mon
     monkeypatch.setattr(picto, "sketch", sketch)
     growing = Growing(picto, 128, (16, 16), clock=lambda: now)
     grid = np.full((16, 16), MISSING, np.int64)
-    for seconds, place in ((0.01, 0), (0.02, 17), (0.3, 40), (0.4, 41), (5.1, 60), (5.2, 61)):
+    for seconds, place in ((0.01, 0), (0.02, 17), (0.3, 40), (0.4, 41), (10.1, 60), (10.2, 61)):
         grid.flat[place] = 5 + place
         shown = growing.draw(grid, seconds)
     assert asked[0] == (False, range(16))  # the first is the whole picture
     assert [rows for fine, rows in asked[1:] if not fine] == [range(0, 4), range(0, 5), range(0, 5), range(1, 6), range(1, 6)]
-    assert [rows for fine, rows in asked if fine] == [range(16), range(1, 5)]  # at 0.3 s, and when 4 % of the run have paid for another
+    assert [rows for fine, rows in asked if fine] == [range(16), range(1, 5)]  # at 0.3 s, and when 2 % of the run have paid for another
     coarse, fine = real(grid, range(16), False), real(grid, range(16), True)
     cell = np.s_[24:32, 8 * 12 : 8 * 13], np.s_[24:32, 8 * 13 : 8 * 14]
     assert np.abs(shown[cell[0]].astype(int) - fine[cell[0]]).max() < 40  # its neighbour came later
@@ -133,3 +133,12 @@ def test_a_model_that_cannot_sketch_is_drawn_when_its_share_allows(picto, monkey
     grid[0, 0] = 7
     assert growing.draw(grid, 0.1) is first
     assert (growing.draw(grid, 1e9) == picto.render([7], [0], False, 64)).all()
+
+
+def test_costs_are_what_is_left_of_the_time():
+    times = iter([0.0, 1.0, 1.25, 1.5, 2.0, 2.5, 2.75])
+    costs = Costs(lambda: next(times))
+    for _ in range(2):
+        costs.drew(costs.now())
+        costs.sent()
+    assert (costs.drawing, costs.sending, costs.whole) == (0.75, 0.5, 2.75)

@@ -8,7 +8,11 @@ const picture = part(".ft-picture"), veil = part(".ft-veil"), overlay = part(".f
 const frame = part(".ft-frame"), cursor = part(".ft-cursor"), readout = part(".ft-readout");
 const others = part(".ft-candidates");
 const ACCEPTED = 3; // in VERDICTS
-const view = { map: "accepted", opacity: 0.35, at: null };
+const SIDES = { fast: [230, 159, 0], plain: [86, 180, 233] };
+const mask = part(".ft-mask"), other = part(".ft-other"), wipe = part(".ft-wipe");
+const FADE = 24; // tokens of a replay whose verdict is still seen
+const view = { map: "accepted", opacity: 0.35, at: null, kept: false, held: false, wiped: false };
+let course = null; // of a finished run: when it committed which position
 let decoded = {}; // the arrays of the value that is shown
 let drawn = 0; // pictures decode out of order; only a newer one may replace an older one
 let asked = 0;
@@ -41,7 +45,7 @@ function paint(canvas, levels, colourOf) {
 
 function drawOverlay() {
   const v = props.value;
-  overlay.style.opacity = view.opacity;
+  overlay.style.opacity = v.state === "running" || view.kept || view.held ? view.opacity : 0;
   // The plain side drafts nothing: maps about drafts would only grey it out.
   const silent = v.side === "plain" && ["accepted", "probability", "depth"].includes(view.map);
   overlay.hidden = !v.maps || silent || Boolean(v.missing[view.map]);
@@ -58,12 +62,43 @@ async function drawPicture(address) {
   picture.height = bitmap.height;
   picture.getContext("2d").drawImage(bitmap, 0, 0);
   card.dataset.pictures = Number(card.dataset.pictures || 0) + 1;
+  window.dispatchEvent(new CustomEvent("foretoken:picture", { detail: { side: props.value.side, title: props.value.title, picture } }));
+}
+
+// Replay: hides what was not yet committed at a time, and marks what was committed last. time null: the finished picture.
+function replay(time) {
+  if (!course) return;
+  const v = props.value, count = time === null ? course.end.length : course.end.filter((end) => end <= time).length;
+  mask.width = v.columns;
+  mask.height = v.rows;
+  card.dataset.replayed = time === null ? "" : count;
+  part(".ft-progress b").style.width = `${(100 * count) / v.limit}%`;
+  if (time === null) return drawCounters(v.totals);
+  const image = new ImageData(v.columns, v.rows);
+  course.position.forEach((position, i) => {
+    const age = (count - 1 - i) / FADE, seen = i < count;
+    const rgb = !seen ? [18, 22, 29] : decoded.accepted[position] === ACCEPTED ? SIDES[v.side] : VERDICTS[decoded.accepted[position]].colour;
+    const strength = !seen ? 255 : v.side === "plain" ? (age < 0.1 ? 120 : 0) : Math.max(0, 1 - age) * 190;
+    image.data.set([...rgb, strength], 4 * position);
+  });
+  mask.getContext("2d").putImageData(image, 0, 0);
+  const seconds = Math.min(time, v.totals.seconds);
+  const forwards = count ? course.passes[count - 1] : 0, compression = forwards ? count / forwards : 0;
+  drawCounters({ seconds, forwards, tokens_per_second: seconds ? count / seconds : 0, step_compression: compression });
+}
+
+function drawWipe() {
+  wipe.hidden = other.hidden = !view.wiped || props.value?.side !== "fast";
+  other.style.clipPath = `inset(0 ${100 - wipe.value / 10}% 0 0)`;
+  frame.style.setProperty("--at", `${wipe.value / 10}%`);
+  frame.classList.toggle("ft-wiping", !wipe.hidden);
 }
 
 function clear() {
   drawn = ++asked;
-  for (const canvas of [picture, veil, overlay]) canvas.width = canvas.height = 1;
+  for (const canvas of [picture, veil, overlay, mask]) canvas.width = canvas.height = 1;
   decoded = {};
+  course = null;
 }
 
 const formats = {
@@ -176,7 +211,14 @@ function draw() {
     for (const [name, text] of Object.entries(v.energies)) decoded[name] = new Float32Array(bytes(text).buffer);
     decoded.candidates = candidatesOf(new Float32Array(bytes(v.candidates).buffer));
     card.dataset.tree = v.candidates.length > 0;
+    course = v.course && {
+      position: new Int32Array(bytes(v.course.position).buffer), end: new Float32Array(bytes(v.course.end).buffer),
+      passes: new Int32Array(bytes(v.course.passes).buffer),
+    };
+    mask.width = mask.height = 1;
+    card.dataset.replayed = "";
     drawPicture(v.picture);
+    if (course) window.dispatchEvent(new CustomEvent("foretoken:course", { detail: { side: v.side, end: course.end } }));
     paint(veil, decoded.draft, () => [12, 16, 22]);
     window.dispatchEvent(new CustomEvent("foretoken:scales", { detail: v.scales }));
     if (v.side === "fast") {
@@ -186,8 +228,17 @@ function draw() {
   } else clear();
   drawOverlay();
   drawReadout();
+  drawWipe();
 }
 
+wipe.addEventListener("input", drawWipe);
+window.addEventListener("foretoken:picture", ({ detail }) => {
+  if (detail.side !== "plain") return;
+  other.width = detail.picture.width;
+  other.height = detail.picture.height;
+  other.getContext("2d").drawImage(detail.picture, 0, 0);
+});
+window.addEventListener("foretoken:replay", (event) => replay(event.detail.time));
 frame.addEventListener("pointermove", (event) => {
   const v = props.value;
   if (!v.maps) return;
@@ -199,6 +250,6 @@ frame.addEventListener("pointermove", (event) => {
 });
 frame.addEventListener("pointerleave", () => window.dispatchEvent(new CustomEvent("foretoken:point", { detail: null })));
 window.addEventListener("foretoken:point", (event) => { view.at = event.detail; drawReadout(); });
-window.addEventListener("foretoken:overlay", (event) => { Object.assign(view, event.detail); drawOverlay(); });
+window.addEventListener("foretoken:overlay", (event) => { Object.assign(view, event.detail); drawOverlay(); drawWipe(); });
 watch("value", draw);
 draw();

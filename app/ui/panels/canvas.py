@@ -49,6 +49,9 @@ TEMPLATE = """
     <canvas class="ft-picture" role="img" aria-label="No picture yet"></canvas>
     <canvas class="ft-veil" aria-hidden="true"></canvas>
     <canvas class="ft-overlay" aria-hidden="true"></canvas>
+    <canvas class="ft-mask" aria-hidden="true"></canvas>
+    <canvas class="ft-other" aria-hidden="true"></canvas>
+    <input class="ft-wipe" type="range" min="0" max="1000" value="500" aria-label="Wipe between the two pictures" hidden>
     <i class="ft-cursor" hidden></i>
     <p class="ft-empty"></p>
     <i class="ft-progress"><b></b></i>
@@ -107,6 +110,20 @@ def encode(
         "kinds": sorted(set(board.trail.verdict)),
         "totals": board.run.totals,
         "limit": len(board.verdict),
+        "course": course(board) if board.ended else None,
+    }
+
+
+def course(board: Board) -> dict[str, str]:
+    """When a finished run committed its tokens, in the order of commitment: their positions (int32), and after the step of each the run's
+    clock (float32, in seconds) and its passes so far (int32)."""
+    step = np.array(board.trail.step)
+    ends = np.cumsum([each.seconds for each in board.run.steps])
+    passes = np.cumsum([each.forwards for each in board.run.steps])
+    return {
+        "position": to_text(np.array(board.trail.positions, np.int32)),
+        "end": to_text(ends[step].astype(np.float32)),
+        "passes": to_text(passes[step].astype(np.int32)),
     }
 
 

@@ -3,9 +3,11 @@ const PANELS = __PANELS__;
 const drawn = {};
 
 watch("value", () => {
-  for (const [name, part] of Object.entries(props.value || {})) {
+  const all = Object.entries(props.value || {});
+  const parts = Object.fromEntries(all.map(([name, part]) => [PANELS[name], part.value]));
+  for (const [name, part] of all) {
     if (drawn[name] === part.number) continue;
     drawn[name] = part.number;
-    window.dispatchEvent(new CustomEvent("foretoken:show", { detail: { panel: PANELS[name], value: part.value } }));
+    window.dispatchEvent(new CustomEvent("foretoken:show", { detail: { panel: PANELS[name], value: part.value, parts } }));
   }
 });

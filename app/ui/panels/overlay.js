@@ -45,14 +45,35 @@ function drawLegend() {
   legend.replaceChildren(...own, String(from), bar, String(to));
 }
 
+const [hold, keep, wipe] = ["hold", "keep", "wipe"].map((name) => element.querySelector(`[data-do=${name}]`));
+const pressed = (button) => button.getAttribute("aria-pressed") === "true";
+let held = false;
+
 function tell() {
-  window.dispatchEvent(new CustomEvent("foretoken:overlay", { detail: { map: select.value, opacity: range.value / 100 } }));
+  const detail = { map: select.value, opacity: range.value / 100, kept: pressed(keep), wiped: pressed(wipe), held };
+  window.dispatchEvent(new CustomEvent("foretoken:overlay", { detail }));
+  element.closest(".ft-stage")?.querySelector(".ft-sides")?.classList.toggle("ft-wiped", detail.wiped);
   range.style.setProperty("--at", `${range.value}%`);
   drawLegend();
 }
 
-select.addEventListener("change", tell);
-range.addEventListener("input", tell);
+function press(button, on) {
+  button.setAttribute("aria-pressed", on);
+  tell();
+}
+
+function grip(on) {
+  if (on === held) return;
+  held = on;
+  tell();
+}
+
+select.addEventListener("change", () => press(keep, true)); // who chooses a map wants to see it
+range.addEventListener("input", () => press(keep, true));
+for (const button of [keep, wipe]) button.addEventListener("click", () => press(button, !pressed(button)));
+hold.addEventListener("pointerdown", () => grip(true));
+for (const name of ["pointerup", "pointerleave", "pointercancel", "blur", "keyup"]) hold.addEventListener(name, () => grip(false));
+hold.addEventListener("keydown", (event) => { if (event.key === " " || event.key === "Enter") grip(true); });
 window.addEventListener("foretoken:scales", (event) => { scales = event.detail; drawLegend(); });
 window.addEventListener("foretoken:kinds", (event) => { kinds = event.detail; drawLegend(); });
 window.addEventListener("foretoken:missing", (event) => { missing = event.detail; greyOut(); drawLegend(); });

@@ -22,6 +22,11 @@ TEMPLATE = """
   <label class="ft-opacity"><span>Opacity</span>
     <input type="range" min="0" max="100" value="35" aria-label="Opacity of the map">
   </label>
+  <div class="ft-segments" role="group" aria-label="Map and pictures">
+    <button type="button" data-do="hold">Hold to see the map</button>
+    <button type="button" data-do="keep" aria-pressed="false">Keep the map</button>
+    <button type="button" data-do="wipe" aria-pressed="false">Wipe</button>
+  </div>
   <div class="ft-legend" aria-live="off"></div>
 </div>
 """

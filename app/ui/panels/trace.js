@@ -7,6 +7,7 @@ const [run, last] = ["run", "last"].map((name) => card.querySelector(`[data-char
 const [course, pass] = [run, last].map((figure) => figure.querySelector("canvas"));
 const LEFT = 34, RIGHT = 8, NEAR = 84; // pixels; moves of a knob closer than NEAR share a label
 let shown = {}; // the arrays of the value
+const scope = element.closest("[role=tabpanel]"); // charts of another tab have other tokens
 let at = null; // the token that is pointed at, in the order of commitment
 
 // The ends of the energy axis: they enclose nearly all energies, and zero.
@@ -145,6 +146,8 @@ function redraw() {
   tell();
 }
 
+let upto = Infinity; // tokens that a replay shows
+
 function draw() {
   const v = props.value;
   if (!v) return;
@@ -154,7 +157,7 @@ function draw() {
   if (v.state !== "empty") {
     const kinds = { verdict: Uint8Array, position: Int32Array, step: Int32Array };
     for (const name of ["verdict", "position", "step", "chance", "entropy", "energy", "threshold"]) {
-      shown[name] = numbers(v[name], kinds[name] || Float32Array);
+      shown[name] = numbers(v[name], kinds[name] || Float32Array).subarray(0, upto);
     }
     shown.order = new Map(Array.from(shown.position, (position, i) => [position, i]));
     course.setAttribute("aria-label", `Trace of ${shown.verdict.length} of ${v.limit} tokens, ${v.moves.length} knobs moved`);
@@ -179,6 +182,11 @@ window.addEventListener("foretoken:point", (event) => {
   at = found === undefined ? null : found;
   redraw();
 });
+window.addEventListener("foretoken:replay", ({ detail }) => {
+  if (detail.side !== scope) return;
+  upto = detail.time === null ? Infinity : detail.tokens;
+  draw();
+});
 follow([course, pass], () => { drawLegend(); redraw(); });
-watch("value", draw);
+watch("value", () => { upto = Infinity; draw(); });
 draw();

@@ -17,6 +17,7 @@ function draw() {
   box.dataset.fit = v.fits || "";
   write(".ft-fit", v.fit || "");
   write(".ft-detail", v.detail || "");
+  write(".ft-costs", v.costs || "");
   scope.dispatchEvent(new CustomEvent("foretoken:running", { detail: v.state === "running" }));
 }
 

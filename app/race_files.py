@@ -1,0 +1,98 @@
+"""Files of a finished race for people: the picture four times as large, both sides in one picture, and the race as a GIF."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+from PIL.PngImagePlugin import PngInfo
+
+from app.boards.picture import Board
+
+LARGER = 4
+SIDE = 384  # pixels of a picture in a GIF
+FRAMES = 36
+COLOURS = 192  # of a GIF
+SECONDS, HOLD = 4.0, 2.0  # that a GIF plays, and that its last frame stays
+BAND, GAP = 46, 16  # pixels under and between pictures that are SIDE wide
+PAGE, COVER, MUTED = (12, 16, 22), (28, 36, 48), (148, 161, 181)
+PLAIN, FAST = (86, 180, 233), (230, 159, 0)  # the sides' colours, Okabe and Ito's
+
+
+def enlarged(picture: np.ndarray, side: int = 0) -> Image.Image:
+    """A picture LARGER times as large, or with this side."""
+    whole = Image.fromarray(picture)
+    size = (side, side) if side else (whole.width * LARGER, whole.height * LARGER)
+    return whole.resize(size, Image.Resampling.LANCZOS)
+
+
+def write_large(board: Board, settings: str, path: Path) -> Path:
+    """Writes the finished picture LARGER times as large, with its settings."""
+    info = PngInfo()
+    info.add_text("foretoken", settings)
+    enlarged(board.final()).save(path, pnginfo=info)
+    return path
+
+
+def write_both(boards: Sequence[Board], titles: Sequence[str], settings: str, path: Path) -> Path:
+    """Writes both finished pictures side by side, LARGER times as large, with their names and times."""
+    info = PngInfo()
+    info.add_text("foretoken", settings)
+    pictures = [enlarged(board.final()) for board in boards]
+    sheet(pictures, titles, [_told(board) for board in boards]).save(path, pnginfo=info)
+    return path
+
+
+def write_gif(boards: Sequence[Board], titles: Sequence[str], path: Path) -> Path:
+    """Writes the race as a GIF: every side on its own clock, in SECONDS for the slowest."""
+    longest = max(board.run.seconds for board in boards)
+    whole = [enlarged(board.final(), SIDE) for board in boards]
+    frames = []
+    for number in range(1, FRAMES + 1):
+        now = longest * number / FRAMES
+        pictures = [uncovered(board, picture, now) for board, picture in zip(boards, whole, strict=True)]
+        told = [f"{min(now, board.run.seconds):.2f} s · {committed(board, now):,} tokens" for board in boards]
+        frames.append(sheet(pictures, titles, told))
+    palette = frames[-1].quantize(COLOURS)
+    drawn = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    rest = [round(1000 * SECONDS / FRAMES)] * (FRAMES - 1)
+    drawn[0].save(path, save_all=True, append_images=drawn[1:], duration=[*rest, round(1000 * HOLD)], loop=0)
+    return path
+
+
+def uncovered(board: Board, picture: Image.Image, seconds: float) -> Image.Image:
+    """The finished picture as far as its tokens were committed after some seconds of its run's clock."""
+    known = np.zeros(board.rows * board.columns, np.uint8)
+    known[board.run.positions[: committed(board, seconds)]] = 255
+    mask = Image.fromarray(known.reshape(board.rows, board.columns)).resize(picture.size, Image.Resampling.NEAREST)
+    return Image.composite(picture, Image.new("RGB", picture.size, COVER), mask)
+
+
+def committed(board: Board, seconds: float) -> int:
+    """How many tokens a run had committed after some seconds of its clock."""
+    ends = np.cumsum([step.seconds for step in board.run.steps])
+    steps = board.run.steps[: int(np.searchsorted(ends, seconds, side="right"))] if seconds < board.run.seconds else board.run.steps
+    return sum(len(step.tokens) for step in steps)
+
+
+def sheet(pictures: Sequence[Image.Image], titles: Sequence[str], told: Sequence[str]) -> Image.Image:
+    """Pictures of one size side by side, each over a line with its title and what is told of it. The last one is the accelerated."""
+    wide, high = pictures[0].size
+    unit = wide / SIDE
+    band, gap = round(BAND * unit), round(GAP * unit)
+    page = Image.new("RGB", (len(pictures) * (wide + gap) + gap, high + gap + band), PAGE)
+    pen, font = ImageDraw.Draw(page), ImageFont.load_default(round(15 * unit))
+    for number, (picture, title, words) in enumerate(zip(pictures, titles, told, strict=True)):
+        left = gap + number * (wide + gap)
+        page.paste(picture, (left, gap))
+        line = high + gap + band // 2
+        colour = FAST if number == len(pictures) - 1 else PLAIN
+        pen.text((left, line), title, fill=colour, font=font, anchor="lm")
+        pen.text((left + wide, line), words, fill=MUTED, font=font, anchor="rm")
+    return page
+
+
+def _told(board: Board) -> str:
+    return f"{board.run.seconds:.2f} s · {len(board.run.tokens):,} tokens"

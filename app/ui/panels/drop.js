@@ -1,0 +1,64 @@
+// A file of a run that is dropped anywhere on the page gives its settings back. It is read here and is not sent.
+const ZONE = ".ft-drop"; // takes files as input
+
+const pngText = (view) => { // the text chunk "foretoken" of a PNG
+  const latin = new TextDecoder("latin1"), utf = new TextDecoder();
+  for (let at = 8; at + 12 <= view.byteLength;) {
+    const size = view.getUint32(at), kind = latin.decode(new Uint8Array(view.buffer, at + 4, 4));
+    if (at + 12 + size > view.byteLength) return null;
+    const data = new Uint8Array(view.buffer, at + 8, size), end = data.indexOf(0);
+    if (["tEXt", "iTXt"].includes(kind) && latin.decode(data.subarray(0, end)) === "foretoken") {
+      if (kind === "tEXt") return latin.decode(data.subarray(end + 1));
+      const language = data.indexOf(0, end + 3), translated = data.indexOf(0, language + 1);
+      return data[end + 1] ? null : utf.decode(data.subarray(translated + 1));
+    }
+    at += 12 + size;
+  }
+  return null;
+};
+
+// The object with the settings anywhere in a GLB's JSON.
+function within(value, depth = 0) {
+  if (typeof value !== "object" || value === null || depth > 8) return null;
+  if (typeof value.method === "string" && typeof value.knobs === "object") return value;
+  for (const each of Object.values(value)) {
+    const found = within(each, depth + 1);
+    if (found) return found;
+  }
+  return null;
+}
+
+async function settingsIn(file) {
+  const buffer = await file.slice(0, 64 * 2 ** 20).arrayBuffer(), view = new DataView(buffer);
+  const magic = buffer.byteLength > 20 ? view.getUint32(0) : 0;
+  if (magic === 0x89504e47) return JSON.parse(pngText(view) || "null");
+  if (magic === 0x676c5446) return within(JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 20, view.getUint32(12, true)))));
+  return within(JSON.parse(new TextDecoder().decode(buffer)));
+}
+
+async function fileOf(item) {
+  const entry = item.webkitGetAsEntry?.();
+  if (!entry?.isDirectory) return item.getAsFile();
+  const inside = await new Promise((done, fail) => entry.createReader().readEntries(done, fail));
+  const found = inside.find((each) => each.name === "run.json");
+  return found ? new Promise((done, fail) => found.file(done, fail)) : null;
+}
+
+const carries = (event) => [...(event.dataTransfer?.types || [])].includes("Files") && !event.target.closest?.(ZONE);
+document.addEventListener("dragover", (event) => {
+  if (!carries(event)) return;
+  event.preventDefault();
+  document.body.classList.add("ft-dropping");
+});
+document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("ft-dropping"); });
+document.addEventListener("drop", async (event) => {
+  document.body.classList.remove("ft-dropping");
+  if (!carries(event)) return;
+  event.preventDefault();
+  let settings = null;
+  try {
+    const file = await fileOf(event.dataTransfer.items[0]);
+    settings = file && (await settingsIn(file));
+  } catch { /* not a file of ours: the server says so */ }
+  window.dispatchEvent(new CustomEvent("foretoken:restore", { detail: settings || {} }));
+});

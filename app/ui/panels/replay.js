@@ -1,0 +1,69 @@
+// Plays the race again. Canvases say when their tokens were committed ("foretoken:course"); this bar says what time it is.
+const bar = element.querySelector(".ft-replay"), range = bar.querySelector("input"), output = bar.querySelector("output");
+const part = (name) => bar.querySelector(`[data-do=${name}]`);
+const scope = element.closest("[role=tabpanel]");
+const courses = {}; // by side, the clock after every token
+let time = null; // seconds; null: the finished race
+let began = null; // of the animation: its frame's time, and the race's
+
+const longest = () => Math.max(...Object.values(courses).map((end) => end.at(-1)));
+const ends = () => [...new Set(Object.values(courses).flatMap((end) => [...end]))].sort((a, b) => a - b);
+const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+function show(now) {
+  const whole = longest();
+  time = now === null || now >= whole ? null : Math.max(0, now);
+  range.value = time === null ? 1000 : (1000 * time) / whole;
+  range.style.setProperty("--at", `${range.value / 10}%`);
+  const tokens = courses.fast.filter((end) => time === null || end <= time).length;
+  output.textContent = `${(time ?? whole).toFixed(2)} of ${whole.toFixed(2)} s`;
+  range.setAttribute("aria-valuetext", output.textContent);
+  bar.dataset.playing = began !== null;
+  part("play").textContent = began === null ? "Replay" : "Pause";
+  window.dispatchEvent(new CustomEvent("foretoken:replay", { detail: { time, tokens, side: scope } }));
+}
+
+function frame(stamp) {
+  if (began === null) return;
+  began.stamp ??= stamp;
+  const now = began.time + ((stamp - began.stamp) / 1000) * Number(bar.querySelector("select").value);
+  if (now >= longest()) began = null;
+  show(now);
+  requestAnimationFrame(frame);
+}
+
+function play() {
+  if (began !== null) return pause();
+  began = { time: time ?? 0, stamp: null };
+  if (still) return step(1); // motion was declined: step instead
+  requestAnimationFrame(frame);
+}
+
+function pause() {
+  began = null;
+  show(time);
+}
+
+function step(by) {
+  began = null;
+  const all = ends(), now = time ?? Infinity;
+  const next = by > 0 ? all.find((end) => end > now + 1e-6) : all.findLast((end) => end < now - 1e-6);
+  show(by > 0 ? (time === null ? all[0] : next ?? null) : next ?? 0);
+}
+
+part("play").addEventListener("click", play);
+part("back").addEventListener("click", () => step(-1));
+part("on").addEventListener("click", () => step(1));
+bar.querySelector("select").addEventListener("change", () => { if (began) began = { time: time ?? 0, stamp: null }; });
+range.addEventListener("input", () => { began = null; show((range.value / 1000) * longest()); });
+window.addEventListener("foretoken:course", ({ detail }) => {
+  courses[detail.side] = detail.end;
+  began = null;
+  if (courses.fast) show(null);
+});
+scope?.addEventListener("foretoken:running", ({ detail }) => {
+  bar.hidden = detail || !courses.fast;
+  if (!detail) return;
+  began = null;
+  for (const side of Object.keys(courses)) delete courses[side];
+});

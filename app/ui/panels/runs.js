@@ -1,0 +1,174 @@
+// The table of runs. It keeps every race with the values of all panels, so that it can be shown and replayed without the server.
+const box = element.querySelector(".ft-runs"), body = box.querySelector("tbody"), status = box.querySelector(".ft-runs-said");
+const search = box.querySelector("input");
+const changes = (r) => [r.changed, r.moved ? `${r.moved} moved in the run` : ""].filter(Boolean).join(", ");
+const COLUMNS = [
+  ["Run", (r) => r.title], ["Changed", (r) => changes(r) || "–"],
+  ["Prompt", (r) => r.prompt], ["Seed", (r) => String(r.seed)],
+  ["Seconds", (r) => r.seconds.toFixed(2) + (r.quartiles ? ` (${r.quartiles.map((s) => s.toFixed(2)).join("–")})` : "")],
+  ["Passes", (r) => String(r.passes)], ["Tokens / pass", (r) => r.compression.toFixed(2)],
+  ["Speed-up", (r) => (r.speedup ? `${r.speedup.toFixed(2)}×` : "–")], ["Exact", (r) => (r.exact ? "exact" : "not exact")],
+  ["Deviation", (r) => (r.deviation === null ? "–" : r.deviation.toFixed(3))],
+];
+const TEXT = new Set(["Run", "Changed", "Prompt", "Exact"]);
+let races = [];
+
+const said = (text) => { status.textContent = text; };
+const named = (race) => race.rows.map((r) => `${r.title} ${r.changed} ${r.prompt} ${r.seed}`).join(" ").toLowerCase();
+const shownRaces = () => races.filter((race) => named(race).includes(search.value.trim().toLowerCase()));
+const rowsOf = (list) => list.flatMap((race) => race.rows);
+
+function button(label, does, about) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.textContent = label;
+  made.setAttribute("aria-label", about);
+  made.addEventListener("click", does);
+  return made;
+}
+
+function ask(settings, side) {
+  props.value = { ask: { settings, side, number: Date.now() } };
+  trigger("input");
+}
+
+// Shows a race as it was when it ended: every panel gets its value back.
+function show(race) {
+  for (const [panel, value] of Object.entries(race.parts)) {
+    if (panel !== __OWN__) window.dispatchEvent(new CustomEvent("foretoken:show", { detail: { panel, value } }));
+  }
+  sessionStorage.setItem("foretoken-race", race.id);
+}
+
+function link(settings) {
+  const { backbone, method, preset, prompt, seed, size, sampling, knobs } = settings;
+  const text = new TextEncoder().encode(JSON.stringify({ backbone, method, preset, prompt, seed, size, sampling, knobs }));
+  const coded = btoa(String.fromCharCode(...text)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+  return `${location.origin}${location.pathname}?run=${coded}`;
+}
+
+async function copy(text, what) {
+  try {
+    await navigator.clipboard.writeText(text);
+    said(`${what} copied.`);
+  } catch { // no permission, or no secure context
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    said(document.execCommand("copy") ? `${what} copied.` : `The browser refuses to copy. ${text}`);
+    area.remove();
+  }
+}
+
+function line(race, r) {
+  const tr = document.createElement("tr"), first = document.createElement("td"), last = document.createElement("td");
+  const picture = new Image(44, 44);
+  picture.src = r.thumbnail;
+  picture.alt = "";
+  const view = button("", () => { show(race); said(""); }, `Show and replay this race: ${r.title}, ${r.prompt}`);
+  view.className = "ft-thumbnail";
+  view.append(picture);
+  first.append(view);
+  tr.append(first);
+  for (const [name, of] of COLUMNS) {
+    if (name === "Changed") continue; // under the method
+    const td = document.createElement("td");
+    td.textContent = of(r);
+    td.className = TEXT.has(name) ? "text" : "";
+    td.dataset.column = name;
+    if (name === "Run" && changes(r)) td.append(Object.assign(document.createElement("small"), { textContent: changes(r) }));
+    if (name === "Prompt") td.title = r.prompt;
+    if (name === "Exact") td.innerHTML = `<span class="ft-badge" data-exact="${r.exact}">${of(r)}</span>`;
+    tr.append(td);
+  }
+  last.className = "ft-acts";
+  last.append(
+    button("Restore", () => ask(r.settings, "right"), `Restore the settings of ${r.title}`),
+    button("As left", () => ask(r.settings, "left"), `Compare with ${r.title} on the left`),
+    button("Link", () => copy(link(r.settings), "Link"), `Copy a link to the settings of ${r.title}`),
+    button("×", async () => { await dropRaces([race.id]); await load(); }, `Delete this race: ${r.title}, ${r.prompt}`),
+  );
+  tr.append(last);
+  return tr;
+}
+
+function table() {
+  box.hidden = !races.length;
+  const head = document.createElement("tr");
+  for (const name of ["", ...COLUMNS.map(([name]) => name).filter((name) => name !== "Changed"), ""]) {
+    const th = document.createElement("th");
+    th.scope = "col";
+    th.dataset.column = name;
+    th.textContent = name;
+    th.className = TEXT.has(name) ? "text" : "";
+    head.append(th);
+  }
+  box.querySelector("thead").replaceChildren(head);
+  const found = shownRaces();
+  body.replaceChildren(...found.flatMap((race) => race.rows.map((r) => line(race, r))));
+  box.dataset.rows = body.childElementCount;
+}
+
+async function load() {
+  races = await allRaces();
+  table();
+}
+
+function values() {
+  return rowsOf(shownRaces()).map((r) => COLUMNS.map(([, of]) => of(r)));
+}
+
+const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+const inert = (text) => (/^[=+@\t\r]/.test(text) ? `'${text}` : text); // a spreadsheet must not take a prompt for a formula
+const acts = {
+  csv: () => copy([COLUMNS.map(([name]) => name), ...values()].map((r) => r.map((t) => quoted(inert(t))).join(",")).join("\n"), "CSV"),
+  markdown: () => copy([COLUMNS.map(([name]) => name), COLUMNS.map(() => "---"), ...values()]
+    .map((r) => `| ${r.map((text) => text.replaceAll("|", "\\|")).join(" | ")} |`).join("\n"), "Markdown"),
+  export: () => {
+    const blob = new Blob([JSON.stringify(rowsOf(shownRaces()).map(({ thumbnail, ...rest }) => rest), null, 1)], { type: "application/json" });
+    const anchor = document.createElement("a");
+    anchor.href = URL.createObjectURL(blob);
+    anchor.download = "foretoken-runs.json";
+    anchor.click();
+    setTimeout(() => URL.revokeObjectURL(anchor.href), 1000);
+  },
+  clear: async () => {
+    const gone = shownRaces();
+    if (!confirm(`Delete ${gone.length} race${gone.length === 1 ? "" : "s"} from this browser?`)) return;
+    await dropRaces(gone.map((race) => race.id));
+    await load();
+  },
+};
+for (const each of box.querySelectorAll("header [data-do]")) each.addEventListener("click", acts[each.dataset.do]);
+search.addEventListener("input", table);
+
+window.addEventListener("foretoken:show", async ({ detail }) => {
+  if (detail.panel !== __OWN__ || !detail.parts) return;
+  const race = { ...detail.value, parts: detail.parts };
+  sessionStorage.setItem("foretoken-race", race.id);
+  try {
+    await keepRace(race);
+  } catch (wrong) {
+    said(`The browser has no room for more runs (${wrong?.name}). Delete some.`);
+  }
+  await load();
+});
+window.addEventListener("foretoken:restore", ({ detail }) => ask(detail, "right"));
+
+(async () => {
+  await load();
+  const coded = new URLSearchParams(location.search).get("run");
+  if (coded) {
+    try {
+      const text = atob(coded.replaceAll("-", "+").replaceAll("_", "/"));
+      ask(JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (c) => c.charCodeAt(0)))), "right");
+    } catch {
+      ask({}, "right"); // the server says what is wrong
+    }
+    history.replaceState(null, "", location.pathname);
+    return;
+  }
+  const last = races.find((race) => race.id === sessionStorage.getItem("foretoken-race")); // of this window, before it was loaded anew
+  if (last) show(last);
+})();

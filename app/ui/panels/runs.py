@@ -1,0 +1,91 @@
+"""The runs that this browser remembers: one row a run, with what repeats it. The browser keeps them; the server keeps none of it here."""
+
+from __future__ import annotations
+
+import base64
+import io
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gradio as gr
+import numpy as np
+from PIL import Image
+
+from app import history
+from app.boards.picture import Board
+from app.ui.method_menu import start_values, title_of
+from app.ui.panels import panel
+from app.ui.panels.verdict import quartiles
+from engine.core import Suits
+
+THUMBNAIL = 96  # pixels
+TEMPLATE = """
+<section class="ft-runs" hidden>
+  <header><h3>Runs</h3>
+    <input type="search" placeholder="Search prompts and methods" aria-label="Search the runs">
+    <button type="button" data-do="csv">Copy as CSV</button><button type="button" data-do="markdown">Copy as Markdown</button>
+    <button type="button" data-do="export">Export</button><button type="button" data-do="clear">Delete all</button>
+  </header>
+  <div class="ft-runs-table" tabindex="0" role="region" aria-label="Table of runs"><table><thead></thead><tbody></tbody></table></div>
+  <p class="ft-runs-said" role="status"></p>
+</section>
+"""
+
+
+def build(elem_id: str = "runs") -> gr.HTML:
+    """The table under the stage, hidden while it is empty."""
+    return panel("runs", None, TEMPLATE, before=("runs_store",), elem_id=elem_id)
+
+
+def encode(boards: Sequence[Board], seconds: Sequence[Sequence[float]], suits: Suits) -> dict[str, Any]:
+    """A race for the table: a row for each side, the right one first. seconds: of every run of each side"""
+    times = [float(np.median(each)) / max(1, len(board.run.tokens)) for board, each in zip(boards, seconds, strict=True)]
+    rows = [row(board, each, suits) for board, each in zip(boards, seconds, strict=True)]
+    if len(boards) > 1 and all(board.run.finished for board in boards):
+        rows[0]["speedup"] = times[1] / times[0]
+        rows[0]["against"] = rows[1]["title"]
+    return {"id": secrets.token_hex(8), "when": time.time(), "rows": rows}
+
+
+def row(board: Board, seconds: Sequence[float], suits: Suits) -> dict[str, Any]:
+    """One run: what the table shows, and its settings."""
+    run, totals = board.run, board.run.totals
+    settings = history.describe(run)
+    low, middle, high = quartiles(seconds)
+    return {
+        "thumbnail": thumbnail(board.final()),
+        "title": title_of(run.name),
+        "changed": changed(run.name, settings["knobs"], suits),
+        "moved": len(settings["moves"]),
+        "prompt": run.prompt.text,
+        "seed": run.prompt.seed,
+        "size": run.prompt.size,
+        "seconds": middle,
+        "quartiles": [low, high] if len(seconds) > 1 else None,
+        "times": len(seconds),
+        "passes": totals["forwards"],
+        "compression": totals["step_compression"],
+        "speedup": None,
+        "exact": run.exact,
+        "deviation": board.trail.deviation if board.trail.deviation == board.trail.deviation else None,
+        "finished": run.finished,
+        "settings": settings,
+    }
+
+
+def changed(name: str, knobs: Mapping[str, Any], suits: Suits) -> str:
+    """The knobs that differ from the method's initial values."""
+    method, given = start_values(name, suits)
+    usual = {knob.name: given.get(knob.name, knob.default) for knob in method.knobs}
+    told = (f"{k.replace('_', ' ')} {v if isinstance(v, str) else format(v, 'g')}" for k, v in knobs.items() if usual.get(k) != v)
+    return ", ".join(told)
+
+
+def thumbnail(picture: np.ndarray) -> str:
+    """A small JPEG as a data: URL."""
+    small, file = Image.fromarray(picture), io.BytesIO()
+    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    small.save(file, "JPEG", quality=80)
+    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"

@@ -1,0 +1,35 @@
+// The runs of this browser, in its own database: the rows of the table, and the panels' values, from which a race is shown again.
+const LIMIT = 100; // races; the oldest go first
+const opened = new Promise((done) => {
+  const asked = indexedDB.open("foretoken", 1);
+  asked.onupgradeneeded = () => asked.result.createObjectStore("races", { keyPath: "id" });
+  asked.onsuccess = () => done(asked.result);
+  asked.onerror = () => done(null); // a private window may have none: then the runs last as long as the page
+});
+const memory = new Map();
+
+async function transact(mode, act) {
+  const database = await opened;
+  if (!database) return null;
+  return new Promise((done, fail) => {
+    const work = database.transaction("races", mode), asked = act(work.objectStore("races"));
+    work.oncomplete = () => done(asked?.result);
+    work.onerror = work.onabort = () => fail(work.error);
+  });
+}
+
+async function allRaces() {
+  const found = (await transact("readonly", (races) => races.getAll())) || [...memory.values()];
+  return found.sort((a, b) => b.when - a.when);
+}
+
+async function keepRace(race) {
+  memory.set(race.id, race);
+  const gone = (await allRaces()).filter((each) => each.id !== race.id).slice(LIMIT - 1);
+  await transact("readwrite", (races) => { gone.forEach((each) => races.delete(each.id)); return races.put(race); });
+}
+
+async function dropRaces(ids) {
+  ids.forEach((id) => memory.delete(id));
+  await transact("readwrite", (races) => { ids.forEach((id) => races.delete(id)); });
+}

@@ -1,0 +1,81 @@
+"""Fills the form from the settings of a run, or as this browser last had it.
+
+What comes is JSON that a visitor's browser read from a file, a link or its own memory, so everything is checked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from app.ui import asked
+from app.ui import knobs as knob_panel
+from engine.core import Backbone, Knob
+from engine.errors import BadFile, ForetokenError
+
+PICTURE = ("prompt", "seed", "method", "knobs", "settings", "compare", "other", "other_knobs")  # the Image tab's form
+NOT_OURS = "This file holds no settings of a run. Drop a PNG, a GLB or a run.json that Foretoken has written, or the folder of a run."
+A_MESH = "These settings made a mesh, so the Image tab cannot use them. Set them in the Mesh tab."
+OTHER = "This run was made by {}, and the page has {}. Start the studio with that model."
+
+
+def remember(form: Iterable[str]) -> str:
+    """The script that turns the form's values into one, without asking the server."""
+    return f"(...values) => [Object.fromEntries({json.dumps(list(form))}.map((name, i) => [name, values[i]]))]"
+
+
+def picture(value: object, backbone: Backbone, declared: tuple[Knob, ...]) -> dict[str, Any]:
+    """The form's new values for what the runs panel asks: a run's settings for the whole form, or for the left side only.
+
+    declared : the settings besides a method's knobs. Raises ForetokenError for what is not a run of this model's.
+    """
+    wish = value.get("ask") if isinstance(value, Mapping) else None
+    found = wish.get("settings") if isinstance(wish, Mapping) else None
+    if not isinstance(found, Mapping) or not isinstance(found.get("method"), str):
+        raise BadFile(NOT_OURS)
+    if found.get("input") is not None:
+        raise BadFile(A_MESH)
+    if found.get("backbone") != backbone.name:
+        raise BadFile(OTHER.format(asked.brief(found.get("backbone")), backbone.name))
+    name, method = asked.method(found.get("preset") or found["method"], backbone)
+    knobs = knob_panel.encode(name, method.knobs, asked.knobs({"values": found.get("knobs")}, method.knobs))
+    if wish.get("side") == "left":
+        return {"compare": True, "other": name, "other_knobs": knobs}
+    sampling = found.get("sampling")
+    chosen = {k: sampling[k] for k in ("guidance", "temperature") if isinstance(sampling, Mapping) and k in sampling}
+    size = found.get("size")
+    if any(k.name == "size" for k in declared) and isinstance(size, int):
+        chosen["size"] = f"{size} px"
+    chosen = asked.knobs({"values": chosen}, declared)
+    return {
+        "prompt": asked.text(found.get("prompt")),
+        "seed": asked.seed(found.get("seed")),
+        "method": name,
+        "knobs": knobs,
+        "settings": knob_panel.encode("settings", declared, chosen),
+    }
+
+
+def form(value: object, backbone: Backbone, declared: tuple[Knob, ...]) -> dict[str, Any]:
+    """The form's values as a browser remembers them; those that are wrong, or another version's, are left out."""
+    given = value if isinstance(value, Mapping) else {}
+    found: dict[str, Any] = {}
+
+    def take(name: str, check: Callable[[], Any]) -> None:
+        with suppress(ForetokenError):
+            if name in given:
+                found[name] = check()
+
+    take("prompt", lambda: asked.text(given["prompt"]))
+    take("seed", lambda: asked.seed(given["seed"]))
+    take("compare", lambda: asked.flag(given["compare"]))
+    take("settings", lambda: knob_panel.encode("settings", declared, asked.knobs(given["settings"], declared)))
+    for menu, panel in (("method", "knobs"), ("other", "other_knobs")):
+        with suppress(ForetokenError):
+            if panel in given:
+                name, method = asked.method(given.get(menu), backbone)
+                values = asked.knobs(given[panel], method.knobs)
+                found |= {menu: name, panel: knob_panel.encode(name, method.knobs, values)}
+    return found
