@@ -26,8 +26,9 @@ FOLDER = MODELS / "upright"
 AXES = tuple(UP)  # the answers of the network, in their order
 # Chosen on asset packs with +Y up and on held-out shapes, each in six orientations: the network is too sure of things that it never saw.
 CALM = 2.0  # the network's logarithms are divided by it
-EXCEPTIONS = {".glb": 8.0, ".gltf": 8.0}  # how much more likely the axis of a format is than another, by its specification
-USUAL = 3.0  # the same by convention alone
+# How much more likely the axis of a format is than another: by specification, or because nearly all programs write it so.
+SPECIFIED = {".glb": 40.0, ".gltf": 40.0, ".obj": 40.0}
+USUAL = 3.0  # the same for formats without a convention
 STANDS = 20.0  # how much more likely the only axis is along which the shape begins at 0
 GROUND = 0.02  # of the longest side: so near 0 it stands on the ground
 
@@ -67,7 +68,7 @@ def weighed(chances: np.ndarray, given: Input, rows: np.ndarray) -> np.ndarray:
 
     rows : points [N, 3 or 6] in the axes of the file, in the units of the model's frame, centred
     """
-    usual = EXCEPTIONS.get(Path(given.name).suffix.lower(), USUAL)
+    usual = SPECIFIED.get(Path(given.name).suffix.lower(), USUAL)
     prior = np.where(np.array(AXES) == given.frame.up, usual, 1.0)
     middle = given.frame.centre * given.frame.scale
     ends = [((rows[:, :3] + middle) @ rotation(axis)[1]).min() for axis in AXES]
