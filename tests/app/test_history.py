@@ -208,6 +208,7 @@ def test_a_history_that_refuses_does_not_cost_the_download(tmp_path: Path, monke
     (tmp_path / "file").write_text("")
     sessions = SimpleNamespace(folder=lambda visitor: tmp_path)
     tab, run = SimpleNamespace(sessions=sessions), run_of("sjdpp_published").finish()
+    tab.file_of = lambda *which: ImageTab.file_of(tab, *which)
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "file"))
     shown = ImageTab.keep_run(tab, "visitor", run)
     assert shown["download"].interactive and (tmp_path / "foretoken-sjdpp_published-5.png").exists()
