@@ -370,7 +370,10 @@ class MeshTab(Racing):
         for changed in updates(boards, Throttle()):
             yield self.draw(boards, points, changed)
         if boards[0].count and self.sessions.present(visitor):
-            self.sessions.leave_results(visitor, self.prefix, self.finish(visitor, boards, given.shape, stays(given)))
+            done, told = self.finish(visitor, boards, given.shape, stays(given))
+            self.sessions.leave_results(visitor, self.prefix, done)
+            if told:
+                yield {"verdict": told}
 
     def draw(self, boards: list[MeshBoard], points: np.ndarray, changed: set[int]) -> dict[str, Any]:
         """Updates the view of both boards, the line above it, and the charts of the accelerated one if it changed."""
@@ -385,8 +388,11 @@ class MeshTab(Racing):
         courses = draw_course(fast) if 0 in changed and fast.count else {}
         return {"viewer": mesh.encode(sides, points), "verdict": said, **courses}
 
-    def finish(self, visitor: str, boards: list[MeshBoard], given: Input, said: list[dict[str, str]]) -> dict[str, Any]:
-        """Measures the meshes, offers the files and saves the run in the history; if the disk refuses one, the rest is still done.
+    def finish(
+        self, visitor: str, boards: list[MeshBoard], given: Input, said: list[dict[str, str]]
+    ) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Measures the meshes, offers the files and saves the run in the history; if the disk refuses one, the rest is still done. Returns
+        the values of `offers`, and the verdict with the fit of a mesh that has faces.
 
         said: notices to keep on the page
         """
@@ -398,10 +404,14 @@ class MeshTab(Racing):
         offers = {name: gr.DownloadButton(value=str(found.get(name, "")) or None, interactive=name in found) for name in FILES}
         shown = any(side.numbers["faces"] for side in sides)
         mistakes = notice.error(*lost, *unkept)
-        fits, unknown = fit_of(fast.run.backbone, given, fast.run.result(), sides[-1].numbers) if sides[-1].side == "fast" else (None, "")
+        told = self.fitting(boards, given, sides[-1].numbers) if sides[-1].side == "fast" and len(fast.faces) else None
+        return {"results": gr.Row(visible=shown), "quality": quality_table.table(sides), "messages": [*said, *mistakes], **offers}, told
+
+    def fitting(self, boards: list[MeshBoard], given: Input, numbers: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The verdict with how well the accelerated mesh fits its input, or why that is not known. numbers: its row of the quality table"""
+        fast = boards[0]
+        fits, unknown = fit_of(fast.run.backbone, given, fast.run.result(), numbers)
         told = verdict.encode(fast, boards[1] if len(boards) > 1 else None, WORDS)
-        if unknown:
-            offers["verdict"] = told | {"fit": notice.without_paths(unknown)}
         if fits:
-            offers["verdict"] = verdict.with_fit(told, fits)
-        return {"results": gr.Row(visible=shown), "quality": quality_table.table(sides), "messages": [*said, *mistakes], **offers}
+            return verdict.with_fit(told, fits)
+        return told | {"fit": notice.without_paths(unknown)} if unknown else None
