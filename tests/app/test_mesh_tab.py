@@ -405,7 +405,7 @@ def test_own_files_are_cleaned_and_bad_ones_refused_with_a_sentence(open_mesh, t
     other.write_text("nor this")
     drop.set_input_files(good)
     page.wait_for_selector("#mesh-notes p:has-text('scan.xyz: a point cloud of 900 points')")
-    assert page.locator("#mesh-notes p").count() == 4
+    assert page.locator("#mesh-notes p").count() == 5
     assert page.locator("[data-cloud][aria-pressed=true]").count() == 0
     page.wait_for_function(f"Number({VIEW}.points) === 900")
     for file, said in ((bad, "bad.ply is damaged"), (other, "notes.docx has a format that cannot be read")):
