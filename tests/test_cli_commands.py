@@ -26,7 +26,7 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "mesh": MODEL | SAMPLING | RUN | {"--faces", "--up", "--formats"},
     "verify": {"--full", "--json"},
     "bench_image": MODEL | SAMPLING | TABLE | {"--guidance", "--size", "--prompts", "--figure", "--judge", "--eye"},
-    "bench_mesh": MODEL | SAMPLING | TABLE | {"--faces", "--size", "--full"},
+    "bench_mesh": MODEL | SAMPLING | TABLE | {"--faces", "--size", "--full", "--up", "--judge", "--each", "--packs", "--upright"},
     "models": {"--json"},
     "doctor": {"--json"},
 }

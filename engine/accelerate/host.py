@@ -17,18 +17,18 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache, PreTrainedModel
-from transformers.cache_utils import CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from engine.accelerate.processors import Reading
 from engine.cache import Slab
 from engine.core import ANY_SUIT, Prompt, Sampling
 from engine.errors import NotSupported
 from engine.layout import Layout, Line, Raster
+from engine.networks.hosted import DRAFT_ROWS, SlabLayer
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Fork
 from engine.sampling import guide, warp
 
-DRAFT_ROWS = 256  # rows of the cache after the longest sequence, for the drafts of a pass
 NEEDED = ("input_ids", "attention_mask", "position_ids", "past_key_values")  # of the model's forward
 ATTENTION = ("sdpa", "eager")  # implementations that take a mask of any shape
 Stop = Callable[[Tensor, Any], Tensor]  # a stopping criterion
@@ -67,33 +67,16 @@ class LateSlab(Slab):
         return super().write(layer, keys, values)
 
 
-class SlabLayer(CacheLayerMixin):
-    """One layer of a Slab, with the interface of a transformers cache layer."""
-
-    is_sliding = False
-
-    def __init__(self, slab: Slab, layer: int):
-        super().__init__()
-        self.slab, self.layer, self.is_initialized = slab, layer, True
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Does nothing: the slab allocates itself."""
+class ExactLayer(SlabLayer):
+    """One layer of a Slab for a class with its own attention: it gives the visible rows and no more, as such a class expects."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
         """Writes [branches, heads, R, width] after the kept rows; returns all visible keys and values."""
         return self.slab.write(self.layer, key_states, value_states)
 
-    def get_seq_length(self) -> int:
-        """The number of kept rows."""
-        return self.slab.kept
-
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """The number of visible rows in a pass of `query_length`, and the index of the first."""
         return self.slab.kept + query_length, 0
-
-    def get_max_length(self) -> int:
-        """The number of rows that fit."""
-        return self.slab.capacity
 
 
 class CallerTrunk:
@@ -124,7 +107,7 @@ class CallerTrunk:
             input_ids=x[..., 0],
             attention_mask=self._visible(mask, slots, slab.kept),
             position_ids=(slots - self.padding).clamp(min=0) + self.first,
-            past_key_values=Cache(layers=[SlabLayer(slab, layer) for layer in range(self.layers)]),
+            past_key_values=Cache(layers=[ExactLayer(slab, layer) for layer in range(self.layers)]),
             use_cache=True,
             return_dict=True,
             **({"logits_to_keep": 1} if prefilling and self._last_only else {}),

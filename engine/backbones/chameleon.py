@@ -23,9 +23,10 @@ from transformers import ChameleonModel
 
 from engine import memory
 from engine.backbones.chameleon_files import FAMILY, configuration, decoder_in, folder_of, read_head, read_trunk, size, words_in
-from engine.backbones.checkpoint_files import dtype_of, licence_of, read_config, read_tokenizer
+from engine.backbones.checkpoint_files import dtype_of, read_config, read_tokenizer
 from engine.backbones.originals import originals
 from engine.backbones.picture_checkpoint import PictureCheckpoint
+from engine.checkpoints.families import stated_licence
 from engine.core import Sampling
 from engine.errors import MissingWeights, NotSupported
 from engine.kernels.steady_linear import steady
@@ -164,6 +165,6 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> C
     def read(text: str) -> list[int]:
         return tokenizer(text, add_special_tokens=False).input_ids
 
-    made = Chameleon(trunk, head, picture, kind, codes, words, read, begin, licence_of(folder))
+    made = Chameleon(trunk, head, picture, kind, codes, words, read, begin, stated_licence(folder))
     steady([trunk, made.head])
     return made

@@ -12,14 +12,15 @@ from torch import nn
 from transformers import ChameleonConfig, ChameleonForConditionalGeneration, ChameleonModel, PreTrainedTokenizerBase
 
 from engine import memory
-from engine.backbones import vqgan_names
-from engine.backbones.checkpoint_files import UNREADABLE, Family, checkpoint_folder, first_line
+from engine.backbones.checkpoint_files import UNREADABLE, checkpoint_folder, first_line
 from engine.backbones.originals import Originals, Shapes, originals
+from engine.backbones.vqgan_names import decoder_of, taming
+from engine.checkpoints.families import ADAPTED
 from engine.errors import MissingWeights
 from engine.networks.hosted import DRAFT_ROWS
 from engine.networks.vqgan import PictureDecoder
 
-FAMILY = Family("chameleon", ("chameleon",), "leloy/Anole-7b-v0.1-hf or Alpha-VLLM/Lumina-mGPT-7B-768", {})
+FAMILY = ADAPTED["chameleon"]
 DECODERS = "vqgan.ckpt of Meta's Chameleon (Anole, Lumina-mGPT) or movqgan_270M.ckpt of ai-forever/MoVQGAN (Lumina-mGPT 2)"
 TOKENIZERS = ("tokenizer.json", "tokenizer.model")
 HEAD = "lm_head.weight"
@@ -99,17 +100,11 @@ def read_head(found: Originals, codes: list[int], dtype: torch.dtype) -> nn.Line
 def decoder_in(folder: Path, found: Originals) -> PictureDecoder:
     """The picture decoder: of the folder's own files, or of a vqgan or movqgan file in it or in a folder inside; raises MissingWeights."""
     if "post_quant_conv.weight" in found.shapes:
-        return _decoder(found)
+        return decoder_of(found, taming, normalised=False)
     beside = sorted(
         file for file in (*folder.glob("*vqgan*"), *folder.glob("*/*vqgan*")) if file.suffix in (".ckpt", ".pt", ".safetensors")
     )
     if not beside:
         raise MissingWeights(f"{folder} holds no picture decoder. Put {DECODERS} into it.")
     with originals(str(beside[0]), "the picture decoder", DECODERS) as own:
-        return _decoder(own)
-
-
-def _decoder(found: Originals) -> PictureDecoder:
-    config = vqgan_names.configure(found.shapes, vqgan_names.taming, normalised=False)
-    found.need(vqgan_names.expected(config, vqgan_names.taming), "the picture decoder")
-    return vqgan_names.read_decoder(found, config, vqgan_names.taming)
+        return decoder_of(own, taming, normalised=False)

@@ -1,4 +1,4 @@
-"""Reads a checkpoint of transformers from a local folder: configuration, weights, tokenizer, licence. Never downloads anything.
+"""Reads a checkpoint of transformers from a local folder: configuration, weights, tokenizer. Never downloads anything.
 
 Everything is checked before it is used, because transformers fills gaps in the weights with noise, allocates whatever a configuration asks
 for, and ignores tensors it does not know. Every failure is a sentence.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from engine.checkpoints.families import Family, what_else
 from engine.errors import MissingWeights, NotSupported
 from engine.layout import Raster
 from engine.machine import has_fast_bfloat16
@@ -34,32 +34,14 @@ UNREADABLE = (
 PROMPT = 256  # tokens of a prompt that an estimate of memory assumes
 
 
-@dataclass(frozen=True)
-class Family:
-    """The checkpoints that one adapter reads.
-
-    name   : of the adapter
-    kinds  : values of `model_type` in config.json
-    source : a public checkpoint, for the sentences
-    others : sentences for values of `model_type` that people confuse with it
-    """
-
-    name: str
-    kinds: tuple[str, ...]
-    source: str
-    others: Mapping[str, str]
-
-
 def checkpoint_folder(path: str | None, family: Family) -> Path:
     """The folder of a checkpoint: `path`, or the folder that the file `path` lies in. Raises MissingWeights or NotSupported."""
     if path is None:
         raise MissingWeights(f"{family.name} needs a folder with its weights. Download {family.source} and name that folder.")
     folder = Path(path).parent if Path(path).is_file() else Path(path)
-    kind = read_config(folder, family.source).get("model_type")
-    if kind in family.others:
-        raise NotSupported(f"{folder} holds {family.others[kind]}")
-    if kind not in family.kinds:
-        raise NotSupported(f"{folder} holds a model of type '{kind}', not {family.name}. Name the folder of a {family.source}.")
+    config = read_config(folder, family.source)
+    if not family.fits(config, {}):
+        raise NotSupported(f"{folder} {what_else(config, {})}")
     return folder
 
 
@@ -170,23 +152,6 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
         raise MissingWeights(f"The tokenizer in {folder} cannot be read ({first_line(e)}). Download it again.") from e
-
-
-def licence_of(folder: Path) -> str:
-    """The licence that the head of the folder's README.md names; "" if there is none."""
-    path = folder / "README.md"
-    if not path.is_file():
-        return ""
-    lines = path.read_text(encoding="utf-8", errors="replace")[:20_000].splitlines()
-    if not lines or lines[0].strip() != "---":
-        return ""
-    head: dict[str, str] = {}
-    for line in lines[1:]:
-        if line.strip() == "---":
-            break
-        key, _, value = line.partition(":")
-        head.setdefault(key.strip(), value.strip().strip("'\""))
-    return head.get("license_name") or head.get("license") or ""
 
 
 def first_line(error: Exception) -> str:

@@ -15,28 +15,22 @@ from torch import Tensor, nn
 from transformers import Emu3Config, Emu3ForConditionalGeneration, PreTrainedTokenizerBase
 
 from engine.backbones.checkpoint_files import (
-    Family,
     check_room,
     checkpoint_folder,
     configuration,
     dtype_of,
-    licence_of,
     read_model,
     read_tokenizer,
 )  # fmt: skip
 from engine.backbones.picture_checkpoint import PictureCheckpoint
+from engine.checkpoints.families import ADAPTED, stated_licence
 from engine.core import Sampling
 from engine.errors import MissingWeights, NotSupported
 from engine.kernels.steady_linear import steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted, sliced
 
-FAMILY = Family(
-    "emu3",
-    ("emu3",),
-    "BAAI/Emu3-Gen-hf",
-    {"Emu3": "Emu3 in BAAI's own format. Use the converted one, for instance BAAI/Emu3-Gen-hf."},
-)
+FAMILY = ADAPTED["emu3"]
 SIDE = 90  # codes, of the pictures that it was trained on: 720 pixels
 NEGATIVE = "low quality, blurry, distorted, cropped, watermark, text"  # the prompt that guidance leads away from
 ROW_END = "<|extra_200|>"
@@ -115,7 +109,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> E
     model = read_model(folder, Emu3ForConditionalGeneration, kind, "model.text_model.", config)
     model.model.vqmodel.encoder = None  # for reading pictures; generation never calls it
     model.model.vqmodel.float()
-    found = Emu3(model.to(device), reader(read_tokenizer(folder)), SIDE, licence_of(folder))
+    found = Emu3(model.to(device), reader(read_tokenizer(folder)), SIDE, stated_licence(folder))
     model.lm_head = None  # replaced by its rows of the codes
     steady([found.hosted.decoder, found.head])
     return found

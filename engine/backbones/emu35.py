@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,25 +20,26 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from engine.backbones.checkpoint_files import (
     UNREADABLE,
-    Family,
     check_room,
     checkpoint_folder,
     dtype_of,
     first_line,
-    licence_of,
     read_config,
     read_model,
 )
-from engine.backbones.ibq import PictureDecoder, read_picture_decoder
+from engine.backbones.originals import originals
 from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.backbones.tiktoken_file import read_tiktoken
+from engine.backbones.vqgan_names import decoder_of, taming
+from engine.checkpoints.families import ADAPTED, stated_licence
 from engine.core import Sampling
-from engine.errors import MissingWeights, NotSupported
+from engine.errors import MissingWeights
 from engine.kernels.steady_linear import steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted, sliced
+from engine.networks.vqgan import PictureDecoder
 
-FAMILY = Family("emu35", ("Emu3", "qwen3"), "BAAI/Emu3.5-Image", {})
+FAMILY = ADAPTED["emu35"]
 SIDE, FACTOR, CODES = 64, 16, 131_072  # codes in a row of a square picture of the trained area; pixels of a code; codes of IBQ
 CONVERSATION = "You are a helpful assistant for t2i task. USER: {} ASSISTANT: "  # the checkpoint's, for pictures from text
 WITHOUT_TEXT = "You are a helpful assistant. USER:  ASSISTANT: "
@@ -99,10 +99,8 @@ class Emu35(PictureCheckpoint):
 
 
 def qwen3_config(folder: Path) -> Qwen3Config:
-    """The configuration of the trunk, from BAAI's config.json or a converted one. Raises NotSupported for a model without codes."""
+    """The configuration of the trunk, from BAAI's config.json or a converted one; raises MissingWeights for a damaged one."""
     entries = read_config(folder, FAMILY.source)
-    if (held := entries.get("vocab_size")) != IDS.first_code + CODES:
-        raise NotSupported(f"{folder} holds {other_model(entries, held)}")
     lacking = [name for name in COPIED[:7] if type(entries.get(name)) is not int]
     if lacking:
         raise MissingWeights(f"The config.json in {folder} has no {lacking[0]}. Download it again.")
@@ -113,11 +111,15 @@ def qwen3_config(folder: Path) -> Qwen3Config:
         raise MissingWeights(f"The config.json in {folder} cannot be read ({first_line(e)}). Download it again.") from e
 
 
-def other_model(entries: dict[str, Any], held: object) -> str:
-    """What a folder without Emu3.5's vocabulary holds, and what to do; the end of a sentence."""
-    if entries.get("model_type") == "qwen3":
-        return f"a text model ({held} tokens, none of them codes of a picture); it cannot draw. Name the folder of a {FAMILY.source}."
-    return "Emu3 in BAAI's own format. Use the converted one, for instance BAAI/Emu3-Gen-hf."
+def read_picture_decoder(folder: Path) -> PictureDecoder:
+    """IBQ's decoder, in float32, from the subfolder vision_tokenizer or, as an import writes it, from beside the weights. Raises
+    MissingWeights or NotSupported.
+
+    IBQ is VQGAN with another codebook: Scalable Image Tokenization with Index Backpropagation Quantization, arXiv 2412.02692."""
+    own = folder / "vision_tokenizer"
+    where = own if any(own.glob("*")) else folder
+    with originals(str(where), "The picture tokenizer", "picture tokenizer, BAAI/Emu3.5-VisionTokenizer") as found:
+        return decoder_of(found, taming, normalised=False)
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Emu35:
@@ -130,7 +132,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> E
     check_room(FAMILY, folder, config, Raster(SIDE, SIDE, FACTOR), CODES, device, kind)
     read, pictures = read_tiktoken(folder / "emu3.tiktoken"), read_picture_decoder(folder)
     model = read_model(folder, Qwen3ForCausalLM, kind, "model.layers.", config)
-    found = Emu35(model.to(device), pictures.to(device), read, SIDE, IDS, licence_of(folder))
+    found = Emu35(model.to(device), pictures.to(device), read, SIDE, IDS, stated_licence(folder))
     model.lm_head = None  # replaced by its rows of the codes
     steady([found.hosted.decoder, found.head])
     return found

@@ -24,12 +24,10 @@ from engine import memory
 from engine.backbones.checkpoint_files import (
     PROMPT,
     UNREADABLE,
-    Family,
     checkpoint_folder,
     configuration,
     dtype_of,
     first_line,
-    licence_of,
     numbers_in,
     read_model,
     read_tokenizer,
@@ -37,6 +35,7 @@ from engine.backbones.checkpoint_files import (
 from engine.backbones.picture_checkpoint import EXAMPLE, PictureCheckpoint
 from engine.backbones.preview import CELLS, Preview
 from engine.backbones.prompts import readable_text
+from engine.checkpoints.families import ADAPTED, stated_licence
 from engine.core import Prompt, Sampling
 from engine.errors import MissingWeights
 from engine.kernels.steady_linear import steady
@@ -44,7 +43,7 @@ from engine.layout import Raster
 from engine.networks.hosted import DRAFT_ROWS, Hosted, head_width, sliced
 from engine.networks.sequence import TransformerSequence
 
-FAMILY = Family("glm_image", ("glm_image",), "zai-org/GLM-Image, its folder vision_language_encoder", {})
+FAMILY = ADAPTED["glm_image"]
 FACTOR = 32  # pixels of a token
 SMALL = 16  # tokens in a row of the small picture
 SIDES = (1024, 2048)  # pixels; the small picture must fill whole rows of the map
@@ -164,7 +163,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> G
     memory.check("glm_image", size(folder, config), device, str(kind).removeprefix("torch."))
     model = read_model(folder, GlmImageForConditionalGeneration, kind, "model.language_model.", config)
     model.model.visual = None  # for reading pictures; generation never calls it
-    found = GlmImage(model.to(device), reader(tokenizer), licence_of(folder) or "MIT")
+    found = GlmImage(model.to(device), reader(tokenizer), stated_licence(folder) or "MIT")
     model.lm_head = None  # replaced by its rows of the tokens
     steady([found.hosted.decoder, found.head])
     return found

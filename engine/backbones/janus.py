@@ -15,28 +15,22 @@ from torch.nn import functional as F
 from transformers import JanusConfig, JanusForConditionalGeneration
 
 from engine.backbones.checkpoint_files import (
-    Family,
     check_room,
     checkpoint_folder,
     configuration,
     dtype_of,
-    licence_of,
     read_model,
     read_tokenizer,
 )  # fmt: skip
 from engine.backbones.picture_checkpoint import PictureCheckpoint
+from engine.checkpoints.families import ADAPTED, stated_licence
 from engine.core import Sampling
 from engine.errors import MissingWeights
 from engine.kernels.steady_linear import steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted
 
-FAMILY = Family(
-    "janus",
-    ("janus",),
-    "deepseek-community/Janus-Pro-1B",
-    {"multi_modality": "Janus in DeepSeek's own format. Use the converted one, for instance deepseek-community/Janus-Pro-1B."},
-)
+FAMILY = ADAPTED["janus"]
 CONVERSATION = "<|User|>: {}\n\n<|Assistant|>:"  # the checkpoint's chat template for one question
 
 
@@ -115,6 +109,6 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> J
     model.model.vqmodel.encoder, model.lm_head = None, None
     model.model.vqmodel.float()
     boi, tokenizer = special_ids(model)[1], read_tokenizer(folder)
-    found = Janus(model.to(device), lambda text: [*tokenizer(CONVERSATION.format(text)).input_ids, boi], licence_of(folder))
+    found = Janus(model.to(device), lambda text: [*tokenizer(CONVERSATION.format(text)).input_ids, boi], stated_licence(folder))
     steady([found.hosted.decoder, model.model.generation_head, model.model.generation_aligner])
     return found

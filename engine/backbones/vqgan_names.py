@@ -1,7 +1,7 @@
 """The names of a VQGAN picture decoder's tensors in two published forms, and the decoder read from a checkpoint.
 
 `llamagen` is the form of LlamaGen's tokenizers; its stages are in the order in which they run. `taming` is the form of taming-transformers,
-which Chameleon's vqgan.ckpt and MoVQGAN have; there stages are numbered from the last to the first.
+which Chameleon's vqgan.ckpt, MoVQGAN and IBQ have; there stages are numbered from the last to the first.
 """
 
 from __future__ import annotations
@@ -95,6 +95,13 @@ def settings_in(config: Mapping[str, Any]) -> Settings:
 def _names(settings: Settings) -> dict[str, tuple[int, ...]]:
     with torch.device("meta"):
         return {name: tuple(tensor.shape) for name, tensor in PictureDecoder(settings).state_dict().items()}
+
+
+def decoder_of(found: Originals, form: Form, normalised: bool) -> PictureDecoder:
+    """The decoder of a checkpoint, its sizes read from its shapes; raises MissingWeights or NotSupported."""
+    config = configure(found.shapes, form, normalised)
+    found.need(expected(config, form), "the picture decoder")
+    return read_decoder(found, config, form)
 
 
 def read_decoder(found: Originals, config: Mapping[str, Any], form: Form) -> PictureDecoder:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from engine.checkpoints.reading import Checkpoint
@@ -104,7 +105,7 @@ def about_bpt(config: Config, shapes: Shapes) -> tuple[int, int, list[int]]:
 
 FAMILIES: tuple[Family, ...] = (
     Family(
-        "janus", "Janus and Janus-Pro", "pictures from text", "deepseek-community/Janus-Pro-1B and -7B",
+        "janus", "Janus and Janus-Pro", "pictures from text", "deepseek-community/Janus-Pro-1B or -7B",
         "DeepSeek Model License: commercial use is allowed, with use-based restrictions that must be passed on",
         kind("janus"), about_janus, "JanusForConditionalGeneration",
     ),
@@ -118,7 +119,7 @@ FAMILIES: tuple[Family, ...] = (
         "Emu3ForConditionalGeneration",
     ),
     Family(
-        "chameleon", "Chameleon: Anole and Lumina-mGPT", "pictures from text", "Anole-7b-v0.1-hf, Lumina-mGPT",
+        "chameleon", "Chameleon: Anole and Lumina-mGPT", "pictures from text", "leloy/Anole-7b-v0.1-hf or Alpha-VLLM/Lumina-mGPT-7B-768",
         "Chameleon Research License (Anole, Lumina-mGPT 1.0): no commercial use; Lumina-mGPT 2.0: Apache-2.0",
         kind("chameleon"), lambda config, shapes: (1024, entry(config, "vq_config.num_embeddings", 8192), [512]),
         names="engine.backbones.chameleon_files", beside=("*vqgan*", "*/*vqgan*"),
@@ -126,7 +127,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "glm_image", "GLM-Image, its autoregressive half", "picture tokens from text, for GLM-Image's diffusion decoder",
         "zai-org/GLM-Image, its folder vision_language_encoder", "MIT",
-        kind("glm_image", "glm_image_text"), lambda config, shapes: (1024, 16_384, [1024]), "GlmImageForConditionalGeneration",
+        kind("glm_image"), lambda config, shapes: (1024, 16_384, [1024]), "GlmImageForConditionalGeneration",
         processor=("", "processor", "../processor"),
     ),
     Family(
@@ -144,9 +145,12 @@ FAMILIES: tuple[Family, ...] = (
 )  # fmt: skip
 
 
+ADAPTED: Mapping[str, Family] = MappingProxyType({family.name: family for family in FAMILIES})
+
+
 def named(name: str) -> Family | None:
     """The family of an adapter; None for the models that ship with Foretoken."""
-    return next((family for family in FAMILIES if family.name == name), None)
+    return ADAPTED.get(name)
 
 
 def family_of(found: Checkpoint) -> Family:
@@ -159,8 +163,10 @@ def family_of(found: Checkpoint) -> Family:
 
 
 def what_else(config: Config, shapes: Shapes) -> str:
-    """What a checkpoint of no family is, and what to do instead; the end of a sentence that begins with its name."""
+    """What a checkpoint is that an adapter does not read, and what to do instead; the end of a sentence that begins with its name."""
     known, names = config.get("model_type"), tuple(shapes)
+    if other := next((family for family in FAMILIES if family.fits(config, shapes)), None):
+        return f"holds {other.title}, which the adapter {other.name} reads. Name it by its folder alone, or with that adapter."
     if known in OWN_FORMS:
         return f"holds {OWN_FORMS[known]}."
     if any(".lora_A." in name for name in names):

@@ -19,8 +19,10 @@ ROWS = 128  # of a block; 64 and 96 are slower
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | Seen | None = None, scale: float | None = None) -> Tensor:
-    """Returns softmax(scale q k^T) v, [..., R, d], from q [..., R, d] and k, v [..., S, d]. mask : bool [R, S], what the rows of a pass see,
-    or None (see everything); every row sees something. scale : None = 1 / sqrt(d)"""
+    """Returns softmax(scale q k^T) v, [..., R, d], from q [..., R, d] and k, v [..., S, d].
+
+    mask : bool [R, S], what the rows of a pass see, or None (everything); every row sees something. scale : None = 1 / sqrt(d)
+    """
     if not isinstance(mask, Seen) and by_blocks(q, v, mask):
         factor = q.shape[-1] ** -0.5 if scale is None else scale
         parts = ((q * factor).to(v.dtype), k.to(v.dtype), v)

@@ -13,8 +13,9 @@ from transformers import PreTrainedTokenizerFast
 
 from engine import memory
 from engine.backbones import checkpoint_files, emu3, janus
-from engine.backbones.checkpoint_files import dtype_of, licence_of
+from engine.backbones.checkpoint_files import dtype_of
 from engine.backbones.emu3 import Emu3
+from engine.checkpoints.families import stated_licence
 from engine.core import Prompt, Sampling
 from engine.errors import MissingWeights, NotSupported, TooLittleMemory
 from engine.kernels.packed_linear import can_pack
@@ -134,13 +135,20 @@ def test_what_does_not_fit_is_refused_before_it_is_loaded(
     ("head", "licence"),
     [
         ("---\nlicense: apache-2.0\n---\n", "apache-2.0"), ("---\nlicense: other\nlicense_name: deepseek\n---\n", "deepseek"),
-        ("---\ntags: x\n---\nlicense: mit\n", ""), ("# A model\nlicense: mit\n", ""), ("", ""), ("---\nlicense: 'mit'\n", "mit"),
+        ("---\ntags: x\n---\nlicense: mit\n", ""), ("# A model\nlicense: mit\n", ""), ("", ""), ("---\nlicense: 'mit'\n---\n", "mit"),
+        ("---\nlicense: mit\n", ""),
     ],
 )  # fmt: skip
 def test_the_licence_is_that_of_the_head(tmp_path: Path, head: str, licence: str) -> None:
     (tmp_path / "README.md").write_text(head)
-    assert licence_of(tmp_path) == licence
+    assert stated_licence(tmp_path) == licence
+
+
+def test_a_licence_file_says_it_where_no_head_does(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# A model\n")
+    (tmp_path / "LICENSE").write_text("\n# The MIT License\n\nPermission is hereby granted\n")
+    assert stated_licence(tmp_path) == "The MIT License"
 
 
 def test_a_folder_without_a_readme_names_no_licence(tmp_path: Path) -> None:
-    assert licence_of(tmp_path) == ""
+    assert stated_licence(tmp_path) == ""

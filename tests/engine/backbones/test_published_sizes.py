@@ -17,12 +17,12 @@ from transformers import (
 
 from engine.backbones.emu3 import ROW_END, Emu3
 from engine.backbones.emu35 import CODES, IDS, Emu35
-from engine.backbones.ibq import PictureDecoder
 from engine.backbones.janus import Janus
 from engine.core import Prompt
 from engine.layout import Raster
 from engine.memory import Size, need
 from engine.networks.hosted import head_width
+from engine.networks.vqgan import PictureDecoder, Settings
 
 JANUS = {"1B": (2048, 5632, 24, 16), "7B": (4096, 11_008, 30, 32)}  # width, inner width, layers, heads
 
@@ -59,7 +59,7 @@ def emu35() -> Emu35:
     )  # fmt: skip
     with torch.device("meta"):
         model = Qwen3ForCausalLM(config).to(torch.bfloat16)
-        pictures = PictureDecoder(CODES, 256, JanusVQVAEConfig(base_channels=256, num_res_blocks=4))
+        pictures = PictureDecoder(Settings(CODES, 256, 256, (1024, 512, 512, 256, 256), blocks=5, normalised=False))
     return Emu35(model, pictures, lambda text: [0])
 
 

@@ -11,15 +11,14 @@ from transformers import (
     Emu3ForConditionalGeneration,
     Emu3TextConfig,
     Emu3VQVAEConfig,
-    JanusVQVAEConfig,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
 
 from engine.backbones.emu3 import ROW_END, Emu3
 from engine.backbones.emu35 import Emu35, Ids
-from engine.backbones.ibq import PictureDecoder
 from engine.layout import Raster
+from engine.networks.vqgan import PictureDecoder, Settings
 from tests.engine.backbones.tiny import spread
 
 BOS, BOI, IMAGE, ROW, PAD = 0, 1, 2, 3, 4
@@ -85,8 +84,8 @@ def emu35_model() -> Qwen3ForCausalLM:
 def ibq() -> PictureDecoder:
     """A picture decoder of factor 2 for 24 codes."""
     torch.manual_seed(7)
-    config = JanusVQVAEConfig(latent_channels=32, base_channels=32, channel_multiplier=[1, 2], num_res_blocks=1)
-    return PictureDecoder(CODES, 8, config).eval().requires_grad_(False)
+    settings = Settings(CODES, 8, latent=32, stages=(64, 32), blocks=2, normalised=False)
+    return PictureDecoder(settings).eval().requires_grad_(False)
 
 
 def letters(text: str) -> list[int]:
