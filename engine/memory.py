@@ -1,4 +1,4 @@
-"""How much memory a model needs, before it is loaded: weights, key/value cache, distributions of a pass, picture decoder.
+"""How much memory a model needs, before it is loaded: weights, key/value cache, distributions of a pass, noise, picture decoder.
 
 `check` is what an adapter calls once it knows its configuration. An operating system that runs out of memory ends a process without a
 word, so a model that does not fit is refused beforehand, and the sentence says what would fit.
@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from engine.errors import TooLittleMemory
+from engine.kernels.noise import KEPT
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 WINDOW = 32  # drafts of a pass that an estimate assumes
@@ -52,23 +53,24 @@ class Need:
     weights: int
     cache: int
     passes: int
+    noise: int
     picture: int
 
     @property
     def total(self) -> int:
         """All of them."""
-        return self.weights + self.cache + self.passes + self.picture
+        return self.weights + self.cache + self.passes + self.noise + self.picture
 
     def __str__(self) -> str:
-        parts = (("weights", self.weights), ("cache", self.cache), ("distributions", self.passes), ("picture", self.picture))
-        return ", ".join(f"{name} {said(count)}" for name, count in parts if count)
+        parts = {"weights": self.weights, "cache": self.cache, "distributions": self.passes, "noise": self.noise, "picture": self.picture}
+        return ", ".join(f"{name} {said(count)}" for name, count in parts.items() if count)
 
 
 def need(size: Size, dtype: str, window: int = WINDOW) -> Need:
     """The bytes of a run in this dtype.
 
     A row of a pass holds its logits in the dtype and in float32 for every branch, then scores, p, q and the sorted values and indices of
-    top-p, all of the vocabulary's width.
+    top-p, all of the vocabulary's width. The noise is that of a run on a CPU; a GPU makes it where it is needed.
     """
     each = BYTES[dtype]
     row = size.vocabulary * (size.branches * (each + 4) + 3 * 4 + 4 + 8)
@@ -76,6 +78,7 @@ def need(size: Size, dtype: str, window: int = WINDOW) -> Need:
         weights=size.parameters * each,
         cache=2 * size.layers * size.branches * size.heads * size.width * size.slots * each,
         passes=(window + 1) * row,
+        noise=min(4 * size.vocabulary * size.slots, KEPT),
         picture=size.pixels * DECODER_CHANNELS * DECODER_COPIES * 4,
     )
 

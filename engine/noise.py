@@ -12,18 +12,19 @@ import torch
 from torch import Tensor
 
 from engine.kernels.choice import choose
-from engine.kernels.noise import GOLDEN, MASK, ONE, TWO, gumbel, keys, mix, mix_array, unit
+from engine.kernels.noise import GOLDEN, KEPT, MASK, ONE, TWO, gumbel, keys, mix, mix_array, unit
 
 DRAW, ACCEPT, RESIDUAL, INITIAL, DRAFTER, SCHEDULE = range(6)
 
 
 class Noise:
-    """All randomness of one run. Uniforms are float64 in the open interval (0, 1); Gumbel rows are cached for the run."""
+    """All randomness of one run. Uniforms are float64 in (0, 1); the Gumbel rows that were used last are kept, up to `KEPT` bytes."""
 
     def __init__(self, seed: int, vocabulary: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32):
         self.seed, self.vocabulary, self.device, self.dtype = seed, vocabulary, torch.device(device), dtype
         self._root = mix((seed * GOLDEN + 1) & MASK)
-        self._gumbel: dict[int, Tensor] = {}
+        self._gumbel: dict[int, Tensor] = {}  # by position, the newest last
+        self._most = KEPT // (vocabulary * dtype.itemsize)
 
     def _key(self, stream: int, iteration: int) -> int:
         return mix((self._root + stream * ONE + (iteration + 1) * TWO) & MASK)
@@ -54,7 +55,11 @@ class Noise:
         missing = [i for i in range(start, start + count) if i not in self._gumbel]
         if missing:
             self._make(missing[0], max(missing[-1] + 1 - missing[0], 1 if count == 1 and self.vocabulary < 64 else 16))
-        return torch.stack([self._gumbel[i] for i in range(start, start + count)])
+        rows = {i: self._gumbel.pop(i) for i in range(start, start + count)}
+        self._gumbel |= rows
+        for i in list(self._gumbel)[: max(0, len(self._gumbel) - max(self._most, count))]:
+            del self._gumbel[i]
+        return torch.stack(list(rows.values()))
 
     def _make(self, start: int, count: int) -> None:
         for i, row in enumerate(gumbel(self.base, torch.arange(start, start + count), self.vocabulary, torch.float64)):

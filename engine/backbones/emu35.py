@@ -125,7 +125,7 @@ def read_picture_decoder(folder: Path) -> PictureDecoder:
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Emu35:
     """The backbone in a local folder; downloads nothing.
 
-    Raises MissingWeights for an absent, incomplete or damaged folder, NotSupported for the folder of another model, TooLittleMemory.
+    Raises MissingWeights or BadFile for an absent, incomplete or damaged folder, NotSupported for that of another model, TooLittleMemory.
     """
     folder = checkpoint_folder(path, FAMILY)
     kind, config = dtype_of(device, dtype), qwen3_config(folder)

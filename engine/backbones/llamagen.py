@@ -27,6 +27,8 @@ from engine.backbones.checkpoint_files import dtype_of
 from engine.backbones.llamagen_files import (
     CHECKPOINT,
     configure,
+    encoder_folder,
+    encoder_numbers,
     expected,
     read_condition,
     read_head,
@@ -118,11 +120,13 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> L
     with originals(path, "llamagen", CHECKPOINT, beside="vq") as files:
         config, side = configure(files.shapes), side_of(Path(path))
         files.need(expected(config), "llamagen")
-        memory.check("llamagen", size(config, side), device, str(kind).removeprefix("torch."))
+        encoder = None if config["classes"] else encoder_folder(Path(path))
+        numbers = encoder_numbers(encoder) if encoder else 0
+        memory.check("llamagen", size(config, side, numbers), device, str(kind).removeprefix("torch."))
         condition = {name: tensor.to(device) for name, tensor in read_condition(files, config, kind).items()}
         picture = vqgan_names.read_decoder(files, config["picture"], vqgan_names.llamagen).to(device)
         decoder, head = read_trunk(files, config, side // picture.factor, kind).to(device), read_head(files, config, kind).to(device)
-    features = None if config["classes"] else text_features(Path(path), kind, device, config["text"][1])
+    features = text_features(encoder, kind, device, config["text"][1]) if encoder else None
     found = Llamagen(decoder, head, condition, picture, side, features)
     steady([decoder, found.head])
     return found

@@ -70,9 +70,9 @@ def expected(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     return found | vqgan_names.expected(config["picture"], vqgan_names.llamagen)
 
 
-def size(config: Mapping[str, Any], side: int = SIDES[-1]) -> memory.Size:
-    """What memory depends on. config : see `configure`; side : of the picture in pixels."""
-    numbers = sum(math.prod(shape) for shape in expected(config).values())
+def size(config: Mapping[str, Any], side: int = SIDES[-1], encoder: int = 0) -> memory.Size:
+    """What memory depends on. config : see `configure`; side : of the picture in pixels; encoder : numbers of the text encoder"""
+    numbers = sum(math.prod(shape) for shape in expected(config).values()) + encoder
     heads = heads_of(config["width"])
     codes = (side // 2 ** (len(config["picture"]["stages"]) - 1)) ** 2
     slots = (config["text"][0] or 1) + codes + DRAFT_ROWS
@@ -157,14 +157,25 @@ def halved(weight: Tensor, heads: int) -> Tensor:
     return weight.view(heads, -1, 2, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
 
 
-def text_features(path: Path, dtype: torch.dtype, device: str, width: int) -> Callable[[str], Tensor]:
-    """A function from a text to its features [n, width], by a T5 encoder in a subfolder; raises MissingWeights if there is none."""
+def encoder_folder(path: Path) -> Path:
+    """The subfolder with a T5 encoder; raises MissingWeights if there is none, or none with a tokenizer."""
     folder = path.parent if path.is_file() else path
     at = next((each.parent for each in sorted(folder.glob("*/config.json"))), None)
     if at is None:
         raise MissingWeights(f"llamagen's text model reads features of flan-t5-xl. Put the folder of google/flan-t5-xl into {folder}.")
     if not any((at / name).is_file() for name in TOKENIZERS):  # transformers would make an empty one
         raise MissingWeights(f"{at} holds no tokenizer. Copy {TOKENIZERS[0]} or {TOKENIZERS[1]} of google/flan-t5-xl into it.")
+    return at
+
+
+def encoder_numbers(at: Path) -> int:
+    """The numbers of a text encoder's weights, by its configuration."""
+    with torch.device("meta"):
+        return sum(p.numel() for p in T5EncoderModel(configuration(at, T5Config)).parameters())
+
+
+def text_features(at: Path, dtype: torch.dtype, device: str, width: int) -> Callable[[str], Tensor]:
+    """A function from a text to its features [n, width], by the T5 encoder in a folder; raises MissingWeights if it is damaged."""
     encoder, tokenizer = read_model(at, T5EncoderModel, dtype, "encoder.", configuration(at, T5Config)).to(device), read_tokenizer(at)
     if encoder.config.d_model != width:
         raise MissingWeights(f"The text encoder in {at} has a width of {encoder.config.d_model}, not {width}. Use google/flan-t5-xl.")

@@ -22,6 +22,7 @@ MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
 ONE, TWO = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 BLOCK = 1024
+KEPT = 2**28  # bytes of Gumbel noise that a run keeps on the host; what is dropped is made again, with the same bits
 
 
 # --- reference --------------------------------------------------------------------------------------------------------

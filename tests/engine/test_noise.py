@@ -129,3 +129,14 @@ def test_gumbel_noise_has_the_asked_type(dtype: torch.dtype) -> None:
     g = Noise(-5, 7, dtype=dtype).gumbel(0, 2)
     assert g.dtype == dtype
     assert torch.equal(g, Noise(-5, 7, dtype=torch.float64).gumbel(0, 2).to(dtype))
+
+
+def test_a_run_keeps_little_noise_and_makes_the_rest_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Noise(7, 100).gumbel(0, 400)
+    monkeypatch.setattr("engine.noise.KEPT", 40 * 100 * 4)
+    small = Noise(7, 100)
+    for start in (*range(0, 392, 8), 200, 0, 390):
+        assert torch.equal(small.gumbel(start, 8), whole[start : start + 8])
+        assert sum(row.untyped_storage().nbytes() for row in small._gumbel.values()) <= 40 * 100 * 4
+    assert torch.equal(small.gumbel(0, 400), whole)  # a pass wider than what is kept
+    assert torch.equal(small.gumbel(300, 1), whole[300:301]) and len(small._gumbel) <= 40

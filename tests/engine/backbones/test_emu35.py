@@ -20,7 +20,7 @@ from engine.backbones.tiktoken_file import read_tiktoken
 from engine.backbones.vqgan_names import taming
 from engine.checkpoints import families
 from engine.core import Draft, Prompt, Sampling
-from engine.errors import MissingWeights, NotSupported
+from engine.errors import BadFile, MissingWeights, NotSupported
 from engine.kernels.packed_linear import can_pack
 from engine.machine import has_fast_bfloat16
 from engine.methods import METHODS
@@ -209,7 +209,7 @@ def test_an_absent_file_is_refused(folder: Path, name: str) -> None:
 def test_a_truncated_picture_tokenizer_is_refused(folder: Path) -> None:
     path = folder / "vision_tokenizer" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(MissingWeights, match=r"model\.safetensors"):
+    with pytest.raises(BadFile, match=r"model\.safetensors cannot be read"):
         load(str(folder))
 
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from transformers import JanusVQVAEConfig, PreTrainedTokenizerFast, T5Config, T5EncoderModel
 from transformers.models.janus.modeling_janus import JanusVQVAE
 
-from engine.backbones import llamagen, vqgan_names
+from engine.backbones import llamagen, llamagen_files, vqgan_names
 from engine.backbones import load as load_backbone
 from engine.backbones.llamagen_files import expected, size
 from engine.backbones.originals import Shapes
@@ -386,3 +386,15 @@ def test_published_sizes(name: str) -> None:
     found = size(config)
     assert abs(found.parameters / 1e6 - 42 - millions) < 0.03 * millions  # the picture decoder has 42 million
     assert found.heads * found.width == width and found.width in (64, 100)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_memory_of_a_text_model_counts_its_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = save(tmp_path / "own", text=True)
+    encoder = llamagen_files.encoder_folder(folder)
+    numbers = sum(p.numel() for p in T5EncoderModel.from_pretrained(encoder).parameters())
+    asked: list[int] = []
+    monkeypatch.setattr(llamagen.memory, "check", lambda name, size, *rest: asked.append(size.parameters))
+    llamagen.load(str(folder), dtype="float32")
+    assert llamagen_files.encoder_numbers(encoder) == numbers > 0
+    assert asked[0] - numbers == size(llamagen.configure({n: tuple(t.shape) for n, t in llamagen_tensors(True).items()})).parameters
