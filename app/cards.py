@@ -51,6 +51,7 @@ ABOUT = {  # of the models that ship: what it makes, and the command that uses i
     "lowpoly": ("Turns a point cloud or a mesh into a mesh of few triangles.", "python launch.py mesh"),
 }
 IMPORTED = ("feature-draft", "predictive-stream")  # recipes that run on imported picture models
+IMPORTED_MESHES = ("mesh-heads",)  # and on imported models of meshes
 MOST_PICTURES = 3
 
 
@@ -131,7 +132,7 @@ def brought(folder: Path, runs: Sequence[Seen], in_use: str | None) -> Card:
     mine = of_model(runs, str(card.get("name")), weights)
     meshes = family is not None and family.reads == "points"
     makes = family.makes if family else str(card.get("makes", ""))
-    works, lacks = methods(abilities(folder / DRAFTERS, MESHES if meshes else PICTURES), folder.name, "" if meshes else folder.name)
+    works, lacks = methods(abilities(folder / DRAFTERS, MESHES if meshes else PICTURES), folder.name, IMPORTED_MESHES if meshes else IMPORTED)
     stated = str(card.get("stated") or "")
     licence = f"{stated}. {card.get('licence', '')}" if stated else str(card.get("licence", "not stated"))
     number, count = card.get("parameters"), card.get("bytes")
@@ -173,12 +174,12 @@ def abilities(folder: Path, base: frozenset[str], has_scales: bool = False) -> f
     return frozenset(found)
 
 
-def methods(able: frozenset[str], name: str, imported_as: str = "") -> tuple[tuple[str, ...], tuple[Lack, ...]]:
+def methods(able: frozenset[str], name: str, recipes: tuple[str, ...] | None = None) -> tuple[tuple[str, ...], tuple[Lack, ...]]:
     """The methods that work on a model, and those that lack something, with the recipe where there is one for it.
 
-    imported_as : the name of an imported picture model, for which the recipes of IMPORTED exist
+    recipes : those that exist for it; None: those of a shipped model with this name
     """
-    recipes = IMPORTED if imported_as else TRAINABLE.get(name, ())
+    recipes = TRAINABLE.get(name, ()) if recipes is None else recipes
     works, lacks = [], []
     for method in METHODS.values():
         if method.name == PLAIN:
@@ -186,7 +187,7 @@ def methods(able: frozenset[str], name: str, imported_as: str = "") -> tuple[tup
         if missing := sorted(method.needs - able):
             needs, recipe = RECIPES.get(missing[0], (missing[0].replace("_", " "), ""))
             command = f"python launch.py train {recipe}" if recipe and recipe in recipes else ""
-            command += f" --backbone {name}" if command and recipe != "mesh-heads" else ""
+            command += f" --backbone {name}" if command and (recipe, name) != ("mesh-heads", "lowpoly") else ""
             lacks.append(Lack(title_of(method.name), needs, command))
         else:
             works.append(title_of(method.name))

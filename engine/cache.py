@@ -33,6 +33,10 @@ class Slab:
         slab[1, :, :, self.kept : end] = values
         return slab[0, :, :, :end], slab[1, :, :, :end]
 
+    def place(self, slots: Tensor, row: int) -> int:
+        """The number of a row in a pass over some slots; other slabs may add rows of their own."""
+        return row
+
     def keep(self, rows: list[int]) -> None:
         """Keeps rows of the last pass, numbered from its first, in this order; discards the rest."""
         if rows != list(range(len(rows))):  # a chain needs no move

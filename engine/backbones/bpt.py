@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -19,11 +20,14 @@ import torch
 from torch import Tensor
 
 from engine import memory
+from engine.backbones import DRAFTERS
 from engine.backbones.lowpoly import DRAFT_ROWS, Lowpoly
 from engine.backbones.originals import Originals, Shapes, count, originals
 from engine.core import ANY_SUIT, Suits
-from engine.errors import MissingWeights
+from engine.drafters.mesh_heads import SHORT
+from engine.errors import MissingWeights, NotSupported
 from engine.kernels.steady_linear import steady
+from engine.networks.card import has_card, read_card
 from engine.networks.mesh_decoder import MeshModel, Settings, describe
 
 CHECKPOINT = "bpt-8-16-500m.pt of huggingface.co/whaohan/bpt"
@@ -77,6 +81,20 @@ class Bpt(Lowpoly):
 
     def __init__(self, model: MeshModel, grammar: bool = True):
         super().__init__(model, {"name": self.name, "licence": LICENCE}, None, grammar)
+
+    def adopt(self, folder: Path, weights_hash: str | None) -> None:
+        """Makes this the model of an imported folder: its weights have a hash, and the heads that were trained for them are its own."""
+        self.folder, self.weights_hash, self.base_hash = folder / DRAFTERS, weights_hash, weights_hash
+        self.card = self.card | (read_card(self.folder) if has_card(self.folder) else {})
+        self.kinds = [kind for kind in SHORT if self._heads_file(kind).exists()]
+        self.capabilities |= {"mesh_heads"} if self.kinds else set()
+
+    def drafter(self, name: str) -> Any:
+        """The heads, by kind, that were trained for these weights; raises NotSupported if there are none."""
+        if name not in self.capabilities:
+            recipe = " Import it and train some: python launch.py train mesh-heads --backbone NAME." if name == "mesh_heads" else ""
+            raise NotSupported(f"bpt has no {name}.{recipe or ' Choose a method that needs none, such as lookup.'}")
+        return super().drafter(name)
 
 
 def sources(name: str) -> tuple[str, ...]:

@@ -177,7 +177,8 @@ class Lowpoly:
         row = need(self.card, f"heads.{path.stem}", dict, path.parent)
         refuse_stale(path, row, self.base_hash, "mesh-heads")
         heads = built(MeshHeads, need(row, "settings", dict), read_tensors(path), path)
-        return BoundHeads(heads.to(self.device), self.model.decoder.head)
+        head, dtype = self.model.decoder.head, self.model.decoder.start.dtype
+        return BoundHeads(heads.to(self.device), lambda states: head(states.to(dtype)))
 
     def _drafter_file(self) -> Path:
         return weights_file(self.folder or FOLDER, self.heads_suffix)

@@ -29,7 +29,7 @@ from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.errors import BadPrompt, MissingWeights
 from engine.layout import Raster
 from engine.networks.card import has_card, read_card
-from engine.networks.hosted import Hosted, HostedTrunk, RowEndSlab, slab_for
+from engine.networks.hosted import Hosted, HostedTrunk, RowEnds, RowEndSlab, slab_for
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import causal
 
@@ -130,7 +130,7 @@ class PictureCheckpoint:
         slab = slab_for(self.hosted, len(x), x.shape[1] + limit + 2 * ends)
         trunk = HostedTrunk(hosted or self.hosted, padding)
         return TransformerSequence(
-            trunk, x, self._prefix_mask(x.shape[1]), RowEndSlab(slab, x.shape[1], layout.columns, limit) if ends else slab,
+            trunk, x, self._prefix_mask(x.shape[1]), RowEndSlab(slab, RowEnds(x.shape[1], layout.columns, limit)) if ends else slab,
             vocabulary=self.vocabulary, limit=limit, layout=layout, sampling=sampling, codebook=self.codebook(),
         )  # fmt: skip
 

@@ -94,11 +94,12 @@ class BoundHeads:
         self.depth = heads.depth
 
     def start(self, sequence: Sequence) -> Callable[[Tensor, int], Tensor]:
-        """For one run: hidden state [width], count -> logits [count, V]; row j is for the token j + 2 places after the row's own input."""
-        looked = self.heads.look(sequence.condition[None])
+        """For one run: hidden state [width], count -> logits [count, V]; row j is for the token j + 2 places after the row's own input.
+        The heads compute in float32, whatever the backbone does."""
+        looked = self.heads.look(sequence.condition[None].float())
 
         def guess(hidden: Tensor, count: int) -> Tensor:
-            return self.heads.logits(self.heads.features(hidden[None, None], looked, count)[:, 0, 0], self.head)
+            return self.heads.logits(self.heads.features(hidden[None, None].float(), looked, count)[:, 0, 0], self.head)
 
         return guess
 

@@ -81,15 +81,50 @@ class Hosted:
         self.decoder.set_attn_implementation(NAME)
 
 
-class RowEndSlab:
-    """A slab in which some rows are followed by the row of a row end. From outside it looks as if there were no row ends.
+@dataclass(frozen=True)
+class RowEnds:
+    """Where row ends are. A *row* is one that a method knows; a *place* is a row of the decoder. A row has one place, or two if it has an
+    end.
 
-    A *row* is one that TransformerSequence knows; a *place* is a row of the slab below. A row has one place, or two if it has an end.
+    first : rows of the prompt; columns : tokens in a row of the picture; limit : tokens of the picture
     """
 
-    def __init__(self, slab: Slab, prefix: int, columns: int, limit: int):
-        """prefix : rows of the prompt; columns : tokens in a row of the picture; limit : tokens of the picture"""
-        self.below, self.first, self.columns, self.limit = slab, prefix, columns, limit
+    first: int
+    columns: int
+    limit: int
+
+    def expand(self, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the places of rows at some slots: the row of each int64 [P], and which of them are row ends bool [P]."""
+        at = slots - self.first
+        ended = (at >= 0) & (at < self.limit - 1) & (at % self.columns == self.columns - 1)
+        rows = torch.arange(len(slots), device=slots.device).repeat_interleave(1 + ended.long())
+        return rows, torch.cat([rows.new_zeros(1, dtype=torch.bool), rows[1:] == rows[:-1]])
+
+    def seen(self, mask: Tensor, past: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
+        """The visibility of places bool [P, past + P], from that of rows [R, kept + R]. A row end is seen by all that see its token.
+
+        past : the row of each place before the pass, int64
+        """
+        found = mask[rows][:, torch.cat([past, mask.shape[1] - len(mask) + rows])]
+        last = ends.nonzero().flatten()
+        found[last - 1, len(past) + last] = False  # the token comes before its end
+        return found
+
+    def slots(self, slots: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
+        """The slots of places, int64 [P]: row ends take part in the count."""
+        before = (slots - self.first).clamp(min=0) // self.columns  # row ends before each row
+        return (slots + before)[rows] + ends
+
+    def last(self, rows: Tensor) -> Tensor:
+        """Which places are the last of their rows, bool [P]: their hidden states predict the next token of the picture."""
+        return torch.cat([rows[1:] != rows[:-1], rows.new_ones(1, dtype=torch.bool)])
+
+
+class RowEndSlab:
+    """A slab in which some rows are followed by the row of a row end (see RowEnds). From outside it looks as if there were none."""
+
+    def __init__(self, slab: Slab, ends: RowEnds):
+        self.below, self.ends = slab, ends
         self._rows: list[int] = []  # of each kept place, its row
         self._pass: list[int] = []  # of each place of the last pass, its row in the pass
         self.kept, self.branches = 0, slab.branches
@@ -100,20 +135,18 @@ class RowEndSlab:
         return self.below.capacity
 
     def expand(self, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the places of a pass over some slots: the row of each int64 [P], and which of them are row ends bool [P]."""
-        at = slots - self.first
-        ended = (at >= 0) & (at < self.limit - 1) & (at % self.columns == self.columns - 1)
-        rows = torch.arange(len(slots), device=slots.device).repeat_interleave(1 + ended.long())
+        """Begins a pass; see RowEnds."""
+        rows, ends = self.ends.expand(slots)
         self._pass = rows.tolist()
-        return rows, torch.cat([rows.new_zeros(1, dtype=torch.bool), rows[1:] == rows[:-1]])
+        return rows, ends
 
     def seen(self, mask: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
-        """The visibility of places bool [P, kept places + P], from that of rows. A row end is seen by all that see its token."""
-        past = torch.tensor(self._rows, dtype=torch.int64, device=rows.device)
-        found = mask[rows][:, torch.cat([past, self.kept + rows])]
-        last = ends.nonzero().flatten()
-        found[last - 1, len(past) + last] = False  # the token comes before its end
-        return found
+        """The visibility of the places of a pass; see RowEnds."""
+        return self.ends.seen(mask, torch.tensor(self._rows, dtype=torch.int64, device=rows.device), rows, ends)
+
+    def place(self, slots: Tensor, row: int) -> int:
+        """The number of the first place of a row, in a pass over some slots."""
+        return int((self.ends.expand(slots)[0] < row).sum())
 
     def keep(self, rows: list[int]) -> None:
         """Keeps rows of the last pass, in this order, with their ends; discards the rest."""
@@ -135,6 +168,8 @@ class RowEndSlab:
 class HostedTrunk:
     """A hosted decoder for one run. It holds no cache, so closing a run frees the slab."""
 
+    takes_forks = False
+
     def __init__(self, hosted: Hosted, padding: tuple[int, ...]):
         """padding : of each guidance row, how many rows at its beginning are no part of the prompt"""
         self.hosted = hosted
@@ -147,19 +182,18 @@ class HostedTrunk:
 
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab | RowEndSlab, fork: Fork | None = None) -> Tensor:
         """See Trunk. With row ends, the hidden state of a row is that of its end."""
-        assert fork is None, "checkpoints of transformers have no predictive stream"
+        assert fork is None, "all layers of a checkpoint of transformers run on all rows"
         assert mask is not None or x.shape[1] == 1, "transformers reads a missing mask as a causal one"
         if isinstance(slab, Slab):
             return self._decode(x, slots, mask, slab)
         rows, ends = slab.expand(slots)
-        before = (slots - slab.first).clamp(min=0) // slab.columns  # row ends before each row
         if len(rows) > len(slots) and mask is None:
             mask = torch.ones(1, slab.kept + 1, dtype=torch.bool, device=x.device)
         if mask is not None:
             mask = slab.seen(mask, rows, ends)
         x = torch.where(ends[:, None], self.hosted.row_end, x[:, rows])
-        hidden = self._decode(x, (slots + before)[rows] + ends, mask, slab.below)
-        return hidden[:, torch.cat([rows[1:] != rows[:-1], rows.new_ones(1, dtype=torch.bool)])]
+        hidden = self._decode(x, slab.ends.slots(slots, rows, ends), mask, slab.below)
+        return hidden[:, slab.ends.last(rows)]
 
     def _decode(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab) -> Tensor:
         decoder, count, kept = self.hosted.decoder, len(slots), slab.kept

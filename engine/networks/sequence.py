@@ -33,8 +33,9 @@ class Trunk(Protocol):
 
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | Seen | None, slab: Slab, fork: Fork | None = None) -> Tensor:
         """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; with a
-        fork, one hidden row for each of the fork's rows. Only models with predictive streams support forks. A model whose attention
-        is `tree_attention` says `takes_sets = True`; on a GPU it then gets sets of bits instead of a mask."""
+        fork, one hidden row for each of the fork's rows. A model without forks says `takes_forks = False`; twins then run through
+        all layers. A model whose attention is `tree_attention` says `takes_sets = True`; on a GPU it then gets sets of bits instead of a
+        mask."""
         ...
 
     def head(self, hidden: Tensor) -> Tensor:
@@ -76,7 +77,7 @@ class TransformerSequence:
         """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
         condition : [C, H] for drafters to read, or None. codebook : [V, e], the vector of each id, or None."""
         self.trunk, self.slab = trunk, slab
-        self._takes_sets = getattr(trunk, "takes_sets", False)
+        self._takes_sets, self._takes_forks = getattr(trunk, "takes_sets", False), getattr(trunk, "takes_forks", True)
         self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end
         self.grammar, self.condition, self.codebook = grammar, condition, codebook
         self._state = grammar.start if grammar else None  # after the committed tokens
@@ -111,8 +112,8 @@ class TransformerSequence:
             x = torch.cat([x, nodes.expand(x.shape[0], -1, -1)], 1)
         control = count if draft.predictive is None else int((~draft.predictive).sum())
         slots, mask = self._slots(draft, parents), self._mask(draft, parents, count)
-        with self._adapted(len(self.pending) + control if control < count else None):
-            if draft.twins and self.adapter.first_layer:
+        with self._adapted(slots, len(self.pending) + control if control < count else None):
+            if draft.twins and self.adapter.first_layer and self._takes_forks:
                 below, low, fork = forked(mask, len(self.pending), control, draft.twins, self.adapter.first_layer)
                 hidden = self.trunk.run(x[:, below], slots[below], low, self.slab, fork)
             else:
@@ -125,9 +126,9 @@ class TransformerSequence:
         warping, settings = partial(self._warp, *after), partial(self._settings, *after)
         return Rows(logits() if weight is None else logits, warping, hidden, settings, weight)
 
-    def _adapted(self, first: int | None) -> AbstractContextManager[None]:
-        """In this context, rows from `first` on run with the adapter; None: no row does."""
-        return nullcontext() if first is None else self.adapter.worn(first)
+    def _adapted(self, slots: Tensor, first: int | None) -> AbstractContextManager[None]:
+        """In this context, rows from `first` on of a pass over some slots run with the adapter; None: no row does."""
+        return nullcontext() if first is None else self.adapter.worn(self.slab.place(slots, first))
 
     def _slots(self, draft: Draft, parents: list[int] | None) -> Tensor:
         base = self.prefix + self.pending[-1]

@@ -22,6 +22,7 @@ from engine.data.emoji_scenes import caption, held_out_scenes, trained_scenes
 from engine.errors import BadFile, NotSupported
 from engine.kernels.steady_linear import plain
 from engine.layout import Layout
+from engine.networks.hosted import RowEnds
 from engine.networks.transformer import causal
 from engine.sampling import draw, guide, warp
 from engine.train.recorded import Recorded
@@ -111,7 +112,18 @@ class CheckpointTeacher:
         return causal(count, 0, self.trunk.device)
 
     def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
-        """Runs the decoder; padding on the left is hidden from all rows but its own."""
+        """Runs the decoder. Row ends run with the tokens before them; padding on the left is hidden from all rows but its own."""
+        if self.hosted.row_end is None:
+            return self._decode(said, x, slots, mask, slab)
+        layout = self.layout_of_it
+        where = RowEnds(said.shape[2], layout.columns, layout.rows * layout.columns)
+        rows, ends = where.expand(slots)
+        past = where.expand(torch.arange(mask.shape[1] - len(mask), device=x.device))[0]  # the rows before are a prefix
+        x = torch.where(ends[:, None], self.hosted.row_end.detach().to(x.dtype), x[:, rows])
+        hidden = self._decode(said, x, where.slots(slots, rows, ends), where.seen(mask, past, rows, ends), slab)
+        return hidden[:, where.last(rows)]
+
+    def _decode(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
         padding = self._rows(said)[1]
         count, total = mask.shape
         real = torch.arange(total, device=x.device) >= padding[:, None, None]
@@ -128,8 +140,6 @@ class CheckpointTeacher:
 
     def trainable(self) -> None:
         """Makes the decoder differentiable: plain linear layers, and PyTorch's own attention."""
-        if self.hosted.row_end is not None:
-            raise NotSupported(f"{self.name} closes its rows with a token, for which there is no predictive stream. Train a feature-draft.")
         plain(self.trunk)
         self.trunk.set_attn_implementation("sdpa")
         self.trunk.requires_grad_(False)

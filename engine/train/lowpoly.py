@@ -106,14 +106,14 @@ class World:
         return self._group[1]
 
 
-def collate(samples: list[Sample], rng: Generator, degraded: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns points, budgets and padded tokens of some samples; `rng` draws the point clouds."""
+def collate(samples: list[Sample], rng: Generator, degraded: float, points: int = lowpoly.POINTS) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns clouds of `points` points, budgets and padded tokens of some samples; `rng` draws the clouds."""
     length = -(-max(len(s.tokens) for s in samples) // BUCKET) * BUCKET
     tokens = np.full((len(samples), length), PAD, np.int64)
     clouds, budgets = [], []
     for row, s in zip(tokens, samples, strict=True):
         row[: len(s.tokens)] = s.tokens
-        cloud = sample_points(s.vertices, s.faces, lowpoly.POINTS, rng)
+        cloud = sample_points(s.vertices, s.faces, points, rng)
         clouds.append(degrade(cloud, rng) if rng.random() < degraded else cloud)
         budgets.append(budget_bucket(len(s.faces)) if rng.random() < TOLD else 0)
     return torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens)

@@ -1,4 +1,5 @@
-"""Trains the heads of XSpecMesh for lowpoly: `launch.py train mesh-heads --preset cpu|gpu`.
+"""Trains the heads of XSpecMesh: `launch.py train mesh-heads [--backbone lowpoly|NAME] --preset cpu|gpu`. Here for lowpoly; an imported
+model goes to imported_mesh_heads.py.
 
 Paper: XSpecMesh, section 3.5. The labels are sequences that the backbone generated. Stage one trains the heads on the frozen backbone with
 the sum of 0.8^d CE_d, at rates from 5e-4 to 5e-5. Stage two trains heads and a low-rank adapter (rank 16, alpha 32, on every linear layer
@@ -11,8 +12,11 @@ slow on a CPU, the heads also learn from the token sequences of training shapes.
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +29,9 @@ from torch.nn import functional as F
 from engine.backbones import lowpoly
 from engine.backbones.lowpoly import Lowpoly, MaskedGrammar
 from engine.cache import Slab
-from engine.data.lowpoly_shapes import Shape, held_out_shapes, stretch, training_shapes
+from engine.data.lowpoly_shapes import held_out_shapes, stretch, training_shapes
 from engine.drafters.mesh_heads import MeshHeads
+from engine.errors import BadKnob
 from engine.files import write_text
 from engine.machine import has_fast_bfloat16
 from engine.mesh.bpt_tokens import BPT
@@ -47,8 +52,8 @@ from engine.train.later_tokens import (
     top_1,
     weighted,
 )
-from engine.train.loop import Options, Training, cosine_to_a_tenth
-from engine.train.lowpoly import collate, sample_of
+from engine.train.loop import Training, cosine_to_a_tenth
+from engine.train.lowpoly import Sample, collate, sample_of
 
 PRESETS = {  # rows (places in a step) and rates: for stage one and stage two
     "cpu": {"minutes": 40.0, "generated": 1024, "drawn": 5120, "batch": 16, "rows": (384, 768), "rates": (2e-3, 1e-3)},
@@ -63,20 +68,39 @@ UNSEEN = 48  # held-out clouds that the curve is measured on
 SHARES = {"first": 0.3, "second": 0.2}  # of the minutes, for each kind of heads
 
 
+@dataclass
+class Options(loop.Options):
+    """The options of this recipe, with the backbone and the meshes."""
+
+    backbone: str = "lowpoly"
+    shapes: Path | None = None
+
+    @staticmethod
+    def parser(name: str) -> argparse.ArgumentParser:
+        """Returns the parser of `launch.py train NAME`."""
+        p = loop.Options.parser(name)
+        p.add_argument("--backbone", metavar="NAME|PATH", default="lowpoly", help="lowpoly, or an imported model of meshes")
+        p.add_argument("--shapes", type=Path, metavar="FOLDER", help="for an imported model: train on these meshes (procedural shapes)")
+        return p
+
+
 @torch.inference_mode()
-def generate_together(backbone: Lowpoly, points: Tensor, rng: Generator) -> list[list[int]]:
-    """Returns sequences for point clouds [B, 1024, 6], ends included; one token of each a pass, with the backbone's sampling and
-    grammar."""
+def generate_together(backbone: Lowpoly, points: Tensor, rng: Generator, longest: int | None = None) -> list[list[int]]:
+    """Returns sequences for point clouds [B, N, 6], ends included; one token of each a pass, with the backbone's sampling and grammar.
+
+    longest : a sequence stops at this length; None: at the backbone's
+    """
     model, count = backbone.model, len(points)
     s, device = model.settings, backbone.device
     looked = model.decoder.look(model.encoder(points.to(device)))
-    slab = Slab(s.layers, count, s.heads, 1 + s.length, s.width // s.heads, device, torch.float32)
+    length = min(s.length, longest or s.length)
+    slab = Slab(s.layers, count, s.heads, 1 + length, s.width // s.heads, device, torch.float32)
     table, positions = backbone.tables
     grammar = MaskedGrammar(None)
     states = [grammar.start] * count
     found: list[list[int]] = [[] for _ in range(count)]
     x = model.decoder.start.expand(count, 1, -1)
-    for place in range(s.length):
+    for place in range(length):
         hidden = model.decoder(x, None, looked, slab)
         slab.keep([0])
         allowed = torch.stack([grammar.allowed(state) for state in states]).to(device)
@@ -92,15 +116,16 @@ def generate_together(backbone: Lowpoly, points: Tensor, rng: Generator) -> list
     return found
 
 
-def generate_once(backbone: Lowpoly, points: Tensor, seed: int) -> list[list[int]]:
+def generate_once(backbone: Lowpoly, points: Tensor, seed: int, together: int = TOGETHER, longest: int | None = None) -> list[list[int]]:
     """Returns the same for any number of point clouds; stores them with the checkpoints, so that a resumed run does not generate them
     again."""
-    path = loop.CHECKPOINTS / f"generated_{backbone.weights_hash[:12]}_{len(points)}_{seed}.json"
+    length = f"_{longest}" if longest else ""
+    path = loop.CHECKPOINTS / f"generated_{backbone.weights_hash[:12]}_{len(points)}_{seed}{length}.json"
     if path.exists():
         return json.loads(path.read_text())
     found: list[list[int]] = []
-    for i in range(0, len(points), TOGETHER):
-        found += generate_together(backbone, points[i : i + TOGETHER], Generator(PCG64([seed, i])))
+    for i in range(0, len(points), together):
+        found += generate_together(backbone, points[i : i + together], Generator(PCG64([seed, i])), longest)
         print(f"generated {len(found)} of {len(points)} sequences", flush=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(found))
@@ -109,15 +134,21 @@ def generate_once(backbone: Lowpoly, points: Tensor, seed: int) -> list[list[int
 
 class Library:
     """Point clouds and their sequences; batches are a function of the step. The backbone generates the first `generated` sequences, the
-    others are the tokens of the shapes."""
+    others are the tokens of the shapes. Sequences in which the last head has no label are left out."""
 
-    def __init__(self, backbone: Lowpoly, shapes: Iterable[Shape], generated: int, batch: int, seed: int):
+    def __init__(
+        self, backbone: Lowpoly, samples: Iterable[Sample], generated: int, batch: int, seed: int,
+        together: int = TOGETHER, longest: int | None = None,
+    ):  # fmt: skip
+        """together : sequences that the backbone generates in one batch; longest : longer sequences are left out; None: the backbone's"""
         self.batch_size = batch
-        samples = [s for s in map(sample_of, shapes) if len(s.tokens) <= backbone.model.settings.length]
-        self.points = collate(samples, Generator(PCG64(seed)), 0.0)[0]
-        self.tokens = generate_once(backbone, self.points[:generated], seed)
+        samples = [s for s in samples if len(s.tokens) <= min(backbone.model.settings.length, longest or math.inf)]
+        if not samples:
+            raise BadKnob(f"No shape fits {backbone.name}: each has more tokens than it is trained on. Give simpler meshes with --shapes.")
+        self.points = collate(samples, Generator(PCG64(seed)), 0.0, backbone.points)[0]
+        self.tokens = generate_once(backbone, self.points[:generated], seed, together, longest)
         self.tokens += [s.tokens.tolist() for s in samples[len(self.tokens) :]]
-        self.order = sorted(range(len(samples)), key=lambda i: len(self.tokens[i]))
+        self.order = sorted((i for i, row in enumerate(self.tokens) if len(row) > DEPTH), key=lambda i: len(self.tokens[i]))
 
     def chosen(self, step: int) -> list[int]:
         """Returns the indices of a batch of sequences of nearly equal length."""
@@ -125,7 +156,7 @@ class Library:
         return self.order[first : first + self.batch_size]
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Returns points [B, 1024, 6] and tokens int64 [B, L] padded with -1."""
+        """Returns points [B, N, 6] and tokens int64 [B, L] padded with -1."""
         chosen = self.chosen(step)
         return self.points[chosen], padded([torch.tensor(self.tokens[i]) for i in chosen])
 
@@ -180,12 +211,13 @@ class Memory:
     """A library's hidden states and conditions from a frozen backbone, so that stage one runs the backbone only once."""
 
     @torch.no_grad()
-    def __init__(self, pupil: Pupil, library: Library, device: str):
+    def __init__(self, pupil: Pupil, library: Library, device: str, together: int = TOGETHER):
+        """together : sequences of a pass"""
         self.library, self.device = library, device
         self.hidden: list[Tensor] = [torch.empty(0)] * len(library.tokens)  # half precision, because it takes hundreds of megabytes
         self.conditions: list[Tensor] = list(self.hidden)
-        for first in range(0, len(library.order), TOGETHER):
-            chosen = library.order[first : first + TOGETHER]
+        for first in range(0, len(library.order), together):
+            chosen = library.order[first : first + together]
             tokens = padded([torch.tensor(library.tokens[i]) for i in chosen])
             hidden, condition = pupil.hidden(library.points[chosen].to(device), tokens.to(device))
             for i, one, behind in zip(chosen, hidden, condition, strict=True):
@@ -193,8 +225,11 @@ class Memory:
 
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
         """Returns hidden states [B, L, width], conditions [B, C, width] and tokens int64 [B, L] of the library's batch of a step."""
-        chosen = self.library.chosen(step)
-        tokens = self.library.batch(step)[1].to(self.device)
+        return self.of(self.library.chosen(step))
+
+    def of(self, chosen: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns the same for the sequences with these indices."""
+        tokens = padded([torch.tensor(self.library.tokens[i]) for i in chosen]).to(self.device)
         hidden = nn.utils.rnn.pad_sequence([self.hidden[i] for i in chosen], batch_first=True)
         return hidden.float(), torch.stack([self.conditions[i] for i in chosen]).float(), tokens
 
@@ -207,6 +242,12 @@ def _with_adapter(blocks: nn.ModuleList) -> nn.Module:
 
 def main(options: Options) -> None:
     """Trains, resumes or exports both stages for both kinds of heads; writes heads, adapters and the card."""
+    if options.backbone != "lowpoly":
+        from engine.train import imported_mesh_heads  # which imports this file
+
+        return imported_mesh_heads.main(options)
+    if options.shapes is not None:
+        raise BadKnob("--shapes is for imported models; lowpoly has shapes of its own. Leave it out.")
     preset = PRESETS[options.preset]
     device = options.device
     minutes = options.minutes_of(preset)
@@ -214,10 +255,10 @@ def main(options: Options) -> None:
     backbone = lowpoly.load(device=device)
     families = tuple(backbone.card["families"])
     rng = Generator(PCG64(3))
-    shapes = [stretch(s, rng) for s in training_shapes(2**33, preset["generated"] + preset["drawn"], families)]
-    library = Library(backbone, shapes, preset["generated"], preset["batch"], 0)
+    shapes = (stretch(s, rng) for s in training_shapes(2**33, preset["generated"] + preset["drawn"], families))
+    library = Library(backbone, map(sample_of, shapes), preset["generated"], preset["batch"], 0)
     boxes = [s for s in held_out_shapes(8 * UNSEEN) if s.family in families]
-    unseen = Library(backbone, boxes[:UNSEEN], UNSEEN, preset["batch"], 1)
+    unseen = Library(backbone, map(sample_of, boxes[:UNSEEN]), UNSEEN, preset["batch"], 1)
     memory = Memory(Pupil(backbone.model, None, False), library, device)
     for kind in KINDS:
         first = train_stage(options, preset, kind, None, library, memory, unseen, folder, minutes * SHARES["first"])

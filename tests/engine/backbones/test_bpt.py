@@ -89,7 +89,7 @@ def test_match_seed_gives_the_tokens_of_plain_decoding(method: str) -> None:
 
 def test_it_reads_4096_points_and_keeps_the_settings_of_the_authors() -> None:
     found = bpt_backbone()
-    points = found._read(Prompt(points=torch.randn(9000, 6)))
+    points = found.read_points(Prompt(points=torch.randn(9000, 6)))
     assert points.shape == (4096, 6)
     assert found.sampling == Sampling(temperature=0.5, top_k=50, top_p=0.95, temperature_last=True)
     with pytest.raises(BadPrompt, match=r"^bpt needs a point cloud"):

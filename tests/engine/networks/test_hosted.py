@@ -11,7 +11,7 @@ from engine.core import NO_DRAFT, Draft, Sampling
 from engine.kernels.packed_linear import can_pack
 from engine.kernels.steady_linear import steady
 from engine.layout import Raster
-from engine.networks.hosted import Hosted, HostedTrunk, RowEndSlab, slab_for
+from engine.networks.hosted import Hosted, HostedTrunk, RowEnds, RowEndSlab, slab_for
 from engine.networks.sequence import TransformerSequence
 
 WIDTH, VOCABULARY, PREFIX = 256, 64, 9
@@ -40,7 +40,7 @@ def hosted(kind: torch.dtype, packed: bool = True) -> Hosted:
 def begun(parts: Hosted, padding: tuple[int, ...] = (0, 3), columns: int = 20) -> TransformerSequence:
     """A run after a prompt of two guidance rows; pictures of 20x20 tokens."""
     prefix = parts.decoder.embed_tokens(torch.arange(2 * PREFIX).view(2, PREFIX))
-    slab = RowEndSlab(slab_for(parts, 2, PREFIX + columns * (columns + 1)), PREFIX, columns, columns**2)
+    slab = RowEndSlab(slab_for(parts, 2, PREFIX + columns * (columns + 1)), RowEnds(PREFIX, columns, columns**2))
     return TransformerSequence(
         HostedTrunk(parts, padding), prefix, None, slab, vocabulary=VOCABULARY, limit=columns**2, layout=Raster(columns, columns),
         sampling=Sampling(guidance=2.0),

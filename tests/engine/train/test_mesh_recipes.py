@@ -99,7 +99,7 @@ def test_heads_and_adapters_are_trained_written_and_read(shipped: Path, monkeypa
         mesh_heads.PRESETS, "cpu", {"minutes": 0.1, "generated": 4, "drawn": 4, "batch": 2, "rows": (64, 64), "rates": (5e-4, 1e-4)}
     )
     monkeypatch.setattr(mesh_heads, "UNSEEN", 4)
-    mesh_heads.main(Options())
+    mesh_heads.main(mesh_heads.Options())
     names = {p.name for p in shipped.iterdir()}
     assert {"heads_cross.safetensors", "heads_mlp.safetensors", "heads_cross_lora.safetensors", "lora_cross", "lora_mlp"} <= names
     both = ["cross-attention", "multilayer"]
@@ -155,7 +155,7 @@ def test_heads_go_on_from_the_shipped_ones_that_fit(shipped: Path) -> None:
 
 
 def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Path) -> None:
-    library = mesh_heads.Library(lowpoly.load(), training_shapes(0, 6, ("table", "tree")), 3, 3, 0)
+    library = mesh_heads.Library(lowpoly.load(), map(sample_of, training_shapes(0, 6, ("table", "tree"))), 3, 3, 0)
     heads = mesh_heads.MeshHeads(3, SMALL.width, SMALL.heads, SMALL.vocabulary)
     torch.nn.init.normal_(heads.down, std=0.1)
     pupil = mesh_heads.Pupil(lowpoly.load_model(), heads, False)
@@ -170,7 +170,7 @@ def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Pa
 
 
 def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(shipped: Path) -> None:
-    library = mesh_heads.Library(lowpoly.load(), training_shapes(0, 1, ("table",)), 1, 1, 0)
+    library = mesh_heads.Library(lowpoly.load(), map(sample_of, training_shapes(0, 1, ("table",))), 1, 1, 0)
     heads = mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary)
     torch.nn.init.ones_(heads.gain)
     pupil = mesh_heads.Pupil(lowpoly.load_model(), heads, False)
