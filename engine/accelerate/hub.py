@@ -136,9 +136,9 @@ def requirements(sources: dict[str, str]) -> list[str]:
 
 
 def _imported(text: str) -> list[str]:
-    """Everything that a module imports, by name."""
+    """Everything that a module imports when it is loaded, by name: not what a function imports, and not what a module can do without."""
     found = []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.parse(text).body:
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0:

@@ -79,7 +79,7 @@ def test_a_doubtful_answer_gives_way_to_the_format_and_the_ground(tmp_path):
     assert stood(read(obj(tmp_path / "a.obj", vertices, faces.tolist())), unsure).frame.up == "y"
     assert stood(read(stl(tmp_path / "a.stl", vertices, faces)), unsure).frame.up == "z"
     standing = vertices - [vertices[:, 0].max(), 0, 0]  # its box ends at x = 0: it hangs below, or stands on its head
-    assert stood(read(obj(tmp_path / "b.obj", standing, faces.tolist())), unsure).frame.up == "-x"
+    assert stood(read(stl(tmp_path / "b.stl", standing, faces)), unsure).frame.up == "-x"
     assert stood(read(obj(tmp_path / "b.obj", vertices, faces.tolist())), Sure("x")).frame.up == "x"
 
 
