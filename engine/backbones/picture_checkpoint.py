@@ -10,7 +10,7 @@ positions begin at 0, so its rows are those of a prompt of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -48,6 +48,7 @@ class PictureCheckpoint:
     words: Mapping[str, int] = MappingProxyType({})  # its tokenizer reads any word
     capabilities: frozenset[str] = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})
     suits = ANY_SUIT
+    classes = 0  # a prompt names one of so many by number; 0: it is a text
 
     def __init__(self, hosted: Hosted, parameters: int, licence: str = ""):
         """parameters : number of weights; licence : of the weights, as the checkpoint names it"""
@@ -113,11 +114,22 @@ class PictureCheckpoint:
 
     def start(self, prompt: Prompt) -> TransformerSequence:
         """Prefills a prompt; raises BadPrompt if the text is empty or too long, or for a size that the model does not make."""
+        layout = self._layout(prompt.size)
+        x, padding = self.inputs(prompt)
+        hosted = self.placed([x.shape[1] - pad for pad in padding], layout)
+        return self.sequence(x, padding, layout, prompt.sampling or self.sampling, hosted)
+
+    def inputs(self, prompt: Prompt) -> tuple[Tensor, tuple[int, ...]]:
+        """The decoder's inputs for a prompt [branches, P, H], and how many at the beginning of each branch are no part of it. A model whose
+        prompts are token ids defines `rows` instead."""
         layout, sampling = self._layout(prompt.size), prompt.sampling or self.sampling
         found = self.rows(readable_text(prompt.text, EXAMPLE), layout)
         self._check_length(found, layout)
-        x, padding = self._prefix(found[:1] if sampling.guidance == 1 else found)
-        return self.sequence(x, padding, layout, sampling)
+        return self._prefix(found[:1] if sampling.guidance == 1 else found)
+
+    def placed(self, lengths: Sequence[int], layout: Raster) -> Hosted:
+        """The decoder for prompts of these lengths, one for each branch: positions of a picture may depend on them."""
+        return self.hosted
 
     def sequence(
         self, x: Tensor, padding: tuple[int, ...], layout: Raster, sampling: Sampling, hosted: Hosted | None = None
