@@ -2,7 +2,8 @@
 
 `PictureCheckpoint` is a Backbone over a decoder of transformers (engine/networks/hosted.py). An adapter subclasses it. It sets `name`,
 `sampling`, `layouts` and `vocabulary`, passes a `Hosted` to the constructor, and defines three functions: `rows` (from a prompt to the
-token ids of each guidance row), `decode` (from codes to a picture) and `codebook` (the vector of each code).
+token ids of each guidance row), `decode` (from codes to a picture) and `codebook` (the vector of each code). A model whose prompts
+are no token ids defines `inputs` in place of `rows`, and one whose positions depend on the prompt defines `placed`.
 
 Guidance rows are one batch. If their prompts differ in length, the shorter one is padded on the left; its padding is hidden and its
 positions begin at 0, so its rows are those of a prompt of its own.

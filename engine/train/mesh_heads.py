@@ -246,7 +246,7 @@ def main(options: Options) -> None:
     if options.backbone != "lowpoly":
         from engine.train import imported_mesh_heads  # which imports this file
 
-        return imported_mesh_heads.main(options)
+        return imported_mesh_heads.train(options)
     if options.shapes is not None:
         raise BadKnob("--shapes is for imported models; lowpoly has shapes of its own. Leave it out.")
     preset = PRESETS[options.preset]
