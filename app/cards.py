@@ -132,9 +132,8 @@ def brought(folder: Path, runs: Sequence[Seen], in_use: str | None) -> Card:
     mine = of_model(runs, str(card.get("name")), weights)
     meshes = family is not None and family.reads == "points"
     makes = family.makes if family else str(card.get("makes", ""))
-    works, lacks = methods(
-        abilities(folder / DRAFTERS, MESHES if meshes else PICTURES), folder.name, IMPORTED_MESHES if meshes else IMPORTED
-    )
+    base, recipes = (MESHES, IMPORTED_MESHES) if meshes else (PICTURES, IMPORTED)
+    works, lacks = methods(abilities(folder / DRAFTERS, base), folder.name, recipes)
     stated = str(card.get("stated") or "")
     licence = f"{stated}. {card.get('licence', '')}" if stated else str(card.get("licence", "not stated"))
     number, count = card.get("parameters"), card.get("bytes")

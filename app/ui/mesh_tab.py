@@ -47,7 +47,7 @@ IDLE = {
     "headline": "Same model, same points. How much faster?",
     "detail": "Left, plain decoding: one pass of the model for every token. Right: several tokens are drafted and verified in one pass.",
 }
-NO_HEADS = "{} has no draft heads on this machine, so XSpecMesh is not in the menu. Train them: python launch.py train mesh-heads."
+NO_HEADS = "{} has no draft heads on this machine, so XSpecMesh is not in the menu. Train them: python launch.py train mesh-heads{}."
 NO_INPUT = "There is no input yet. Pick an example or drop a file."
 STILL = "{} is still being read. Press Generate when its points are shown."
 STAYS = "This run uses {}, because {} could not be read."
@@ -223,12 +223,13 @@ class MeshTab(Racing):
         name = found[0][1]
         method, given = start_values(name, self.suits)
         missing = METHODS[FAVOURITE].needs - backbone.capabilities
+        option = "" if backbone.name == "lowpoly" else " --backbone NAME"
         return {
             "method": gr.Dropdown(found, value=name),
             "knobs": knob_panel.encode(name, method.knobs, given),
             "badge": badge_html(method, given),
             "settings": settings_panel(backbone.sampling),
-            "messages": notice.hint(NO_HEADS.format(backbone.name)) if missing else [],
+            "messages": notice.hint(NO_HEADS.format(backbone.name, option)) if missing else [],
         }
 
     def pick(self, example: object, name: object, request: gr.Request) -> tuple[Any, ...]:

@@ -78,6 +78,7 @@ class Bpt(Lowpoly):
     name = "bpt"
     points = POINTS
     suits: Suits = ANY_SUIT
+    heads_recipe = "mesh-heads --backbone NAME"
 
     def __init__(self, model: MeshModel, grammar: bool = True):
         super().__init__(model, {"name": self.name, "licence": LICENCE}, None, grammar)
@@ -86,14 +87,17 @@ class Bpt(Lowpoly):
         """Makes this the model of an imported folder: its weights have a hash, and the heads that were trained for them are its own."""
         self.folder, self.weights_hash, self.base_hash = folder / DRAFTERS, weights_hash, weights_hash
         self.card = self.card | (read_card(self.folder) if has_card(self.folder) else {})
+        self.heads_recipe = f"mesh-heads --backbone {folder.name}"
         self.kinds = [kind for kind in SHORT if self._heads_file(kind).exists()]
         self.capabilities |= {"mesh_heads"} if self.kinds else set()
 
     def drafter(self, name: str) -> Any:
         """The heads, by kind, that were trained for these weights; raises NotSupported if there are none."""
         if name not in self.capabilities:
-            recipe = " Import it and train some: python launch.py train mesh-heads --backbone NAME." if name == "mesh_heads" else ""
-            raise NotSupported(f"bpt has no {name}.{recipe or ' Choose a method that needs none, such as lookup.'}")
+            advice = "Choose a method without a drafter, such as lookup."
+            if name == "mesh_heads":
+                advice = f"Import it, and train them: python launch.py train {self.heads_recipe}."
+            raise NotSupported(f"bpt has no {name}. {advice}")
         return super().drafter(name)
 
 

@@ -10,7 +10,7 @@ Rotary positions have three axes: a token of a picture is at its row and column 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +32,7 @@ from engine.backbones.checkpoint_files import (
     read_model,
     read_tokenizer,
 )  # fmt: skip
-from engine.backbones.picture_checkpoint import EXAMPLE, PictureCheckpoint
+from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.backbones.preview import CELLS, Preview
 from engine.backbones.prompts import readable_text
 from engine.checkpoints.families import ADAPTED, stated_licence
@@ -41,7 +41,6 @@ from engine.errors import MissingWeights
 from engine.kernels.steady_linear import steady
 from engine.layout import Raster
 from engine.networks.hosted import DRAFT_ROWS, Hosted, head_width, sliced
-from engine.networks.sequence import TransformerSequence
 
 FAMILY = ADAPTED["glm_image"]
 FACTOR = 32  # pixels of a token
@@ -73,15 +72,15 @@ class GlmImage(PictureCheckpoint):
         """The prompt alone: there is no guidance."""
         return [self.read(text, layout.columns)]
 
-    def start(self, prompt: Prompt) -> TransformerSequence:
-        """Prefills a prompt; raises BadPrompt if the text is empty or too long, or for a size that the model does not make."""
-        layout = self._layout(prompt.size)
-        found = self.rows(readable_text(prompt.text, EXAMPLE), layout)
-        self._check_length(found, layout)
-        table = places(len(found[0]), self.small, layout.columns).to(self.device)
-        hosted = replace(self.hosted, place=lambda slots: table[:, slots])
-        x, padding = self._prefix(found)
-        return self.sequence(x, padding, layout, prompt.sampling or self.sampling, hosted)
+    def placed(self, lengths: Sequence[int], layout: Raster) -> Hosted:
+        """The decoder for prompts of these lengths: after each comes a small picture, then the whole one."""
+        tables = [places(length, self.small, layout.columns).to(self.device) for length in lengths]
+
+        def place(slots: Tensor) -> Tensor:
+            rows = zip(tables, slots.expand(len(tables), -1), strict=True)
+            return torch.stack([table[:, own] for table, own in rows], 1)
+
+        return replace(self.hosted, place=place)
 
     def decode(self, codes: Tensor) -> Tensor:
         """The map of tokens int64 [rows, columns]: [rows * 32, columns * 32, 3], in about -1..1."""

@@ -12,7 +12,7 @@ flan-t5-xl. The picture's side stands only in the name of the transformer's file
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,7 +45,6 @@ from engine.errors import BadPrompt
 from engine.kernels.steady_linear import steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted
-from engine.networks.sequence import TransformerSequence
 from engine.networks.vqgan import PictureDecoder
 
 LICENCE = "MIT. The class models were trained on ImageNet, whose terms allow research only."
@@ -71,15 +70,18 @@ class Llamagen(PictureCheckpoint):
         self.layouts, self.vocabulary = {side: grid}, head.out_features
         self.slots = decoder.config.max_position_embeddings - grid.rows * grid.columns  # of the condition
         self.sampling = CLASS_SAMPLING if features is None else TEXT_SAMPLING
+        self.classes = len(condition["embedding_table.weight"]) - 1 if features is None else 0  # the last row stands for none
 
-    def start(self, prompt: Prompt) -> TransformerSequence:
-        """Prefills a class or a text; raises BadPrompt for an unknown class, an empty or too long text, or a size that it does not make."""
-        layout, sampling = self._layout(prompt.size), prompt.sampling or self.sampling
+    def inputs(self, prompt: Prompt) -> tuple[Tensor, tuple[int, ...]]:
+        """The inputs for a class or a text; raises BadPrompt for an unknown class, and for an empty or too long text."""
         x = self._class(prompt) if self.features is None else self._text(prompt)
-        x = x[:1] if sampling.guidance == 1 else x
-        skipped = self.slots - x.shape[1]
-        hosted = replace(self.hosted, place=lambda slots: slots + skipped)  # the picture begins after all slots of the condition
-        return self.sequence(x, (0,) * len(x), layout, sampling, hosted)
+        x = x[:1] if (prompt.sampling or self.sampling).guidance == 1 else x
+        return x, (0,) * len(x)
+
+    def placed(self, lengths: Sequence[int], layout: Raster) -> Hosted:
+        """The decoder for prompts of these lengths: the picture begins after all slots of the condition."""
+        skipped = self.slots - torch.tensor(lengths, device=self.device)[:, None]
+        return replace(self.hosted, place=lambda slots: slots + skipped)
 
     def _class(self, prompt: Prompt) -> Tensor:
         """The embeddings of a class and of none, [2, 1, H]."""

@@ -93,6 +93,7 @@ class Lowpoly:
     points = POINTS  # of a prompt that the encoder reads
     words: Mapping[str, int] = MappingProxyType({})
     heads_suffix = ""  # of the files of heads for these weights
+    heads_recipe = "mesh-heads"  # that trains them
     sampling = Sampling(temperature=0.5, top_k=50, top_p=0.95, temperature_last=True)  # the settings of BPT's own script
 
     # Chosen with `bench mesh --sweep`. Windows are short and drawn again, because a mesh draft is seldom right after a few others, and few
@@ -175,7 +176,7 @@ class Lowpoly:
     def _read_heads(self, kind: str) -> BoundHeads:
         path = self._heads_file(kind)
         row = need(self.card, f"heads.{path.stem}", dict, path.parent)
-        refuse_stale(path, row, self.base_hash, "mesh-heads")
+        refuse_stale(path, row, self.base_hash, self.heads_recipe)
         heads = built(MeshHeads, need(row, "settings", dict), read_tensors(path), path)
         head, dtype = self.model.decoder.head, self.model.decoder.start.dtype
         return BoundHeads(heads.to(self.device), lambda states: head(states.to(dtype)))

@@ -2,7 +2,8 @@
 
 `PictureCheckpoint` is a Backbone over a decoder of transformers (engine/networks/hosted.py). An adapter subclasses it. It sets `name`,
 `sampling`, `layouts` and `vocabulary`, passes a `Hosted` to the constructor, and defines three functions: `rows` (from a prompt to the
-token ids of each guidance row), `decode` (from codes to a picture) and `codebook` (the vector of each code).
+token ids of each guidance row), `decode` (from codes to a picture) and `codebook` (the vector of each code). A model whose prompts
+are no token ids defines `inputs` in place of `rows`, and one whose positions depend on the prompt defines `placed`.
 
 Guidance rows are one batch. If their prompts differ in length, the shorter one is padded on the left; its padding is hidden and its
 positions begin at 0, so its rows are those of a prompt of its own.
@@ -10,7 +11,7 @@ positions begin at 0, so its rows are those of a prompt of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -48,6 +49,7 @@ class PictureCheckpoint:
     words: Mapping[str, int] = MappingProxyType({})  # its tokenizer reads any word
     capabilities: frozenset[str] = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})
     suits = ANY_SUIT
+    classes = 0  # a prompt names one of so many by number; 0: it is a text
 
     def __init__(self, hosted: Hosted, parameters: int, licence: str = ""):
         """parameters : number of weights; licence : of the weights, as the checkpoint names it"""
@@ -113,11 +115,22 @@ class PictureCheckpoint:
 
     def start(self, prompt: Prompt) -> TransformerSequence:
         """Prefills a prompt; raises BadPrompt if the text is empty or too long, or for a size that the model does not make."""
+        layout = self._layout(prompt.size)
+        x, padding = self.inputs(prompt)
+        hosted = self.placed([x.shape[1] - pad for pad in padding], layout)
+        return self.sequence(x, padding, layout, prompt.sampling or self.sampling, hosted)
+
+    def inputs(self, prompt: Prompt) -> tuple[Tensor, tuple[int, ...]]:
+        """The decoder's inputs for a prompt [branches, P, H], and how many at the beginning of each branch are no part of it. A model whose
+        prompts are token ids defines `rows` instead."""
         layout, sampling = self._layout(prompt.size), prompt.sampling or self.sampling
         found = self.rows(readable_text(prompt.text, EXAMPLE), layout)
         self._check_length(found, layout)
-        x, padding = self._prefix(found[:1] if sampling.guidance == 1 else found)
-        return self.sequence(x, padding, layout, sampling)
+        return self._prefix(found[:1] if sampling.guidance == 1 else found)
+
+    def placed(self, lengths: Sequence[int], layout: Raster) -> Hosted:
+        """The decoder for prompts of these lengths, one for each branch: positions of a picture may depend on them."""
+        return self.hosted
 
     def sequence(
         self, x: Tensor, padding: tuple[int, ...], layout: Raster, sampling: Sampling, hosted: Hosted | None = None

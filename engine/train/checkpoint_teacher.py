@@ -13,16 +13,18 @@ from typing import Any
 import torch
 from numpy.random import Generator
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
 from engine.backbones import DRAFTERS, load, resolve
 from engine.backbones.picture_checkpoint import PictureCheckpoint
+from engine.core import Prompt
 from engine.data.emoji_scenes import caption, held_out_scenes, trained_scenes
 from engine.errors import BadFile, NotSupported
 from engine.kernels.steady_linear import plain
 from engine.layout import Layout
-from engine.networks.hosted import RowEnds
+from engine.networks.hosted import Hosted, RowEnds
 from engine.networks.transformer import causal
 from engine.sampling import draw, guide, warp
 from engine.train.recorded import Recorded
@@ -36,7 +38,8 @@ NOTHING = -1  # the id of padding on the left of a prompt
 class CheckpointTeacher:
     """A Teacher (see feature_draft.py) on a checkpoint of transformers that was imported.
 
-    `said` is, for each prompt, the ids of its guidance rows, int64 [branches, P], with -1 on the left.
+    `said` is, for each prompt, the ids of its guidance rows, int64 [branches, P], with -1 on the left. If the model's prompts are no
+    ids, it is their inputs, [branches, P, H], with NaN on the left.
     """
 
     def __init__(self, name_or_folder: str, device: str, prompts: Path | None = None):
@@ -58,13 +61,21 @@ class CheckpointTeacher:
             plain(self.hosted.head)  # packed layers have no gradient
 
     def questions(self, count: int, held_out: bool) -> Tensor:
-        """Returns ids int64 [count, branches, P]."""
-        found = [self._ids(text) for text in self._texts(count, held_out)]
+        """Returns ids int64 [count, branches, P], or inputs [count, branches, P, H]."""
+        texts = self._texts(count, held_out)
+        if type(self.backbone).rows is PictureCheckpoint.rows:
+            inputs = [self._inputs(text) for text in texts]
+            longest = max(x.shape[1] for x in inputs)
+            return torch.stack([F.pad(x, (0, 0, longest - x.shape[1], 0), value=torch.nan) for x in inputs])
+        found = [self._ids(text) for text in texts]
         longest = max(len(ids) for rows in found for ids in rows)
         padded = [[[NOTHING] * (longest - len(ids)) + ids for ids in rows] for rows in found]
         return torch.tensor(padded)
 
     def _texts(self, count: int, held_out: bool) -> list[str]:
+        if self.texts is None and self.backbone.classes:
+            classes = [str(i) for i in range(self.backbone.classes) if (i % HELD_OUT == 0) == held_out]
+            return [classes[i % len(classes)] for i in range(count)]
         if self.texts is None:
             scenes = held_out_scenes(count) if held_out else trained_scenes(2**42, count)
             return [caption(scene, i) for i, scene in enumerate(scenes)]
@@ -75,25 +86,38 @@ class CheckpointTeacher:
         rows = self.backbone.rows(text, self.layout_of_it)
         return rows[:1] if self.sampling.guidance == 1 else rows
 
+    @torch.no_grad()
+    def _inputs(self, text: str) -> Tensor:
+        """The inputs [branches, P, H] of a prompt, none of which is padding."""
+        x, padding = self.backbone.inputs(Prompt(text=text, sampling=self.sampling))
+        assert not any(padding), f"{self.name} pads prompts of its own"
+        return x.cpu()
+
     def _rows(self, said: Tensor) -> tuple[Tensor, Tensor]:
-        """The ids int64 [branches * B, P] of prompts [B, branches, P], branch by branch, and the padding int64 [branches * B]."""
-        ids = said.to(self.trunk.device).transpose(0, 1).flatten(0, 1)
-        return ids.clamp(min=0), (ids == NOTHING).sum(1)
+        """The inputs [branches * B, P, H] of prompts [B, branches, ...], branch by branch, and the padding int64 [branches * B]."""
+        rows = said.to(self.trunk.device).transpose(0, 1).flatten(0, 1)
+        if rows.is_floating_point():
+            return rows.nan_to_num(0.0), rows[..., 0].isnan().sum(1)
+        return self.trunk.embed_tokens(rows.clamp(min=0)).detach(), (rows == NOTHING).sum(1)
+
+    def _placed(self, length: int, padding: Tensor) -> Hosted:
+        """The decoder for prompts of this length with some padding."""
+        return self.backbone.placed((length - padding).tolist(), self.layout_of_it)
 
     @torch.inference_mode()
     def generate(self, said: Tensor, rng: Generator) -> list[Recorded]:
-        """Returns pictures for prompts [B, branches, P]."""
-        ids, padding = self._rows(said)
-        start = self.trunk.embed_tokens(ids)
-        sequence = self.backbone.sequence(start, tuple(padding.tolist()), self.layout_of_it, self.sampling)
+        """Returns pictures for prompts [B, branches, ...]."""
+        start, padding = self._rows(said)
+        hosted = self._placed(start.shape[1], padding)
+        sequence = self.backbone.sequence(start, tuple(padding.tolist()), self.layout_of_it, self.sampling, hosted)
         x, states, tokens = start[:, -1:], [], []
-        for slot in range(ids.shape[1] - 1, ids.shape[1] - 1 + sequence.limit):
+        for slot in range(start.shape[1] - 1, start.shape[1] - 1 + sequence.limit):
             states.append(sequence.trunk.run(x, torch.tensor([slot], device=x.device), None, sequence.slab))
             sequence.slab.keep([0])
             logits = sequence.trunk.head(states[-1]).float().view(-1, len(said), self.vocabulary)
             p = torch.softmax(warp(guide(logits, self.sampling.guidance), self.sampling), -1)
             tokens.append(draw(p, torch.from_numpy(rng.random(len(said)))))
-            x = self.hosted.embed(tokens[-1]).repeat(len(ids) // len(said), 1)[:, None]
+            x = self.hosted.embed(tokens[-1]).repeat(len(start) // len(said), 1)[:, None]
         sequence.close()
         hidden = torch.cat(states, 1).unflatten(0, (-1, len(said))).half().cpu()
         return [Recorded(*row) for row in zip(said.cpu(), torch.stack(tokens, 1).cpu(), hidden.transpose(0, 1).contiguous(), strict=True)]
@@ -105,7 +129,7 @@ class CheckpointTeacher:
 
     def prefix(self, said: Tensor) -> Tensor:
         """Returns the inputs of the prompts."""
-        return self.trunk.embed_tokens(self._rows(said)[0]).detach()
+        return self._rows(said)[0]
 
     def mask(self, count: int) -> Tensor:
         """Returns a causal mask."""
@@ -125,13 +149,14 @@ class CheckpointTeacher:
 
     def _decode(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
         padding = self._rows(said)[1]
+        place = self._placed(said.shape[2], padding).place
         count, total = mask.shape
         real = torch.arange(total, device=x.device) >= padding[:, None, None]
         own = torch.eye(count, total, dtype=torch.bool, device=x.device).roll(total - count, 1)
         positions = (slots[None] - padding[:, None]).clamp(min=0)
         hidden = self.trunk(
             inputs_embeds=x.to(self.trunk.dtype),
-            position_ids=positions if self.hosted.place is None else self.hosted.place(positions),
+            position_ids=positions if place is None else place(positions),
             attention_mask=(mask & real | own)[:, None],
             past_key_values=Cache(layers=[_Kept(slab, layer, total - count) for layer in range(len(self.trunk.layers))]),
             use_cache=True,
@@ -185,7 +210,7 @@ class _Kept(CacheLayerMixin):
 
 def usable(backbone: Any, asked: str) -> PictureCheckpoint:
     """The backbone, if a drafter can be trained for it; raises NotSupported."""
-    if not isinstance(backbone, PictureCheckpoint) or type(backbone).start is not PictureCheckpoint.start:
+    if not isinstance(backbone, PictureCheckpoint):
         raise NotSupported(f"There is no recipe of a drafter for {asked} ({backbone.name}). Methods without a drafter work on it at once.")
     if backbone.folder is None:
         raise NotSupported(f"{asked} is not imported, so there is no place for its drafter. First: python launch.py models import {asked}")

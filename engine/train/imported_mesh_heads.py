@@ -63,7 +63,7 @@ class Course:
         return self.backbone.folder
 
 
-def main(options: Options) -> None:
+def train(options: Options) -> None:
     """Trains, resumes or exports the heads of both kinds; writes each when it is trained."""
     preset = PRESETS[options.preset]
     name, backbone = usable(options.backbone, options.device)

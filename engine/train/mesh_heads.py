@@ -13,6 +13,7 @@ slow on a CPU, the heads also learn from the token sequences of training shapes.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 from collections.abc import Iterable
@@ -119,8 +120,8 @@ def generate_together(backbone: Lowpoly, points: Tensor, rng: Generator, longest
 def generate_once(backbone: Lowpoly, points: Tensor, seed: int, together: int = TOGETHER, longest: int | None = None) -> list[list[int]]:
     """Returns the same for any number of point clouds; stores them with the checkpoints, so that a resumed run does not generate them
     again."""
-    length = f"_{longest}" if longest else ""
-    path = loop.CHECKPOINTS / f"generated_{backbone.weights_hash[:12]}_{len(points)}_{seed}{length}.json"
+    cut = f"_{longest}_{hashlib.sha256(points.numpy().tobytes()).hexdigest()[:12]}" if longest else ""  # clouds of any folder
+    path = loop.CHECKPOINTS / f"generated_{backbone.weights_hash[:12]}_{len(points)}_{seed}{cut}.json"
     if path.exists():
         return json.loads(path.read_text())
     found: list[list[int]] = []
@@ -245,7 +246,7 @@ def main(options: Options) -> None:
     if options.backbone != "lowpoly":
         from engine.train import imported_mesh_heads  # which imports this file
 
-        return imported_mesh_heads.main(options)
+        return imported_mesh_heads.train(options)
     if options.shapes is not None:
         raise BadKnob("--shapes is for imported models; lowpoly has shapes of its own. Leave it out.")
     preset = PRESETS[options.preset]

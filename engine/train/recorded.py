@@ -11,7 +11,7 @@ from torch import Tensor
 class Recorded:
     """A sequence that the backbone generated.
 
-    said   : its condition: word ids int64 [32], points float32 [1024, 6], or token ids int64 [branches, P]
+    said   : its condition: word ids int64 [32], points float32 [1024, 6], token ids int64 [branches, P], or inputs [branches, P, H]
     tokens : int64 [L]
     hidden : float16 [branches, L, H], last hidden states; row i predicted token i
     """

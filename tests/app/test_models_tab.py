@@ -19,7 +19,9 @@ from engine.converting import convert
 from engine.drafters.feature_draft import weights_file
 from engine.machine import processor
 from tests.engine.backbones import tiny
+from tests.engine.backbones.test_bpt import saved
 from tests.engine.backbones.test_janus import save_tokenizer
+from tests.engine.backbones.tiny_originals import bpt_tensors
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +116,13 @@ def test_an_imported_model_shows_its_newest_pictures_and_its_speed(checkpoint: P
     html = model_cards.card_html(card)
     assert html.count("data:image/webp") == 3 and str(data) not in html
     assert "&lt;b&gt;mine&lt;/b&gt;" in html and "<b>mine" not in html  # a card may come from anywhere
+
+
+def test_an_imported_model_of_meshes_names_its_recipe(data: Path, tmp_path: Path) -> None:
+    list(convert(Path(saved(bpt_tensors(), tmp_path / "Tiny-BPT.pt"))))
+    lacks = {lack.title: lack.command for lack in cards.brought(imported()[0], [], None).lacks}
+    assert lacks["XSpecMesh"] == "python launch.py train mesh-heads --backbone Tiny-BPT"
+    assert not any(command for method, command in lacks.items() if "XSpecMesh" not in method)
 
 
 def test_a_damaged_card_is_a_sentence(checkpoint: Path, data: Path) -> None:
