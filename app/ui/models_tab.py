@@ -54,8 +54,8 @@ def cards(place: Place) -> list[Card]:
     """A card for each model: the loaded one first, then those that ship, then the imported ones."""
     runs, backbone = seen(home() / "runs"), place.backbone
     loaded = backbone.name == PICTURES
-    folder = getattr(backbone, "folder", None) if loaded else None
-    own = shipped(PICTURES, Path(folder or MODELS / PICTURES), runs, loaded, backbone if loaded else None)
+    folder = place.weights if loaded and place.weights else MODELS / PICTURES
+    own = shipped(PICTURES, folder, runs, loaded, backbone if loaded else None)
     own_mesh = place.mesh.name in OWN_MESHES
     mesh_folder = place.mesh.folder if own_mesh else MODELS / OWN_MESHES[0]
     meshes = [shipped(OWN_MESHES[0], mesh_folder, runs, own_mesh)] if (mesh_folder / "card.json").exists() else []
