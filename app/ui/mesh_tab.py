@@ -370,7 +370,11 @@ class MeshTab(Racing):
         for changed in updates(boards, Throttle()):
             yield self.draw(boards, points, changed)
         if boards[0].count and self.sessions.present(visitor):
-            self.sessions.leave_results(visitor, self.prefix, self.finish(visitor, boards, given.shape, stays(given)))
+            found = self.finish(visitor, boards, given.shape, stays(given))
+            last = {name: found.pop(name) for name in ("verdict",) if name in found}  # of the panels, not of what is delivered
+            self.sessions.leave_results(visitor, self.prefix, found)
+            if last:
+                yield last
 
     def draw(self, boards: list[MeshBoard], points: np.ndarray, changed: set[int]) -> dict[str, Any]:
         """Updates the view of both boards, the line above it, and the charts of the accelerated one if it changed."""
