@@ -38,10 +38,17 @@ FAREWELL = 20.0  # seconds that a run has to end when the studio is interrupted
 PICTURES, MESHES = "pictogram", ("lowpoly", "lowpoly_lora", "bpt")  # the models of the tabs; the first of MESHES is the default
 
 
-def build(backbone: Backbone, mesh: Lazy | None = None, sessions: Sessions | None = None, local: bool = False) -> gr.Blocks:
+def build(
+    backbone: Backbone,
+    mesh: Lazy | None = None,
+    sessions: Sessions | None = None,
+    local: bool = False,
+    weights: Path | None = None,
+) -> gr.Blocks:
     """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one).
 
-    local : only this machine can open the page, so it may import models from folders that a visitor names
+    local   : only this machine can open the page, so it may import models from folders that a visitor names
+    weights : the folder of the picture model (None: the shipped one), for its card
     """
     mesh = mesh or mesh_model()
     sessions = sessions or visitors()
@@ -50,7 +57,7 @@ def build(backbone: Backbone, mesh: Lazy | None = None, sessions: Sessions | Non
         with gr.Tabs(elem_id="tabs"):
             for name, module in TABS.items():
                 with gr.Tab(name, id=name.lower()) as tab:
-                    importlib.import_module(module).build(Place(page, tab, backbone, mesh, sessions, local))
+                    importlib.import_module(module).build(Place(page, tab, backbone, mesh, sessions, local, weights))
 
         def leave(request: gr.Request) -> None:
             sessions.leave(request.session_hash)
@@ -167,7 +174,7 @@ def _serve(
     if found != wanted:
         print(f"Port {wanted} is in use; the studio uses {found}.", flush=True)
     sessions = visitors()
-    page = build(model, mesh, sessions, is_local(host) and not tuple(allowed_hosts))
+    page = build(model, mesh, sessions, is_local(host) and not tuple(allowed_hosts), Path(picture_path) if picture_path else None)
     print(f"Foretoken studio: {address(host, found)}\nRuns are saved in {home() / 'runs'}.", flush=True)
     open_to(page, host, found, allowed_hosts, open_browser)
     wait_for_interrupt()

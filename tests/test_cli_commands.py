@@ -27,6 +27,8 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "verify": {"--full", "--json"},
     "bench_image": MODEL | SAMPLING | TABLE | {"--guidance", "--size", "--prompts", "--figure", "--judge", "--eye"},
     "bench_mesh": MODEL | SAMPLING | TABLE | {"--faces", "--size", "--full", "--up", "--judge", "--each", "--packs", "--upright"},
+    "bench_generate": {"--size", "--tokens", "--window", "--method", "--guidance", "--repeats", "--device", "--dtype", "--csv", "--json"},
+    "bench_kernels": {"--only", "--csv", "--json"},
     "models": {"--json"},
     "doctor": {"--json"},
 }

@@ -45,8 +45,10 @@ def main(arguments: Sequence[str]) -> int:
     """Measures or draws."""
     own = parser()
     options = own.read(arguments)
-    if options.packs and not (options.judge or options.upright):
-        own.error("--packs judges the files of folders: add --judge or --upright")
+    if not (options.judge or options.upright):
+        for name, value in (("--packs", options.packs), ("--each", options.each), ("--up", options.up)):
+            if value is not None:
+                own.error(f"{name} chooses what is judged: add --judge or --upright")
     if options.upright:
         refuse_unused(own, options, UPRIGHT, "bench mesh --upright")
         return upright(options)

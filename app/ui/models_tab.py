@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import gradio as gr
 
@@ -20,9 +20,6 @@ from engine.files import home
 from engine.machine import facts
 from engine.memory import free, said
 from engine.networks.weights import MODELS
-
-if TYPE_CHECKING:
-    from engine.backbones.pictogram import Pictogram
 
 PICTURES, OWN_MESHES = "pictogram", ("lowpoly", "lowpoly_lora")
 ABOUT = "Foretoken runs on this machine only: no prompt, picture or number leaves it."
@@ -57,8 +54,8 @@ def cards(place: Place) -> list[Card]:
     """A card for each model: the loaded one first, then those that ship, then the imported ones."""
     runs, backbone = seen(home() / "runs"), place.backbone
     loaded = backbone.name == PICTURES
-    folder = cast("Pictogram", backbone).folder if loaded else None
-    own = shipped(PICTURES, Path(folder or MODELS / PICTURES), runs, loaded, backbone if loaded else None)
+    folder = place.weights if loaded and place.weights else MODELS / PICTURES
+    own = shipped(PICTURES, folder, runs, loaded, backbone if loaded else None)
     own_mesh = place.mesh.name in OWN_MESHES
     mesh_folder = place.mesh.folder if own_mesh else MODELS / OWN_MESHES[0]
     meshes = [shipped(OWN_MESHES[0], mesh_folder, runs, own_mesh)] if (mesh_folder / "card.json").exists() else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import gradio as gr
 
@@ -13,8 +14,11 @@ from engine.core import Backbone
 
 @dataclass(frozen=True)
 class Place:
-    """One tab of the studio's page. backbone: the picture model; mesh: the mesh model; local: only this machine can open the page, so it
-    may name folders."""
+    """One tab of the studio's page.
+
+    backbone, mesh : the picture model and the mesh model; weights : the folder of the picture model, None = the shipped one
+    local          : only this machine can open the page, so it may name folders
+    """
 
     page: gr.Blocks
     tab: gr.Tab
@@ -22,3 +26,4 @@ class Place:
     mesh: Lazy
     sessions: Sessions
     local: bool = False
+    weights: Path | None = None

@@ -109,6 +109,16 @@ class Foretoken:
         reading = read(logits_processor, not generation_config.do_sample, options.processors)
         rows = request.rows_of(input_ids, arguments, reading)
         self._check_stream(options, len(rows))
+        with pictures.lent(model):
+            found, totals = self._decoded(model, rows, reading, stopping_criteria, options, knobs, input_ids, generation_config)
+        sequences = _joined(input_ids if options.generation_mode == "text" else input_ids[:, :0], found, generation_config)
+        return Generated(sequences=sequences, totals=totals) if generation_config.return_dict_in_generate else sequences
+
+    def _decoded(
+        self, model: PreTrainedModel, rows: Sequence[request.Row], reading: Reading, stopping_criteria: Any, options: Options,
+        knobs: Mapping[str, Any], input_ids: Tensor, generation_config: Any,
+    ) -> tuple[list[list[int]], list[dict[str, Any]]]:  # fmt: skip
+        """The new tokens of each row, and what each run says about itself."""
         if options.generation_mode == "image":
             backbones = [pictures.backbone(model, row, reading, generation_config) for row in rows]
         elif options.generation_mode == "text":
@@ -122,8 +132,7 @@ class Foretoken:
             prompt = input_ids if options.generation_mode == "text" else input_ids[:, :0]
             found.append(_finish(run, options.stream_to, prompt))
             totals.append({"method": self.name, "exact": run.exact, "seed": seed, **run.totals})
-        sequences = _joined(prompt, found, generation_config)
-        return Generated(sequences=sequences, totals=totals) if generation_config.return_dict_in_generate else sequences
+        return found, totals
 
     def _split(self, given: Mapping[str, Any]) -> tuple[Options, dict[str, Any], dict[str, Any]]:
         """Options, knobs, and what is left: arguments of the model's forward."""

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from transformers import JanusForConditionalGeneration, PreTrainedModel
@@ -15,6 +17,18 @@ from engine.accelerate.request import Row
 from engine.backbones.janus import Janus
 from engine.core import Backbone
 from engine.errors import NotSupported
+
+
+@contextmanager
+def lent(model: PreTrainedModel) -> Iterator[None]:
+    """Gives the caller's decoder its own attention back at the end, because an adapter gives it ours."""
+    decoder = model.model.language_model if isinstance(model, JanusForConditionalGeneration) else model
+    before = decoder.config._attn_implementation
+    try:
+        yield
+    finally:
+        if decoder.config._attn_implementation != before:
+            decoder.set_attn_implementation(before)
 
 
 def backbone(model: PreTrainedModel, row: Row, reading: Reading, settings: Any) -> Backbone:

@@ -12,7 +12,7 @@ from torch import nn
 from transformers import ChameleonConfig, ChameleonForConditionalGeneration, ChameleonModel, PreTrainedTokenizerBase
 
 from engine import memory
-from engine.backbones.checkpoint_files import UNREADABLE, checkpoint_folder, first_line
+from engine.backbones.checkpoint_files import PROMPT, UNREADABLE, checkpoint_folder, first_line
 from engine.backbones.originals import Originals, Shapes, originals
 from engine.backbones.vqgan_names import decoder_of, taming
 from engine.checkpoints.families import ADAPTED
@@ -24,7 +24,6 @@ FAMILY = ADAPTED["chameleon"]
 DECODERS = "vqgan.ckpt of Meta's Chameleon (Anole, Lumina-mGPT) or movqgan_270M.ckpt of ai-forever/MoVQGAN (Lumina-mGPT 2)"
 TOKENIZERS = ("tokenizer.json", "tokenizer.model")
 HEAD = "lm_head.weight"
-PROMPT = 256  # tokens of a prompt that the estimate of memory assumes
 
 
 def folder_of(path: str | None) -> Path:

@@ -34,9 +34,8 @@ from engine.backbones.checkpoint_files import (
 )  # fmt: skip
 from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.backbones.preview import CELLS, Preview
-from engine.backbones.prompts import readable_text
 from engine.checkpoints.families import ADAPTED, stated_licence
-from engine.core import Prompt, Sampling
+from engine.core import Sampling
 from engine.errors import MissingWeights
 from engine.kernels.steady_linear import steady
 from engine.layout import Raster

@@ -149,6 +149,15 @@ def test_the_page_names_no_folder_of_this_machine(picto, picto_folder: Path) -> 
     assert str(picto_folder) not in shown and str(picto_folder.parent) not in shown
 
 
+def test_the_card_of_the_loaded_model_is_that_of_its_folder(picto, picto_folder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(picto_folder, tmp_path / "mine")
+    card = json.loads((folder / "card.json").read_text())
+    (folder / "card.json").write_text(json.dumps(card | {"licence": "a licence of my own"}))
+    for weights, expected in ((folder, True), (None, False)):
+        page = studio.build(picto, weights=weights).get_config_file()
+        assert ("a licence of my own" in json.dumps([c["props"].get("value") for c in page["components"]])) == expected
+
+
 # --- import -----------------------------------------------------------------------------------------------------------
 
 

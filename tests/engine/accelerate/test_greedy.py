@@ -107,6 +107,7 @@ def test_a_picture_of_janus_is_that_of_its_own_loop_and_of_our_engine() -> None:
     settings = {"attention_mask": torch.ones_like(ids), "generation_mode": "image", "do_sample": False, "guidance_scale": 3.0}
     expected = model.generate(ids, **settings).tolist()
     found = GenerationMixin.generate(model, ids, custom_generate=foretoken("sjdpp"), window=5, **settings)
+    assert model.generate(ids, **settings).tolist() == expected  # the caller's model has its own attention again
     run = generate(Janus(model, tiny.janus_ids), METHODS["sjdpp"], Prompt("red apple", sampling=Sampling(0.0, guidance=3.0))).finish()
     assert found.tolist() == expected == [run.tokens]
 
