@@ -16,7 +16,6 @@ from engine.errors import BadOutput
 
 FIRST = "engine.accelerate.call"  # the module that generate.py imports from
 LEAST = {"transformers": "transformers>=5"}  # the oldest version, where it matters
-OPTIONAL = frozenset({"triton", "peft"})  # for kernels, which are references without it; for trained drafters, which no caller has
 HEAD = "# Written by `launch.py models custom-generate` from {}. Apache-2.0.\n"
 
 GENERATE = '''"""Exact speculative decoding without a drafter: Foretoken's methods for any decoder-only model with a cache.
@@ -132,7 +131,7 @@ def flattened(text: str, sources: dict[str, str]) -> str:
 
 def requirements(sources: dict[str, str]) -> list[str]:
     """The packages that the modules need, as lines of requirements.txt. transformers refuses the folder where one is not installed."""
-    tops = {name.split(".")[0] for text in sources.values() for name in _imported(text)} - {"engine", *OPTIONAL, *sys.stdlib_module_names}
+    tops = {name.split(".")[0] for text in sources.values() for name in _imported(text)} - {"engine", *sys.stdlib_module_names}
     return [LEAST.get(name, name) for name in sorted(tops)]
 
 
