@@ -123,7 +123,7 @@ def test_events_of_several_visitors_in_any_order(seed: int, studio: Studio, tall
 def after(studio: Studio, visitor: Visitor, tab: str) -> str:
     """Whether a visitor of the story can generate on a tab, with everything at its beginning: "" or why not."""
     mine = Visitor(studio.page, studio.way, visitor.session)
-    if tab and not all(a.ok for a in mine.fire(studio.page.with_event("select"))):
+    if tab and not all(a.ok for a in mine.fire(studio.page.opening("Mesh"))):
         return "the tab does not open"
     studio.calm(mine)
     return can_generate(studio, mine, tab)

@@ -47,6 +47,11 @@ class Page:
         """The handler of an event of the component with an id."""
         return next(h for h in self.handlers.values() if [self._ids[name], event] in [list(t) for t in h["targets"]])
 
+    def opening(self, tab: str) -> dict[str, Any]:
+        """The handler of the opening of a tab, by the tab's label."""
+        ids = {i for i, c in self.components.items() if c["props"].get("label") == tab}
+        return next(h for h in self.handlers.values() if any(t[1] == "select" and t[0] in ids for t in h["targets"]))
+
     def with_event(self, event: str) -> dict[str, Any]:
         """The only handler of an event."""
         (found,) = (h for h in self.handlers.values() if any(t[1] == event for t in h["targets"]))

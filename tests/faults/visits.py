@@ -69,6 +69,6 @@ def opened(studio: Studio, tab: str) -> Visitor:
     """A visitor who has opened a tab."""
     visitor = studio.visitor()
     if tab:
-        assert all(a.ok for a in visitor.fire(studio.page.with_event("select")))
+        assert all(a.ok for a in visitor.fire(studio.page.opening("Mesh")))
         studio.calm(visitor)  # opening the tab has set the model's own
     return visitor
