@@ -209,7 +209,7 @@ def test_others_go_on_while_a_large_file_is_read(visit):
     reading.start()
     answered = 0
     while reading.is_alive():
-        other.ask(other.handler("choose"), ["sjd"])
+        other.ask(other.handler("choose"), ["sjd", None])
         answered += 1
     reading.join()
     assert "big.obj: a mesh of" in came[0], came[0][-800:]
