@@ -120,7 +120,7 @@ def test_a_row_brings_its_settings_back_or_to_the_left(open_page):
     assert page.locator("#canvas-plain h3").inner_text() == "SJD++" and page.locator("#canvas-fast h3").inner_text() == "Cross-Regression"
     assert page.locator(ROWS).count() == 4
     page.locator(ROWS).last.get_by_role("button", name="Restore").click()
-    page.wait_for_function("document.querySelector('#prompt textarea, #prompt input').value === 'three bears'")
+    page.wait_for_function("document.querySelector('#prompt textarea, #prompt input')?.value === 'three bears'")
     page.fill(".ft-runs input", "red apple")
     expect(page.locator(ROWS)).to_have_count(2)
     page.fill(".ft-runs input", "")
@@ -146,7 +146,7 @@ def test_a_reload_loses_nothing(open_page):
     said = page.inner_text("#verdict .ft-headline")
     page.reload()
     page.wait_for_selector(ROWS)
-    page.wait_for_function("document.querySelector('#prompt textarea, #prompt input').value === 'three bears'")
+    page.wait_for_function("document.querySelector('#prompt textarea, #prompt input')?.value === 'three bears'")
     page.wait_for_function("document.querySelector('#canvas-fast .ft-card').dataset.pictures === '1'")
     assert (pixels(page, "fast", ".ft-picture") == shown).all() and page.inner_text("#verdict .ft-headline") == said
     assert page.locator("#settings .ft-knob[data-knob=size] select").input_value() == "64 px"
@@ -160,7 +160,7 @@ def test_a_dropped_file_and_a_link_bring_the_settings_back(open_page, served, tm
     move(page, "knobs", "window", 4)
     small(page)
     folder = served.runs()[-1]
-    say = "document.querySelector('#prompt textarea, #prompt input').value === '{}'"
+    say = "document.querySelector('#prompt textarea, #prompt input')?.value === '{}'"
     for name in ("result.png", "run.json"):
         page.fill("#prompt textarea, #prompt input", "something else")
         drop(page, name, (folder / name).read_bytes())
