@@ -40,7 +40,9 @@ class Page:
 
     def __init__(self, config: Mapping[str, Any]):
         self.components = {c["id"]: c for c in config["components"]}
-        self.handlers: dict[int, dict[str, Any]] = {d["id"]: d for d in config["dependencies"]}
+        self.handlers: dict[int, dict[str, Any]] = {
+            d["id"]: d for d in config["dependencies"] if d.get("backend_fn", True)
+        }  # others are JavaScript
         self._ids = {c["props"]["elem_id"]: c["id"] for c in config["components"] if c["props"].get("elem_id")}
 
     def of(self, name: str, event: str) -> dict[str, Any]:
