@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from engine.checkpoints.families import family_of
+from engine.checkpoints.families import ADAPTED, family_of
 from engine.checkpoints.reading import Checkpoint, open_checkpoint
 from engine.core import Backbone
 from engine.errors import NotSupported
@@ -111,15 +111,7 @@ def load(
     if name not in BACKBONES:
         raise NotSupported(f"There is no backbone '{name}'. There are: {', '.join(BACKBONES)}.")
     check_device(device)
-    found: Backbone = importlib.import_module(BACKBONES[name]).load(path, device, dtype)
-    if found.weights_hash is None and path is not None and (Path(path) / CARD).is_file():
-        adopt(found, Path(path), read_card(Path(path)).get("weights_hash"))
+    found = importlib.import_module(BACKBONES[name]).load(path, device, dtype)
+    if name in ADAPTED and path is not None and (Path(path) / CARD).is_file():  # imported: its runs can be told apart, and it has drafters
+        found.adopt(Path(path), read_card(Path(path)).get("weights_hash"))
     return found
-
-
-def adopt(found: Backbone, folder: Path, weights_hash: str | None) -> None:
-    """Gives the model of an imported folder the hash on its card, so that its runs can be told apart, and its drafters."""
-    if hasattr(found, "adopt"):
-        found.adopt(folder, weights_hash)
-    else:
-        found.weights_hash = weights_hash
