@@ -385,9 +385,9 @@ INLINE void look(const int rows, const int vectors, const int half, const float 
         for (int v = 0; v < vectors; v++) k[v] = read(keys, j * width + v * LANES, half);
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
-            vec dot = load(q + r * width) * k[0];
+            vec dot = {0}; /* not the first product: the compiler could round that one or the second, and not the same in every copy */
 #pragma GCC unroll 8
-            for (int v = 1; v < vectors; v++) dot += load(q + r * width + v * LANES) * k[v];
+            for (int v = 0; v < vectors; v++) dot += load(q + r * width + v * LANES) * k[v];
             scores[r * room + j] = sum_of(dot);
         }
     }

@@ -109,4 +109,6 @@ def _fingerprint(compiler: str) -> str:
 def _compile(compiler: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as part:
-        subprocess.run([compiler, *FLAGS, "-o", str(part), str(SOURCE), "-lm"], capture_output=True, text=True, check=True, timeout=PATIENCE)
+        subprocess.run(
+            [compiler, *FLAGS, "-o", str(part), str(SOURCE), "-lm"], capture_output=True, text=True, check=True, timeout=PATIENCE
+        )
