@@ -45,28 +45,46 @@ INLINE uint16_t half_of(float x) {
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* The lanes are folded in halves, in a fixed order. */
+/* Half a step of a sum over lanes: lane i of the result is lane i of segment i / s of both vectors, each of whose segments has 2 s lanes. */
+#define LANE(i, s, n) ((i) / (s) * 2 * (s) + (i) % (s) + (n))
 #if LANES == 16
-#define FOLD(x, n) __builtin_shufflevector(x, x, (0 + n) % 16, (1 + n) % 16, (2 + n) % 16, (3 + n) % 16, (4 + n) % 16, (5 + n) % 16, \
-    (6 + n) % 16, (7 + n) % 16, (8 + n) % 16, (9 + n) % 16, (10 + n) % 16, (11 + n) % 16, (12 + n) % 16, (13 + n) % 16, (14 + n) % 16, \
-    (15 + n) % 16)
+#define PICK(x, y, s, n) \
+    __builtin_shufflevector(x, y, LANE(0, s, n), LANE(1, s, n), LANE(2, s, n), LANE(3, s, n), LANE(4, s, n), LANE(5, s, n), LANE(6, s, n), \
+        LANE(7, s, n), LANE(8, s, n), LANE(9, s, n), LANE(10, s, n), LANE(11, s, n), LANE(12, s, n), LANE(13, s, n), LANE(14, s, n), LANE(15, s, n))
 #elif LANES == 8
-#define FOLD(x, n) __builtin_shufflevector(x, x, (0 + n) % 8, (1 + n) % 8, (2 + n) % 8, (3 + n) % 8, (4 + n) % 8, (5 + n) % 8, \
-    (6 + n) % 8, (7 + n) % 8)
+#define PICK(x, y, s, n) \
+    __builtin_shufflevector(x, y, LANE(0, s, n), LANE(1, s, n), LANE(2, s, n), LANE(3, s, n), LANE(4, s, n), LANE(5, s, n), LANE(6, s, n), \
+        LANE(7, s, n))
 #else
-#define FOLD(x, n) __builtin_shufflevector(x, x, (0 + n) % 4, (1 + n) % 4, (2 + n) % 4, (3 + n) % 4)
+#define PICK(x, y, s, n) __builtin_shufflevector(x, y, LANE(0, s, n), LANE(1, s, n), LANE(2, s, n), LANE(3, s, n))
 #endif
+#define MERGE(x, y, s) (PICK(x, y, s, 0) + PICK(x, y, s, s))
 
+/* The sum of a vector's lanes, folded in halves. */
 INLINE float sum_of(vec x) {
 #if LANES == 16
-    x += FOLD(x, 8);
+    x = MERGE(x, x, 8);
 #endif
 #if LANES >= 8
-    x += FOLD(x, 4);
+    x = MERGE(x, x, 4);
 #endif
-    x += FOLD(x, 2);
-    x += FOLD(x, 1);
+    x = MERGE(x, x, 2);
+    x = MERGE(x, x, 1);
     return x[0];
+}
+
+/* Lane i is the sum of vector i, with the bits of `sum_of`. */
+INLINE vec sums_of(vec *x) {
+#if LANES == 16
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) x[i] = MERGE(x[2 * i], x[2 * i + 1], 8);
+#endif
+#if LANES >= 8
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) x[i] = MERGE(x[2 * i], x[2 * i + 1], 4);
+#endif
+    const vec first = MERGE(x[0], x[1], 2), second = MERGE(x[2], x[3], 2);
+    return MERGE(first, second, 1);
 }
 
 INLINE float largest_of(vec x) {
@@ -379,18 +397,32 @@ INLINE vec read(const void *at, long place, const int half) {
 INLINE void look(const int rows, const int vectors, const int half, const float *q, const void *keys, const void *values, long end, float *scores,
                  long room, const uint8_t *seen, long seen_stride, float *out, long out_stride) {
     const long width = vectors * LANES;
-    for (long j = 0; j < end; j++) {
-        vec k[8];
-#pragma GCC unroll 8
-        for (int v = 0; v < vectors; v++) k[v] = read(keys, j * width + v * LANES, half);
-#pragma GCC unroll 4
+    const long blocks = end / LANES * LANES;
+    for (long j = 0; j < blocks; j += LANES) {
+        float copy[half ? 8 * LANES * LANES : 1];
+        const float *k = (const float *)keys + j * width;
+        if (half) {
+            for (long i = 0; i < LANES * width; i += LANES) store(copy + i, read(keys, j * width + i, half));
+            k = copy;
+        }
         for (int r = 0; r < rows; r++) {
-            vec dot = {0}; /* not the first product: the compiler could round that one or the second, and not the same in every copy */
+            vec dots[LANES] = {{0}}; /* not the first product: the compiler could round that one or the second, and not the same in every copy */
 #pragma GCC unroll 8
-            for (int v = 0; v < vectors; v++) dot += load(q + r * width + v * LANES) * k[v];
-            scores[r * room + j] = sum_of(dot);
+            for (int v = 0; v < vectors; v++) {
+                const vec own = load(q + r * width + v * LANES);
+#pragma GCC unroll 16
+                for (int i = 0; i < LANES; i++) dots[i] += own * load(k + i * width + v * LANES);
+            }
+            store(scores + r * room + j, sums_of(dots));
         }
     }
+    for (long j = blocks; j < end; j++)
+        for (int r = 0; r < rows; r++) {
+            vec dot = {0};
+#pragma GCC unroll 8
+            for (int v = 0; v < vectors; v++) dot += load(q + r * width + v * LANES) * read(keys, j * width + v * LANES, half);
+            scores[r * room + j] = sum_of(dot);
+        }
     float parts[QUERIES];
     for (int r = 0; r < rows; r++) parts[r] = shares(scores + r * room, end, seen ? seen + r * seen_stride : 0);
     vec sums[QUERIES][8] = {{{0}}};

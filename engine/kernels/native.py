@@ -24,7 +24,7 @@ from engine.files import home, whole_file
 from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
 
 SOURCE = Path(__file__).with_suffix(".c")
-FLAGS = ("-O2", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
+FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
 PATIENCE = 300  # seconds that a compiler gets; it needs two on a quiet machine
 AS_IT_IS, ROOT_MEAN_SQUARE, LAYER_NORM, SILU_GATE, GELU_GATE = range(5)  # what a row is before it is multiplied; as in native.c

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.kernels.native import AS_IT_IS, Attention, Library, native
+from engine.kernels.native import AS_IT_IS, Attention, Library, built
 
 WIDTHS = (1, 2, 4, 8)  # of a head, in vectors
 
@@ -174,8 +174,8 @@ def can_attend(width: int) -> bool:
 
 def library() -> Library:
     """The compiled functions; layers that need them exist only where they are."""
-    found = native()
-    assert found is not None
+    found, reason = built()
+    assert found is not None, reason
     return found
 
 
