@@ -257,7 +257,7 @@ def test_models_and_doctor_answer_without_weights(capsys: pytest.CaptureFixture)
     assert last_line(capsys)["toy"]["ready"] is True
     assert cli.main(["doctor", "--json"]) == 0
     found = last_line(capsys)
-    assert found["torch"] and "pass_milliseconds" in found
+    assert found["torch"] and "pass_milliseconds" in found and "bound_pictogram_float32" in found and found["native_functions"]
 
 
 def test_verify_prints_the_table(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

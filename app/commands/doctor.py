@@ -13,7 +13,10 @@ from app.commands.report import print_json
 
 def parser() -> Parser:
     """The parser of the command's options."""
-    p = Parser("doctor", "Checks this machine: versions, devices, browser, font, and the cost of a pass by its width.")
+    p = Parser(
+        "doctor",
+        "Checks this machine: versions, devices, browser, font, and the cost of a pass beside the least that it can cost here.",
+    )
     add_json(p)
     return p
 
@@ -24,11 +27,15 @@ def main(arguments: Sequence[str]) -> int:
     from engine.backbones import load
     from engine.data.emoji_scenes import font_path
     from engine.errors import ForetokenError
+    from engine.kernels.native import native_choice
     from engine.machine import facts
     from engine.measure.bench.cost_curve import cost_curve
+    from engine.measure.bound import DTYPES, bounds
 
     found: dict[str, Any] = facts() | {"browser": browser()}
     checks = {"font": lambda: str(font_path()), "pass_milliseconds": lambda: cost_curve(load("pictogram"))}
+    checks["native_functions"] = lambda: native_choice().reason
+    checks |= {f"bound_{name}_{dtype}": lambda name=name, dtype=dtype: bounds(load(name, dtype=dtype)) for name, dtype in DTYPES}
     for name, check in checks.items():
         try:
             found[name] = check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 
 import pytest
 import torch
@@ -149,7 +150,7 @@ def backbones() -> dict[str, Callable[[], tuple[Pictogram | Lowpoly, Prompt]]]:
 
 def start(name: str) -> Sequence:
     """A fresh sequence of a backbone with a native decoder."""
-    backbone, prompt = backbones()[name]()
+    backbone, prompt = deepcopy(backbones()[name]())  # other tests share the tiny models
     quicken(backbone.model.decoder)
     return backbone.start(prompt)
 
