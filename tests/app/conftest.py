@@ -232,7 +232,7 @@ class Watched:
         self.page.on("request", lambda r: None if r.url.startswith(inside) else self.wrong.append(f"left the machine: {r.url}"))
         self.page.on("response", lambda r: self.wrong.append(f"{r.status}: {r.url}") if r.status >= 400 else None)
         self.page.goto(address)
-        self.page.wait_for_selector("#knobs .ft-knob")  # drawn by our own script: the page is alive
+        self.page.wait_for_selector("#knobs .ft-knob", state="attached")  # drawn by our own script: the page is alive
 
 
 @pytest.fixture(scope="session")
