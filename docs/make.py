@@ -2,6 +2,7 @@
 
 A page holds pairs of comments; what stands between them is replaced. `<!-- knobs NAME ... -->` and `<!-- end -->` hold the knobs of
 methods. `<!-- bench FILE: COMMAND -->` and `<!-- end -->` hold the rows that COMMAND wrote into docs/bench/FILE with `--csv`.
+`<!-- passes FILE: COMMAND -->` holds what COMMAND measured about passes on a CPU.
 `<!-- compiled FILE: COMMAND -->` holds what COMMAND wrote about compiled kernels, `<!-- bounds -->` the least times of kernels, computed.
 tests/test_docs.py fails when a table is out of date.
 """
@@ -25,6 +26,7 @@ from engine.methods import METHODS, PRESETS  # noqa: E402
 BLOCK = re.compile(r"(<!-- knobs ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 BENCH = re.compile(r"(<!-- bench ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 COMPILED = re.compile(r"(<!-- compiled ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+PASSES = re.compile(r"(<!-- passes ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 BOUNDS = re.compile(r"(<!-- bounds -->\n).*?(<!-- end -->)", re.DOTALL)
 SAMPLING = ("temperature", "top_k", "top_p", "guidance")
 
@@ -118,6 +120,35 @@ def compiled_table(path: Path, command: str) -> str:
     return "\n".join([made, "", *lines, ""])
 
 
+def passes_table(path: Path, command: str) -> str:
+    """Passes of the shipped models beside their bounds, and whole generations with the shares of a step, by PyTorch and native."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    first = rows[0]
+    passes = [
+        "| model | type | pass | PyTorch ms | native ms | times as fast | bound ms | times the bound |", "|---|---|---|---|---|---|---|---|"
+    ]  # fmt: skip
+    wholes = [
+        "| model | type | method | ms a pass | seconds | times as fast | model, sampling, bookkeeping |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        start, (before, after) = f"| {row['backbone']} | {row['dtype']} |", (float(row[f"{kind}_ms"]) for kind in ("reference", "native"))
+        if row["bound_ms"]:
+            over = f"{row['reference_over_bound']}, native {row['native_over_bound']}"
+            passes.append(
+                f"{start} {row['what'][8:]} | {before:.2f} | {after:.2f} | {before / after:.2f} | {float(row['bound_ms']):.2f} | {over} |"
+            )
+        else:
+            shares = ", ".join(f"{float(row[f'native_{part}_share']):.0%}" for part in ("model", "sampling", "bookkeeping"))
+            slow, quick = float(row["reference_seconds"]), float(row["native_seconds"])
+            name = row["what"].split(",")[0]
+            wholes.append(f"{start} `{name}` | {before:.2f} to {after:.2f} | {slow:.2f} to {quick:.2f} | {slow / quick:.2f} | {shares} |")
+    machine = f"{first['processor']}, {first['threads']} thread(s), {first['clock']} time, PyTorch {first['torch']}"
+    made = f"`python launch.py {command}`: {machine}, commit {first['commit']}; {first['kept']} tokens in the cache."
+    return "\n".join([made, "", *passes, "", *wholes, ""])
+
+
 def bounds_table() -> str:
     """The fewest bytes of typical calls, and the least microseconds these take at the bandwidth of each GPU."""
     gpus = [f"{name} ({BANDWIDTH[name] / 1e12:g} TB/s)" for name in BANDWIDTH]
@@ -140,9 +171,13 @@ def fill(page: str) -> str:
     def programs(found: re.Match[str]) -> str:
         return found[1] + "\n" + compiled_table(ROOT / "docs/bench" / found[2], found[3]) + "\n" + found[4]
 
+    def cpu(found: re.Match[str]) -> str:
+        return found[1] + "\n" + passes_table(ROOT / "docs/bench" / found[2], found[3]) + "\n" + found[4]
+
     def least(found: re.Match[str]) -> str:
         return found[1] + "\n" + bounds_table() + "\n" + found[2]
 
+    page = PASSES.sub(cpu, page)
     return BOUNDS.sub(least, COMPILED.sub(programs, BENCH.sub(benches, BLOCK.sub(tables, page))))
 
 

@@ -490,3 +490,74 @@ void attend(const Attention *a) {
         }
     }
 }
+
+/* --- whole blocks: the same functions, one after another, without a way through Python between them ------------------ */
+
+typedef struct {
+    const void *panels;
+    const float *bias;
+    long inner, outer;
+} Layer;
+
+typedef struct {
+    const float *weight, *bias;
+    float constant;
+    int kind;
+} Norm;
+
+/* What the blocks of both networks have. `attention` lacks its addresses in `work`; its scratch is behind them. */
+typedef struct {
+    const float *x;
+    float *out, *work;
+    long rows;
+    int half, threads;
+    Attention attention;
+    Norm norms[3];
+    Layer layers[6];
+    const void *cross_keys, *cross_values; /* of mesh blocks */
+    long cross_count, cross_branch_stride, cross_head_stride;
+    int cross_half;
+} Block;
+
+static void multiply(const Block *b, int layer, const Norm *norm, const float *x, float *scratch, const float *residual, float *out) {
+    const Layer *l = &b->layers[layer];
+    const int gate = norm && (norm->kind == SILU_GATE || norm->kind == GELU_GATE);
+    linear(x, b->rows, gate ? 2 * l->inner : l->inner, l->inner, norm ? norm->kind : AS_IT_IS, norm ? norm->weight : 0, norm ? norm->bias : 0,
+           norm ? norm->constant : 0.0f, scratch, l->panels, b->half, l->bias, residual, out, l->outer, b->threads);
+}
+
+/* Self-attention, added to x. */
+static void attended(Block *b, float *mixed, float *seen, float *scratch) {
+    const long width = b->layers[0].inner;
+    Attention *a = &b->attention;
+    multiply(b, 0, &b->norms[0], b->x, scratch, 0, mixed);
+    a->queries = mixed, a->new_keys = mixed + width, a->new_values = mixed + 2 * width, a->out = seen, a->scratch = scratch;
+    attend(a);
+    multiply(b, 1, 0, seen, scratch, b->x, b->out);
+}
+
+/* `work` holds 3 width + width + twice the inner width numbers for each row, and scratch for products or attention. */
+void picture_block(Block *b) {
+    const long width = b->layers[0].inner;
+    float *mixed = b->work, *seen = mixed + b->rows * 3 * width, *wide = seen + b->rows * width, *scratch = wide + b->rows * b->layers[2].outer;
+    const Norm gate = {0, 0, 0.0f, SILU_GATE};
+    attended(b, mixed, seen, scratch);
+    multiply(b, 2, &b->norms[1], b->out, scratch, 0, wide);
+    multiply(b, 3, &gate, wide, scratch, b->out, b->out);
+}
+
+void mesh_block(Block *b) {
+    const long width = b->layers[0].inner;
+    float *mixed = b->work, *seen = mixed + b->rows * 3 * width, *wide = seen + b->rows * width, *scratch = wide + b->rows * b->layers[4].outer;
+    const Norm gate = {0, 0, 0.0f, GELU_GATE};
+    attended(b, mixed, seen, scratch);
+    multiply(b, 2, &b->norms[1], b->out, scratch, 0, mixed);
+    Attention cross = b->attention;
+    cross.new_keys = cross.new_values = 0, cross.stride = width, cross.kept = b->cross_count, cross.seen = 0, cross.half = b->cross_half;
+    cross.keys = (void *)b->cross_keys, cross.values = (void *)b->cross_values;
+    cross.branch_stride = b->cross_branch_stride, cross.head_stride = b->cross_head_stride;
+    attend(&cross);
+    multiply(b, 3, 0, seen, scratch, b->out, b->out);
+    multiply(b, 4, &b->norms[2], b->out, scratch, 0, wide);
+    multiply(b, 5, &gate, wide, scratch, b->out, b->out);
+}

@@ -42,6 +42,28 @@ class Attention(ctypes.Structure):
     )  # fmt: skip
 
 
+class Layer(ctypes.Structure):
+    """The weights of a product."""
+
+    _fields_ = (("panels", c_void_p), ("bias", c_void_p), ("inner", c_long), ("outer", c_long))
+
+
+class Norm(ctypes.Structure):
+    """What is done to a row before a product."""
+
+    _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("constant", c_float), ("kind", c_int))
+
+
+class Block(ctypes.Structure):
+    """The arguments of `picture_block` and `mesh_block`; native.c describes them."""
+
+    _fields_ = (
+        ("x", c_void_p), ("out", c_void_p), ("work", c_void_p), ("rows", c_long), ("half", c_int), ("threads", c_int),
+        ("attention", Attention), ("norms", Norm * 3), ("layers", Layer * 6), ("cross_keys", c_void_p), ("cross_values", c_void_p),
+        ("cross_count", c_long), ("cross_branch_stride", c_long), ("cross_head_stride", c_long), ("cross_half", c_int),
+    )  # fmt: skip
+
+
 class Library:
     """The compiled functions. Pointers are addresses of contiguous tensors, 0 for none."""
 
@@ -53,7 +75,9 @@ class Library:
         self.prepare.argtypes = (*row, c_int)
         self.linear.argtypes = (*row, c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_long, c_int)
         self.attend.argtypes = (ctypes.POINTER(Attention),)
-        for function in (self.prepare, self.linear, self.attend):
+        self.picture_block, self.mesh_block = found.picture_block, found.mesh_block
+        self.picture_block.argtypes = self.mesh_block.argtypes = (ctypes.POINTER(Block),)
+        for function in (self.prepare, self.linear, self.attend, self.picture_block, self.mesh_block):
             function.restype = None
         self.lanes: int = found.lanes()
         self.multiplies_half = bool(found.multiplies_half())

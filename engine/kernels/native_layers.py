@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.kernels.native import AS_IT_IS, Attention, Library, built
+from engine.kernels.native import AS_IT_IS, Attention, Block, Layer, Library, built
+from engine.kernels.native import Norm as NativeNorm
 
 WIDTHS = (1, 2, 4, 8)  # of a head, in vectors
 
@@ -125,20 +126,32 @@ def attention(
     mixed : float32 [B, R, 3 * width], queries, keys and values; mask : bool [R, kept + R] or None
     cos, sin : float32 [R, head width], rotary positions, or None
     """
-    branches, count, wide = mixed.shape
-    width = wide // 3 // heads
+    mixed, mask = mixed.contiguous(), None if mask is None else mask.contiguous()
+    arguments, start, width = over_slab(mixed.shape, heads, turn, slab, layer, mask, cos, sin), mixed.data_ptr(), mixed.shape[2] // 3
+    arguments.queries, arguments.new_keys, arguments.new_values = start, start + 4 * width, start + 8 * width
+    return _attention(arguments, mixed)
+
+
+def over_slab(
+    shape: torch.Size, heads: int, turn: Turn, slab: Slab, layer: int, mask: Tensor | None, cos: Tensor | None, sin: Tensor | None
+) -> Attention:
+    """The arguments of a pass over a slab, without the addresses of its rows: mixed ones of this shape, [B, R, 3 * width]."""
+    branches, count, wide = shape
     assert slab.kept + count <= slab.capacity, f"{slab.kept + count} rows do not fit into {slab.capacity}"
-    block, mixed, mask = slab.block, mixed.contiguous(), None if mask is None else mask.contiguous()
+    block = slab.block
     size, steps = block.element_size(), block.stride()
     keys = block.data_ptr() + layer * steps[0] * size
-    start = mixed.data_ptr()
-    return _attention(
-        Attention(
-            start, start + 4 * heads * width, start + 8 * heads * width, wide, branches, heads, count, width, slab.kept,
-            keys, keys + steps[1] * size, steps[2], steps[3], at(turn.query), at(turn.key), at(cos), at(sin), at(mask),
-            floor=turn.floor, scale=turn.scale, half=block.dtype == torch.bfloat16,
-        ), mixed
+    width = wide // 3 // heads
+    return Attention(
+        0, 0, 0, wide, branches, heads, count, width, slab.kept, keys, keys + steps[1] * size, steps[2], steps[3],
+        at(turn.query), at(turn.key), at(cos), at(sin), at(mask), 0, 0, scratch_of(count, width, slab.kept),
+        turn.floor, turn.scale, block.dtype == torch.bfloat16, threads(),
     )  # fmt: skip
+
+
+def scratch_of(count: int, width: int, kept: int) -> int:
+    """The numbers that a thread needs for attention: queries, a key, and the scores of four rows."""
+    return (count + 1) * width + 4 * (kept + count + 16)
 
 
 def attention_to(queries: Tensor, keys: Tensor, values: Tensor, turn: Turn) -> Tensor:
@@ -159,12 +172,50 @@ def attention_to(queries: Tensor, keys: Tensor, values: Tensor, turn: Turn) -> T
 
 def _attention(a: Attention, like: Tensor) -> Tensor:
     out = torch.empty(*like.shape[:2], a.heads * a.width)
-    a.threads = threads()
-    a.scratch_size = (a.count + 1) * a.width + 4 * (a.kept + a.count + 16)  # queries, a key, and the scores of four rows
+    a.threads, a.scratch_size = threads(), scratch_of(a.count, a.width, a.kept)
     scratch = torch.empty(a.threads * a.scratch_size)
     a.out, a.scratch = out.data_ptr(), scratch.data_ptr()
     library().attend(ctypes.byref(a))
     return out
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A block as one call: its layers in the order of native.c, and what is done to rows before the first, the third and the fifth.
+
+    most : numbers of a row in the widest result between two layers
+    """
+
+    layers: tuple[NativeLinear, ...]
+    rows: tuple[Row, ...]
+    most: int
+
+    def can_run(self) -> bool:
+        """Whether no layer has a hook, which would have to be called between two layers."""
+        return not any(layer._forward_hooks for layer in self.layers)
+
+    def __call__(self, x: Tensor, attention: Attention, cross: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """The block's output [B, R, width] from x float32 [B, R, width] and the arguments that `over_slab` returns.
+
+        cross : keys and values of the condition, of a mesh's block
+        """
+        x = x.contiguous()
+        out, rows, inner = torch.empty_like(x), x.shape[0] * x.shape[1], max(layer.in_features for layer in self.layers)
+        if cross is not None:
+            attention.scratch_size = max(attention.scratch_size, scratch_of(attention.count, attention.width, cross[0].shape[2]))
+        scratch = max(2 * rows * inner, attention.threads * attention.scratch_size)
+        work = torch.empty(rows * (4 * x.shape[2] + self.most) + scratch)
+        norms = (NativeNorm * 3)(*((at(row.weight), at(row.bias), row.constant, row.kind) for row in self.rows))
+        layers = (Layer * 6)(*((at(o.panels), at(o.bias), o.in_features, o.out_features) for o in self.layers))
+        block = Block(at(x), at(out), at(work), rows, self.layers[0].half, attention.threads, attention, norms, layers)
+        if cross is None:
+            library().picture_block(ctypes.byref(block))
+            return out
+        keys, values = cross
+        block.cross_keys, block.cross_values, block.cross_count = keys.data_ptr(), values.data_ptr(), keys.shape[2]
+        (block.cross_branch_stride, block.cross_head_stride), block.cross_half = keys.stride()[:2], keys.dtype == torch.bfloat16
+        library().mesh_block(ctypes.byref(block))
+        return out
 
 
 def can_attend(width: int) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from engine.cache import Slab
 from engine.kernels.native import GELU_GATE, LAYER_NORM, ROOT_MEAN_SQUARE, SILU_GATE, Library, native
-from engine.kernels.native_layers import NativeLinear, Row, Turn, attention, attention_to, can_attend, prepared, product
+from engine.kernels.native_layers import NativeLinear, Row, Turn, Whole, attention, attention_to, can_attend, over_slab, prepared, product
 from engine.kernels.packed_linear import PackedLinear, can_pack, pack
 from engine.kernels.tree_attention import Seen
 from engine.networks import mesh_decoder, transformer
@@ -102,11 +102,17 @@ class NativeBlock(transformer.Block):
         self.attention_row, self.feed_row, self.gate = row_of(block.attention_norm), row_of(block.feed_norm), Row(SILU_GATE, halves=True)
         query, key = row_of(block.query_norm), row_of(block.key_norm)
         self.turn = Turn(block.query_norm.weight.numel() ** -0.5, query.weight, key.weight, query.constant)
+        layers = (self.query_key_value, self.attention_out, self.gate_up, self.feed_out)
+        self.whole = Whole(layers, (self.attention_row, self.feed_row), self.gate_up.out_features)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Seen | None, slab: Slab | None, layer: int) -> Tensor:
         """As in transformer.py."""
         if cos.ndim != 2 or not runs(x, mask, slab):
             return super().forward(x, cos, sin, mask, slab, layer)
+        if self.whole.can_run():
+            shape = (*x.shape[:2], 3 * x.shape[2])
+            mask = None if mask is None else mask.contiguous()
+            return self.whole(x, over_slab(shape, self.heads, self.turn, slab, layer, mask, cos, sin))
         mixed = product(self.query_key_value, x, self.attention_row)
         seen = attention(mixed, self.heads, self.turn, slab, layer, mask, cos, sin)
         x = product(self.attention_out, seen, residual=x)
@@ -124,12 +130,18 @@ class NativeMeshBlock(mesh_decoder.Block):
                 setattr(child, own, _layer(layer, library, dtype))
         self.rows = [row_of(norm) for norm in (block.self_norm, block.cross_norm, block.feed_norm)]
         self.gate, self.turn = Row(GELU_GATE, halves=True), Turn(mesh_decoder.COSINE_SCALE)
+        own, cross, feed = self.self_attention, self.cross_attention, self.feed
+        layers = (own.query_key_value, own.out, cross.query, cross.out, feed.value_gate, feed.out)
+        self.whole = Whole(layers, tuple(self.rows), feed.value_gate.out_features)
 
     def forward(self, x: Tensor, mask: Tensor | Seen | None, looked: tuple[Tensor, Tensor], slab: Slab | None, layer: int) -> Tensor:
         """As in mesh_decoder.py."""
         if not runs(x, mask, slab) or not all(part.is_contiguous() and part.dtype in SLAB_TYPES for part in looked):
             return super().forward(x, mask, looked, slab, layer)
         own, cross, feed = self.self_attention, self.cross_attention, self.feed
+        if self.whole.can_run():
+            mask = None if mask is None else mask.contiguous()
+            return self.whole(x, over_slab((*x.shape[:2], 3 * x.shape[2]), own.heads, self.turn, slab, layer, mask, None, None), looked)
         mixed = product(own.query_key_value, x, self.rows[0])
         x = product(own.out, attention(mixed, own.heads, self.turn, slab, layer, mask), residual=x)
         query = product(cross.query, x, self.rows[1])

@@ -175,3 +175,18 @@ def test_without_the_functions_layers_are_packed_or_plain(monkeypatch: pytest.Mo
     assert not isinstance(quick.blocks[0], NativeBlock) and not isinstance(quick_linear(nn.Linear(4, 4)), NativeLinear)
     monkeypatch.delenv(VARIABLE)
     assert native() is not None and isinstance(quick_linear(nn.Linear(4, 4)), NativeLinear)
+
+
+@needs_native
+@pytest.mark.parametrize("name", ["pictogram", "lowpoly"])
+def test_a_block_in_one_call_has_the_bits_of_its_layers(name: str) -> None:
+    first, second = start(name), start(name)
+    draft = Draft(torch.tensor([1, 2, 3, 4]))
+    whole = first.forward(draft).logits
+    network = second.trunk.model.decoder if name == "pictogram" else second.trunk.decoder
+    layers = [layer for layer in network.modules() if isinstance(layer, NativeLinear)]
+    called: list[nn.Module] = []
+    handles = [layer.register_forward_hook(lambda layer, inputs, output: called.append(layer)) for layer in layers]
+    assert torch.equal(second.forward(draft).logits, whole) and len(called) > 4
+    for handle in handles:
+        handle.remove()
