@@ -1,7 +1,7 @@
 """The functions of native.c, compiled once by the C compiler of the machine and kept for later processes.
 
 `native(dtype)` chooses: FORETOKEN_KERNELS=native asks for them, `reference` and `triton` refuse them, and by default they run where gcc
-or clang compiles them. The library lies in the user's data directory under a name that changes with the source, the flags, the compiler
+or clang compiles them. The library lies in the user's cache under a name that changes with the source, the flags, the compiler
 and the processor, so nothing stale is ever loaded.
 """
 
@@ -13,6 +13,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from ctypes import c_float, c_int, c_long, c_void_p
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from pathlib import Path
 import torch
 
 from engine.errors import NotSupported
-from engine.files import home, whole_file
+from engine.files import whole_file
 from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
 
 SOURCE = Path(__file__).with_suffix(".c")
@@ -109,7 +110,7 @@ def built() -> tuple[Library | None, str]:
     if compiler is None:
         return None, f"No C compiler was found ({', '.join(COMPILERS)})."
     try:
-        path = home() / "native" / f"{_fingerprint(compiler)}.so"
+        path = folder() / f"{_fingerprint(compiler)}.so"
         if not path.exists():
             _compile(compiler, path)
         return Library(path), f"Compiled by {compiler}."
@@ -118,6 +119,13 @@ def built() -> tuple[Library | None, str]:
         return None, f"{compiler} does not compile native.c ({said})."
     except (OSError, subprocess.TimeoutExpired) as e:
         return None, f"native.c could not be compiled or loaded ({e})."
+
+
+def folder() -> Path:
+    """Where libraries are kept: a folder of the user's cache, because what is in it can be made again at any time."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "foretoken" / "native"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foretoken" / "native"
 
 
 def _fingerprint(compiler: str) -> str:

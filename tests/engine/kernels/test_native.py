@@ -218,8 +218,8 @@ def test_a_slab_that_is_full_is_refused() -> None:
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A data directory without a library; what this process has built is forgotten before and after."""
-    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
+    """A folder without a library; what this process has built is forgotten before and after."""
+    monkeypatch.setattr(module, "folder", lambda: tmp_path / "native")
     built.cache_clear()
     yield tmp_path
     built.cache_clear()
@@ -261,3 +261,20 @@ def test_a_damaged_library_is_not_used(monkeypatch: pytest.MonkeyPatch, fresh: P
 def test_a_type_without_products_gets_the_reference() -> None:
     assert native_choice(torch.float64).name == REFERENCE and "float64" in native_choice(torch.float64).reason
     assert native_choice().name == NATIVE
+
+
+@needs_native
+def test_a_library_is_compiled_once_and_found_again(monkeypatch: pytest.MonkeyPatch, fresh: Path) -> None:
+    first = native()
+    assert first is not None and [path.suffix for path in (fresh / "native").iterdir()] == [".so"]
+    monkeypatch.setattr(module, "_compile", lambda *_: pytest.fail("compiled again"))
+    built.cache_clear()
+    assert native() is not first
+
+
+def test_libraries_are_kept_in_the_cache_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(module.sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert module.folder() == tmp_path / "foretoken" / "native"
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    assert module.folder() == Path.home() / ".cache" / "foretoken" / "native"
