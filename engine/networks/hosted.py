@@ -103,11 +103,13 @@ class RowEnds:
     def seen(self, mask: Tensor, past: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
         """The visibility of places bool [P, past + P], from that of rows [R, kept + R]. A row end is seen by all that see its token.
 
-        past : the row of each place before the pass, int64
+        past : the row of each place before the pass, int64. It, rows and ends may be on the host, the mask elsewhere
         """
-        found = mask[rows][:, torch.cat([past, mask.shape[1] - len(mask) + rows])]
+        columns = torch.cat([past, mask.shape[1] - len(mask) + rows])
+        found = mask[rows.to(mask.device)][:, columns.to(mask.device)]
         last = ends.nonzero().flatten()
-        found[last - 1, len(past) + last] = False  # the token comes before its end
+        if len(last):
+            found[(last - 1).to(mask.device), (len(past) + last).to(mask.device)] = False  # the token comes before its end
         return found
 
     def slots(self, slots: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
@@ -135,14 +137,14 @@ class RowEndSlab:
         return self.below.capacity
 
     def expand(self, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Begins a pass; see RowEnds."""
+        """Begins a pass over slots on the host; see RowEnds. The results are there, too."""
         rows, ends = self.ends.expand(slots)
         self._pass = rows.tolist()
         return rows, ends
 
     def seen(self, mask: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
         """The visibility of the places of a pass; see RowEnds."""
-        return self.ends.seen(mask, torch.tensor(self._rows, dtype=torch.int64, device=rows.device), rows, ends)
+        return self.ends.seen(mask, torch.tensor(self._rows, dtype=torch.int64), rows, ends)
 
     def place(self, slots: Tensor, row: int) -> int:
         """The number of the first place of a row, in a pass over some slots."""
@@ -168,7 +170,7 @@ class RowEndSlab:
 class HostedTrunk:
     """A hosted decoder for one run. It holds no cache, so closing a run frees the slab."""
 
-    takes_forks = False
+    takes_forks, reads_slots = False, True
 
     def __init__(self, hosted: Hosted, padding: tuple[int, ...]):
         """padding : of each guidance row, how many rows at its beginning are no part of the prompt"""
@@ -185,15 +187,17 @@ class HostedTrunk:
         assert fork is None, "all layers of a checkpoint of transformers run on all rows"
         assert mask is not None or x.shape[1] == 1, "transformers reads a missing mask as a causal one"
         if isinstance(slab, Slab):
-            return self._decode(x, slots, mask, slab)
+            return self._decode(x, slots.to(x.device), mask, slab)
+        slots = slots.cpu()  # what follows decides how many rows there are
         rows, ends = slab.expand(slots)
         if len(rows) > len(slots) and mask is None:
             mask = torch.ones(1, slab.kept + 1, dtype=torch.bool, device=x.device)
         if mask is not None:
             mask = slab.seen(mask, rows, ends)
-        x = torch.where(ends[:, None], self.hosted.row_end, x[:, rows])
-        hidden = self._decode(x, slab.ends.slots(slots, rows, ends), mask, slab.below)
-        return hidden[:, slab.ends.last(rows)]
+        last = slab.ends.last(rows).nonzero().flatten()
+        x = torch.where(ends.to(x.device)[:, None], self.hosted.row_end, x[:, rows.to(x.device)])
+        hidden = self._decode(x, slab.ends.slots(slots, rows, ends).to(x.device), mask, slab.below)
+        return hidden[:, last.to(x.device)]
 
     def _decode(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab) -> Tensor:
         decoder, count, kept = self.hosted.decoder, len(slots), slab.kept

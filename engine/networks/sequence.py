@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.core import Draft, Grammar, Rows, Sampling
+from engine.core import NO_DRAFT, Draft, Grammar, Ids, Rows, Sampling
 from engine.kernels.choice import choose
 from engine.kernels.tree_attention import Seen, packed
 from engine.layout import Layout
@@ -34,7 +34,8 @@ class Trunk(Protocol):
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | Seen | None, slab: Slab, fork: Fork | None = None) -> Tensor:
         """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; with a
         fork, one hidden row for each of the fork's rows. A model without forks says `takes_forks = False`; twins then run through
-        all layers. A model whose attention is `tree_attention` says `takes_sets = True`; on a GPU it then gets sets of bits instead of a
+        all layers. A model that looks at slots on the host says `reads_slots = True`, and gets them there, so that it need not wait for
+        a GPU. A model whose attention is `tree_attention` says `takes_sets = True`; on a GPU it then gets sets of bits instead of a
         mask."""
         ...
 
@@ -78,6 +79,7 @@ class TransformerSequence:
         condition : [C, H] for drafters to read, or None. codebook : [V, e], the vector of each id, or None."""
         self.trunk, self.slab = trunk, slab
         self._takes_sets, self._takes_forks = getattr(trunk, "takes_sets", False), getattr(trunk, "takes_forks", True)
+        self._slots_at = torch.device("cpu") if getattr(trunk, "reads_slots", False) else prefix.device
         self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end
         self.grammar, self.condition, self.codebook = grammar, condition, codebook
         self._state = grammar.start if grammar else None  # after the committed tokens
@@ -88,12 +90,12 @@ class TransformerSequence:
         self._prompt_end = self._pending = prefix[:, -1:]
         self.pending = [-1]  # committed positions that are not in the cache, ascending; -1: the end of the prompt
         self._cached: list[int] | None = None  # positions of the cached tokens, slab row by slab row; None = a prefix, in order
-        self._draft: list[int] = []
+        self._draft = Ids(NO_DRAFT.tokens)
         self.adapter: RowAdapter | None = None  # of predictive rows
         self._places: Tensor | None = None
         if self.prefix > 1:
             mask = causal(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
-            trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self.device), mask, slab)
+            trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self._slots_at), mask, slab)
             slab.keep(list(range(self.prefix - 1)))
 
     @property
@@ -118,13 +120,13 @@ class TransformerSequence:
                 hidden = self.trunk.run(x[:, below], slots[below], low, self.slab, fork)
             else:
                 hidden = self.trunk.run(x, slots, mask, self.slab)
-        self._draft = draft.tokens[:control].tolist()
+        self._draft = Ids(draft.tokens[:control])
         self._places = draft.positions  # of the nodes; None: after what is pending
         after = (parents, self._draft, self._state)
         logits = partial(self.trunk.head, hidden)
         weight = plain_weight(self.trunk.head) if choose(hidden.device, hidden.dtype).is_triton else None
         warping, settings = partial(self._warp, *after), partial(self._settings, *after)
-        return Rows(logits() if weight is None else logits, warping, hidden, settings, weight)
+        return Rows(logits() if weight is None else logits, warping, hidden, settings, weight, self._draft)
 
     def _adapted(self, slots: Tensor, first: int | None) -> AbstractContextManager[None]:
         """In this context, rows from `first` on of a pass over some slots run with the adapter; None: no row does."""
@@ -134,10 +136,10 @@ class TransformerSequence:
         base = self.prefix + self.pending[-1]
         if draft.positions is not None or len(self.pending) > 1:
             own = [] if draft.positions is None else draft.positions.tolist()
-            return torch.tensor([*self.pending, *own], device=self.device) + self.prefix
+            return torch.tensor([self.prefix + at for at in (*self.pending, *own)], device=self._slots_at)
         if parents is None:
-            return torch.arange(base, base + len(draft.tokens) + 1, device=self.device)
-        return torch.tensor([base, *(base + d for d in depths(parents))], device=self.device)
+            return torch.arange(base, base + len(draft.tokens) + 1, device=self._slots_at)
+        return torch.tensor([base, *(base + d for d in depths(parents))], device=self._slots_at)
 
     def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | Seen | None:
         """What the rows of a pass see: a mask bool [R, kept + R], None = everything, or for the kernel sets of bits."""
@@ -173,18 +175,18 @@ class TransformerSequence:
             return Seen(sets, self.slab.kept, before[None, : past.shape[1]].to(self.device), at.to(self.device))
         return torch.cat([past, own, nodes], 1).to(self.device)
 
-    def _warp(self, parents: list[int] | None, tokens: list[int], state: Any, logits: Tensor, soft: bool = False) -> Tensor:
+    def _warp(self, parents: list[int] | None, tokens: Ids, state: Any, logits: Tensor, soft: bool = False) -> Tensor:
         """Scores of a pass over these tokens, which began in this grammar state. Distributions are lazy, so the commit may come first."""
         sampling, allowed = self._settings(parents, tokens, state, logits.shape[1])
         sampling = sampling.softened() if soft else sampling
         return warp(guide(logits.float(), sampling.guidance), sampling, allowed)
 
-    def _settings(self, parents: list[int] | None, tokens: list[int], state: Any, count: int) -> tuple[Sampling, Tensor | None]:
+    def _settings(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None]:
         """The sampling, and the allowed ids bool [count, V] of the first rows of that pass; None without a grammar."""
         if self.grammar is None:
             return self.sampling, None
         states = [state]
-        for i, token in enumerate(tokens):
+        for i, token in enumerate(tokens.listed()):
             states.append(self.grammar.next(states[i if parents is None else parents[i] + 1], token))
         allowed = torch.stack([self.grammar.allowed(s) for s in states[:count]])
         allowed = F.pad(allowed, (0, 0, 0, count - len(allowed)), value=True)  # predictive rows have no grammar yet
@@ -209,7 +211,7 @@ class TransformerSequence:
     def commit(self, nodes: list[int], token: int) -> list[int]:
         """Keeps a path of the last pass and makes `token` pending; truncates at the end of sequence and at the limit."""
         assert self._cached is None, "the committed tokens are not a prefix; use commit_at"
-        new = [self._draft[i] for i in nodes] + [token]
+        new = [*(self._draft.listed()[i] for i in nodes), token]
         new = new[: self.limit - self.length]
         if self.end is not None and self.end in new:
             new = new[: new.index(self.end) + 1]
@@ -230,9 +232,9 @@ class TransformerSequence:
         if self._cached is None:
             self._cached = list(range(self.length - 1))
         self.slab.keep([*range(waiting), *(waiting + i for i in nodes)])
-        places = range(self.length, self.length + len(self._draft)) if self._places is None else self._places.tolist()
+        places = range(self.length, self.length + len(self._draft.tokens)) if self._places is None else self._places.tolist()
         self._cached += [position for position in self.pending if position >= 0] + [places[i] for i in nodes]
-        self.tokens += [self._draft[i] for i in nodes] + tokens
+        self.tokens += [self._draft.listed()[i] for i in nodes] + tokens
         self.done = self.length >= self.limit
         self.pending = positions
         self._pending = self.trunk.embed(torch.tensor(tokens, device=self.device)).expand(self.slab.branches, -1, -1)
