@@ -29,6 +29,7 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "bench_mesh": MODEL | SAMPLING | TABLE | {"--faces", "--size", "--full", "--up", "--judge", "--each", "--packs", "--upright"},
     "bench_generate": {"--size", "--tokens", "--window", "--method", "--guidance", "--repeats", "--device", "--dtype", "--csv", "--json"},
     "bench_kernels": {"--only", "--csv", "--json"},
+    "bench_gpu": {"--tokens", "--csv", "--json"},
     "models": {"--json"},
     "doctor": {"--json"},
 }

@@ -1,4 +1,4 @@
-"""`launch.py bench image|mesh|generate|kernels`: measures the speed of methods and kernels; each has its own options."""
+"""`launch.py bench image|mesh|generate|kernels|gpu`: measures the speed of methods and kernels; each has its own options."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ KINDS = {
     "mesh": "methods on meshes",
     "generate": "methods inside transformers",
     "kernels": "the GPU's kernels",
+    "gpu": "graphs and windows on a GPU",
 }  # each is app/commands/bench_NAME.py
 
 

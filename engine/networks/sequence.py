@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Protocol
@@ -19,9 +19,12 @@ from engine.core import NO_DRAFT, Draft, Grammar, Ids, Rows, Sampling
 from engine.kernels.choice import choose
 from engine.kernels.tree_attention import Seen, packed
 from engine.layout import Layout
+from engine.networks.static_step import Pass, Static, is_static
 from engine.networks.transformer import Fork, causal
 from engine.sampling import guide, warp
 from engine.tree import depths, is_chain, visibility
+
+HOST = torch.device("cpu")
 
 
 class Trunk(Protocol):
@@ -74,12 +77,14 @@ class TransformerSequence:
         grammar: Grammar | None = None,
         condition: Tensor | None = None,
         codebook: Tensor | None = None,
+        static: bool | None = None,
     ):
         """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
-        condition : [C, H] for drafters to read, or None. codebook : [V, e], the vector of each id, or None."""
+        condition : [C, H] for drafters to read, or None. codebook : [V, e], the vector of each id, or None.
+        static : whether passes have fixed shapes; None: on a GPU (static_step.py)"""
         self.trunk, self.slab = trunk, slab
         self._takes_sets, self._takes_forks = getattr(trunk, "takes_sets", False), getattr(trunk, "takes_forks", True)
-        self._slots_at = torch.device("cpu") if getattr(trunk, "reads_slots", False) else prefix.device
+        self._slots_at = HOST if getattr(trunk, "reads_slots", False) else prefix.device
         self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end
         self.grammar, self.condition, self.codebook = grammar, condition, codebook
         self._state = grammar.start if grammar else None  # after the committed tokens
@@ -87,12 +92,14 @@ class TransformerSequence:
         self.prefix = prefix.shape[1]
         self.tokens: list[int] = []
         self.done = limit == 0
-        self._prompt_end = self._pending = prefix[:, -1:]
+        self._prompt_end, self._newest = prefix[:, -1:], []  # tokens of what is pending; none: the end of the prompt
         self.pending = [-1]  # committed positions that are not in the cache, ascending; -1: the end of the prompt
         self._cached: list[int] | None = None  # positions of the cached tokens, slab row by slab row; None = a prefix, in order
         self._draft = Ids(NO_DRAFT.tokens)
         self.adapter: RowAdapter | None = None  # of predictive rows
         self._places: Tensor | None = None
+        fixed = is_static(self.device) if static is None else static
+        self._static = Static(trunk, slab.below) if fixed and getattr(trunk, "fixed", False) else None
         if self.prefix > 1:
             mask = causal(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
             trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self._slots_at), mask, slab)
@@ -108,38 +115,65 @@ class TransformerSequence:
         assert self.slab.kept == self.prefix + self.length - len(self.pending), (self.slab.kept, self.prefix, self.length, self.pending)
         count = len(draft.tokens)
         parents = None if draft.parents is None else draft.parents.tolist()
-        x = self._pending
+        if (found := self._fixed(draft, parents)) is not None:
+            return self._rows(draft, parents, count, *found)
+        x = self._pending()
         if count:
             nodes = self.trunk.embed(draft.tokens.to(self.device))
             x = torch.cat([x, nodes.expand(x.shape[0], -1, -1)], 1)
         control = count if draft.predictive is None else int((~draft.predictive).sum())
-        slots, mask = self._slots(draft, parents), self._mask(draft, parents, count)
+        slots, mask = self._slots(draft, parents, self._slots_at), self._mask(draft, parents, count)
         with self._adapted(slots, len(self.pending) + control if control < count else None):
             if draft.twins and self.adapter.first_layer and self._takes_forks:
                 below, low, fork = forked(mask, len(self.pending), control, draft.twins, self.adapter.first_layer)
                 hidden = self.trunk.run(x[:, below], slots[below], low, self.slab, fork)
             else:
                 hidden = self.trunk.run(x, slots, mask, self.slab)
+        weight = plain_weight(self.trunk.head) if choose(hidden.device, hidden.dtype).is_triton else None
+        logits = partial(self.trunk.head, hidden)
+        return self._rows(draft, parents, control, hidden, logits() if weight is None else logits, weight)
+
+    def _rows(
+        self, draft: Draft, parents: list[int] | None, control: int, hidden: Tensor, logits: Tensor | Callable[[], Tensor],
+        weight: Tensor | None = None,
+    ) -> Rows:  # fmt: skip
+        """The Rows of a pass; remembers its draft for the commit."""
         self._draft = Ids(draft.tokens[:control])
         self._places = draft.positions  # of the nodes; None: after what is pending
         after = (parents, self._draft, self._state)
-        logits = partial(self.trunk.head, hidden)
-        weight = plain_weight(self.trunk.head) if choose(hidden.device, hidden.dtype).is_triton else None
         warping, settings = partial(self._warp, *after), partial(self._settings, *after)
-        return Rows(logits() if weight is None else logits, warping, hidden, settings, weight, self._draft)
+        return Rows(logits, warping, hidden, settings, weight, self._draft)
+
+    def _fixed(self, draft: Draft, parents: list[int] | None) -> tuple[Tensor, Tensor] | None:
+        """Hidden states and logits of a pass in fixed shapes; None for one that needs others: with predictive rows, after the end of the
+        prompt, or after a wavefront."""
+        if self._static is None or draft.predictive is not None or self._cached is not None or len(self._newest) != 1:
+            return None
+        visible = draft.visible
+        if visible is None:
+            chain = parents is None or is_chain(parents)
+            visible = causal(len(draft.tokens) + 1, 0, HOST) if chain else visibility(parents)
+        laid = self.slab.laid(self._slots(draft, parents, HOST), visible.cpu())
+        return self._static.run(Pass(self._newest[0], draft.tokens, laid))
+
+    def _pending(self) -> Tensor:
+        """The inputs of what is pending [branches, K, H]."""
+        if not self._newest:
+            return self._prompt_end
+        return self.trunk.embed(torch.tensor(self._newest, device=self.device)).expand(self.slab.branches, -1, -1)
 
     def _adapted(self, slots: Tensor, first: int | None) -> AbstractContextManager[None]:
         """In this context, rows from `first` on of a pass over some slots run with the adapter; None: no row does."""
         return nullcontext() if first is None else self.adapter.worn(self.slab.place(slots, first))
 
-    def _slots(self, draft: Draft, parents: list[int] | None) -> Tensor:
+    def _slots(self, draft: Draft, parents: list[int] | None, device: torch.device) -> Tensor:
         base = self.prefix + self.pending[-1]
         if draft.positions is not None or len(self.pending) > 1:
             own = [] if draft.positions is None else draft.positions.tolist()
-            return torch.tensor([self.prefix + at for at in (*self.pending, *own)], device=self._slots_at)
+            return torch.tensor([self.prefix + at for at in (*self.pending, *own)], device=device)
         if parents is None:
-            return torch.arange(base, base + len(draft.tokens) + 1, device=self._slots_at)
-        return torch.tensor([base, *(base + d for d in depths(parents))], device=self._slots_at)
+            return torch.arange(base, base + len(draft.tokens) + 1, device=device)
+        return torch.tensor([base, *(base + d for d in depths(parents))], device=device)
 
     def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | Seen | None:
         """What the rows of a pass see: a mask bool [R, kept + R], None = everything, or for the kernel sets of bits."""
@@ -221,7 +255,7 @@ class TransformerSequence:
             self._state = self.grammar.next(self._state, token)
         self.done = self.length >= self.limit or (self.end is not None and new[-1] == self.end)
         self.pending = [self.length - 1]
-        self._pending = self.trunk.embed(torch.tensor([new[-1]], device=self.device)).expand(self.slab.branches, -1, -1)
+        self._newest = new[-1:]
         return new
 
     def commit_at(self, positions: list[int], tokens: list[int], nodes: Iterable[int] = ()) -> None:
@@ -237,7 +271,7 @@ class TransformerSequence:
         self.tokens += [self._draft.listed()[i] for i in nodes] + tokens
         self.done = self.length >= self.limit
         self.pending = positions
-        self._pending = self.trunk.embed(torch.tensor(tokens, device=self.device)).expand(self.slab.branches, -1, -1)
+        self._newest = tokens
 
     def rewind(self, length: int) -> None:
         """Drops the committed tokens from `length` on. Grammars cannot go back."""
@@ -248,12 +282,11 @@ class TransformerSequence:
         self.slab.rewind(self.prefix + length - 1)
         self.done = self.length >= self.limit
         self.pending = [length - 1]
-        newest = torch.tensor(self.tokens[-1:], device=self.device)
-        self._pending = self.trunk.embed(newest).expand(self.slab.branches, -1, -1) if length else self._prompt_end
+        self._newest = self.tokens[-1:]
 
     def close(self) -> None:
         """Frees the cache."""
-        self.slab = None
+        self.slab = self._static = None
 
 
 def plain_weight(head: Any) -> Tensor | None:

@@ -1,12 +1,12 @@
 """A device that is not there: its tensors say that they are elsewhere, and obey the rules of a GPU, but have values.
 
 `Far` is the device. While it is entered, tensors that are made on `FAR` or moved there are `FarTensor`s: each holds a tensor of the
-processor that does its work. An operation that mixes the two devices is refused, as PyTorch refuses it on a GPU, and every transfer between them is
-noted with the place in the engine that asked for it. A whole run on this device therefore shows that nothing was left on the wrong one, and
-which places make the host wait.
+processor that does its work. An operation that mixes the two devices is refused, as PyTorch refuses it on a GPU, and every transfer
+between them is noted with the place in the engine that asked for it. A whole run on this device therefore shows that nothing was left on
+the wrong one, and which places make the host wait.
 
-PyTorch's own FakeTensorMode has the same rules and no values. A method cannot run on it: it must know how many drafts were accepted. The
-static step can (tests/engine/networks/test_static.py).
+PyTorch's own FakeTensorMode has the same rules and no values. A method cannot run on it: it must know how many drafts were accepted. What
+can is a pass in fixed shapes, when it is compiled (tests/engine/networks/test_static_step.py).
 """
 
 from __future__ import annotations
