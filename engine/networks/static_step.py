@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -170,4 +171,4 @@ class Static:
         device = self.slab.block.device
         told = torch.zeros(shape.rows, width, dtype=torch.int64, device=device)
         drafted = torch.zeros(shape.rows, dtype=torch.int64, device=device)
-        return told, drafted, lambda: fixed_pass(self.trunk, self.slab.block, told, drafted, shape.span)
+        return told, drafted, partial(fixed_pass, self.trunk, self.slab.block, told, drafted, shape.span)
