@@ -30,6 +30,7 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "bench_generate": {"--size", "--tokens", "--window", "--method", "--guidance", "--repeats", "--device", "--dtype", "--csv", "--json"},
     "bench_kernels": {"--only", "--csv", "--json"},
     "bench_cpu": {"--threads", "--csv", "--json"},
+    "bench_gpu": {"--tokens", "--csv", "--json"},
     "models": {"--json"},
     "doctor": {"--json"},
 }

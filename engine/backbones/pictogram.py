@@ -130,7 +130,7 @@ def text_mask(count: int, device: torch.device) -> Tensor:
 class _Trunk:
     """PictogramModel at one scale, as a trunk for TransformerSequence."""
 
-    takes_sets = True
+    takes_sets = fixed = True
 
     def __init__(self, model: PictogramModel, side: int, gist: Tensor, table: Tensor, head: nn.Linear, dtype: torch.dtype):
         self.model, self.gist, self.table, self.head = model, gist, table, head

@@ -88,7 +88,7 @@ def rotary_table(coordinates: Tensor, width: int, base: float = 100.0) -> tuple[
     """cos and sin [slots, width] for coordinates [slots, axes]; the pairs of a head are divided evenly among the axes."""
     axes = coordinates.shape[1]
     pairs = width // 2 // axes
-    frequency = base ** (-torch.arange(pairs, dtype=torch.float32) / pairs)
+    frequency = base ** (-torch.arange(pairs, dtype=torch.float32, device=coordinates.device) / pairs)
     angles = (coordinates[:, :, None].float() * frequency).flatten(1)  # [slots, axes * pairs]
     angles = F.pad(angles, (0, width // 2 - angles.shape[1]))
     return torch.cat([angles.cos()] * 2, -1), torch.cat([angles.sin()] * 2, -1)
