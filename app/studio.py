@@ -28,6 +28,7 @@ from engine.backbones import load, named_in
 from engine.core import Backbone
 from engine.errors import MissingWeights, NotSupported
 from engine.files import clean, clean_scratch, home
+from engine.machine import device_of
 from engine.networks.weights import MODELS
 
 FIRST_PORT = 7860
@@ -80,7 +81,7 @@ def visitors() -> Sessions:
     return Sessions(folder=get_upload_folder())
 
 
-def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "cpu") -> Lazy:
+def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "auto") -> Lazy:
     """The model of the Mesh tab. path: its folder (default: the shipped one)."""
 
     def read() -> Backbone:
@@ -134,7 +135,7 @@ def leave_a_core(device: str) -> None:
 def launch(
     backbone: str = "pictogram",
     path: str | None = None,
-    device: str = "cpu",
+    device: str = "auto",
     port: int | None = None,
     host: str = "127.0.0.1",
     open_browser: bool = True,
@@ -148,6 +149,7 @@ def launch(
     allowed_hosts  : host names that requests may use, besides loopback and `host`; "*" allows all
     """
     os.environ.setdefault("MPLBACKEND", "agg")  # else Gradio's first update asks which one is in use, which imports pyplot for seconds
+    device = device_of(device)
     leave_a_core(device)
     clean_scratch()
     clean(home() / "runs")

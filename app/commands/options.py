@@ -63,10 +63,15 @@ def check_seed(text: str) -> int:
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
+def add_device(parser: Parser) -> None:
+    """--device."""
+    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"], help="auto is cuda where PyTorch sees a GPU, else cpu")
+
+
 def add_model(parser: Parser, backbone: str = "pictogram") -> None:
     """--backbone, --device and --dtype."""
     parser.add_argument("--backbone", default=backbone, metavar="NAME|PATH", help=f"a model, or a folder of weights ({backbone})")
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    add_device(parser)
     parser.add_argument(
         "--dtype",
         default="auto",

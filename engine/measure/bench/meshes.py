@@ -22,6 +22,7 @@ from engine.backbones import lowpoly, lowpoly_lora, resolve
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import Prompt
 from engine.errors import MissingWeights
+from engine.machine import device_of
 from engine.measure.alternate import alternate
 from engine.measure.bench.mesh_fidelity import apart, fidelity
 from engine.measure.bench.mesh_inputs import Subject, subjects
@@ -86,7 +87,7 @@ class Models:
     def model(self, weights: str) -> Lowpoly:
         """Returns the plain model, or the one merged with the adapter of a kind; raises MissingWeights."""
         if weights not in self._loaded:
-            where = self.folder, self.plan.device, self.plan.dtype
+            where = self.folder, device_of(self.plan.device), self.plan.dtype
             self._loaded[weights] = lowpoly.load(*where) if weights == "plain" else lowpoly_lora.load(*where, kind=weights)
         return self._loaded[weights]
 

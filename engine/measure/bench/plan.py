@@ -9,9 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from engine.backbones import check_device, load, resolve
+from engine.backbones import load, resolve
 from engine.core import Backbone, KnobArray, Prompt, Sampling
 from engine.errors import BadKnob, BadPrompt, NotSupported
+from engine.machine import device_of
 from engine.mesh.frame import UP
 from engine.methods import METHODS, PRESETS, find
 from engine.sampling import changed
@@ -39,14 +40,14 @@ class Model:
     """
 
     backbone: str
-    device: str = "cpu"
+    device: str = "auto"
     dtype: str = "auto"
     sampling: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises NotSupported for an unknown backbone or a missing device, BadPrompt for sampling out of range."""
         resolve(self.backbone)
-        check_device(self.device)
+        device_of(self.device)
         changed(Sampling(), self.sampling)
 
     def load(self, dtype: str | None = None) -> Backbone:
