@@ -116,7 +116,7 @@ STOPPED = {  # where Ctrl-C strikes, by command
     "image": (["image", "a red cat"], "engine.backbones.load"),
     "mesh": (["mesh", str(ROOT / "assets/examples/clouds/chair.ply")], "engine.backbones.load"),
     "verify": (["verify", "sjd"], "engine.measure.verify.exactness.verify"),
-    "bench image": (["bench", "image"], "engine.measure.bench.plan.load"),
+    "bench image": (["bench", "image"], "engine.measure.bench.plan.prepared"),
     "bench mesh": (["bench", "mesh"], "engine.backbones.lowpoly.load"),
     "train": (["train", "judge"], "engine.train.judge.main"),
     "models": (["models"], "engine.networks.weights.read_card"),

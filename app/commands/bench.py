@@ -1,4 +1,4 @@
-"""`launch.py bench image|mesh|generate|kernels`: measures the speed of methods and kernels; each has its own options."""
+"""`launch.py bench image|mesh|generate|kernels|expected`: measures the speed of methods and kernels; each has its own options."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ KINDS = {
     "mesh": "methods on meshes",
     "generate": "methods inside transformers",
     "kernels": "the GPU's kernels",
+    "expected": "tokens a pass, for auto",
 }  # each is app/commands/bench_NAME.py
 
 

@@ -10,10 +10,14 @@ from typing import Any
 from app.commands.options import Parser, add_json
 from app.commands.report import print_json
 
+SHIPPED = ("pictogram", "lowpoly")  # the models whose passes are always measured; imported ones can take minutes to load
+
 
 def parser() -> Parser:
     """The parser of the command's options."""
     p = Parser("doctor", "Checks this machine: versions, devices, browser, font, and the cost of a pass by its width.")
+    p.add_argument("--again", action="store_true", help="measure the cost of passes anew")
+    p.add_argument("--model", action="append", default=[], metavar="NAME|PATH", help="measure this model too; may be repeated")
     add_json(p)
     return p
 
@@ -21,14 +25,13 @@ def parser() -> Parser:
 def main(arguments: Sequence[str]) -> int:
     """Prints one line per fact."""
     options = parser().read(arguments)
-    from engine.backbones import load
+    from app.commands.doctor_costs import measured, table
     from engine.data.emoji_scenes import font_path
     from engine.errors import ForetokenError
     from engine.machine import facts
-    from engine.measure.bench.cost_curve import cost_curve
 
     found: dict[str, Any] = facts() | {"browser": browser()}
-    checks = {"font": lambda: str(font_path()), "pass_milliseconds": lambda: cost_curve(load("pictogram"))}
+    checks = {"font": lambda: str(font_path())}
     for name, check in checks.items():
         try:
             found[name] = check()
@@ -36,6 +39,8 @@ def main(arguments: Sequence[str]) -> int:
             found[name] = f"missing: {e}"
     for key, value in found.items():
         print(f"{key:20} {value}")
+    found["passes"] = measured([*SHIPPED, *options.model], options.again)
+    print("\n".join(table(found["passes"])))
     if options.json:
         print_json(found)
     return 0

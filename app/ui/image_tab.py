@@ -15,13 +15,13 @@ from app.stream import Costs, Throttle, updates
 from app.ui import asked, restoring
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
-from app.ui.method_menu import PLAIN, choices, run_badge, title_of
+from app.ui.method_menu import PLAIN, choices, run_badge, title_of, with_auto
 from app.ui.panels import canvas, live, notice, overlay, replay, runs, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, Racing
 from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import ForetokenError
-from engine.methods import METHODS, find
+from engine.methods import find
 from engine.run import Run, generate
 
 EXAMPLES = (
@@ -31,7 +31,6 @@ EXAMPLES = (
     "three bears on a grey background",
     "one fire above a heart at sunset",
 )
-FAVOURITE = "sjdpp"
 ONCE, OFTEN, TIMES = "once", "5 times", 5
 FILES = {  # name of the offer: (label, ending of the file)
     "download": ("PNG", ".png"),
@@ -111,8 +110,9 @@ class ImageTab(Racing):
         self.build_notices()
 
     def _build_settings(self) -> None:
-        found = choices(self.backbone)
-        self.build_method(found, FAVOURITE)
+        found = with_auto(choices(self.backbone), self.backbone)
+        self.favourite = found[0][1]
+        self.build_method(found, self.favourite)
         gr.HTML("<h2>Picture</h2>", elem_classes="ft-heading")
         self.build_seed()
         self.settings = knob_panel.build(knob_panel.encode("settings", settings(self.backbone)), "settings")
@@ -128,7 +128,7 @@ class ImageTab(Racing):
         self.verdict = verdict.build()
         with gr.Row(elem_classes="ft-sides"):
             self.left = canvas.build(*LEFT)
-            self.right = canvas.build("fast", METHODS[FAVOURITE].title, RIGHT)
+            self.right = canvas.build("fast", title_of(self.favourite), RIGHT)
         replay.build()
         overlay.build()
         with gr.Row(elem_classes="ft-files"):
@@ -193,7 +193,7 @@ class ImageTab(Racing):
 
     def recall(self, value: object) -> tuple[Any, ...]:
         """Fills the form as it was when this browser last had it; what no longer fits is left out."""
-        return self._filled(restoring.form(value, self.backbone, settings(self.backbone)))
+        return self._filled(restoring.form(value, self.backbone, settings(self.backbone), self.favourite))
 
     def _filled(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         badge = gr.skip()
@@ -305,7 +305,7 @@ class ImageTab(Racing):
 
     def file_of(self, visitor: str, run: Run, name: str) -> Path:
         """Where an offer's file lies."""
-        return self.sessions.folder(visitor) / f"foretoken-{run.name}-{run.prompt.seed}{FILES[name][1]}"
+        return self.sessions.folder(visitor) / f"foretoken-{history.file_name(run)}-{run.prompt.seed}{FILES[name][1]}"
 
     def write_more(self, request: gr.Request) -> tuple[Any, ...]:
         """Writes the larger downloads, once the page shows the result; a disk that refuses costs only these."""
