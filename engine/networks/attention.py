@@ -49,7 +49,7 @@ def steady_attention(q: Tensor, k: Tensor, v: Tensor, seen: Steady, scale: float
     pass does not change its bits; products of one block and a multiple of four rows do not either (a test compares them).
     """
     rows, blocks = q.shape[-2], k.shape[-2] // STEADY_KEYS
-    q = F.pad(q, (0, 0, 0, len(seen.bias) - rows))
+    q = F.pad(q.to(k.dtype), (0, 0, 0, len(seen.bias) - rows))
     scores = (q @ k.transpose(-1, -2)).float() * (q.shape[-1] ** -0.5 if scale is None else scale) + seen.bias
     chances = torch.softmax(scores, -1).to(v.dtype).unflatten(-1, (blocks, STEADY_KEYS)).transpose(-2, -3)
     parts = (chances @ v.unflatten(-2, (blocks, STEADY_KEYS))).unbind(-3)
