@@ -33,17 +33,17 @@ def plain(seed: int) -> list[int]:
 @torch.inference_mode()
 def rows_differ(count: int) -> list[int]:
     """The widths of a pass after `count` tokens in which the logits of the pending row have other bits than alone."""
-    tokens = plain(0)
-    sequence = shipped().start(Prompt(TEXT, size=64))
+    tokens = torch.randint(shipped().vocabulary, (256,), generator=torch.Generator().manual_seed(count)).tolist()
+    sequence = shipped().start(Prompt(TEXT, size=128))
     sequence.forward(Draft(torch.tensor(tokens[: count - 1])))
     sequence.commit(list(range(count - 1)), tokens[count - 1])
-    drafts = {width: Draft(torch.tensor((tokens * 2)[count:][: width - 1], dtype=torch.int64)) for width in WIDTHS}
+    drafts = {width: Draft(torch.tensor(tokens[count:][: width - 1], dtype=torch.int64)) for width in WIDTHS}
     found = {width: sequence.forward(draft).logits for width, draft in drafts.items()}
     sequence.close()
     return [width for width in WIDTHS if not torch.equal(found[width][:, 0], found[1][:, 0])]
 
 
-@pytest.mark.parametrize("count", [2, 20, 31, 45])
+@pytest.mark.parametrize("count", [2, 31, 100, 190])
 def test_a_row_has_the_same_bits_alone_and_in_every_window(count: int) -> None:
     assert rows_differ(count) == []
 
@@ -51,7 +51,7 @@ def test_a_row_has_the_same_bits_alone_and_in_every_window(count: int) -> None:
 def test_pytorchs_own_attention_would_change_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim above is not true by itself."""
     monkeypatch.setattr(pictogram, "STEADY_KEYS", 1)
-    assert any(rows_differ(count) for count in (20, 31, 45))
+    assert any(rows_differ(count) for count in (31, 100, 190))
 
 
 @pytest.mark.parametrize(
