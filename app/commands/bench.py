@@ -1,4 +1,4 @@
-"""`launch.py bench image|mesh|generate|kernels|cpu|gpu`: measures the speed of methods and kernels; each has its own options."""
+"""`launch.py bench image|mesh|generate|kernels|cpu|gpu|expected`: measures the speed of methods and kernels; each has its own options."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ KINDS = {
     "kernels": "the GPU's kernels",
     "cpu": "passes on a CPU",
     "gpu": "graphs and windows on a GPU",
+    "expected": "tokens a pass, for auto",
 }  # each is app/commands/bench_NAME.py
 
 

@@ -16,7 +16,7 @@ from app.stream import Costs, Throttle, updates
 from app.ui import asked, example, restoring, vocabulary
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
-from app.ui.method_menu import PLAIN, cards, choices, run_badge, start_values, title_of
+from app.ui.method_menu import PLAIN, cards, choices, run_badge, start_values, title_of, with_auto
 from app.ui.panels import bar, canvas, live, methods, notice, overlay, replay, runs, trace, tree, verdict, words
 from app.ui.panels import example as example_panel
 from app.ui.place import Place
@@ -24,7 +24,7 @@ from app.ui.racing import DIRECT, Racing, warm
 from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import ForetokenError
 from engine.files import home
-from engine.methods import METHODS, find
+from engine.methods import find
 from engine.run import Run, generate
 
 EXAMPLES = (
@@ -34,7 +34,6 @@ EXAMPLES = (
     "three bears on a grey background",
     "one fire above a heart at sunset",
 )
-FAVOURITE = "sjdpp"
 ONCE, OFTEN, TIMES = "once", "5 times", 5
 FILES = {  # name of the offer: (label, ending of the file)
     "download": ("PNG", ".png"),
@@ -122,8 +121,9 @@ class ImageTab(Racing):
             self.build_notices()
 
     def _build_settings(self) -> None:
-        found = choices(self.backbone)
-        self.build_cards(found, FAVOURITE, speedups(home() / "runs", self.backbone.name, self.backbone.weights_hash))
+        found = with_auto(choices(self.backbone), self.backbone)
+        self.favourite = found[0][1]
+        self.build_cards(found, self.favourite, speedups(home() / "runs", self.backbone.name, self.backbone.weights_hash))
         gr.HTML("<h2>Picture</h2>", elem_classes="ft-heading")
         self.settings = knob_panel.build(knob_panel.encode("settings", settings(self.backbone)), "settings")
         gr.HTML("<h2>Left side</h2>", elem_classes="ft-heading")
@@ -135,7 +135,7 @@ class ImageTab(Racing):
         self.verdict = verdict.build()
         with gr.Row(elem_classes="ft-sides"):
             self.left = canvas.build(*LEFT)
-            self.right = canvas.build("fast", METHODS[FAVOURITE].title, RIGHT)
+            self.right = canvas.build("fast", title_of(self.favourite), RIGHT)
         replay.build()
         overlay.build()
         with gr.Row(elem_classes="ft-files"):
@@ -189,7 +189,7 @@ class ImageTab(Racing):
         if folder is None:
             return {}
         prompt = read_prompt(EXAMPLES[0], 7, {"values": {}}, self.backbone)
-        sides = [(FAVOURITE, start_values(FAVOURITE, self.suits)[1]), (PLAIN, {})]
+        sides = [(self.favourite, start_values(self.favourite, self.suits)[1]), (PLAIN, {})]
         asked_for = {"prompt": prompt.text, "seed": prompt.seed, "size": prompt.size, "sides": sides}
         found = example.read(folder, self.backbone, asked_for, lambda: self._race_once(prompt, sides))
         return {self.panels[name].elem_id: value for name, value in found.items()}
@@ -230,7 +230,7 @@ class ImageTab(Racing):
 
     def recall(self, value: object) -> tuple[Any, ...]:
         """Fills the form as it was when this browser last had it; what no longer fits is left out."""
-        return self._filled(restoring.form(value, self.backbone, settings(self.backbone)))
+        return self._filled(restoring.form(value, self.backbone, settings(self.backbone), self.favourite))
 
     def _filled(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         badge = gr.skip()
@@ -342,7 +342,7 @@ class ImageTab(Racing):
 
     def file_of(self, visitor: str, run: Run, name: str) -> Path:
         """Where an offer's file lies."""
-        return self.sessions.folder(visitor) / f"foretoken-{run.name}-{run.prompt.seed}{FILES[name][1]}"
+        return self.sessions.folder(visitor) / f"foretoken-{history.file_name(run)}-{run.prompt.seed}{FILES[name][1]}"
 
     def write_more(self, request: gr.Request) -> tuple[Any, ...]:
         """Writes the larger downloads, once the page shows the result; a disk that refuses costs only these."""

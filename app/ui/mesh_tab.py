@@ -21,7 +21,7 @@ from app.ui import asked, quality_table
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
 from app.ui.mesh_input import AXIS, EXAMPLES, FIRST, ORDER, Given, adopt, axis, describe, example_clouds, example_name, shown_points
-from app.ui.method_menu import PLAIN, badge, choices, choices_for, run_badge, start_values, title_of
+from app.ui.method_menu import PLAIN, badge, choices, choices_for, run_badge, start_values, title_of, with_auto
 from app.ui.panels import canvas, clouds, live, mesh, notice, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, READING, Racing, fill
@@ -219,7 +219,7 @@ class MeshTab(Racing):
 
     def menus(self, backbone: Backbone) -> dict[str, Any]:
         """Updates of the method menu and the settings for a loaded model."""
-        found = offered(choices(backbone))
+        found = with_auto(offered(choices(backbone)), backbone)
         name = found[0][1]
         method, given = start_values(name, self.suits)
         missing = METHODS[FAVOURITE].needs - backbone.capabilities
