@@ -24,7 +24,7 @@ from engine.run import Run
 
 PATIENCE = 30.0  # seconds that the engine may be free before an unused ticket expires
 SILENCE = 600.0  # seconds without activity of a run before its ticket expires
-IDLE = 86_400.0  # seconds after which a visitor's input is dropped if their page was never seen to close
+IDLE = 86_400.0  # seconds after which a visit ends if its page was never seen to close
 
 
 @dataclass(eq=False)
@@ -55,12 +55,13 @@ class Sessions:
 
     clock  : monotonic, in seconds
     folder : parent of the visitors' folders
+    idle   : seconds after which a visit ends whose page was never seen to close
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, folder: Path | str | None = None) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, folder: Path | str | None = None, idle: float = IDLE) -> None:
         self._lock = threading.RLock()
         self._free = threading.Condition(self._lock)
-        self._clock = clock
+        self._clock, self._idle = clock, idle
         self._root = Path(folder or gettempdir())
         self._visits: dict[str, Visit] = {}
         self._line: list[Ticket] = []
@@ -275,7 +276,7 @@ class Sessions:
         self._free.notify_all()
 
     def _expire(self) -> None:
-        """Drops tickets that nobody will use or return, and visits that were not seen for a day."""
+        """Drops tickets that nobody will use or return, and visits that were not seen for long."""
         now = self._clock()
         if self._running is not None and now - self._running.seen > SILENCE:
             self._stop_running()
@@ -283,5 +284,5 @@ class Sessions:
         if self._running is None:
             self._line = [t for t in self._line if now - max(t.seen, self._free_since) <= PATIENCE]
         active = {t.visitor for t in self._line} | ({self._running.visitor} if self._running else set())
-        for visitor in [v for v, visit in self._visits.items() if now - visit.seen > IDLE and v not in active]:
+        for visitor in [v for v, visit in self._visits.items() if now - visit.seen > self._idle and v not in active]:
             self.leave(visitor)

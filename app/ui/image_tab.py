@@ -21,8 +21,8 @@ from app.ui.place import Place
 from app.ui.racing import DIRECT, Racing
 from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import ForetokenError
-from engine.methods import METHODS, find
-from engine.run import Run, generate
+from engine.methods import METHODS
+from engine.run import Run
 
 EXAMPLES = (
     "a rocket above the moon, night sky",
@@ -238,7 +238,7 @@ class ImageTab(Racing):
         started = self.start_runs(visitor, number, self.backbone, prompt, sides)
         boards = [Board(run) for run in started]
         costs = Costs()
-        for changed in updates(boards, Throttle()):
+        for changed in updates(boards, Throttle(), self.runner.race):
             begun = costs.now()
             update = self.draw(boards, changed, ends=times == 1)
             costs.drew(begun)
@@ -261,10 +261,9 @@ class ImageTab(Racing):
         self, visitor: str, number: int, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]], seconds: list[list[float]]
     ) -> bool:
         """Runs every side once more, one after the other, and notes its seconds; False if the visitor has stopped it."""
-        again = [generate(self.backbone, find(name)[0], prompt, knobs, name=name) for name, knobs in sides]
+        again = self.runner.start(self.backbone, prompt, sides)
         self.sessions.hold(visitor, number, again)
-        for run in again:
-            run.finish()
+        self.runner.finish(again)
         if not all(run.finished for run in again):
             return False
         for each, run in zip(seconds, again, strict=True):
@@ -299,7 +298,7 @@ class ImageTab(Racing):
             return file
 
         file, lost = keep("download", offered)
-        _, unkept = keep("history", lambda: history.save(run))
+        _, unkept = keep("history", lambda: self.shelf.keep(run))
         offer = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
         return {"download": offer, "messages": notice.error(*lost, *unkept)}
 

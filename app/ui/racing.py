@@ -24,7 +24,7 @@ from app.ui.place import Place
 from engine.core import ANY_SUIT, Backbone, Prompt, Suits
 from engine.errors import BadKnob, BadPrompt, ForetokenError
 from engine.methods import find
-from engine.run import Run, generate
+from engine.run import Run
 
 # "preprocess": Gradio's own checks would end an event between the ticket and the run; `asked` turns wrong values into messages
 DIRECT = {"queue": False, "show_progress": "hidden", "api_visibility": "private", "preprocess": False}
@@ -32,15 +32,6 @@ GOING = "Your last run is still in progress. Cancel it first."
 # "multiple": a second wait may begin while Gradio still holds the event of one that was given up
 ENGINE = DIRECT | {"queue": True, "concurrency_id": "engine", "concurrency_limit": 1, "trigger_mode": "multiple"}
 READING = DIRECT | {"queue": True, "concurrency_id": "reading", "concurrency_limit": 1}
-
-
-def warm(run: Run, steps: int = 1) -> None:
-    """Runs some unmeasured steps: the first pass of each shape also pays for allocations."""
-    try:
-        for _ in range(steps):
-            next(run, None)
-    finally:
-        run.close()
 
 
 def fill(parts: Mapping[str, Component], values: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -66,6 +57,7 @@ class Racing:
 
     def __init__(self, place: Place):
         self.sessions: Sessions = place.sessions
+        self.runner, self.shelf = place.runner, place.shelf
         self.warmed: set[tuple[Any, ...]] = set()
 
     # --- parts ----------------------------------------------------------------------------------------------------
@@ -268,8 +260,8 @@ class Racing:
         for each, values in sides:
             shape = (backbone.name, each, prompt.size, tuple(sorted(values.items())))
             if shape not in self.warmed:
-                warm(generate(backbone, find(each)[0], prompt, values), steps)
+                self.runner.warm(backbone, prompt, (each, values), steps)
                 self.warmed.add(shape)
-        runs = [generate(backbone, find(each)[0], prompt, values, name=each) for each, values in sides]
+        runs = self.runner.start(backbone, prompt, sides)
         self.sessions.hold(visitor, number, runs)
         return runs

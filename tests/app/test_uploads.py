@@ -10,7 +10,7 @@ import gradio as gr
 import numpy as np
 import pytest
 
-from app import uploads
+from app import history, uploads
 from app.boards.lazy import Lazy
 from app.session import Sessions
 from app.ui import mesh_input, mesh_tab
@@ -186,7 +186,7 @@ def test_a_full_disk_costs_neither_the_mesh_nor_the_rest(tab, monkeypatch, place
     def full(*_, **__):
         raise OSError(28, "No space left on device", "/home/someone/runs/x.glb")
 
-    monkeypatch.setattr(*{"history": (mesh_tab.history, "save", full), "downloads": (mesh_tab, "write_files", full)}[place])
+    monkeypatch.setattr(*{"history": (history, "save", full), "downloads": (mesh_tab, "write_files", full)}[place])
     ran(tab, asked_for(tab)["ticket"])
     last = left(tab)
     (said,) = last["messages"]
