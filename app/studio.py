@@ -246,8 +246,8 @@ def open_to(
     _, here, _ = page.launch(
         server_name=host, server_port=port, inbrowser=open_browser, quiet=True, share=False, show_error=True, ssr_mode=False,
         theme=theme.theme(), css=theme.css(), head=theme.HEAD, footer_links=[], run_history=False, enable_monitoring=False,
-        mcp_server=False, pwa=False, prevent_thread_lock=True, max_file_size=limits.upload, state_session_capacity=VISITORS,
-        app_kwargs={"middleware": [door]},
+        mcp_server=False, pwa=True, favicon_path=str(theme.ICON), prevent_thread_lock=True, max_file_size=limits.upload,
+        state_session_capacity=VISITORS, app_kwargs={"middleware": [door]},
     )  # fmt: skip
     return here
 

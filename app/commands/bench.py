@@ -1,4 +1,4 @@
-"""`launch.py bench image|mesh|generate|kernels`: measures the speed of methods and kernels; each has its own options."""
+"""`launch.py bench image|mesh|generate|kernels|studio`: measures the speed of methods and kernels; each has its own options."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ KINDS = {
     "mesh": "methods on meshes",
     "generate": "methods inside transformers",
     "kernels": "the GPU's kernels",
+    "studio": "the page under several visitors",
 }  # each is app/commands/bench_NAME.py
 
 

@@ -140,7 +140,7 @@ class Racing:
             return 0, gr.skip(), *(gr.skip(),) * 4, notice.error(BadPrompt(GOING)), *unchanged
         self.sessions.take_results(visitor, self.prefix)  # of a run whose page did not wait
         fresh = gr.skip() if kept else secrets.randbelow(asked.LARGEST_SEED)
-        line = notice.place(self.sessions.place(visitor))
+        line = self.place_of(visitor)
         between = gr.Button(visible=False), gr.Button(visible=True), line, gr.Timer(active=True)
         return number, fresh, *between, self.hints_of(visitor), *(self.withdrawn(name) for name in self.offers)
 
@@ -179,7 +179,11 @@ class Racing:
         if not self.sessions.busy(request.session_hash, self.prefix):
             return self.restore(request)
         ahead = self.sessions.place(request.session_hash)
-        return gr.skip(), gr.skip(), notice.place(ahead), gr.skip() if ahead else gr.Timer(active=False)
+        return gr.skip(), gr.skip(), self.place_of(request.session_hash), gr.skip() if ahead else gr.Timer(active=False)
+
+    def place_of(self, visitor: str) -> list[dict[str, str]]:
+        """The notice of a visitor's place in the queue."""
+        return notice.place(self.sessions.place(visitor), self.sessions.wait(visitor))
 
     def choose(self, name: object, before: object = None) -> tuple[Any, ...]:
         """Shows the knobs of a method or a preset. before: the panel's value, which knows how each method was left"""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import gradio as gr
 
-HEAD = """<meta name="color-scheme" content="dark light"><link rel="icon" href="data:,">
+ICON = Path(__file__).with_name("icon.svg")  # of the browser's tab, and of the window when the page is installed
+HEAD = f"""<meta name="color-scheme" content="dark light"><meta name="theme-color" content="#0c1016">
+<link rel="icon" href="data:image/svg+xml,{quote(ICON.read_text(encoding="utf-8"))}">
 <script>if (localStorage.getItem("foretoken-theme") !== "light") document.documentElement.style.background = "#0c1016";</script>
 """  # dark from the first paint on; the header's script does the rest
 

@@ -154,6 +154,8 @@ def test_notices_are_sentences():
     assert said == "pictogram does not know 'camle' (nearest: camel), 'xyzzy'; it draws the rest."
     assert notice.place(0) == []
     assert "number 2" in notice.place(2)[0]["text"]
+    said = [notice.place(2, seconds)[0]["text"].split("end, ")[1] for seconds in (0.2, 12.4, 119, 150)]
+    assert said == ["in about 1 second.", "in about 12 seconds.", "in about 119 seconds.", "in about 2 minutes."]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed; the page tests run the scripts as well")

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from app import endpoints, studio
+from app.boards.lazy import Lazy
 from app.limits import STRANGERS, Limits
 from app.shelf import Shelf
+from app.ui.place import Place
 from engine.core import Prompt
 from engine.files import part_beside
 from engine.methods import find
@@ -68,3 +71,15 @@ def test_a_run_in_progress_and_other_folders_are_not_touched(tmp_path):
 def test_strangers_leave_no_run_on_the_server(tmp_path, ar_run):
     assert Shelf(tmp_path / "runs", STRANGERS).keep(ar_run) is None
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_studio_writes_its_runs_where_it_was_told_and_says_so(tmp_path, picto, low, monkeypatch):
+    """What `launch.py studio --data` names reaches the tabs, and nothing lands in the user's own folder."""
+    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
+    places: list[Place] = []
+    monkeypatch.setattr(endpoints, "build", places.append)
+    shelf = Shelf(tmp_path / "data", Limits(runs=5, run_bytes=3 * 2**30))
+    studio.build(picto, Lazy("lowpoly", tmp_path, lambda: low), shelf=shelf)
+    assert places[0].shelf is shelf and not (tmp_path / "home" / "runs").exists()
+    assert studio.kept_where(shelf) == f"Runs are saved in {tmp_path / 'data'}, at most 5 or 3 GiB; then the oldest are deleted."
+    assert studio.kept_where(Shelf(tmp_path, STRANGERS)) == "No run is kept."

@@ -47,9 +47,18 @@ def notes(lines: Iterable[str]) -> list[dict[str, str]]:
     return [{"kind": "note", "text": line} for line in lines]
 
 
-def place(ahead: int) -> list[dict[str, str]]:
-    """The place in the queue of users who share this machine; nothing if nobody is ahead."""
+def place(ahead: int, seconds: float | None = None) -> list[dict[str, str]]:
+    """The place in the queue of users who share this machine; nothing if nobody is ahead. seconds: of the wait, None = not known"""
     if ahead < 1:
         return []
     runs = "one other run ends" if ahead == 1 else f"{ahead} other runs end"
-    return [{"kind": "hint", "text": f"You are number {ahead} in line: your run starts when {runs}."}]
+    when = "" if seconds is None else f", in about {duration(seconds)}"
+    return [{"kind": "hint", "text": f"You are number {ahead} in line: your run starts when {runs}{when}."}]
+
+
+def duration(seconds: float) -> str:
+    """A time that was estimated, in words: whole seconds, from two minutes on whole minutes."""
+    if seconds >= 120:
+        return f"{round(seconds / 60)} minutes"
+    whole = max(1, round(seconds))
+    return f"{whole} second{'' if whole == 1 else 's'}"
