@@ -61,7 +61,8 @@ def studio() -> Iterator[Server]:
         log = Path(folder) / "log.txt"
         own = {"FORETOKEN_HOME": f"{folder}/home", "GRADIO_TEMP_DIR": f"{folder}/gradio"}
         with log.open("w") as file:
-            command = [sys.executable, "-c", "from app.studio import launch; launch(port=8100, open_browser=False)"]
+            port = 20_000 + os.getpid() % 20_000  # what else runs here begins its search for a free port elsewhere
+            command = [sys.executable, "-c", f"from app.studio import launch; launch(port={port}, open_browser=False)"]
             process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file, env=os.environ | own)
         try:
             yield Server(answering(process, log), process.pid, log)

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from app import history, race_files
+from app import history, race_files, recorded
 from app.boards.picture import Board
 from app.stream import Costs, Throttle, updates
 from app.ui import asked, restoring
@@ -159,6 +159,10 @@ class ImageTab(Racing):
         gr.on(
             [part.change for part in self.form.values()], None, list(self.form.values()), kept, js=restoring.remember(self.form), **DIRECT
         )
+
+    def recorded(self) -> dict[str, Any]:
+        """The values of a recorded race's panels."""
+        return recorded.race()
 
     def look_up(self, text: object) -> list[dict[str, str]]:
         """A notice of the words that the model does not know, among the first LOOKED_UP: a prompt may be very long."""

@@ -15,6 +15,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
+from app import recorded
 from app.session import Sessions
 from app.ui import asked
 from app.ui import knobs as knob_panel
@@ -57,7 +58,7 @@ class Racing:
 
     def __init__(self, place: Place):
         self.sessions: Sessions = place.sessions
-        self.runner, self.shelf = place.runner, place.shelf
+        self.runner, self.shelf, self.shared = place.runner, place.shelf, place.limits.shared
         self.warmed: set[tuple[Any, ...]] = set()
 
     # --- parts ----------------------------------------------------------------------------------------------------
@@ -121,6 +122,8 @@ class Racing:
         delivered = ran.success(self.deliver, None, list(offers.values()), **late)
         self.cancel.click(self.stop, None, between, **DIRECT)
         self.clock.tick(self.tell_place, None, between, **DIRECT)
+        if self.shared and self.recorded():
+            self.clock.tick(self.entertain, None, self.live, **DIRECT)
         self.knobs.input(self.move, self.knobs, [self.badge, self.messages], trigger_mode="always_last", **DIRECT)
         self.method.input(self.choose, [self.method, self.knobs], [self.knobs, self.badge, self.messages], **DIRECT)
         self.dice.click(lambda: secrets.randbelow(asked.LARGEST_SEED), None, self.seed, **DIRECT)
@@ -181,6 +184,20 @@ class Racing:
         ahead = self.sessions.place(request.session_hash)
         return gr.skip(), gr.skip(), self.place_of(request.session_hash), gr.skip() if ahead else gr.Timer(active=False)
 
+    def recorded(self) -> dict[str, Any]:
+        """The values of a recorded race's panels, for those who wait; {} if there is none."""
+        return {}
+
+    def entertain(self, request: gr.Request) -> Any:
+        """Shows a recorded race to a visitor who has to wait for long, once, and only until their first run begins."""
+        visitor, key = request.session_hash, f"{self.prefix}recorded"
+        wait = self.sessions.wait(visitor)
+        if wait is None or wait < recorded.LONG:
+            return gr.skip()
+        seen = self.sessions.take_results(visitor, key)
+        self.sessions.leave_results(visitor, key, {"seen": True})
+        return gr.skip() if seen else live.Screen().show(**self.recorded())
+
     def place_of(self, visitor: str) -> list[dict[str, str]]:
         """The notice of a visitor's place in the queue."""
         return notice.place(self.sessions.place(visitor), self.sessions.wait(visitor))
@@ -240,6 +257,7 @@ class Racing:
         if not self.sessions.begin(visitor, number):
             yield screen.show()
             return
+        self.sessions.leave_results(visitor, f"{self.prefix}recorded", {"seen": True})
         try:
             for update in race(number):
                 self.sessions.renew(visitor, number)
