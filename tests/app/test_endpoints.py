@@ -105,7 +105,7 @@ def test_only_a_file_that_was_sent_is_read(visit, served, tmp_path):
     said = other.upload("secret-scan.ply", Path(CHAIR).read_bytes())
     (theirs,) = uploads.glob("foretoken-*/upload-*/secret-scan.ply") or [said]
     caller = visit()  # gradio_client itself would send these files
-    paths = [str(tmp_path / "secret.ply"), "/etc/passwd", CHAIR, "", "\0", f"{uploads}/a/../../x.ply", str(theirs), str(theirs.parent)]
+    paths = [str(tmp_path / "secret.ply"), "/etc/passwd", CHAIR, "", f"{uploads}/a/../../x.ply", str(theirs), str(theirs.parent)]
     for cloud in (*({"path": path, "meta": {"_type": "gradio.FileData"}} for path in paths), "chair.ply", None, 7, {"url": "http://x"}):
         came = caller.ask(caller.handler("generate_mesh"), [cloud, "xspecmesh", 0, {}])
         refused = "cloud must be a file" in came or "was not uploaded by a user" in came  # Gradio's own words

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,11 +13,18 @@ import httpx
 import pytest
 
 from app.ui import mesh_input
-from tests.app.conftest import ROOT, Served
+from tests.app.conftest import ROOT, Served, serving
 from tests.app.visitor import QUICK, Visitor
 
-SECRET = "a red apple on a blue background"
+SECRET = "seven violet bicycles"
 CHAIR = (mesh_input.EXAMPLES / "chair.ply").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def served(picto_folder, lowpoly_folder, tmp_path_factory) -> Iterator[Served]:
+    """A studio of its own: Gradio writes an error into the log for some of what is asked here."""
+    with serving(tmp_path_factory.mktemp("shared"), picto_folder, lowpoly_folder) as (studio, _):
+        yield studio
 
 
 def status(visitor: Visitor, path: str) -> int:
@@ -71,7 +78,7 @@ def test_nothing_that_another_visitor_is_told_names_what_somebody_made(owner, vi
         if not handler["inputs"] and handler["backend_fn"]:
             said.append(other.ask(number, []))
     for each in said:
-        assert folder not in each and owner[0].session not in each and SECRET not in each.replace(json.dumps(other.config), "")
+        assert folder not in each and owner[0].session not in each and SECRET not in each
 
 
 def test_guessed_paths_are_refused(owner, visit, served):
@@ -104,7 +111,7 @@ def test_nothing_outside_the_data_folder_is_served(owner, visit, served):
 
 
 def test_a_visitor_cannot_take_anothers_upload_as_input(owner, visit, served):
-    (theirs,) = (path for path in uploads(served).glob("foretoken-*/upload-*/scan.ply"))
+    theirs, *_ = uploads(served).glob("foretoken-*/upload-*/scan.ply")
     other = visit()
     for path in (f"{theirs.parent.parent}/../{theirs.name}", str(served.runs()[-1] / "run.json"), "/etc/passwd"):
         file = {"path": path, "orig_name": "scan.ply", "meta": {"_type": "gradio.FileData"}}
@@ -119,12 +126,12 @@ def test_what_a_visitor_made_is_gone_when_they_leave(visit, served):
         next(beat.iter_lines())
         file = files_of(leaving.generate())[0]
     leaving.http.close()
-    pause, other = threading.Event(), visit()
+    pause = threading.Event()
     for _ in range(600):  # the server notices by itself
-        if status(other, file) != 200:
+        if not Path(file).parent.exists():
             break
         pause.wait(0.1)
-    assert not Path(file).parent.exists()
+    assert not Path(file).parent.exists() and status(visit(), file) == 403
 
 
 # ---------------------------------------------------------------- events and history
@@ -137,16 +144,26 @@ def test_another_visitors_events_are_not_heard(owner, visit, served):
     data = running.filled("image", {"size": "256 px"}, compare=False)
     following = threading.Thread(target=lambda: lines.extend(running.follow(number, data)))
     following.start()
-    heard = [listen(served, guess) for guess in ("", running.session[:-1], running.session.upper() + "0", secrets.token_hex(6), "*", "%")]
+    overheard = [
+        listen(served, guess) for guess in ("", running.session[:-1], running.session.upper() + "0", secrets.token_hex(6), "*", "%")
+    ]
     following.join()
     assert '"process_completed"' in lines[-1] and '"success":true' in lines[-1]
-    assert all("process_generating" not in each and "event_id" not in each for each in heard)
+    assert all("process_generating" not in each and "event_id" not in each for each in overheard)
 
 
 def listen(served: Served, session: str) -> str:
     """What comes to somebody who claims to be a session."""
     with httpx.Client(base_url=served.address, timeout=30) as http:
-        return http.get("/gradio_api/queue/data", params={"session_hash": session}).text
+        return heard(http, "/gradio_api/queue/data", session_hash=session)
+
+
+def heard(http: httpx.Client, path: str, **asked: str) -> str:
+    """All that comes from an address until the server closes the connection; nothing if it breaks it off."""
+    try:
+        return http.get(path, params=asked).text
+    except httpx.RemoteProtocolError:
+        return ""
 
 
 def test_guessed_events_are_neither_read_nor_cancelled(owner, visit):
@@ -160,7 +177,7 @@ def test_guessed_events_are_neither_read_nor_cancelled(owner, visit):
         body = {"session_hash": other.session, "fn_index": number, "event_id": event}
         other.http.post("/gradio_api/cancel", json=body)
         other.http.post("/gradio_api/reset", json={"event_id": event})
-        assert "process_generating" not in other.http.get(f"/gradio_api/call/generate_image/{event or 'x'}").text
+        assert "process_generating" not in heard(other.http, f"/gradio_api/call/generate_image/{event or 'x'}")
     other.ask(other.handler("stop"), [])
     other.ask(other.handler("move"), [{"name": "sjdpp", "values": {"window": 4}}])
     following.join()
