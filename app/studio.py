@@ -47,6 +47,7 @@ def build(
     sessions: Sessions | None = None,
     local: bool = False,
     weights: Path | None = None,
+    examples: Path | None = None,
     shelf: Shelf | None = None,
     runner: Here | Away | None = None,
 ) -> gr.Blocks:
@@ -54,12 +55,13 @@ def build(
 
     local   : only this machine can open the page, so it may import models from folders that a visitor names
     weights : the folder of the picture model (None: the shipped one), for its card
+    examples: where the race is kept that a new page shows (None: it shows none)
     shelf   : where finished runs are kept (default: the user's runs), with the limits of the page; runner : where it decodes
     """
     mesh = mesh or mesh_model()
     shelf = shelf or Shelf(home() / "runs", Limits())
     limits, sessions = shelf.limits, sessions or visitors()
-    parts = {"local": local, "weights": weights, "limits": limits, "shelf": shelf, "runner": runner or Here()}
+    parts = {"local": local, "weights": weights, "examples": examples, "limits": limits, "shelf": shelf, "runner": runner or Here()}
     with gr.Blocks(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=limits.leftovers) as page:
         header.build(backbone, mesh)
         with gr.Tabs(elem_id="tabs"):
@@ -199,7 +201,7 @@ def _serve(
         runner = Away({each.name: each for each in models}, gpu)
     sessions, shared = visitors(shelf.limits), shelf.limits.shared
     local = is_local(host) and not tuple(allowed_hosts) and not shared
-    page = build(model, mesh, sessions, local, Path(picture_path) if picture_path else None, shelf, runner)
+    page = build(model, mesh, sessions, local, Path(picture_path) if picture_path else None, home() / "examples", shelf, runner)
     print(f"Foretoken studio: {address(host, found)}\n{kept_where(shelf)}", flush=True)
     open_to(page, host, found, allowed_hosts, open_browser, shelf.limits)
     wait_for_interrupt()

@@ -105,7 +105,7 @@ class Here:
         for each in runs:
             each.finish()
 
-    def warm(self, backbone: Backbone, prompt: Prompt, side: tuple[str, Mapping[str, Any]], steps: int) -> None:
+    def warm(self, backbone: Backbone, prompt: Prompt, side: tuple[str, Mapping[str, Any]], steps: int = 1) -> None:
         """Runs some unmeasured steps: the first pass of each shape also pays for allocations."""
         (trial,) = self.start(backbone, prompt, [side])
         try:

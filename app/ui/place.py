@@ -21,6 +21,7 @@ class Place:
     """One tab of the studio's page.
 
     backbone, mesh : the picture model and the mesh model; weights : the folder of the picture model, None = the shipped one
+    examples       : the folder where the first race of a page is kept; None = a page begins without one
     local          : only this machine can open the page, so it may name folders
     limits, shelf  : what the page may keep and take, and where it keeps finished runs; runner : where it decodes
     """
@@ -32,6 +33,7 @@ class Place:
     sessions: Sessions
     local: bool = False
     weights: Path | None = None
+    examples: Path | None = None
     limits: Limits = field(default_factory=Limits)
     shelf: Shelf = field(default_factory=lambda: Shelf(home() / "runs", Limits()))
     runner: Here | Away = field(default_factory=Here)

@@ -15,16 +15,15 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from app import recorded
 from app.session import Sessions
 from app.ui import asked
 from app.ui import knobs as knob_panel
-from app.ui.method_menu import badge_html, start_values
-from app.ui.panels import live, notice, verdict
+from app.ui.method_menu import badge, cards, start_values
+from app.ui.panels import badge as badge_panel
+from app.ui.panels import live, methods, notice, verdict
 from app.ui.place import Place
 from engine.core import ANY_SUIT, Backbone, Prompt, Suits
 from engine.errors import BadKnob, BadPrompt, ForetokenError
-from engine.methods import find
 from engine.run import Run
 
 # "preprocess": Gradio's own checks would end an event between the ticket and the run; `asked` turns wrong values into messages
@@ -48,17 +47,19 @@ class Racing:
     suits  : the knob values that suit its model
     panels : the panels that a run updates, by name
     offers : the components that are updated after a run, by name, besides `messages`
+    replays : the tab shows a race that can be played while a visitor waits: the last one, or the example
     """
 
     prefix = ""
     suits: Suits = ANY_SUIT
+    replays = False
     idle = verdict.IDLE
     panels: dict[str, Component]
     offers: dict[str, Component]
 
     def __init__(self, place: Place):
         self.sessions: Sessions = place.sessions
-        self.runner, self.shelf, self.shared = place.runner, place.shelf, place.limits.shared
+        self.runner, self.shelf = place.runner, place.shelf
         self.warmed: set[tuple[Any, ...]] = set()
 
     # --- parts ----------------------------------------------------------------------------------------------------
@@ -81,13 +82,23 @@ class Racing:
 
     def build_method(self, choices: list[tuple[str, str]], favourite: str) -> None:
         """The menu of methods, the badge and the knobs of the chosen one."""
-        method, given = start_values(favourite, self.suits)
         gr.HTML("<h2>Method</h2>", elem_classes="ft-heading")
         self.method = gr.Dropdown(
             choices, value=favourite, label="Method", show_label=False, container=False, elem_id=self._id("method"), filterable=False,
             elem_classes="ft-method",
         )  # fmt: skip
-        self.badge = gr.HTML(badge_html(method, given), elem_id=self._id("badge"), elem_classes="ft-why", apply_default_css=False)
+        self._build_knobs(favourite)
+
+    def build_cards(self, choices: list[tuple[str, str]], favourite: str, speedups: Mapping[str, float]) -> None:
+        """The same with a card for every method, where the model and with it the choice of methods stays. speedups: by method, over plain
+        decoding on this machine"""
+        gr.HTML('<button type="button" class="ft-sheet">Done</button><h2>Method</h2>', elem_classes="ft-heading")  # a phone's sheet
+        self.method = methods.build(favourite, cards(choices, self.suits, speedups), self._id("method"))
+        self._build_knobs(favourite)
+
+    def _build_knobs(self, favourite: str) -> None:
+        method, given = start_values(favourite, self.suits)
+        self.badge = badge_panel.build(badge(favourite, given), self._id("badge"))
         self.knobs = knob_panel.build(knob_panel.encode(favourite, method.knobs, given), self._id("knobs"))
 
     def build_seed(self) -> None:
@@ -122,8 +133,6 @@ class Racing:
         delivered = ran.success(self.deliver, None, list(offers.values()), **late)
         self.cancel.click(self.stop, None, between, **DIRECT)
         self.clock.tick(self.tell_place, None, between, **DIRECT)
-        if self.shared and self.recorded():
-            self.clock.tick(self.entertain, None, self.live, **DIRECT)
         self.knobs.input(self.move, self.knobs, [self.badge, self.messages], trigger_mode="always_last", **DIRECT)
         self.method.input(self.choose, [self.method, self.knobs], [self.knobs, self.badge, self.messages], **DIRECT)
         self.dice.click(lambda: secrets.randbelow(asked.LARGEST_SEED), None, self.seed, **DIRECT)
@@ -184,23 +193,9 @@ class Racing:
         ahead = self.sessions.place(request.session_hash)
         return gr.skip(), gr.skip(), self.place_of(request.session_hash), gr.skip() if ahead else gr.Timer(active=False)
 
-    def recorded(self) -> dict[str, Any]:
-        """The values of a recorded race's panels, for those who wait; {} if there is none."""
-        return {}
-
-    def entertain(self, request: gr.Request) -> Any:
-        """Shows a recorded race to a visitor who has to wait for long, once, and only until their first run begins."""
-        visitor, key = request.session_hash, f"{self.prefix}recorded"
-        wait = self.sessions.wait(visitor)
-        if wait is None or wait < recorded.LONG:
-            return gr.skip()
-        seen = self.sessions.take_results(visitor, key)
-        self.sessions.leave_results(visitor, key, {"seen": True})
-        return gr.skip() if seen else live.Screen().show(**self.recorded())
-
     def place_of(self, visitor: str) -> list[dict[str, str]]:
         """The notice of a visitor's place in the queue."""
-        return notice.place(self.sessions.place(visitor), self.sessions.wait(visitor))
+        return notice.place(self.sessions.place(visitor), self.sessions.wait(visitor), self.replays)
 
     def choose(self, name: object, before: object = None) -> tuple[Any, ...]:
         """Shows the knobs of a method or a preset. before: the panel's value, which knows how each method was left"""
@@ -221,9 +216,9 @@ class Racing:
             given = asked.knobs({"values": known[name]}, method.knobs) if name in known else given
         return knob_panel.encode(str(name), method.knobs, given) | {"left": known}
 
-    def badge_of(self, name: str, values: Mapping[str, Any]) -> str:
+    def badge_of(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """The badge of a method with these knobs."""
-        return badge_html(find(name)[0], values)
+        return badge(name, values)
 
     def move(self, value: object, request: gr.Request) -> tuple[Any, ...]:
         """Writes a moved knob into the visitor's run and updates the badge."""
@@ -257,7 +252,6 @@ class Racing:
         if not self.sessions.begin(visitor, number):
             yield screen.show()
             return
-        self.sessions.leave_results(visitor, f"{self.prefix}recorded", {"seen": True})
         try:
             for update in race(number):
                 self.sessions.renew(visitor, number)

@@ -10,8 +10,11 @@ import gradio as gr
 ICON = Path(__file__).with_name("icon.svg")  # of the browser's tab, and of the window when the page is installed
 HEAD = f"""<meta name="color-scheme" content="dark light"><meta name="theme-color" content="#0c1016">
 <link rel="icon" href="data:image/svg+xml,{quote(ICON.read_text(encoding="utf-8"))}">
-<script>if (localStorage.getItem("foretoken-theme") !== "light") document.documentElement.style.background = "#0c1016";</script>
-"""  # dark from the first paint on; the header's script does the rest
+<script>
+const chosen = localStorage.getItem("foretoken-theme"), dark = matchMedia("(prefers-color-scheme: dark)").matches;
+if (chosen ? chosen === "dark" : dark) document.documentElement.style.background = "#0c1016";
+</script>
+"""  # the right colour from the first paint on; the header's script does the rest
 
 WEIGHTS = (400, 700)  # the font files of other weights lack most letters
 

@@ -150,11 +150,14 @@ def test_the_verdict_of_a_run_that_goes_or_was_stopped(picto):
 
 def test_notices_are_sentences():
     assert notice.unknown("pictogram", {}) == []
-    said = notice.unknown("pictogram", {"camle": ["camel"], "xyzzy": []})[0]["text"]
-    assert said == "pictogram does not know 'camle' (nearest: camel), 'xyzzy'; it draws the rest."
+    said = notice.unknown("pictogram", {"camle": ["camel"], "xyzzy": []})[0]
+    assert said["text"] == "pictogram does not know 'camle', 'xyzzy'; it draws the rest." and said["instead"] == {"camle": ["camel"]}
+    assert notice.unknown("pictogram", {}, "Nothing to draw.")[0]["text"] == "Nothing to draw."
     assert notice.place(0) == []
     assert "number 2" in notice.place(2)[0]["text"]
     said = [notice.place(2, seconds)[0]["text"].split("end, ")[1] for seconds in (0.2, 12.4, 119, 150)]
+    assert "Replay plays the race" in notice.place(2, 12, replays=True)[0]["text"]
+    assert not any("Replay" in notice.place(2, seconds, replays)[0]["text"] for seconds, replays in ((12, False), (3, True), (None, True)))
     assert said == ["in about 1 second.", "in about 12 seconds.", "in about 119 seconds.", "in about 2 minutes."]
 
 

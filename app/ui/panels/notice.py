@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import gradio as gr
 
@@ -11,20 +12,25 @@ from app.ui.panels import panel
 
 # A path on this machine: a drive letter or nothing, then two or more names after slashes. The user recognises the last name.
 PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:|~)?(?:[/\\][^\s/\\:;,()\"']+)+[/\\]([^\s/\\:;,()\"']+)[/\\]?")
+LONG = 10.0  # seconds of a wait that is worth a replay
 TEMPLATE = '<div class="ft-notices" role="status"></div>'
 
 
 def build(elem_id: str) -> gr.HTML:
     """A strip of notices that takes no room while it is empty."""
-    return panel("notice", [], TEMPLATE, elem_id=elem_id)
+    return panel("notice", [], TEMPLATE, before=("prompt",), elem_id=elem_id)
 
 
-def unknown(name: str, words: Mapping[str, list[str]]) -> list[dict[str, str]]:
-    """One notice about the words that a model does not know."""
-    if not words:
+def unknown(name: str, words: Mapping[str, list[str]], warning: str = "") -> list[dict[str, Any]]:
+    """One notice about the words that a model does not know, each with known ones that take its place when they are clicked.
+
+    warning : the model's own sentence, if it can draw nothing of the prompt
+    """
+    if not words and not warning:
         return []
-    said = [f"'{w}' (nearest: {', '.join(near)})" if near else f"'{w}'" for w, near in words.items()]
-    return [{"kind": "hint", "text": f"{name} does not know {', '.join(said)}; it draws the rest."}]
+    lost = ", ".join(f"'{word}'" for word in words)
+    near = {word: found for word, found in words.items() if found}
+    return [{"kind": "hint", "text": warning or f"{name} does not know {lost}; it draws the rest.", "instead": near}]
 
 
 def error(*mistakes: Exception) -> list[dict[str, str]]:
@@ -47,13 +53,17 @@ def notes(lines: Iterable[str]) -> list[dict[str, str]]:
     return [{"kind": "note", "text": line} for line in lines]
 
 
-def place(ahead: int, seconds: float | None = None) -> list[dict[str, str]]:
-    """The place in the queue of users who share this machine; nothing if nobody is ahead. seconds: of the wait, None = not known"""
+def place(ahead: int, seconds: float | None = None, replays: bool = False) -> list[dict[str, str]]:
+    """The place in the queue of users who share this machine; nothing if nobody is ahead.
+
+    seconds : of the wait, None = not known; replays : the page shows a race that can be played meanwhile
+    """
     if ahead < 1:
         return []
     runs = "one other run ends" if ahead == 1 else f"{ahead} other runs end"
     when = "" if seconds is None else f", in about {duration(seconds)}"
-    return [{"kind": "hint", "text": f"You are number {ahead} in line: your run starts when {runs}{when}."}]
+    meanwhile = " Replay plays the race below until then." if replays and (seconds or 0.0) >= LONG else ""
+    return [{"kind": "hint", "text": f"You are number {ahead} in line: your run starts when {runs}{when}.{meanwhile}"}]
 
 
 def duration(seconds: float) -> str:
