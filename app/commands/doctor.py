@@ -17,7 +17,7 @@ def parser() -> Parser:
     """The parser of the command's options."""
     p = Parser(
         "doctor",
-        "Checks this machine: versions, devices, browser, font, and the cost of a pass by its width, beside the least that it can cost here.",
+        "Checks this machine: versions, devices, browser, font, the cost of a pass by its width, and the least that it can cost here.",
     )
     p.add_argument("--again", action="store_true", help="measure the cost of passes anew")
     p.add_argument("--model", action="append", default=[], metavar="NAME|PATH", help="measure this model too; may be repeated")

@@ -20,12 +20,11 @@ from app.ui.method_menu import PLAIN, cards, choices, run_badge, start_values, t
 from app.ui.panels import bar, canvas, live, methods, notice, overlay, replay, runs, trace, tree, verdict, words
 from app.ui.panels import example as example_panel
 from app.ui.place import Place
-from app.ui.racing import DIRECT, Racing, warm
+from app.ui.racing import DIRECT, Racing
+from app.worker import Here
 from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import ForetokenError
-from engine.files import home
-from engine.methods import find
-from engine.run import Run, generate
+from engine.run import Run
 
 EXAMPLES = (
     "a rocket above the moon, night sky",
@@ -80,6 +79,8 @@ def read_prompt(text: object, seed: object, values: object, backbone: Backbone) 
 class ImageTab(Racing):
     """The components of the tab and their handlers."""
 
+    replays = True
+
     def __init__(self, place: Place):
         super().__init__(place)
         self.backbone = place.backbone
@@ -123,7 +124,7 @@ class ImageTab(Racing):
     def _build_settings(self) -> None:
         found = with_auto(choices(self.backbone), self.backbone)
         self.favourite = found[0][1]
-        self.build_cards(found, self.favourite, speedups(home() / "runs", self.backbone.name, self.backbone.weights_hash))
+        self.build_cards(found, self.favourite, speedups(self.shelf.folder, self.backbone.name, self.backbone.weights_hash))
         gr.HTML("<h2>Picture</h2>", elem_classes="ft-heading")
         self.settings = knob_panel.build(knob_panel.encode("settings", settings(self.backbone)), "settings")
         gr.HTML("<h2>Left side</h2>", elem_classes="ft-heading")
@@ -196,9 +197,10 @@ class ImageTab(Racing):
 
     def _race_once(self, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
         """The values of the panels after a race that nobody watches; {} if it would take too long."""
-        for name, knobs in sides:
-            warm(generate(self.backbone, find(name)[0], prompt, knobs))
-        boards = [Board(generate(self.backbone, find(name)[0], prompt, knobs, name=name)) for name, knobs in sides]
+        here = Here()
+        for side in sides:
+            here.warm(self.backbone, prompt, side)
+        boards = [Board(run) for run in here.start(self.backbone, prompt, sides)]
         for _ in example.race(boards):
             pass
         if not all(board.run.finished for board in boards):
@@ -275,7 +277,7 @@ class ImageTab(Racing):
         started = self.start_runs(visitor, number, self.backbone, prompt, sides)
         boards = [Board(run) for run in started]
         costs = Costs()
-        for changed in updates(boards, Throttle()):
+        for changed in updates(boards, Throttle(), self.runner.race):
             begun = costs.now()
             update = self.draw(boards, changed, ends=times == 1)
             costs.drew(begun)
@@ -298,10 +300,9 @@ class ImageTab(Racing):
         self, visitor: str, number: int, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]], seconds: list[list[float]]
     ) -> bool:
         """Runs every side once more, one after the other, and notes its seconds; False if the visitor has stopped it."""
-        again = [generate(self.backbone, find(name)[0], prompt, knobs, name=name) for name, knobs in sides]
+        again = self.runner.start(self.backbone, prompt, sides)
         self.sessions.hold(visitor, number, again)
-        for run in again:
-            run.finish()
+        self.runner.finish(again)
         if not all(run.finished for run in again):
             return False
         for each, run in zip(seconds, again, strict=True):
@@ -336,7 +337,7 @@ class ImageTab(Racing):
             return file
 
         file, lost = keep("download", offered)
-        _, unkept = keep("history", lambda: history.save(run))
+        _, unkept = keep("history", lambda: self.shelf.keep(run))
         offer = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
         return {"download": offer, "messages": notice.error(*lost, *unkept)}
 

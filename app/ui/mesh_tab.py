@@ -12,7 +12,6 @@ import gradio as gr
 import numpy as np
 import torch
 
-from app import history
 from app.boards.mesh import MeshBoard
 from app.fit_line import fit_of
 from app.mesh_files import FILES, write_files
@@ -368,7 +367,7 @@ class MeshTab(Racing):
         chosen = [(name, knobs), (PLAIN, {})][: 2 if compare else 1]
         runs = self.start_runs(visitor, number, backbone, prompt, chosen, WARM_STEPS)
         boards = [MeshBoard(run) for run in runs]
-        for changed in updates(boards, Throttle()):
+        for changed in updates(boards, Throttle(), self.runner.race):
             yield self.draw(boards, points, changed)
         if boards[0].count and self.sessions.present(visitor):
             done, told = self.finish(visitor, boards, given.shape, stays(given))
@@ -400,7 +399,7 @@ class MeshTab(Racing):
         fast = boards[0]
         sides = [quality_table.measure(b, "fast" if b is fast else "plain", given) for b in reversed(boards) if b.count]
         files, lost = keep("downloads", lambda: write_files(fast.run, given, self.sessions.folder(visitor) / "mesh"))
-        _, unkept = keep("history", lambda: history.save(fast.run, given=given))
+        _, unkept = keep("history", lambda: self.shelf.keep(fast.run, given))
         found = files or {}
         offers = {name: gr.DownloadButton(value=str(found.get(name, "")) or None, interactive=name in found) for name in FILES}
         shown = any(side.numbers["faces"] for side in sides)

@@ -29,8 +29,8 @@ from engine.drafters.resampler import read_resampler, refuse_other_tokens
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.kernels.packed_linear import can_pack
 from engine.layout import Raster
-from engine.networks.native_blocks import is_native, quick_linear, quicken
 from engine.networks.attention import STEADY_KEYS, steady
+from engine.networks.native_blocks import is_native, quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Decoder, Fork, causal, rotary_table
 from engine.networks.vq import FACTOR, PictureTokenizer
