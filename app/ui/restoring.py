@@ -12,7 +12,7 @@ from typing import Any
 
 from app.ui import asked
 from app.ui import knobs as knob_panel
-from engine.core import Backbone, Knob
+from engine.core import Backbone, Knob, Method
 from engine.errors import BadFile, ForetokenError
 
 PICTURE = ("prompt", "seed", "method", "knobs", "settings", "compare", "other", "other_knobs")  # the Image tab's form
@@ -49,13 +49,21 @@ def picture(value: object, backbone: Backbone, declared: tuple[Knob, ...]) -> di
     if any(k.name == "size" for k in declared) and isinstance(size, int):
         chosen["size"] = f"{size} px"
     chosen = asked.knobs({"values": chosen}, declared)
-    return {
-        "prompt": asked.text(found.get("prompt")),
-        "seed": asked.seed(found.get("seed")),
-        "method": name,
-        "knobs": knobs,
-        "settings": knob_panel.encode("settings", declared, chosen),
-    }
+    checks = {"prompt": asked.text, "seed": asked.seed}
+    kept = {key: check(found[key]) for key, check in checks.items() if key in found}  # a row of a benchmark has neither
+    return {**kept, "method": name, "knobs": knobs, "settings": knob_panel.encode("settings", declared, chosen)}
+
+
+def mesh(value: object, backbone: Backbone) -> tuple[str, Method, dict[str, Any]]:
+    """The method of the Mesh tab and its knobs for a row of a benchmark: (name, method, panel of knobs). Raises ForetokenError for what is
+    not of this model's."""
+    found = value if isinstance(value, Mapping) else {}
+    if not isinstance(found.get("method"), str):
+        raise BadFile(NOT_OURS)
+    if found.get("backbone") != backbone.name:
+        raise BadFile(OTHER.format(asked.brief(found.get("backbone")), backbone.name))
+    name, method = asked.method(found.get("preset") or found["method"], backbone)
+    return name, method, knob_panel.encode(name, method.knobs, asked.knobs({"values": found.get("knobs")}, method.knobs))
 
 
 def form(value: object, backbone: Backbone, declared: tuple[Knob, ...]) -> dict[str, Any]:
