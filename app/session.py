@@ -90,6 +90,12 @@ class Sessions:
             waiting = [ticket.visitor for ticket in self._line]
             return waiting.index(visitor) + (self._running is not None) if visitor in waiting else 0
 
+    def waiting(self) -> int:
+        """How many visitors wait for the engine."""
+        with self._lock:
+            self._expire()
+            return len(self._line)
+
     def begin(self, visitor: str, number: int) -> bool:
         """Takes the engine with a ticket; False if the ticket was given up, has expired or is another visitor's.
 

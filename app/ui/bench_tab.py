@@ -15,10 +15,10 @@ from app.ui.keep import keep
 from app.ui.method_menu import choices, title_of
 from app.ui.panels import live, notice, plane, progress
 from app.ui.place import Place
-from app.ui.racing import DIRECT, ENGINE, GOING, Racing
+from app.ui.turns import Turns
 from engine import assets
 from engine.core import Backbone, Knob
-from engine.errors import BadKnob, BadPrompt
+from engine.errors import BadKnob
 
 if TYPE_CHECKING:
     from app.measuring import Benchmark
@@ -56,7 +56,7 @@ def chosen_methods(value: object, backbone: Backbone) -> list[str]:
     return names
 
 
-class BenchTab(Racing):
+class BenchTab(Turns):
     """The components of the tab and their handlers."""
 
     prefix = "bench-"
@@ -100,25 +100,7 @@ class BenchTab(Racing):
 
     def wire(self) -> None:
         """Connects the handlers."""
-        between = [self.go, self.cancel, self.line, self.clock]
-        starts = self.go.click(self.enter_bench, None, [self.ticket, *between, self.messages, self.csv], trigger_mode="once", **DIRECT)
-        ran = starts.success(self.run, [self.ticket, self.methods, self.settings], self.live, **ENGINE)
-        late = {"trigger_mode": "multiple", **DIRECT}
-        ran.then(self.restore, None, between, **late)
-        ran.failure(self.restore, None, between, **late)
-        ran.success(self.deliver, None, [self.messages, self.csv], **late)
-        self.cancel.click(self.stop, None, between, **DIRECT)
-        self.clock.tick(self.tell_place, None, between, **DIRECT)
-
-    def enter_bench(self, request: gr.Request) -> tuple[Any, ...]:
-        """Takes a ticket; shows why if there is none."""
-        visitor = request.session_hash
-        number = self.sessions.enter(visitor, self.prefix)
-        if number is None:
-            return 0, *(gr.skip(),) * 4, notice.error(BadPrompt(GOING)), gr.skip()
-        self.sessions.take_results(visitor, self.prefix)
-        line = notice.place(self.sessions.place(visitor))
-        return number, gr.Button(visible=False), gr.Button(visible=True), line, gr.Timer(active=True), [], self.withdrawn("csv")
+        self.wire_turn([self.go.click], self.run, [self.methods, self.settings])
 
     # --- the benchmark --------------------------------------------------------------------------------------------
 

@@ -145,7 +145,7 @@ class MeshTab(Racing):
         self.panels = {name: getattr(self, name) for name in ("viewer", "verdict", "trace", "tree")}
         self.offers = {"results": self.results, "quality": self.quality} | self.downloads
         self.live = live.build(self.panels, "mesh-live")
-        self.wanted = wanted.build("mesh-wanted")
+        self.wanted = wanted.build("mesh-wanted", "#mesh-examples [aria-pressed=true]")
         names = ("live", "notes", "tiles", "axis", "results", "messages")
         self.table = {name: getattr(self, name) for name in names}  # what a new file changes
         self.menu = {name: getattr(self, name) for name in ("method", "knobs", "badge", "settings")}  # what depends on the model

@@ -99,12 +99,12 @@ function redraw() {
 
 // Loads the settings of a point into its tab; of an unopened tab only when it is there.
 function loads(point) {
-  if (!point?.settings) return;
+  if (!point?.settings) return undefined;
   const kind = table().kind;
   [...document.querySelectorAll("#tabs button[role=tab]")].find((tab) => tab.textContent.trim() === TABS[kind])?.click();
-  const event = kind === "mesh" ? "foretoken:restore-mesh" : "foretoken:restore";
-  if (kind === "mesh") window.foretokenMesh = point.settings; // for a tab that opens now for the first time
-  window.dispatchEvent(new CustomEvent(event, { detail: point.settings }));
+  if (kind === "image") return window.dispatchEvent(new CustomEvent("foretoken:restore", { detail: point.settings }));
+  window.foretokenWanted = { panel: "mesh-wanted", value: point.settings }; // for a tab that opens now for the first time
+  window.dispatchEvent(new CustomEvent("foretoken:want", { detail: window.foretokenWanted }));
 }
 
 function drawTable() {

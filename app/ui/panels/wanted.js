@@ -1,21 +1,22 @@
-// Settings for the Mesh tab. They are asked for by an event, or were before this tab was opened for the first time.
-const OPENED = "#mesh-examples [aria-pressed=true]"; // the tab's own first values have come
+// Settings for this tab. They are asked for by an event, or were before the tab was opened for the first time.
+const OPENED = __OPENED__;
 
 function take(settings) {
-  window.foretokenMesh = undefined;
+  window.foretokenWanted = undefined;
   props.value = settings;
   trigger("input");
 }
 
-function waitFor(settings) {
-  if (document.querySelector(OPENED)) return take(settings);
+function waitFor({ panel, value }) {
+  if (panel !== __OWN__) return;
+  if (!OPENED || document.querySelector(OPENED)) return take(value);
   const watcher = new MutationObserver(() => {
     if (!document.querySelector(OPENED)) return;
     watcher.disconnect();
-    take(settings);
+    take(value);
   });
-  watcher.observe(document.body, { subtree: true, childList: true, attributes: true, attributeFilter: ["aria-pressed"] });
+  watcher.observe(document.body, { subtree: true, childList: true, attributes: true });
 }
 
-window.addEventListener("foretoken:restore-mesh", ({ detail }) => waitFor(detail));
-if (window.foretokenMesh) waitFor(window.foretokenMesh);
+window.addEventListener("foretoken:want", ({ detail }) => waitFor(detail));
+if (window.foretokenWanted) waitFor(window.foretokenWanted);

@@ -17,7 +17,7 @@ import torch
 
 from engine.core import Backbone, Prompt, Step
 from engine.data.emoji_scenes import held_out_prompts, lessons_of
-from engine.diagnostics import per_token
+from engine.diagnostics import per_token, reached
 from engine.measure.alternate import Timing, alternate, timed
 from engine.measure.bench import peer
 from engine.measure.bench.likelihood import log_probabilities
@@ -129,13 +129,11 @@ def by_place(steps: list[Step]) -> list[float]:
     Empty if drafts after a rejected one can be accepted too: then there is no order."""
     kept, asked = np.zeros(PLACES, dtype=int), np.zeros(PLACES, dtype=int)
     for step in steps:
-        verdicts = per_token(step, "accepted") == 1
-        a = int(verdicts.cumprod().sum())
-        if step.trace.accepted is None or verdicts.sum() > a:
+        found = reached(step)
+        if found is None:
             return []
-        refused = a < min(len(verdicts), step.trace.tree.levels if step.trace.tree else step.drafted)  # else all were accepted
-        kept[:a] += 1
-        asked[: a + refused] += 1
+        kept[: found[0]] += 1
+        asked[: found[1]] += 1
     return [round(float(k / n), 3) for k, n in zip(kept, asked, strict=True) if n]
 
 
