@@ -10,6 +10,7 @@ from typing import Any
 import gradio as gr
 
 from app import history, race_files
+from app.boards.patches import Patches
 from app.boards.picture import Board
 from app.stream import Costs, Throttle, updates
 from app.ui import asked, restoring
@@ -17,6 +18,7 @@ from app.ui import knobs as knob_panel
 from app.ui.keep import keep
 from app.ui.method_menu import PLAIN, choices, run_badge, title_of
 from app.ui.panels import canvas, live, notice, overlay, replay, runs, trace, tree, verdict
+from app.ui.panels.made import made_with
 from app.ui.place import Place
 from app.ui.racing import DIRECT, Racing
 from engine.core import Backbone, Knob, Prompt, Sampling
@@ -82,6 +84,7 @@ class ImageTab(Racing):
         super().__init__(place)
         self.backbone = place.backbone
         self.suits = self.backbone.suits
+        self.patches = Patches(self.backbone)
         self._build_request()
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
@@ -284,8 +287,9 @@ class ImageTab(Racing):
                 )
         fast = boards[0]
         if 0 in changed and fast.count:
-            panels["trace"] = trace.encode(fast.trail, fast.run.method, canvas.state(fast), len(fast.verdict))
-            panels["tree"] = tree.encode(fast.trail, fast.run.method, canvas.state(fast))
+            made = made_with(fast.run)
+            panels["trace"] = trace.encode(fast.trail, fast.run.method, canvas.state(fast), len(fast.verdict), made)
+            panels["tree"] = tree.encode(fast.trail, fast.run.method, canvas.state(fast), self.patches, made)
         if ends or not all(board.run.finished for board in boards):
             panels["verdict"] = verdict.encode(*pair(boards))
         return panels

@@ -23,6 +23,7 @@ from app.ui.keep import keep
 from app.ui.mesh_input import AXIS, EXAMPLES, FIRST, ORDER, Given, adopt, axis, describe, example_clouds, example_name, shown_points
 from app.ui.method_menu import PLAIN, badge_html, choices, choices_for, run_badge, start_values, title_of
 from app.ui.panels import canvas, clouds, live, mesh, notice, trace, tree, verdict, wanted
+from app.ui.panels.made import bpt_words, made_with
 from app.ui.place import Place
 from app.ui.racing import DIRECT, READING, Racing, fill
 from app.uploads import SECONDS, WAIT, read_upload
@@ -118,7 +119,9 @@ def draw_course(board: MeshBoard) -> dict[str, Any]:
     """The values of the trace panel and the tree panel."""
     method, state = board.run.method, canvas.state(board)
     limit = -(-len(board.trail.positions) // SPAN) * SPAN
-    return {"trace": trace.encode(board.trail, method, state, limit), "tree": tree.encode(board.trail, method, state)}
+    made = made_with(board.run)
+    drawn = tree.encode(board.trail, method, state, made=made, words=bpt_words)
+    return {"trace": trace.encode(board.trail, method, state, limit, made), "tree": drawn}
 
 
 def download(name: str, label: str) -> gr.DownloadButton:

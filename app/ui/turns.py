@@ -39,3 +39,8 @@ class Turns(Racing):
         line = notice.place(self.sessions.place(visitor))
         between = gr.Button(visible=False), gr.Button(visible=True), line, gr.Timer(active=True)
         return number, *between, [], *(self.withdrawn(name) for name in self.offers)
+
+    def deliver(self, request: gr.Request) -> Any:
+        """What the run has left for the page. Gradio would take a tuple of one as the value itself."""
+        found = super().deliver(request)
+        return found if len(found) > 1 else found[0]

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import base64
+import io
 from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from app.boards.patches import PLAIN, SIDE, Patches
 from app.boards.picture import Board
 from app.history import save
 from app.stream import Trail
 from app.ui.panels import canvas, trace, tree
+from app.ui.panels.made import bpt_words, made_with
 from engine.core import Knob, Prompt, Sampling, Step
 from engine.diagnostics import replay
+from engine.mesh.bpt_tokens import BPT
 from engine.methods import METHODS, find
 from engine.run import generate
 from engine.trace import DeviationTrace, RoundTrace, Trace
@@ -105,6 +110,33 @@ def test_trees_are_sent_with_their_path_and_their_shapes(picto):
     depth, width, accepted = (numbers(value[name], np.int32) for name in ("depth", "width", "accepted"))
     assert len(depth) == 5 and depth.max() <= 3 and set(width) == {3}  # the first pass has no tree
     assert accepted.tolist() == [len(s.trace.tree.path) for s in shown.run.steps[1:]]
+
+
+def test_the_nodes_of_a_tree_are_patches_of_picture(picto):
+    shown, patches = board(picto, "eagle", 6, **TREES), Patches(picto)
+    value = tree.encode(shown.trail, shown.run.method, "running", patches)
+    sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(value["sheet"].split(",")[1]))))
+    told = shown.run.steps[-1].trace.tree
+    assert sheet.shape == (SIDE, PLAIN * SIDE, 3) and np.allclose(numbers(value["p"]), told.p)
+    for node, token in enumerate(told.tokens):  # each is the middle of a picture of nothing else
+        alone = picto.sketch(np.full((3, 3), token), range(3), False)
+        assert np.abs(sheet[:, node * SIDE : (node + 1) * SIDE].astype(int) - alone[8:16, 8:16]).max() <= 1
+    assert (patches.of([told.tokens[0]])[0] == sheet[:, :SIDE]).all() and patches.of([]).shape == (0, SIDE, SIDE, 3)
+    many = patches.sheet(range(PLAIN + 1))
+    assert many.shape == (2 * SIDE, PLAIN * SIDE, 3) and (many[SIDE:, :SIDE] == patches.of([PLAIN])[0]).all()
+
+
+def test_a_token_of_a_mesh_is_told_in_words():
+    assert bpt_words(0) == "block 0 0 0" and bpt_words(BPT.first[1] + 16 + 2) == "offset 0 1 2"
+    assert bpt_words(BPT.special + 64) == "new patch, block 1 0 0" and bpt_words(BPT.eos) == "end of the mesh"
+
+
+def test_a_chart_says_what_it_was_made_from(picto):
+    shown = board(picto, "lantern_window", 3, window=8)
+    made = made_with(shown.run)
+    assert made["seed"] == "5" and made["prompt"] == "a red apple" and "window 8" in made["knobs"] and "SJD++" in made["method"]
+    assert made["machine"] and "guidance" in made["sampling"]
+    assert trace.encode(shown.trail, shown.run.method, "running", 64, made)["made"] == made
 
 
 def test_a_method_without_trees_says_so(picto):

@@ -65,7 +65,7 @@ const spanOf = (values, least) => { const known = [...values].filter((x) => !Num
 function drawCourse(page, at = null) {
   const v = value(), { pen, width, height } = page, { time, speed, deviation } = shown, end = Math.max(4, v.clock || 0);
   const left = 46, right = width - 12, middle = Math.round(height * 0.5), x = { range: [0, end], text: (s) => `${s}` };
-  const tops = [40, middle + 26], bottoms = [middle - 20, height - 38];
+  const tops = [52, middle + 26], bottoms = [middle - 20, height - 38];
   const fastest = spanOf([...speed, v.plain || 0], 10) * 1.1, furthest = spanOf(deviation, 0.05) * 1.15;
   const [across, up] = axes(page, { left, right, top: tops[0], bottom: bottoms[0] }, { ...x, text: () => "" },
     { range: [0, fastest], title: "Speed (tokens / s)", text: whole });
@@ -75,10 +75,12 @@ function drawCourse(page, at = null) {
     trail(pen, [[left, up(v.plain)], [right, up(v.plain)]], page.plain, { dash: [4, 4], width: 1 });
     write(pen, "plain decoding", right, up(v.plain) + 8, page.plain, "right");
   }
-  drawTurns(page, across, [tops[0] - 4, bottoms[1]], right);
+  drawTurns(page, across, [30, bottoms[1]], right);
   const line = (values, place) => Array.from(values, (y, i) => (Number.isNaN(y) ? null : [across(time[i]), place(y)]));
   trail(pen, line(speed, up), page.fast, { width: 1.75 });
-  trail(pen, line(deviation, high), page.bad, { width: 1.75 });
+  const measured = line(deviation, high).filter(Boolean); // not every pass is measured
+  trail(pen, measured, page.bad, { width: 1.75 });
+  if (measured.length < 60) measured.forEach(([x, y]) => dot(pen, x, y, 2, page.bad));
   if (deviation.length && [...deviation].every(Number.isNaN)) write(pen, "This method does not measure its deviation.", left + 10, (tops[1] + bottoms[1]) / 2, page.muted);
   if (at === null || at >= time.length) return;
   trail(pen, [[across(time[at]), tops[0]], [across(time[at]), bottoms[1]]], page.text, { width: 1 });
@@ -95,17 +97,24 @@ function drawTurns(page, across, [top, bottom], right) {
     if (group && at - group.end < 70) Object.assign(group, { after, end: at });
     else groups.push({ letter, before, after, at, end: at });
   }
-  let free = -Infinity, row = 0;
+  const free = [-Infinity, -Infinity]; // of both rows of labels
   for (const { letter, before, after, at } of groups) {
-    const text = `${letter} ${before} → ${after}`.trim(), wide = page.pen.measureText(text).width, from = Math.max(150, Math.min(at + 3, right - wide));
-    row = from < free ? 1 - row : 0;
+    const text = `${letter} ${before} → ${after}`.trim(), wide = page.pen.measureText(text).width;
+    const from = Math.max(0, Math.min(at + 3, right - wide)), row = free.findIndex((end) => end < from);
+    if (row < 0) continue; // no room: pointing at the line says it
     write(page.pen, text, from, 8 + 13 * row, page.accent);
-    free = from + wide + 8;
+    free[row] = from + wide + 8;
   }
 }
 
+// Knobs that were moved in a stretch of the course.
+function movedIn(i) {
+  const from = i ? shown.time[i - 1] : -1, found = (value().turned || []).filter(({ time }) => time >= from && time < shown.time[i]);
+  return found.map(({ letter, before, after }) => `${letter} ${before} → ${after}`.trim());
+}
+
 const sayCourse = (i) => [`${shown.time[i].toFixed(1)} s`, `${whole(shown.speed[i])} tokens / s`, `${shown.compression[i].toFixed(2)} tokens / pass`,
-  Number.isNaN(shown.deviation[i]) ? "deviation not measured here" : `deviation ${inWords(shown.deviation[i])}`].join(" · ");
+  Number.isNaN(shown.deviation[i]) ? "deviation not measured here" : `deviation ${inWords(shown.deviation[i])}`, ...movedIn(i)].join(" · ");
 
 // --- speed against deviation -------------------------------------------------------------------------------------------
 
@@ -122,7 +131,7 @@ function drawCurve(page, at = null) {
     trail(pen, [[across(v.plain), box.top], [across(v.plain), box.bottom]], page.plain, { dash: [4, 4], width: 1 });
     write(pen, "plain", across(v.plain) + 4, box.top + 8, page.plain);
   }
-  write(pen, "better ↘", box.right - 2, box.top + 8, page.good, "right");
+  write(pen, "better ↘", box.right, box.top - 12, page.good, "right");
   const path = (v.curve || []).map(setting).filter((each) => each && found.includes(each));
   trail(pen, path.map((each) => [across(each.speed), up(each.deviation)]), page["line-strong"], { width: 1.5 });
   found.forEach((each, i) => {
