@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.core import Backbone
 
-BLOCK = 3  # a token is drawn in the middle of a block of itself, so that nothing else is seen in its patch
+BLOCK = 5  # a token is drawn in the middle of a block of itself: nothing else reaches its patch through the preview
 ACROSS = 16  # blocks in a row
 PLAIN, SIDE = 64, 8  # patches of a picture of patches: in a row, and pixels of each
 

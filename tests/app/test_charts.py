@@ -119,8 +119,8 @@ def test_the_nodes_of_a_tree_are_patches_of_picture(picto):
     told = shown.run.steps[-1].trace.tree
     assert sheet.shape == (SIDE, PLAIN * SIDE, 3) and np.allclose(numbers(value["p"]), told.p)
     for node, token in enumerate(told.tokens):  # each is the middle of a picture of nothing else
-        alone = picto.sketch(np.full((3, 3), token), range(3), False)
-        assert np.abs(sheet[:, node * SIDE : (node + 1) * SIDE].astype(int) - alone[8:16, 8:16]).max() <= 1
+        alone = picto.sketch(np.full((5, 5), token), range(5), False)
+        assert np.abs(sheet[:, node * SIDE : (node + 1) * SIDE].astype(int) - alone[16:24, 16:24]).max() <= 1
     assert (patches.of([told.tokens[0]])[0] == sheet[:, :SIDE]).all() and patches.of([]).shape == (0, SIDE, SIDE, 3)
     many = patches.sheet(range(PLAIN + 1))
     assert many.shape == (2 * SIDE, PLAIN * SIDE, 3) and (many[SIDE:, :SIDE] == patches.of([PLAIN])[0]).all()
