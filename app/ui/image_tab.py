@@ -10,6 +10,7 @@ from typing import Any
 import gradio as gr
 
 from app import history, race_files
+from app.boards.odds import odds
 from app.boards.patches import Patches
 from app.boards.picture import Board
 from app.stream import Costs, Throttle, updates
@@ -18,6 +19,7 @@ from app.ui import knobs as knob_panel
 from app.ui.keep import keep
 from app.ui.method_menu import PLAIN, choices, run_badge, title_of
 from app.ui.panels import canvas, live, notice, overlay, replay, runs, trace, tree, verdict
+from app.ui.panels import odds as odds_panel
 from app.ui.panels.made import made_with
 from app.ui.place import Place
 from app.ui.racing import DIRECT, Racing
@@ -91,7 +93,7 @@ class ImageTab(Racing):
                 self._build_settings()
             with gr.Column(elem_classes="ft-stage"):
                 self._build_stage()
-        self.panels = {name: getattr(self, name) for name in ("left", "right", "trace", "tree", "verdict", "runs")}
+        self.panels = {name: getattr(self, name) for name in ("left", "right", "trace", "tree", "odds", "verdict", "runs")}
         self.offers = self.downloads
         self.live = live.build(self.panels, "live")
         self.page = place.page
@@ -134,6 +136,7 @@ class ImageTab(Racing):
             self.right = canvas.build("fast", METHODS[FAVOURITE].title, RIGHT)
         replay.build()
         overlay.build()
+        self.odds = odds_panel.build()
         with gr.Row(elem_classes="ft-files"):
             self.downloads = {
                 name: gr.DownloadButton(label, size="sm", elem_id=name, interactive=False, scale=0, min_width=120)
@@ -236,6 +239,7 @@ class ImageTab(Racing):
             "right": canvas.waiting("fast", title_of(sides[0][0]), RIGHT),
             "trace": trace.IDLE,
             "tree": tree.IDLE,
+            "odds": odds_panel.IDLE,
             "verdict": {"state": "running", "live": "Reading the prompt"},
         }
         started = self.start_runs(visitor, number, self.backbone, prompt, sides)
@@ -258,7 +262,17 @@ class ImageTab(Racing):
         if boards[0].count and self.sessions.present(visitor):
             self.sessions.leave_results(visitor, self.prefix, self.keep_run(visitor, boards[0].run) | {"boards": boards})
             said = verdict.encode(*pair(boards), seconds=seconds) | {"costs": verdict.costs_in_words(boards, costs)}
-            yield {"verdict": said, "runs": runs.encode(boards, seconds, self.suits)}
+            yield {**self.distribution(boards), "verdict": said, "runs": runs.encode(boards, seconds, self.suits)}
+
+    def distribution(self, boards: list[Board]) -> dict[str, Any]:
+        """The panels that need the model's distribution at every place of the accelerated picture; {} if the run was stopped."""
+        fast = boards[0]
+        found = odds(fast.run)
+        if found is None:
+            return {}
+        fast.top = found.p[:, 0]
+        shown = self.draw(boards, {0})
+        return {"right": shown["right"], "odds": odds_panel.encode(fast, found, self.patches, made_with(fast.run))}
 
     def repeat(
         self, visitor: str, number: int, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]], seconds: list[list[float]]

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from app.boards.odds import TOP, odds
 from app.boards.patches import PLAIN, SIDE, Patches
 from app.boards.picture import Board
 from app.history import save
 from app.stream import Trail
 from app.ui.panels import canvas, trace, tree
+from app.ui.panels import odds as odds_panel
 from app.ui.panels.made import bpt_words, made_with
 from engine.core import Knob, Prompt, Sampling, Step
 from engine.diagnostics import replay
@@ -182,3 +184,34 @@ def test_a_saved_run_is_drawn_like_the_run_itself(picto, tmp_path, name):
     for panel, settings in ((trace, ("done", 64)), (tree, ("done",))):
         assert panel.encode(again, method, *settings) == panel.encode(shown.trail, method, *settings)
     assert again.candidates == shown.trail.candidates
+
+
+def test_the_odds_of_a_picture_are_the_models_own(picto):
+    """Under plain decoding the distribution at every place is the one that the run itself drew from; its entropy is known from the run."""
+    shown = board(picto, "ar")
+    found = odds(shown.run)
+    assert found.tokens.shape == found.p.shape == (64, TOP) and (np.diff(found.p, axis=1) <= 0).all()
+    assert (found.p.sum(1) <= 1 + 1e-5).all() and (found.drawn > 0).all()
+    among = found.tokens == shown.token[:, None]
+    inside = among.any(1)
+    assert np.allclose(found.p[among], found.drawn[inside], atol=1e-6) and (found.drawn[~inside] <= found.p[~inside, -1] + 1e-6).all()
+    entropy = shown.known["entropy"]
+    sharp = found.p[:, 0]
+    assert (entropy >= -np.log(np.maximum(sharp, 1e-9)) - 1e-3).all()  # the entropy is at least that of the likeliest token
+    stopped = board(picto, "ar", 9)
+    assert odds(stopped.run) is None
+
+
+def test_the_odds_are_sent_with_the_patches_of_their_tokens(picto):
+    shown = board(picto, "sjd", window=8)
+    found, patches = odds(shown.run), Patches(picto)
+    value = odds_panel.encode(shown, found, patches, {"seed": "5"})
+    known = numbers(value["known"], np.int32)
+    assert (np.diff(known) > 0).all() and set(found.tokens.ravel()) | set(shown.token) == set(known)
+    assert numbers(value["p"]).reshape(64, -1).tolist() == found.p.tolist() and value["made"] == {"seed": "5"}
+    shown.top = found.p[:, 0]
+    drawn = canvas.encode(shown, shown.picture(), canvas.scales([shown]), "fast", "SJD", None)
+    assert (
+        "top" not in drawn["missing"] and numbers(drawn["maps"]["top"], np.uint8).tolist() == canvas.quantize(found.p[:, 0], 1.0).tolist()
+    )
+    assert numbers(drawn["steps"], np.int32).tolist() == shown.step.tolist()
