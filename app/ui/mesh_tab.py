@@ -21,7 +21,7 @@ from app.ui import asked, quality_table, restoring
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
 from app.ui.mesh_input import AXIS, EXAMPLES, FIRST, ORDER, Given, adopt, axis, describe, example_clouds, example_name, shown_points
-from app.ui.method_menu import PLAIN, badge_html, choices, choices_for, run_badge, start_values, title_of
+from app.ui.method_menu import PLAIN, badge, choices, choices_for, run_badge, start_values, title_of
 from app.ui.panels import canvas, clouds, live, mesh, notice, trace, tree, verdict, wanted
 from app.ui.panels.made import bpt_words, made_with
 from app.ui.place import Place
@@ -214,7 +214,7 @@ class MeshTab(Racing):
             name, method, panel = restoring.mesh(value, self.model.get())
         except ForetokenError as e:
             return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
-        return name, panel, badge_html(method, panel["values"]), []
+        return name, panel, badge(name, panel["values"]), []
 
     # --- the input ------------------------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class MeshTab(Racing):
         return {
             "method": gr.Dropdown(found, value=name),
             "knobs": knob_panel.encode(name, method.knobs, given),
-            "badge": badge_html(method, given),
+            "badge": badge(name, given),
             "settings": settings_panel(backbone.sampling),
             "messages": notice.hint(NO_HEADS.format(backbone.name, option)) if missing else [],
         }
