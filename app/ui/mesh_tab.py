@@ -211,7 +211,7 @@ class MeshTab(Racing):
     def restore_settings(self, value: object) -> tuple[Any, ...]:
         """Sets the method and its knobs as a row of the Bench tab has them."""
         try:
-            name, method, panel = restoring.mesh(value, self.model.get())
+            name, panel = restoring.mesh(value, self.model.get())
         except ForetokenError as e:
             return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
         return name, panel, badge(name, panel["values"]), []

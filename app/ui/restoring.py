@@ -12,7 +12,7 @@ from typing import Any
 
 from app.ui import asked
 from app.ui import knobs as knob_panel
-from engine.core import Backbone, Knob, Method
+from engine.core import Backbone, Knob
 from engine.errors import BadFile, ForetokenError
 
 PICTURE = ("prompt", "seed", "method", "knobs", "settings", "compare", "other", "other_knobs")  # the Image tab's form
@@ -54,16 +54,15 @@ def picture(value: object, backbone: Backbone, declared: tuple[Knob, ...]) -> di
     return {**kept, "method": name, "knobs": knobs, "settings": knob_panel.encode("settings", declared, chosen)}
 
 
-def mesh(value: object, backbone: Backbone) -> tuple[str, Method, dict[str, Any]]:
-    """The method of the Mesh tab and its knobs for a row of a benchmark: (name, method, panel of knobs). Raises ForetokenError for what is
-    not of this model's."""
+def mesh(value: object, backbone: Backbone) -> tuple[str, dict[str, Any]]:
+    """The method of the Mesh tab and the panel of its knobs for a row of a benchmark. Raises ForetokenError for another model's."""
     found = value if isinstance(value, Mapping) else {}
     if not isinstance(found.get("method"), str):
         raise BadFile(NOT_OURS)
     if found.get("backbone") != backbone.name:
         raise BadFile(OTHER.format(asked.brief(found.get("backbone")), backbone.name))
     name, method = asked.method(found.get("preset") or found["method"], backbone)
-    return name, method, knob_panel.encode(name, method.knobs, asked.knobs({"values": found.get("knobs")}, method.knobs))
+    return name, knob_panel.encode(name, method.knobs, asked.knobs({"values": found.get("knobs")}, method.knobs))
 
 
 def form(value: object, backbone: Backbone, declared: tuple[Knob, ...]) -> dict[str, Any]:
