@@ -136,7 +136,7 @@ def test_a_point_is_read_by_keyboard_and_loads_its_settings(open_page):
     assert page.locator("#plane tr[data-chosen=true] td >> nth=0").inner_text() == title
     page.keyboard.press("Enter")
     expect(page.get_by_role("tab", name="Image", exact=True)).to_have_attribute("aria-selected", "true")
-    page.wait_for_function("title => document.querySelector('#method input').value === title", arg=title)
+    expect(page.locator("#method .ft-picked b")).to_have_text(title)
     assert page.locator("#settings .ft-knob[data-knob=size] select").input_value() == "128 px"
 
 

@@ -1,5 +1,5 @@
 // The bar of a long run. It also tells the other panels of its tab whether a run is in progress.
-const box = element.querySelector(".ft-going"), bar = box.querySelector(".ft-bar"), scope = element.closest("[role=tabpanel]") || window;
+const box = element.querySelector(".ft-going"), bar = box.querySelector(".ft-going-bar"), scope = element.closest("[role=tabpanel]") || window;
 
 function draw() {
   const v = props.value;

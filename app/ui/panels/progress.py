@@ -11,7 +11,7 @@ from app.ui.panels import panel
 TEMPLATE = """
 <div class="ft-going" data-state="empty">
   <p class="ft-going-text" role="status"></p>
-  <div class="ft-bar" role="progressbar" aria-label="Progress" aria-valuemin="0"><b></b></div>
+  <div class="ft-going-bar" role="progressbar" aria-label="Progress" aria-valuemin="0"><b></b></div>
   <p class="ft-going-detail"></p>
 </div>
 """
