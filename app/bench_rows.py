@@ -75,7 +75,8 @@ def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
         return other(name, rows)
     first = timed[0]
     kind = "image" if first.get("log_probability") else "mesh"
-    what = f"{first['prompts']} prompts, {first['size']} px" if kind == "image" else f"{first['inputs']} point clouds"
+    prompts = "1 prompt" if first.get("prompts") == 1 else f"{first.get('prompts')} prompts"
+    what = f"{prompts}, {first['size']} px" if kind == "image" else f"{first['inputs']} point clouds"
     machine = f"{first['processor']}, {first['dtype']} on {first['device']}"
     made = {key: str(first.get(key, "")) for key in MACHINE}
     sampling = ", ".join(f"{key.replace('_', ' ')} {first[key]}" for key in SAMPLING)

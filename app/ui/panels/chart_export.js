@@ -62,11 +62,12 @@ function wrapped(pen, text, width) {
   return lines;
 }
 
-// The buttons SVG, PNG and CSV in a chart's header. chart(): {name, title, figures: [{title, width, height, draw(page)}], rows: [header, ...], made}
+// The buttons SVG, PNG and CSV in a chart's header. chart(): {name, title, figures: [{title, width, height, draw(page)}], rows: [header, ...], made, more}
+// made stands below the picture, in the SVG's metadata and in the CSV; more only in the last two
 function exports(header, chart) {
   const style = () => getComputedStyle(header);
   const layout = (pen, found) => {
-    const width = Math.max(...found.figures.map((f) => f.width)) + 2 * MARGIN, foot = linesOf(found.made).flatMap((line) => wrapped(pen, line, width - 2 * MARGIN));
+    const width = Math.max(...found.figures.map((f) => f.width)) + 2 * MARGIN, foot = wrapped(pen, linesOf(found.made).join(" · "), width - 2 * MARGIN);
     const height = found.figures.reduce((sum, f) => sum + f.height + 2 * LINE, 0) + 3 * MARGIN + LINE * (foot.length + 1);
     return { width, height, foot };
   };
@@ -77,7 +78,7 @@ function exports(header, chart) {
     write(pen, found.title, MARGIN, MARGIN + 4, page.text);
     let top = MARGIN + LINE;
     for (const figure of found.figures) {
-      write(pen, figure.title, MARGIN, top + LINE, page.muted);
+      if (figure.title) write(pen, figure.title, MARGIN, top + LINE, page.muted);
       shift(MARGIN, top + 2 * LINE, () => figure.draw(paper(pen, figure.width, figure.height, own)));
       top += figure.height + 2 * LINE;
     }
@@ -87,7 +88,7 @@ function exports(header, chart) {
     svg(found) {
       const pen = new SvgPen(), size = layout(pen, found);
       render(pen, found, size, (x, y, draw) => { pen.parts.push(`<g transform="translate(${x} ${y})">`); draw(); pen.parts.push("</g>"); });
-      const facts = escaped(JSON.stringify(found.made));
+      const facts = escaped(JSON.stringify({ ...found.made, ...found.more }));
       const head = `<svg xmlns="http://www.w3.org/2000/svg" width="${size.width}" height="${size.height}" viewBox="0 0 ${size.width} ${size.height}" font-family="IBM Plex Sans, Helvetica, Arial, sans-serif" font-size="11">`;
       return new Blob([`${head}<title>${escaped(found.title)}</title><metadata>${facts}</metadata>${pen.parts.join("\n")}</svg>\n`], { type: "image/svg+xml" });
     },
@@ -105,7 +106,7 @@ function exports(header, chart) {
       const quoted = (cell) => (/[",\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
       const inert = (cell) => (/^[=+@\t\r]/.test(cell) ? `'${cell}` : cell); // a spreadsheet must not take a text for a formula
       const lines = found.rows.map((row) => row.map((cell) => quoted(typeof cell === "number" ? String(cell) : inert(cell ?? ""))).join(","));
-      return new Blob([[...linesOf(found.made).map((line) => `# ${line.replaceAll("\n", " ")}`), ...lines].join("\n") + "\n"], { type: "text/csv" });
+      return new Blob([[...linesOf({ ...found.made, ...found.more }).map((line) => `# ${line.replaceAll("\n", " ")}`), ...lines].join("\n") + "\n"], { type: "text/csv" });
     },
   };
   const box = document.createElement("span");

@@ -52,7 +52,7 @@ function drawPlane(page, reading = at) {
   const box = { left: 46, right: width - 14, top: 34, bottom: height - 40 };
   const x = { range: rangeOf([0.9, ...found.flatMap((p) => p.interval)], 0.2), title: shown.axes.x, text: (v) => `${round(v, 2)}×` };
   const y = { range: rangeOf(found.map((p) => p.y), 0.02), title: shown.axes.y, flipped: shown.axes.better === "down", text: (v) => round(v, 3) };
-  const [across, up] = axes(page, box, x, y), plain = found.find((p) => p.group === "plain");
+  const [across, up] = axes(page, box, x, y), plain = found.find((p) => p.group === "plain" && p.x === 1);
   pen.globalAlpha = 0.07; // faster than plain decoding
   pen.fillStyle = page.good;
   pen.fillRect(across(1), box.top, box.right - across(1), box.bottom - box.top);
@@ -203,10 +203,10 @@ describe = readable(canvas, () => `Plane of speed and fidelity with ${points().l
 });
 exports(card.querySelector("header"), () => {
   const shown = table(), box = canvas.getBoundingClientRect();
-  const figures = shown.axes ? [{ title: shown.about, width: Math.max(640, box.width), height: 420, draw: (page) => drawPlane(page, null) }] : [];
+  const figures = shown.axes ? [{ title: "", width: Math.max(640, box.width), height: 420, draw: (page) => drawPlane(page, null) }] : [];
   const knobs = Object.fromEntries(points().filter((p) => p.knobs).map((p) => [p.title, p.knobs]));
   const rows = [[...shown.columns, "Knobs"], ...shown.rows.map((row) => [...row.cells, row.point?.knobs || ""])];
-  return { name: `bench-${shown.name}`, title: shown.title, figures, rows, made: { ...shown.made, ...knobs } };
+  return { name: `bench-${shown.name}`, title: shown.title, figures, rows, made: shown.made, more: knobs };
 });
 follow([canvas], redraw);
 watch("value", draw);
