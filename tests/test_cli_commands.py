@@ -35,7 +35,7 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "bench_studio": {"--visitors", "--minutes", "--pairs", "--seed", "--json"},
     "models": {"--json"},
     "space": {"--name", "--hardware", "--json"},
-    "doctor": {"--json"},
+    "doctor": {"--json", "--again", "--model"},
 }
 
 
@@ -195,8 +195,8 @@ def test_the_studio_serves_on_what_auto_finds(monkeypatch: pytest.MonkeyPatch, t
     served: list[str] = []
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
     monkeypatch.setattr(studio, "_serve", lambda models, device, *rest: served.append(device))
-    monkeypatch.setattr(studio.torch, "set_num_threads", lambda count: None)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
     for there in (True, False):
-        monkeypatch.setattr(studio.torch.cuda, "is_available", lambda there=there: there)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
         studio.launch(open_browser=False)
     assert served == ["cuda", "cpu"]
