@@ -60,7 +60,7 @@ class MaskedGrammar:
 class _Trunk:
     """MeshDecoder with one condition, as a trunk for TransformerSequence."""
 
-    takes_sets = True
+    takes_sets = fixed = True
 
     def __init__(self, model: MeshModel, table: Tensor, positions: Tensor, condition: Tensor):
         self.decoder, self.table, self.positions = model.decoder, table, positions

@@ -29,6 +29,7 @@ from engine.drafters.resampler import read_resampler, refuse_other_tokens
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.kernels.packed_linear import can_pack
 from engine.layout import Raster
+from engine.networks.attention import STEADY_KEYS, steady
 from engine.networks.native_blocks import is_native, quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Decoder, Fork, causal, rotary_table
@@ -130,7 +131,7 @@ def text_mask(count: int, device: torch.device) -> Tensor:
 class _Trunk:
     """PictogramModel at one scale, as a trunk for TransformerSequence."""
 
-    takes_sets = True
+    takes_sets = fixed = True
 
     def __init__(self, model: PictogramModel, side: int, gist: Tensor, table: Tensor, head: nn.Linear, dtype: torch.dtype):
         self.model, self.gist, self.table, self.head = model, gist, table, head
@@ -143,6 +144,9 @@ class _Trunk:
         return self.table[tokens] + self.gist
 
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
+        if slab.whole > 1:
+            mask = steady(mask, x.shape[1], slab.kept + x.shape[1], x.device)
+            fork = fork and replace(fork, mask=steady(fork.mask, *fork.mask.shape, x.device))
         return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, slab, fork, self.places[slots])
 
 
@@ -182,6 +186,8 @@ class Pictogram:
         self.device = next(model.parameters()).device
         self.folder = folder
         self._drafters: dict[str, Any] = {}
+        if self.device.type == "cpu" and can_pack(torch.bfloat16):
+            self.capabilities = self.capabilities | {"bfloat16"}
         if len(sides) > 1:
             self.capabilities = self.capabilities | {"at_scale"}
         if folder is not None and weights_file(folder).exists():
@@ -213,7 +219,9 @@ class Pictogram:
         decoder = self.model.decoder
         capacity = TEXT_SLOTS + 1 + side * side + 256
         dtype = getattr(torch, self.dtype)
-        slab = Slab(len(decoder.blocks), branches, decoder.heads, capacity, decoder.width // decoder.heads, self.device, dtype)
+        rounds = dtype == torch.bfloat16 and self.device.type == "cpu" and not is_native(decoder)
+        whole = STEADY_KEYS if rounds else 1  # so that `match seed` holds; native functions sum in one order anyway
+        slab = Slab(len(decoder.blocks), branches, decoder.heads, capacity, decoder.width // decoder.heads, self.device, dtype, whole)
         mask = text_mask(TEXT_SLOTS, self.device)
         return PictogramSequence(
             self, prompt, trunk, self.model.prefix(rows, side), mask, slab,
