@@ -59,10 +59,11 @@ def quick_linear(layer: nn.Linear) -> nn.Linear:
 
 def runs(x: Tensor, mask: Tensor | Seen | None, slab: Slab | None) -> bool:
     """Whether the functions know a pass."""
-    if torch.is_grad_enabled() or slab is None or isinstance(mask, Seen) or x.dtype != torch.float32 or x.device.type != "cpu":
+    if torch.is_grad_enabled() or x.dtype != torch.float32 or x.device.type != "cpu" or not isinstance(slab, Slab) or slab.whole > 1:
         return False
     steps = slab.block.stride()
-    return (mask is None or mask.ndim == 2) and slab.block.dtype in SLAB_TYPES and steps[5] == 1 and steps[4] == slab.block.shape[5]
+    known = mask is None or (isinstance(mask, Tensor) and mask.ndim == 2)
+    return known and slab.block.dtype in SLAB_TYPES and steps[5] == 1 and steps[4] == slab.block.shape[5]
 
 
 def row_of(norm: Norm | nn.LayerNorm) -> Row:

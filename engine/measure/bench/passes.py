@@ -44,7 +44,7 @@ def wished(kind: str) -> Iterator[None]:
             os.environ[VARIABLE] = before
 
 
-def bench(path: Path | None, seeds: int = 3, tries: int = 40) -> list[Row]:
+def bench(path: Path | None, seeds: int = 2, tries: int = 40) -> list[Row]:
     """Returns the rows and prints them. Raises NotSupported where native functions do not run."""
     check_csv(path)
     choice = native_choice()

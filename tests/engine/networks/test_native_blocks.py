@@ -11,14 +11,16 @@ from torch import Tensor, nn
 
 from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.pictogram import Pictogram
-from engine.cache import Slab
+from engine.cache import FixedView, Slab
 from engine.core import NO_DRAFT, Draft, Prompt, Sampling, Sequence
 from engine.drafters.predictive_stream import fresh
 from engine.kernels.choice import VARIABLE
 from engine.kernels.native import native
 from engine.kernels.native_layers import NativeLinear
+from engine.kernels.tree_attention import Seen, packed
+from engine.networks.attention import steady
 from engine.networks.mesh_decoder import MeshDecoder, Settings
-from engine.networks.native_blocks import NativeBlock, NativeMeshBlock, is_native, quick_linear, quicken
+from engine.networks.native_blocks import NativeBlock, NativeMeshBlock, is_native, quick_linear, quicken, runs
 from engine.networks.transformer import Decoder, Fork, causal
 from tests.engine.backbones import tiny
 from tests.engine.kernels.test_native import both, needs_native
@@ -117,6 +119,18 @@ def test_gradients_and_passes_without_a_slab_run_as_before() -> None:
         assert torch.equal(ours, theirs)
         ours.sum().backward()
         assert x.grad is not None
+
+
+@needs_native
+def test_slabs_and_masks_of_other_kinds_run_as_before() -> None:
+    network = decoder()
+    quicken(network)
+    x, mask = torch.randn(1, 4, 64), causal(4, 0, torch.device("cpu"))
+    slab, rounded = (Slab(3, 1, 4, 64, 16, x.device, torch.float32, whole) for whole in (1, 64))
+    view = FixedView(slab.block, torch.arange(4), 4)
+    assert runs(x, mask, slab) and runs(x, None, slab)
+    assert not any(runs(*case) for case in ((x, mask, rounded), (x, mask, view), (x, mask, None), (x.double(), mask, slab)))
+    assert not runs(x, steady(mask, 4, 4, x.device), slab) and not runs(x, Seen(packed(mask), 0), slab)
 
 
 @needs_native
