@@ -32,9 +32,12 @@ class Slab:
     the others. Nothing is allocated after construction.
     """
 
-    def __init__(self, layers: int, branches: int, heads: int, capacity: int, width: int, device: torch.device, dtype: torch.dtype):
-        self.block = torch.zeros(layers, 2, branches, heads, capacity, width, device=device, dtype=dtype)
-        self.kept, self.branches = 0, branches
+    def __init__(
+        self, layers: int, branches: int, heads: int, capacity: int, width: int, device: torch.device, dtype: torch.dtype, whole: int = 1
+    ):
+        """whole : write() returns keys and values in whole blocks of so many rows; a mask must hide those after the visible ones"""
+        self.block = torch.zeros(layers, 2, branches, heads, -(-capacity // whole) * whole, width, device=device, dtype=dtype)
+        self.kept, self.branches, self.whole = 0, branches, whole
 
     @property
     def capacity(self) -> int:
@@ -42,13 +45,14 @@ class Slab:
         return self.block.shape[4]
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Stores [branches, heads, R, width] after the kept rows; returns all visible keys and values."""
+        """Stores [branches, heads, R, width] after the kept rows; returns all visible keys and values, in whole blocks."""
         end = self.kept + keys.shape[2]
         assert end <= self.capacity, f"{end} rows do not fit into {self.capacity}"  # torch would drop a single row silently
         slab = self.block[layer]
         slab[0, :, :, self.kept : end] = keys
         slab[1, :, :, self.kept : end] = values
-        return slab[0, :, :, :end], slab[1, :, :, :end]
+        shown = -(-end // self.whole) * self.whole
+        return slab[0, :, :, :shown], slab[1, :, :, :shown]
 
     def span(self, count: int) -> int:
         """How many rows a pass of `count` rows sees, its own included."""
