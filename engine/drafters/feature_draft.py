@@ -9,23 +9,27 @@ and, for pictures, every embedding contains the gist of the caption. So one bloc
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from engine.cache import Slab
+from engine.cache import FixedView, Slab
 from engine.core import Sequence
 from engine.errors import MissingWeights
 from engine.layout import Layout, Raster
 from engine.networks.sequence import TransformerSequence
-from engine.networks.transformer import Decoder, Norm, causal, rotary_table
+from engine.networks.static_step import bits, bucket, seen
+from engine.networks.transformer import Decoder, Norm, rotary_table
 from engine.networks.weights import built, need, read_tensors, refuse_stale
 from engine.sampling import guide
 
 NAME = "feature_draft"  # the capability, the stem of the weights file, and the key in the card
 FIELD = 16.0  # rotary coordinates of a picture run from 0 to this along each side, at every size
+SEEN = 512  # rows after the committed ones that a pass in fixed shapes may name
 ROOM = 512  # nodes that fit into the cache after the longest sequence: the widest tree has 11 levels of 40
 
 
@@ -119,16 +123,15 @@ class NetworkGrowth:
         settings, self.branches = network.settings, sequence.slab.branches
         head = settings["width"] // settings["heads"]
         self.slab = Slab(1, self.branches, settings["heads"], sequence.limit + ROOM, head, self.device, torch.float32)
-        self.committed = 0
+        self.committed, self.replays = 0, sequence.replays
         self.states = torch.empty(0)
         self.trails: list[list[int]] = []
 
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
         """hidden [branches, k, H], k tokens -> guided logits [V] after the newest token. Forgets all nodes."""
         self.slab.rewind(self.committed)
-        mask = causal(len(tokens), self.committed, self.device)
         places = list(range(self.committed, self.committed + len(tokens)))
-        states, logits = self._rows(tokens, hidden, places, mask)
+        states, logits = self._rows(tokens, hidden, places, [list(range(i + 1)) for i in range(len(tokens))])
         self.committed += len(tokens)
         self.states, self.trails = states[:, -1:], []
         return logits[-1]
@@ -136,21 +139,56 @@ class NetworkGrowth:
     def expand(self, parents: list[int], tokens: list[int]) -> Tensor:
         """Numbers of parents (-1 is the root) and tokens -> guided logits [k, V]."""
         new = [[*(self.trails[parent] if parent >= 0 else []), len(self.trails) + i] for i, parent in enumerate(parents)]
-        mask = torch.zeros(len(new), self.slab.kept + len(new), dtype=torch.bool)
-        mask[:, : self.committed] = True
-        for row, trail in zip(mask, new, strict=True):
-            row[[self.committed + node for node in trail]] = True
         places = [self.committed + len(trail) - 1 for trail in new]
-        states, logits = self._rows(tokens, self.states[:, [parent + 1 for parent in parents]], places, mask.to(self.device))
+        states, logits = self._rows(tokens, self.states[:, [parent + 1 for parent in parents]], places, new)
         self.states, self.trails = torch.cat([self.states, states], 1), self.trails + new
         return logits
 
-    def _rows(self, tokens: list[int], features: Tensor, places: list[int], mask: Tensor) -> tuple[Tensor, Tensor]:
-        """One pass over k rows, whose keys and values stay: features [branches, k, H], positions of the tokens -> states, guided logits."""
-        embedded = self.trunk.embed(torch.tensor(tokens, device=self.device)).expand(self.branches, -1, -1)
-        states = self.network(embedded.float(), features.float(), self.cos[places], self.sin[places], mask, self.slab)
+    def _rows(self, tokens: list[int], features: Tensor, places: list[int], trails: list[list[int]]) -> tuple[Tensor, Tensor]:
+        """One pass over k rows, whose keys and values stay: features [branches, k, H], positions of the tokens, and the rows after the
+        committed ones that each sees -> states [branches, k, H], guided logits [k, V]."""
+        visible = torch.zeros(len(tokens), self.slab.kept - self.committed + len(tokens), dtype=torch.bool)
+        for row, trail in zip(visible, trails, strict=True):
+            row[trail] = True
+        found = self._fixed(tokens, features, places, visible)
+        if found is None:
+            mask = F.pad(visible, (self.committed, 0), value=True).to(self.device)
+            at = torch.tensor(places, device=self.device)
+            found = self._pass(torch.tensor(tokens, device=self.device), features, at, mask, self.slab)
         self.slab.keep(list(range(len(tokens))))
+        return found
+
+    def _pass(self, tokens: Tensor, features: Tensor, places: Tensor, mask: Tensor, slab: Slab | FixedView) -> tuple[Tensor, Tensor]:
+        embedded = self.trunk.embed(tokens).expand(self.branches, -1, -1)
+        states = self.network(embedded.float(), features.float(), self.cos[places], self.sin[places], mask, slab)
         return states, guide(self.trunk.head(states).float(), self.guidance)
+
+    def _fixed(self, tokens: list[int], features: Tensor, places: list[int], visible: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The same in fixed shapes, if the run has them and this pass fits."""
+        count, kept = len(tokens), self.slab.kept
+        shape = None if self.replays is None else bucket(count, kept, self.slab.capacity)
+        if shape is None or kept - self.committed + shape.rows > SEEN:
+            return None
+        fill = shape.rows - count
+        wide = F.pad(visible, (0, SEEN - visible.shape[1], 0, fill))
+        for i in range(count, shape.rows):
+            wide[i, kept - self.committed + i] = True  # no row may be blind
+        columns = [[self.committed] * shape.rows, [kept] * shape.rows, [*tokens, *[0] * fill], [*places, *[0] * fill]]
+        told = torch.cat([torch.tensor(columns).T, bits(wide)], 1)
+        states, logits = self.replays.call(
+            (NAME, shape), partial(self.fixed_pass, shape.span), told, F.pad(features.float(), (0, 0, 0, fill))
+        )
+        return states[:, :count], logits[:count]
+
+    def fixed_pass(self, span: int, told: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+        """States and guided logits of a pass in fixed shapes, as in engine/networks/static_step.py.
+
+        told : int64 [R, 4 + words], of each row how many rows are committed and how many the slab keeps, its token and its position, and
+        the set of rows after the committed ones that it sees; features : [branches, R, H]
+        """
+        committed, kept, tokens, places = told[:, :4].unbind(1)
+        view = FixedView(self.slab.block, kept + torch.arange(len(told), device=told.device), span)
+        return self._pass(tokens, features, places, seen(told[:, 4:], committed, span), view)
 
 
 def weights_file(folder: Path, suffix: str = "") -> Path:

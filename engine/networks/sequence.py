@@ -19,7 +19,7 @@ from engine.core import NO_DRAFT, Draft, Grammar, Ids, Rows, Sampling
 from engine.kernels.choice import choose
 from engine.kernels.tree_attention import Seen, packed
 from engine.layout import Layout
-from engine.networks.static_step import Pass, Static, is_static
+from engine.networks.static_step import Pass, Replays, Static, is_static
 from engine.networks.transformer import Fork, causal
 from engine.sampling import guide, warp
 from engine.tree import depths, is_chain, visibility
@@ -104,6 +104,11 @@ class TransformerSequence:
             mask = causal(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
             trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self._slots_at), mask, slab)
             slab.keep(list(range(self.prefix - 1)))
+
+    @property
+    def replays(self) -> Replays | None:
+        """For the drafter of a run whose passes have fixed shapes; None: it has none."""
+        return None if self._static is None else self._static.replays
 
     @property
     def length(self) -> int:

@@ -7,13 +7,13 @@ the last row that anybody keeps.
 
 `fixed_pass` is that computation, a function of tensors that changes nothing but the slab. `Static` runs it for a sequence: on a GPU it
 captures a graph for each bucket, and elsewhere, for tests, it calls the function. The results of a graph lie in memory that its next replay
-overwrites, so a pass hands out copies.
+overwrites, so a pass hands out copies. A drafter's passes can be replayed beside it (engine/drafters/feature_draft.py).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -24,13 +24,17 @@ from torch.nn import functional as F
 
 from engine.cache import FixedView, Laid, Slab
 from engine.errors import NotSupported
-from engine.kernels.tree_attention import packed, unpacked
 
 VARIABLE = "FORETOKEN_STEP"
 STATIC, DYNAMIC = "static", "dynamic"
 ROWS = (1, 4, 8, 16, 32, 64, 128, 256)  # of a pass
 LEAST_SPAN = 512  # rows of the slab that a pass reads, at least
 WARMED = 2  # calls before a capture: libraries allocate what they need in the first
+
+
+def bits(visible: Tensor) -> Tensor:
+    """Sets of bits from bool [R, C], C a multiple of 64: int64 [R, C / 64]."""
+    return (visible.view(len(visible), -1, 64).long() << torch.arange(64, device=visible.device)).sum(-1)
 
 
 def is_static(device: torch.device) -> bool:
@@ -94,23 +98,29 @@ def said(what: Pass, kept: int, rows: int) -> Tensor:
     columns = (torch.full((rows,), kept), known, laid.rows, laid.ends.long(), laid.last, laid.slots)
     fill = rows - len(laid.slots)
     visible = F.pad(laid.visible, (0, fill, 0, fill)) | torch.eye(rows, dtype=torch.bool)
-    return torch.cat([torch.stack([F.pad(each, (0, rows - len(each))) for each in columns], 1), packed(visible)], 1)
+    sets = bits(F.pad(visible, (0, -rows % 64)))
+    return torch.cat([torch.stack([F.pad(each, (0, rows - len(each))) for each in columns], 1), sets], 1)
 
 
-def fixed_pass(trunk: Any, block: Tensor, told: Tensor, drafted: Tensor, span: int) -> tuple[Tensor, Tensor]:
+def seen(sets: Tensor, kept: Tensor, span: int) -> Tensor:
+    """The mask bool [R, span] of rows that see the first `kept` int64 [R] rows of a slab, and of those after them what their sets say."""
+    own = torch.arange(span, device=kept.device) - kept[:, None]
+    visible = (sets[:, :, None] >> torch.arange(64, device=kept.device) & 1).flatten(1).bool()
+    width = visible.shape[1]
+    return (own < 0) | (visible.gather(1, own.clamp(0, width - 1)) & (own < width))
+
+
+def fixed_pass(trunk: Any, block: Tensor, told: Tensor, drafted: Tensor | None, span: int) -> tuple[Tensor, Tensor]:
     """Hidden states [branches, R, H] and logits [branches, R, V] of the rows of a pass; writes their keys and values into the slab.
 
-    block : the slab's; told : int64 [R, 6 + words], see `said`; drafted : int64 [R], the ids that the host does not know (-1)
+    block : the slab's; told : int64 [R, 6 + words], see `said`; drafted : int64 [R], the ids that the host does not know (-1); None:
+    it knows all
     """
     rows, branches = len(told), block.shape[2]
     kept, ids, of, ends, last, slots = told[:, :6].unbind(1)
     within = torch.arange(rows, device=told.device)
-    at = kept + within
-    visible = unpacked(told[:, 6:])
-    every = torch.arange(span, device=told.device)
-    own = every - kept[:, None]  # [R, span]: the number of each row of the slab in this pass
-    mask = (own < 0) | (visible.gather(1, own.clamp(0, rows - 1)) & (own < rows))
-    x = trunk.embed(torch.where(ids < 0, drafted, ids))
+    at, mask = kept + within, seen(told[:, 6:], kept, span)
+    x = trunk.embed(ids if drafted is None else torch.where(ids < 0, drafted, ids))
     x = x[:, of].expand(branches, -1, -1)
     if hasattr(trunk, "ended"):
         x = trunk.ended(x, ends > 0)
@@ -138,37 +148,56 @@ class Graph:
         return tuple(each.clone() for each in self.found)
 
 
+class Replays:
+    """Functions of tensors that are called in fixed shapes on one device: on a GPU a graph for each key, elsewhere plain calls."""
+
+    def __init__(self, device: torch.device):
+        self.device, self._captures = device, device.type == "cuda"
+        self._pool = torch.cuda.graph_pool_handle() if self._captures else None
+        self._known: dict[Hashable, tuple[tuple[Tensor, ...], Callable[[], tuple[Tensor, ...]]]] = {}
+
+    def call(self, key: Hashable, function: Callable[..., tuple[Tensor, ...]], *given: Tensor) -> tuple[Tensor, ...]:
+        """The results of a function of some tensors, which may be anywhere.
+
+        key : stands for the function and for the shapes and types of its inputs
+        """
+        known = key in self._known
+        held, call = self._known[key] if known else self._held(function, given)
+        for place, tensor in zip(held, given, strict=True):
+            sent = tensor.pin_memory() if self._captures and tensor.device.type == "cpu" else tensor
+            place.copy_(sent, non_blocking=True)
+        if not known:
+            call = Graph(call, self._pool) if self._captures else call
+            self._known[key] = held, call
+        return call()
+
+    def _held(self, function: Callable[..., tuple[Tensor, ...]], given: tuple[Tensor, ...]) -> Any:
+        """The tensors that a call reads, and the call."""
+        held = tuple(torch.zeros(each.shape, dtype=each.dtype, device=self.device) for each in given)
+        return held, partial(function, *held)
+
+
 class Static:
-    """The passes of one run in fixed shapes: the tensors that the host writes into, and a graph for each bucket in use."""
+    """The passes of one run in fixed shapes. Its drafter may use the same `replays`, so that graphs share their memory."""
 
     def __init__(self, trunk: Any, slab: Slab):
         self.trunk, self.slab = trunk, slab
-        self._captures = slab.block.device.type == "cuda"
-        self._pool = torch.cuda.graph_pool_handle() if self._captures else None
-        self._calls: dict[Bucket, tuple[Tensor, Tensor, Callable[[], tuple[Tensor, ...]]]] = {}
+        self.replays = Replays(slab.block.device)
 
     def run(self, what: Pass) -> tuple[Tensor, Tensor] | None:
         """Hidden states and logits of the rows of a pass, or None if it fits into no bucket."""
         shape = bucket(len(what.laid.slots), self.slab.kept, self.slab.capacity)
         if shape is None:
             return None
+        given = [said(what, self.slab.kept, shape.rows)]
         count = 1 + len(what.drafted)
-        staged = said(what, self.slab.kept, shape.rows)
-        if self._captures:
-            staged = staged.pin_memory()
-        known = shape in self._calls
-        told, drafted, call = self._calls[shape] if known else self._prepared(shape, staged.shape[1])
-        told.copy_(staged, non_blocking=True)
-        if what.drafted.device.type != "cpu":
-            drafted[1:count].copy_(what.drafted)
-        if not known:
-            call = Graph(call, self._pool) if self._captures else call
-            self._calls[shape] = told, drafted, call
-        hidden, logits = call()
+        is_known = what.drafted.device.type == "cpu"
+        if not is_known:
+            given.append(F.pad(what.drafted, (1, shape.rows - count)))
+        whole = partial(_fixed_pass, self.trunk, self.slab.block, shape.span)
+        hidden, logits = self.replays.call((shape, is_known), whole, *given)
         return hidden[:, :count], logits[:, :count]
 
-    def _prepared(self, shape: Bucket, width: int) -> tuple[Tensor, Tensor, Callable[[], tuple[Tensor, ...]]]:
-        device = self.slab.block.device
-        told = torch.zeros(shape.rows, width, dtype=torch.int64, device=device)
-        drafted = torch.zeros(shape.rows, dtype=torch.int64, device=device)
-        return told, drafted, partial(fixed_pass, self.trunk, self.slab.block, told, drafted, shape.span)
+
+def _fixed_pass(trunk: Any, block: Tensor, span: int, told: Tensor, drafted: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    return fixed_pass(trunk, block, told, drafted, span)

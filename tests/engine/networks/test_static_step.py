@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from engine.core import NO_DRAFT, Draft
 from engine.decoding import trees, verdict
+from engine.drafters.feature_draft import NAME
 from engine.errors import NotSupported
 from engine.methods import find
 from engine.networks import static_step
@@ -62,7 +63,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[Bucket]:
     """The buckets of all passes in fixed shapes."""
     found: list[Bucket] = []
 
-    def counted(trunk: Any, block: Tensor, told: Tensor, drafted: Tensor, span: int) -> tuple[Tensor, Tensor]:
+    def counted(trunk: Any, block: Tensor, told: Tensor, drafted: Tensor | None, span: int) -> tuple[Tensor, Tensor]:
         found.append(Bucket(len(told), span))
         return fixed_pass(trunk, block, told, drafted, span)
 
@@ -167,6 +168,38 @@ def test_it_reads_nothing_and_no_shape_depends_on_a_value(name: str) -> None:
         assert all(each.device == FAR and each.shape[1] == 8 for each in found)
 
 
+@pytest.mark.parametrize("name", ["pictogram", "lowpoly", "janus"])
+def test_a_drafter_reads_nothing_either(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, STATIC)
+    with Far() as device, torch.inference_mode():
+        model = MODELS[name](moved)
+        sequence = model.backbone.start(model.prompt)
+        growth = model.drafters["feature_draft"].start(sequence)
+        told = torch.zeros(4, 4 + 8, dtype=torch.int64, device=FAR)
+        features = torch.zeros(sequence.slab.branches, 4, 32, device=FAR)
+        with device.counted() as traffic:
+            found = growth.fixed_pass(growth.slab.capacity, told, features)
+        assert not traffic.reads and not traffic.sends
+        assert [each.shape[-2] for each in found] == [4, 4] and all(each.device == FAR for each in found)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", ["pictogram", "lowpoly", "janus"])
+def test_a_drafter_grows_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two cycles of a root and two levels, of which the second begins after tokens that were committed."""
+    found = []
+    for step in (STATIC, DYNAMIC):
+        sequence = begun(near(name), monkeypatch, step)
+        growth = near(name).drafters["feature_draft"].start(sequence)
+        states = torch.randn(sequence.slab.branches, 5, 32, generator=torch.Generator().manual_seed(1))
+        rows = [growth.root(states[:, :2], [1, 2])[None], growth.expand([-1, -1], [3, 4]), growth.expand([1, 0, 1], [5, 6, 5])]
+        rows += [growth.root(states[:, 2:], [3, 5, 1])[None], growth.expand([-1], [2])]
+        found.append(torch.cat(rows))
+        if step == STATIC:
+            assert sum(key[0] == NAME for key in growth.replays._known) == 2, "a bucket of one row, and one of four"
+    torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)
+
+
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly", "emu3"])
 def test_a_step_waits_once_and_sends_little(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the device that is not there, with values: the one read is that of the verdict, and what is sent is counted."""
@@ -184,7 +217,7 @@ def test_a_step_waits_once_and_sends_little(name: str, monkeypatch: pytest.Monke
     grammar = model.prompt.points is not None
     assert traffic.reads == {"core.py: Ids.along": 1} | ({"core.py: Ids.listed": 1} if grammar else {})
     sends = {place: count for place, count in traffic.sends.items() if not place.startswith("noise.py")}
-    allowed = {"networks/static_step.py: Static.run": 1, "decoding/verdict.py: fused": 2}
+    allowed = {"networks/static_step.py: Replays.call": 1, "decoding/verdict.py: fused": 2}
     assert sends == allowed | ({"networks/sequence.py: TransformerSequence._settings": 1} if grammar else {})
 
 
