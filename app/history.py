@@ -52,8 +52,7 @@ def describe(run: Run, given: Input | None = None) -> dict[str, Any]:
     return {
         "backbone": run.backbone.name,
         "weights": run.backbone.weights_hash,
-        "dtype": run.backbone.dtype,
-        "device": str(run.backbone.device),
+        **run.made_with,
         "method": run.method.name,
         "preset": run.name if run.name != run.method.name else None,
         "exact": run.exact,

@@ -260,6 +260,7 @@ def test_models_and_doctor_answer_without_weights(capsys: pytest.CaptureFixture,
     assert last_line(capsys)["toy"]["ready"] is True
     assert cli.main(["doctor", "--json"]) == 0
     found = last_line(capsys)
+    assert "bound_pictogram_float32" in found and found["native_functions"]
     assert found["torch"] and found["passes"] == [{"model": "janus", "missing": found["passes"][0]["missing"]}]
     assert "needs a folder" in found["passes"][0]["missing"]
 

@@ -22,7 +22,7 @@ SAMPLING = {"--temperature", "--top-k", "--top-p"}
 RUN = {"--method", "--set", "--verify", "--seed", "--compare", "--out", "--json"}
 TABLE = {"--methods", "--sweep", "--grid", "--set", "--verify", "--count", "--repeats", "--csv", "--sheet", "--json"}
 OPTIONS = {  # the public ones; who takes one away breaks somebody's script
-    "studio": MODEL | {"--port", "--host", "--allow-host", "--no-browser"},
+    "studio": MODEL | {"--port", "--host", "--allow-host", "--no-browser", "--data", "--keep"},
     "image": MODEL | SAMPLING | RUN | {"--guidance", "--size"},
     "mesh": MODEL | SAMPLING | RUN | {"--faces", "--up", "--formats"},
     "verify": {"--full", "--json"},
@@ -31,7 +31,11 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "bench_generate": {"--size", "--tokens", "--window", "--method", "--guidance", "--repeats", "--device", "--dtype", "--csv", "--json"},
     "bench_kernels": {"--only", "--csv", "--json"},
     "bench_expected": MODEL | {"--count", "--write", "--json"},
+    "bench_cpu": {"--threads", "--csv", "--json"},
+    "bench_gpu": {"--tokens", "--csv", "--json"},
+    "bench_studio": {"--visitors", "--minutes", "--pairs", "--seed", "--json"},
     "models": {"--json"},
+    "space": {"--name", "--hardware", "--json"},
     "doctor": {"--json", "--again", "--model"},
 }
 
@@ -90,6 +94,21 @@ def test_the_studio_gets_what_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp
         ("pictogram", None, "auto", 8123, "127.0.0.1", False, "auto", {"allowed_hosts": ("a.example", "b.example")}),
         *((name, str(folder), "auto", None, "127.0.0.1", True, "auto", {}) for name, folder in folders.items()),
     ]
+
+
+def test_the_studio_keeps_runs_where_and_as_many_as_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    from app import studio
+
+    asked: list[dict] = []
+    monkeypatch.setattr(studio, "launch", lambda *_, **named: asked.append(named))
+    assert cli.main(["studio", "--data", str(tmp_path / "runs"), "--keep", "7"]) == 130
+    assert asked[0]["data"] == tmp_path / "runs" and asked[0]["limits"].runs == 7
+    (tmp_path / "file").write_text("")
+    assert cli.main(["studio", "--data", str(tmp_path / "file")]) == 2
+    said = capsys.readouterr().err
+    assert "Cannot write in" in said and len(said.splitlines()) == 1 and len(asked) == 1
 
 
 def test_a_comparison_is_in_seconds_a_token(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import gradio as gr
 
 from app import history, race_files
+from app.boards.odds import odds
+from app.boards.patches import Patches
 from app.boards.picture import Board
 from app.speeds import speedups
 from app.stream import Costs, Throttle, updates
@@ -19,13 +21,14 @@ from app.ui.keep import keep
 from app.ui.method_menu import PLAIN, cards, choices, run_badge, start_values, title_of, with_auto
 from app.ui.panels import bar, canvas, live, methods, notice, overlay, replay, runs, trace, tree, verdict, words
 from app.ui.panels import example as example_panel
+from app.ui.panels import odds as odds_panel
+from app.ui.panels.made import made_with
 from app.ui.place import Place
-from app.ui.racing import DIRECT, Racing, warm
+from app.ui.racing import DIRECT, Racing
+from app.worker import Here
 from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import ForetokenError
-from engine.files import home
-from engine.methods import find
-from engine.run import Run, generate
+from engine.run import Run
 
 EXAMPLES = (
     "a rocket above the moon, night sky",
@@ -80,17 +83,20 @@ def read_prompt(text: object, seed: object, values: object, backbone: Backbone) 
 class ImageTab(Racing):
     """The components of the tab and their handlers."""
 
+    replays = True
+
     def __init__(self, place: Place):
         super().__init__(place)
         self.backbone = place.backbone
         self.suits = self.backbone.suits
+        self.patches = Patches(self.backbone)
         self._build_request()
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
                 self._build_settings()
             with gr.Column(elem_classes="ft-stage"):
                 self._build_stage()
-        self.panels = {name: getattr(self, name) for name in ("left", "right", "trace", "tree", "verdict", "runs")}
+        self.panels = {name: getattr(self, name) for name in ("left", "right", "trace", "tree", "odds", "verdict", "runs")}
         self.offers = self.downloads
         self.live = live.build(self.panels, "live")
         self.page = place.page
@@ -123,7 +129,7 @@ class ImageTab(Racing):
     def _build_settings(self) -> None:
         found = with_auto(choices(self.backbone), self.backbone)
         self.favourite = found[0][1]
-        self.build_cards(found, self.favourite, speedups(home() / "runs", self.backbone.name, self.backbone.weights_hash))
+        self.build_cards(found, self.favourite, speedups(self.shelf.folder, self.backbone.name, self.backbone.weights_hash))
         gr.HTML("<h2>Picture</h2>", elem_classes="ft-heading")
         self.settings = knob_panel.build(knob_panel.encode("settings", settings(self.backbone)), "settings")
         gr.HTML("<h2>Left side</h2>", elem_classes="ft-heading")
@@ -138,6 +144,7 @@ class ImageTab(Racing):
             self.right = canvas.build("fast", title_of(self.favourite), RIGHT)
         replay.build()
         overlay.build()
+        self.odds = odds_panel.build()
         with gr.Row(elem_classes="ft-files"):
             self.downloads = {
                 name: gr.DownloadButton(label, size="sm", elem_id=name, interactive=False, scale=0, min_width=120)
@@ -196,14 +203,15 @@ class ImageTab(Racing):
 
     def _race_once(self, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
         """The values of the panels after a race that nobody watches; {} if it would take too long."""
-        for name, knobs in sides:
-            warm(generate(self.backbone, find(name)[0], prompt, knobs))
-        boards = [Board(generate(self.backbone, find(name)[0], prompt, knobs, name=name)) for name, knobs in sides]
+        here = Here()
+        for side in sides:
+            here.warm(self.backbone, prompt, side)
+        boards = [Board(run) for run in here.start(self.backbone, prompt, sides)]
         for _ in example.race(boards):
             pass
         if not all(board.run.finished for board in boards):
             return {}
-        found = self.draw(boards, {0, 1})
+        found = self.draw(boards, {0, 1}) | self.distribution(boards)
         found["verdict"] |= {"costs": f"An example, drawn on this machine: “{prompt.text}”. Generate draws yours."}
         return found
 
@@ -270,12 +278,13 @@ class ImageTab(Racing):
             "right": canvas.waiting("fast", title_of(sides[0][0]), RIGHT),
             "trace": trace.IDLE,
             "tree": tree.IDLE,
+            "odds": odds_panel.IDLE,
             "verdict": {"state": "running", "live": "Reading the prompt"},
         }
         started = self.start_runs(visitor, number, self.backbone, prompt, sides)
         boards = [Board(run) for run in started]
         costs = Costs()
-        for changed in updates(boards, Throttle()):
+        for changed in updates(boards, Throttle(), self.runner.race):
             begun = costs.now()
             update = self.draw(boards, changed, ends=times == 1)
             costs.drew(begun)
@@ -292,16 +301,25 @@ class ImageTab(Racing):
         if boards[0].count and self.sessions.present(visitor):
             self.sessions.leave_results(visitor, self.prefix, self.keep_run(visitor, boards[0].run) | {"boards": boards})
             said = verdict.encode(*pair(boards), seconds=seconds) | {"costs": verdict.costs_in_words(boards, costs)}
-            yield {"verdict": said, "runs": runs.encode(boards, seconds, self.suits)}
+            yield {**self.distribution(boards), "verdict": said, "runs": runs.encode(boards, seconds, self.suits)}
+
+    def distribution(self, boards: list[Board]) -> dict[str, Any]:
+        """The panels that need the model's distribution at every place of the accelerated picture; {} if the run was stopped."""
+        fast = boards[0]
+        found = odds(fast.run)
+        if found is None:
+            return {}
+        fast.top = found.p[:, 0]
+        shown = self.draw(boards, {0})
+        return {"right": shown["right"], "odds": odds_panel.encode(fast, found, self.patches, made_with(fast.run))}
 
     def repeat(
         self, visitor: str, number: int, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]], seconds: list[list[float]]
     ) -> bool:
         """Runs every side once more, one after the other, and notes its seconds; False if the visitor has stopped it."""
-        again = [generate(self.backbone, find(name)[0], prompt, knobs, name=name) for name, knobs in sides]
+        again = self.runner.start(self.backbone, prompt, sides)
         self.sessions.hold(visitor, number, again)
-        for run in again:
-            run.finish()
+        self.runner.finish(again)
         if not all(run.finished for run in again):
             return False
         for each, run in zip(seconds, again, strict=True):
@@ -321,8 +339,9 @@ class ImageTab(Racing):
                 )
         fast = boards[0]
         if 0 in changed and fast.count:
-            panels["trace"] = trace.encode(fast.trail, fast.run.method, canvas.state(fast), len(fast.verdict))
-            panels["tree"] = tree.encode(fast.trail, fast.run.method, canvas.state(fast))
+            made = made_with(fast.run)
+            panels["trace"] = trace.encode(fast.trail, fast.run.method, canvas.state(fast), len(fast.verdict), made)
+            panels["tree"] = tree.encode(fast.trail, fast.run.method, canvas.state(fast), self.patches, made)
         if ends or not all(board.run.finished for board in boards):
             panels["verdict"] = verdict.encode(*pair(boards))
         return panels
@@ -336,7 +355,7 @@ class ImageTab(Racing):
             return file
 
         file, lost = keep("download", offered)
-        _, unkept = keep("history", lambda: history.save(run))
+        _, unkept = keep("history", lambda: self.shelf.keep(run))
         offer = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
         return {"download": offer, "messages": notice.error(*lost, *unkept)}
 

@@ -51,13 +51,20 @@ def picture(value: object, backbone: Backbone, declared: tuple[Knob, ...]) -> di
     if any(k.name == "size" for k in declared) and isinstance(size, int):
         chosen["size"] = f"{size} px"
     chosen = asked.knobs({"values": chosen}, declared)
-    return {
-        "prompt": asked.text(found.get("prompt")),
-        "seed": asked.seed(found.get("seed")),
-        "method": name,
-        "knobs": knobs,
-        "settings": knob_panel.encode("settings", declared, chosen),
-    }
+    checks = {"prompt": asked.text, "seed": asked.seed}
+    kept = {key: check(found[key]) for key, check in checks.items() if key in found}  # a row of a benchmark has neither
+    return {**kept, "method": name, "knobs": knobs, "settings": knob_panel.encode("settings", declared, chosen)}
+
+
+def mesh(value: object, backbone: Backbone) -> tuple[str, dict[str, Any]]:
+    """The method of the Mesh tab and the panel of its knobs for a row of a benchmark. Raises ForetokenError for another model's."""
+    found = value if isinstance(value, Mapping) else {}
+    if not isinstance(found.get("method"), str):
+        raise BadFile(NOT_OURS)
+    if found.get("backbone") != backbone.name:
+        raise BadFile(OTHER.format(asked.brief(found.get("backbone")), backbone.name))
+    name, method = asked.method(found.get("preset") or found["method"], backbone)
+    return name, knob_panel.encode(name, method.knobs, asked.knobs({"values": found.get("knobs")}, method.knobs))
 
 
 def form(value: object, backbone: Backbone, declared: tuple[Knob, ...], auto: str = "") -> dict[str, Any]:

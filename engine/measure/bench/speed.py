@@ -17,7 +17,7 @@ import torch
 
 from engine.core import Backbone, Prompt, Step
 from engine.data.emoji_scenes import held_out_prompts, lessons_of
-from engine.diagnostics import per_token
+from engine.diagnostics import per_token, reached
 from engine.measure.alternate import Timing, alternate, timed
 from engine.measure.bench import peer
 from engine.measure.bench.against_best import against_best
@@ -134,25 +134,31 @@ def by_place(steps: list[Step]) -> list[float]:
     Empty if drafts after a rejected one can be accepted too: then there is no order."""
     kept, asked = np.zeros(PLACES, dtype=int), np.zeros(PLACES, dtype=int)
     for step in steps:
-        verdicts = per_token(step, "accepted") == 1
-        a = int(verdicts.cumprod().sum())
-        if step.trace.accepted is None or verdicts.sum() > a:
+        found = reached(step)
+        if found is None:
             return []
-        refused = a < min(len(verdicts), step.trace.tree.levels if step.trace.tree else step.drafted)  # else all were accepted
-        kept[:a] += 1
-        asked[: a + refused] += 1
+        kept[: found[0]] += 1
+        asked[: found[1]] += 1
     return [round(float(k / n), 3) for k, n in zip(kept, asked, strict=True) if n]
 
 
 def plausibility(backbone: Backbone, prompts: list[Prompt], runs: list[list[Run]]) -> dict[str, Any]:
     """Returns the mean log probability of a token under the guided distribution at the sampling temperature, without top-k and top-p (with
     them, one impossible token would make it infinite), and the share of tokens that plain decoding could not draw."""
-    means, impossible = [], []
-    for prompt, of in zip(prompts, runs, strict=True):
-        open_law = replace(prompt, sampling=replace(prompt.sampling.softened(), top_k=0, top_p=1.0))
-        asked = of[0].tokens, of[0].positions
-        means.append(log_probabilities(backbone, open_law, *asked).mean().item())
-        impossible.append((log_probabilities(backbone, prompt, *asked) == -torch.inf).float().mean().item())
+    return plausible([likelihood(backbone, prompt, of[0]) for prompt, of in zip(prompts, runs, strict=True)])
+
+
+def likelihood(backbone: Backbone, prompt: Prompt, run: Run) -> tuple[float, float]:
+    """Returns both numbers of `plausibility` for one finished run. prompt : with its sampling"""
+    open_law = replace(prompt, sampling=replace(prompt.sampling.softened(), top_k=0, top_p=1.0))
+    asked = run.tokens, run.positions
+    impossible = (log_probabilities(backbone, prompt, *asked) == -torch.inf).float().mean().item()
+    return log_probabilities(backbone, open_law, *asked).mean().item(), impossible
+
+
+def plausible(found: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """Returns the columns of `plausibility` from the numbers of its runs."""
+    means, impossible = zip(*found, strict=True)
     return {"log_probability": quartiles(np.array(means)), "impossible": round(float(np.mean(impossible)), 5)}
 
 
