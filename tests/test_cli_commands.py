@@ -30,6 +30,7 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "bench_mesh": MODEL | SAMPLING | TABLE | {"--faces", "--size", "--full", "--up", "--judge", "--each", "--packs", "--upright"},
     "bench_generate": {"--size", "--tokens", "--window", "--method", "--guidance", "--repeats", "--device", "--dtype", "--csv", "--json"},
     "bench_kernels": {"--only", "--csv", "--json"},
+    "bench_expected": MODEL | {"--count", "--write", "--json"},
     "bench_cpu": {"--threads", "--csv", "--json"},
     "bench_gpu": {"--tokens", "--csv", "--json"},
     "bench_studio": {"--visitors", "--minutes", "--pairs", "--seed", "--json"},
@@ -189,14 +190,22 @@ def test_every_command_that_takes_a_device_takes_it_from_the_same_words() -> Non
 
 
 def test_the_studio_serves_on_what_auto_finds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """On the GPU where PyTorch sees one; then no core is left out."""
+    """On the GPU where PyTorch sees one; a CPU keeps a core for the server."""
     from app import studio
 
-    served: list[str] = []
+    asked: list[tuple] = []
+
+    def prepared(*given: object) -> None:
+        asked.append(given)
+        raise KeyboardInterrupt
+
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
-    monkeypatch.setattr(studio, "_serve", lambda models, device, *rest: served.append(device))
-    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    monkeypatch.setattr(studio, "prepared", prepared)
+    monkeypatch.setattr(studio.os, "cpu_count", lambda: 6)
     for there in (True, False):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
-        studio.launch(open_browser=False)
-    assert served == ["cuda", "cpu"]
+        with pytest.raises(KeyboardInterrupt):
+            studio.launch(open_browser=False)
+    assert asked == [("pictogram", None, "cuda", "auto", 5), ("pictogram", None, "cpu", "auto", 5)]
+    monkeypatch.setattr(studio.os, "cpu_count", lambda: 1)
+    assert studio.spare_core() == 1
