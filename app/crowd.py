@@ -109,7 +109,8 @@ def page(address: str) -> Iterator[Visitor]:
     visitor = Visitor(address)
     try:
         with visitor.http.stream("GET", f"/gradio_api/heartbeat/{visitor.session}") as beat:
-            next(beat.iter_lines())
+            lines = beat.iter_lines()  # the connection lasts as long as this is kept
+            next(lines)
             opening = visitor.handler("open", "mesh")
             visitor.ask(opening, visitor.values(opening))
             yield visitor

@@ -35,6 +35,7 @@ from engine.mesh.read import Input
 from engine.mesh.write import write
 
 PERIOD = 0.25  # seconds between two updates
+READING = 10  # seconds of work for a file: the call holds the engine meanwhile
 KEPT = 8  # files of a caller; the oldest go first
 LARGEST_SIZE = 4096  # pixels; a model refuses smaller ones that it does not make
 NO_FILE = "cloud must be a file that was sent with this call. Use gradio_client's handle_file."
@@ -162,7 +163,7 @@ class Endpoints:
             raise BadFile(NO_FILE)
         own = self.sessions.folder(caller) / f"upload-{secrets.token_hex(8)}"
         try:
-            return read_upload(adopt(path, own))
+            return read_upload(adopt(path, own), work=READING)
         finally:
             shutil.rmtree(own, ignore_errors=True)
 

@@ -22,16 +22,16 @@ MODEST = 19  # of its priority, that reading gives up: a run of another visitor 
 WAIT = 180.0  # seconds that a file may wait to be read
 
 
-def read_upload(path: Path, up: str = "auto") -> Input:
-    """The input in an uploaded file; raises BadFile, also for a file that is too large for the page."""
+def read_upload(path: Path, up: str = "auto", work: int = SECONDS) -> Input:
+    """The input in an uploaded file; raises BadFile, also for a file that is too large for the page. work: of a processor, in seconds"""
     name = plain(path.name)
     size = path.stat().st_size if path.exists() else 0
     if size > BYTES:
         raise BadFile(f"{name} holds {said(size)}; files on this page can have at most {said(BYTES)}. Make it smaller first.")
     try:
-        given = apart(read_small, path, up, seconds=LONGEST, memory=MEMORY, work=SECONDS, nice=MODEST)
+        given = apart(read_small, path, up, seconds=LONGEST, memory=MEMORY, work=work, nice=MODEST)
     except TookTooLong as e:
-        raise BadFile(f"{name} could not be read within {SECONDS} seconds. Simplify it, or use the command line.") from e
+        raise BadFile(f"{name} could not be read within {work} seconds. Simplify it, or use the command line.") from e
     except (Died, MemoryError) as e:
         raise BadFile(f"{name} needs more memory than a file on this page may use. Simplify it first.") from e
     return stood(given) if up == "auto" else given

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
 import subprocess
 import sys
 
 import pytest
+from starlette.responses import PlainTextResponse
 
 from app.door import BODY, Door
 from tests.app.conftest import ROOT, Served
@@ -97,3 +99,36 @@ def test_no_folder_of_this_machine_stands_on_the_page(served):
     page = ask(served)[1]
     for folder in (str(served.home), str(ROOT), str(served.home.parent)):
         assert folder not in page
+
+
+@pytest.mark.parametrize("public", [True, False])
+def test_a_public_page_is_open_to_every_host_and_site_but_not_to_large_bodies_or_other_addresses(public):
+    """A Space is asked for under names that it does not know, and has no accounts that another site could abuse."""
+    came: list[int] = []
+
+    async def app(scope, receive, send) -> None:
+        came.append(200)
+        await PlainTextResponse("in")(scope, receive, send)
+
+    def status(path: str = "/gradio_api/queue/join", length: int = 10) -> int:
+        headers = {"host": "owner-name.hf.example", "origin": f"https://{EVIL}", "content-length": str(length)}
+        scope = {
+            "type": "http", "method": "POST", "path": path, "headers": [(k.encode(), v.encode()) for k, v in headers.items()],
+        }  # fmt: skip
+        sent: list[int] = []
+
+        async def send(message) -> None:
+            if message["type"] == "http.response.start":
+                sent.append(message["status"])
+
+        async def receive():
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        asyncio.run(Door(app, "0.0.0.0", (), largest=1000, public=public)(scope, receive, send))
+        return sent[0]
+
+    assert status() == (200 if public else 403)
+    assert status(length=BODY + 1) == (413 if public else 403)
+    assert status("/gradio_api/upload", 2000 + 2**16) == (413 if public else 403)
+    assert status("/gradio_api/file=http://evil.example/x") == 403
+    assert came == [200] * public

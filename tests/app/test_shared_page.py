@@ -123,7 +123,8 @@ def test_a_visitor_cannot_take_anothers_upload_as_input(owner, visit, served):
 def test_what_a_visitor_made_is_gone_when_they_leave(visit, served):
     leaving = Visitor(served.address)
     with leaving.http.stream("GET", f"/gradio_api/heartbeat/{leaving.session}") as beat:
-        next(beat.iter_lines())
+        lines = beat.iter_lines()  # the connection lasts as long as this is kept
+        next(lines)
         file = files_of(leaving.generate())[0]
     leaving.http.close()
     pause = threading.Event()
