@@ -18,18 +18,17 @@ from app.stream import Costs, Throttle, updates
 from app.ui import asked, example, restoring, vocabulary
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
-from app.ui.method_menu import PLAIN, cards, choices, run_badge, start_values, title_of
+from app.ui.method_menu import PLAIN, cards, choices, run_badge, start_values, title_of, with_auto
 from app.ui.panels import bar, canvas, live, methods, notice, overlay, replay, runs, trace, tree, verdict, words
 from app.ui.panels import example as example_panel
 from app.ui.panels import odds as odds_panel
 from app.ui.panels.made import made_with
 from app.ui.place import Place
-from app.ui.racing import DIRECT, Racing, warm
+from app.ui.racing import DIRECT, Racing
+from app.worker import Here
 from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import ForetokenError
-from engine.files import home
-from engine.methods import METHODS, find
-from engine.run import Run, generate
+from engine.run import Run
 
 EXAMPLES = (
     "a rocket above the moon, night sky",
@@ -38,7 +37,6 @@ EXAMPLES = (
     "three bears on a grey background",
     "one fire above a heart at sunset",
 )
-FAVOURITE = "sjdpp"
 ONCE, OFTEN, TIMES = "once", "5 times", 5
 FILES = {  # name of the offer: (label, ending of the file)
     "download": ("PNG", ".png"),
@@ -85,6 +83,8 @@ def read_prompt(text: object, seed: object, values: object, backbone: Backbone) 
 class ImageTab(Racing):
     """The components of the tab and their handlers."""
 
+    replays = True
+
     def __init__(self, place: Place):
         super().__init__(place)
         self.backbone = place.backbone
@@ -127,8 +127,9 @@ class ImageTab(Racing):
             self.build_notices()
 
     def _build_settings(self) -> None:
-        found = choices(self.backbone)
-        self.build_cards(found, FAVOURITE, speedups(home() / "runs", self.backbone.name, self.backbone.weights_hash))
+        found = with_auto(choices(self.backbone), self.backbone)
+        self.favourite = found[0][1]
+        self.build_cards(found, self.favourite, speedups(self.shelf.folder, self.backbone.name, self.backbone.weights_hash))
         gr.HTML("<h2>Picture</h2>", elem_classes="ft-heading")
         self.settings = knob_panel.build(knob_panel.encode("settings", settings(self.backbone)), "settings")
         gr.HTML("<h2>Left side</h2>", elem_classes="ft-heading")
@@ -140,7 +141,7 @@ class ImageTab(Racing):
         self.verdict = verdict.build()
         with gr.Row(elem_classes="ft-sides"):
             self.left = canvas.build(*LEFT)
-            self.right = canvas.build("fast", METHODS[FAVOURITE].title, RIGHT)
+            self.right = canvas.build("fast", title_of(self.favourite), RIGHT)
         replay.build()
         overlay.build()
         self.odds = odds_panel.build()
@@ -195,16 +196,17 @@ class ImageTab(Racing):
         if folder is None:
             return {}
         prompt = read_prompt(EXAMPLES[0], 7, {"values": {}}, self.backbone)
-        sides = [(FAVOURITE, start_values(FAVOURITE, self.suits)[1]), (PLAIN, {})]
+        sides = [(self.favourite, start_values(self.favourite, self.suits)[1]), (PLAIN, {})]
         asked_for = {"prompt": prompt.text, "seed": prompt.seed, "size": prompt.size, "sides": sides}
         found = example.read(folder, self.backbone, asked_for, lambda: self._race_once(prompt, sides))
         return {self.panels[name].elem_id: value for name, value in found.items()}
 
     def _race_once(self, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
         """The values of the panels after a race that nobody watches; {} if it would take too long."""
-        for name, knobs in sides:
-            warm(generate(self.backbone, find(name)[0], prompt, knobs))
-        boards = [Board(generate(self.backbone, find(name)[0], prompt, knobs, name=name)) for name, knobs in sides]
+        here = Here()
+        for side in sides:
+            here.warm(self.backbone, prompt, side)
+        boards = [Board(run) for run in here.start(self.backbone, prompt, sides)]
         for _ in example.race(boards):
             pass
         if not all(board.run.finished for board in boards):
@@ -236,7 +238,7 @@ class ImageTab(Racing):
 
     def recall(self, value: object) -> tuple[Any, ...]:
         """Fills the form as it was when this browser last had it; what no longer fits is left out."""
-        return self._filled(restoring.form(value, self.backbone, settings(self.backbone)))
+        return self._filled(restoring.form(value, self.backbone, settings(self.backbone), self.favourite))
 
     def _filled(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         badge = gr.skip()
@@ -282,7 +284,7 @@ class ImageTab(Racing):
         started = self.start_runs(visitor, number, self.backbone, prompt, sides)
         boards = [Board(run) for run in started]
         costs = Costs()
-        for changed in updates(boards, Throttle()):
+        for changed in updates(boards, Throttle(), self.runner.race):
             begun = costs.now()
             update = self.draw(boards, changed, ends=times == 1)
             costs.drew(begun)
@@ -315,10 +317,9 @@ class ImageTab(Racing):
         self, visitor: str, number: int, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]], seconds: list[list[float]]
     ) -> bool:
         """Runs every side once more, one after the other, and notes its seconds; False if the visitor has stopped it."""
-        again = [generate(self.backbone, find(name)[0], prompt, knobs, name=name) for name, knobs in sides]
+        again = self.runner.start(self.backbone, prompt, sides)
         self.sessions.hold(visitor, number, again)
-        for run in again:
-            run.finish()
+        self.runner.finish(again)
         if not all(run.finished for run in again):
             return False
         for each, run in zip(seconds, again, strict=True):
@@ -354,13 +355,13 @@ class ImageTab(Racing):
             return file
 
         file, lost = keep("download", offered)
-        _, unkept = keep("history", lambda: history.save(run))
+        _, unkept = keep("history", lambda: self.shelf.keep(run))
         offer = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
         return {"download": offer, "messages": notice.error(*lost, *unkept)}
 
     def file_of(self, visitor: str, run: Run, name: str) -> Path:
         """Where an offer's file lies."""
-        return self.sessions.folder(visitor) / f"foretoken-{run.name}-{run.prompt.seed}{FILES[name][1]}"
+        return self.sessions.folder(visitor) / f"foretoken-{history.file_name(run)}-{run.prompt.seed}{FILES[name][1]}"
 
     def write_more(self, request: gr.Request) -> tuple[Any, ...]:
         """Writes the larger downloads, once the page shows the result; a disk that refuses costs only these."""

@@ -12,7 +12,6 @@ import gradio as gr
 import numpy as np
 import torch
 
-from app import history
 from app.boards.mesh import MeshBoard
 from app.fit_line import fit_of
 from app.mesh_files import FILES, write_files
@@ -21,7 +20,7 @@ from app.ui import asked, quality_table, restoring
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
 from app.ui.mesh_input import AXIS, EXAMPLES, FIRST, ORDER, Given, adopt, axis, describe, example_clouds, example_name, shown_points
-from app.ui.method_menu import PLAIN, badge, choices, choices_for, run_badge, start_values, title_of
+from app.ui.method_menu import PLAIN, badge, choices, choices_for, run_badge, start_values, title_of, with_auto
 from app.ui.panels import canvas, clouds, live, mesh, notice, trace, tree, verdict, wanted
 from app.ui.panels.made import bpt_words, made_with
 from app.ui.place import Place
@@ -233,7 +232,7 @@ class MeshTab(Racing):
 
     def menus(self, backbone: Backbone) -> dict[str, Any]:
         """Updates of the method menu and the settings for a loaded model."""
-        found = offered(choices(backbone))
+        found = with_auto(offered(choices(backbone)), backbone)
         name = found[0][1]
         method, given = start_values(name, self.suits)
         missing = METHODS[FAVOURITE].needs - backbone.capabilities
@@ -382,7 +381,7 @@ class MeshTab(Racing):
         chosen = [(name, knobs), (PLAIN, {})][: 2 if compare else 1]
         runs = self.start_runs(visitor, number, backbone, prompt, chosen, WARM_STEPS)
         boards = [MeshBoard(run) for run in runs]
-        for changed in updates(boards, Throttle()):
+        for changed in updates(boards, Throttle(), self.runner.race):
             yield self.draw(boards, points, changed)
         if boards[0].count and self.sessions.present(visitor):
             done, told = self.finish(visitor, boards, given.shape, stays(given))
@@ -414,7 +413,7 @@ class MeshTab(Racing):
         fast = boards[0]
         sides = [quality_table.measure(b, "fast" if b is fast else "plain", given) for b in reversed(boards) if b.count]
         files, lost = keep("downloads", lambda: write_files(fast.run, given, self.sessions.folder(visitor) / "mesh"))
-        _, unkept = keep("history", lambda: history.save(fast.run, given=given))
+        _, unkept = keep("history", lambda: self.shelf.keep(fast.run, given))
         found = files or {}
         offers = {name: gr.DownloadButton(value=str(found.get(name, "")) or None, interactive=name in found) for name in FILES}
         shown = any(side.numbers["faces"] for side in sides)

@@ -24,8 +24,7 @@ from app.ui.panels import live, methods, notice, verdict
 from app.ui.place import Place
 from engine.core import ANY_SUIT, Backbone, Prompt, Suits
 from engine.errors import BadKnob, BadPrompt, ForetokenError
-from engine.methods import find
-from engine.run import Run, generate
+from engine.run import Run
 
 # "preprocess": Gradio's own checks would end an event between the ticket and the run; `asked` turns wrong values into messages
 DIRECT = {"queue": False, "show_progress": "hidden", "api_visibility": "private", "preprocess": False}
@@ -33,15 +32,6 @@ GOING = "Your last run is still in progress. Cancel it first."
 # "multiple": a second wait may begin while Gradio still holds the event of one that was given up
 ENGINE = DIRECT | {"queue": True, "concurrency_id": "engine", "concurrency_limit": 1, "trigger_mode": "multiple"}
 READING = DIRECT | {"queue": True, "concurrency_id": "reading", "concurrency_limit": 1}
-
-
-def warm(run: Run, steps: int = 1) -> None:
-    """Runs some unmeasured steps: the first pass of each shape also pays for allocations."""
-    try:
-        for _ in range(steps):
-            next(run, None)
-    finally:
-        run.close()
 
 
 def fill(parts: Mapping[str, Component], values: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -57,16 +47,19 @@ class Racing:
     suits  : the knob values that suit its model
     panels : the panels that a run updates, by name
     offers : the components that are updated after a run, by name, besides `messages`
+    replays : the tab shows a race that can be played while a visitor waits: the last one, or the example
     """
 
     prefix = ""
     suits: Suits = ANY_SUIT
+    replays = False
     idle = verdict.IDLE
     panels: dict[str, Component]
     offers: dict[str, Component]
 
     def __init__(self, place: Place):
         self.sessions: Sessions = place.sessions
+        self.runner, self.shelf = place.runner, place.shelf
         self.warmed: set[tuple[Any, ...]] = set()
 
     # --- parts ----------------------------------------------------------------------------------------------------
@@ -159,7 +152,7 @@ class Racing:
             return 0, gr.skip(), *(gr.skip(),) * 4, notice.error(BadPrompt(GOING)), *unchanged
         self.sessions.take_results(visitor, self.prefix)  # of a run whose page did not wait
         fresh = gr.skip() if kept else secrets.randbelow(asked.LARGEST_SEED)
-        line = notice.place(self.sessions.place(visitor))
+        line = self.place_of(visitor)
         between = gr.Button(visible=False), gr.Button(visible=True), line, gr.Timer(active=True)
         return number, fresh, *between, self.hints_of(visitor), *(self.withdrawn(name) for name in self.offers)
 
@@ -198,7 +191,11 @@ class Racing:
         if not self.sessions.busy(request.session_hash, self.prefix):
             return self.restore(request)
         ahead = self.sessions.place(request.session_hash)
-        return gr.skip(), gr.skip(), notice.place(ahead), gr.skip() if ahead else gr.Timer(active=False)
+        return gr.skip(), gr.skip(), self.place_of(request.session_hash), gr.skip() if ahead else gr.Timer(active=False)
+
+    def place_of(self, visitor: str) -> list[dict[str, str]]:
+        """The notice of a visitor's place in the queue."""
+        return notice.place(self.sessions.place(visitor), self.sessions.wait(visitor), self.replays)
 
     def choose(self, name: object, before: object = None) -> tuple[Any, ...]:
         """Shows the knobs of a method or a preset. before: the panel's value, which knows how each method was left"""
@@ -279,8 +276,8 @@ class Racing:
         for each, values in sides:
             shape = (backbone.name, each, prompt.size, tuple(sorted(values.items())))
             if shape not in self.warmed:
-                warm(generate(backbone, find(each)[0], prompt, values), steps)
+                self.runner.warm(backbone, prompt, (each, values), steps)
                 self.warmed.add(shape)
-        runs = [generate(backbone, find(each)[0], prompt, values, name=each) for each, values in sides]
+        runs = self.runner.start(backbone, prompt, sides)
         self.sessions.hold(visitor, number, runs)
         return runs

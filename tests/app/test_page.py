@@ -120,7 +120,7 @@ def test_the_download_holds_the_settings(open_page, tmp_path):
         page.click("#download")
     file = tmp_path / "picture.png"
     waiting.value.save_as(file)
-    assert waiting.value.suggested_filename == "foretoken-sjdpp-41.png"
+    assert waiting.value.suggested_filename == "foretoken-auto-sjdpp-41.png"
     picture = Image.open(file)
     settings = json.loads(picture.text["foretoken"])
     assert picture.size == (64, 64)

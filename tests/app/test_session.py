@@ -62,6 +62,37 @@ def test_the_line_is_fair_and_nobody_stands_in_it_twice():
     assert sessions.place("b") == 0 and sessions.begin("b", later)
 
 
+def test_a_wait_is_estimated_from_the_last_runs_and_from_how_long_this_one_lasts():
+    clock = Clock()
+    sessions = Sessions(clock)
+    for seconds in (4.0, 10.0, 6.0):
+        number = begun(sessions, "a")
+        sessions.hold("a", number, [Run()])
+        clock.now += seconds
+        sessions.end("a", number)
+    number = begun(sessions, "a")
+    for visitor in "bc":
+        sessions.enter(visitor)
+    assert (sessions.wait("a"), sessions.wait("b"), sessions.wait("c")) == (None, 6.0, 12.0)
+    clock.now += 5.0
+    assert (sessions.wait("b"), sessions.wait("c")) == (1.0, 7.0)
+    clock.now += 5.0
+    sessions.renew("a", number)
+    assert (sessions.wait("b"), sessions.wait("c")) == (0.0, 6.0)
+    sessions.stop("b")
+    assert sessions.wait("b") is None and sessions.wait("c") == 0.0
+
+
+def test_a_wait_is_not_guessed_before_a_run_has_ended():
+    sessions = Sessions(Clock())
+    number = begun(sessions, "a")
+    sessions.enter("b")
+    assert sessions.wait("b") is None
+    sessions.end("a", number)  # it was given back without a run
+    begun(sessions, "c")
+    assert sessions.wait("b") is None
+
+
 def test_who_stops_or_leaves_while_waiting_never_begins():
     sessions = Sessions()
     a, b = sessions.enter("a"), sessions.enter("b")

@@ -20,6 +20,8 @@ from engine.data.emoji_scenes import held_out_prompts, lessons_of
 from engine.diagnostics import per_token, reached
 from engine.measure.alternate import Timing, alternate, timed
 from engine.measure.bench import peer
+from engine.measure.bench.against_best import against_best
+from engine.measure.bench.against_best import readable as best_of
 from engine.measure.bench.likelihood import log_probabilities
 from engine.measure.bench.plan import Entry, ImageBench, ImageSheet
 from engine.measure.bench.rows import bootstrap, check_csv, check_file, experiment, of_weights, publish, quartiles
@@ -39,14 +41,17 @@ def bench(plan: ImageBench) -> list[dict[str, Any]]:
     check_csv(plan.csv)
     check_file(plan.figure, "--figure")
     backbone = plan.load()
-    entries, sampling = plan.entries(backbone.capabilities), plan.sampling_of(backbone)
+    entries, sampling = plan.resolved(backbone).entries(backbone.capabilities), plan.sampling_of(backbone)
     figure = style.drawn([find(entry.name)[0].name for entry in entries.values()]) if plan.figure else None
     prompts = [Prompt(text, seed=i, size=plan.size, sampling=sampling) for i, text in enumerate(texts_of(plan, backbone))]
     for prompt in prompts:
         backbone.start(prompt).close()  # raises for a prompt that the model cannot read
     exact = backbone if backbone.dtype == "float32" else plan.load("float32")
     runs = measure(backbone, exact, entries, prompts, plan.repeats)
-    rows = [summary(n, runs) | drafting([of[0] for of in runs[n]]) | plausibility(backbone, prompts, runs[n]) for n in runs]
+    rows = [
+        summary(n, runs) | against_best(n, runs) | drafting([of[0] for of in runs[n]]) | plausibility(backbone, prompts, runs[n])
+        for n in runs
+    ]
     if figure:
         style.draw(figure, runs, plan.figure)
     if backbone.name == "pictogram" and sampling == backbone.sampling:
@@ -208,7 +213,10 @@ def readable(row: dict[str, Any]) -> str:
     return (
         f"{row['method']:24} {'exact' if row['exact'] else 'NOT EXACT':9} {t[0]:6.2f} s   {row['forwards'][0]:5.0f} passes   "
         f"{c[0]:5.2f} ({c[1]:.2f}-{c[2]:.2f}) tokens a pass   {s[0]:5.2f}x ({s[1]:.2f}-{s[2]:.2f}) in time   "
-        f"log p {row['log_probability'][0]:.3f}   " + drafted(row) + f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"
+        f"log p {row['log_probability'][0]:.3f}   "
+        + drafted(row)
+        + f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"
+        + best_of(row)
     )
 
 
