@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -191,10 +191,3 @@ def spread(found: list[float] | float, digits: int, unit: str = "") -> str:
     middle, low, high = found if isinstance(found, list) else (found, found, found)
     text = f"{middle:.{digits}f}{unit}" + (f" ({low:.{digits}f} to {high:.{digits}f})" if low != high else "")
     return text.replace("-", "−")
-
-
-def fastest_exact(tables: Iterable[Mapping[str, Any]], backbone: str) -> dict[str, Any] | None:
-    """The point of the fastest exact row of a model over all tables; None if none has one."""
-    points = [row["point"] for each in tables for row in each["rows"] if row["point"] and row["point"]["settings"]]
-    found = [p for p in points if p["group"] == "exact" and p["settings"]["backbone"] == backbone]
-    return max(found, key=lambda p: p["x"], default=None)

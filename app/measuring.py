@@ -13,13 +13,14 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from app.worker import Away, Here
 from engine.core import Backbone, Prompt
 from engine.data.emoji_scenes import held_out_prompts, lessons_of
 from engine.measure.alternate import Turn, turns
 from engine.measure.bench.rows import append_csv, experiment
 from engine.measure.bench.speed import drafting, likelihood, pixels, plausible, summary
 from engine.methods import find
-from engine.run import Run, generate
+from engine.run import Run
 
 PLAIN = "ar"
 PERIOD = 0.25  # seconds between two reports of progress
@@ -30,6 +31,7 @@ class Benchmark:
     """Methods against plain decoding on held-out prompts, each prompt twice.
 
     names : of methods and presets, without plain decoding; begin : called with every run before its first step, which may stop it
+    runner : where it decodes
     runs  : finished runs by method and prompt; rows : of the prompts that are complete; done, of : number of runs
     """
 
@@ -38,6 +40,7 @@ class Benchmark:
     count: int
     size: int | None
     begin: Callable[[list[Run]], None]
+    runner: Here | Away = field(default_factory=Here)
     clock: Callable[[], float] = time.perf_counter
     rows: list[dict[str, Any]] = field(default_factory=list)
     done: int = 0
@@ -61,10 +64,10 @@ class Benchmark:
     def __iter__(self) -> Iterator[Turn]:
         """Measures; yields the turn in progress now and then, and after each of its runs."""
         for turn in self.turns:
-            run = generate(self.backbone, find(turn.kind)[0], self.prompts[turn.input], find(turn.kind)[1], name=turn.kind)
+            (run,) = self.runner.start(self.backbone, self.prompts[turn.input], [(turn.kind, find(turn.kind)[1])])
             self.begin([run])
             began = said = self.clock()
-            for _ in run:
+            for _ in self.runner.race([run]):
                 if self.clock() - said > PERIOD:
                     said = self.clock()
                     yield turn

@@ -121,7 +121,7 @@ class BenchTab(Turns):
         yield {"verdict": progress.encode("Preparing", 0, 1, "Reading the prompts.")}
         from app.measuring import Benchmark  # brings transformers, which takes seconds
 
-        bench = Benchmark(self.backbone, names, count, size, lambda runs: self.sessions.hold(visitor, number, runs))
+        bench = Benchmark(self.backbone, names, count, size, lambda runs: self.sessions.hold(visitor, number, runs), self.runner)
         identity, shown = secrets.token_hex(8), 0
         for turn in bench:
             update = {"verdict": going(bench, turn.kind, turn.input if turn.counted else None)}

@@ -304,9 +304,10 @@ class ImageTab(Racing):
             yield {**self.distribution(boards), "verdict": said, "runs": runs.encode(boards, seconds, self.suits)}
 
     def distribution(self, boards: list[Board]) -> dict[str, Any]:
-        """The panels that need the model's distribution at every place of the accelerated picture; {} if the run was stopped."""
+        """The panels that need the model's distribution at every place of the accelerated picture; {} if the run was stopped, or decoded
+        where its model is not."""
         fast = boards[0]
-        found = odds(fast.run)
+        found = odds(fast.run) if isinstance(self.runner, Here) else None
         if found is None:
             return {}
         fast.top = found.p[:, 0]

@@ -11,25 +11,25 @@ from typing import Any
 
 import gradio as gr
 
-from app import bench_rows
 from app.boards.loop import LoopBoard
 from app.boards.picture import Board
 from app.stream import Throttle
 from app.ui import asked
 from app.ui import knobs as knob_panel
-from app.ui.image_tab import EXAMPLES, FAVOURITE
-from app.ui.method_menu import PLAIN, choices, preset_title, start_values, title_of
+from app.ui.image_tab import EXAMPLES
+from app.ui.method_menu import PLAIN, choices, preset_title, start_values
 from app.ui.panels import lab, live, notice, wanted
 from app.ui.panels.runs import thumbnail
 from app.ui.place import Place
 from app.ui.racing import DIRECT
 from app.ui.turns import Turns
-from engine import assets
 from engine.core import Backbone, Knob, Knobs, Method, Prompt
 from engine.errors import BadKnob, ForetokenError
-from engine.methods import PRESETS, find
-from engine.run import Run, generate
+from engine.methods import PRESETS, auto_title
+from engine.run import Run
+from engine.tuning.auto import resolve
 
+FAVOURITE = "sjdpp"
 CHANGING, STAYING = "one after another", "one, new seeds"
 TEMPI = {"as fast as it goes": 0.0, "5 steps a second": 0.2, "1 step a second": 1.0}  # least seconds of a step
 NAP = 0.05  # seconds, so that a slow tempo can be ended
@@ -37,7 +37,8 @@ SAME, FASTEST = "Same picture", "Exact, fastest"
 SEEDED = "match seed"
 NO_SEED = "A relaxed rule cannot match the seed, so 'verify' is 'residual' now."
 MADE_WAY = "Somebody waits for the engine, so the loop has ended after this picture. Start it again to stand in line."
-NO_RECORD = "No table is recorded for {}, so this is {} with its initial knobs. Measure the methods in the Bench tab."
+FOUND = "{}: the fastest exact method on this machine, as far as it was measured."
+NOTHING_FASTER = "No exact method is faster than plain decoding on this machine."
 
 
 def build(place: Place) -> None:
@@ -216,7 +217,7 @@ class LabTab(Turns):
         return found[0], found[1] | {"left": panel["left"]}, *found[2:]
 
     def preset(self, key: str, name: object, request: gr.Request) -> tuple[Any, ...]:
-        """Shows a preset: one of the table of methods, the same picture as plain decoding, or the fastest exact row that is recorded."""
+        """Shows a preset: one of the table of methods, the same picture as plain decoding, or the fastest exact method."""
         try:
             chosen, values, told = self.values_of(key, name)
             return self.shown(request.session_hash, chosen, values, told)
@@ -232,11 +233,11 @@ class LabTab(Turns):
             return FAVOURITE, start_values(FAVOURITE, self.suits)[1], []
         if key != FASTEST:
             return key, start_values(key, self.suits)[1], []
-        found = bench_rows.fastest_exact(bench_rows.recorded(assets.benches()), self.backbone.name)
-        if found is None:
-            return FAVOURITE, {}, notice.hint(NO_RECORD.format(self.backbone.name, title_of(FAVOURITE)))
-        row = found["settings"]
-        return row["preset"] or row["method"], row["knobs"], notice.hint(f"{found['title']}: {found['x']:.2f}× in the recorded table.")
+        taken = resolve(self.backbone)
+        method, given = start_values(taken, self.suits)
+        if method.name == PLAIN:
+            return FAVOURITE, {}, notice.hint(NOTHING_FASTER)
+        return method.name, given, notice.hint(FOUND.format(auto_title(taken)))
 
     def recall(self, value: object, request: gr.Request) -> tuple[Any, ...]:
         """Brings a snapshot back."""
@@ -287,7 +288,7 @@ class LabTab(Turns):
             chosen, values, prompt = loop.take(board.pictures, self.backbone.sampling)
             (run,) = self.start_runs(visitor, number, self.backbone, prompt, [(chosen, values)])
             picture, ready = Board(run), time.monotonic()
-            for step in run:
+            for _, step in self.runner.race([run]):
                 picture.add(step)
                 board.add(run, step)
                 if throttle.ready():
@@ -307,10 +308,9 @@ class LabTab(Turns):
     def plain_speed(self, visitor: str, number: int, loop: Loop) -> Generator[dict[str, Any], None, float | None]:
         """Shows how far plain decoding is, at the size of the loop; returns its tokens a second, None if the visitor has stopped it."""
         _, _, prompt = loop.take(0, self.backbone.sampling)
-        run, throttle = generate(self.backbone, find(PLAIN)[0], prompt, {}, name=PLAIN), Throttle()
-        self.sessions.hold(visitor, number, [run])
         yield {"verdict": lab.waiting("Plain decoding first, for comparison")}
-        for _ in run:
+        (run,), throttle = self.start_runs(visitor, number, self.backbone, prompt, [(PLAIN, {})]), Throttle()
+        for _ in self.runner.race([run]):
             if throttle.ready():
                 yield {"verdict": lab.waiting(f"Plain decoding first, for comparison: {len(run.tokens):,} tokens")}
                 throttle.done()

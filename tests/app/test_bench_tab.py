@@ -57,13 +57,6 @@ def test_a_mesh_point_fits_the_mesh_tab_of_its_model(tables, low):
         restoring.mesh("nonsense", low)
 
 
-def test_the_fastest_exact_row_is_exact_and_of_the_model(tables):
-    found = bench_rows.fastest_exact(tables.values(), "pictogram")
-    exact = [row["point"]["x"] for row in tables["epyc-image"]["rows"] if row["cells"][1] == "exact"]
-    assert found["group"] == "exact" and found["x"] == max(exact)
-    assert bench_rows.fastest_exact(tables.values(), "nobody") is None
-
-
 def measured(picto, begin=lambda runs: None, **changes) -> Benchmark:
     """A benchmark of two prompts at 64 pixels."""
     return Benchmark(picto, ["sjd", "lantern_window"], 2, 64, begin, **changes)

@@ -18,6 +18,7 @@ from app.ui import lab_tab
 from app.ui.lab_tab import CHANGING, FASTEST, SAME, STAYING, LabTab, Loop
 from app.ui.panels import lab
 from app.ui.place import Place
+from engine import assets
 from engine.core import KnobArray, Knobs, Prompt, Step
 from engine.errors import NotSupported
 from engine.methods import find
@@ -114,7 +115,7 @@ def test_the_next_picture_takes_what_was_moved():
 def tab(picto) -> LabTab:
     """The tab on a page that is not served."""
     with gr.Blocks() as page, gr.Tabs(), gr.Tab("Lab") as own:
-        missing = Lazy("lowpoly", lab_tab.assets.models() / "nowhere", lambda: None)
+        missing = Lazy("lowpoly", assets.models() / "nowhere", lambda: None)
         return LabTab(Place(page, own, picto, missing, Sessions()))
 
 
@@ -124,7 +125,7 @@ def test_presets_are_what_they_say(tab):
     assert tab.values_of(SAME, "zipar")[0] == lab_tab.FAVOURITE  # ZipAR as published has no same picture
     name, values, told = tab.values_of(FASTEST, "sjdpp")
     method, _ = find(name)
-    assert tab.shown("nobody", name, values)[1]["name"] == name and "recorded table" in told[0]["text"]
+    assert tab.shown("nobody", name, values)[1]["name"] == name and "fastest exact method" in told[0]["text"]
     assert method.exact(Knobs(KnobArray(method.knobs, values).read()))
     name, values, _ = tab.values_of("lantern_window", "sjdpp")
     assert name == "lantern_window" and values["relax"] == "additive"

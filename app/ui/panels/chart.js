@@ -64,7 +64,7 @@ function axes(page, box, x, y) {
     write(pen, y.text ? y.text(tick) : round(tick), box.left - 6, up(tick), page.muted, "right");
   }
   trail(pen, [[box.left, box.bottom], [box.right, box.bottom]], page["line-strong"], { width: 1 });
-  for (const tick of x.ticks || ticksOf(...x.range, Math.max(2, Math.round((box.right - box.left) / 90)))) {
+  for (const tick of x.ticks || ticksOf(...x.range, Math.max(3, Math.round((box.right - box.left) / 90)))) {
     trail(pen, [[across(tick), box.bottom], [across(tick), box.bottom + 4]], page["line-strong"], { width: 1 });
     write(pen, x.text ? x.text(tick) : round(tick), across(tick), box.bottom + 12, page.muted, "center");
   }
