@@ -14,11 +14,13 @@ import secrets
 import shutil
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from tempfile import gettempdir
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.run import Run
 
@@ -27,14 +29,26 @@ SILENCE = 600.0  # seconds without activity of a run before its ticket expires
 IDLE = 86_400.0  # seconds after which a visitor's input is dropped if their page was never seen to close
 
 
+RECENT = 9  # uses of the engine that an estimate is made from
+
+
+class Wait(NamedTuple):
+    """ahead : how many runs must end first; seconds : about how long that takes, None if too little is known"""
+
+    ahead: int
+    seconds: float | None
+
+
 @dataclass(eq=False)
 class Ticket:
-    """A place in the queue, then the right to use the engine. tab: the one that asked; seen: time of its last activity."""
+    """A place in the queue, then the right to use the engine. tab: the one that asked; seen: time of its last activity; begun: when it took
+    the engine."""
 
     number: int
     visitor: str
     tab: str
     seen: float
+    begun: float = 0.0
     stopped: bool = False
     runs: list[Run] = field(default_factory=list)
 
@@ -47,6 +61,7 @@ class Visit:
     folder: Path | None = None
     given: Any = None
     reading: tuple[str, float] | None = None  # its name, and when the entry expires
+    wants: str = ""  # the tab that starts a run when the file is read
     left: dict[str, dict[str, Any]] = field(default_factory=dict)  # by tab, what its last run leaves for the page
 
 
@@ -67,6 +82,7 @@ class Sessions:
         self._running: Ticket | None = None
         self._begun: dict[int, Ticket] = {}  # until their generators end, even after they lost the engine
         self._free_since = clock()
+        self._lasted: deque[tuple[str, float]] = deque(maxlen=RECENT)  # the tab and the seconds of recent uses of the engine
         self._numbers = 0
 
     # --- the queue ------------------------------------------------------------------------------------------------
@@ -90,6 +106,20 @@ class Sessions:
             waiting = [ticket.visitor for ticket in self._line]
             return waiting.index(visitor) + (self._running is not None) if visitor in waiting else 0
 
+    def wait(self, visitor: str) -> Wait:
+        """What is ahead of a visitor: in line of those who wait, else of a run that they would start now."""
+        with self._lock:
+            self._expire()
+            waiting = [ticket.visitor for ticket in self._line]
+            before = self._line[: waiting.index(visitor)] if visitor in waiting else self._line
+            running = [self._running] if self._running is not None else []
+            each = [self._usual(ticket.tab) for ticket in [*running, *before]]
+            if None in each:
+                return Wait(len(each), None)
+            if running:
+                each[0] = max(1.0, each[0] - (self._clock() - running[0].begun))
+            return Wait(len(each), sum(each))
+
     def begin(self, visitor: str, number: int) -> bool:
         """Takes the engine with a ticket; False if the ticket was given up, has expired or is another visitor's.
 
@@ -105,7 +135,7 @@ class Sessions:
                 self._stop_running()
             self._line.remove(found[0])
             self._running = self._begun[number] = found[0]
-            self._running.seen = self._clock()
+            self._running.seen = self._running.begun = self._clock()
             return True
 
     def renew(self, visitor: str, number: int) -> None:
@@ -134,6 +164,7 @@ class Sessions:
         finally:
             with self._lock:
                 if ticket is not None and self._running is ticket:
+                    self._lasted.append((ticket.tab, self._clock() - ticket.begun))
                     self._release(self._clock())
 
     # --- the runs -------------------------------------------------------------------------------------------------
@@ -235,6 +266,17 @@ class Sessions:
             if visitor in self._visits:
                 self._visits[visitor].reading = None
 
+    def want(self, visitor: str, tab: str) -> None:
+        """Records that a tab starts a run for the visitor when their file is read; "" = none does."""
+        with self._lock:
+            if tab or visitor in self._visits:
+                self._visit(visitor).wants = tab
+
+    def wants(self, visitor: str, tab: str) -> bool:
+        """True if the tab starts a run for the visitor when their file is read."""
+        with self._lock:
+            return visitor in self._visits and bool(tab) and self._visits[visitor].wants == tab
+
     def reading(self, visitor: str) -> str:
         """The name of the file that is being read for a visitor; "" if there is none."""
         with self._lock:
@@ -258,6 +300,11 @@ class Sessions:
         visit = self._visits.setdefault(visitor, Visit(now))
         visit.seen = now
         return visit
+
+    def _usual(self, tab: str) -> float | None:
+        """How long a tab usually uses the engine, in seconds; None if it has not yet."""
+        lasted = [seconds for of, seconds in self._lasted if of == tab]
+        return median(lasted) if lasted else None
 
     def _of(self, visitor: str, number: int) -> Ticket | None:
         """The visitor's ticket with this number if its generator has begun and not ended, else None."""

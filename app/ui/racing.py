@@ -107,12 +107,6 @@ class Racing:
                 True, label="Keep", elem_id=self._id("keep"), elem_classes="ft-check", scale=0, min_width=72, interactive=True
             )
 
-    def build_compare(self) -> None:
-        """The checkbox for running plain decoding as well."""
-        self.compare = gr.Checkbox(
-            True, label="Compare with plain decoding", elem_id=self._id("compare"), elem_classes="ft-check", interactive=True
-        )
-
     # --- handlers -------------------------------------------------------------------------------------------------
 
     def wire_race(self, asking: list[Callable], run: Callable, inputs: list[Component]) -> Any:
@@ -140,15 +134,19 @@ class Racing:
         unchanged = (gr.skip(),) * len(self.offers)
         try:
             kept = asked.flag(keep)
-            self.check_ready(visitor)
         except ForetokenError as e:
             return 0, gr.skip(), *self.restore(request), notice.error(e), *unchanged
+        if waits := self.waits_for(visitor):
+            self.sessions.want(visitor, self.prefix)
+            parked = gr.Button(visible=False), gr.Button(visible=True), notice.hint(waits), gr.Timer(active=False)
+            return 0, gr.skip(), *parked, gr.skip(), *unchanged
+        self.sessions.want(visitor, "")
         number = self.sessions.enter(visitor, self.prefix)
         if number is None:
             return 0, gr.skip(), *(gr.skip(),) * 4, notice.error(BadPrompt(GOING)), *unchanged
         self.sessions.take_results(visitor, self.prefix)  # of a run whose page did not wait
         fresh = gr.skip() if kept else secrets.randbelow(asked.LARGEST_SEED)
-        line = notice.place(self.sessions.place(visitor))
+        line = self.line_of(visitor)
         between = gr.Button(visible=False), gr.Button(visible=True), line, gr.Timer(active=True)
         return number, fresh, *between, self.hints_of(visitor), *(self.withdrawn(name) for name in self.offers)
 
@@ -168,26 +166,41 @@ class Racing:
             self.sessions.leave_results(request.session_hash, f"{self.prefix}boards", {"boards": boards})
         return fill(parts, left)
 
-    def check_ready(self, visitor: str) -> None:
-        """Raises ForetokenError if the visitor cannot start a run now."""
+    def waits_for(self, visitor: str) -> str:
+        """What a run must wait for before it takes its place in line, in a sentence; "" if for nothing."""
+        return ""
+
+    def line_of(self, visitor: str) -> list[dict[str, str]]:
+        """The visitor's place in line."""
+        return notice.place(self.sessions.place(visitor), self.sessions.wait(visitor).seconds)
 
     def restore(self, request: gr.Request) -> tuple[Any, ...]:
         """Restores the buttons between runs, unless the visitor has requested the next one meanwhile."""
-        if self.sessions.busy(request.session_hash, self.prefix):
+        if self.sessions.busy(request.session_hash, self.prefix) or self.sessions.wants(request.session_hash, self.prefix):
             return (gr.skip(),) * 4
         return gr.Button(visible=True), gr.Button(visible=False), [], gr.Timer(active=False)
 
     def stop(self, request: gr.Request) -> tuple[Any, ...]:
         """Ends the run, which keeps its committed tokens, or the wait for it."""
+        self.sessions.want(request.session_hash, "")
         self.sessions.stop(request.session_hash)
         return self.restore(request)
 
     def tell_place(self, request: gr.Request) -> tuple[Any, ...]:
         """Updates the visitor's place in the queue; restores the buttons if their ticket is gone."""
-        if not self.sessions.busy(request.session_hash, self.prefix):
-            return self.restore(request)
-        ahead = self.sessions.place(request.session_hash)
-        return gr.skip(), gr.skip(), notice.place(ahead), gr.skip() if ahead else gr.Timer(active=False)
+        visitor = request.session_hash
+        if not self.sessions.busy(visitor, self.prefix):
+            go, cancel, *_ = self.restore(request)
+            return go, cancel, *self.found_taken(visitor)
+        ahead = self.sessions.place(visitor)
+        return gr.skip(), gr.skip(), self.line_of(visitor), gr.skip() if ahead else gr.Timer(active=False)
+
+    def found_taken(self, visitor: str) -> tuple[Any, Any]:
+        """The line for a visitor who does not wait, and whether the clock goes on: it tells when the machine is free."""
+        if self.sessions.wants(visitor, self.prefix):
+            return gr.skip(), gr.skip()
+        ahead = self.sessions.wait(visitor)
+        return notice.taken(*ahead), gr.Timer(active=ahead.ahead > 0)
 
     def choose(self, name: object, before: object = None) -> tuple[Any, ...]:
         """Shows the knobs of a method or a preset. before: the panel's value, which knows how each method was left"""

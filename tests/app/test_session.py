@@ -371,3 +371,23 @@ def test_a_visitor_without_a_run_can_ask_at_any_moment():
                     number = story.sessions.enter(visitor)
                     assert number is not None, f"seed {seed}: {' '.join(story.said)}"
                     story.queue = [entry for entry in story.queue if entry[0] != visitor] + [(visitor, number)]
+
+
+def test_the_wait_is_told_in_seconds_once_a_run_of_the_tab_has_ended():
+    now = [0.0]
+    sessions = Sessions(lambda: now[0])
+    a = sessions.enter("a", "mesh-")
+    assert sessions.begin("a", a)
+    assert sessions.wait("b") == (1, None), "nothing is known yet"
+    now[0] = 20.0
+    sessions.end("a", a)
+    assert sessions.wait("b") == (0, 0)
+    a = sessions.enter("a", "mesh-")
+    assert sessions.begin("a", a)
+    now[0] = 25.0
+    assert sessions.wait("b") == (1, 15.0)
+    sessions.enter("b", "mesh-")
+    sessions.enter("c", "mesh-")
+    assert sessions.wait("b") == (1, 15.0) and sessions.wait("c") == (2, 35.0) and sessions.wait("d") == (3, 55.0)
+    now[0] = 80.0
+    assert sessions.wait("b").seconds == 1.0, "a run that lasts longer than usual ends soon"

@@ -71,7 +71,7 @@ class Visitor:
             return sent.text
         file = {"path": sent.json()[0], "orig_name": name, "meta": {"_type": "gradio.FileData"}}
         told = self.ask(self.handler("announce", "mesh"), [file])
-        return told + self.ask(self.handler("drop", "mesh"), [file, "xspecmesh"])
+        return told + self.ask(self.handler("drop", "mesh"), [file, "xspecmesh", "ar"])
 
     def ticket(self, tab: str = "image", keep: Any = True) -> Any:
         """The number of a ticket for the engine."""

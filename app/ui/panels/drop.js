@@ -60,5 +60,5 @@ document.addEventListener("drop", async (event) => {
     const file = await fileOf(event.dataTransfer.items[0]);
     settings = file && (await settingsIn(file));
   } catch { /* not a file of ours: the server says so */ }
-  window.dispatchEvent(new CustomEvent("foretoken:restore", { detail: settings || {} }));
+  askFor(settings || {});
 });

@@ -47,9 +47,24 @@ def notes(lines: Iterable[str]) -> list[dict[str, str]]:
     return [{"kind": "note", "text": line} for line in lines]
 
 
-def place(ahead: int) -> list[dict[str, str]]:
-    """The place in the queue of users who share this machine; nothing if nobody is ahead."""
+def place(ahead: int, seconds: float | None = None) -> list[dict[str, str]]:
+    """The place in the queue of users who share this machine; nothing if nobody is ahead. seconds: about how long it takes, if known"""
     if ahead < 1:
         return []
     runs = "one other run ends" if ahead == 1 else f"{ahead} other runs end"
-    return [{"kind": "hint", "text": f"You are number {ahead} in line: your run starts when {runs}."}]
+    return hint(f"You are number {ahead} in line: your run starts when {runs}{in_about(seconds)}.")
+
+
+def taken(ahead: int, seconds: float | None = None) -> list[dict[str, str]]:
+    """What a visitor finds while the machine is in use: the place that they would get; nothing if it is free."""
+    if ahead < 1:
+        return []
+    when = "when it ends" if seconds is None else in_about(seconds)[2:]
+    return hint(f"A run is in progress on this machine. Yours would be number {ahead} in line and start {when}.")
+
+
+def in_about(seconds: float | None) -> str:
+    """The words ", in about 20 s": whole seconds below ten, then steps of five; "" if it is not known."""
+    if seconds is None:
+        return ""
+    return f", in about {max(1, round(seconds)) if seconds < 10 else 5 * round(seconds / 5)} s"

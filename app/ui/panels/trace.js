@@ -7,7 +7,7 @@ const [run, last] = ["run", "last"].map((name) => card.querySelector(`[data-char
 const [course, pass] = [run, last].map((figure) => figure.querySelector("canvas"));
 const LEFT = 34, RIGHT = 8, NEAR = 84; // pixels; moves of a knob closer than NEAR share a label
 let shown = {}; // the arrays of the value
-const scope = element.closest("[role=tabpanel]"); // charts of another tab have other tokens
+const scope = element.closest("[role=tabpanel]") || window;
 let at = null; // the token that is pointed at, in the order of commitment
 
 // The ends of the energy axis: they enclose nearly all energies, and zero.
@@ -182,8 +182,7 @@ window.addEventListener("foretoken:point", (event) => {
   at = found === undefined ? null : found;
   redraw();
 });
-window.addEventListener("foretoken:replay", ({ detail }) => {
-  if (detail.side !== scope) return;
+scope.addEventListener("foretoken:replay", ({ detail }) => {
   upto = detail.time === null ? Infinity : detail.tokens;
   draw();
 });
