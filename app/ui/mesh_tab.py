@@ -189,7 +189,7 @@ class MeshTab(MeshInput):
             return *fill(self.table, {}), *line
         values = self.take_first(visitor, kept, shown is True, name, other)
         self.sessions.leave_results(visitor, OPENED, {"form": kept, "said": values.get("messages", [])})
-        return *fill(self.table, values | {"messages": notice.hint(LOADING.format(self.model.name))}), *line
+        return *fill(self.table, values | {"messages": notice.loading(LOADING.format(self.model.name))}), *line
 
     def load(self, request: gr.Request) -> tuple[Any, ...]:
         """Loads the model for a visitor who has just opened the tab, and fills the form as their browser remembers it."""

@@ -17,6 +17,7 @@ from tests.app.test_runs import drop
 
 pytestmark = pytest.mark.browser
 ROWS = "#mesh-runs tbody tr"
+SLOW = 60_000  # milliseconds; a tab that opens loads a model
 BUDGET = "#mesh-settings .ft-knob[data-knob=face_budget] output"
 
 
@@ -26,7 +27,7 @@ def small(page, rows: int = 2) -> None:
     page.click("#mesh-generate")
     page.wait_for_selector("#mesh-cancel")
     finished(page)
-    expect(page.locator(ROWS)).to_have_count(rows)
+    expect(page.locator(ROWS)).to_have_count(rows, timeout=SLOW)
 
 
 def at(page, thousandths: int) -> dict[str, int]:
@@ -76,9 +77,9 @@ def test_a_row_brings_its_settings_back_and_a_reload_loses_nothing(open_mesh):
     page.wait_for_selector("#mesh-notes p:has-text('chair.ply')")
     page.locator(ROWS).first.get_by_role("button", name="Restore").click()
     page.wait_for_selector("#mesh-notes p:has-text('table.ply')")
-    expect(page.locator(BUDGET)).to_have_text(budget)
+    expect(page.locator(BUDGET)).to_have_text(budget, timeout=SLOW)
     page.locator(ROWS).last.get_by_role("button", name="Compare with").click()
-    expect(page.locator("#mesh-other input")).to_have_value("Plain decoding")
+    expect(page.locator("#mesh-other input")).to_have_value("Plain decoding", timeout=SLOW)
     page.locator(ROWS).first.get_by_role("button", name="Show and replay").click()
     page.wait_for_function(f"{FACES.format('accelerated')} === {faces}")
     page.wait_for_selector("#mesh-download-race:not([disabled])")  # pictures are drawn behind the run, where they can be
@@ -90,8 +91,8 @@ def test_a_row_brings_its_settings_back_and_a_reload_loses_nothing(open_mesh):
     page.wait_for_selector(ROWS)  # the tab that was open
     page.wait_for_selector("#mesh-notes p:has-text('table.ply')")
     page.wait_for_function(f"{FACES.format('accelerated')} === {faces}")
-    expect(page.locator("#mesh-seed input")).to_have_value("3")
-    expect(page.locator(BUDGET)).to_have_text(budget)
+    expect(page.locator("#mesh-seed input")).to_have_value("3", timeout=SLOW)
+    expect(page.locator(BUDGET)).to_have_text(budget, timeout=SLOW)
     assert page.inner_text("#mesh-verdict .ft-headline") == said
     expect(page.locator("#mesh-replay .ft-replay")).to_be_visible()
     expect(page.locator("#mesh-quality table")).to_be_visible()
@@ -105,17 +106,17 @@ def test_a_dropped_glb_and_a_link_open_the_tab_with_their_settings(open_mesh, op
     budget = page.inner_text(BUDGET)
     other = open_page()
     drop(other, "result.glb", (folder / "result.glb").read_bytes())
-    expect(other.locator("#mesh-seed input")).to_have_value("5")  # it was the Image tab
-    expect(other.locator(BUDGET)).to_have_text(budget)
+    expect(other.locator("#mesh-seed input")).to_have_value("5", timeout=SLOW)  # it was the Image tab
+    expect(other.locator(BUDGET)).to_have_text(budget, timeout=SLOW)
     told = json.loads((folder / "run.json").read_text())
     drop(other, "run.json", json.dumps(told | {"prompt": "scan.xyz", "seed": 6}).encode())
     other.wait_for_selector("#mesh-messages p:has-text('a run on scan.xyz, which is not in the file')")
-    expect(other.locator("#mesh-seed input")).to_have_value("6")
+    expect(other.locator("#mesh-seed input")).to_have_value("6", timeout=SLOW)
     drop(other, "x.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
     other.wait_for_selector("#mesh-messages p[data-kind=error]:has-text('holds no settings of a run')")
     coded = base64.urlsafe_b64encode(json.dumps({k: v for k, v in told.items() if k != "machine"} | {"seed": 8}).encode()).decode()
     other.goto(f"{served.address}?run={coded.rstrip('=')}")
-    expect(other.locator("#mesh-seed input")).to_have_value("8")
+    expect(other.locator("#mesh-seed input")).to_have_value("8", timeout=SLOW)
     assert "run=" not in other.url
 
 

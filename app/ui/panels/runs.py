@@ -55,8 +55,9 @@ class Kind(NamedTuple):
 
 PICTURES = Kind("image", "runs", "Prompt", "Search prompts and methods")
 MESHES = Kind(
-    "mesh", "mesh-runs", "Input", "Search inputs and methods", (("Faces", "faces"), ("Holes", "holes"), ("Fit", "fit")), "#mesh-notes p"
-)
+    "mesh", "mesh-runs", "Input", "Search inputs and methods", (("Faces", "faces"), ("Holes", "holes"), ("Fit", "fit")),
+    "[role=tabpanel]:has(#mesh-notes p):not(:has(#mesh-messages p[data-kind=loading]))",
+)  # fmt: skip
 
 
 class Entry(NamedTuple):
