@@ -47,6 +47,7 @@ LOADING = "Loading {}. You can choose an input meanwhile."
 DRAWN = {"race": ("GIF of the race", "-race.gif"), "turntable": ("Turntable (GIF)", "-turntable.gif")}  # (label, ending of the file)
 # one at a time: a process that draws takes some hundred megabytes
 DRAWING = DIRECT | {"queue": True, "concurrency_id": "drawing", "concurrency_limit": 1, "trigger_mode": "multiple"}
+READY = "<i></i>"  # settings that come back wait until this is on the page; see runs.MESHES
 OPENED = "opened"  # under this name a visitor's form waits for the model
 # the form as the browser keeps it, and whether the view shows the last race of before the page was loaded anew
 REMEMBERED = "(name, other, kept, shown) => [name, other, kept, Boolean(sessionStorage.getItem('foretoken-race-mesh'))]"
@@ -160,6 +161,7 @@ class MeshTab(MeshInput):
         self.trace = trace.build("mesh-trace")
         self.tree = tree.build("mesh-tree")
         self.shown = gr.Checkbox(False, visible="hidden", elem_id="mesh-shown")
+        self.ready = gr.HTML("", elem_id="mesh-ready", elem_classes="ft-unseen", apply_default_css=False)
         self.resumed = gr.Number(0, visible="hidden", elem_id="mesh-resumed")  # counts the runs that waited for a file
 
     def wire(self, tab: gr.Tab) -> None:
@@ -170,7 +172,7 @@ class MeshTab(MeshInput):
         self.wire_left()
         self.wire_input()
         kept = self.remember("foretoken-mesh-form", ("tiles",))
-        self.filling = self.form | self.menu | {"messages": self.messages}
+        self.filling = self.form | self.menu | {"messages": self.messages, "ready": self.ready}
         outputs = list(self.filling.values())
         first = [self.method, self.other, kept, self.shown]
         shown = [*self.table.values(), self.line, self.clock]
@@ -189,7 +191,7 @@ class MeshTab(MeshInput):
             return *fill(self.table, {}), *line
         values = self.take_first(visitor, kept, shown is True, name, other)
         self.sessions.leave_results(visitor, OPENED, {"form": kept, "said": values.get("messages", [])})
-        return *fill(self.table, values | {"messages": notice.loading(LOADING.format(self.model.name))}), *line
+        return *fill(self.table, values | {"messages": notice.hint(LOADING.format(self.model.name))}), *line
 
     def load(self, request: gr.Request) -> tuple[Any, ...]:
         """Loads the model for a visitor who has just opened the tab, and fills the form as their browser remembers it."""
@@ -199,11 +201,11 @@ class MeshTab(MeshInput):
         try:
             backbone = self.model.get()
         except ForetokenError as e:
-            return fill(self.filling, {"messages": [*left["said"], *notice.error(e)]})
+            return fill(self.filling, {"messages": [*left["said"], *notice.error(e)], "ready": READY})
         own = backbone.sampling
         form = restoring.form(left["form"], backbone, settings_panel(own), settings(own))
         values = self.menus(backbone, form)
-        return fill(self.filling, values | {"messages": [*left["said"], *values["messages"]]})
+        return fill(self.filling, values | {"messages": [*left["said"], *values["messages"]], "ready": READY})
 
     def menus(self, backbone: Backbone, form: Mapping[str, Any]) -> dict[str, Any]:
         """Updates of the form for a loaded model. form: the values that the browser remembers; the others start anew"""

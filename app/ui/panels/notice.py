@@ -42,11 +42,6 @@ def hint(text: str) -> list[dict[str, str]]:
     return [{"kind": "hint", "text": text}]
 
 
-def loading(text: str) -> list[dict[str, str]]:
-    """What the page waits for; other parts of the page may wait until it is gone."""
-    return [{"kind": "loading", "text": text}]
-
-
 def notes(lines: Iterable[str]) -> list[dict[str, str]]:
     """Details in small print."""
     return [{"kind": "note", "text": line} for line in lines]

@@ -55,9 +55,8 @@ class Kind(NamedTuple):
 
 PICTURES = Kind("image", "runs", "Prompt", "Search prompts and methods")
 MESHES = Kind(
-    "mesh", "mesh-runs", "Input", "Search inputs and methods", (("Faces", "faces"), ("Holes", "holes"), ("Fit", "fit")),
-    "[role=tabpanel]:has(#mesh-notes p):not(:has(#mesh-messages p[data-kind=loading]))",
-)  # fmt: skip
+    "mesh", "mesh-runs", "Input", "Search inputs and methods", (("Faces", "faces"), ("Holes", "holes"), ("Fit", "fit")), "#mesh-ready i"
+)
 
 
 class Entry(NamedTuple):
