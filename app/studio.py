@@ -44,11 +44,13 @@ def build(
     sessions: Sessions | None = None,
     local: bool = False,
     weights: Path | None = None,
+    examples: Path | None = None,
 ) -> gr.Blocks:
     """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one).
 
     local   : only this machine can open the page, so it may import models from folders that a visitor names
     weights : the folder of the picture model (None: the shipped one), for its card
+    examples: where the race is kept that a new page shows (None: it shows none)
     """
     mesh = mesh or mesh_model()
     sessions = sessions or visitors()
@@ -57,7 +59,7 @@ def build(
         with gr.Tabs(elem_id="tabs"):
             for name, module in TABS.items():
                 with gr.Tab(name, id=name.lower()) as tab:
-                    importlib.import_module(module).build(Place(page, tab, backbone, mesh, sessions, local, weights))
+                    importlib.import_module(module).build(Place(page, tab, backbone, mesh, sessions, local, weights, examples))
 
         def leave(request: gr.Request) -> None:
             sessions.leave(request.session_hash)
@@ -174,7 +176,14 @@ def _serve(
     if found != wanted:
         print(f"Port {wanted} is in use; the studio uses {found}.", flush=True)
     sessions = visitors()
-    page = build(model, mesh, sessions, is_local(host) and not tuple(allowed_hosts), Path(picture_path) if picture_path else None)
+    page = build(
+        model,
+        mesh,
+        sessions,
+        is_local(host) and not tuple(allowed_hosts),
+        Path(picture_path) if picture_path else None,
+        home() / "examples",
+    )
     print(f"Foretoken studio: {address(host, found)}\nRuns are saved in {home() / 'runs'}.", flush=True)
     open_to(page, host, found, allowed_hosts, open_browser)
     wait_for_interrupt()

@@ -69,7 +69,6 @@ def comment(backbone: Any, text: str) -> dict[str, list[str]]:
     unknown = backbone.unknown_words(text)
     if warning := backbone.warning(text):
         print(warning, file=sys.stderr)
-        return unknown
     for word, near in unknown.items():
         print(f"{backbone.name} does not know '{word}'" + (f"; nearest: {', '.join(near)}." if near else "."), file=sys.stderr)
     return unknown

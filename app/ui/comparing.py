@@ -15,8 +15,8 @@ from gradio.components import Component
 from app.stream import Costs, Growth, Throttle, updates
 from app.ui import asked, restoring
 from app.ui import knobs as knob_panel
-from app.ui.method_menu import PLAIN, run_badge
-from app.ui.panels import notice
+from app.ui.method_menu import PLAIN, cards, run_badge
+from app.ui.panels import methods, notice
 from app.ui.racing import DIRECT, Racing
 from engine.core import Backbone, Knob, Prompt
 from engine.errors import ForetokenError
@@ -51,14 +51,21 @@ class Comparing(Racing):
 
     # --- the left side --------------------------------------------------------------------------------------------
 
-    def build_left(self, found: list[tuple[str, str]]) -> None:
-        """The checkbox for a left side, its menu of methods and its knobs. found: (title, name) of the methods besides plain decoding"""
+    def build_left(self, found: list[tuple[str, str]], as_cards: bool = False) -> None:
+        """The checkbox for a left side, its menu of methods and its knobs.
+
+        found : (title, name) of the methods besides plain decoding; as_cards : as `build_cards` has it, else as `build_method`
+        """
+        offered = [(PLAIN_SIDE[0], PLAIN), *found]
         gr.HTML("<h2>Left side</h2>", elem_classes="ft-heading")
         self.compare = gr.Checkbox(True, label="Compare", elem_id=self._id("compare"), elem_classes="ft-check", interactive=True)
-        self.other = gr.Dropdown(
-            [(PLAIN_SIDE[0], PLAIN), *found], value=PLAIN, label="Compare with", show_label=False, container=False,
-            elem_id=self._id("other"), filterable=False, elem_classes="ft-method",
-        )  # fmt: skip
+        if as_cards:
+            self.other = methods.build(PLAIN, cards(offered, self.suits), self._id("other"))
+        else:
+            self.other = gr.Dropdown(
+                offered, value=PLAIN, label="Compare with", show_label=False, container=False, elem_id=self._id("other"),
+                filterable=False, elem_classes="ft-method",
+            )  # fmt: skip
         self.other_knobs = knob_panel.build(knob_panel.encode(PLAIN, ()), self._id("other-knobs"))
 
     def wire_left(self) -> None:

@@ -11,18 +11,21 @@ import gradio as gr
 
 from app import history, race_files
 from app.boards.picture import Board
-from app.ui import asked, restoring
+from app.speeds import speedups
+from app.ui import asked, example, restoring, vocabulary
 from app.ui import knobs as knob_panel
 from app.ui.comparing import PLAIN_SIDE, REPEAT, Comparing, left_badge, pair, times_of
 from app.ui.keep import keep
-from app.ui.method_menu import PLAIN, choices, run_badge, title_of
-from app.ui.panels import canvas, live, notice, overlay, replay, runs, trace, tree, verdict
+from app.ui.method_menu import PLAIN, choices, run_badge, start_values, title_of
+from app.ui.panels import bar, canvas, live, notice, overlay, replay, runs, trace, tree, verdict, words
+from app.ui.panels import example as example_panel
 from app.ui.place import Place
-from app.ui.racing import DIRECT, fill
+from app.ui.racing import DIRECT, fill, warm
 from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import ForetokenError
-from engine.methods import METHODS
-from engine.run import Run
+from engine.files import home
+from engine.methods import METHODS, find
+from engine.run import Run, generate
 
 EXAMPLES = (
     "a rocket above the moon, night sky",
@@ -88,6 +91,8 @@ class ImageTab(Comparing):
         self.offers = self.downloads
         self.live = live.build(self.panels, "live")
         self.page = place.page
+        self.shown_first = self._example(place.examples)
+        self.example = example_panel.build("example")
 
     @property
     def model_name(self) -> str:
@@ -101,18 +106,23 @@ class ImageTab(Comparing):
                 show_label=False, container=False, scale=1, max_length=asked.LONGEST_PROMPT,
             )  # fmt: skip
             self.build_buttons()
-        with gr.Row(elem_classes="ft-chips"):
-            self.chips = [gr.Button(text, size="sm", elem_classes="ft-chip") for text in EXAMPLES]
-        self.hints = notice.build("hints")
-        self.build_notices()
+        with gr.Row(elem_classes="ft-bar"):
+            bar.build("settings")
+            self.build_seed()
+        drawable = vocabulary.groups(self.backbone)
+        words.build(drawable, "prompt")
+        with gr.Column(elem_classes="ft-said"):  # one message at a time, where the examples stand
+            with gr.Row(elem_classes="ft-chips"):
+                self.chips = [gr.Button(text, size="sm", elem_classes="ft-chip") for text in EXAMPLES]
+            self.hints = notice.build("hints")
+            self.build_notices()
 
     def _build_settings(self) -> None:
         found = choices(self.backbone)
-        self.build_method(found, FAVOURITE)
+        self.build_cards(found, FAVOURITE, speedups(home() / "runs", self.backbone.name, self.backbone.weights_hash))
         gr.HTML("<h2>Picture</h2>", elem_classes="ft-heading")
-        self.build_seed()
         self.settings = knob_panel.build(knob_panel.encode("settings", settings(self.backbone)), "settings")
-        self.build_left(found)
+        self.build_left(found, as_cards=True)
 
     def _build_stage(self) -> None:
         self.verdict = verdict.build()
@@ -136,7 +146,7 @@ class ImageTab(Comparing):
         delivered = self.wire_race([self.go.click, self.prompt.submit], self.run, inputs)
         enlarged = {name: button for name, button in self.downloads.items() if name != "download"}
         delivered.success(self.write_more, None, [*enlarged.values(), self.messages], trigger_mode="multiple", **DIRECT)
-        self.prompt.change(self.look_up, self.prompt, self.hints, trigger_mode="always_last", **DIRECT)
+        self.prompt.change(self.look_up, self.prompt, [self.hints, self.messages], trigger_mode="always_last", **DIRECT)
         for chip in self.chips:
             chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
         self.wire_left()
@@ -145,16 +155,46 @@ class ImageTab(Comparing):
         outputs = list(self.restored.values())
         self.runs.input(self.restore_run, self.runs, outputs, **DIRECT)
         self.page.load(self.recall, kept, outputs, **DIRECT)
+        if self.shown_first:
+            self.page.load(lambda: self.shown_first, None, self.example, **DIRECT)
 
-    def look_up(self, text: object) -> list[dict[str, str]]:
-        """A notice of the words that the model does not know, among the first LOOKED_UP: a prompt may be very long."""
+    def look_up(self, text: object) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """A notice of the words that the model does not know, among the first LOOKED_UP: a prompt may be very long. What was wrong with
+        the prompt before is said no more."""
+        return self._unknown(text), []
+
+    def _unknown(self, text: object) -> list[dict[str, Any]]:
         if not isinstance(text, str):
             return []
         words = [word[:LONGEST_WORD] for word in text[: asked.LONGEST_PROMPT].split()[:LOOKED_UP]]
         asked_for = " ".join(words)
-        if warning := asked_for and self.backbone.warning(asked_for):
-            return notice.hint(warning)
-        return notice.unknown(self.backbone.name, self.backbone.unknown_words(asked_for))
+        unknown = self.backbone.unknown_words(asked_for)
+        return notice.unknown(self.backbone.name, unknown, warning=self.backbone.warning(asked_for) if asked_for else "")
+
+    # --- the first sight of the page ------------------------------------------------------------------------------
+
+    def _example(self, folder: Path | None) -> dict[str, Any]:
+        """The panels of a finished race by their ids, for a page that has none; {} without a folder to keep it in, or for a slow model."""
+        if folder is None:
+            return {}
+        prompt = read_prompt(EXAMPLES[0], 7, {"values": {}}, self.backbone)
+        sides = [(FAVOURITE, start_values(FAVOURITE, self.suits)[1]), (PLAIN, {})]
+        asked_for = {"prompt": prompt.text, "seed": prompt.seed, "size": prompt.size, "sides": sides}
+        found = example.read(folder, self.backbone, asked_for, lambda: self._race_once(prompt, sides))
+        return {self.panels[name].elem_id: value for name, value in found.items()}
+
+    def _race_once(self, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+        """The values of the panels after a race that nobody watches; {} if it would take too long."""
+        for name, knobs in sides:
+            warm(generate(self.backbone, find(name)[0], prompt, knobs))
+        boards = [Board(generate(self.backbone, find(name)[0], prompt, knobs, name=name)) for name, knobs in sides]
+        for _ in example.race(boards):
+            pass
+        if not all(board.run.finished for board in boards):
+            return {}
+        found = self.draw(boards, {0, 1})
+        found["verdict"] |= {"costs": f"An example, drawn on this machine: “{prompt.text}”. Generate draws yours."}
+        return found
 
     # --- settings that come back ----------------------------------------------------------------------------------
 

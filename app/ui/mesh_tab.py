@@ -20,7 +20,7 @@ from app.ui.keep import keep
 from app.ui.mesh_given import MeshInput, stays
 from app.ui.mesh_input import Given, example_clouds, shown_points
 from app.ui.mesh_side import MEASURING, WORDS, course_of, draw_course, side_of, without_a_face
-from app.ui.method_menu import PLAIN, badge_html, choices, choices_for, run_badge, start_values, title_of
+from app.ui.method_menu import PLAIN, badge, choices, choices_for, run_badge, start_values, title_of
 from app.ui.panels import axes, clouds, live, mesh, notice, replay, runs, trace, tree, verdict
 from app.ui.place import Place
 from app.ui.racing import DIRECT, fill
@@ -221,7 +221,7 @@ class MeshTab(MeshInput):
             "settings": settings_panel(backbone.sampling),
             **{part: value for part, value in form.items() if part in self.form},
             "method": gr.Dropdown(found, value=name),
-            "badge": badge_html(method, given),
+            "badge": badge(name, given),
             "other": gr.Dropdown([(PLAIN_SIDE[0], PLAIN), *found], value=form.get("other", PLAIN)),
             "messages": notice.hint(NO_HEADS.format(backbone.name, option)) if missing else [],
         }
@@ -327,8 +327,8 @@ class MeshTab(MeshInput):
         over = all(board.ended for board in boards)
         sides = {}
         for name, board in zip(("accelerated", "plain"), boards, strict=False):
-            badge = (run_badge if board is boards[0] else left_badge)(board.run) if board.count else None
-            sides[name] = side_of(board, title_of(board.run.name), badge, course_of(board) if over and board.count else None)
+            mark = (run_badge if board is boards[0] else left_badge)(board.run) if board.count else None
+            sides[name] = side_of(board, title_of(board.run.name), mark, course_of(board) if over and board.count else None)
         fast = boards[0]
         courses = draw_course(fast) if 0 in changed and fast.count else {}
         told = {} if over else {"verdict": verdict.encode(fast, boards[1] if len(boards) > 1 else None, WORDS)}

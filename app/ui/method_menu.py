@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.ui import knobs as knob_panel
 from engine.core import ANY_SUIT, Backbone, Knobs, Method, Suits
-from engine.methods import METHODS, PRESETS, find
+from engine.methods import ABOUT, BASELINES, METHODS, PRESETS, find
 from engine.run import Run
 
 PLAIN = "ar"
+GROUPS = {True: "Exact: the same as plain decoding", False: "Relaxed: faster, not the same"}  # by exactness of the initial knobs
 
 
 def choices(backbone: Backbone) -> list[tuple[str, str]]:
@@ -23,6 +24,27 @@ def choices_for(capabilities: frozenset[str]) -> list[tuple[str, str]]:
     methods = {n: m for n, m in METHODS.items() if m.needs <= capabilities and n != PLAIN}
     presets = [(preset_title(name), name) for name in PRESETS if find(name)[0].needs <= capabilities]
     return [(m.title, n) for n, m in methods.items()] + presets
+
+
+def cards(offered: Sequence[tuple[str, str]], suits: Suits = ANY_SUIT, speedups: Mapping[str, float] | None = None) -> list[dict[str, Any]]:
+    """The cards of these (title, name), group by group: exact ones, relaxed ones, baselines. speedups: by method, over plain decoding, as
+    measured on this machine"""
+    found: list[dict[str, Any]] = []
+    for title, name in offered:
+        method, given = start_values(name, suits)
+        exact = knob_panel.badge(method, given)["exact"]
+        group = "Baselines" if name in BASELINES else GROUPS[exact]
+        speed = (speedups or {}).get(name)
+        found.append({"name": name, "title": title, "exact": exact, "about": ABOUT[name], "group": group, "speed": told_speed(speed)})
+    order = (*GROUPS.values(), "Baselines")
+    return sorted(found, key=lambda card: order.index(card["group"]))
+
+
+def told_speed(speedup: float | None) -> str:
+    """A measured speed-up in words; "" without one."""
+    if speedup is None:
+        return ""
+    return f"{speedup:.1f}× here" if speedup >= 0.95 else f"{speedup:.2f}× here"
 
 
 def preset_title(name: str) -> str:
@@ -53,12 +75,25 @@ def run_badge(run: Run) -> dict[str, Any]:
     return {"exact": run.exact, "why": knob_panel.badge(run.method, run.steps[-1].knobs)["why"]}
 
 
-def badge_html(method: Method, values: Mapping[str, Any]) -> str:
-    """The badge below the method. Methods' explanations are our own text, so they need no escaping."""
+def badge(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page says of a method with these knobs: exact or not, why, and all of it in a few words."""
+    method = find(name)[0]
     found = knob_panel.badge(method, values)
     word = "exact" if found["exact"] else "not exact"
-    mark = f'<span class="ft-badge" data-exact="{str(found["exact"]).lower()}">{word}</span>'
-    return f'<p class="ft-exact">{mark} {explain(found["why"])}</p>'
+    return {
+        "exact": found["exact"],
+        "word": word,
+        "why": explain(found["why"]),
+        "summary": [title_of(name), word, *foremost(method, values)],
+    }
+
+
+def foremost(method: Method, values: Mapping[str, Any]) -> list[str]:
+    """The first number that a method is told, in words: ["window 16"]; [] if there is none."""
+    found = next((knob for knob in method.knobs if not knob.choices), None)
+    if found is None:
+        return []
+    return [f"{knob_panel.label(found).lower()} {values.get(found.name, found.default):g}"]
 
 
 def explain(why: str) -> str:

@@ -17,6 +17,7 @@ class Place:
     """One tab of the studio's page.
 
     backbone, mesh : the picture model and the mesh model; weights : the folder of the picture model, None = the shipped one
+    examples       : the folder where the first race of a page is kept; None = a page begins without one
     local          : only this machine can open the page, so it may name folders
     """
 
@@ -27,3 +28,4 @@ class Place:
     sessions: Sessions
     local: bool = False
     weights: Path | None = None
+    examples: Path | None = None

@@ -18,8 +18,9 @@ from gradio.components import Component
 from app.session import Sessions
 from app.ui import asked
 from app.ui import knobs as knob_panel
-from app.ui.method_menu import badge_html, start_values
-from app.ui.panels import live, notice, verdict
+from app.ui.method_menu import badge, cards, start_values
+from app.ui.panels import badge as badge_panel
+from app.ui.panels import live, methods, notice, verdict
 from app.ui.place import Place
 from engine.core import ANY_SUIT, Backbone, Prompt, Suits
 from engine.errors import BadKnob, BadPrompt, ForetokenError
@@ -88,13 +89,23 @@ class Racing:
 
     def build_method(self, choices: list[tuple[str, str]], favourite: str) -> None:
         """The menu of methods, the badge and the knobs of the chosen one."""
-        method, given = start_values(favourite, self.suits)
         gr.HTML("<h2>Method</h2>", elem_classes="ft-heading")
         self.method = gr.Dropdown(
             choices, value=favourite, label="Method", show_label=False, container=False, elem_id=self._id("method"), filterable=False,
             elem_classes="ft-method",
         )  # fmt: skip
-        self.badge = gr.HTML(badge_html(method, given), elem_id=self._id("badge"), elem_classes="ft-why", apply_default_css=False)
+        self._build_knobs(favourite)
+
+    def build_cards(self, choices: list[tuple[str, str]], favourite: str, speedups: Mapping[str, float]) -> None:
+        """The same with a card for every method, where the model and with it the choice of methods stays. speedups: by method, over plain
+        decoding on this machine"""
+        gr.HTML('<button type="button" class="ft-sheet">Done</button><h2>Method</h2>', elem_classes="ft-heading")  # a phone's sheet
+        self.method = methods.build(favourite, cards(choices, self.suits, speedups), self._id("method"))
+        self._build_knobs(favourite)
+
+    def _build_knobs(self, favourite: str) -> None:
+        method, given = start_values(favourite, self.suits)
+        self.badge = badge_panel.build(badge(favourite, given), self._id("badge"))
         self.knobs = knob_panel.build(knob_panel.encode(favourite, method.knobs, given), self._id("knobs"))
 
     def build_seed(self) -> None:
@@ -221,9 +232,9 @@ class Racing:
             given = asked.knobs({"values": known[name]}, method.knobs) if name in known else given
         return knob_panel.encode(str(name), method.knobs, given) | {"left": known}
 
-    def badge_of(self, name: str, values: Mapping[str, Any]) -> str:
+    def badge_of(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """The badge of a method with these knobs."""
-        return badge_html(find(name)[0], values)
+        return badge(name, values)
 
     def move(self, value: object, request: gr.Request) -> tuple[Any, ...]:
         """Writes a moved knob into the visitor's run and updates the badge."""

@@ -7,8 +7,11 @@ from pathlib import Path
 import gradio as gr
 
 HEAD = """<meta name="color-scheme" content="dark light"><link rel="icon" href="data:,">
-<script>if (localStorage.getItem("foretoken-theme") !== "light") document.documentElement.style.background = "#0c1016";</script>
-"""  # dark from the first paint on; the header's script does the rest
+<script>
+const chosen = localStorage.getItem("foretoken-theme"), dark = matchMedia("(prefers-color-scheme: dark)").matches;
+if (chosen ? chosen === "dark" : dark) document.documentElement.style.background = "#0c1016";
+</script>
+"""  # the right colour from the first paint on; the header's script does the rest
 
 WEIGHTS = (400, 700)  # the font files of other weights lack most letters
 

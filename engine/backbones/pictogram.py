@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from engine.backbones.prompts import readable_text
 from engine.cache import Slab
 from engine.core import Prompt, Resampler, Sampling, Suits
-from engine.data.reading import read, split, things
+from engine.data.reading import read, split
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.drafters.resampler import read_resampler, refuse_other_tokens
@@ -244,12 +244,7 @@ class Pictogram:
 
     def warning(self, text: str) -> str:
         """A sentence to show before drawing if the prompt names no object that the model knows; else an empty string."""
-        reading = read(text, self.words)
-        if reading.objects:
-            return ""
-        lost = named(things(reading.unknown))
-        why = f" It does not know {', '.join(lost)}." if lost else ""
-        return f"{self.name} knows no object of this prompt and draws a background without any.{why}"
+        return "" if self.objects_in(text) else f"{self.name} knows no object of this prompt and draws a background without any."
 
     def _side(self, size: int | None) -> int:
         """Tokens along a side for a size in pixels (None: 128, or the nearest that was trained)."""

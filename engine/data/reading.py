@@ -87,11 +87,6 @@ def nearest(word: str, known: Container[str]) -> list[str]:
     return []
 
 
-def things(unknown: dict[str, list[str]]) -> dict[str, list[str]]:
-    """The unknown words that may be things: without words like "cute" and "flying"."""
-    return {word: near for word, near in unknown.items() if near or word not in OTHER.split()}
-
-
 # --- meaning ----------------------------------------------------------------------------------------------------------
 
 

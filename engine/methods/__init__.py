@@ -37,6 +37,32 @@ PRESETS: dict[str, tuple[str, Mapping[str, float | str]]] = {  # name: method, k
     "mulo_jacobi": ("sjdpp", {"init": "up-sampled", "window": 32}),
 }
 
+ABOUT: dict[str, str] = {  # of every method and preset: one sentence for a person who does not know the paper
+    "ar": "One token at a time: the speed that all others are compared with.",
+    "jacobi": "Guesses a window of tokens, and keeps those that the model then gives itself.",
+    "sjd": "Draws a window of tokens at once, and keeps a draw as often as the model would have made it.",
+    "sjdpp": "Like SJD, but tokens after a refused one stay in the window wherever they can.",
+    "gsd": "Accepts a token if the model finds a group of similar ones likely enough.",
+    "xspecmesh": "Small extra heads guess the next tokens of a mesh; the model keeps the likely ones.",
+    "lookup": "Copies what followed the last time the same tokens occurred; the model checks the copy.",
+    "eagle": "A small drafter grows a tree of guesses; the model checks the whole tree at once.",
+    "adt_tree": "A tree of guesses that is wide where the picture is hard, and deep where it is easy.",
+    "zipar": "Starts the next row of the picture before the one above is finished.",
+    "mulo": "Draws the picture small, enlarges it, and repairs what the model refuses.",
+    "cross_regression": "The model itself predicts tokens further ahead; an energy decides how many to keep.",
+    "sjdpp_published": "SJD++ with the paper's own rule, which keeps some tokens too often.",
+    "xspecmesh_exact": "The same heads, checked so that every mesh is as likely as with plain decoding.",
+    "lantern": "A tree of guesses that accepts a token if similar ones are likely.",
+    "lantern_static": "LANTERN++: a tree of fixed shape, and a milder exchange of similar tokens.",
+    "lantern_window": "LANTERN's exchange of similar tokens in the window of SJD++.",
+    "adt_tree_published": "ADT-Tree as in its paper, with trees of up to 60 guesses.",
+    "adt_tree_lantern": "ADT-Tree as in its paper, with LANTERN's exchange of similar tokens.",
+    "zipar_verified": "The rows begin early as in ZipAR, and the model checks what they hold.",
+    "mulo_jacobi": "The window of SJD++ starts from a small picture, enlarged; the model checks every token.",
+}
+
+BASELINES = ("ar", "jacobi", "lookup")  # methods that no paper here proposes
+
 NEEDS: dict[str, frozenset[str]] = {"mulo_jacobi": frozenset({"raster", "at_scale"})}  # of presets, beyond those of their method
 
 

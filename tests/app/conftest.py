@@ -35,7 +35,11 @@ ROOT = Path(__file__).resolve().parents[2]
 LEVELS = (5, 5, 5)
 MESH_TOKENS = 1024  # of a mesh that is not given a budget
 # every page is a visitor of its own, whose browser remembers nothing of the others; it does remember what it did before a reload
-FRESH = "if (!sessionStorage.visited) { sessionStorage.visited = 1; localStorage.clear(); indexedDB.deleteDatabase('foretoken'); }"
+FRESH = """if (!sessionStorage.visited) {
+  sessionStorage.visited = 1; localStorage.clear(); indexedDB.deleteDatabase('foretoken');
+  localStorage.setItem('foretoken-settings', 'open'); localStorage.setItem('foretoken-theme', 'dark');
+  sessionStorage.setItem('foretoken-race', 'none'); // so that no example is shown
+}"""
 START_LIMIT = 120  # seconds until the studio must answer
 FLAGS = (
     "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
@@ -228,7 +232,7 @@ class Watched:
         self.page.on("request", lambda r: None if r.url.startswith(inside) else self.wrong.append(f"left the machine: {r.url}"))
         self.page.on("response", lambda r: self.wrong.append(f"{r.status}: {r.url}") if r.status >= 400 else None)
         self.page.goto(address)
-        self.page.wait_for_selector("#knobs .ft-knob")  # drawn by our own script: the page is alive
+        self.page.wait_for_selector("#knobs .ft-knob", state="attached")  # drawn by our own script: the page is alive
 
 
 @pytest.fixture(scope="session")

@@ -150,8 +150,9 @@ def test_the_verdict_of_a_run_that_goes_or_was_stopped(picto):
 
 def test_notices_are_sentences():
     assert notice.unknown("pictogram", {}) == []
-    said = notice.unknown("pictogram", {"camle": ["camel"], "xyzzy": []})[0]["text"]
-    assert said == "pictogram does not know 'camle' (nearest: camel), 'xyzzy'; it draws the rest."
+    said = notice.unknown("pictogram", {"camle": ["camel"], "xyzzy": []})[0]
+    assert said["text"] == "pictogram does not know 'camle', 'xyzzy'; it draws the rest." and said["instead"] == {"camle": ["camel"]}
+    assert notice.unknown("pictogram", {}, "Nothing to draw.")[0]["text"] == "Nothing to draw."
     assert notice.place(0) == []
     assert "number 2" in notice.place(2)[0]["text"]
 

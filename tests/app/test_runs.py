@@ -113,7 +113,7 @@ def test_a_row_brings_its_settings_back_or_to_the_left(open_page):
     page.fill("#prompt textarea, #prompt input", "a red apple")
     page.locator(ROWS).first.get_by_role("button", name="Compare with").click()
     page.wait_for_selector("#other-knobs .ft-knob[data-knob=window]")
-    assert page.locator("#other input").input_value() == "SJD++"
+    assert page.locator("#other .ft-picked b").inner_text() == "SJD++"
     assert page.locator("#other-knobs .ft-knob[data-knob=window] output").inner_text() == "5"
     small(page)
     assert page.locator("#canvas-plain h3").inner_text() == "SJD++" and page.locator("#canvas-fast h3").inner_text() == "Cross-Regression"

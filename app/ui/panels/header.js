@@ -1,4 +1,5 @@
-// The page is dark unless the user has chosen light in this browser.
+// The page follows the system's theme until the user has chosen another one in this browser.
+const system = window.matchMedia("(prefers-color-scheme: dark)");
 const button = element.querySelector(".ft-theme");
 element.querySelector(".ft-loaded").textContent = props.value.loaded;
 
@@ -13,7 +14,9 @@ button.addEventListener("click", () => {
   localStorage.setItem("foretoken-theme", dark ? "dark" : "light");
   put(dark);
 });
-put(localStorage.getItem("foretoken-theme") !== "light");
+const follow = () => put(localStorage.getItem("foretoken-theme") ? localStorage.getItem("foretoken-theme") === "dark" : system.matches);
+system.addEventListener("change", follow);
+follow();
 
 document.addEventListener("keydown", (event) => { // Ctrl+Enter presses Generate on the open tab; in the prompt Gradio does that
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.target.closest("#prompt")) return;
@@ -25,3 +28,14 @@ document.addEventListener("keydown", (event) => { // Ctrl+Enter presses Generate
   button.click();
   field?.focus();
 });
+
+// Escape cancels the run of the open tab; the focus stays where it was when Generate and Cancel take each other's place.
+const seen = (selector) => [...document.querySelectorAll(selector)].find((b) => b.offsetParent && !b.disabled);
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !event.defaultPrevented && !document.querySelector("dialog[open]")) seen("button.ft-go.stop")?.click();
+});
+let pressed = false; // the focus was on one of the two buttons
+document.addEventListener("focusin", (event) => { pressed = event.target.matches?.("button.ft-go") ?? false; });
+new MutationObserver(() => {
+  if (pressed && (document.activeElement === document.body || !document.activeElement?.offsetParent)) seen("button.ft-go")?.focus();
+}).observe(document.body, { subtree: true, childList: true, attributes: true, attributeFilter: ["class"] });

@@ -13,8 +13,21 @@ function nearest(stops, value) {
 function move(name, value) {
   props.value = { ...props.value, values: { ...props.value.values, [name]: value } };
   choose();
+  tellOthers();
   trigger("input");
 }
+
+function tellOthers() {
+  if (props.value) window.dispatchEvent(new CustomEvent("foretoken:knobs", { detail: { panel: __OWN__, ...props.value } }));
+}
+
+// Another panel shows one of these knobs in its own form.
+window.addEventListener("foretoken:ask-knobs", tellOthers);
+window.addEventListener("foretoken:set", ({ detail }) => {
+  if (detail.panel !== __OWN__) return;
+  box.querySelector(`[data-knob="${detail.name}"] .ft-control`).put(detail.value);
+  move(detail.name, detail.value);
+});
 
 function slider(knob, output) {
   const input = document.createElement("input");
@@ -90,6 +103,7 @@ function draw() {
   for (const label of box.querySelectorAll(".ft-knob")) label.querySelector(".ft-control").put(v.values[label.dataset.knob]);
   choose();
   rest();
+  tellOthers();
 }
 
 scope.addEventListener("foretoken:running", (event) => { running = event.detail; rest(); });

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import gradio as gr
 
@@ -16,15 +17,19 @@ TEMPLATE = '<div class="ft-notices" role="status"></div>'
 
 def build(elem_id: str) -> gr.HTML:
     """A strip of notices that takes no room while it is empty."""
-    return panel("notice", [], TEMPLATE, elem_id=elem_id)
+    return panel("notice", [], TEMPLATE, before=("prompt",), elem_id=elem_id)
 
 
-def unknown(name: str, words: Mapping[str, list[str]]) -> list[dict[str, str]]:
-    """One notice about the words that a model does not know."""
-    if not words:
+def unknown(name: str, words: Mapping[str, list[str]], warning: str = "") -> list[dict[str, Any]]:
+    """One notice about the words that a model does not know, each with known ones that take its place when they are clicked.
+
+    warning : the model's own sentence, if it can draw nothing of the prompt
+    """
+    if not words and not warning:
         return []
-    said = [f"'{w}' (nearest: {', '.join(near)})" if near else f"'{w}'" for w, near in words.items()]
-    return [{"kind": "hint", "text": f"{name} does not know {', '.join(said)}; it draws the rest."}]
+    lost = ", ".join(f"'{word}'" for word in words)
+    near = {word: found for word, found in words.items() if found}
+    return [{"kind": "hint", "text": warning or f"{name} does not know {lost}; it draws the rest.", "instead": near}]
 
 
 def error(*mistakes: Exception) -> list[dict[str, str]]:

@@ -1,0 +1,62 @@
+// The line of controls. Other panels say what is chosen ("foretoken:knobs", "foretoken:summary"); this one shows it, and opens the settings.
+const bar = element.querySelector(".ft-controls"), sizes = bar.querySelector("[data-part=sizes]");
+const scope = element.closest("[role=tabpanel]") || document.body;
+const button = (name) => bar.querySelector(`[data-do=${name}]`);
+const KEPT = "foretoken-settings";
+const narrow = window.matchMedia("(max-width: 767px)");
+
+function openSettings(open, kept = true) {
+  const main = scope.querySelector(".ft-main");
+  if (main) main.dataset.settings = open ? "open" : "closed";
+  button("settings").setAttribute("aria-expanded", open);
+  if (kept) localStorage.setItem(KEPT, open ? "open" : "closed");
+  window.dispatchEvent(new Event("resize")); // charts and canvases take their new width
+}
+
+const isOpen = () => scope.querySelector(".ft-main")?.dataset.settings === "open";
+
+function openWords(open) {
+  button("words").setAttribute("aria-expanded", open);
+  scope.dispatchEvent(new CustomEvent("foretoken:words", { detail: open }));
+}
+
+function drawSizes({ declarations, values }) {
+  const knob = declarations.find((each) => each.name === "size");
+  sizes.hidden = !knob;
+  if (!knob) return;
+  if (sizes.childElementCount !== knob.choices.length) {
+    sizes.replaceChildren(...knob.choices.map((choice) => {
+      const each = document.createElement("button");
+      each.type = "button";
+      each.textContent = each.dataset.size = choice;
+      each.addEventListener("click", () => window.dispatchEvent(
+        new CustomEvent("foretoken:set", { detail: { panel: props.value.settings, name: "size", value: choice } })));
+      return each;
+    }));
+  }
+  for (const each of sizes.children) each.setAttribute("aria-pressed", each.dataset.size === values.size);
+}
+
+window.addEventListener("foretoken:knobs", ({ detail }) => { if (detail.panel === props.value?.settings) drawSizes(detail); });
+scope.addEventListener("foretoken:summary", ({ detail }) => {
+  const [title, word, ...rest] = detail.words, mark = document.createElement("span"), name = document.createElement("b");
+  name.textContent = title;
+  mark.className = "ft-badge";
+  mark.dataset.exact = detail.exact;
+  mark.textContent = word;
+  button("settings").replaceChildren(name, mark, ...rest.map((text) => Object.assign(document.createElement("span"), { textContent: text })));
+  button("settings").setAttribute("aria-label", `Method and settings: ${detail.words.join(", ")}`);
+});
+scope.addEventListener("foretoken:running", ({ detail }) => { for (const each of sizes.children) each.disabled = detail; });
+document.addEventListener("click", ({ target }) => { // a phone's sheet is closed by its button, or by a tap beside it
+  const outside = narrow.matches && isOpen() && !target.closest(".ft-settings, .ft-summary") && target.isConnected;
+  if (scope.contains(target) && (target.closest(".ft-sheet") || outside)) openSettings(false);
+});
+scope.addEventListener("foretoken:close-words", () => openWords(false));
+button("settings").addEventListener("click", () => openSettings(!isOpen()));
+button("words").addEventListener("click", () => openWords(button("words").getAttribute("aria-expanded") !== "true"));
+requestAnimationFrame(() => { // once the other panels of the tab are there
+  openSettings(!narrow.matches && localStorage.getItem(KEPT) === "open", false);
+  window.dispatchEvent(new Event("foretoken:ask-summary"));
+  window.dispatchEvent(new Event("foretoken:ask-knobs"));
+});

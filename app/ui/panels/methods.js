@@ -1,0 +1,75 @@
+// The menu of methods: the chosen card as a button, and all cards behind it. A choice is the value, and triggers "input".
+const CARDS = __CARDS__;
+const box = element.querySelector(".ft-pick"), button = box.querySelector(".ft-picked"), list = box.querySelector(".ft-cards");
+const of = (name) => CARDS.find((card) => card.name === name);
+
+function fill(place, card) {
+  place.querySelector("b").textContent = card.title;
+  const mark = place.querySelector(".ft-badge");
+  mark.textContent = card.exact ? "exact" : "not exact";
+  mark.dataset.exact = card.exact;
+  place.querySelector("small").textContent = card.speed ? `${card.about} ${card.speed}.` : card.about;
+}
+
+function made(card) {
+  const place = document.createElement("button");
+  place.type = "button";
+  place.className = "ft-method-card";
+  place.dataset.name = card.name;
+  place.innerHTML = '<b></b><span class="ft-badge"></span><small></small>';
+  fill(place, card);
+  place.addEventListener("click", () => choose(card.name));
+  return place;
+}
+
+for (const group of [...new Set(CARDS.map((card) => card.group))]) {
+  const section = document.createElement("section"), title = document.createElement("h4");
+  title.textContent = group;
+  section.append(title, ...CARDS.filter((card) => card.group === group).map(made));
+  list.append(section);
+}
+
+function open(shown) {
+  list.hidden = !shown;
+  button.setAttribute("aria-expanded", shown);
+  if (!shown) return;
+  list.querySelector('[aria-current="true"]')?.focus();
+}
+
+function choose(name) {
+  open(false);
+  button.focus();
+  if (name === props.value) return;
+  props.value = name;
+  draw();
+  trigger("input");
+}
+
+function draw() {
+  const card = of(props.value);
+  if (!card) return;
+  fill(button, card);
+  box.dataset.name = card.name;
+  for (const each of list.querySelectorAll("button")) each.setAttribute("aria-current", each.dataset.name === card.name);
+}
+
+button.addEventListener("click", () => open(list.hidden));
+box.addEventListener("focusout", (event) => { if (!box.contains(event.relatedTarget) && event.relatedTarget) open(false); });
+document.addEventListener("pointerdown", (event) => { if (!box.contains(event.target)) open(false); });
+box.addEventListener("keydown", (event) => {
+  const all = [...list.querySelectorAll("button")], at = all.indexOf(document.activeElement);
+  const next = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 }[event.key];
+  if (event.key === "Escape" && !list.hidden) {
+    event.stopPropagation(); // Escape on the page cancels a run
+    open(false);
+    button.focus();
+  } else if (next !== undefined && !list.hidden) {
+    event.preventDefault();
+    all[Math.max(0, Math.min(all.length - 1, next))].focus();
+  } else if (event.key === "ArrowDown" && list.hidden) {
+    event.preventDefault();
+    open(true);
+  }
+});
+watch("value", draw);
+draw();

@@ -1,0 +1,164 @@
+"""What a newcomer meets: a finished race, one line of controls, words to click, messages that move nothing, the keyboard, a phone."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from app.speeds import speedups
+from app.ui import example, vocabulary
+from app.ui.method_menu import cards, choices, foremost, told_speed
+from app.ui.panels.methods import TEMPLATE
+from engine.data.emoji_objects import TAUGHT
+from engine.methods import ABOUT, BASELINES, METHODS, PRESETS, find
+from tests.engine.backbones import tiny
+
+PROMPT = "#prompt textarea, #prompt input"
+VALUE = "document.querySelector('#prompt textarea, #prompt input').value"
+
+
+def test_every_method_says_in_a_sentence_what_it_does() -> None:
+    assert ABOUT.keys() == {*METHODS, *PRESETS} and tuple(name for name in BASELINES if name in METHODS) == BASELINES
+    assert all(text.endswith(".") and 30 < len(text) < 110 for text in ABOUT.values())
+
+
+def test_cards_stand_in_their_groups_with_what_was_measured(picto) -> None:
+    found = cards(choices(picto), picto.suits, {"sjdpp": 3.14, "jacobi": 0.5})
+    groups = [card["group"] for card in found]
+    assert groups == sorted(groups, key=["Exact: the same as plain decoding", "Relaxed: faster, not the same", "Baselines"].index)
+    assert {card["name"]: card["speed"] for card in found if card["speed"]} == {"sjdpp": "3.1× here", "jacobi": "0.50× here"}
+    assert all(card["exact"] for card in found if card["group"].startswith("Exact"))
+    assert not any(card["exact"] for card in found if card["group"].startswith("Relaxed")) and "ft-cards" in TEMPLATE
+    assert told_speed(None) == "" and foremost(find("sjdpp")[0], {"window": 5}) == ["window 5"] and foremost(find("ar")[0], {}) == []
+
+
+def test_speeds_are_medians_over_plain_decoding(tmp_path, monkeypatch) -> None:
+    def run(name: str, speed: float) -> dict:
+        return {"finished": True, "backbone": "toy", "weights": "w", "preset": None, "method": name, "totals": {"tokens_per_second": speed}}
+
+    monkeypatch.setattr("app.speeds.processor", lambda: "here")
+    for i, (name, speed) in enumerate([("ar", 10), ("ar", 30), ("ar", 20), ("sjd", 60), ("sjd", 40), ("sjd", 50)]):
+        (tmp_path / f"{i}").mkdir()
+        (tmp_path / f"{i}" / "run.json").write_text(json.dumps(run(name, speed) | {"machine": {"processor": "here"}}))
+    assert speedups(tmp_path, "toy", "w") == {"sjd": 2.5}
+    assert speedups(tmp_path, "toy", "other") == {} and speedups(tmp_path / "none", "toy", "w") == {}
+
+
+def test_the_drawer_holds_what_the_model_knows(picto) -> None:
+    found = vocabulary.groups(picto)
+    objects = [item for group in found if group["kind"] == "object" for item in group["items"]]
+    assert {item["written"] for item in objects} == set(TAUGHT) and "tiger" not in picto.words
+    assert all(item["plural"] and item["article"] in ("a", "an") for item in objects)
+    assert {group["kind"] for group in found} >= {"object", "place"}
+    assert vocabulary.groups(SimpleNamespace(words={})) == []
+
+
+def test_an_example_is_run_once_and_again_for_other_weights(tmp_path) -> None:
+    model, made = tiny.pictogram(), []
+    model.weights_hash = "one"
+
+    def make() -> dict:
+        made.append(1)
+        return {"verdict": {"state": "done"}}
+
+    for _ in range(2):
+        assert example.read(tmp_path, model, {"seed": 7}, make) == {"verdict": {"state": "done"}}
+    assert len(made) == 1
+    file = next(tmp_path.glob("*.json"))
+    file.write_text("{")  # damaged
+    assert example.read(tmp_path, model, {"seed": 7}, make) and len(made) == 2
+    model.weights_hash = "two"
+    example.read(tmp_path, model, {"seed": 7}, make)
+    assert len(made) == 3 and len(list(tmp_path.glob("*.json"))) == 1
+    model.weights_hash = None
+    assert example.read(tmp_path, model, {"seed": 7}, make) == {} and len(made) == 3
+
+
+@pytest.mark.browser
+def test_a_newcomer_finds_a_finished_race(browser, served) -> None:
+    page = browser.new_context(color_scheme="light").new_page()
+    page.goto(served.address)
+    page.wait_for_selector("#canvas-fast .ft-card[data-state=done]")
+    page.wait_for_selector("#canvas-plain .ft-card[data-state=done]")
+    assert page.locator("#canvas-fast .ft-card").get_attribute("data-tokens") != "0"
+    assert "An example, drawn on this machine" in page.inner_text("#verdict .ft-costs")
+    assert page.locator(".ft-settings").first.is_hidden()  # one line instead
+    assert not page.evaluate("document.body.classList.contains('dark')")  # as the system has it
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("document.body.classList.contains('dark')")
+    page.click(".ft-theme")  # a choice stays
+    page.reload()
+    page.wait_for_selector(".ft-theme:text-is('Dark')")
+    page.click(".ft-summary[data-do=settings]")
+    page.wait_for_selector("#method .ft-picked")
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_the_line_of_controls_and_the_settings_are_one(open_page) -> None:
+    page = open_page()
+    page.click("#bar button[data-size='64 px']")
+    assert page.locator("#settings .ft-knob[data-knob=size] select").input_value() == "64 px"
+    page.locator("#settings .ft-knob[data-knob=size] select").select_option("256 px")
+    page.wait_for_selector("#bar button[data-size='256 px'][aria-pressed=true]")
+    page.focus("#method .ft-picked")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_selector("#method .ft-method-card[data-name=sjdpp]:focus")
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    last = page.locator("#method .ft-pick").get_attribute("data-name")
+    assert last != "sjdpp" and page.locator("#method .ft-cards").is_hidden()
+    title = page.locator("#method .ft-picked b").inner_text()
+    page.wait_for_selector(f".ft-summary[data-do=settings] b:text-is('{title}')")
+    page.click(".ft-summary[data-do=settings]")
+    assert page.locator("#method").is_hidden()
+
+
+@pytest.mark.browser
+def test_words_are_clicked_together_and_messages_move_nothing(open_page) -> None:
+    page = open_page()
+    page.click(".ft-summary[data-do=words]")
+    for text, so_far in (("cat", "a cat"), ("above", "a cat above"), ("two", "a cat above two"), ("penguin", "a cat above two penguins")):
+        page.locator(f"#words button:has-text('{text}')").first.click()
+        page.wait_for_function(f"{VALUE} === {json.dumps(so_far)}")
+    page.locator("#words button:text-is('snow')").click()
+    page.wait_for_function(f"{VALUE} === 'a cat above two penguins in the snow'")
+    page.fill("#words input", "peng")
+    assert page.locator("#words button:visible").count() == 2  # the penguin, and Close
+    page.click("#words [data-do=close]")
+    before = page.locator("#canvas-fast").bounding_box()
+    page.fill(PROMPT, "a pengiun")
+    page.wait_for_selector("#hints .ft-instead")
+    page.click("#generate")
+    page.wait_for_selector("#download:not([disabled])")
+    assert page.locator("#canvas-fast").bounding_box()["y"] == pytest.approx(before["y"], abs=1)
+
+
+@pytest.mark.browser
+def test_escape_cancels_and_the_focus_stays(open_page) -> None:
+    page = open_page()
+    page.click("#bar button[data-size='256 px']")
+    page.focus("#generate")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#cancel")
+    page.wait_for_function("document.activeElement?.id === 'cancel'")
+    page.wait_for_function("Number(document.querySelector('#canvas-fast .ft-card').dataset.tokens) > 0")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#generate")
+    page.wait_for_function("document.activeElement?.id === 'generate'")
+    page.wait_for_selector("#canvas-fast .ft-card[data-state=stopped]")
+
+
+@pytest.mark.browser
+def test_a_phone_races_side_by_side_with_the_settings_in_a_sheet(open_page) -> None:
+    page = open_page(390, 844)
+    left, right = (page.locator(f"#canvas-{side}").bounding_box() for side in ("plain", "fast"))
+    assert left["y"] == pytest.approx(right["y"], abs=1) and right["x"] > left["x"] + left["width"] - 1
+    page.click(".ft-summary[data-do=settings]")
+    sheet = page.locator(".ft-settings").first.bounding_box()
+    assert sheet["y"] + sheet["height"] == pytest.approx(844, abs=1) and sheet["width"] == 390
+    page.click(".ft-sheet")
+    assert page.locator(".ft-settings").first.is_hidden()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
