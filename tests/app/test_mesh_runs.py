@@ -103,12 +103,13 @@ def test_a_dropped_glb_and_a_link_open_the_tab_with_their_settings(open_mesh, op
     page.fill("#mesh-seed input", "5")
     small(page)
     folder = served.runs()[-1]
+    told = json.loads((folder / "run.json").read_text())
+    assert told["seed"] == 5
     budget = page.inner_text(BUDGET)
     other = open_page()
     drop(other, "result.glb", (folder / "result.glb").read_bytes())
     expect(other.locator("#mesh-seed input")).to_have_value("5", timeout=SLOW)  # it was the Image tab
     expect(other.locator(BUDGET)).to_have_text(budget, timeout=SLOW)
-    told = json.loads((folder / "run.json").read_text())
     drop(other, "run.json", json.dumps(told | {"prompt": "scan.xyz", "seed": 6}).encode())
     other.wait_for_selector("#mesh-messages p:has-text('a run on scan.xyz, which is not in the file')")
     expect(other.locator("#mesh-seed input")).to_have_value("6", timeout=SLOW)

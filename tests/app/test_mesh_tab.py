@@ -184,6 +184,7 @@ def open_mesh(open_page):
         page.get_by_role("tab", name="Mesh").click()
         page.wait_for_selector("#mesh-notes p:has-text('chair.ply: a point cloud of 2,048 points')")
         page.wait_for_function(f"Number({VIEW}.points) === 2048")
+        page.wait_for_selector("#mesh-ready i", state="attached")  # the model is loaded, and the form stays as it is
         return page
 
     return visit

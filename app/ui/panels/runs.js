@@ -2,7 +2,7 @@
 const KIND = __KIND__;
 const box = element.querySelector(".ft-runs"), body = box.querySelector("tbody"), status = box.querySelector(".ft-runs-said");
 const search = box.querySelector("input");
-const LAST = `foretoken-race-${KIND.name}`; // in the window's storage: the race that is shown
+const LAST = KIND.last; // in the window's storage: the race that is shown
 const changes = (r) => [r.changed, r.moved ? `${r.moved} moved in the run` : ""].filter(Boolean).join(", ");
 const COLUMNS = [
   ["Run", (r) => r.title], ["Changed", (r) => changes(r) || "–"],
@@ -183,10 +183,10 @@ function takeAsked() {
 window.addEventListener("foretoken:asked", takeAsked);
 
 (async () => {
-  await load();
   takeAsked();
-  if (takeLink()) return;
+  const linked = takeLink();
+  await load();
+  if (linked) return;
   const last = races.find((race) => race.id === sessionStorage.getItem(LAST)); // of this window, before it was loaded anew
   if (last) show(last);
-  else sessionStorage.removeItem(LAST);
 })();

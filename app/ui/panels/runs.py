@@ -42,6 +42,7 @@ class Kind(NamedTuple):
     """What tells one tab's table from another's.
 
     name : of the kind of run; elem_id : the panel's; prompt : the title of the column of prompts; search : the empty search field's text
+    last : in the window's storage, the key of the race that is shown
     columns : title and row entry of the columns that only this kind has; ready : what must be on the page before settings are restored
     """
 
@@ -49,14 +50,16 @@ class Kind(NamedTuple):
     elem_id: str
     prompt: str
     search: str
+    last: str
     columns: tuple[tuple[str, str], ...] = ()
     ready: str = ""
 
 
-PICTURES = Kind("image", "runs", "Prompt", "Search prompts and methods")
+PICTURES = Kind("image", "runs", "Prompt", "Search prompts and methods", "foretoken-race")
 MESHES = Kind(
-    "mesh", "mesh-runs", "Input", "Search inputs and methods", (("Faces", "faces"), ("Holes", "holes"), ("Fit", "fit")), "#mesh-ready i"
-)
+    "mesh", "mesh-runs", "Input", "Search inputs and methods", "foretoken-race-mesh",
+    (("Faces", "faces"), ("Holes", "holes"), ("Fit", "fit")), "#mesh-ready i",
+)  # fmt: skip
 
 
 class Entry(NamedTuple):
