@@ -2,7 +2,7 @@
 
 usage: python launch.py [--torch cpu|cuda|skip] [--latest] [--dry-run] [COMMAND ...]
 
-  COMMAND        studio (the default), image, mesh, verify, bench, train, models, doctor, test; each has its own --help
+  COMMAND        studio (the default), image, mesh, verify, bench, train, models, space, doctor, test; each has its own --help
   --torch cpu    PyTorch for the processor (the default without an NVIDIA driver)
   --torch cuda   PyTorch for NVIDIA (the default where nvidia-smi is found)
   --torch skip   installs no PyTorch: uses yours, from the system or from .venv

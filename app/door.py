@@ -34,10 +34,11 @@ class Door:
     host    : the host that the studio listens on
     allowed : other host names that requests may use; "*" allows all
     largest : most bytes of an uploaded file
+    public  : anybody may use the page, under any name and from any site: it has no accounts that another site could abuse
     """
 
-    def __init__(self, app: ASGIApp, host: str, allowed: Iterable[str], largest: int):
-        self.app, self.largest = app, largest
+    def __init__(self, app: ASGIApp, host: str, allowed: Iterable[str], largest: int, public: bool = False):
+        self.app, self.largest, self.public = app, largest, public
         self.everywhere = host in EVERYWHERE
         self.names = {name.lower().strip("[]") for name in (host, "localhost", *allowed)} - {""}
         if self.everywhere:
@@ -48,7 +49,7 @@ class Door:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        if refused := self.refusal(headers.get("host", ""), headers.get("origin")):
+        if refused := not self.public and self.refusal(headers.get("host", ""), headers.get("origin")):
             await PlainTextResponse(refused, 403)(scope, receive, send)
         elif any(way in scope["path"] for way in ABROAD):
             await PlainTextResponse("This studio fetches nothing from elsewhere.", 403)(scope, receive, send)

@@ -26,7 +26,8 @@ from engine.run import Run
 
 PATIENCE = 30.0  # seconds that the engine may be free before an unused ticket expires
 SILENCE = 600.0  # seconds without activity of a run before its ticket expires
-IDLE = 86_400.0  # seconds after which a visitor's input is dropped if their page was never seen to close
+REMEMBERED = 20  # runs, from which the length of the next one is estimated
+IDLE = 86_400.0  # seconds after which a visit ends if its page was never seen to close
 
 
 RECENT = 9  # uses of the engine that an estimate is made from
@@ -41,14 +42,14 @@ class Wait(NamedTuple):
 
 @dataclass(eq=False)
 class Ticket:
-    """A place in the queue, then the right to use the engine. tab: the one that asked; seen: time of its last activity; begun: when it took
+    """A place in the queue, then the right to use the engine. tab: the one that asked; seen: time of its last activity; began: when it took
     the engine."""
 
     number: int
     visitor: str
     tab: str
     seen: float
-    begun: float = 0.0
+    began: float = 0.0
     stopped: bool = False
     runs: list[Run] = field(default_factory=list)
 
@@ -70,19 +71,20 @@ class Sessions:
 
     clock  : monotonic, in seconds
     folder : parent of the visitors' folders
+    idle   : seconds after which a visit ends whose page was never seen to close
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, folder: Path | str | None = None) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, folder: Path | str | None = None, idle: float = IDLE) -> None:
         self._lock = threading.RLock()
         self._free = threading.Condition(self._lock)
-        self._clock = clock
+        self._clock, self._idle = clock, idle
         self._root = Path(folder or gettempdir())
         self._visits: dict[str, Visit] = {}
         self._line: list[Ticket] = []
         self._running: Ticket | None = None
         self._begun: dict[int, Ticket] = {}  # until their generators end, even after they lost the engine
         self._free_since = clock()
-        self._lasted: deque[tuple[str, float]] = deque(maxlen=RECENT)  # the tab and the seconds of recent uses of the engine
+        self._lasted: deque[float] = deque(maxlen=REMEMBERED)  # seconds that the last runs held the engine
         self._numbers = 0
 
     # --- the queue ------------------------------------------------------------------------------------------------
@@ -106,19 +108,33 @@ class Sessions:
             waiting = [ticket.visitor for ticket in self._line]
             return waiting.index(visitor) + (self._running is not None) if visitor in waiting else 0
 
-    def wait(self, visitor: str) -> Wait:
-        """What is ahead of a visitor: in line of those who wait, else of a run that they would start now."""
+    def wait(self, visitor: str) -> float | None:
+        """About how many seconds until this visitor's run begins, if all last as long as the median of the last ones; None if the visitor
+        does not wait or no run has ended yet."""
+        with self._lock:
+            ahead = self.place(visitor)
+            if not ahead or not self._lasted:
+                return None
+            usual = median(self._lasted)
+            if self._running is None:
+                return ahead * usual
+            return max(0.0, usual - (self._clock() - self._running.began)) + (ahead - 1) * usual
+
+    def ahead(self) -> tuple[int, float | None]:
+        """How many runs must end before one that is asked for now begins, and about how many seconds that takes, None if not known."""
         with self._lock:
             self._expire()
-            waiting = [ticket.visitor for ticket in self._line]
-            before = self._line[: waiting.index(visitor)] if visitor in waiting else self._line
-            running = [self._running] if self._running is not None else []
-            each = [self._usual(ticket.tab) for ticket in [*running, *before]]
-            if None in each:
-                return Wait(len(each), None)
-            if running:
-                each[0] = max(1.0, each[0] - (self._clock() - running[0].begun))
-            return Wait(len(each), sum(each))
+            count = len(self._line) + (self._running is not None)
+            if not count or not self._lasted:
+                return count, None
+            usual, running = median(self._lasted), self._running
+            return count, count * usual - (min(usual, self._clock() - running.began) if running else 0.0)
+
+    def waiting(self) -> int:
+        """How many visitors wait for the engine."""
+        with self._lock:
+            self._expire()
+            return len(self._line)
 
     def begin(self, visitor: str, number: int) -> bool:
         """Takes the engine with a ticket; False if the ticket was given up, has expired or is another visitor's.
@@ -135,7 +151,7 @@ class Sessions:
                 self._stop_running()
             self._line.remove(found[0])
             self._running = self._begun[number] = found[0]
-            self._running.seen = self._running.begun = self._clock()
+            self._running.seen = self._running.began = self._clock()
             return True
 
     def renew(self, visitor: str, number: int) -> None:
@@ -164,7 +180,8 @@ class Sessions:
         finally:
             with self._lock:
                 if ticket is not None and self._running is ticket:
-                    self._lasted.append((ticket.tab, self._clock() - ticket.begun))
+                    if ticket.runs:
+                        self._lasted.append(self._clock() - ticket.began)
                     self._release(self._clock())
 
     # --- the runs -------------------------------------------------------------------------------------------------
@@ -322,7 +339,7 @@ class Sessions:
         self._free.notify_all()
 
     def _expire(self) -> None:
-        """Drops tickets that nobody will use or return, and visits that were not seen for a day."""
+        """Drops tickets that nobody will use or return, and visits that were not seen for long."""
         now = self._clock()
         if self._running is not None and now - self._running.seen > SILENCE:
             self._stop_running()
@@ -330,5 +347,5 @@ class Sessions:
         if self._running is None:
             self._line = [t for t in self._line if now - max(t.seen, self._free_since) <= PATIENCE]
         active = {t.visitor for t in self._line} | ({self._running.visitor} if self._running else set())
-        for visitor in [v for v, visit in self._visits.items() if now - visit.seen > IDLE and v not in active]:
+        for visitor in [v for v, visit in self._visits.items() if now - visit.seen > self._idle and v not in active]:
             self.leave(visitor)

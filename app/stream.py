@@ -195,8 +195,13 @@ def _as_list(values: Any) -> list[int]:
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
 
-def updates(boards: Sequence[Growth], throttle: Throttle) -> Iterator[set[int]]:
-    """Races the runs of the boards; yields the indices of changed boards as often as the throttle allows, and all of them at the end."""
+def updates(
+    boards: Sequence[Growth], throttle: Throttle, race: Callable[[Sequence[Run]], Iterator[tuple[int, Step]]] = race
+) -> Iterator[set[int]]:
+    """Races the runs of the boards; yields the indices of changed boards as often as the throttle allows, and all of them at the end.
+
+    race : advances the runs and yields (index of the run, its step)
+    """
     changed: set[int] = set()
     final: set[int] = set()  # boards whose last picture was yielded
     for which, step in race([board.run for board in boards]):

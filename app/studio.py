@@ -9,31 +9,35 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
-import torch
 from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
 
+from app import endpoints
 from app.boards.lazy import Lazy
 from app.door import Door
+from app.limits import Limits
 from app.session import Sessions
+from app.shelf import Shelf
 from app.ui import TABS, header, theme
 from app.ui.place import Place
-from app.uploads import BYTES
+from app.worker import Away, Here
 from engine.backbones import load, named_in
 from engine.core import Backbone
 from engine.errors import MissingWeights, NotSupported
 from engine.files import clean, clean_scratch, home
+from engine.machine import device_of
 from engine.networks.weights import MODELS
+from engine.tuning.prepare import prepared
 
 FIRST_PORT = 7860
 PORTS_TRIED = 100
 VISITORS = 100  # most visitors whose page state Gradio keeps
-STALE = (3600, 86_400)  # seconds: how often Gradio deletes leftover files, and how old they must be
 FAREWELL = 20.0  # seconds that a run has to end when the studio is interrupted
 PICTURES, MESHES = "pictogram", ("lowpoly", "lowpoly_lora", "bpt")  # the models of the tabs; the first of MESHES is the default
 
@@ -45,21 +49,29 @@ def build(
     local: bool = False,
     weights: Path | None = None,
     examples: Path | None = None,
+    shelf: Shelf | None = None,
+    runner: Here | Away | None = None,
 ) -> gr.Blocks:
     """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one).
 
     local   : only this machine can open the page, so it may import models from folders that a visitor names
     weights : the folder of the picture model (None: the shipped one), for its card
     examples: where the race is kept that a new page shows (None: it shows none)
+    shelf   : where finished runs are kept (default: the user's runs), with the limits of the page; runner : where it decodes
     """
     mesh = mesh or mesh_model()
-    sessions = sessions or visitors()
-    with gr.Blocks(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=STALE) as page:
+    shelf = shelf or Shelf(home() / "runs", Limits())
+    limits, sessions = shelf.limits, sessions or visitors()
+    parts = {"local": local, "weights": weights, "examples": examples, "limits": limits, "shelf": shelf, "runner": runner or Here()}
+    with gr.Blocks(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=limits.leftovers) as page:
         header.build(backbone, mesh)
         with gr.Tabs(elem_id="tabs"):
             for name, module in TABS.items():
                 with gr.Tab(name, id=name.lower()) as tab:
-                    importlib.import_module(module).build(Place(page, tab, backbone, mesh, sessions, local, weights, examples))
+                    importlib.import_module(module).build(Place(page, tab, backbone, mesh, sessions, **parts))
+        endpoints.build(Place(page, tab, backbone, mesh, sessions, **parts))
+        if limits.shared:
+            gr.HTML(f'<p class="ft-privacy">{limits.privacy}</p>', elem_id="privacy", apply_default_css=False)
 
         def leave(request: gr.Request) -> None:
             sessions.leave(request.session_hash)
@@ -77,12 +89,12 @@ def forget(page: gr.Blocks, visitor: str) -> None:
         held.time_last_used.pop(visitor, None)
 
 
-def visitors() -> Sessions:
+def visitors(limits: Limits | None = None) -> Sessions:
     """An empty set of visits, whose files are stored where Gradio can serve them."""
-    return Sessions(folder=get_upload_folder())
+    return Sessions(folder=get_upload_folder(), idle=(limits or Limits()).idle)
 
 
-def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "cpu") -> Lazy:
+def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "auto") -> Lazy:
     """The model of the Mesh tab. path: its folder (default: the shipped one)."""
 
     def read() -> Backbone:
@@ -91,7 +103,7 @@ def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "cp
                 "lowpoly's weights are not in this checkout. Train them with 'python launch.py train lowpoly'; until then, files can "
                 "only be viewed."
             )
-        return load(name, path, device)
+        return load(name, path, device_of(device))
 
     lazy = Lazy(name, Path(path) if path else MODELS / MESHES[0], read)
     return lazy
@@ -127,34 +139,41 @@ def is_local(host: str) -> bool:
         return False
 
 
-def leave_a_core(device: str) -> None:
-    """Leaves one core to the server and the browser: a pass whose threads wait for a busy core is slower than one with fewer threads."""
-    if device == "cpu":
-        torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 2) - 1)))
+def spare_core() -> int:
+    """The most threads of a pass beside a server. One core is left to it and to the browser: a pass whose threads wait for a busy core is
+    slower than one with fewer threads."""
+    return max(1, (os.cpu_count() or 2) - 1)
 
 
 def launch(
     backbone: str = "pictogram",
     path: str | None = None,
-    device: str = "cpu",
+    device: str = "auto",
     port: int | None = None,
     host: str = "127.0.0.1",
     open_browser: bool = True,
     dtype: str = "auto",
     mesh_path: str | None = None,
     allowed_hosts: Iterable[str] = (),
+    data: Path | None = None,
+    limits: Limits | None = None,
+    gpu: Callable[..., Any] | None = None,
 ) -> None:
     """Serves the studio until it is interrupted. If a port is in use, it takes the next free one and prints it.
 
     backbone, path : the model of the Image tab or of the Mesh tab, by name or by folder; mesh_path : a folder for the Mesh tab only
     allowed_hosts  : host names that requests may use, besides loopback and `host`; "*" allows all
+    data, limits   : where finished runs are kept (default: the user's runs), and what the page may keep and take
+    gpu            : ZeroGPU's decorator, see app/worker.py
     """
     os.environ.setdefault("MPLBACKEND", "agg")  # else Gradio's first update asks which one is in use, which imports pyplot for seconds
-    leave_a_core(device)
+    device = device_of(device)
     clean_scratch()
-    clean(home() / "runs")
+    shelf = Shelf(data or home() / "runs", limits or Limits())
+    clean(shelf.folder)
+    shelf.prune()
     with own_folder():
-        _serve(models_of(backbone, path), device, port, host, open_browser, dtype, mesh_path, allowed_hosts)
+        _serve(models_of(backbone, path), device, port, host, open_browser, dtype, mesh_path, allowed_hosts, shelf, gpu)
 
 
 def _serve(
@@ -166,26 +185,26 @@ def _serve(
     dtype: str,
     mesh_path: str | None,
     allowed_hosts: Iterable[str],
+    shelf: Shelf,
+    gpu: Callable[..., Any] | None,
 ) -> None:
     """Loads the models and serves the studio until it is interrupted."""
     (picture_name, picture_path), (mesh_name, found_path) = models
-    model = load(picture_name, picture_path, device, dtype)
+    model = prepared(picture_name, picture_path, device, dtype, spare_core())
     mesh = mesh_model(mesh_name, mesh_path or found_path, device)
     wanted = FIRST_PORT if port is None else port
     found = free_port(host, wanted)
     if found != wanted:
         print(f"Port {wanted} is in use; the studio uses {found}.", flush=True)
-    sessions = visitors()
-    page = build(
-        model,
-        mesh,
-        sessions,
-        is_local(host) and not tuple(allowed_hosts),
-        Path(picture_path) if picture_path else None,
-        home() / "examples",
-    )
-    print(f"Foretoken studio: {address(host, found)}\nRuns are saved in {home() / 'runs'}.", flush=True)
-    open_to(page, host, found, allowed_hosts, open_browser)
+    runner = None
+    if gpu:  # the models above are for drawing; the worker has its own
+        models = [load(picture_name, picture_path, "cuda", dtype), load(mesh_name, mesh_path or found_path, "cuda")]
+        runner = Away({each.name: each for each in models}, gpu)
+    sessions, shared = visitors(shelf.limits), shelf.limits.shared
+    local = is_local(host) and not tuple(allowed_hosts) and not shared
+    page = build(model, mesh, sessions, local, Path(picture_path) if picture_path else None, home() / "examples", shelf, runner)
+    print(f"Foretoken studio: {address(host, found)}\n{kept_where(shelf)}", flush=True)
+    open_to(page, host, found, allowed_hosts, open_browser, shelf.limits)
     wait_for_interrupt()
     sessions.close()
     sessions.wait_until_free(FAREWELL)
@@ -212,15 +231,26 @@ def address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def open_to(page: gr.Blocks, host: str, port: int, allowed_hosts: Iterable[str] = (), open_browser: bool = False) -> str:
+def kept_where(shelf: Shelf) -> str:
+    """Where finished runs are kept, in a sentence."""
+    if not shelf.limits.runs:
+        return "No run is kept."
+    size = shelf.limits.run_bytes / 2**30
+    return f"Runs are saved in {shelf.folder}, at most {shelf.limits.runs:,} or {size:g} GiB; then the oldest are deleted."
+
+
+def open_to(
+    page: gr.Blocks, host: str, port: int, allowed_hosts: Iterable[str] = (), open_browser: bool = False, limits: Limits | None = None
+) -> str:
     """Serves a page from its own threads; returns its URL."""
-    page.queue(default_concurrency_limit=4, api_open=False)
-    door = Middleware(Door, host=host, allowed=tuple(allowed_hosts), largest=BYTES)
+    limits = limits or Limits()
+    page.queue(default_concurrency_limit=4, api_open=False, max_size=limits.waiting)
+    door = Middleware(Door, host=host, allowed=tuple(allowed_hosts), largest=limits.upload, public=limits.shared)
     _, here, _ = page.launch(
         server_name=host, server_port=port, inbrowser=open_browser, quiet=True, share=False, show_error=True, ssr_mode=False,
         theme=theme.theme(), css=theme.css(), head=theme.HEAD, footer_links=[], run_history=False, enable_monitoring=False,
-        mcp_server=False, pwa=False, prevent_thread_lock=True, max_file_size=BYTES, state_session_capacity=VISITORS,
-        app_kwargs={"middleware": [door]},
+        mcp_server=False, pwa=True, favicon_path=str(theme.ICON), prevent_thread_lock=True, max_file_size=limits.upload,
+        state_session_capacity=VISITORS, app_kwargs={"middleware": [door]},
     )  # fmt: skip
     return here
 

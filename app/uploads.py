@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app.reading import read_small
 from engine.apart import Died, TookTooLong, apart
 from engine.errors import BadFile
 from engine.mesh.formats.source import plain, said
-from engine.mesh.read import Input, read
+from engine.mesh.read import Input
 from engine.recognition.up import stood
 
 BYTES = 64 * 2**20  # of a file
-FACES = 500_000  # of a mesh
-SECONDS = 30.0  # for reading
+SECONDS = 30  # of a processor's work, for reading
+LONGEST = 90.0  # seconds for reading, on a machine that is busy
 MEMORY = 3 * 2**30  # bytes, for reading
-WAIT = 120.0  # seconds that a file may wait to be read
+MODEST = 19  # of its priority, that reading gives up: a run of another visitor goes first
+WAIT = 180.0  # seconds that a file may wait to be read
 
 
 def read_upload(path: Path, up: str = "auto") -> Input:
@@ -27,18 +29,9 @@ def read_upload(path: Path, up: str = "auto") -> Input:
     if size > BYTES:
         raise BadFile(f"{name} holds {said(size)}; files on this page can have at most {said(BYTES)}. Make it smaller first.")
     try:
-        given = apart(read_small, path, up, seconds=SECONDS, memory=MEMORY)
+        given = apart(read_small, path, up, seconds=LONGEST, memory=MEMORY, work=SECONDS, nice=MODEST)
     except TookTooLong as e:
-        raise BadFile(f"{name} could not be read within {SECONDS:.0f} seconds. Simplify it, or use the command line.") from e
+        raise BadFile(f"{name} could not be read within {SECONDS} seconds. Simplify it, or use the command line.") from e
     except (Died, MemoryError) as e:
         raise BadFile(f"{name} needs more memory than a file on this page may use. Simplify it first.") from e
     return stood(given) if up == "auto" else given
-
-
-def read_small(path: Path, up: str) -> Input:
-    """Reads a file in this process, without limits on time and memory; raises BadFile."""
-    found = read(path, up)
-    if found.surface is not None and len(found.surface[1]) > FACES:
-        faces = len(found.surface[1])
-        raise BadFile(f"{found.name} has {faces:,} faces; meshes on this page can have at most {FACES:,}. Simplify it first.")
-    return found

@@ -71,11 +71,15 @@ class Run:
             raise StopIteration
         step.seconds, step.knobs = elapsed, self._current.values
         step.exact = self.method.exact(self._current)
-        self.seconds += elapsed
+        self.take(step)
+        return step
+
+    def take(self, step: Step) -> None:
+        """Adds a step to the run, with its seconds."""
+        self.seconds += step.seconds
         self.steps.append(step)
         self.tokens += step.tokens
         self.positions += step.positions
-        return step
 
     def _begin(self) -> None:
         self.sequence = self.backbone.start(self.prompt)
@@ -109,6 +113,11 @@ class Run:
     def result(self) -> Any:
         """The final picture or mesh of the tokens committed so far."""
         return self.backbone.render(self.tokens, self.positions, True, self.prompt.size)
+
+    @property
+    def made_with(self) -> dict[str, str | None]:
+        """The dtype and the device of the model that makes the steps."""
+        return {"dtype": self.backbone.dtype, "device": str(self.backbone.device)}
 
     @property
     def in_order(self) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 
-from app.commands.options import Parser, add_model, whole
+from app.commands.options import Parser, add_model, file_path, whole
 
 
 def parser() -> Parser:
@@ -15,6 +15,8 @@ def parser() -> Parser:
     p.add_argument("--host", default="127.0.0.1", help="the address to listen on; 0.0.0.0 allows other machines")
     p.add_argument("--allow-host", action="append", default=[], metavar="HOST", help="another host name for the page; may be repeated")
     p.add_argument("--no-browser", action="store_true")
+    p.add_argument("--data", type=file_path, metavar="FOLDER", help="where finished runs are kept (the user's data folder)")
+    p.add_argument("--keep", type=whole(1, 1_000_000), metavar="RUNS", help="how many runs are kept; then the oldest are deleted (1000)")
     add_model(p)
     return p
 
@@ -23,12 +25,19 @@ def main(arguments: Sequence[str]) -> int:
     """Serves the page until it is interrupted; always returns 130."""
     options = parser().read(arguments)
     check_host(options.host)
+    from app.history import check_writable
+    from app.limits import Limits
     from app.studio import launch
     from engine.backbones import resolve
 
     name, path = resolve(options.backbone)
-    allowed = {"allowed_hosts": tuple(options.allow_host)} if options.allow_host else {}
-    launch(name, path, options.device, options.port, options.host, not options.no_browser, options.dtype, **allowed)
+    more = {"allowed_hosts": tuple(options.allow_host)} if options.allow_host else {}
+    if options.data:
+        check_writable(options.data)
+        more["data"] = options.data.resolve()
+    if options.keep:
+        more["limits"] = Limits(runs=options.keep)
+    launch(name, path, options.device, options.port, options.host, not options.no_browser, options.dtype, **more)
     return 130
 
 

@@ -20,8 +20,7 @@ from app.ui.panels import methods, notice
 from app.ui.racing import DIRECT, Racing
 from engine.core import Backbone, Knob, Prompt
 from engine.errors import ForetokenError
-from engine.methods import find
-from engine.run import Run, generate
+from engine.run import Run
 
 ONCE, OFTEN, TIMES = "once", "5 times", 5
 REPEAT = Knob("repeat", "", ONCE, choices=(ONCE, OFTEN), help=f"{OFTEN}: the median time of every side, and its quartiles.", live=False)
@@ -111,7 +110,7 @@ class Comparing(Racing):
         """
         boards = [board_of(run) for run in self.start_runs(visitor, number, backbone, prompt, sides, steps)]
         costs = Costs()
-        for changed in updates(boards, Throttle()):
+        for changed in updates(boards, Throttle(), self.runner.race):
             begun = costs.now()
             update = draw(boards, changed)
             costs.drew(begun)
@@ -128,11 +127,9 @@ class Comparing(Racing):
 
     def repeat(self, visitor: str, number: int, backbone: Backbone, prompt: Prompt, sides: Sides, seconds: list[list[float]]) -> bool:
         """Runs every side once more, one after the other, and notes its seconds; False if the visitor has stopped it."""
-        again = [generate(backbone, find(name)[0], prompt, knobs, name=name) for name, knobs in sides]
+        again = self.runner.start(backbone, prompt, sides)
         self.sessions.hold(visitor, number, again)
-        for run in again:
-            run.finish()
-            self.sessions.renew(visitor, number)
+        self.runner.finish(again)
         if not all(run.finished for run in again):
             return False
         for each, run in zip(seconds, again, strict=True):

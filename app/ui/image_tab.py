@@ -10,22 +10,25 @@ from typing import Any
 import gradio as gr
 
 from app import history, race_files
+from app.boards.odds import odds
+from app.boards.patches import Patches
 from app.boards.picture import Board
 from app.speeds import speedups
 from app.ui import asked, example, restoring, vocabulary
 from app.ui import knobs as knob_panel
 from app.ui.comparing import PLAIN_SIDE, REPEAT, Comparing, left_badge, pair, times_of
 from app.ui.keep import keep
-from app.ui.method_menu import PLAIN, choices, run_badge, start_values, title_of
+from app.ui.method_menu import PLAIN, choices, run_badge, start_values, title_of, with_auto
 from app.ui.panels import bar, canvas, live, notice, overlay, replay, runs, trace, tree, verdict, words
 from app.ui.panels import example as example_panel
+from app.ui.panels import odds as odds_panel
+from app.ui.panels.made import made_with
 from app.ui.place import Place
-from app.ui.racing import DIRECT, fill, warm
+from app.ui.racing import DIRECT, fill
+from app.worker import Here
 from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import ForetokenError
-from engine.files import home
-from engine.methods import METHODS, find
-from engine.run import Run, generate
+from engine.run import Run
 
 EXAMPLES = (
     "a rocket above the moon, night sky",
@@ -34,7 +37,6 @@ EXAMPLES = (
     "three bears on a grey background",
     "one fire above a heart at sunset",
 )
-FAVOURITE = "sjdpp"
 FILES = {  # name of the offer: (label, ending of the file)
     "download": ("PNG", ".png"),
     "large": ("PNG, 4× as large", "-4x.png"),
@@ -76,18 +78,20 @@ class ImageTab(Comparing):
     """The components of the tab and their handlers."""
 
     form_names = restoring.PICTURE
+    replays = True
 
     def __init__(self, place: Place):
         super().__init__(place)
         self.backbone = place.backbone
         self.suits = self.backbone.suits
+        self.patches = Patches(self.backbone)
         self._build_request()
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
                 self._build_settings()
             with gr.Column(elem_classes="ft-stage"):
                 self._build_stage()
-        self.panels = {name: getattr(self, name) for name in ("left", "right", "trace", "tree", "verdict", "runs")}
+        self.panels = {name: getattr(self, name) for name in ("left", "right", "trace", "tree", "odds", "verdict", "runs")}
         self.offers = self.downloads
         self.live = live.build(self.panels, "live")
         self.page = place.page
@@ -118,8 +122,9 @@ class ImageTab(Comparing):
             self.build_notices()
 
     def _build_settings(self) -> None:
-        found = choices(self.backbone)
-        self.build_cards(found, FAVOURITE, speedups(home() / "runs", self.backbone.name, self.backbone.weights_hash))
+        found = with_auto(choices(self.backbone), self.backbone)
+        self.favourite = found[0][1]
+        self.build_cards(found, self.favourite, speedups(self.shelf.folder, self.backbone.name, self.backbone.weights_hash))
         gr.HTML("<h2>Picture</h2>", elem_classes="ft-heading")
         self.settings = knob_panel.build(knob_panel.encode("settings", settings(self.backbone)), "settings")
         self.build_left(found, as_cards=True)
@@ -128,9 +133,10 @@ class ImageTab(Comparing):
         self.verdict = verdict.build()
         with gr.Row(elem_classes="ft-sides"):
             self.left = canvas.build("plain", *PLAIN_SIDE)
-            self.right = canvas.build("fast", METHODS[FAVOURITE].title, self.right_words)
+            self.right = canvas.build("fast", title_of(self.favourite), self.right_words)
         replay.build()
         overlay.build()
+        self.odds = odds_panel.build()
         with gr.Row(elem_classes="ft-files"):
             self.downloads = {
                 name: gr.DownloadButton(label, size="sm", elem_id=name, interactive=False, scale=0, min_width=120)
@@ -178,21 +184,22 @@ class ImageTab(Comparing):
         if folder is None:
             return {}
         prompt = read_prompt(EXAMPLES[0], 7, {"values": {}}, self.backbone)
-        sides = [(FAVOURITE, start_values(FAVOURITE, self.suits)[1]), (PLAIN, {})]
+        sides = [(self.favourite, start_values(self.favourite, self.suits)[1]), (PLAIN, {})]
         asked_for = {"prompt": prompt.text, "seed": prompt.seed, "size": prompt.size, "sides": sides}
         found = example.read(folder, self.backbone, asked_for, lambda: self._race_once(prompt, sides))
         return {self.panels[name].elem_id: value for name, value in found.items()}
 
     def _race_once(self, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
         """The values of the panels after a race that nobody watches; {} if it would take too long."""
-        for name, knobs in sides:
-            warm(generate(self.backbone, find(name)[0], prompt, knobs))
-        boards = [Board(generate(self.backbone, find(name)[0], prompt, knobs, name=name)) for name, knobs in sides]
+        here = Here()
+        for side in sides:
+            here.warm(self.backbone, prompt, side)
+        boards = [Board(run) for run in here.start(self.backbone, prompt, sides)]
         for _ in example.race(boards):
             pass
         if not all(board.run.finished for board in boards):
             return {}
-        found = self.draw(boards, {0, 1})
+        found = self.draw(boards, {0, 1}) | self.distribution(boards)
         found["verdict"] |= {"costs": f"An example, drawn on this machine: “{prompt.text}”. Generate draws yours."}
         return found
 
@@ -209,7 +216,7 @@ class ImageTab(Comparing):
     def recall(self, value: object) -> tuple[Any, ...]:
         """Fills the form as it was when this browser last had it; what no longer fits is left out."""
         declared = settings(self.backbone)
-        found = restoring.form(value, self.backbone, knob_panel.encode("settings", declared), declared)
+        found = restoring.form(value, self.backbone, knob_panel.encode("settings", declared), declared, self.favourite)
         return fill(self.restored, self.filled(found))
 
     # --- the run --------------------------------------------------------------------------------------------------
@@ -239,6 +246,7 @@ class ImageTab(Comparing):
             "right": canvas.waiting("fast", title_of(sides[0][0]), self.right_words),
             "trace": trace.IDLE,
             "tree": tree.IDLE,
+            "odds": odds_panel.IDLE,
             "verdict": {"state": "running", "live": "Reading the prompt"},
         }
 
@@ -249,7 +257,18 @@ class ImageTab(Comparing):
         if boards[0].count and self.sessions.present(visitor):
             self.sessions.leave_results(visitor, self.prefix, self.keep_run(visitor, boards[0].run) | {"boards": boards})
             said = verdict.encode(*pair(boards), seconds=seconds) | {"costs": verdict.costs_in_words(boards, costs)}
-            yield {"verdict": said, "runs": runs.encode(runs.PICTURES, [runs.picture(b) for b in boards], seconds, self.suits)}
+            race = runs.encode(runs.PICTURES, [runs.picture(b) for b in boards], seconds, self.suits)
+            yield {**self.distribution(boards), "verdict": said, "runs": race}
+
+    def distribution(self, boards: list[Board]) -> dict[str, Any]:
+        """The panels that need the model's distribution at every place of the accelerated picture; {} if the run was stopped."""
+        fast = boards[0]
+        found = odds(fast.run)
+        if found is None:
+            return {}
+        fast.top = found.p[:, 0]
+        shown = self.draw(boards, {0})
+        return {"right": shown["right"], "odds": odds_panel.encode(fast, found, self.patches, made_with(fast.run))}
 
     def draw(self, boards: list[Board], changed: set[int], ends: bool = True) -> dict[str, Any]:
         """Updates the panels of the changed boards and the line above them. ends: the last picture is also the end of the run"""
@@ -264,8 +283,9 @@ class ImageTab(Comparing):
                 )
         fast = boards[0]
         if 0 in changed and fast.count:
-            panels["trace"] = trace.encode(fast.trail, fast.run.method, canvas.state(fast), len(fast.verdict))
-            panels["tree"] = tree.encode(fast.trail, fast.run.method, canvas.state(fast))
+            made = made_with(fast.run)
+            panels["trace"] = trace.encode(fast.trail, fast.run.method, canvas.state(fast), len(fast.verdict), made)
+            panels["tree"] = tree.encode(fast.trail, fast.run.method, canvas.state(fast), self.patches, made)
         if ends or not all(board.run.finished for board in boards):
             panels["verdict"] = verdict.encode(*pair(boards))
         return panels
@@ -279,13 +299,13 @@ class ImageTab(Comparing):
             return file
 
         file, lost = keep("download", offered)
-        _, unkept = keep("history", lambda: history.save(run))
+        _, unkept = keep("history", lambda: self.shelf.keep(run))
         offer = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
         return {"download": offer, "messages": notice.error(*lost, *unkept)}
 
     def file_of(self, visitor: str, run: Run, name: str) -> Path:
         """Where an offer's file lies."""
-        return self.sessions.folder(visitor) / f"foretoken-{run.name}-{run.prompt.seed}{FILES[name][1]}"
+        return self.sessions.folder(visitor) / f"foretoken-{history.file_name(run)}-{run.prompt.seed}{FILES[name][1]}"
 
     def write_more(self, request: gr.Request) -> tuple[Any, ...]:
         """Writes the larger downloads, once the page shows the result; a disk that refuses costs only these."""

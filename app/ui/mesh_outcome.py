@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import gradio as gr
 
-from app import history
 from app.boards.mesh import MeshBoard
 from app.fit_line import fit_of
 from app.mesh_files import FILES, write_files
+from app.shelf import Shelf
 from app.ui import quality_table
 from app.ui.comparing import pair
 from app.ui.keep import keep
@@ -64,11 +64,11 @@ def rows(boards: Sequence[MeshBoard], outcome: Outcome, given: Input) -> list[ru
     return found
 
 
-def offers(fast: MeshBoard, given: Input, folder: Callable[[], Path], notices: list[dict[str, str]]) -> dict[str, Any]:
+def offers(fast: MeshBoard, given: Input, folder: Path, shelf: Shelf, notices: list[dict[str, str]]) -> dict[str, Any]:
     """Writes the downloads and the run's history; returns the values of the buttons and the messages. If the disk refuses one, the other
     is still written. notices: to keep on the page"""
-    files, lost = keep("downloads", lambda: write_files(fast.run, given, folder()))
-    _, unkept = keep("history", lambda: history.save(fast.run, given=given))
+    files, lost = keep("downloads", lambda: write_files(fast.run, given, folder))
+    _, unkept = keep("history", lambda: shelf.keep(fast.run, given))
     found: Mapping[str, Path] = files or {}
     buttons = {name: gr.DownloadButton(value=str(found.get(name, "")) or None, interactive=name in found) for name in FILES}
     return {"messages": [*notices, *notice.error(*lost, *unkept)], **buttons}

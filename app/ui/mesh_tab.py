@@ -10,6 +10,7 @@ import gradio as gr
 import numpy as np
 import torch
 
+from app import history
 from app.boards.mesh import MeshBoard
 from app.mesh_files import FILES
 from app.mesh_pictures import draw_race, write_race, write_turntable
@@ -20,8 +21,8 @@ from app.ui.keep import keep
 from app.ui.mesh_given import MeshInput, stays
 from app.ui.mesh_input import Given, example_clouds, shown_points
 from app.ui.mesh_side import MEASURING, WORDS, course_of, draw_course, side_of, without_a_face
-from app.ui.method_menu import PLAIN, badge, choices, choices_for, run_badge, start_values, title_of
-from app.ui.panels import axes, clouds, live, mesh, notice, replay, runs, trace, tree, verdict
+from app.ui.method_menu import PLAIN, badge, choices, choices_for, run_badge, start_values, title_of, with_auto
+from app.ui.panels import axes, clouds, live, mesh, notice, replay, runs, trace, tree, verdict, wanted
 from app.ui.place import Place
 from app.ui.racing import DIRECT, fill
 from engine.backbones.lowpoly import Lowpoly
@@ -109,6 +110,7 @@ class MeshTab(MeshInput):
         self.panels = {name: getattr(self, name) for name in ("viewer", "verdict", "trace", "tree", "quality", "runs")}
         self.offers = self.downloads | self.drawn
         self.live = live.build(self.panels, "mesh-live")
+        self.wanted = wanted.build("mesh-wanted", "#mesh-ready i")
         names = ("live", "notes", "tiles", "axis", "messages")
         self.table = {name: getattr(self, name) for name in names}  # what a new file changes
         names = ("method", "knobs", "badge", "settings", "other")
@@ -180,6 +182,15 @@ class MeshTab(MeshInput):
         opened.then(self.load, None, outputs, **DIRECT)
         self.restored = self.filling | self.table
         self.runs.input(self.restore_run, [self.runs, self.method, self.other], list(self.restored.values()), **DIRECT)
+        self.wanted.input(self.restore_settings, self.wanted, [self.method, self.knobs, self.badge, self.messages], **DIRECT)
+
+    def restore_settings(self, value: object) -> tuple[Any, ...]:
+        """Sets the method and its knobs as a row of the Bench tab has them."""
+        try:
+            name, panel = restoring.mesh(value, self.model.get())
+        except ForetokenError as e:
+            return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
+        return name, panel, badge(name, panel["values"]), []
 
     # --- the model and the form -----------------------------------------------------------------------------------
 
@@ -203,13 +214,13 @@ class MeshTab(MeshInput):
         except ForetokenError as e:
             return fill(self.filling, {"messages": [*left["said"], *notice.error(e)], "ready": READY})
         own = backbone.sampling
-        form = restoring.form(left["form"], backbone, settings_panel(own), settings(own))
-        values = self.menus(backbone, form)
+        found = with_auto(offered(choices(backbone)), backbone)
+        form = restoring.form(left["form"], backbone, settings_panel(own), settings(own), found[0][1])
+        values = self.menus(backbone, found, form)
         return fill(self.filling, values | {"messages": [*left["said"], *values["messages"]], "ready": READY})
 
-    def menus(self, backbone: Backbone, form: Mapping[str, Any]) -> dict[str, Any]:
-        """Updates of the form for a loaded model. form: the values that the browser remembers; the others start anew"""
-        found = offered(choices(backbone))
+    def menus(self, backbone: Backbone, found: list[tuple[str, str]], form: Mapping[str, Any]) -> dict[str, Any]:
+        """Updates of the form for a loaded model. found: its methods; form: the values that the browser remembers, the others start anew"""
         name = form.get("method", found[0][1])
         method, given = start_values(name, self.suits)
         if "knobs" in form:
@@ -232,7 +243,7 @@ class MeshTab(MeshInput):
         try:
             backbone = self.model.get()
             own = backbone.sampling
-            found, wished = restoring.mesh(value, backbone, settings_panel(own), settings(own))
+            found, wished = restoring.mesh_run(value, backbone, settings_panel(own), settings(own))
             changed = self.wish(request.session_hash, wished.name, wished.up, found["method"], other) if wished else {}
         except ForetokenError as e:
             return fill(self.restored, {"messages": notice.error(e)})
@@ -264,7 +275,7 @@ class MeshTab(MeshInput):
         values: dict[str, Any] = {"runs": runs.with_thumbnails(race, drawn.thumbnails)}
         mistakes = []
         for name, write in writers.items():
-            path = folder / f"foretoken-{run.name}-{run.prompt.seed}{DRAWN[name][1]}"
+            path = folder / f"foretoken-{history.file_name(run)}-{run.prompt.seed}{DRAWN[name][1]}"
             file, lost = keep(name, lambda write=write, path=path: write(path))
             values |= {name: gr.DownloadButton(value=str(file), interactive=True)} if file else {}
             mistakes += lost
@@ -316,7 +327,7 @@ class MeshTab(MeshInput):
         yield {"verdict": MEASURING}
         outcome = mesh_outcome.measured(boards, given.shape)
         folder = self.sessions.folder(visitor) / "mesh"
-        self.sessions.leave_results(visitor, self.prefix, mesh_outcome.offers(boards[0], given.shape, lambda: folder, stays(given)))
+        self.sessions.leave_results(visitor, self.prefix, mesh_outcome.offers(boards[0], given.shape, folder, self.shelf, stays(given)))
         said = mesh_outcome.said(boards, outcome, raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
         race = runs.encode(runs.MESHES, mesh_outcome.rows(boards, outcome, given.shape), raced.seconds, self.suits)
         self.sessions.leave_results(visitor, self.prefix, {"boards": (race["id"], boards)})

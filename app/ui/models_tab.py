@@ -16,13 +16,11 @@ from app.ui.panels import notice
 from app.ui.place import Place
 from engine.converting import convert, look
 from engine.errors import BadFile, ForetokenError
-from engine.files import home
 from engine.machine import facts
 from engine.memory import free, said
 from engine.networks.weights import MODELS
 
 PICTURES, OWN_MESHES = "pictogram", ("lowpoly", "lowpoly_lora")
-ABOUT = "Foretoken runs on this machine only: no prompt, picture or number leaves it."
 IN_A_TERMINAL = "This studio can be reached from other machines, so it reads no folders. Import in a terminal of its own machine:"
 COMMAND = "python launch.py models import PATH"
 LONGEST_PATH = 4096
@@ -35,10 +33,12 @@ def build(place: Place) -> None:
         if place.local:
             with gr.Column(elem_classes="ft-add"):
                 _build_import(place, shown)
-        else:
+        elif not place.limits.shared:
             gr.HTML(f'<section><h2>Add a model</h2><p class="ft-words">{IN_A_TERMINAL} <code>{COMMAND}</code></p></section>')
         gr.HTML(f"<section><h2>What can be added</h2>{model_cards.families_html(families())}</section>")
-        gr.HTML(f'<section><h2>This machine</h2>{model_cards.facts_html(machine())}<p class="ft-words">{ABOUT}</p></section>')
+        kept = {"Runs are kept in": "the folder that the terminal shows at the start"} if place.limits.runs else {}
+        about = f'<p class="ft-words">{place.limits.privacy}</p>'
+        gr.HTML(f"<section><h2>This machine</h2>{model_cards.facts_html(machine() | kept)}{about}</section>")
     place.tab.select(lambda: page(place), None, shown, **DIRECT)
 
 
@@ -52,7 +52,7 @@ def page(place: Place) -> str:
 
 def cards(place: Place) -> list[Card]:
     """A card for each model: the loaded one first, then those that ship, then the imported ones."""
-    runs, backbone = seen(home() / "runs"), place.backbone
+    runs, backbone = seen(place.shelf.folder), place.backbone
     loaded = backbone.name == PICTURES
     folder = place.weights if loaded and place.weights else MODELS / PICTURES
     own = shipped(PICTURES, folder, runs, loaded, backbone if loaded else None)
@@ -72,7 +72,6 @@ def machine() -> dict[str, str]:
         "Free memory": said(room) if room is not None else "",
         "Fast bfloat16": "yes" if found["fast_bfloat16"] else "no",
         "PyTorch": str(found["torch"]),
-        "Runs are kept in": "the folder that the terminal shows at the start",
     }
 
 

@@ -24,8 +24,7 @@ from app.ui.panels import live, methods, notice, verdict
 from app.ui.place import Place
 from engine.core import ANY_SUIT, Backbone, Prompt, Suits
 from engine.errors import BadKnob, BadPrompt, ForetokenError
-from engine.methods import find
-from engine.run import Run, generate
+from engine.run import Run
 
 # "preprocess": Gradio's own checks would end an event between the ticket and the run; `asked` turns wrong values into messages
 DIRECT = {"queue": False, "show_progress": "hidden", "api_visibility": "private", "preprocess": False}
@@ -33,15 +32,6 @@ GOING = "Your last run is still in progress. Cancel it first."
 # "multiple": a second wait may begin while Gradio still holds the event of one that was given up
 ENGINE = DIRECT | {"queue": True, "concurrency_id": "engine", "concurrency_limit": 1, "trigger_mode": "multiple"}
 READING = DIRECT | {"queue": True, "concurrency_id": "reading", "concurrency_limit": 1}
-
-
-def warm(run: Run, steps: int = 1) -> None:
-    """Runs some unmeasured steps: the first pass of each shape also pays for allocations."""
-    try:
-        for _ in range(steps):
-            next(run, None)
-    finally:
-        run.close()
 
 
 def fill(parts: Mapping[str, Component], values: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -57,16 +47,19 @@ class Racing:
     suits  : the knob values that suit its model
     panels : the panels that a run updates, by name
     offers : the components that are updated after a run, by name, besides `messages`
+    replays : the tab shows a race that can be played while a visitor waits: the last one, or the example
     """
 
     prefix = ""
     suits: Suits = ANY_SUIT
+    replays = False
     idle = verdict.IDLE
     panels: dict[str, Component]
     offers: dict[str, Component]
 
     def __init__(self, place: Place):
         self.sessions: Sessions = place.sessions
+        self.runner, self.shelf = place.runner, place.shelf
         self.warmed: set[tuple[Any, ...]] = set()
 
     # --- parts ----------------------------------------------------------------------------------------------------
@@ -157,7 +150,7 @@ class Racing:
             return 0, gr.skip(), *(gr.skip(),) * 4, notice.error(BadPrompt(GOING)), *unchanged
         self.sessions.take_results(visitor, self.prefix)  # of a run whose page did not wait
         fresh = gr.skip() if kept else secrets.randbelow(asked.LARGEST_SEED)
-        line = self.line_of(visitor)
+        line = self.place_of(visitor)
         between = gr.Button(visible=False), gr.Button(visible=True), line, gr.Timer(active=True)
         return number, fresh, *between, self.hints_of(visitor), *(self.withdrawn(name) for name in self.offers)
 
@@ -181,10 +174,6 @@ class Racing:
         """What a run must wait for before it takes its place in line, in a sentence; "" if for nothing."""
         return ""
 
-    def line_of(self, visitor: str) -> list[dict[str, str]]:
-        """The visitor's place in line."""
-        return notice.place(self.sessions.place(visitor), self.sessions.wait(visitor).seconds)
-
     def restore(self, request: gr.Request) -> tuple[Any, ...]:
         """Restores the buttons between runs, unless the visitor has requested the next one meanwhile."""
         if self.sessions.busy(request.session_hash, self.prefix) or self.sessions.wants(request.session_hash, self.prefix):
@@ -204,14 +193,18 @@ class Racing:
             go, cancel, *_ = self.restore(request)
             return go, cancel, *self.found_taken(visitor)
         ahead = self.sessions.place(visitor)
-        return gr.skip(), gr.skip(), self.line_of(visitor), gr.skip() if ahead else gr.Timer(active=False)
+        return gr.skip(), gr.skip(), self.place_of(visitor), gr.skip() if ahead else gr.Timer(active=False)
 
     def found_taken(self, visitor: str) -> tuple[Any, Any]:
         """The line for a visitor who does not wait, and whether the clock goes on: it tells when the machine is free."""
         if self.sessions.wants(visitor, self.prefix):
             return gr.skip(), gr.skip()
-        ahead = self.sessions.wait(visitor)
-        return notice.taken(*ahead), gr.Timer(active=ahead.ahead > 0)
+        ahead, seconds = self.sessions.ahead()
+        return notice.taken(ahead, seconds), gr.Timer(active=ahead > 0)
+
+    def place_of(self, visitor: str) -> list[dict[str, str]]:
+        """The notice of a visitor's place in the queue."""
+        return notice.place(self.sessions.place(visitor), self.sessions.wait(visitor), self.replays)
 
     def choose(self, name: object, before: object = None) -> tuple[Any, ...]:
         """Shows the knobs of a method or a preset. before: the panel's value, which knows how each method was left"""
@@ -292,8 +285,8 @@ class Racing:
         for each, values in sides:
             shape = (backbone.name, each, prompt.size, tuple(sorted(values.items())))
             if shape not in self.warmed:
-                warm(generate(backbone, find(each)[0], prompt, values), steps)
+                self.runner.warm(backbone, prompt, (each, values), steps)
                 self.warmed.add(shape)
-        runs = [generate(backbone, find(each)[0], prompt, values, name=each) for each, values in sides]
+        runs = self.runner.start(backbone, prompt, sides)
         self.sessions.hold(visitor, number, runs)
         return runs

@@ -14,6 +14,7 @@ from app.ui import asked
 from app.ui import knobs as knob_panel
 from engine.core import Backbone, Knob
 from engine.errors import BadFile, ForetokenError
+from engine.methods import AUTO, PRESETS
 
 PICTURE = ("prompt", "seed", "method", "knobs", "settings", "compare", "other", "other_knobs")  # the Image tab's form
 MESH = ("seed", "method", "knobs", "settings", "compare", "other", "other_knobs")  # the Mesh tab's, besides its input
@@ -51,16 +52,22 @@ def picture(value: object, backbone: Backbone, declared: tuple[Knob, ...]) -> di
     size = found.get("size")
     if any(k.name == "size" for k in declared) and isinstance(size, int):
         chosen["size"] = f"{size} px"
-    return {
-        "prompt": asked.text(found.get("prompt")),
-        "seed": asked.seed(found.get("seed")),
-        "method": name,
-        "knobs": knobs,
-        "settings": knob_panel.encode("settings", declared, asked.knobs({"values": chosen}, declared)),
-    }
+    chosen = asked.knobs({"values": chosen}, declared)
+    checks = {"prompt": asked.text, "seed": asked.seed}
+    kept = {key: check(found[key]) for key, check in checks.items() if key in found}  # a row of a benchmark has neither
+    return {**kept, "method": name, "knobs": knobs, "settings": knob_panel.encode("settings", declared, chosen)}
 
 
-def mesh(value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...]) -> tuple[dict[str, Any], Wished | None]:
+def mesh(value: object, backbone: Backbone) -> tuple[str, dict[str, Any]]:
+    """The method of the Mesh tab and the panel of its knobs for a row of a benchmark. Raises ForetokenError for another model's."""
+    found = value if isinstance(value, Mapping) else {}
+    if not isinstance(found.get("method"), str):
+        raise BadFile(NOT_OURS)
+    _check_model(found, backbone)
+    return _method(found, backbone)
+
+
+def mesh_run(value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...]) -> tuple[dict[str, Any], Wished | None]:
     """The form's new values for what the runs panel asks, and the input of that run (None: only the left side is asked for).
 
     panel : the value of the settings panel, whose values are replaced; declared : its knobs. Raises ForetokenError.
@@ -102,7 +109,8 @@ def _check_model(found: Mapping[str, Any], backbone: Backbone) -> None:
 
 def _method(found: Mapping[str, Any], backbone: Backbone) -> tuple[str, dict[str, Any]]:
     """The method or preset of some settings, and the panel of its knobs."""
-    name, method = asked.method(found.get("preset") or found["method"], backbone)
+    preset = found.get("preset")  # what auto took on another day may not be in the menu: then it is a method with its knobs
+    name, method = asked.method(preset if preset in PRESETS else found["method"], backbone)
     return name, knob_panel.encode(name, method.knobs, asked.knobs({"values": found.get("knobs")}, method.knobs))
 
 
@@ -111,10 +119,11 @@ def _sampling(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any
     return {k: sampling[k] for k in names if isinstance(sampling, Mapping) and k in sampling}
 
 
-def form(value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...]) -> dict[str, Any]:
+def form(value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...], auto: str = "") -> dict[str, Any]:
     """The form's values as a browser remembers them; those that are wrong, or another version's, are left out.
 
     panel : the value of the settings panel, whose values are replaced; declared : its knobs
+    auto  : what auto takes now; a method that it took before is left out, because the menu has it no more
     """
     given = value if isinstance(value, Mapping) else {}
     found: dict[str, Any] = {}
@@ -132,6 +141,8 @@ def form(value: object, backbone: Backbone, panel: dict[str, Any], declared: tup
         with suppress(ForetokenError):
             if panel in given:
                 name, method = asked.method(given.get(menu), backbone)
+                if name.startswith(f"{AUTO}:") and name != auto:
+                    continue
                 values = asked.knobs(given[panel], method.knobs)
                 found |= {menu: name, panel: knob_panel.encode(name, method.knobs, values)}
     return found

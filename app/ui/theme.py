@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import gradio as gr
 
-HEAD = """<meta name="color-scheme" content="dark light"><link rel="icon" href="data:,">
+ICON = Path(__file__).with_name("icon.svg")  # of the browser's tab, and of the window when the page is installed
+HEAD = f"""<meta name="color-scheme" content="dark light"><meta name="theme-color" content="#0c1016">
+<link rel="icon" href="data:image/svg+xml,{quote(ICON.read_text(encoding="utf-8"))}">
 <script>
 const chosen = localStorage.getItem("foretoken-theme"), dark = matchMedia("(prefers-color-scheme: dark)").matches;
 if (chosen ? chosen === "dark" : dark) document.documentElement.style.background = "#0c1016";
@@ -56,4 +59,4 @@ OURS = {
 
 def css() -> str:
     """The page's style sheet."""
-    return Path(__file__).with_name("studio.css").read_text(encoding="utf-8")
+    return "\n".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("studio.css", "charts.css"))

@@ -136,7 +136,8 @@ def serving(folder: Path, picto_folder: Path, lowpoly_folder: Path) -> Iterator[
     """The real studio on a free port, in a process of its own. folder: where it keeps its files"""
     log = folder / "log.txt"
     folders = f"path={str(picto_folder)!r}, mesh_path={str(lowpoly_folder)!r}"
-    command = f"from app.studio import launch; launch({folders}, port=7900, open_browser=False)"
+    port = 20_000 + os.getpid() % 20_000  # two runs of the tests at the same moment must not find the same port free
+    command = f"from app.studio import launch; launch({folders}, port={port}, open_browser=False)"
     own = {"FORETOKEN_HOME": str(folder / "home"), "GRADIO_TEMP_DIR": str(folder / "gradio"), "OMP_NUM_THREADS": "1"}
     with log.open("w") as file:
         process = subprocess.Popen([sys.executable, "-c", command], cwd=ROOT, stdout=file, stderr=file, env={**os.environ, **own})

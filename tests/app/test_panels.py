@@ -99,7 +99,7 @@ def test_scales_are_shared_and_plain_numbers(picto):
     assert scales["step"] == 8
     assert scales["entropy"] >= max(np.nanmax(b.known["entropy"]) for b in both)
     assert {type(v) for v in scales.values()} == {float}  # numpy's own would reach the page as text
-    assert canvas.scales([]) == {"probability": 1.0, "depth": 4.0, "entropy": 1.5, "step": 1.0}
+    assert canvas.scales([]) == {"probability": 1.0, "top": 1.0, "depth": 4.0, "entropy": 1.5, "step": 1.0}
 
 
 def test_the_verdict_follows_the_fair_rule_and_does_not_flatter(picto):
@@ -155,6 +155,10 @@ def test_notices_are_sentences():
     assert notice.unknown("pictogram", {}, "Nothing to draw.")[0]["text"] == "Nothing to draw."
     assert notice.place(0) == []
     assert "number 2" in notice.place(2)[0]["text"]
+    said = [notice.place(2, seconds)[0]["text"].split("end, ")[1] for seconds in (0.2, 12.4, 119, 150)]
+    assert "Replay plays the race" in notice.place(2, 12, replays=True)[0]["text"]
+    assert not any("Replay" in notice.place(2, seconds, replays)[0]["text"] for seconds, replays in ((12, False), (3, True), (None, True)))
+    assert said == ["in about 1 second.", "in about 12 seconds.", "in about 119 seconds.", "in about 2 minutes."]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed; the page tests run the scripts as well")

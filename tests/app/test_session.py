@@ -62,6 +62,37 @@ def test_the_line_is_fair_and_nobody_stands_in_it_twice():
     assert sessions.place("b") == 0 and sessions.begin("b", later)
 
 
+def test_a_wait_is_estimated_from_the_last_runs_and_from_how_long_this_one_lasts():
+    clock = Clock()
+    sessions = Sessions(clock)
+    for seconds in (4.0, 10.0, 6.0):
+        number = begun(sessions, "a")
+        sessions.hold("a", number, [Run()])
+        clock.now += seconds
+        sessions.end("a", number)
+    number = begun(sessions, "a")
+    for visitor in "bc":
+        sessions.enter(visitor)
+    assert (sessions.wait("a"), sessions.wait("b"), sessions.wait("c")) == (None, 6.0, 12.0)
+    clock.now += 5.0
+    assert (sessions.wait("b"), sessions.wait("c")) == (1.0, 7.0)
+    clock.now += 5.0
+    sessions.renew("a", number)
+    assert (sessions.wait("b"), sessions.wait("c")) == (0.0, 6.0)
+    sessions.stop("b")
+    assert sessions.wait("b") is None and sessions.wait("c") == 0.0
+
+
+def test_a_wait_is_not_guessed_before_a_run_has_ended():
+    sessions = Sessions(Clock())
+    number = begun(sessions, "a")
+    sessions.enter("b")
+    assert sessions.wait("b") is None
+    sessions.end("a", number)  # it was given back without a run
+    begun(sessions, "c")
+    assert sessions.wait("b") is None
+
+
 def test_who_stops_or_leaves_while_waiting_never_begins():
     sessions = Sessions()
     a, b = sessions.enter("a"), sessions.enter("b")
@@ -373,21 +404,20 @@ def test_a_visitor_without_a_run_can_ask_at_any_moment():
                     story.queue = [entry for entry in story.queue if entry[0] != visitor] + [(visitor, number)]
 
 
-def test_the_wait_is_told_in_seconds_once_a_run_of_the_tab_has_ended():
+def test_who_does_not_wait_is_told_what_a_run_would_wait_for():
     now = [0.0]
     sessions = Sessions(lambda: now[0])
-    a = sessions.enter("a", "mesh-")
-    assert sessions.begin("a", a)
-    assert sessions.wait("b") == (1, None), "nothing is known yet"
+    assert sessions.ahead() == (0, None)
+    a = sessions.enter("a")
+    assert sessions.begin("a", a) and sessions.ahead() == (1, None), "nothing is known yet"
+    sessions.hold("a", a, [Run()])
     now[0] = 20.0
     sessions.end("a", a)
-    assert sessions.wait("b") == (0, 0)
-    a = sessions.enter("a", "mesh-")
+    a = sessions.enter("a")
     assert sessions.begin("a", a)
     now[0] = 25.0
-    assert sessions.wait("b") == (1, 15.0)
-    sessions.enter("b", "mesh-")
-    sessions.enter("c", "mesh-")
-    assert sessions.wait("b") == (1, 15.0) and sessions.wait("c") == (2, 35.0) and sessions.wait("d") == (3, 55.0)
+    assert sessions.ahead() == (1, 15.0)
+    sessions.enter("b")
+    assert sessions.ahead() == (2, 35.0)
     now[0] = 80.0
-    assert sessions.wait("b").seconds == 1.0, "a run that lasts longer than usual ends soon"
+    assert sessions.ahead() == (2, 20.0), "a run that lasts longer than usual ends soon"

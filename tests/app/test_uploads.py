@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +12,7 @@ import gradio as gr
 import numpy as np
 import pytest
 
-from app import uploads
+from app import history, reading, uploads
 from app.boards.lazy import Lazy
 from app.session import Sessions
 from app.ui import mesh_given, mesh_input, mesh_outcome, mesh_tab
@@ -18,6 +20,7 @@ from app.ui.place import Place
 from engine.apart import Died, TookTooLong
 from engine.errors import BadFile
 from engine.mesh.read import read
+from tests.app.conftest import ROOT
 
 CHAIR = mesh_input.EXAMPLES / "chair.ply"
 VISITOR = SimpleNamespace(session_hash="a")
@@ -78,10 +81,10 @@ def test_a_file_that_is_too_large_is_not_even_opened(tmp_path, monkeypatch):
 
 
 def test_a_mesh_of_too_many_faces_is_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(uploads, "FACES", 1)
+    monkeypatch.setattr(reading, "FACES", 1)
     (tmp_path / "two.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 2 3\nf 1 2 4\n")
     with pytest.raises(BadFile, match="has 2 faces; meshes on this page can have at most 1"):
-        uploads.read_small(tmp_path / "two.obj", "auto")
+        reading.read_small(tmp_path / "two.obj", "auto")
 
 
 @pytest.mark.parametrize(("wrong", "said"), [(TookTooLong, "be read within 30 seconds"), (Died, "memory"), (MemoryError, "memory")])
@@ -97,6 +100,12 @@ def test_a_read_that_is_ended_is_a_sentence(tmp_path, monkeypatch, wrong, said):
 def test_reading_happens_in_another_process_and_comes_back_whole():
     here, there = read(CHAIR, "z"), uploads.read_upload(CHAIR, "z")
     assert (here.points == there.points).all() and here.frame.up == there.frame.up == "z" and here.notes == there.notes
+
+
+def test_reading_starts_without_pytorch():
+    code = "import sys, app.reading; print({'torch', 'gradio'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
 
 
 def test_a_damaged_file_is_the_same_sentence_as_everywhere(tmp_path):
@@ -213,7 +222,7 @@ def test_a_full_disk_costs_neither_the_mesh_nor_the_rest(tab, monkeypatch, place
     def full(*_, **__):
         raise OSError(28, "No space left on device", "/home/someone/runs/x.glb")
 
-    monkeypatch.setattr(*{"history": (mesh_outcome.history, "save", full), "downloads": (mesh_outcome, "write_files", full)}[place])
+    monkeypatch.setattr(*{"history": (history, "save", full), "downloads": (mesh_outcome, "write_files", full)}[place])
     ran(tab, asked_for(tab)["ticket"])
     last = left(tab)
     (said,) = last["messages"]

@@ -42,3 +42,17 @@ def test_a_call_gets_no_more_memory_than_its_limit():
     assert len(apart(bytes, 2**24, seconds=NEVER, memory=2**27)) == 2**24
     with pytest.raises(MemoryError):
         apart(bytes, 2**28, seconds=NEVER, memory=2**27)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit a process's work")
+def test_a_call_that_works_too_long_is_ended_and_one_that_only_waits_is_not():
+    with pytest.raises(TookTooLong, match="worked longer than 1 seconds"):
+        apart(math.factorial, 10**7, seconds=NEVER, work=1)
+    assert apart(time.sleep, 1.5, seconds=NEVER, work=1) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "nice"), reason="this system has no priorities of this kind")
+def test_a_call_can_give_up_its_priority():
+    own = os.nice(0)
+    assert apart(os.nice, 0, seconds=NEVER) == own
+    assert apart(os.nice, 0, seconds=NEVER, nice=7) == min(19, own + 7)

@@ -1,5 +1,7 @@
-// A file of a run that is dropped anywhere on the page gives its settings back. It is read here and is not sent.
+// A file of a run that is dropped anywhere on the page gives its settings back; it is read here and is not sent. A cloud or a mesh of
+// another program's goes to the Mesh tab, which sends it.
 const ZONE = ".ft-drop"; // takes files as input
+const SHAPES = [".ply", ".obj", ".glb", ".gltf", ".stl", ".off", ".xyz", ".txt", ".csv", ".npy", ".npz", ".pcd"]; // what can be a cloud or a mesh
 
 const pngText = (view) => { // the text chunk "foretoken" of a PNG
   const latin = new TextDecoder("latin1"), utf = new TextDecoder();
@@ -44,6 +46,20 @@ async function fileOf(item) {
   return found ? new Promise((done, fail) => found.file(done, fail)) : null;
 }
 
+const until = (find) => new Promise((done) => {
+  const look = () => { const found = find(); if (found) done(found); else setTimeout(look, 50); };
+  look();
+});
+
+async function openShape(file) {
+  [...document.querySelectorAll("#tabs [role=tab]")].find((tab) => tab.textContent.trim() === "Mesh").click();
+  await until(() => document.querySelector("#mesh-notes")?.textContent.trim()); // the tab has its first example: the file comes behind it
+  const input = await until(() => document.querySelector("#mesh-file input[type=file]")), carried = new DataTransfer();
+  carried.items.add(file);
+  input.files = carried.files;
+  input.dispatchEvent(new Event("change", { bubbles: true }));
+}
+
 const carries = (event) => [...(event.dataTransfer?.types || [])].includes("Files") && !event.target.closest?.(ZONE);
 document.addEventListener("dragover", (event) => {
   if (!carries(event)) return;
@@ -55,10 +71,11 @@ document.addEventListener("drop", async (event) => {
   document.body.classList.remove("ft-dropping");
   if (!carries(event)) return;
   event.preventDefault();
-  let settings = null;
+  let settings = null, file = null;
   try {
-    const file = await fileOf(event.dataTransfer.items[0]);
+    file = await fileOf(event.dataTransfer.items[0]);
     settings = file && (await settingsIn(file));
   } catch { /* not a file of ours: the server says so */ }
+  if (!settings && SHAPES.some((ending) => file?.name.toLowerCase().endsWith(ending))) return openShape(file);
   askFor(settings || {});
 });

@@ -12,6 +12,7 @@ from app.ui.panels import panel
 
 # A path on this machine: a drive letter or nothing, then two or more names after slashes. The user recognises the last name.
 PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:|~)?(?:[/\\][^\s/\\:;,()\"']+)+[/\\]([^\s/\\:;,()\"']+)[/\\]?")
+LONG = 10.0  # seconds of a wait that is worth a replay
 TEMPLATE = '<div class="ft-notices" role="status"></div>'
 
 
@@ -52,24 +53,30 @@ def notes(lines: Iterable[str]) -> list[dict[str, str]]:
     return [{"kind": "note", "text": line} for line in lines]
 
 
-def place(ahead: int, seconds: float | None = None) -> list[dict[str, str]]:
-    """The place in the queue of users who share this machine; nothing if nobody is ahead. seconds: about how long it takes, if known"""
+def place(ahead: int, seconds: float | None = None, replays: bool = False) -> list[dict[str, str]]:
+    """The place in the queue of users who share this machine; nothing if nobody is ahead.
+
+    seconds : of the wait, None = not known; replays : the page shows a race that can be played meanwhile
+    """
     if ahead < 1:
         return []
     runs = "one other run ends" if ahead == 1 else f"{ahead} other runs end"
-    return hint(f"You are number {ahead} in line: your run starts when {runs}{in_about(seconds)}.")
+    when = "" if seconds is None else f", in about {duration(seconds)}"
+    meanwhile = " Replay plays the race below until then." if replays and (seconds or 0.0) >= LONG else ""
+    return [{"kind": "hint", "text": f"You are number {ahead} in line: your run starts when {runs}{when}.{meanwhile}"}]
+
+
+def duration(seconds: float) -> str:
+    """A time that was estimated, in words: whole seconds, from two minutes on whole minutes."""
+    if seconds >= 120:
+        return f"{round(seconds / 60)} minutes"
+    whole = max(1, round(seconds))
+    return f"{whole} second{'' if whole == 1 else 's'}"
 
 
 def taken(ahead: int, seconds: float | None = None) -> list[dict[str, str]]:
-    """What a visitor finds while the machine is in use: the place that they would get; nothing if it is free."""
+    """What a visitor finds while the machine is in use: the place that they would get; nothing if it is free. seconds: as in `place`"""
     if ahead < 1:
         return []
-    when = "when it ends" if seconds is None else in_about(seconds)[2:]
+    when = "when it ends" if seconds is None else f"in about {duration(seconds)}"
     return hint(f"A run is in progress on this machine. Yours would be number {ahead} in line and start {when}.")
-
-
-def in_about(seconds: float | None) -> str:
-    """The words ", in about 20 s": whole seconds below ten, then steps of five; "" if it is not known."""
-    if seconds is None:
-        return ""
-    return f", in about {max(1, round(seconds)) if seconds < 10 else 5 * round(seconds / 5)} s"

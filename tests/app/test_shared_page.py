@@ -1,0 +1,203 @@
+"""A page that strangers share: nobody reads what another one made, by any address, and nothing but results is served at all."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from app.ui import mesh_input
+from tests.app.conftest import ROOT, Served, serving
+from tests.app.visitor import QUICK, Visitor
+
+SECRET = "seven violet bicycles"
+CHAIR = (mesh_input.EXAMPLES / "chair.ply").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def served(picto_folder, lowpoly_folder, tmp_path_factory) -> Iterator[Served]:
+    """A studio of its own: Gradio writes an error into the log for some of what is asked here."""
+    with serving(tmp_path_factory.mktemp("shared"), picto_folder, lowpoly_folder) as (studio, _):
+        yield studio
+
+
+def status(visitor: Visitor, path: str) -> int:
+    """The answer to a request for a file."""
+    return visitor.http.get(f"/gradio_api/file={quote(path, safe='/%')}").status_code
+
+
+def uploads(served: Served) -> Path:
+    """The one folder that Gradio serves from."""
+    return served.home.parent / "gradio"
+
+
+def files_of(said: str) -> list[str]:
+    """The files that an answer offers."""
+    return re.findall(r'"path":"([^"]+)"', said)
+
+
+@pytest.fixture
+def owner(visit) -> tuple[Visitor, list[str]]:
+    """A visitor who has made a picture and sent a cloud, and their files as only they were told them."""
+    made = visit()
+    said = made.generate(prompt=SECRET)
+    made.upload("scan.ply", CHAIR)
+    files = files_of(said)
+    assert files and status(made, files[0]) == 200
+    return made, files
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_the_name_of_a_visitors_folder_cannot_be_guessed(owner, visit, served):
+    (owned, other) = owner[0], visit()
+    other.generate()
+    folders = [path for path in uploads(served).iterdir() if path.name.startswith("foretoken-")]
+    assert len(folders) >= 2 and all(re.fullmatch(r"foretoken-[0-9a-f]{32}", path.name) for path in folders)
+    theirs = Path(owner[1][0]).parent
+    assert theirs in folders and owned.session not in str(theirs)
+    if hasattr(theirs, "owner"):  # nor may another user of the machine look
+        assert theirs.stat().st_mode & 0o077 == 0
+
+
+def test_nothing_that_another_visitor_is_told_names_what_somebody_made(owner, visit):
+    folder = Path(owner[1][0]).parent.name
+    other = visit()
+    said = [
+        other.http.get(path).text for path in ("/", "/config", "/gradio_api/info", "/gradio_api/queue/status", "/gradio_api/startup-events")
+    ]
+    said += [other.generate(), other.upload("mine.ply", CHAIR), other.ask(other.handler("recall"), [{}])]
+    for number, handler in other.handlers.items():
+        if not handler["inputs"] and handler["backend_fn"]:
+            said.append(other.ask(number, []))
+    for each in said:
+        assert folder not in each and owner[0].session not in each and SECRET not in each
+
+
+def test_guessed_paths_are_refused(owner, visit, served):
+    theirs, other = Path(owner[1][0]), visit()
+    root = uploads(served)
+    known = {"name": theirs.name, "session": owner[0].session}
+    guesses = [
+        root, root / "..", theirs.parent, theirs.parent / "", root / "*" / known["name"], root / "foretoken-*" / known["name"],
+        root / known["name"], root / f"foretoken-{known['session']}" / known["name"],
+        root / f"foretoken-{secrets.token_hex(16)}" / known["name"], root / ("0" * 64) / "scan.ply", root / "deep_links",
+    ]  # fmt: skip
+    assert {status(other, str(guess)) for guess in guesses} <= {403, 404}
+
+
+def test_nothing_outside_the_data_folder_is_served(owner, visit, served):
+    (run,) = served.runs()[-1:]
+    root = uploads(served)
+    outside = [
+        "/etc/passwd", "/proc/self/environ", str(run / "run.json"), str(run / "result.png"), str(served.log), str(ROOT / "launch.py"),
+        str(ROOT / "assets" / "models" / "judge" / "judge.safetensors"), "launch.py", "app/studio.py", ".git/config",
+        f"{root}/../home/runs/{run.name}/run.json", f"{root}/..%2fhome%2fruns%2f{run.name}%2frun.json", f"{root}/%2e%2e/log.txt",
+        f"{root}//../log.txt", f"file://{run}/run.json", f"\\\\{root}\\..\\log.txt",
+    ]  # fmt: skip
+    other = visit()
+    for path in outside:
+        assert status(other, path) in (403, 404), path
+        assert other.http.get(f"/gradio_api/file/{path}").status_code in (403, 404, 405), path
+    (root / "link").symlink_to(run)
+    assert status(other, f"{root}/link/run.json") in (403, 404), "a link leads out of the folder"
+
+
+def test_a_visitor_cannot_take_anothers_upload_as_input(owner, visit, served):
+    theirs, *_ = uploads(served).glob("foretoken-*/upload-*/scan.ply")
+    other = visit()
+    for path in (f"{theirs.parent.parent}/../{theirs.name}", str(served.runs()[-1] / "run.json"), "/etc/passwd"):
+        file = {"path": path, "orig_name": "scan.ply", "meta": {"_type": "gradio.FileData"}}
+        data = [file, *other.values(other.handler("drop", "mesh"))[1:]]
+        assert "passwd:" not in other.ask(other.handler("drop", "mesh"), data)
+    assert theirs.exists()
+
+
+def test_what_a_visitor_made_is_gone_when_they_leave(visit, served):
+    leaving = Visitor(served.address)
+    with leaving.http.stream("GET", f"/gradio_api/heartbeat/{leaving.session}") as beat:
+        next(beat.iter_lines())
+        file = files_of(leaving.generate())[0]
+    leaving.http.close()
+    pause = threading.Event()
+    for _ in range(600):  # the server notices by itself
+        if not Path(file).parent.exists():
+            break
+        pause.wait(0.1)
+    assert not Path(file).parent.exists() and status(visit(), file) == 403
+
+
+# ---------------------------------------------------------------- events and history
+
+
+def test_another_visitors_events_are_not_heard(owner, visit, served):
+    running = owner[0]
+    number = running.handler("run")
+    lines: list[str] = []
+    data = running.filled("image", {"size": "256 px"}, compare=False)
+    following = threading.Thread(target=lambda: lines.extend(running.follow(number, data)))
+    following.start()
+    overheard = [
+        listen(served, guess) for guess in ("", running.session[:-1], running.session.upper() + "0", secrets.token_hex(6), "*", "%")
+    ]
+    following.join()
+    assert '"process_completed"' in lines[-1] and '"success":true' in lines[-1]
+    assert all("process_generating" not in each and "event_id" not in each for each in overheard)
+
+
+def listen(served: Served, session: str) -> str:
+    """What comes to somebody who claims to be a session."""
+    with httpx.Client(base_url=served.address, timeout=30) as http:
+        return heard(http, "/gradio_api/queue/data", session_hash=session)
+
+
+def heard(http: httpx.Client, path: str, **asked: str) -> str:
+    """All that comes from an address until the server closes the connection; nothing if it breaks it off."""
+    try:
+        return http.get(path, params=asked).text
+    except httpx.RemoteProtocolError:
+        return ""
+
+
+def test_guessed_events_are_neither_read_nor_cancelled(owner, visit):
+    running, other = owner[0], visit()
+    number = running.handler("run")
+    lines: list[str] = []
+    data = running.filled("image", {"size": "256 px"}, compare=False)
+    following = threading.Thread(target=lambda: lines.extend(running.follow(number, data)))
+    following.start()
+    for event in ("", "0", secrets.token_hex(16)):
+        body = {"session_hash": other.session, "fn_index": number, "event_id": event}
+        other.http.post("/gradio_api/cancel", json=body)
+        other.http.post("/gradio_api/reset", json={"event_id": event})
+        assert "process_generating" not in heard(other.http, f"/gradio_api/call/generate_image/{event or 'x'}")
+    other.ask(other.handler("stop"), [])
+    other.ask(other.handler("move"), [{"name": "sjdpp", "values": {"window": 4}}])
+    following.join()
+    told = files_of(running.ask(running.handler("deliver"), []))
+    assert '"success":true' in lines[-1] and told, "another visitor ended the run"
+    settings = running.http.get(f"/gradio_api/file={told[0]}").content
+    assert b'"finished": true' in settings and b'"moves": []' in settings
+
+
+def test_a_ticket_of_another_visitor_starts_nothing(owner, visit):
+    waiting, other = owner[0], visit()
+    ticket = waiting.ticket()
+    data = other.filled("image", QUICK["image"], ticket=ticket, compare=False)
+    other.ask(other.handler("run"), data)
+    assert files_of(other.ask(other.handler("deliver"), [])) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/monitoring", "/monitoring/summary", "/gradio_api/vibe-code/", "/gradio_api/profiling/traces", "/gradio_api/runs"]
+)
+def test_nothing_that_watches_all_visitors_is_open(visit, path):
+    answer = visit().http.get(path)
+    assert answer.status_code >= 400 or "session" not in answer.text

@@ -1,0 +1,59 @@
+"""The page as an application: it can be installed as a window of its own, and a file that is dropped anywhere opens in the right tab."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from app.ui import mesh_input
+from engine.mesh.read import READERS
+from tests.app.conftest import ROOT, Served
+from tests.app.test_runs import drop
+
+
+def fetched(served: Served, path: str) -> tuple[str, bytes]:
+    """(kind, content) of an address."""
+    with urlopen(f"{served.address}{path}", timeout=60) as answer:
+        return answer.headers["content-type"], answer.read()
+
+
+def test_the_manifest_has_our_name_and_our_icon(served):
+    kind, content = fetched(served, "/manifest.json")
+    manifest = json.loads(content)
+    assert kind.startswith("application/manifest+json")
+    assert (manifest["name"], manifest["display"], manifest["start_url"]) == ("Foretoken", "standalone", "./")
+    (icon,) = manifest["icons"]
+    kind, content = fetched(served, icon["src"])
+    assert (icon["sizes"], icon["type"]) == ("any", "image/svg+xml") and kind.startswith("image/svg+xml")
+    assert content == (ROOT / "app" / "ui" / "icon.svg").read_bytes() and b"<script" not in content
+    assert b'rel="manifest"' in fetched(served, "/")[1] and b'"pwa":true' in fetched(served, "/config")[1]
+
+
+def test_the_page_knows_the_files_that_the_mesh_tab_reads():
+    script = (ROOT / "app" / "ui" / "panels" / "drop.js").read_text(encoding="utf-8")
+    assert set(re.findall(r'"(\.\w+)"', re.search(r"SHAPES = \[(.*?)\]", script)[1])) == set(READERS)
+
+
+@pytest.mark.browser
+def test_a_browser_would_install_it(open_page):
+    page = open_page()
+    session = page.context.new_cdp_session(page)
+    found = session.send("Page.getInstallabilityErrors")["installabilityErrors"]
+    assert [each["errorId"] for each in found if each["errorId"] != "in-incognito"] == []  # the tests' windows are
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("again", [False, True], ids=["closed", "open"])
+def test_a_cloud_that_is_dropped_anywhere_opens_in_the_mesh_tab(open_page, again):
+    page = open_page()
+    if again:
+        page.get_by_role("tab", name="Mesh").click()
+        page.wait_for_selector("#mesh-notes >> text=chair.ply")
+        page.get_by_role("tab", name="Image").click()
+    drop(page, "scan.ply", Path(mesh_input.EXAMPLES / "tower.ply").read_bytes())
+    page.wait_for_selector("#mesh-notes >> text=scan.ply: a point cloud")
+    assert page.get_by_role("tab", name="Mesh").get_attribute("aria-selected") == "true"
