@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
 from app.boards.picture import Board
+from app.stream import Growth
 
 LARGER = 4
 SIDE = 384  # pixels of a picture in a GIF
@@ -55,10 +56,16 @@ def write_gif(boards: Sequence[Board], titles: Sequence[str], path: Path) -> Pat
         pictures = [uncovered(board, picture, now) for board, picture in zip(boards, whole, strict=True)]
         told = [f"{min(now, board.run.seconds):.2f} s · {committed(board, now):,} tokens" for board in boards]
         frames.append(sheet(pictures, titles, told))
+    return write_frames(frames, path, HOLD)
+
+
+def write_frames(frames: Sequence[Image.Image], path: Path, hold: float = 0.0) -> Path:
+    """Writes frames as a GIF of SECONDS that repeats. hold: seconds that the last one stays, 0 = as long as the others"""
     palette = frames[-1].quantize(COLOURS)
     drawn = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
-    rest = [round(1000 * SECONDS / FRAMES)] * (FRAMES - 1)
-    drawn[0].save(path, save_all=True, append_images=drawn[1:], duration=[*rest, round(1000 * HOLD)], loop=0)
+    each = round(1000 * SECONDS / len(frames))
+    lasts = [each] * (len(frames) - 1) + [round(1000 * hold) or each]
+    drawn[0].save(path, save_all=True, append_images=drawn[1:], duration=lasts, loop=0)
     return path
 
 
@@ -70,11 +77,16 @@ def uncovered(board: Board, picture: Image.Image, seconds: float) -> Image.Image
     return Image.composite(picture, Image.new("RGB", picture.size, COVER), mask)
 
 
-def committed(board: Board, seconds: float) -> int:
+def committed(board: Growth, seconds: float) -> int:
     """How many tokens a run had committed after some seconds of its clock."""
-    ends = np.cumsum([step.seconds for step in board.run.steps])
-    steps = board.run.steps[: int(np.searchsorted(ends, seconds, side="right"))] if seconds < board.run.seconds else board.run.steps
-    return sum(len(step.tokens) for step in steps)
+    return sum(len(step.tokens) for step in board.run.steps[: stepped(board, seconds)])
+
+
+def stepped(board: Growth, seconds: float) -> int:
+    """How many steps a run had made after some seconds of its clock."""
+    if seconds >= board.run.seconds:
+        return len(board.run.steps)
+    return int(np.searchsorted(np.cumsum([step.seconds for step in board.run.steps]), seconds, side="right"))
 
 
 def sheet(pictures: Sequence[Image.Image], titles: Sequence[str], told: Sequence[str]) -> Image.Image:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from tempfile import gettempdir
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.run import Run
 
@@ -28,6 +28,16 @@ PATIENCE = 30.0  # seconds that the engine may be free before an unused ticket e
 SILENCE = 600.0  # seconds without activity of a run before its ticket expires
 REMEMBERED = 20  # runs, from which the length of the next one is estimated
 IDLE = 86_400.0  # seconds after which a visit ends if its page was never seen to close
+
+
+RECENT = 9  # uses of the engine that an estimate is made from
+
+
+class Wait(NamedTuple):
+    """ahead : how many runs must end first; seconds : about how long that takes, None if too little is known"""
+
+    ahead: int
+    seconds: float | None
 
 
 @dataclass(eq=False)
@@ -52,6 +62,7 @@ class Visit:
     folder: Path | None = None
     given: Any = None
     reading: tuple[str, float] | None = None  # its name, and when the entry expires
+    wants: str = ""  # the tab that starts a run when the file is read
     left: dict[str, dict[str, Any]] = field(default_factory=dict)  # by tab, what its last run leaves for the page
 
 
@@ -108,6 +119,16 @@ class Sessions:
             if self._running is None:
                 return ahead * usual
             return max(0.0, usual - (self._clock() - self._running.began)) + (ahead - 1) * usual
+
+    def ahead(self) -> tuple[int, float | None]:
+        """How many runs must end before one that is asked for now begins, and about how many seconds that takes, None if not known."""
+        with self._lock:
+            self._expire()
+            count = len(self._line) + (self._running is not None)
+            if not count or not self._lasted:
+                return count, None
+            usual, running = median(self._lasted), self._running
+            return count, count * usual - (min(usual, self._clock() - running.began) if running else 0.0)
 
     def waiting(self) -> int:
         """How many visitors wait for the engine."""
@@ -262,6 +283,17 @@ class Sessions:
             if visitor in self._visits:
                 self._visits[visitor].reading = None
 
+    def want(self, visitor: str, tab: str) -> None:
+        """Records that a tab starts a run for the visitor when their file is read; "" = none does."""
+        with self._lock:
+            if tab or visitor in self._visits:
+                self._visit(visitor).wants = tab
+
+    def wants(self, visitor: str, tab: str) -> bool:
+        """True if the tab starts a run for the visitor when their file is read."""
+        with self._lock:
+            return visitor in self._visits and bool(tab) and self._visits[visitor].wants == tab
+
     def reading(self, visitor: str) -> str:
         """The name of the file that is being read for a visitor; "" if there is none."""
         with self._lock:
@@ -285,6 +317,11 @@ class Sessions:
         visit = self._visits.setdefault(visitor, Visit(now))
         visit.seen = now
         return visit
+
+    def _usual(self, tab: str) -> float | None:
+        """How long a tab usually uses the engine, in seconds; None if it has not yet."""
+        lasted = [seconds for of, seconds in self._lasted if of == tab]
+        return median(lasted) if lasted else None
 
     def _of(self, visitor: str, number: int) -> Ticket | None:
         """The visitor's ticket with this number if its generator has begun and not ended, else None."""

@@ -22,6 +22,7 @@ from engine.tree import children
 UPDATES_PER_SECOND = 12
 SHARE = 0.08  # of the time, for drawing and sending
 PENDING, OWN, CORRECTED, ACCEPTED, REDRAWN = range(5)  # what became of a position
+OF_THE_MODEL = ("entropy", "top")  # entries of a trace that a token has without a draft, too
 REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, indexed by a trace's "verdict": STAYED, REFUSED, NEAR of rules.py
 
 
@@ -103,7 +104,7 @@ class Trail:
     tree, round : the newest of a Step's trace; behind : number of tokens before that tree; deviation : the newest mean
     """
 
-    SERIES = ("accept_probability", "entropy", "depth", "energy", "threshold")
+    SERIES = ("accept_probability", "entropy", "top", "depth", "energy", "threshold")
 
     def __init__(self) -> None:
         self.positions, self.step, self.verdict = array("i"), array("i"), bytearray()
@@ -175,7 +176,7 @@ class Growth:
 
 def known(step: Step, name: str) -> np.ndarray:
     """float32 [tokens of the step]: an entry of its trace, nan where it has no value or there was no draft."""
-    if name != "entropy" and not step.drafted and step.trace.verdict is None:
+    if name not in OF_THE_MODEL and not step.drafted and step.trace.verdict is None:
         return np.full(len(step.tokens), np.nan, np.float32)
     return per_token(step, name)
 

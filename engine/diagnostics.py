@@ -16,7 +16,7 @@ from engine.tree import children, depths
 if TYPE_CHECKING:
     from engine.mesh.bpt_tokens import Face
 
-PER_TOKEN = ("accepted", "verdict", "accept_probability", "entropy", "depth", "parent", "energy", "threshold")
+PER_TOKEN = ("accepted", "verdict", "accept_probability", "entropy", "top", "depth", "parent", "energy", "threshold")
 PER_STEP: dict[str, Callable[[Trace], float | None]] = {  # one number per step; None = not recorded
     "deviation": lambda told: told.deviation and told.deviation.latest,
     "mean_deviation": lambda told: told.deviation and told.deviation.mean,

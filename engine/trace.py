@@ -54,10 +54,11 @@ class DeviationTrace:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a Step records. The first eight fields hold one value per committed token, or fewer: then the last tokens have none.
+    """What a Step records. The first nine fields hold one value per committed token, or fewer: then the last tokens have none.
 
     accepted : whether the token was a draft; verdict : STAYED, REFUSED or NEAR (engine/decoding/rules.py), for methods that repair
     accept_probability : the chance of accepting the draft; entropy : of the distribution the token was verified with, in nats
+    top : the probability of that distribution's most probable token; None where a kernel decides without storing the distribution
     depth, parent : the token's level in the draft tree (0: after the accepted path) and its parent node
     energy, threshold : of the draft at the token's position
     """
@@ -66,6 +67,7 @@ class Trace:
     verdict: Values | None = None
     accept_probability: Values | None = None
     entropy: Values | None = None
+    top: Values | None = None
     depth: Values | None = None
     parent: Values | None = None
     energy: Values | None = None

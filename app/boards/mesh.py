@@ -6,6 +6,10 @@ by the tokens it owns. Every token except the dangling ones has exactly one owne
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from app.stream import Growth
@@ -15,7 +19,16 @@ from engine.mesh.bpt_tokens import Parser
 from engine.run import Run
 
 NOTHING_DRAFTED = 255  # in `accepted` and `depth`
-ALL = 254  # in `accepted`: every token of the face was an accepted draft
+ALL = 254  # in `accepted` and `probability`: all of it
+NATS = 6.0  # the entropy that is shown as ALL
+
+
+class Guesses(NamedTuple):
+    """The faces that drafts would have completed: faces uint8 [G, 3, 3], step int32 [G] after which they were drafted, came bool [G]."""
+
+    faces: np.ndarray
+    step: np.ndarray
+    came: np.ndarray
 
 
 class MeshBoard(Growth):
@@ -26,13 +39,18 @@ class MeshBoard(Growth):
         self.parser = Parser()
         self._depths: list[float] = []  # of each token: 0 = the model's own, k = accepted, drafted k ahead, nan = nothing was drafted
         self._corners, self._accepted, self._depth = bytearray(), bytearray(), bytearray()
+        self._entropy, self._probability, self._top = bytearray(), bytearray(), bytearray()
         self._step: list[int] = []
         self._tokens: list[int] = []
+        self._drafts: list[tuple[list[int], list[int]]] = []  # of each Step, what it had drafted for the next
 
     def add(self, step: Step) -> None:
         """Takes the next Step; its tokens follow those before it."""
         assert step.positions[0] == self.parser.length, "the tokens of a mesh come in their order"
         self._depths += depths(step)
+        nats, chances, tops = (self.trail.series[name] for name in ("entropy", "accept_probability", "top"))
+        super().add(step)
+        self._drafts.append(self.drafted())
         for face in self.parser.extend(step.tokens):
             own = [self._depths[i] for i in face.owned]
             known = [depth for depth in own if depth == depth]
@@ -41,9 +59,11 @@ class MeshBoard(Growth):
             self._corners += bytes(coordinate for corner in face.vertices for coordinate in corner)
             self._accepted.append(round(share * ALL) if known else NOTHING_DRAFTED)
             self._depth.append(min(int(last), NOTHING_DRAFTED - 1) if last == last else NOTHING_DRAFTED)
-            self._step.append(self.count)
+            self._step.append(self.count - 1)
             self._tokens.append(len(own))
-        super().add(step)
+            self._entropy.append(level(nats, face.owned, NATS))
+            self._probability.append(level(chances, face.owned, 1.0))
+            self._top.append(level(tops, face.owned, 1.0))
 
     @property
     def faces(self) -> np.ndarray:
@@ -59,6 +79,21 @@ class MeshBoard(Growth):
     def depth(self) -> np.ndarray:
         """uint8 [F]: how many tokens ahead a face's last token was drafted, 0 = the model's own, or NOTHING_DRAFTED."""
         return np.frombuffer(bytes(self._depth), np.uint8)
+
+    @property
+    def entropy(self) -> np.ndarray:
+        """uint8 [F]: the mean entropy over a face's tokens, 0..NATS as 0..ALL, or NOTHING_DRAFTED where it is not known."""
+        return np.frombuffer(bytes(self._entropy), np.uint8)
+
+    @property
+    def probability(self) -> np.ndarray:
+        """uint8 [F]: the mean probability that the drafts of a face's tokens are accepted, 0..1 as 0..ALL, or NOTHING_DRAFTED."""
+        return np.frombuffer(bytes(self._probability), np.uint8)
+
+    @property
+    def top(self) -> np.ndarray:
+        """uint8 [F]: the mean probability of the most probable token over a face's tokens, 0..1 as 0..ALL, or NOTHING_DRAFTED."""
+        return np.frombuffer(bytes(self._top), np.uint8)
 
     @property
     def step(self) -> np.ndarray:
@@ -81,10 +116,34 @@ class MeshBoard(Growth):
         seen = [face.vertices for face in twin.faces if not face.degenerate]
         return np.array(seen, np.uint8).reshape(-1, 3, 3)
 
+    def guesses(self) -> Guesses:
+        """Every draft of the run as the faces it would have completed, and whether all of its tokens so far were then committed."""
+        parser, made, places, came = Parser(), [], [], []
+        tokens = self.run.tokens
+        for number, (step, (drafted, positions)) in enumerate(zip(self.run.steps, self._drafts, strict=True)):
+            parser.extend(step.tokens)
+            twin, right = parser.copy(), True
+            for token, position in zip(drafted, positions, strict=True):
+                if position != twin.length:
+                    break
+                right = right and position < len(tokens) and tokens[position] == token
+                face = twin.push(token)
+                if face is not None and not face.degenerate:
+                    made.append(face.vertices)
+                    places.append(number)
+                    came.append(right)
+        return Guesses(np.array(made, np.uint8).reshape(-1, 3, 3), np.array(places, np.int32), np.array(came, bool))
+
     @property
     def dangling(self) -> int:
         """How many tokens own no face so far: the end token, and unfinished patches."""
         return len(self.parser.dangling())
+
+
+def level(values: Sequence[float], owned: Iterable[int], most: float) -> int:
+    """The mean of the known values of some tokens, 0..most as 0..ALL; NOTHING_DRAFTED if none is known."""
+    known = [values[i] for i in owned if values[i] == values[i]]
+    return NOTHING_DRAFTED if not known else round(ALL * min(1.0, max(0.0, math.fsum(known) / len(known) / most)))
 
 
 def depths(step: Step) -> list[float]:

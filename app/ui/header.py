@@ -27,4 +27,4 @@ TEMPLATE = """
 def build(backbone: Backbone, mesh: Lazy) -> gr.HTML:
     """The header."""
     names = " and ".join([backbone.name] + [mesh.name] * mesh.here)
-    return panel("header", {"loaded": f"{names} on {backbone.device}"}, TEMPLATE, before=("drop",), elem_id="header")
+    return panel("header", {"loaded": f"{names} on {backbone.device}"}, TEMPLATE, before=("asking", "drop", "tabs"), elem_id="header")

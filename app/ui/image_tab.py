@@ -14,22 +14,23 @@ from app.boards.odds import odds
 from app.boards.patches import Patches
 from app.boards.picture import Board
 from app.speeds import speedups
-from app.stream import Costs, Throttle, updates
 from app.ui import asked, example, restoring, vocabulary
 from app.ui import knobs as knob_panel
+from app.ui.comparing import PLAIN_SIDE, REPEAT, Comparing, left_badge, pair, times_of
 from app.ui.keep import keep
-from app.ui.method_menu import PLAIN, cards, choices, run_badge, start_values, title_of, with_auto
-from app.ui.panels import bar, canvas, live, methods, notice, overlay, replay, runs, trace, tree, verdict, words
+from app.ui.method_menu import PLAIN, choices, run_badge, start_values, title_of, with_auto
+from app.ui.panels import bar, canvas, live, notice, overlay, replay, runs, trace, tree, verdict, words
 from app.ui.panels import example as example_panel
 from app.ui.panels import odds as odds_panel
 from app.ui.panels.made import made_with
 from app.ui.place import Place
-from app.ui.racing import DIRECT, Racing
+from app.ui.racing import DIRECT, fill
 from app.worker import Here
 from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import ForetokenError
 from engine.run import Run
 
+FAVOURITE = "sjdpp"  # of the Lab tab
 EXAMPLES = (
     "a rocket above the moon, night sky",
     "two cats under a green balloon, night sky",
@@ -37,7 +38,6 @@ EXAMPLES = (
     "three bears on a grey background",
     "one fire above a heart at sunset",
 )
-ONCE, OFTEN, TIMES = "once", "5 times", 5
 FILES = {  # name of the offer: (label, ending of the file)
     "download": ("PNG", ".png"),
     "large": ("PNG, 4× as large", "-4x.png"),
@@ -46,8 +46,6 @@ FILES = {  # name of the offer: (label, ending of the file)
 }
 LOOKED_UP = 40  # words of a prompt that are looked up while the user types; more than a model reads
 LONGEST_WORD = 40  # characters
-LEFT = ("plain", "Plain decoding", "One token at a time.")
-RIGHT = "Many tokens at a time, each one verified."
 
 
 def build(place: Place) -> None:
@@ -66,10 +64,7 @@ def settings(backbone: Backbone) -> tuple[Knob, ...]:
     if len(sizes) > 1:
         middle = min(sizes, key=lambda s: abs(int(s.split()[0]) - 128))
         knobs.append(Knob("size", "", middle, choices=sizes, help="Side length. Larger pictures have more tokens.", live=False))
-    knobs.append(
-        Knob("repeat", "", ONCE, choices=(ONCE, OFTEN), help=f"{OFTEN}: the median time of every side, and its quartiles.", live=False)
-    )
-    return tuple(knobs)
+    return (*knobs, REPEAT)
 
 
 def read_prompt(text: object, seed: object, values: object, backbone: Backbone) -> Prompt:
@@ -80,9 +75,10 @@ def read_prompt(text: object, seed: object, values: object, backbone: Backbone) 
     return Prompt(asked.text(text), seed=asked.seed(seed), size=size, sampling=sampling)
 
 
-class ImageTab(Racing):
+class ImageTab(Comparing):
     """The components of the tab and their handlers."""
 
+    form_names = restoring.PICTURE
     replays = True
 
     def __init__(self, place: Place):
@@ -132,16 +128,13 @@ class ImageTab(Racing):
         self.build_cards(found, self.favourite, speedups(self.shelf.folder, self.backbone.name, self.backbone.weights_hash))
         gr.HTML("<h2>Picture</h2>", elem_classes="ft-heading")
         self.settings = knob_panel.build(knob_panel.encode("settings", settings(self.backbone)), "settings")
-        gr.HTML("<h2>Left side</h2>", elem_classes="ft-heading")
-        self.compare = gr.Checkbox(True, label="Compare", elem_id="compare", elem_classes="ft-check", interactive=True)
-        self.other = methods.build(PLAIN, cards([(LEFT[1], PLAIN), *found], self.suits), "other")
-        self.other_knobs = knob_panel.build(knob_panel.encode(PLAIN, ()), "other-knobs")
+        self.build_left(found, as_cards=True)
 
     def _build_stage(self) -> None:
         self.verdict = verdict.build()
         with gr.Row(elem_classes="ft-sides"):
-            self.left = canvas.build(*LEFT)
-            self.right = canvas.build("fast", title_of(self.favourite), RIGHT)
+            self.left = canvas.build("plain", *PLAIN_SIDE)
+            self.right = canvas.build("fast", title_of(self.favourite), self.right_words)
         replay.build()
         overlay.build()
         self.odds = odds_panel.build()
@@ -150,7 +143,7 @@ class ImageTab(Racing):
                 name: gr.DownloadButton(label, size="sm", elem_id=name, interactive=False, scale=0, min_width=120)
                 for name, (label, _) in FILES.items()
             }
-        self.runs = runs.build("runs")
+        self.runs = runs.build(runs.PICTURES)
         self.trace = trace.build()
         self.tree = tree.build()
 
@@ -163,18 +156,14 @@ class ImageTab(Racing):
         self.prompt.change(self.look_up, self.prompt, [self.hints, self.messages], trigger_mode="always_last", **DIRECT)
         for chip in self.chips:
             chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
-        self.other.input(self.choose_other, [self.other, self.other_knobs], [self.other_knobs, self.messages], **DIRECT)
-        self.other_knobs.input(self.move_other, self.other_knobs, self.messages, trigger_mode="always_last", **DIRECT)
-        self.form = {name: getattr(self, name) for name in restoring.PICTURE}
-        restored = [*self.form.values(), self.badge, self.messages]
-        self.runs.input(self.restore_run, self.runs, restored, **DIRECT)
-        kept = gr.BrowserState({}, storage_key="foretoken-form", secret="foretoken")  # not secret: the key only has to outlive the server
-        self.page.load(self.recall, kept, restored, **DIRECT)
+        self.wire_left()
+        kept = self.remember("foretoken-form")
+        self.restored = self.form | {"badge": self.badge, "messages": self.messages}
+        outputs = list(self.restored.values())
+        self.runs.input(self.restore_run, self.runs, outputs, **DIRECT)
+        self.page.load(self.recall, kept, outputs, **DIRECT)
         if self.shown_first:
             self.page.load(lambda: self.shown_first, None, self.example, **DIRECT)
-        gr.on(
-            [part.change for part in self.form.values()], None, list(self.form.values()), kept, js=restoring.remember(self.form), **DIRECT
-        )
 
     def look_up(self, text: object) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """A notice of the words that the model does not know, among the first LOOKED_UP: a prompt may be very long. What was wrong with
@@ -217,35 +206,19 @@ class ImageTab(Racing):
 
     # --- settings that come back ----------------------------------------------------------------------------------
 
-    def choose_other(self, name: object, before: object) -> tuple[Any, ...]:
-        """Shows the knobs of the left side's method."""
-        try:
-            return self.chosen_knobs(name, before), gr.skip()
-        except ForetokenError as e:
-            return gr.skip(), notice.error(e)
-
-    def move_other(self, value: object, request: gr.Request) -> Any:
-        """Writes a moved knob into the visitor's run on the left."""
-        return self.steer(value, request.session_hash, side=1)
-
     def restore_run(self, value: object) -> tuple[Any, ...]:
         """Fills the form, or only the left side, from the settings of a run."""
         try:
             found = restoring.picture(value, self.backbone, settings(self.backbone))
         except ForetokenError as e:
-            return *(gr.skip() for _ in self.form), gr.skip(), notice.error(e)
-        return self._filled(found)
+            return fill(self.restored, {"messages": notice.error(e)})
+        return fill(self.restored, self.filled(found))
 
     def recall(self, value: object) -> tuple[Any, ...]:
         """Fills the form as it was when this browser last had it; what no longer fits is left out."""
-        return self._filled(restoring.form(value, self.backbone, settings(self.backbone), self.favourite))
-
-    def _filled(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        badge = gr.skip()
-        if "knobs" in values:
-            name = values["knobs"]["name"]
-            badge = self.badge_of(name, values["knobs"]["values"])
-        return *(values.get(name, gr.skip()) for name in self.form), badge, []
+        declared = settings(self.backbone)
+        found = restoring.form(value, self.backbone, knob_panel.encode("settings", declared), declared, self.favourite)
+        return fill(self.restored, self.filled(found))
 
     # --- the run --------------------------------------------------------------------------------------------------
 
@@ -258,13 +231,9 @@ class ImageTab(Racing):
 
         def race(number: int) -> Iterator[dict[str, Any]]:
             prompt = read_prompt(text, seed, values, self.backbone)
-            chosen, method = asked.method(name, self.backbone)
-            sides = [(chosen, asked.knobs(knobs, method.knobs))]
-            if asked.flag(compare):
-                left, method = asked.method(other, self.backbone)
-                sides.append((left, asked.knobs(other_knobs, method.knobs)))
-            often = asked.knobs(values, settings(self.backbone))["repeat"] == OFTEN
-            yield from self.compare_runs(visitor, number, prompt, sides, TIMES if often else 1)
+            sides = self.asked_sides(self.backbone, name, knobs, compare, other, other_knobs)
+            times = times_of(asked.knobs(values, settings(self.backbone)))
+            yield from self.compare_runs(visitor, number, prompt, sides, times)
 
         yield from self.hold_engine(visitor, ticket, race)
 
@@ -274,34 +243,23 @@ class ImageTab(Racing):
         """Races two methods and shows both, then repeats them without showing. number: the ticket's; sides: the right one first"""
         left = sides[1][0] if len(sides) > 1 else PLAIN
         yield {
-            "left": canvas.waiting("plain", title_of(left), left_words(left) if len(sides) > 1 else "Not compared."),
-            "right": canvas.waiting("fast", title_of(sides[0][0]), RIGHT),
+            "left": canvas.waiting("plain", title_of(left), self.left_words(left) if len(sides) > 1 else "Not compared."),
+            "right": canvas.waiting("fast", title_of(sides[0][0]), self.right_words),
             "trace": trace.IDLE,
             "tree": tree.IDLE,
             "odds": odds_panel.IDLE,
             "verdict": {"state": "running", "live": "Reading the prompt"},
         }
-        started = self.start_runs(visitor, number, self.backbone, prompt, sides)
-        boards = [Board(run) for run in started]
-        costs = Costs()
-        for changed in updates(boards, Throttle(), self.runner.race):
-            begun = costs.now()
-            update = self.draw(boards, changed, ends=times == 1)
-            costs.drew(begun)
-            yield update
-            costs.sent()
-        seconds = [[board.run.seconds] for board in boards]
-        if all(board.run.finished for board in boards):
-            for again in range(2, times + 1):
-                yield {
-                    "verdict": {"state": "running", "live": f"Repeat {again} of {times}", "detail": "The same runs again, without drawing."}
-                }
-                if not self.repeat(visitor, number, prompt, sides, seconds):
-                    break
+
+        def draw(boards: list[Board], changed: set[int]) -> dict[str, Any]:
+            return self.draw(boards, changed, ends=times == 1)
+
+        boards, seconds, costs = yield from self.race_sides(visitor, number, self.backbone, prompt, sides, Board, draw, times)
         if boards[0].count and self.sessions.present(visitor):
             self.sessions.leave_results(visitor, self.prefix, self.keep_run(visitor, boards[0].run) | {"boards": boards})
             said = verdict.encode(*pair(boards), seconds=seconds) | {"costs": verdict.costs_in_words(boards, costs)}
-            yield {**self.distribution(boards), "verdict": said, "runs": runs.encode(boards, seconds, self.suits)}
+            race = runs.encode(runs.PICTURES, [runs.picture(b) for b in boards], seconds, self.suits)
+            yield {**self.distribution(boards), "verdict": said, "runs": race}
 
     def distribution(self, boards: list[Board]) -> dict[str, Any]:
         """The panels that need the model's distribution at every place of the accelerated picture; {} if the run was stopped, or decoded
@@ -313,19 +271,6 @@ class ImageTab(Racing):
         fast.top = found.p[:, 0]
         shown = self.draw(boards, {0})
         return {"right": shown["right"], "odds": odds_panel.encode(fast, found, self.patches, made_with(fast.run))}
-
-    def repeat(
-        self, visitor: str, number: int, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]], seconds: list[list[float]]
-    ) -> bool:
-        """Runs every side once more, one after the other, and notes its seconds; False if the visitor has stopped it."""
-        again = self.runner.start(self.backbone, prompt, sides)
-        self.sessions.hold(visitor, number, again)
-        self.runner.finish(again)
-        if not all(run.finished for run in again):
-            return False
-        for each, run in zip(seconds, again, strict=True):
-            each.append(run.seconds)
-        return True
 
     def draw(self, boards: list[Board], changed: set[int], ends: bool = True) -> dict[str, Any]:
         """Updates the panels of the changed boards and the line above them. ends: the last picture is also the end of the run"""
@@ -384,18 +329,3 @@ class ImageTab(Racing):
             found.append(gr.DownloadButton(value=str(file), interactive=True) if file else gr.skip())
             mistakes += lost
         return *found, notice.error(*mistakes) if mistakes else gr.skip()
-
-
-def pair(boards: list[Board]) -> tuple[Board, Board | None]:
-    """The right board, and the left one if there is any."""
-    return boards[0], boards[1] if len(boards) > 1 else None
-
-
-def left_words(name: str) -> str:
-    """What an empty left side says."""
-    return LEFT[2] if name == PLAIN else RIGHT
-
-
-def left_badge(run: Run) -> dict[str, Any] | None:
-    """The badge of the left side; plain decoding is what exact means, so it has none."""
-    return None if run.method.name == PLAIN else run_badge(run)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from app.ui import knobs as knob_panel
-from app.ui.panels import notice
+from app.ui import asked
+from app.ui.panels import axes, notice
 from engine import assets
-from engine.core import Knob
-from engine.errors import BadFile
+from engine.errors import BadFile, BadPrompt
 from engine.mesh.formats import ply
 from engine.mesh.formats.source import Source
 from engine.mesh.frame import UP
@@ -22,7 +22,6 @@ EXAMPLES = assets.clouds()
 ORDER = ("table", "chair", "house", "tree", "tower", "bottle", "mushroom", "rocket")  # of the examples
 FIRST = "chair"
 SHOWN = 4096  # most points in the view
-AXIS = Knob("up_axis", "", "auto", choices=("auto", *UP), live=False, help="The file's axis that points up. auto: a network decides.")
 
 
 class Given(NamedTuple):
@@ -34,9 +33,17 @@ class Given(NamedTuple):
     refused: str = ""
 
 
-def axis(name: str = "auto") -> dict[str, Any]:
-    """The value of the up-axis panel."""
-    return knob_panel.encode("input", (AXIS,), {"up_axis": name})
+def axis(given: Given) -> dict[str, Any]:
+    """The value of the up-axis panel for an input."""
+    return axes.encode(given.shape.points, given.shape.frame.up, given.up)
+
+
+def checked_axis(value: object) -> str:
+    """The axis that a page sent: of the panel's value, or by its name. Raises BadPrompt."""
+    name = value.get("up") if isinstance(value, Mapping) else value
+    if name != axes.AUTO and name not in tuple(UP):
+        raise BadPrompt(f"The up axis cannot be {asked.brief(name)}. Choose one of the pictures.")
+    return str(name)
 
 
 def describe(given: Input) -> list[dict[str, str]]:

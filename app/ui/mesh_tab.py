@@ -1,47 +1,41 @@
-"""The Mesh tab: turns a point cloud or a mesh into two low-polygon meshes, by plain decoding and by a method, in one 3D view."""
+"""The Mesh tab: turns a point cloud or a mesh into two low-polygon meshes, by two methods, in one 3D view: on the left plain decoding or
+another method, on the right the chosen."""
 
 from __future__ import annotations
 
-import secrets
-import shutil
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 import numpy as np
 import torch
 
+from app import history
 from app.boards.mesh import MeshBoard
-from app.fit_line import fit_of
-from app.mesh_files import FILES, write_files
-from app.stream import Throttle, updates
-from app.ui import asked, quality_table, restoring
+from app.mesh_files import FILES
+from app.mesh_pictures import draw_race, write_race, write_turntable
+from app.ui import asked, mesh_outcome, quality_table, restoring
 from app.ui import knobs as knob_panel
+from app.ui.comparing import PLAIN_SIDE, REPEAT, left_badge, times_of
 from app.ui.keep import keep
-from app.ui.mesh_input import AXIS, EXAMPLES, FIRST, ORDER, Given, adopt, axis, describe, example_clouds, example_name, shown_points
+from app.ui.mesh_given import MeshInput, stays
+from app.ui.mesh_input import Given, example_clouds, shown_points
+from app.ui.mesh_side import MEASURING, WORDS, course_of, draw_course, side_of, without_a_face
 from app.ui.method_menu import PLAIN, badge, choices, choices_for, run_badge, start_values, title_of, with_auto
-from app.ui.panels import canvas, clouds, live, mesh, notice, trace, tree, verdict, wanted
-from app.ui.panels.made import bpt_words, made_with
+from app.ui.panels import axes, clouds, live, mesh, notice, replay, runs, trace, tree, verdict, wanted
 from app.ui.place import Place
-from app.ui.racing import DIRECT, READING, Racing, fill
-from app.uploads import SECONDS, WAIT, read_upload
+from app.ui.racing import DIRECT, fill
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import Backbone, Knob, Prompt, Sampling
-from engine.errors import BadFile, BadPrompt, ForetokenError
-from engine.mesh.read import READERS, Input, read
+from engine.errors import BadPrompt, ForetokenError, NotSupported
+from engine.mesh.read import READERS, Input
 from engine.methods import METHODS
-from engine.run import Run
 
 FAVOURITE = "xspecmesh"
 WARM_STEPS = 3  # the first pass of a method has no draft yet
-SPAN = 128  # the number of tokens of a mesh is not known before, so the trace is drawn over a multiple of this
 BUDGET = Knob(
     "face_budget", "", 0, 0, 512, 8, "log", live=False, help="Most faces of the mesh. The model is told, and stops before it exceeds it."
 )
-PLAIN_SIDE = ("Plain decoding", "One token at a time.")
-RIGHT = "Several tokens at a time, each one verified."
-WORDS = verdict.Words("Reading the points", "The downloads contain the accelerated mesh.")
 IDLE = {
     "state": "empty",
     "headline": "Same model, same points. How much faster?",
@@ -49,9 +43,15 @@ IDLE = {
 }
 NO_HEADS = "{} has no draft heads on this machine, so XSpecMesh is not in the menu. Train them: python launch.py train mesh-heads{}."
 NO_INPUT = "There is no input yet. Pick an example or drop a file."
-STILL = "{} is still being read. Press Generate when its points are shown."
-STAYS = "This run uses {}, because {} could not be read."
-BUSY = "A run is in progress. Cancel it, or choose again when it is done."
+STILL = "{} is still being read. Your run starts when its points are shown; Cancel gives it up."
+LOADING = "Loading {}. You can choose an input meanwhile."
+DRAWN = {"race": ("GIF of the race", "-race.gif"), "turntable": ("Turntable (GIF)", "-turntable.gif")}  # (label, ending of the file)
+# one at a time: a process that draws takes some hundred megabytes
+DRAWING = DIRECT | {"queue": True, "concurrency_id": "drawing", "concurrency_limit": 1, "trigger_mode": "multiple"}
+READY = "<i></i>"  # settings that come back wait until this is on the page; see runs.MESHES
+OPENED = "opened"  # under this name a visitor's form waits for the model
+# the form as the browser keeps it, and whether the view shows the last race of before the page was loaded anew
+REMEMBERED = "(name, other, kept, shown) => [name, other, kept, Boolean(sessionStorage.getItem('foretoken-race-mesh'))]"
 
 
 def build(place: Place) -> None:
@@ -64,7 +64,7 @@ def settings(sampling: Sampling) -> tuple[Knob, ...]:
     temperature = Knob(
         "temperature", "", sampling.temperature, 0, 2, 0.05, help="Randomness. 0: always the most probable token.", live=False
     )
-    return temperature, BUDGET
+    return temperature, BUDGET, REPEAT
 
 
 def settings_panel(sampling: Sampling) -> dict[str, Any]:
@@ -84,55 +84,18 @@ def read_prompt(given: Input, seed: object, values: object, own: Sampling) -> Pr
     return Prompt(points=torch.from_numpy(given.points), seed=asked.seed(seed), size=int(chosen["face_budget"]) or None, sampling=sampling)
 
 
-def made(run: Run) -> str:
-    """How many tokens a run has, in words."""
-    return f"{len(run.tokens):,} token{'' if len(run.tokens) == 1 else 's'}"
-
-
-def stays(given: Given) -> list[dict[str, Any]]:
-    """A notice if the newest file could not be read."""
-    return notice.hint(STAYS.format(given.shape.name, given.refused)) if given.refused else []
-
-
-def without_a_face(run: Run) -> dict[str, Any]:
-    """The line above the view for a run without a face: what happened, and what to try."""
-    if run.stopped and not run.finished:
-        detail = f"It had {made(run)}. Let it run longer before you cancel."
-        return {"state": "stopped", "headline": "Stopped before the first face", "detail": detail}
-    ended = bool(run.tokens) and run.tokens[-1] == run.backbone.end
-    what = "ended the mesh" if ended else "reached the length limit"
-    detail = f"{run.method.title} {what} after {made(run)}. Roll another seed, choose another up axis, or give points with "
-    return {"state": "done", "tone": "bad", "headline": "The mesh has no faces", "detail": f"{detail}normals that point outward."}
-
-
-def side_of(board: MeshBoard, title: str, badge: Mapping[str, Any] | None) -> mesh.Side:
-    """A board's side of the view."""
-    empty = f"No faces in {made(board.run)}." if board.ended and not len(board.faces) else ""
-    return mesh.Side(
-        board.faces, board.accepted, board.depth, board.step, board.tokens, board.ghosts,
-        title=title, state=canvas.state(board), badge=badge, counters=board.run.totals, text=empty,
-    )  # fmt: skip
-
-
-def draw_course(board: MeshBoard) -> dict[str, Any]:
-    """The values of the trace panel and the tree panel."""
-    method, state = board.run.method, canvas.state(board)
-    limit = -(-len(board.trail.positions) // SPAN) * SPAN
-    made = made_with(board.run)
-    drawn = tree.encode(board.trail, method, state, made=made, words=bpt_words)
-    return {"trace": trace.encode(board.trail, method, state, limit, made), "tree": drawn}
-
-
 def download(name: str, label: str) -> gr.DownloadButton:
     """The button of a file that does not exist yet."""
-    return gr.DownloadButton(label, size="sm", elem_id=f"mesh-download-{name}", interactive=False, min_width=100)
+    return gr.DownloadButton(label, size="sm", elem_id=f"mesh-download-{name}", interactive=False, scale=0, min_width=100)
 
 
-class MeshTab(Racing):
+class MeshTab(MeshInput):
     """The components of the tab and their handlers."""
 
     prefix = "mesh-"
     idle = IDLE
+    form_names = restoring.MESH
+    right_words = "Several tokens at a time, each one verified."
 
     def __init__(self, place: Place):
         super().__init__(place)
@@ -144,13 +107,14 @@ class MeshTab(Racing):
                 self._build_settings()
             with gr.Column(elem_classes="ft-stage"):
                 self._build_stage()
-        self.panels = {name: getattr(self, name) for name in ("viewer", "verdict", "trace", "tree")}
-        self.offers = {"results": self.results, "quality": self.quality} | self.downloads
+        self.panels = {name: getattr(self, name) for name in ("viewer", "verdict", "trace", "tree", "quality", "runs")}
+        self.offers = self.downloads | self.drawn
         self.live = live.build(self.panels, "mesh-live")
-        self.wanted = wanted.build("mesh-wanted", "#mesh-examples [aria-pressed=true]")
-        names = ("live", "notes", "tiles", "axis", "results", "messages")
+        self.wanted = wanted.build("mesh-wanted", "#mesh-ready i")
+        names = ("live", "notes", "tiles", "axis", "messages")
         self.table = {name: getattr(self, name) for name in names}  # what a new file changes
-        self.menu = {name: getattr(self, name) for name in ("method", "knobs", "badge", "settings")}  # what depends on the model
+        names = ("method", "knobs", "badge", "settings", "other")
+        self.menu = {name: getattr(self, name) for name in names}  # what depends on the model
 
     @property
     def model_name(self) -> str:
@@ -172,40 +136,53 @@ class MeshTab(Racing):
         self.build_notices()
 
     def _build_settings(self) -> None:
-        self.build_method(offered(choices_for(frozenset({"mesh_heads"}))), FAVOURITE)
+        found = offered(choices_for(frozenset({"mesh_heads"})))
+        self.build_method(found, FAVOURITE)
         gr.HTML("<h2>Mesh</h2>", elem_classes="ft-heading")
         self.build_seed()
         self.settings = knob_panel.build(settings_panel(Lowpoly.sampling), "mesh-settings")
-        self.axis = knob_panel.build(axis(), "mesh-axis")
-        self.build_compare()
+        self.axis = axes.build("mesh-axis")
+        self.build_left(found)
 
     def _build_stage(self) -> None:
         self.verdict = verdict.build(IDLE, "mesh-verdict")
-        waiting = {"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": mesh.Side.waiting(METHODS[FAVOURITE].title, RIGHT)}
+        waiting = {
+            "plain": mesh.Side.waiting(*PLAIN_SIDE),
+            "accelerated": mesh.Side.waiting(METHODS[FAVOURITE].title, self.right_words),
+        }
         self.viewer = mesh.build(mesh.encode(waiting))
-        with gr.Row(elem_classes="ft-results", visible=False) as self.results:
-            self.quality = gr.HTML("", elem_id="mesh-quality", apply_default_css=False)
-            with gr.Column(elem_classes="ft-downloads", scale=0, min_width=240):
-                gr.HTML(
-                    "<h2>Download</h2><p>The accelerated mesh, in the position, size and axes of the input.</p>", elem_classes="ft-heading"
-                )
-                self.downloads = {name: download(name, label) for name, (label, _, _) in FILES.items()}
+        replay.build("mesh-replay")
+        gr.HTML(
+            "<p>The accelerated mesh, in the position, size and axes of the input:</p>", elem_classes="ft-kinds", apply_default_css=False
+        )
+        with gr.Row(elem_classes="ft-files"):
+            self.downloads = {name: download(name, label) for name, (label, _, _) in FILES.items()}
+            self.drawn = {name: download(name, label) for name, (label, _) in DRAWN.items()}
+        self.quality = quality_table.build("mesh-quality")
+        self.runs = runs.build(runs.MESHES)
         self.trace = trace.build("mesh-trace")
         self.tree = tree.build("mesh-tree")
+        self.shown = gr.Checkbox(False, visible="hidden", elem_id="mesh-shown")
+        self.ready = gr.HTML("", elem_id="mesh-ready", elem_classes="ft-unseen", apply_default_css=False)
+        self.resumed = gr.Number(0, visible="hidden", elem_id="mesh-resumed")  # counts the runs that waited for a file
 
     def wire(self, tab: gr.Tab) -> None:
         """Connects the handlers."""
-        inputs = [self.seed, self.method, self.knobs, self.settings, self.compare]
-        self.wire_race([self.go.click], self.run, inputs)
-        outputs = list(self.table.values())
-        tab.select(self.open, self.method, [*outputs, *self.menu.values()], **DIRECT)
-        self.tiles.input(self.pick, [self.tiles, self.method], outputs, **DIRECT)
-        waits = READING | {"show_progress": "minimal", "show_progress_on": self.file, "preprocess": True}  # a large file takes a while
-        told = self.file.upload(self.announce, self.file, self.messages, **(DIRECT | {"preprocess": True}))
-        told.then(self.drop, [self.file, self.method], [*outputs, self.file], **waits)
-        self.axis.input(self.turn, [self.axis, self.method], outputs, **READING)
-        restored = [self.method, self.knobs, self.badge, self.messages]
-        self.wanted.input(self.restore_settings, self.wanted, restored, **DIRECT)
+        inputs = [self.seed, self.method, self.knobs, self.settings, self.compare, self.other, self.other_knobs]
+        delivered = self.wire_race([self.go.click, self.resumed.change], self.run, inputs)
+        delivered.success(self.draw_pictures, None, [*self.drawn.values(), self.runs, self.messages], **DRAWING)
+        self.wire_left()
+        self.wire_input()
+        kept = self.remember("foretoken-mesh-form", ("tiles",))
+        self.filling = self.form | self.menu | {"messages": self.messages, "ready": self.ready}
+        outputs = list(self.filling.values())
+        first = [self.method, self.other, kept, self.shown]
+        shown = [*self.table.values(), self.line, self.clock]
+        opened = tab.select(self.open, first, shown, js=REMEMBERED, **DIRECT)
+        opened.then(self.load, None, outputs, **DIRECT)
+        self.restored = self.filling | self.table
+        self.runs.input(self.restore_run, [self.runs, self.method, self.other], list(self.restored.values()), **DIRECT)
+        self.wanted.input(self.restore_settings, self.wanted, [self.method, self.knobs, self.badge, self.messages], **DIRECT)
 
     def restore_settings(self, value: object) -> tuple[Any, ...]:
         """Sets the method and its knobs as a row of the Bench tab has them."""
@@ -215,138 +192,101 @@ class MeshTab(Racing):
             return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
         return name, panel, badge(name, panel["values"]), []
 
-    # --- the input ------------------------------------------------------------------------------------------------
+    # --- the model and the form -----------------------------------------------------------------------------------
 
-    def open(self, name: object, request: gr.Request) -> tuple[Any, ...]:
-        """Loads the model and takes an example as input when a visitor first opens the tab."""
+    def open(self, name: object, other: object, kept: object, shown: object, request: gr.Request) -> tuple[Any, ...]:
+        """Takes an example as input when a visitor first opens the tab; the model is loaded behind it."""
         visitor = request.session_hash
-        fresh = self.sessions.given(visitor) is None
-        values = self.take(visitor, EXAMPLES / f"{FIRST}.ply", "auto", name) if fresh else {}
+        line = (gr.skip(), gr.skip()) if self.sessions.busy(visitor, self.prefix) else self.found_taken(visitor)
+        if self.sessions.given(visitor) is not None:
+            return *fill(self.table, {}), *line
+        values = self.take_first(visitor, kept, shown is True, name, other)
+        self.sessions.leave_results(visitor, OPENED, {"form": kept, "said": values.get("messages", [])})
+        return *fill(self.table, values | {"messages": notice.hint(LOADING.format(self.model.name))}), *line
+
+    def load(self, request: gr.Request) -> tuple[Any, ...]:
+        """Loads the model for a visitor who has just opened the tab, and fills the form as their browser remembers it."""
+        left = self.sessions.take_results(request.session_hash, OPENED)
+        if not left:
+            return fill(self.filling, {})
         try:
             backbone = self.model.get()
-            if fresh:
-                values |= self.menus(backbone)
         except ForetokenError as e:
-            values["messages"] = notice.error(e)
-        return fill(self.table | self.menu, values)
-
-    def menus(self, backbone: Backbone) -> dict[str, Any]:
-        """Updates of the method menu and the settings for a loaded model."""
+            return fill(self.filling, {"messages": [*left["said"], *notice.error(e)], "ready": READY})
+        own = backbone.sampling
         found = with_auto(offered(choices(backbone)), backbone)
-        name = found[0][1]
+        form = restoring.form(left["form"], backbone, settings_panel(own), settings(own), found[0][1])
+        values = self.menus(backbone, found, form)
+        return fill(self.filling, values | {"messages": [*left["said"], *values["messages"]], "ready": READY})
+
+    def menus(self, backbone: Backbone, found: list[tuple[str, str]], form: Mapping[str, Any]) -> dict[str, Any]:
+        """Updates of the form for a loaded model. found: its methods; form: the values that the browser remembers, the others start anew"""
+        name = form.get("method", found[0][1])
         method, given = start_values(name, self.suits)
+        if "knobs" in form:
+            given = form["knobs"]["values"]
         missing = METHODS[FAVOURITE].needs - backbone.capabilities
         option = "" if backbone.name == "lowpoly" else " --backbone NAME"
-        return {
-            "method": gr.Dropdown(found, value=name),
+        values = {
             "knobs": knob_panel.encode(name, method.knobs, given),
-            "badge": badge(name, given),
             "settings": settings_panel(backbone.sampling),
+            **{part: value for part, value in form.items() if part in self.form},
+            "method": gr.Dropdown(found, value=name),
+            "badge": badge(name, given),
+            "other": gr.Dropdown([(PLAIN_SIDE[0], PLAIN), *found], value=form.get("other", PLAIN)),
             "messages": notice.hint(NO_HEADS.format(backbone.name, option)) if missing else [],
         }
+        return values
 
-    def pick(self, example: object, name: object, request: gr.Request) -> tuple[Any, ...]:
-        """Takes an example as input."""
-        known = example in ORDER  # the page's text becomes a path
-        return fill(self.table, self.take(request.session_hash, EXAMPLES / f"{example}.ply", "auto", name) if known else {})
+    def restore_run(self, value: object, name: object, other: object, request: gr.Request) -> tuple[Any, ...]:
+        """Fills the form, or only the left side, from the settings of a run, and takes its input if it is at hand."""
+        try:
+            backbone = self.model.get()
+            own = backbone.sampling
+            found, wished = restoring.mesh_run(value, backbone, settings_panel(own), settings(own))
+            changed = self.wish(request.session_hash, wished.name, wished.up, found["method"], other) if wished else {}
+        except ForetokenError as e:
+            return fill(self.restored, {"messages": notice.error(e)})
+        return fill(self.restored, self.filled(found) | changed)
 
-    def announce(self, file: object, request: gr.Request) -> Any:
-        """Announces that a file will be read; until then the visitor cannot generate from the one before."""
+    def waits_for(self, visitor: str) -> str:
+        """A run waits for a file that is being read: the page does not show it yet."""
+        name = self.sessions.reading(visitor)
+        return STILL.format(name) if name else ""
+
+    # --- pictures -------------------------------------------------------------------------------------------------
+
+    def draw_pictures(self, request: gr.Request) -> tuple[Any, ...]:
+        """Draws the thumbnails, the race and the turntable once the page shows the result; a disk that refuses costs only these."""
         visitor = request.session_hash
+        parts = self.drawn | {"runs": self.runs, "messages": self.messages}
+        race, boards = self.sessions.take_results(visitor, f"{self.prefix}boards").get("boards") or ("", [])
+        if not boards or not len(boards[0].faces) or not self.sessions.present(visitor):
+            return fill(parts, {})
         try:
-            name = asked.upload(file).name
-        except ForetokenError as e:
-            return notice.error(e)
-        if self.sessions.busy(visitor):
-            return gr.skip()  # it will be refused
-        self.sessions.reads(visitor, name, WAIT)
-        return notice.hint(f"Reading {name}. This can take up to {SECONDS:.0f} seconds.")
-
-    def drop(self, file: object, name: object, request: gr.Request) -> tuple[Any, ...]:
-        """Takes the visitor's own file as input and empties the drop zone."""
-        visitor = request.session_hash
-        own = self.sessions.folder(visitor) / f"upload-{secrets.token_hex(8)}"
-        try:
-            values = self.take(visitor, adopt(asked.upload(file), own), "auto", name)
-        except ForetokenError as e:
-            values = {"messages": notice.error(e)}
-        finally:
-            self.sessions.has_read(visitor)
-        for folder in own.parent.glob("upload-*"):  # a visitor keeps only one file
-            given = self.sessions.given(visitor)
-            if given is None or folder != given.path.parent:
-                shutil.rmtree(folder, ignore_errors=True)
-        return *fill(self.table, values), None
-
-    def turn(self, value: object, name: object, request: gr.Request) -> tuple[Any, ...]:
-        """Reads the file again with another up axis."""
-        visitor = request.session_hash
-        given = self.sessions.given(visitor)
-        if given is None:
-            return fill(self.table, {})
-        try:
-            up = str(asked.knobs(value, (AXIS,))["up_axis"])
-        except ForetokenError as e:
-            return fill(self.table, {"axis": axis(given.up), "messages": notice.error(e)})
-        self.sessions.reads(visitor, given.shape.name, WAIT)
-        try:
-            return fill(self.table, self.take(visitor, given.path, up, name))
-        finally:
-            self.sessions.has_read(visitor)
-
-    def take(self, visitor: str, path: Path, up: str, name: object) -> dict[str, Any]:
-        """Reads a file and shows its points; if it cannot be read, only the message changes. name: the method's."""
-        before, known = self.sessions.given(visitor), self.sessions.present(visitor)
-        try:
-            chosen, _ = asked.method(name)
-            self.check_idle(visitor)
-            shape = read(path, up) if path.parent == EXAMPLES else read_upload(path, up)
-            self.check_idle(visitor)
-        except ForetokenError as e:
-            if before is not None and isinstance(e, BadFile):
-                self.sessions.give(visitor, before._replace(refused=path.name))
-            back = {"axis": axis(before.up)} if before else {}
-            return {"tiles": example_name(before), "messages": notice.error(e), **back}
-        if known and not self.sessions.present(visitor):
-            return {}  # they left while it was read, so nothing of theirs may be kept
-        self.sessions.give(visitor, given := Given(path, shape, up))
-        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": mesh.Side.waiting(title_of(chosen), RIGHT)}
-        viewer = mesh.encode(sides, shown_points(shape))
-        return {
-            "live": live.Screen().show(viewer=viewer, verdict=IDLE, trace=trace.IDLE, tree=tree.IDLE),
-            "notes": describe(shape),
-            "tiles": example_name(given),
-            "axis": axis(up),
-            "results": gr.Row(visible=False),
-            "messages": [],
-        }
-
-    def check_idle(self, visitor: str) -> None:
-        """Raises BadPrompt while the visitor waits or has a run: its input must not change."""
-        if self.sessions.busy(visitor):
-            raise BadPrompt(BUSY)
-
-    def check_ready(self, visitor: str) -> None:
-        """Raises BadPrompt while a file is being read: the page does not show it yet."""
-        if name := self.sessions.reading(visitor):
-            raise BadPrompt(STILL.format(name))
-
-    def hints_of(self, visitor: str) -> list[dict[str, Any]]:
-        """Says which input a run uses if the newest one could not be read."""
-        given = self.sessions.given(visitor)
-        return stays(given) if given else []
-
-    def withdrawn(self, name: str) -> Any:
-        """The update of an offer at the start of a run."""
-        if name == "results":
-            return gr.Row(visible=False)
-        return gr.skip() if name == "quality" else super().withdrawn(name)
+            drawn = draw_race(boards)
+        except NotSupported as e:
+            return fill(parts, {"messages": notice.hint(f"There are no pictures of the meshes: {e}")})
+        if not self.sessions.present(visitor):  # they left meanwhile
+            return fill(parts, {})
+        folder, run = self.sessions.folder(visitor), boards[0].run
+        titles = [title_of(board.run.name) for board in boards]
+        writers = {"race": lambda path: write_race(drawn, boards, titles, path), "turntable": lambda path: write_turntable(drawn, path)}
+        values: dict[str, Any] = {"runs": runs.with_thumbnails(race, drawn.thumbnails)}
+        mistakes = []
+        for name, write in writers.items():
+            path = folder / f"foretoken-{history.file_name(run)}-{run.prompt.seed}{DRAWN[name][1]}"
+            file, lost = keep(name, lambda write=write, path=path: write(path))
+            values |= {name: gr.DownloadButton(value=str(file), interactive=True)} if file else {}
+            mistakes += lost
+        return fill(parts, values | ({"messages": notice.error(*mistakes)} if mistakes else {}))
 
     # --- the run --------------------------------------------------------------------------------------------------
 
     def run(
-        self, ticket: object, seed: object, name: object, knobs: object, values: object, compare: object, request: gr.Request
-    ) -> Iterator[dict[str, Any]]:
+        self, ticket: object, seed: object, name: object, knobs: object, values: object, compare: object, other: object,
+        other_knobs: object, request: gr.Request,
+    ) -> Iterator[dict[str, Any]]:  # fmt: skip
         """The generator of one comparison."""
         visitor = request.session_hash
 
@@ -356,76 +296,51 @@ class MeshTab(Racing):
                 raise BadPrompt(NO_INPUT)
             backbone = self.model.get()
             prompt = read_prompt(given.shape, seed, values, backbone.sampling)
-            chosen, method = asked.method(name, backbone)
-            moved = asked.knobs(knobs, method.knobs)
-            yield from self.compare_runs(visitor, number, backbone, given, prompt, chosen, moved, asked.flag(compare))
+            sides = self.asked_sides(backbone, name, knobs, compare, other, other_knobs)
+            times = times_of(asked.knobs(values, settings(backbone.sampling)))
+            yield from self.compare_runs(visitor, number, backbone, given, prompt, sides, times)
 
         yield from self.hold_engine(visitor, ticket, race)
 
     def compare_runs(
-        self,
-        visitor: str,
-        number: int,
-        backbone: Backbone,
-        given: Given,
-        prompt: Prompt,
-        name: str,
-        knobs: Mapping[str, Any],
-        compare: bool,
-    ) -> Iterator[dict[str, Any]]:
-        """Races plain decoding against a method, shows both, measures the meshes and offers the files. number: the ticket's"""
+        self, visitor: str, number: int, backbone: Backbone, given: Given, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]],
+        times: int = 1,
+    ) -> Iterator[dict[str, Any]]:  # fmt: skip
+        """Races two methods and shows both, repeats them without showing, measures the meshes and offers the files. number: the ticket's"""
         points = shown_points(given.shape)
-        sides = {"plain": mesh.Side.waiting(*PLAIN_SIDE) if compare else None, "accelerated": mesh.Side.waiting(title_of(name), RIGHT)}
+        left = sides[1][0] if len(sides) > 1 else PLAIN
+        waiting = {
+            "plain": mesh.Side.waiting(title_of(left), self.left_words(left)) if len(sides) > 1 else None,
+            "accelerated": mesh.Side.waiting(title_of(sides[0][0]), self.right_words),
+        }
         reading = {"state": "running", "live": WORDS.reading}
-        yield {"viewer": mesh.encode(sides, points), "verdict": reading, "trace": trace.IDLE, "tree": tree.IDLE}
-        chosen = [(name, knobs), (PLAIN, {})][: 2 if compare else 1]
-        runs = self.start_runs(visitor, number, backbone, prompt, chosen, WARM_STEPS)
-        boards = [MeshBoard(run) for run in runs]
-        for changed in updates(boards, Throttle(), self.runner.race):
-            yield self.draw(boards, points, changed)
-        if boards[0].count and self.sessions.present(visitor):
-            done, told = self.finish(visitor, boards, given.shape, stays(given))
-            self.sessions.leave_results(visitor, self.prefix, done)
-            if told:
-                yield {"verdict": told}
+        yield {"viewer": mesh.encode(waiting, points), "verdict": reading, "trace": trace.IDLE, "tree": tree.IDLE, "quality": None}
+
+        def draw(boards: list[MeshBoard], changed: set[int]) -> dict[str, Any]:
+            return self.draw(boards, points, changed)
+
+        raced = yield from self.race_sides(visitor, number, backbone, prompt, sides, MeshBoard, draw, times, WARM_STEPS)
+        boards = raced.boards
+        if not boards[0].count or not self.sessions.present(visitor):
+            yield {"verdict": without_a_face(boards[0].run)}
+            return
+        yield {"verdict": MEASURING}
+        outcome = mesh_outcome.measured(boards, given.shape)
+        folder = self.sessions.folder(visitor) / "mesh"
+        self.sessions.leave_results(visitor, self.prefix, mesh_outcome.offers(boards[0], given.shape, folder, self.shelf, stays(given)))
+        said = mesh_outcome.said(boards, outcome, raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
+        race = runs.encode(runs.MESHES, mesh_outcome.rows(boards, outcome, given.shape), raced.seconds, self.suits)
+        self.sessions.leave_results(visitor, self.prefix, {"boards": (race["id"], boards)})
+        yield {"verdict": said, "quality": quality_table.encode(outcome.sides), "runs": race}
 
     def draw(self, boards: list[MeshBoard], points: np.ndarray, changed: set[int]) -> dict[str, Any]:
-        """Updates the view of both boards, the line above it, and the charts of the accelerated one if it changed."""
-        fast, plain = boards[0], boards[1] if len(boards) > 1 else None
-        badge = run_badge(fast.run) if fast.count else None
-        sides = {
-            "plain": side_of(plain, PLAIN_SIDE[0], None) if plain else None,
-            "accelerated": side_of(fast, title_of(fast.run.name), badge),
-        }
+        """Updates the view of both boards, the line above it while they grow, and the charts of the accelerated one if it changed."""
         over = all(board.ended for board in boards)
-        said = without_a_face(fast.run) if over and not len(fast.faces) else verdict.encode(fast, plain, WORDS)
+        sides = {}
+        for name, board in zip(("accelerated", "plain"), boards, strict=False):
+            mark = (run_badge if board is boards[0] else left_badge)(board.run) if board.count else None
+            sides[name] = side_of(board, title_of(board.run.name), mark, course_of(board) if over and board.count else None)
+        fast = boards[0]
         courses = draw_course(fast) if 0 in changed and fast.count else {}
-        return {"viewer": mesh.encode(sides, points), "verdict": said, **courses}
-
-    def finish(
-        self, visitor: str, boards: list[MeshBoard], given: Input, said: list[dict[str, str]]
-    ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Measures the meshes, offers the files and saves the run in the history; if the disk refuses one, the rest is still done. Returns
-        the values of `offers`, and the verdict with the fit of a mesh that has faces.
-
-        said: notices to keep on the page
-        """
-        fast = boards[0]
-        sides = [quality_table.measure(b, "fast" if b is fast else "plain", given) for b in reversed(boards) if b.count]
-        files, lost = keep("downloads", lambda: write_files(fast.run, given, self.sessions.folder(visitor) / "mesh"))
-        _, unkept = keep("history", lambda: self.shelf.keep(fast.run, given))
-        found = files or {}
-        offers = {name: gr.DownloadButton(value=str(found.get(name, "")) or None, interactive=name in found) for name in FILES}
-        shown = any(side.numbers["faces"] for side in sides)
-        mistakes = notice.error(*lost, *unkept)
-        told = self.fitting(boards, given, sides[-1].numbers) if sides[-1].side == "fast" and len(fast.faces) else None
-        return {"results": gr.Row(visible=shown), "quality": quality_table.table(sides), "messages": [*said, *mistakes], **offers}, told
-
-    def fitting(self, boards: list[MeshBoard], given: Input, numbers: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The verdict with how well the accelerated mesh fits its input, or why that is not known. numbers: its row of the quality table"""
-        fast = boards[0]
-        fits, unknown = fit_of(fast.run.backbone, given, fast.run.result(), numbers)
-        told = verdict.encode(fast, boards[1] if len(boards) > 1 else None, WORDS)
-        if fits:
-            return verdict.with_fit(told, fits)
-        return told | {"fit": notice.without_paths(unknown)} if unknown else None
+        told = {} if over else {"verdict": verdict.encode(fast, boards[1] if len(boards) > 1 else None, WORDS)}
+        return {"viewer": mesh.encode(sides, points), **told, **courses}

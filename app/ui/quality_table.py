@@ -1,16 +1,27 @@
-"""The quality of the finished meshes, side by side: defects of each mesh, and its distance from the input."""
+"""The quality of the finished meshes, side by side: defects of each mesh, trimesh's repair report, and its distance from the input."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from typing import Any, NamedTuple
+
+import gradio as gr
 
 from app.boards.mesh import MeshBoard
 from app.history import placed
+from app.ui.method_menu import title_of
+from app.ui.panels import panel
 from engine.mesh.distance import distance
 from engine.mesh.quality import quality
 from engine.mesh.read import Input
+from engine.mesh.repair import Repair, repair
+
+TEMPLATE = """
+<div class="ft-quality-box" hidden>
+  <table class="ft-quality"><thead></thead><tbody></tbody></table>
+  <div class="ft-spent"></div>
+</div>
+"""
 
 
 class Measured(NamedTuple):
@@ -19,6 +30,7 @@ class Measured(NamedTuple):
     title: str
     side: str
     numbers: Mapping[str, Any]
+    repair: Repair
     tokens: int
     dangling: int
     dropped: int  # faces of the tokens that are not in the mesh
@@ -28,49 +40,59 @@ ROWS = (  # name, label, what it means
     ("faces", "Faces", "Triangles of the mesh."),
     ("vertices", "Vertices", "Corners of the faces; equal positions count once."),
     ("watertight", "Watertight", "Every edge has exactly two faces, so the surface has no holes."),
+    ("holes", "Holes", "Loops of edges with only one face."),
+    ("winding_consistent", "Winding", "Whether neighbouring faces agree on which side is the outside."),
     ("components", "Pieces", "Parts that share no vertex."),
     ("degenerate", "Degenerate faces", "Faces with zero height."),
     ("open_edges_percent", "Open edges", "Edges with only one face."),
     ("chamfer", "Chamfer distance", "Mean distance from mesh to input plus that from input to mesh; the input's longest side is 1.9."),
     ("hausdorff", "Hausdorff distance", "The largest of these distances."),
 )
+WORDS = {"watertight": ("yes", "no"), "winding_consistent": ("consistent", "mixed")}
 FLOORS = {"chamfer": "floor", "hausdorff": "floor_hausdorff"}
 FLOOR_HELP = "Floor: the same distance between two samples of the input itself, about what a perfect mesh would have."
+
+
+def build(elem_id: str) -> gr.HTML:
+    """The panel, hidden while nothing is finished."""
+    return panel("quality", None, TEMPLATE, elem_id=elem_id)
 
 
 def measure(board: MeshBoard, side: str, given: Input) -> Measured:
     """Measures a run's mesh in the coordinates of its input."""
     mesh = board.run.result()
+    report = repair(mesh.vertices, mesh.faces)
     numbers = quality(mesh.vertices, mesh.faces) | distance((placed(mesh.vertices, given), mesh.faces), given.reference)
     tokens, came = len(board.run.tokens), len(mesh.parser.faces)
-    return Measured(board.run.method.title, side, numbers, tokens, len(mesh.parser.dangling()), came - len(mesh.faces))
+    counts = numbers | {"holes": report.holes}
+    return Measured(title_of(board.run.name), side, counts, report, tokens, len(mesh.parser.dangling()), came - len(mesh.faces))
 
 
-def table(sides: list[Measured]) -> str:
-    """The panel's HTML, escaped."""
-    heads = "".join(f'<th scope="col"><i class="ft-dot" data-side="{s.side}"></i>{escape(s.title)}</th>' for s in sides)
-    rows = "".join(_row(sides, *row) for row in ROWS)
-    said = "".join(f"<p>{escape(line)}</p>" for line in (FLOOR_HELP, *map(spent, sides)) if line)
-    floor = '<th scope="col" class="ft-floor">Floor</th>'
-    head = f"<thead><tr><td></td>{heads}{floor}</tr></thead>"
-    return f'<table class="ft-quality">{head}<tbody>{rows}</tbody></table><div class="ft-spent">{said}</div>'
+def encode(sides: list[Measured]) -> dict[str, Any] | None:
+    """The panel's value, all of it text; None if no side has a face."""
+    if not any(side.numbers["faces"] for side in sides):
+        return None
+    notes = [FLOOR_HELP, *map(spent, sides), *map(mended, sides)]
+    return {
+        "heads": [{"title": s.title, "side": s.side} for s in sides],
+        "rows": [_row(sides, *row) for row in ROWS],
+        "notes": [line for line in notes if line],
+    }
 
 
-def _row(sides: list[Measured], name: str, label: str, help_: str) -> str:
-    cells = "".join(f"<td>{_cell(name, side.numbers)}</td>" for side in sides)
+def _row(sides: list[Measured], name: str, label: str, help_: str) -> dict[str, Any]:
     floor = next((s.numbers[FLOORS[name]] for s in sides if name in FLOORS and s.numbers[FLOORS[name]] is not None), None)
-    return f'<tr><th scope="row" title="{escape(help_)}">{label}</th>{cells}<td class="ft-floor">{_number(floor)}</td></tr>'
+    return {"label": label, "help": help_, "cells": [_cell(name, side.numbers) for side in sides], "floor": _number(floor)}
 
 
-def _cell(name: str, numbers: Mapping[str, Any]) -> str:
+def _cell(name: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """A cell: its text, and whether that is good (None: neither)."""
     value = numbers[name]
     if not numbers["faces"] and name != "faces":
-        return "–"
-    if name == "watertight":
-        return f'<span class="ft-verdict-chip" data-good="{str(value).lower()}">{"yes" if value else "no"}</span>'
-    if name == "open_edges_percent":
-        return f"{value:.1f} %"
-    return _number(value)
+        return {"text": "–", "good": None}
+    if name in WORDS:
+        return {"text": WORDS[name][not value], "good": bool(value)}
+    return {"text": f"{value:.1f} %" if name == "open_edges_percent" else _number(value), "good": None}
 
 
 def _number(value: float | None) -> str:
@@ -78,6 +100,11 @@ def _number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+
+
+def mended(side: Measured) -> str:
+    """A sentence about what can be repaired; "" without faces."""
+    return f"Repair of {side.title}: {side.repair.text}." if side.numbers["faces"] else ""
 
 
 def spent(side: Measured) -> str:

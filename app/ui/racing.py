@@ -111,12 +111,6 @@ class Racing:
                 True, label="Keep", elem_id=self._id("keep"), elem_classes="ft-check", scale=0, min_width=72, interactive=True
             )
 
-    def build_compare(self) -> None:
-        """The checkbox for running plain decoding as well."""
-        self.compare = gr.Checkbox(
-            True, label="Compare with plain decoding", elem_id=self._id("compare"), elem_classes="ft-check", interactive=True
-        )
-
     # --- handlers -------------------------------------------------------------------------------------------------
 
     def wire_race(self, asking: list[Callable], run: Callable, inputs: list[Component]) -> Any:
@@ -144,9 +138,13 @@ class Racing:
         unchanged = (gr.skip(),) * len(self.offers)
         try:
             kept = asked.flag(keep)
-            self.check_ready(visitor)
         except ForetokenError as e:
             return 0, gr.skip(), *self.restore(request), notice.error(e), *unchanged
+        if waits := self.waits_for(visitor):
+            self.sessions.want(visitor, self.prefix)
+            parked = gr.Button(visible=False), gr.Button(visible=True), notice.hint(waits), gr.Timer(active=False)
+            return 0, gr.skip(), *parked, gr.skip(), *unchanged
+        self.sessions.want(visitor, "")
         number = self.sessions.enter(visitor, self.prefix)
         if number is None:
             return 0, gr.skip(), *(gr.skip(),) * 4, notice.error(BadPrompt(GOING)), *unchanged
@@ -172,26 +170,37 @@ class Racing:
             self.sessions.leave_results(request.session_hash, f"{self.prefix}boards", {"boards": boards})
         return fill(parts, left)
 
-    def check_ready(self, visitor: str) -> None:
-        """Raises ForetokenError if the visitor cannot start a run now."""
+    def waits_for(self, visitor: str) -> str:
+        """What a run must wait for before it takes its place in line, in a sentence; "" if for nothing."""
+        return ""
 
     def restore(self, request: gr.Request) -> tuple[Any, ...]:
         """Restores the buttons between runs, unless the visitor has requested the next one meanwhile."""
-        if self.sessions.busy(request.session_hash, self.prefix):
+        if self.sessions.busy(request.session_hash, self.prefix) or self.sessions.wants(request.session_hash, self.prefix):
             return (gr.skip(),) * 4
         return gr.Button(visible=True), gr.Button(visible=False), [], gr.Timer(active=False)
 
     def stop(self, request: gr.Request) -> tuple[Any, ...]:
         """Ends the run, which keeps its committed tokens, or the wait for it."""
+        self.sessions.want(request.session_hash, "")
         self.sessions.stop(request.session_hash)
         return self.restore(request)
 
     def tell_place(self, request: gr.Request) -> tuple[Any, ...]:
         """Updates the visitor's place in the queue; restores the buttons if their ticket is gone."""
-        if not self.sessions.busy(request.session_hash, self.prefix):
-            return self.restore(request)
-        ahead = self.sessions.place(request.session_hash)
-        return gr.skip(), gr.skip(), self.place_of(request.session_hash), gr.skip() if ahead else gr.Timer(active=False)
+        visitor = request.session_hash
+        if not self.sessions.busy(visitor, self.prefix):
+            go, cancel, *_ = self.restore(request)
+            return go, cancel, *self.found_taken(visitor)
+        ahead = self.sessions.place(visitor)
+        return gr.skip(), gr.skip(), self.place_of(visitor), gr.skip() if ahead else gr.Timer(active=False)
+
+    def found_taken(self, visitor: str) -> tuple[Any, Any]:
+        """The line for a visitor who does not wait, and whether the clock goes on: it tells when the machine is free."""
+        if self.sessions.wants(visitor, self.prefix):
+            return gr.skip(), gr.skip()
+        ahead, seconds = self.sessions.ahead()
+        return notice.taken(ahead, seconds), gr.Timer(active=ahead > 0)
 
     def place_of(self, visitor: str) -> list[dict[str, str]]:
         """The notice of a visitor's place in the queue."""

@@ -156,6 +156,11 @@ def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Tensor]:
     return judged.token, judged.entropies
 
 
+def top_of(rows: Rows) -> Tensor | None:
+    """The probability [1] of the most probable token of a pass of one row; None where a kernel draws without storing the distribution."""
+    return None if is_fused(rows) else rows.p[:1].amax(-1)
+
+
 def describe(
     n: int, committed: list[int], a: int, drafted: int, laws: Tensor | None, chance: Values, entropies: Tensor | None = None, **more: Any
 ) -> Step:
@@ -167,7 +172,8 @@ def describe(
     """
     k = len(committed)
     nats = entropy(laws[:k]) if entropies is None else entropies[:k]
-    trace = Trace(([True] * a + [False])[:k], accept_probability=chance[: min(k, drafted)], entropy=nats, **more)
+    top = None if laws is None else laws[:k].amax(-1)
+    trace = Trace(([True] * a + [False])[:k], accept_probability=chance[: min(k, drafted)], entropy=nats, top=top, **more)
     return Step(committed, list(range(n, n + k)), drafted=drafted, trace=trace)
 
 

@@ -6,6 +6,7 @@ is missing and crashes that process, the caller gets an error message instead.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -87,10 +88,20 @@ def draw(views: Sequence[View], size: int = SIZE) -> list[np.ndarray]:
     return found
 
 
-def pictures(views: Sequence[View], size: int = SIZE, patience: float = PATIENCE) -> list[np.ndarray]:
-    """Pictures as from `draw`, drawn in a separate process; raises NotSupported if nothing can be drawn."""
+def draw_behind(views: Sequence[View], size: int = SIZE) -> list[np.ndarray]:
+    """Pictures as from `draw`, while everything else on the machine goes first, where the system knows priorities."""
+    if hasattr(os, "nice"):
+        os.nice(10)
+    return draw(views, size)
+
+
+def pictures(views: Sequence[View], size: int = SIZE, patience: float = PATIENCE, behind: bool = False) -> list[np.ndarray]:
+    """Pictures as from `draw`, drawn in a separate process; raises NotSupported if nothing can be drawn.
+
+    behind : let everything else on the machine go first
+    """
     try:
-        return apart(draw, list(views), size, seconds=patience)
+        return apart(draw_behind if behind else draw, list(views), size, seconds=patience)
     except TookTooLong as e:
         raise NotSupported(f"Drawing meshes took longer than {patience:.0f} seconds. Draw fewer or smaller pictures.") from e
     except (Died, ImportError, OSError) as e:

@@ -102,7 +102,8 @@ def side(name: str, count: int, ghosts: int = 0, state: str = "running") -> Side
     accepted = np.where(depth, 255 - 60 // (depth + 1), noise.integers(0, 150, len(faces)))
     if name == "plain":
         steps, depth, accepted = np.cumsum(tokens), np.full(len(faces), UNKNOWN), np.full(len(faces), UNKNOWN)
-    columns = [column[:count] for column in (faces, accepted, depth, steps, tokens)]
+    heat, chance, top = noise.integers(0, 200, len(faces)), accepted, noise.integers(100, 255, len(faces))
+    columns = [column[:count] for column in (faces, accepted, depth, steps, tokens, heat, chance, top)]
     title, badge = ("Plain decoding", None) if name == "plain" else ("XSpecMesh", {"exact": False, "why": "Drafts above a threshold pass."})
     return Side(*columns, ghost=faces[count : count + ghosts], title=title, state=state, badge=badge, counters=TOTALS)
 
@@ -125,13 +126,14 @@ def encoded(count: int) -> dict:
     return mesh.encode({name: side(name, count) for name in mesh.SIDES}, cloud(64))
 
 
-def test_faces_travel_as_fifteen_bytes_each():
+def test_faces_travel_as_eighteen_bytes_each():
     made = side("accelerated", 200)
     made.step = made.step + 70_000  # more than two bytes hold
     rows = numbers(mesh.encode({"accelerated": made})["sides"]["accelerated"]["faces"]).reshape(-1, mesh.RECORD)
     assert (rows[:, :9].reshape(-1, 3, 3) == made.faces).all()
     assert (rows[:, 9:12] == np.stack([made.accepted, made.depth, made.tokens], 1)).all()
-    assert (rows[:, 12:].astype(int) @ [1, 256, 65536] == made.step).all()
+    assert (rows[:, 12:15].astype(int) @ [1, 256, 65536] == made.step).all()
+    assert (rows[:, 15:] == np.stack([made.entropy, made.probability, made.top], 1)).all()
 
 
 def test_an_update_costs_only_its_new_faces():
@@ -139,7 +141,7 @@ def test_an_update_costs_only_its_new_faces():
     edits = diff(before, after)
     assert sorted((edit[0], edit[1][1:]) for edit in edits) == [("append", ["accelerated", "faces"]), ("append", ["plain", "faces"])]
     assert len(json.dumps(edits)) < 300
-    assert len(json.dumps(after)) < 30_000
+    assert len(json.dumps(after)) < 33_000
     assert diff(after, encoded(603)) == []
 
 
@@ -374,7 +376,7 @@ def test_views_and_colours_change_the_picture_and_ask_nobody(open_panel):
         assert fact(page, "mode") == mode
         seen[mode] = pixels(page)
     redrawn(page, lambda: page.click("#mesh [data-mode=shaded]"))
-    for colour in ("accepted", "step", "depth"):
+    for colour in ("accepted", "step", "entropy", "top", "probability", "depth"):
         redrawn(page, lambda colour=colour: page.select_option("#mesh select", colour))
         assert fact(page, "map") == colour
         seen[colour] = pixels(page)
@@ -407,6 +409,26 @@ def test_drafts_are_pink_and_go_away(open_panel):
     redrawn(page, lambda: page.click("#mesh [data-show=ghost]"))
     show(page, "plain=210 accelerated=420 ghost=0")
     assert pinkish(pixels(page)[40:]) < 20
+
+
+@pytest.mark.browser
+def test_the_meshes_wipe_over_each_other(open_panel):
+    page = open_panel()
+    show(page, "plain=60 accelerated=634 state=done")
+    apart = pixels(page)
+    redrawn(page, lambda: page.click("#mesh [data-wipe]"))
+    seen = {}
+    for at in (0, 500, 1000):
+        redrawn(page, lambda at=at: page.locator("#mesh .ft-mesh-wipe input").evaluate(
+            "(r, at) => { r.value = at; r.dispatchEvent(new Event('input')); }", at
+        ))  # fmt: skip
+        seen[at] = pixels(page)
+    middle = seen[0].shape[1] // 2
+    inner = np.s_[60:-60, 20 : middle - 20], np.s_[60:-60, middle + 20 : -20]
+    assert np.abs(seen[0] - seen[1000])[60:-60].mean() > 0.005, "one of them is another mesh"
+    assert np.abs(seen[500] - seen[1000])[inner[0]].mean() < 0.002 and np.abs(seen[500] - seen[0])[inner[1]].mean() < 0.002
+    redrawn(page, lambda: page.click("#mesh [data-wipe]"))
+    assert np.abs(pixels(page) - apart).mean() < 0.002
 
 
 @pytest.mark.browser

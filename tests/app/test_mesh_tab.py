@@ -1,168 +1,27 @@
-"""The Mesh tab: the board of a growing mesh, its texts, and the tab in a real browser."""
+"""The Mesh tab: its texts, its menus, and the tab in a real browser."""
 
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from types import SimpleNamespace
 
 import gradio as gr
 import numpy as np
 import pytest
-import torch
 import trimesh
 
 from app import studio
 from app.boards.lazy import Lazy
-from app.boards.mesh import ALL, NOTHING_DRAFTED, MeshBoard
-from app.mesh_files import FILES, write_files
-from app.stream import Throttle, updates
-from app.ui import mesh_input, mesh_tab, quality_table
+from app.boards.mesh import MeshBoard
+from app.mesh_files import write_files
+from app.ui import mesh_input, mesh_side, mesh_tab, quality_table
 from app.ui.method_menu import choices, start_values
 from app.ui.panels import clouds, verdict
-from engine.core import Prompt, Step
-from engine.data.solids import box
-from engine.diagnostics import per_face
 from engine.errors import MissingWeights
-from engine.mesh.bpt_tokens import BPT, parse, tokenize
+from engine.mesh.bpt_tokens import BPT
 from engine.mesh.read import read
-from engine.methods import find
-from engine.run import generate
-from engine.trace import Trace
 from tests.app.conftest import MESH_TOKENS
-
-CHAIR = mesh_input.EXAMPLES / "chair.ply"
-
-
-def tokens_of_a_box() -> list[int]:
-    """The tokens of a box of 12 faces."""
-    solid = box(3, 2, 1)
-    faces = [(p[0], b, c) for p in solid.polygons for b, c in pairwise(p[1:])]
-    return tokenize(solid.points, np.array(faces))[0].tolist()
-
-
-def fake_run() -> SimpleNamespace:
-    """A run that has not ended."""
-    return SimpleNamespace(finished=False, stopped=False, tokens=[], positions=[])
-
-
-def feed(board: MeshBoard, tokens: list[int], sizes: list[int], **trace) -> list[Step]:
-    """Gives a board the tokens in Steps of these sizes; all but the last token of a Step are accepted drafts."""
-    steps, at = [], 0
-    for size in sizes:
-        own = Trace([True] * (size - 1) + [False], **{name: value[:size] for name, value in trace.items()})
-        steps.append(Step(tokens[at : at + size], list(range(at, at + size)), drafted=size, trace=own))
-        at += size
-        board.add(steps[-1])
-    return steps
-
-
-def start(low, name: str, seed: int = 7, size: int | None = 8, **knobs):
-    """A run of the tiny model on the chair."""
-    prompt = Prompt(points=torch.from_numpy(read(CHAIR).points), seed=seed, size=size)
-    return generate(low, find(name)[0], prompt, knobs)
-
-
-# ---------------------------------------------------------------- the board
-
-
-def test_every_token_is_painted_once_and_every_face_knows_its_step():
-    tokens, sizes = tokens_of_a_box(), [1, 4, 2, 5, 3]
-    sizes.append(len(tokens) - sum(sizes))
-    board = MeshBoard(fake_run())
-    feed(board, tokens, sizes)
-    whole = parse(tokens)
-    assert (board.faces == whole.triangles()).all() and len(board.faces) == 12
-    assert board.tokens.sum() + board.dangling == len(tokens)
-    ends = np.cumsum(sizes)
-    assert board.step.tolist() == [int(np.searchsorted(ends, face.tokens[2][-1], side="right")) for face in whole.faces]
-
-
-def test_a_face_shows_the_share_of_its_tokens_that_were_accepted_and_how_far_ahead_the_last_was_drafted():
-    tokens = tokens_of_a_box()
-    sizes = [3] * (len(tokens) // 3) + [len(tokens) % 3] * (len(tokens) % 3 > 0)
-    board = MeshBoard(fake_run())
-    steps = feed(board, tokens, sizes)
-    accepted = np.concatenate([step.trace.accepted for step in steps]).astype(np.float32)
-    assert np.abs(board.accepted / ALL - per_face(parse(tokens).faces, accepted)).max() < 0.5 / ALL + 1e-6
-    place = [face.tokens[2][-1] for face in parse(tokens).faces]
-    assert board.depth.tolist() == [p % 3 + 1 if accepted[p] else 0 for p in place]
-
-
-def test_a_method_may_say_itself_how_deep_it_drafted():
-    tokens = tokens_of_a_box()
-    board = MeshBoard(fake_run())
-    feed(board, tokens, [len(tokens)], depth=[9] * len(tokens))
-    assert set(board.depth.tolist()) == {0, 9}
-
-
-def test_without_a_draft_nothing_is_said_of_acceptance():
-    tokens = tokens_of_a_box()
-    board = MeshBoard(fake_run())
-    for i, token in enumerate(tokens):
-        board.add(Step([token], [i], trace=Trace([False])))
-    assert set(board.accepted.tolist()) == set(board.depth.tolist()) == {NOTHING_DRAFTED}
-
-
-def test_ghosts_are_the_faces_of_the_open_draft_and_disturb_nothing():
-    tokens = tokens_of_a_box()
-    known, ahead = tokens[:14], tokens[14:30]
-    board = MeshBoard(fake_run())
-    feed(board, known, [len(known)])
-    board.draft = {"tokens": torch.tensor(ahead), "positions": list(range(14, 30)), "status": "draft"}
-    before = len(board.faces)
-    assert (board.ghosts == parse(tokens[:30]).triangles(before)).all() and len(board.ghosts) > 0
-    assert len(board.faces) == before and board.parser.length == 14
-    board.draft = {"tokens": ahead, "positions": list(range(15, 31))}
-    assert board.ghosts.shape == (0, 3, 3), "tokens behind a gap cannot be read"
-    board.draft = {"tokens": ahead, "positions": list(range(14, 30))}
-    board.run.stopped = True
-    assert board.ghosts.shape == (0, 3, 3)
-
-
-def test_ghosts_without_an_area_are_not_shown():
-    tokens = tokens_of_a_box()[:4]
-    offset = tokens[-1]
-    board = MeshBoard(fake_run())
-    feed(board, tokens, [len(tokens)])
-    board.draft = {"tokens": [offset, offset], "positions": [4, 5]}
-    assert board.ghosts.shape == (0, 3, 3)
-
-
-@pytest.mark.parametrize("name", ["xspecmesh", "sjdpp", "lookup", "jacobi"])
-def test_a_race_ends_with_all_faces_on_both_boards(low, name):
-    given = start_values(name)[1]
-    boards = [MeshBoard(start(low, name, size=4, **given)), MeshBoard(start(low, "ar", size=4))]
-    seen = list(updates(boards, Throttle(0.0)))
-    assert seen[-1] == {0, 1}
-    for board in boards:
-        assert board.ended and board.count == len(board.run.steps)
-        assert (board.faces == parse(board.run.tokens).triangles()).all()
-        assert board.tokens.sum() + board.dangling == len(board.run.tokens)
-    if given.get("verify") == "match seed":
-        assert verdict.agreement(*boards)["same"] is True
-        assert (boards[0].faces == boards[1].faces).all()
-
-
-def test_a_stopped_run_keeps_what_it_has(low, tmp_path):
-    board = MeshBoard(start(low, "ar", size=None))
-    for step in board.run:
-        board.add(step)
-        if len(board.faces) == 5:
-            board.run.stop()
-    side = mesh_tab.side_of(board, "Plain decoding", None)
-    assert (side.state, len(side.faces), side.text) == ("stopped", 5, "")
-    shape = read(CHAIR)
-    files = write_files(board.run, shape, tmp_path / "mesh")
-    assert set(files) == set(FILES)
-    assert files["coloured"].name == "chair-ar-7-accepted.glb"
-    whole = board.run.result()
-    for name in ("glb", "obj", "ply", "stl"):
-        found = trimesh.load(files[name], force="mesh")
-        assert len(found.faces) == len(whole.faces)
-        assert np.abs(found.bounds - np.stack([f(shape.frame.from_model(whole.vertices), 0) for f in (np.min, np.max)])).max() < 1e-4
-    assert json.loads(files["settings"].read_text())["prompt"] == "chair.ply"
-
+from tests.app.test_mesh_board import CHAIR, start
 
 # ---------------------------------------------------------------- what is said
 
@@ -176,14 +35,14 @@ def run_without_a_face(low, tokens: list[int], **state):
 
 
 def test_a_run_without_a_face_says_what_happened_and_what_to_try(low):
-    said = mesh_tab.without_a_face(run_without_a_face(low, [BPT.eos], finished=True))
+    said = mesh_side.without_a_face(run_without_a_face(low, [BPT.eos], finished=True))
     assert said["headline"] == "The mesh has no faces" and "ended the mesh after 1 token." in said["detail"]
     assert "Roll another seed" in said["detail"] and "axis" in said["detail"] and "normals" in said["detail"]
-    assert "reached the length limit" in mesh_tab.without_a_face(run_without_a_face(low, [1, 2], finished=True))["detail"]
-    stopped = mesh_tab.without_a_face(run_without_a_face(low, [1, 2], stopped=True))
+    assert "reached the length limit" in mesh_side.without_a_face(run_without_a_face(low, [1, 2], finished=True))["detail"]
+    stopped = mesh_side.without_a_face(run_without_a_face(low, [1, 2], stopped=True))
     assert stopped["state"] == "stopped" and "2 tokens" in stopped["detail"]
     board = MeshBoard(run_without_a_face(low, [BPT.eos], finished=True))
-    assert mesh_tab.side_of(board, "XSpecMesh", None).text == "No faces in 1 token."
+    assert mesh_side.side_of(board, "XSpecMesh", None).text == "No faces in 1 token."
 
 
 def test_an_empty_mesh_offers_its_settings_alone(low, tmp_path):
@@ -198,22 +57,30 @@ def test_quality_stands_beside_its_floor_and_tokens_without_a_face_are_counted(l
     measured = quality_table.measure(board, "plain", read(CHAIR))
     assert measured.dangling == board.dangling and measured.tokens == len(board.run.tokens)
     assert measured.dropped == len(board.faces) - measured.numbers["faces"]
-    html = quality_table.table([measured._replace(title="<b>")])
-    assert "<b>" not in html and "&lt;b&gt;" in html
-    assert f"{measured.numbers['chamfer']:.4f}" in html and f"{measured.numbers['floor']:.4f}" in html
+    shown = quality_table.encode([measured])
+    rows = {row["label"]: row for row in shown["rows"]}
+    assert list(rows) == [label for _, label, _ in quality_table.ROWS] and shown["heads"] == [{"title": "Plain decoding", "side": "plain"}]
+    chamfer = rows["Chamfer distance"]
+    assert chamfer["cells"] == [{"text": f"{measured.numbers['chamfer']:.4f}", "good": None}]
+    assert chamfer["floor"] == f"{measured.numbers['floor']:.4f}"
+    assert rows["Holes"]["cells"][0]["text"] == str(measured.repair.holes)
+    assert rows["Winding"]["cells"][0]["good"] is measured.repair.winding_consistent
+    assert any(line.startswith("Repair of Plain decoding: ") for line in shown["notes"])
     assert f"{board.dangling} of {measured.tokens} tokens" in quality_table.spent(measured)
     empty = quality_table.measure(MeshBoard(run_without_a_face(low, [BPT.eos], finished=True)), "fast", read(CHAIR))
     assert "1 of 1 tokens owns no face" in quality_table.spent(empty)
-    assert quality_table.table([empty]).count("<td>–</td>") == len(quality_table.ROWS) - 1
+    assert quality_table.encode([empty]) is None
+    cells = [row["cells"][1]["text"] for row in quality_table.encode([measured, empty])["rows"]]
+    assert cells.count("–") == len(quality_table.ROWS) - 1
 
 
 def test_the_verdict_compares_seconds_of_a_token_where_lengths_differ(low):
     fast, plain = (MeshBoard(run_without_a_face(low, [1] * n, finished=True)) for n in (50, 100))
     fast.run.seconds, plain.run.seconds = 1.0, 3.0
-    said = verdict.encode(fast, plain, mesh_tab.WORDS)
+    said = verdict.encode(fast, plain, mesh_side.WORDS)
     assert said["headline"] == "1.5× faster per token" and "for 100 and 50 tokens" in said["detail"]
     fast.run.finished = False
-    assert verdict.encode(fast, None, mesh_tab.WORDS)["live"] == "50 tokens per second"
+    assert verdict.encode(fast, None, mesh_side.WORDS)["live"] == "50 tokens per second"
 
 
 # ---------------------------------------------------------------- models, menus, examples
@@ -238,12 +105,19 @@ def tab_with(mesh: Lazy, picto) -> mesh_tab.MeshTab:
     from app.ui.place import Place
 
     with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Mesh") as tab:
-        return mesh_tab.MeshTab(Place(page, tab, picto, mesh, Sessions()))
+        made = mesh_tab.MeshTab(Place(page, tab, picto, mesh, Sessions()))
+        made.wire(tab)
+        return made
 
 
 def opened(tab: mesh_tab.MeshTab) -> dict:
     """What the tab shows when it is opened."""
-    return dict(zip(tab.table | tab.menu, tab.open("xspecmesh", SimpleNamespace(session_hash="a")), strict=True))
+    visitor = SimpleNamespace(session_hash="a")
+    *first, line, clock = tab.open("xspecmesh", "ar", {}, False, visitor)
+    assert line == [] and not clock.active
+    first = dict(zip(tab.table, first, strict=True))
+    assert "Loading" in first["messages"][0]["text"]
+    return first | dict(zip(tab.filling, tab.load(visitor), strict=True))
 
 
 def test_without_weights_the_tab_opens_and_says_how_to_train_them(picto, tmp_path, monkeypatch):
@@ -310,6 +184,7 @@ def open_mesh(open_page):
         page.get_by_role("tab", name="Mesh").click()
         page.wait_for_selector("#mesh-notes p:has-text('chair.ply: a point cloud of 2,048 points')")
         page.wait_for_function(f"Number({VIEW}.points) === 2048")
+        page.wait_for_selector("#mesh-ready i", state="attached")  # the model is loaded, and the form stays as it is
         return page
 
     return visit
@@ -391,7 +266,7 @@ def test_cancel_keeps_the_partial_mesh_and_the_other_tab_does_not_notice(open_me
     assert (served.runs()[-1] / "result.glb").exists()
     page.click("[data-cloud=table]")
     page.wait_for_function(f"{FACES.format('accelerated')} === 0")
-    page.wait_for_selector("#mesh-quality", state="detached")
+    page.wait_for_selector("#mesh-quality .ft-quality-box", state="hidden")
 
 
 @pytest.mark.browser
@@ -412,8 +287,10 @@ def test_own_files_are_cleaned_and_bad_ones_refused_with_a_sentence(open_mesh, t
         drop.set_input_files(file)
         page.wait_for_selector(f"#mesh-messages p[data-kind=error]:has-text('{said}')")
         assert "scan.xyz" in page.inner_text("#mesh-notes") and page.evaluate(f"Number({VIEW}.points)") == 900
-    page.locator("#mesh-axis select").select_option("x")
+    page.locator("#mesh-axis [data-up=x]").click()
     page.wait_for_selector("#mesh-messages p", state="detached")
+    page.wait_for_selector("#mesh-axis .ft-axes[data-taken=x]")
+    assert page.locator("#mesh-axis .ft-axis[aria-pressed=true]").all_inner_texts() == ["x"]
 
 
 @pytest.mark.browser

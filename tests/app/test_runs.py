@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from app.ui.image_tab import TIMES
+from app.ui.comparing import TIMES
 from app.ui.panels.verdict import quartiles
-from engine.mesh.write import write
 from tests.app.test_page import choose, finish, move, take
 
 CARD = "#canvas-{} .ft-card"
@@ -154,7 +153,7 @@ def test_a_reload_loses_nothing(open_page):
 
 
 @pytest.mark.browser
-def test_a_dropped_file_and_a_link_bring_the_settings_back(open_page, served, tmp_path):
+def test_a_dropped_file_and_a_link_bring_the_settings_back(open_page, served):
     page = open_page()
     page.fill("#prompt textarea, #prompt input", "three bears")
     move(page, "knobs", "window", 4)
@@ -167,14 +166,6 @@ def test_a_dropped_file_and_a_link_bring_the_settings_back(open_page, served, tm
         page.wait_for_function(say.format("three bears"))
     drop(page, "other.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
     page.wait_for_selector("#messages p[data-kind=error]:has-text('holds no settings of a run')")
-    drop(page, "run.json", json.dumps(json.loads((folder / "run.json").read_text()) | {"input": {"up": "y"}}).encode())
-    page.wait_for_selector("#messages p[data-kind=error]:has-text('made a mesh')")
-    corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], float)
-    write(tmp_path / "x.glb", corners, np.array([[0, 1, 2]]), metadata={"method": "ar", "knobs": {}, "input": {"up": "y"}})
-    drop(page, "run.json", (folder / "run.json").read_bytes())
-    page.wait_for_selector("#messages p", state="detached")
-    drop(page, "x.glb", (tmp_path / "x.glb").read_bytes())
-    page.wait_for_selector("#messages p[data-kind=error]:has-text('made a mesh')")
     settings = {k: v for k, v in json.loads((folder / "run.json").read_text()).items() if k != "machine"} | {"prompt": "zwei Bären 🐻 <b>"}
     coded = base64.urlsafe_b64encode(json.dumps(settings, ensure_ascii=False).encode()).decode().rstrip("=")
     page.goto(f"{served.address}?run={coded}")

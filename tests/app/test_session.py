@@ -402,3 +402,22 @@ def test_a_visitor_without_a_run_can_ask_at_any_moment():
                     number = story.sessions.enter(visitor)
                     assert number is not None, f"seed {seed}: {' '.join(story.said)}"
                     story.queue = [entry for entry in story.queue if entry[0] != visitor] + [(visitor, number)]
+
+
+def test_who_does_not_wait_is_told_what_a_run_would_wait_for():
+    now = [0.0]
+    sessions = Sessions(lambda: now[0])
+    assert sessions.ahead() == (0, None)
+    a = sessions.enter("a")
+    assert sessions.begin("a", a) and sessions.ahead() == (1, None), "nothing is known yet"
+    sessions.hold("a", a, [Run()])
+    now[0] = 20.0
+    sessions.end("a", a)
+    a = sessions.enter("a")
+    assert sessions.begin("a", a)
+    now[0] = 25.0
+    assert sessions.ahead() == (1, 15.0)
+    sessions.enter("b")
+    assert sessions.ahead() == (2, 35.0)
+    now[0] = 80.0
+    assert sessions.ahead() == (2, 20.0), "a run that lasts longer than usual ends soon"

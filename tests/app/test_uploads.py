@@ -15,7 +15,7 @@ import pytest
 from app import history, reading, uploads
 from app.boards.lazy import Lazy
 from app.session import Sessions
-from app.ui import mesh_input, mesh_tab
+from app.ui import mesh_given, mesh_input, mesh_outcome, mesh_tab
 from app.ui.place import Place
 from engine.apart import Died, TookTooLong
 from engine.errors import BadFile
@@ -32,7 +32,7 @@ def tab(picto, low, tmp_path) -> mesh_tab.MeshTab:
     """A tab on a page of its own, with an example on the table."""
     with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Mesh") as place:
         made = mesh_tab.MeshTab(Place(page, place, picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(folder=tmp_path / "visitors")))
-    made.open("xspecmesh", VISITOR)
+    made.open("xspecmesh", "ar", {}, False, VISITOR)
     return made
 
 
@@ -47,7 +47,7 @@ def file(folder: Path, name: str, content: str = POINTS) -> str:
 def dropped(tab: mesh_tab.MeshTab, path: str) -> dict:
     """What the page shows behind a file that was dropped."""
     tab.announce(path, VISITOR)
-    *shown, zone = tab.drop(path, "xspecmesh", VISITOR)
+    *shown, zone = tab.drop(path, "xspecmesh", "ar", VISITOR)
     assert zone is None
     return dict(zip(tab.table, shown, strict=True))
 
@@ -62,7 +62,7 @@ def ran(tab: mesh_tab.MeshTab, ticket: int) -> list[dict]:
     """All the screens of a run of a few faces."""
     knobs = mesh_tab.knob_panel.encode("ar", ())
     chosen = {"values": {"face_budget": 8}}
-    return list(tab.run(ticket, 7, "ar", knobs, chosen, False, VISITOR))
+    return list(tab.run(ticket, 7, "ar", knobs, chosen, False, "ar", knobs, VISITOR))
 
 
 def left(tab: mesh_tab.MeshTab) -> dict:
@@ -121,9 +121,27 @@ def test_nobody_generates_while_a_file_is_being_read(tab, tmp_path):
     path = file(tmp_path, "scan.xyz")
     assert "Reading scan.xyz" in tab.announce(path, VISITOR)[0]["text"]
     refused = asked_for(tab)
-    assert refused["ticket"] == 0 and "scan.xyz is still being read" in refused["messages"][0]["text"]
-    tab.drop(path, "xspecmesh", VISITOR)
+    assert refused["ticket"] == 0 and "scan.xyz is still being read" in refused["line"][0]["text"]
+    assert refused["cancel"].visible and not refused["go"].visible
+    assert tab.restore(VISITOR)[0] == gr.skip(), "Cancel stays while the run waits for the file"
+    tab.drop(path, "xspecmesh", "ar", VISITOR)
+    assert tab.resume(3, VISITOR)[0] == 4, "the run begins"
     assert asked_for(tab)["ticket"] and tab.sessions.given("a").shape.name == "scan.xyz"
+    tab.stop(VISITOR)
+    assert tab.resume(4, VISITOR)[1].visible, "a file that was dropped later starts nothing"
+
+
+def test_a_run_that_waits_for_a_file_does_not_begin_without_it(tab, tmp_path):
+    path = file(tmp_path, "bad.ply", "nothing")
+    tab.announce(path, VISITOR)
+    assert asked_for(tab)["cancel"].visible
+    tab.drop(path, "xspecmesh", "ar", VISITOR)
+    count, go, cancel, line, _ = tab.resume(0, VISITOR)
+    assert count == gr.skip() and go.visible and not cancel.visible and line == []
+    tab.announce(file(tmp_path, "scan.xyz"), VISITOR)
+    asked_for(tab)
+    go, cancel, line, _ = tab.stop(VISITOR)
+    assert go.visible and not cancel.visible and line == [], "the wait can be given up"
 
 
 def test_a_reading_that_never_comes_keeps_nobody_from_generating_for_long(tab, tmp_path, monkeypatch):
@@ -139,7 +157,7 @@ def test_a_file_that_is_read_when_a_run_has_begun_changes_nothing(tab, tmp_path,
         assert asked_for(tab)["ticket"]
         return read(path, up)
 
-    monkeypatch.setattr(mesh_tab, "read_upload", meanwhile)
+    monkeypatch.setattr(mesh_given, "read_upload", meanwhile)
     shown = dropped(tab, file(tmp_path, "scan.xyz"))
     assert "run is in progress" in shown["messages"][0]["text"] and "results" not in {k for k, v in shown.items() if isinstance(v, gr.Row)}
     assert tab.sessions.given("a").shape.name == "chair.ply"
@@ -156,8 +174,17 @@ def test_a_run_behind_a_refused_file_says_what_it_works_on(tab, tmp_path):
 
 
 def test_an_axis_that_cannot_be_taken_leaves_the_menu_where_it_was(tab):
-    shown = dict(zip(tab.table, tab.turn({"values": {"up_axis": "w"}}, "xspecmesh", VISITOR), strict=True))
-    assert shown["axis"]["values"] == {"up_axis": "auto"} and "up_axis cannot be 'w'" in shown["messages"][0]["text"]
+    shown = dict(zip(tab.table, tab.turn({"up": "w"}, "xspecmesh", "ar", VISITOR), strict=True))
+    assert shown["axis"]["up"] == "auto" and "up axis cannot be w" in shown["messages"][0]["text"]
+
+
+def test_the_input_of_a_run_that_comes_back_is_an_example_or_the_file_that_is_there(tab):
+    assert tab.wish("a", "chair.ply", "y", "xspecmesh", "ar") == {}, "it is there already"
+    assert tab.wish("a", "table.ply", "z", "xspecmesh", "ar")["tiles"] == "table"
+    assert tab.sessions.given("a").up == "z"
+    for name in ("scan.ply", "../clouds/chair.ply", "/tmp/chair.ply"):
+        (said,) = tab.wish("a", name, "y", "xspecmesh", "ar")["messages"]
+        assert "which is not in the file" in said["text"] and tab.sessions.given("a").shape.name == "table.ply"
 
 
 # ---------------------------------------------------------------- files on the disk
@@ -178,7 +205,7 @@ def test_who_leaves_while_their_file_is_read_leaves_nothing(tab, tmp_path, monke
         tab.sessions.leave("a")
         return shape
 
-    monkeypatch.setattr(mesh_tab, "read_upload", meanwhile)
+    monkeypatch.setattr(mesh_given, "read_upload", meanwhile)
     dropped(tab, file(tmp_path, "scan.xyz"))
     assert not tab.sessions.present("a") and list((tmp_path / "visitors").iterdir()) == []
 
@@ -195,7 +222,7 @@ def test_a_full_disk_costs_neither_the_mesh_nor_the_rest(tab, monkeypatch, place
     def full(*_, **__):
         raise OSError(28, "No space left on device", "/home/someone/runs/x.glb")
 
-    monkeypatch.setattr(*{"history": (history, "save", full), "downloads": (mesh_tab, "write_files", full)}[place])
+    monkeypatch.setattr(*{"history": (history, "save", full), "downloads": (mesh_outcome, "write_files", full)}[place])
     ran(tab, asked_for(tab)["ticket"])
     last = left(tab)
     (said,) = last["messages"]

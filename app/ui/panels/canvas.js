@@ -9,6 +9,7 @@ const frame = part(".ft-frame"), cursor = part(".ft-cursor"), readout = part(".f
 const others = part(".ft-candidates");
 const ACCEPTED = 3; // in VERDICTS
 const SIDES = { fast: [230, 159, 0], plain: [86, 180, 233] };
+const scope = element.closest("[role=tabpanel]") || window;
 const mask = part(".ft-mask"), other = part(".ft-other"), wipe = part(".ft-wipe");
 const FADE = 24; // tokens of a replay whose verdict is still seen
 const view = { map: "accepted", opacity: 0.35, at: null, kept: false, held: false, wiped: false };
@@ -226,7 +227,7 @@ function draw() {
     mask.width = mask.height = 1;
     card.dataset.replayed = "";
     drawPicture(v.picture);
-    if (course) window.dispatchEvent(new CustomEvent("foretoken:course", { detail: { side: v.side, end: course.end } }));
+    if (course) scope.dispatchEvent(new CustomEvent("foretoken:course", { detail: { side: v.side, end: course.end } }));
     paint(veil, decoded.draft, () => [12, 16, 22]);
     window.dispatchEvent(new CustomEvent("foretoken:scales", { detail: v.scales }));
     if (v.side === "fast") {
@@ -246,7 +247,7 @@ window.addEventListener("foretoken:picture", ({ detail }) => {
   other.height = detail.picture.height;
   other.getContext("2d").drawImage(detail.picture, 0, 0);
 });
-window.addEventListener("foretoken:replay", (event) => replay(event.detail.time));
+scope.addEventListener("foretoken:replay", (event) => replay(event.detail.time));
 frame.addEventListener("pointermove", (event) => {
   const v = props.value;
   if (!v.maps) return;

@@ -24,15 +24,15 @@ def build(clouds: Mapping[str, np.ndarray], elem_id: str) -> gr.HTML:
     return panel("clouds", "", TEMPLATE, {"SIDE": str(SIDE), "CLOUDS": drawn}, elem_id=elem_id)
 
 
-def dots(points: np.ndarray) -> np.ndarray:
-    """uint8 [D, 5]: across, down, red, green, blue of the points [N, 6] that face the viewer, the farthest first."""
+def dots(points: np.ndarray, most: int = DOTS) -> np.ndarray:
+    """uint8 [D, 5]: across, down, red, green, blue of the points [N, 6] that face the viewer, at most `most`, the farthest first."""
     sine, cosine = np.sin([YAW, PITCH]), np.cos([YAW, PITCH])
     back = np.array([sine[0] * cosine[1], sine[1], cosine[0] * cosine[1]])
     right = np.array([cosine[0], 0.0, -sine[0]])
     axes = np.stack([right, -np.cross(back, right), back], 1)
     places, normals = points[:, :3] @ axes, points[:, 3:]
     facing = normals @ back
-    seen = np.flatnonzero(facing > -0.05)[:DOTS]
+    seen = np.flatnonzero(facing > -0.05)[:most]
     seen = seen[np.argsort(places[seen, 2], kind="stable")]
     low, high = places[:, :2].min(0), places[:, :2].max(0)
     cells = ((places[seen, :2] - (low + high) / 2) / float((high - low).max()) * 0.9 + 0.5) * (SIDE - 1)

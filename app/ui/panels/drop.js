@@ -77,5 +77,5 @@ document.addEventListener("drop", async (event) => {
     settings = file && (await settingsIn(file));
   } catch { /* not a file of ours: the server says so */ }
   if (!settings && SHAPES.some((ending) => file?.name.toLowerCase().endsWith(ending))) return openShape(file);
-  window.dispatchEvent(new CustomEvent("foretoken:restore", { detail: settings || {} }));
+  askFor(settings || {});
 });

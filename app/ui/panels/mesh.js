@@ -1,16 +1,22 @@
 // Two growing meshes under one camera, in one WebGL 2 context. The value is what app/ui/panels/mesh.py encodes.
 // This part has the texts and the input handling; mesh_camera.js and mesh_drawing.js come before it in the same script.
-// A face is one instance of three corners: its 15 received bytes become 16 aligned ones, which go to the GPU unchanged.
+// A face is one instance of three corners: its 18 received bytes become 20 aligned ones, which go to the GPU unchanged.
 const MAPS = __MAPS__;
 const SIDES = ["plain", "accelerated"];
-// fresh: the first of the newest faces; low, deepest and last are extremes over all faces
-const EMPTY = { text: "", count: 0, fresh: 0, low: Infinity, deepest: 1, last: 1, changed: true };
+// fresh: the first of the newest faces; low, deepest, last and heat are extremes over all faces
+const EMPTY = { text: "", count: 0, fresh: 0, low: Infinity, deepest: 1, last: 1, heat: 1, changed: true };
 
 const root = element.querySelector(".ft-mesh"), part = (name) => root.querySelector(name);
 const canvas = part("canvas"), select = part("select"), legend = part(".ft-legend"), note = part(".ft-mesh-note");
-const view = { mode: "shaded", map: "plain", points: null, ghost: true }; // points: null = until there are faces
+// points: null = until there are faces; wipe: where the left mesh ends over the right one, null = side by side
+const view = { mode: "shaded", map: "plain", points: null, ghost: true, wipe: null };
+const wipe = part("[data-wipe]"), range = part(".ft-mesh-wipe input");
+const wiped = () => view.wipe !== null && shown.length === 2;
 const empty = () => ({ ...EMPTY, data: new Uint8Array(STRIDE * 256) });
-const sides = Object.fromEntries(SIDES.map((name) => [name, { faces: empty(), ghost: empty(), hover: -1 }]));
+// faces; those of the open draft; in a replay, those that were just rejected, and how many faces are there (null: no replay)
+const sides = Object.fromEntries(SIDES.map((name) => [name, { faces: empty(), ghost: empty(), refused: empty(), hover: -1, upto: null }]));
+const shownFaces = (name) => sides[name].upto ?? sides[name].faces.count;
+const scope = element.closest("[role=tabpanel]") || window;
 const cloud = { text: "", count: 0, low: Infinity };
 let shown = []; // names of the sides that are there, from left to right
 let renderer = null, asked = false;
@@ -24,7 +30,12 @@ const unquantize = (q) => ((q + 0.5) / __CELLS__) * 2 - 1;
 function update(mesh, text) {
   if (text === mesh.text) return;
   if (!text.startsWith(mesh.text)) Object.assign(mesh, EMPTY);
-  const wire = bytes(text.slice(mesh.text.length)), count = mesh.count + wire.length / __RECORD__;
+  append(mesh, bytes(text.slice(mesh.text.length)));
+  mesh.text = text;
+}
+
+function append(mesh, wire) {
+  const count = mesh.count + wire.length / __RECORD__;
   if (count * STRIDE > mesh.data.length) {
     const larger = new Uint8Array(STRIDE * count * 2);
     larger.set(mesh.data);
@@ -36,11 +47,12 @@ function update(mesh, text) {
       mesh.data[to + 4 * corner + 3] = wire[from + 9 + corner];
       mesh.low = Math.min(mesh.low, unquantize(wire[from + 3 * corner + 1]));
     }
-    mesh.data.set([wire[from + 12], wire[from + 13], wire[from + 14], 0], to + 12);
+    mesh.data.set([wire[from + 12], wire[from + 13], wire[from + 14], 0, wire[from + 15], wire[from + 16], wire[from + 17], 0], to + 12);
+    if (wire[from + 15] !== __UNKNOWN__) mesh.heat = Math.max(mesh.heat, wire[from + 15]);
     if (wire[from + 10] !== __UNKNOWN__) mesh.deepest = Math.max(mesh.deepest, wire[from + 10]);
     mesh.last = Math.max(mesh.last, wire[from + 12] | (wire[from + 13] << 8) | (wire[from + 14] << 16));
   }
-  Object.assign(mesh, { text, fresh: mesh.count || count, count, changed: true });
+  Object.assign(mesh, { fresh: mesh.count || count, count, changed: true });
 }
 
 function updateCloud(text) {
@@ -54,7 +66,7 @@ function updateCloud(text) {
 function read(mesh, face) {
   const at = face * STRIDE, d = mesh.data, corner = (i) => [0, 1, 2].map((k) => unquantize(d[at + 4 * i + k]));
   const step = d[at + 12] | (d[at + 13] << 8) | (d[at + 14] << 16);
-  return { corners: [0, 1, 2].map(corner), accepted: d[at + 3], depth: d[at + 7], tokens: d[at + 11], step };
+  return { corners: [0, 1, 2].map(corner), accepted: d[at + 3], depth: d[at + 7], tokens: d[at + 11], step, entropy: d[at + 16], probability: d[at + 17], top: d[at + 18] };
 }
 
 function ground() {
@@ -64,8 +76,10 @@ function ground() {
 
 // ---------------------------------------------------------------- words
 
-const hasFaces = () => shown.some((name) => sides[name].faces.count);
-const cloudShown = () => cloud.count > 0 && (view.points ?? !hasFaces());
+const hasFaces = () => shown.some((name) => shownFaces(name));
+const cloudShown = () => cloud.count > 0 && (view.points ?? (!hasFaces() && !shown.some((name) => sides[name].faces.count)));
+const hottest = () => Math.max(...shown.map((name) => sides[name].faces.heat));
+const share = (level) => level / (__UNKNOWN__ - 1);
 const deepest = () => Math.max(...shown.map((name) => sides[name].faces.deepest)); // of both sides, so that their colours are comparable
 const counted = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
@@ -82,13 +96,17 @@ function drawWords(name) {
   const side = props.value.sides[name], box = part(`.ft-mesh-sides [data-side=${name}]`), list = part(`dl[data-side=${name}]`);
   box.hidden = list.hidden = !side;
   if (!side) return;
-  const { count } = sides[name].faces;
+  const count = shownFaces(name);
   box.dataset.state = side.state;
   box.querySelector("h3").textContent = side.title;
   box.querySelector(".ft-mesh-count").textContent = count ? counted(count, "face") : "";
   box.querySelector(".ft-empty-text").textContent = count ? "" : side.text;
   drawBadge(box.querySelector(".ft-badge"), side.badge);
-  for (const cell of list.children) cell.querySelector("dd").textContent = side.counters[cell.dataset.key] || "–";
+  drawCounters(name, side.counters);
+}
+
+function drawCounters(name, counters) {
+  for (const cell of part(`dl[data-side=${name}]`).children) cell.querySelector("dd").textContent = counters[cell.dataset.key] || "–";
 }
 
 function drawReadout() {
@@ -96,12 +114,15 @@ function drawReadout() {
     const { faces, hover } = sides[name], said = [], untouched = turning.allowed && name === shown[0] && hasFaces();
     const hint = untouched ? "Drag to turn, scroll to zoom, right-drag to move" : "";
     if (hover >= 0) {
-      const { accepted, depth, tokens, step } = read(faces, hover);
+      const { accepted, depth, tokens, step, entropy, probability, top } = read(faces, hover);
       said.push(`face ${(hover + 1).toLocaleString("en")}`);
       if (tokens) said.push(counted(tokens, "token"));
-      if (accepted !== __UNKNOWN__) said.push(`${Math.round((100 * accepted) / (__UNKNOWN__ - 1))} % accepted`);
+      if (accepted !== __UNKNOWN__) said.push(`${Math.round(100 * share(accepted))} % accepted`);
       said.push(`step ${step + 1}`);
       if (depth !== __UNKNOWN__) said.push(depth ? `drafted ${depth} ahead` : "the model's own");
+      if (probability !== __UNKNOWN__) said.push(`probability ${share(probability).toFixed(2)}`);
+      if (top !== __UNKNOWN__) said.push(`top-1 ${share(top).toFixed(2)}`);
+      if (entropy !== __UNKNOWN__) said.push(`entropy ${(share(entropy) * __NATS__).toFixed(2)}`);
     }
     part(`.ft-mesh-sides [data-side=${name}] .ft-readout`).textContent = said.join(" · ") || hint;
   }
@@ -120,6 +141,9 @@ function drawLegend() {
     accepted: ["no token accepted", "all accepted"],
     step: ["first step", "last step"],
     depth: ["the model's own", `drafted ${counted(deepest(), "token")} ahead`],
+    probability: ["0", "1"],
+    top: ["0", "1"],
+    entropy: ["0", `${(share(hottest()) * __NATS__).toFixed(1)} nats`],
   }[view.map];
   legend.title = help;
   if (ends) {
@@ -127,11 +151,13 @@ function drawLegend() {
     const stripes = "repeating-linear-gradient(90deg, transparent 0 5px, rgb(0 0 0 / 28%) 5px 10px)";
     bar.style.background = view.map === "step" ? `${stripes}, ${colours}` : colours;
     items.push(ends[0], bar, ends[1]);
-    if (view.map !== "step") items.push(swatch("var(--ft-mesh-unknown)", "nothing drafted"));
+    if (view.map !== "step") items.push(swatch("var(--ft-mesh-unknown)", ["entropy", "top"].includes(view.map) ? "not recorded" : "nothing drafted"));
   }
   const both = "linear-gradient(90deg, var(--ft-plain) 50%, var(--ft-fast) 50%)";
-  if (view.map === "plain" && root.dataset.state === "running" && hasFaces()) items.push(swatch(both, "newest faces"));
+  const moving = root.dataset.state === "running" || Boolean(root.dataset.replayed);
+  if (view.map === "plain" && moving && hasFaces()) items.push(swatch(both, "newest faces"));
   if (root.dataset.ghosts > 0) items.push(swatch("var(--ft-mesh-ghost)", "draft, not yet accepted"));
+  if (root.dataset.refused > 0) items.push(swatch("var(--ft-mesh-refused)", "rejected"));
   legend.replaceChildren(...items);
 }
 
@@ -140,6 +166,12 @@ function drawBar() {
   part("[data-show=points]").setAttribute("aria-pressed", cloudShown());
   part("[data-show=points]").disabled = !cloud.count;
   part("[data-show=ghost]").setAttribute("aria-pressed", view.ghost);
+  wipe.disabled = shown.length < 2;
+  wipe.setAttribute("aria-pressed", wiped());
+  part(".ft-mesh-wipe").hidden = !wiped();
+  root.style.setProperty("--wipe", `${range.value / 10}%`);
+  range.style.setProperty("--at", `${range.value / 10}%`);
+  root.dataset.wiped = wiped();
   Object.assign(root.dataset, { mode: view.mode, map: view.map, points: cloudShown() ? cloud.count : 0 });
   drawLegend();
   ask();
@@ -152,21 +184,32 @@ function draw() {
   updateCloud(v.points);
   for (const name of SIDES) {
     const { faces, ghost } = sides[name], side = v.sides[name];
+    endReplay(name, side?.course);
     update(faces, side ? side.faces : "");
     update(ghost, side ? side.ghost : "");
-    if (sides[name].hover >= faces.count) sides[name].hover = -1;
-    root.dataset[`${name}Faces`] = faces.count;
-    root.dataset[`${name}Ghosts`] = ghost.count;
     drawWords(name);
   }
   root.dataset.state = v.state;
   root.dataset.views = shown.length;
-  root.dataset.ghosts = SIDES.reduce((sum, name) => sum + sides[name].ghost.count, 0);
+  root.dataset.replayed = "";
+  tellCounts();
+  for (const name of shown) tellCourse(name);
   const said = shown.map((name) => `${v.sides[name].title}: ${counted(sides[name].faces.count, "face")}, ${v.sides[name].state}`);
   const nothing = cloud.count ? `${counted(cloud.count, "input point")}, no mesh yet` : "No mesh yet";
   canvas.setAttribute("aria-label", hasFaces() ? said.join(". ") : nothing);
   drawReadout();
   drawBar();
+}
+
+function tellCounts() {
+  for (const name of SIDES) {
+    if (sides[name].hover >= shownFaces(name)) sides[name].hover = -1;
+    root.dataset[`${name}Faces`] = shownFaces(name);
+    root.dataset[`${name}Ghosts`] = sides[name].ghost.count;
+  }
+  for (const kind of ["ghost", "refused"]) {
+    root.dataset[kind === "ghost" ? "ghosts" : kind] = SIDES.reduce((sum, name) => sum + sides[name][kind].count, 0);
+  }
 }
 
 // ---------------------------------------------------------------- input
@@ -185,7 +228,8 @@ const reset = () => touch(() => Object.assign(camera, HOME));
 function point(event) { // the face under the pointer, by its ray
   const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
   boxes().forEach(([left, top, width, height], i) => {
-    const inside = event.type !== "pointerleave" && x >= left && y >= top && x < left + width && y < top + height;
+    const open = !wiped() || (i === 0) === (x < left + width * view.wipe);
+    const inside = open && event.type !== "pointerleave" && x >= left && y >= top && x < left + width && y < top + height;
     const found = inside ? hit(shown[i], ((x - left) / width) * 2 - 1, 1 - ((y - top) / height) * 2, width / height) : -1;
     if (found === sides[shown[i]].hover) return;
     sides[shown[i]].hover = found;
@@ -262,7 +306,10 @@ for (const button of root.querySelectorAll("[data-mode]")) {
 for (const button of root.querySelectorAll("[data-show]")) {
   button.addEventListener("click", () => { view[button.dataset.show] = button.getAttribute("aria-pressed") !== "true"; drawBar(); });
 }
+wipe.addEventListener("click", () => { view.wipe = wiped() ? null : range.value / 1000; drawBar(); });
+range.addEventListener("input", () => { view.wipe = range.value / 1000; drawBar(); });
 select.addEventListener("change", () => { view.map = select.value; drawBar(); });
+scope.addEventListener("foretoken:replay", ({ detail }) => replay(detail.time));
 
 // ---------------------------------------------------------------- start
 

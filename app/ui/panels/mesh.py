@@ -1,8 +1,8 @@
 """Two meshes that grow face by face under one camera, coloured by how each face was generated.
 
 A value always holds the whole state, so a tab that was opened late or lost an update needs no earlier values. Updates are still small:
-each face is 15 bytes, a multiple of 3, so the base64 text of more faces begins with the text of fewer, and Gradio sends only the end
-of a text that grew. The script, too, decodes only that end.
+each face is 18 bytes, a multiple of 3, so the base64 text of more faces begins with the text of fewer, and Gradio sends only the end
+of a text that grew. The script, too, decodes only that end. A finished run also has its course, from which the panel replays it.
 """
 
 from __future__ import annotations
@@ -10,32 +10,44 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 import numpy as np
 
+from app.boards.mesh import NATS
 from app.ui.panels import panel, to_text
 from app.ui.panels.canvas import COUNTERS, VIRIDIS
 
-SCRIPTS = ("mesh_camera", "mesh_drawing")  # mesh.js needs them
+SCRIPTS = ("mesh_camera", "mesh_drawing", "mesh_replay")  # mesh.js needs them
 SIDES = ("plain", "accelerated")
 CELLS = 128  # corner q of a face lies at (q + 0.5) / CELLS * 2 - 1 in the box [-1, 1]
 UNKNOWN = 255  # as a share or a depth: nothing was drafted
 FARTHEST = 32767  # 1.0 as an int16
-RECORD = 15  # bytes of a face: 9 corner coordinates, accepted, depth, tokens, 3 of the step
+RECORD = 18  # bytes of a face: 9 corner coordinates, accepted, depth, tokens, 3 of the step, entropy, probability, top
 
 CIVIDIS = (
     (0, 34, 78), (0, 46, 108), (31, 58, 110), (53, 69, 108), (72, 81, 108), (87, 93, 109), (103, 104, 112), (119, 117, 117),
     (136, 130, 121), (152, 144, 121), (170, 157, 118), (188, 171, 112), (207, 186, 102), (226, 202, 88), (245, 218, 65),
     (254, 232, 56),
 )  # fmt: skip
+INFERNO = (
+    (0, 0, 4), (12, 8, 38), (36, 12, 79), (66, 10, 104), (93, 18, 110), (120, 28, 109), (147, 38, 103), (174, 48, 92),
+    (199, 62, 76), (221, 81, 58), (237, 105, 37), (248, 133, 15), (252, 165, 10), (250, 198, 45), (242, 230, 97), (252, 255, 164),
+)[3:]  # fmt: skip
 EARLY_TO_LATE = ((0, 92, 158), (52, 133, 194), (124, 176, 216), (201, 211, 219), (242, 205, 136), (236, 166, 56), (214, 122, 8))
 MAPS = {
     "plain": ("Clay", "The shape alone.", ()),
     "accepted": ("Accepted drafts", "The share of a face's tokens that were drafted and accepted.", VIRIDIS),
     "step": ("Step", "The step of the method that completed the face; neighbouring steps differ in brightness.", EARLY_TO_LATE),
     "depth": ("Draft depth", "How many tokens ahead of the finished part the face's last token was drafted.", CIVIDIS),
+    "probability": ("Acceptance probability", "The mean probability that the drafts of a face's tokens are accepted.", VIRIDIS),
+    "top": (
+        "Certainty (top-1)",
+        "How certain the model was: the probability of its most probable token, the mean over a face.",
+        INFERNO,
+    ),
+    "entropy": ("Uncertainty (entropy)", "How undecided the model was: the mean entropy over a face's tokens, in nats.", INFERNO),
 }
 COUNTER_FORMATS = {"seconds": ".2f", "tokens_per_second": ",.1f", "forwards": ",.0f", "step_compression": ".2f"}
 MODES = {"shaded": "Shaded", "wireframe": "Wireframe", "both": "Both", "points": "Points"}
@@ -66,7 +78,11 @@ TEMPLATE = """
     <label><span>Colour by</span><select aria-label="Colour faces by">{maps}</select></label>
     <div><span>Show</span><div class="ft-segments" role="group" aria-label="Show">
       <button type="button" data-show="points">Input points</button><button type="button" data-show="ghost">Drafts</button>
+      <button type="button" data-wipe>Wipe</button>
     </div></div>
+    <label class="ft-opacity ft-mesh-wipe" hidden><span>Between the two meshes</span>
+      <input type="range" min="0" max="1000" value="500" aria-label="Wipe between the two meshes">
+    </label>
     <div class="ft-legend" aria-live="off"></div>
   </div>
 </section>
@@ -88,6 +104,22 @@ def _template() -> str:
     return TEMPLATE.format(modes=modes, maps=maps, actions=actions, sides=sides, counters=counters)
 
 
+class Course(NamedTuple):
+    """When a finished run committed what, by step, and what it had drafted.
+
+    seconds  : float [S], the run's clock after each step; passes, tokens : int [S], so far
+    drafts   : uint8 [G, 3, 3], the faces that drafts would have completed; came : bool [G], whether they did
+    drafted  : int [G], the step after which a face was drafted
+    """
+
+    seconds: np.ndarray
+    passes: np.ndarray
+    tokens: np.ndarray
+    drafts: np.ndarray
+    came: np.ndarray
+    drafted: np.ndarray
+
+
 @dataclass
 class Side:
     """What is shown of one run. Faces never change once they are here; new ones are appended.
@@ -97,6 +129,9 @@ class Side:
     depth    : uint8 [F], how many tokens ahead its last token was drafted, 0 = the model's own; UNKNOWN = nothing was drafted
     step     : int [F], the step that completed it, from 0
     tokens   : int [F], how many tokens it took
+    entropy  : uint8 [F], 0..254 for the mean entropy 0..NATS of its tokens; UNKNOWN = not recorded
+    probability : uint8 [F], 0..254 for the mean probability 0..1 that its drafts are accepted; UNKNOWN = nothing was drafted
+    top      : uint8 [F], 0..254 for the mean probability 0..1 of the model's most probable token; UNKNOWN = not recorded
     ghost    : uint8 [G, 3, 3], faces of the draft, which may still be rejected
     """
 
@@ -105,18 +140,22 @@ class Side:
     depth: np.ndarray
     step: np.ndarray
     tokens: np.ndarray
+    entropy: np.ndarray
+    probability: np.ndarray
+    top: np.ndarray
     ghost: np.ndarray = field(default_factory=lambda: np.zeros((0, 3, 3), np.uint8))
     title: str = ""
     state: str = "running"  # empty, running, done or stopped
     badge: Mapping[str, Any] | None = None  # {"exact": bool, "why": str}
     counters: Mapping[str, float] | None = None  # by the names of canvas.COUNTERS; others are left out
     text: str = ""  # shown in an empty view
+    course: Course | None = None  # of a finished run
 
     @classmethod
     def waiting(cls, title: str, text: str = "") -> Side:
         """A side without a mesh."""
         nothing = np.zeros(0, np.uint8)
-        return cls(np.zeros((0, 3, 3), np.uint8), nothing, nothing, nothing, nothing, title=title, state="empty", text=text)
+        return cls(np.zeros((0, 3, 3), np.uint8), *[nothing] * 7, title=title, state="empty", text=text)
 
 
 def build(value: Mapping[str, Any], elem_id: str = "mesh") -> gr.HTML:
@@ -127,6 +166,8 @@ def build(value: Mapping[str, Any], elem_id: str = "mesh") -> gr.HTML:
         "UNKNOWN": str(UNKNOWN),
         "FARTHEST": str(FARTHEST),
         "RECORD": str(RECORD),
+        "MAP_COUNT": str(len(MAPS) - 1),
+        "NATS": str(NATS),
     }
     return panel("mesh", value, _template(), constants, SCRIPTS, elem_id=elem_id)
 
@@ -156,13 +197,31 @@ def _side(side: Side) -> dict[str, Any]:
         "badge": dict(side.badge) if side.badge else None,
         "counters": counters,
         "text": side.text,
-        "faces": to_text(records(side.faces, side.accepted, side.depth, side.tokens, side.step)),
+        "faces": to_text(records(side.faces, side.accepted, side.depth, side.tokens, side.step, side.entropy, side.probability, side.top)),
         "ghost": to_text(records(side.ghost, UNKNOWN, UNKNOWN, 0, 0)),
+        "course": None if side.course is None else _course(side.course),
+    }
+
+
+def _course(course: Course) -> dict[str, str]:
+    """A course as base64: float32, int32, int32, and records whose `accepted` says whether the face came."""
+    return {
+        "seconds": to_text(np.asarray(course.seconds, np.float32)),
+        "passes": to_text(np.asarray(course.passes, np.int32)),
+        "tokens": to_text(np.asarray(course.tokens, np.int32)),
+        "drafts": to_text(records(course.drafts, np.asarray(course.came, np.uint8), UNKNOWN, 0, course.drafted)),
     }
 
 
 def records(
-    faces: np.ndarray, accepted: np.ndarray | int, depth: np.ndarray | int, tokens: np.ndarray | int, step: np.ndarray | int
+    faces: np.ndarray,
+    accepted: np.ndarray | int,
+    depth: np.ndarray | int,
+    tokens: np.ndarray | int,
+    step: np.ndarray | int,
+    entropy: np.ndarray | int = UNKNOWN,
+    probability: np.ndarray | int = UNKNOWN,
+    top: np.ndarray | int = UNKNOWN,
 ) -> np.ndarray:
     """uint8 [F, RECORD]: the faces as they are sent; a step is three bytes, the lowest first."""
     count = len(faces)
@@ -173,7 +232,8 @@ def records(
     rows[:, 9] = accepted
     rows[:, 10] = depth
     rows[:, 11] = np.minimum(tokens, 255)
-    rows[:, 12:] = np.full(count, step, "<u4").view(np.uint8).reshape(count, 4)[:, :3]
+    rows[:, 12:15] = np.full(count, step, "<u4").view(np.uint8).reshape(count, 4)[:, :3]
+    rows[:, 15], rows[:, 16], rows[:, 17] = entropy, probability, top
     return rows
 
 

@@ -52,7 +52,7 @@ function hit(name, x, y, aspect) {
   const { eye, right, up, back, tan } = lens(aspect), { faces } = sides[name];
   const way = add(add(back.map((c) => -c), right, x * tan * aspect), up, y * tan);
   let best = Infinity, found = -1;
-  for (let i = 0; i < faces.count; i++) {
+  for (let i = 0; i < shownFaces(name); i++) {
     const [a, b, c] = read(faces, i).corners, ab = add(b, a, -1), ac = add(c, a, -1), normal = cross(way, ac), area = dot(ab, normal);
     if (Math.abs(area) < 1e-12) continue;
     const from = add(eye, a, -1), u = dot(from, normal) / area, side = cross(from, ab), v = dot(way, side) / area, t = dot(ac, side) / area;

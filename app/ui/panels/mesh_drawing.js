@@ -1,5 +1,5 @@
 // Drawing: shaders, WebGL, and the timing of frames. One script with mesh_camera.js and mesh.js.
-const STRIDE = 16; // bytes of a face on the GPU: three times (x, y, z, accepted | depth | tokens), then the step
+const STRIDE = 20; // bytes of a face on the GPU: three times (x, y, z, accepted | depth | tokens), the step, (entropy, probability, top, 0)
 const SHADOW = 96, REACH = 1.5; // pixels of the picture from above, and how far it reaches from the middle
 const NARROW = 560; // CSS pixels below which the two views stand on top of each other
 
@@ -7,6 +7,7 @@ const NARROW = 560; // CSS pixels below which the two views stand on top of each
 
 const FACES = [`
 layout(location=0) in vec4 a; layout(location=1) in vec4 b; layout(location=2) in vec4 c; layout(location=3) in float step_;
+layout(location=4) in vec4 more;
 uniform mat4 camera; uniform vec3 eye, clay, unknown, glow; uniform sampler2D lut; uniform int kind, map, fresh, hover;
 uniform float high, ground, size;
 flat out vec3 normal, albedo; flat out float lift; out vec3 at, edge;
@@ -19,9 +20,9 @@ void main() {
   normal = dot(normal, normal) > 0. ? normalize(normal) : vec3(0, 1, 0);
   bool behind = dot(normal, eye - at) < 0.;
   if (behind) normal = -normal;
-  float level = map == 1 ? a.w / (UNKNOWN - 1.) : (map == 2 ? step_ : b.w) / high;
-  bool said = map == 2 || (map == 1 ? a.w : b.w) < UNKNOWN;
-  albedo = map == 0 ? clay : said ? texture(lut, vec2(mix(.5, 255.5, level) / 256., (float(map) - .5) / 3.)).rgb : unknown;
+  float raw = map == 1 ? a.w : map == 2 ? step_ : map == 3 ? b.w : map == 4 ? more.y : map == 5 ? more.z : more.x;
+  bool said = map == 2 || raw < UNKNOWN;
+  albedo = map == 0 ? clay : said ? texture(lut, vec2(mix(.5, 255.5, raw / high) / 256., (float(map) - .5) / MAPS)).rgb : unknown;
   if (map == 2) albedo *= mod(step_, 2.) < 1. ? 1. : .72;
   if (map == 0 && gl_InstanceID >= fresh) albedo = mix(albedo, glow, .6);
   lift = gl_InstanceID == hover ? 1. : 0.;
@@ -120,7 +121,7 @@ void main() {
 
 const HEAD = `#version 300 es
 precision highp float; precision highp int;
-const float HALF = float(__CELLS__) / 2., UNKNOWN = float(__UNKNOWN__), REACH = float(${REACH}), PIXELS = float(${SHADOW});
+const float MAPS = float(__MAP_COUNT__), HALF = float(__CELLS__) / 2., UNKNOWN = float(__UNKNOWN__), REACH = float(${REACH}), PIXELS = float(${SHADOW});
 `;
 
 function program(gl, [vertex, fragment]) {
@@ -196,16 +197,16 @@ function createRenderer() {
   const gl = canvas.getContext("webgl2", { alpha: false, antialias: true });
   if (!gl) return null;
   const [faces, points, backdrop, blur, floor] = [FACES, CLOUD, BACKDROP, BLUR, GROUND].map((shaders) => program(gl, shaders));
-  const faceLayout = [0, 4, 8].map((offset) => [4, gl.UNSIGNED_BYTE, false, offset]).concat([[1, gl.UNSIGNED_INT, false, 12]]);
+  const faceLayout = [0, 4, 8].map((offset) => [4, gl.UNSIGNED_BYTE, false, offset]).concat([[1, gl.UNSIGNED_INT, false, 12], [4, gl.UNSIGNED_BYTE, false, 16]]);
   const own = Object.fromEntries(SIDES.map((name) => {
-    const [solid, ghost] = [0, 1].map(() => buffer(gl, STRIDE, faceLayout, 1));
-    return [name, { solid, ghost, above: target(gl), shadow: target(gl) }];
+    const [solid, ghost, refused] = [0, 1, 2].map(() => buffer(gl, STRIDE, faceLayout, 1));
+    return [name, { solid, ghost, refused, above: target(gl), shadow: target(gl) }];
   }));
   const cloudBuffer = buffer(gl, 12, [[3, gl.SHORT, true, 0], [3, gl.SHORT, true, 6]], 0);
   const lut = lookUp(gl), nothing = gl.createVertexArray();
   const debug = gl.getExtension("WEBGL_debug_renderer_info");
   const software = /swiftshader|llvmpipe|basic render/i.test(debug ? gl.getParameter(debug.UNMASKED_RENDERER_WEBGL) : "");
-  for (const mesh of SIDES.flatMap((name) => [sides[name].faces, sides[name].ghost])) mesh.changed = true;
+  for (const mesh of SIDES.flatMap((name) => [sides[name].faces, sides[name].ghost, sides[name].refused])) mesh.changed = true;
   cloud.changed = true;
   let lowest = null; // the ground for which the shadows were cast
 
@@ -231,7 +232,7 @@ function createRenderer() {
     gl.blendEquation(gl.MAX);
     gl.bindTexture(gl.TEXTURE_2D, lut);
     faces({ kind: 3, ground: low, width: 0, above: 0 }); // the texture it draws to must not be one that it reads
-    gl.drawArraysInstanced(gl.TRIANGLES, 0, 3, sides[name].faces.count);
+    gl.drawArraysInstanced(gl.TRIANGLES, 0, 3, shownFaces(name));
     gl.blendEquation(gl.FUNC_ADD);
     gl.disable(gl.BLEND);
     gl.bindFramebuffer(gl.FRAMEBUFFER, shadow.buffer);
@@ -241,7 +242,7 @@ function createRenderer() {
   }
 
   function drawFaces(name, look, ratio) {
-    const side = sides[name], { count } = side.faces, map = Object.keys(MAPS).indexOf(view.map);
+    const side = sides[name], count = shownFaces(name), map = Object.keys(MAPS).indexOf(view.map);
     const pass = (kind, values = {}, number = count) => {
       faces({ kind, ...values });
       gl.drawArraysInstanced(kind === 2 ? gl.POINTS : gl.TRIANGLES, 0, 3, number);
@@ -251,8 +252,8 @@ function createRenderer() {
     gl.activeTexture(gl.TEXTURE0);
     gl.bindTexture(gl.TEXTURE_2D, lut);
     own[name].solid();
-    const fresh = props.value.sides[name].state === "running" ? side.faces.fresh : count;
-    const high = view.map === "step" ? side.faces.last : deepest();
+    const fresh = side.upto !== null ? side.fresh : props.value.sides[name].state === "running" ? side.faces.fresh : count;
+    const high = { step: side.faces.last, depth: deepest(), entropy: hottest() }[view.map] ?? __UNKNOWN__ - 1;
     faces({ ...look, glow: look[name], lut: 0, above: 1, map, high, fresh, hover: side.hover });
     faces({ width: 0, opacity: 1, drama: map ? 0.55 : 1, size: 6.5 * ratio, taps: rough() ? 6 : 16 });
     if (view.mode === "shaded" || view.mode === "both") pass(0, { width: view.mode === "both" ? 0.35 * ratio : 0 });
@@ -268,11 +269,13 @@ function createRenderer() {
       gl.depthFunc(gl.LEQUAL);
       pass(1, { width: 0.45 * ratio, opacity: 1 });
     }
-    if (view.ghost && side.ghost.count) {
+    for (const kind of view.ghost ? ["ghost", "refused"] : []) {
+      const { count: number } = side[kind];
+      if (!number) continue;
       gl.depthMask(false);
-      own[name].ghost();
-      faces({ clay: look.ghost, line: look.ghost, map: 0, hover: -1, fresh: side.ghost.count });
-      pass(0, { opacity: 0.42, drama: 0.35, width: 0.6 * ratio }, side.ghost.count);
+      own[name][kind]();
+      faces({ clay: look[kind], line: look[kind], map: 0, hover: -1, fresh: number });
+      pass(0, { opacity: 0.42, drama: 0.35, width: 0.6 * ratio }, number);
     }
     gl.depthMask(true);
   }
@@ -284,10 +287,10 @@ function createRenderer() {
     gl.drawArrays(gl.POINTS, 0, cloud.count);
   }
 
-  function drawSide(name, box, colours, ratio) {
+  function drawSide(name, box, open, colours, ratio) { // open: the part of its box that is not wiped over
     const [, , width, height] = box, look = { ...lens(width / height), ...colours, ground: lowest };
     gl.viewport(...box);
-    gl.scissor(...box);
+    gl.scissor(...open);
     gl.disable(gl.BLEND);
     gl.disable(gl.DEPTH_TEST);
     backdrop(look);
@@ -313,7 +316,7 @@ function createRenderer() {
     const low = ground(), moved = low !== lowest;
     lowest = low;
     for (const name of shown) {
-      upload(sides[name].ghost, own[name].ghost);
+      for (const kind of ["ghost", "refused"]) upload(sides[name][kind], own[name][kind]);
       if (upload(sides[name].faces, own[name].solid) || moved) lookFromAbove(name, low);
     }
     gl.bindFramebuffer(gl.FRAMEBUFFER, null);
@@ -322,7 +325,10 @@ function createRenderer() {
     gl.clear(gl.DEPTH_BUFFER_BIT);
     gl.enable(gl.SCISSOR_TEST);
     boxes().forEach(([x, y, w, h], i) => {
-      drawSide(shown[i], [x, canvas.clientHeight - y - h, w, h].map((pixels) => Math.round(pixels * ratio)), colours, ratio);
+      const up = canvas.clientHeight - y - h, at = wiped() ? w * view.wipe : 0;
+      const open = !wiped() ? [x, up, w, h] : i ? [x + at, up, w - at, h] : [x, up, at, h];
+      const [box, seen] = [[x, up, w, h], open].map((sides) => sides.map((pixels) => Math.round(pixels * ratio)));
+      drawSide(shown[i], box, seen, colours, ratio);
     });
     return true;
   }
@@ -333,7 +339,7 @@ function createRenderer() {
 function readColours() { // the uniforms of these names, from the style sheet
   const style = getComputedStyle(root), read = (name) => style.getPropertyValue(`--ft-${name}`).trim();
   const hex = (name) => [1, 3, 5].map((i) => parseInt(read(name).slice(i, i + 2), 16) / 255);
-  const names = ["clay", "unknown", "line", "wire", "inner", "outer", "grid", "shadow", "cloud", "ghost"];
+  const names = ["clay", "unknown", "line", "wire", "inner", "outer", "grid", "shadow", "cloud", "ghost", "refused"];
   const colours = Object.fromEntries(names.map((name) => [name, hex(`mesh-${name}`)]));
   return { ...colours, plain: hex("plain"), accelerated: hex("fast"), strength: Number(read("mesh-strength")) };
 }
@@ -342,6 +348,7 @@ function readColours() { // the uniforms of these names, from the style sheet
 
 function boxes() { // [x, y, width, height] of each view in CSS pixels, y from the top
   const { clientWidth: width, clientHeight: height } = canvas, n = shown.length;
+  if (wiped()) return shown.map(() => [0, 0, width, height]);
   return shown.map((_, i) => (width < NARROW ? [0, (i * height) / n, width, height / n] : [(i * width) / n, 0, width / n, height]));
 }
 
@@ -361,6 +368,6 @@ function ask() {
 function paint() {
   if (!renderer || !renderer.drawAll()) return;
   root.dataset.drawn = Number(root.dataset.drawn || 0) + 1;
-  root.dataset.stacked = canvas.clientWidth < NARROW;
+  root.dataset.stacked = canvas.clientWidth < NARROW && !wiped();
   root.dataset.camera = Object.values(camera).map((x) => x.toFixed(3)).join(" ");
 }

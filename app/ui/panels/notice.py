@@ -72,3 +72,11 @@ def duration(seconds: float) -> str:
         return f"{round(seconds / 60)} minutes"
     whole = max(1, round(seconds))
     return f"{whole} second{'' if whole == 1 else 's'}"
+
+
+def taken(ahead: int, seconds: float | None = None) -> list[dict[str, str]]:
+    """What a visitor finds while the machine is in use: the place that they would get; nothing if it is free. seconds: as in `place`"""
+    if ahead < 1:
+        return []
+    when = "when it ends" if seconds is None else f"in about {duration(seconds)}"
+    return hint(f"A run is in progress on this machine. Yours would be number {ahead} in line and start {when}.")

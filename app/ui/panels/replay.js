@@ -1,9 +1,10 @@
-// Plays the race again. Canvases say when their tokens were committed ("foretoken:course"); this bar says what time it is.
+// Plays the race again. The panels of the tab say when their tokens were committed ("foretoken:course"); this bar says what time it is.
 const bar = element.querySelector(".ft-replay"), range = bar.querySelector("input"), output = bar.querySelector("output");
 const part = (name) => bar.querySelector(`[data-do=${name}]`);
-const scope = element.closest("[role=tabpanel]");
+const scope = element.closest("[role=tabpanel]") || window;
 const courses = {}; // by side, the clock after every token
 let time = null; // seconds; null: the finished race
+let running = false;
 let began = null; // of the animation: its frame's time, and the race's
 
 const longest = () => Math.max(...Object.values(courses).map((end) => end.at(-1)));
@@ -20,7 +21,7 @@ function show(now) {
   range.setAttribute("aria-valuetext", output.textContent);
   bar.dataset.playing = began !== null;
   part("play").textContent = began === null ? "Replay" : "Pause";
-  window.dispatchEvent(new CustomEvent("foretoken:replay", { detail: { time, tokens, side: scope } }));
+  scope.dispatchEvent(new CustomEvent("foretoken:replay", { detail: { time, tokens } }));
 }
 
 function frame(stamp) {
@@ -56,14 +57,18 @@ part("back").addEventListener("click", () => step(-1));
 part("on").addEventListener("click", () => step(1));
 bar.querySelector("select").addEventListener("change", () => { if (began) began = { time: time ?? 0, stamp: null }; });
 range.addEventListener("input", () => { began = null; show((range.value / 1000) * longest()); });
-window.addEventListener("foretoken:course", ({ detail }) => {
+scope.addEventListener("foretoken:course", ({ detail }) => {
   courses[detail.side] = detail.end;
   began = null;
+  bar.hidden = running || !courses.fast;
   if (courses.fast) show(null);
 });
-scope?.addEventListener("foretoken:running", ({ detail }) => {
-  bar.hidden = detail || !courses.fast;
-  if (!detail) return;
-  began = null;
-  for (const side of Object.keys(courses)) delete courses[side];
+scope.addEventListener("foretoken:running", ({ detail }) => {
+  const begins = detail && !running; // said again with every update of a run
+  running = detail;
+  if (begins) {
+    began = null;
+    for (const side of Object.keys(courses)) delete courses[side];
+  }
+  bar.hidden = running || !courses.fast;
 });

@@ -1,16 +1,19 @@
-// The table of runs. It keeps every race with the values of all panels, so that it can be shown and replayed without the server.
+// The table of runs of one kind. It keeps every race with the values of all panels, so that it can be shown and replayed without the server.
+const KIND = __KIND__;
 const box = element.querySelector(".ft-runs"), body = box.querySelector("tbody"), status = box.querySelector(".ft-runs-said");
 const search = box.querySelector("input");
+const LAST = KIND.last; // in the window's storage: the race that is shown
 const changes = (r) => [r.changed, r.moved ? `${r.moved} moved in the run` : ""].filter(Boolean).join(", ");
 const COLUMNS = [
   ["Run", (r) => r.title], ["Changed", (r) => changes(r) || "–"],
-  ["Prompt", (r) => r.prompt], ["Seed", (r) => String(r.seed)],
+  [KIND.prompt, (r) => r.prompt], ["Seed", (r) => String(r.seed)],
   ["Seconds", (r) => r.seconds.toFixed(2) + (r.quartiles ? ` (${r.quartiles.map((s) => s.toFixed(2)).join("–")})` : "")],
   ["Passes", (r) => String(r.passes)], ["Tokens / pass", (r) => r.compression.toFixed(2)],
   ["Speed-up", (r) => (r.speedup ? `${r.speedup.toFixed(2)}×` : "–")], ["Exact", (r) => (r.exact ? "exact" : "not exact")],
   ["Deviation", (r) => (r.deviation === null ? "–" : r.deviation.toFixed(3))],
+  ...KIND.columns.map(([name, entry]) => [name, (r) => String(r[entry] ?? "–")]),
 ];
-const TEXT = new Set(["Run", "Changed", "Prompt", "Exact"]);
+const TEXT = new Set(["Run", "Changed", KIND.prompt, "Exact", "Fit"]);
 let races = [];
 
 const said = (text) => { status.textContent = text; };
@@ -37,12 +40,13 @@ function show(race) {
   for (const [panel, value] of Object.entries(race.parts)) {
     if (panel !== __OWN__) window.dispatchEvent(new CustomEvent("foretoken:show", { detail: { panel, value } }));
   }
-  sessionStorage.setItem("foretoken-race", race.id);
+  sessionStorage.setItem(LAST, race.id);
 }
 
 function link(settings) {
   const { backbone, method, preset, prompt, seed, size, sampling, knobs } = settings;
-  const text = new TextEncoder().encode(JSON.stringify({ backbone, method, preset, prompt, seed, size, sampling, knobs }));
+  const input = settings.input && { up: settings.input.up };
+  const text = new TextEncoder().encode(JSON.stringify({ backbone, method, preset, prompt, seed, size, sampling, knobs, input }));
   const coded = btoa(String.fromCharCode(...text)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
   return `${location.origin}${location.pathname}?run=${coded}`;
 }
@@ -64,7 +68,7 @@ async function copy(text, what) {
 function line(race, r) {
   const tr = document.createElement("tr"), first = document.createElement("td"), last = document.createElement("td");
   const picture = new Image(44, 44);
-  picture.src = r.thumbnail;
+  if (r.thumbnail) picture.src = r.thumbnail;
   picture.alt = "";
   const view = button("", () => { show(race); said(""); }, `Show and replay this race: ${r.title}, ${r.prompt}`);
   view.className = "ft-thumbnail";
@@ -78,7 +82,7 @@ function line(race, r) {
     td.className = TEXT.has(name) ? "text" : "";
     td.dataset.column = name;
     if (name === "Run" && changes(r)) td.append(Object.assign(document.createElement("small"), { textContent: changes(r) }));
-    if (name === "Prompt") td.title = r.prompt;
+    if (name === KIND.prompt) td.title = r.prompt;
     if (name === "Exact") td.innerHTML = `<span class="ft-badge" data-exact="${r.exact}">${of(r)}</span>`;
     tr.append(td);
   }
@@ -87,7 +91,7 @@ function line(race, r) {
     button("Restore", () => ask(r.settings, "right"), `Restore the settings of ${r.title}`),
     button("As left", () => ask(r.settings, "left"), `Compare with ${r.title} on the left`),
     button("Link", () => copy(link(r.settings), "Link"), `Copy a link to the settings of ${r.title}`),
-    button("×", async () => { await dropRaces([race.id]); await load(); }, `Delete this race: ${r.title}, ${r.prompt}`),
+    button("×", () => forget([race]), `Delete this race: ${r.title}, ${r.prompt}`),
   );
   tr.append(last);
   return tr;
@@ -110,8 +114,14 @@ function table() {
   box.dataset.rows = body.childElementCount;
 }
 
+async function forget(gone) {
+  if (gone.some((race) => race.id === sessionStorage.getItem(LAST))) sessionStorage.removeItem(LAST);
+  await dropRaces(gone.map((race) => race.id));
+  await load();
+}
+
 async function load() {
-  races = await allRaces();
+  races = await allRaces(KIND.name);
   table();
 }
 
@@ -129,24 +139,25 @@ const acts = {
     const blob = new Blob([JSON.stringify(rowsOf(shownRaces()).map(({ thumbnail, ...rest }) => rest), null, 1)], { type: "application/json" });
     const anchor = document.createElement("a");
     anchor.href = URL.createObjectURL(blob);
-    anchor.download = "foretoken-runs.json";
+    anchor.download = `foretoken-${KIND.name}-runs.json`;
     anchor.click();
     setTimeout(() => URL.revokeObjectURL(anchor.href), 1000);
   },
   clear: async () => {
     const gone = shownRaces();
     if (!confirm(`Delete ${gone.length} race${gone.length === 1 ? "" : "s"} from this browser?`)) return;
-    await dropRaces(gone.map((race) => race.id));
-    await load();
+    await forget(gone);
   },
 };
 for (const each of box.querySelectorAll("header [data-do]")) each.addEventListener("click", acts[each.dataset.do]);
 search.addEventListener("input", table);
 
+search.placeholder = KIND.search;
+
 window.addEventListener("foretoken:show", async ({ detail }) => {
   if (detail.panel !== __OWN__ || !detail.parts) return;
   const race = { ...detail.value, parts: detail.parts };
-  sessionStorage.setItem("foretoken-race", race.id);
+  sessionStorage.setItem(LAST, race.id);
   try {
     await keepRace(race);
   } catch (wrong) {
@@ -154,21 +165,28 @@ window.addEventListener("foretoken:show", async ({ detail }) => {
   }
   await load();
 });
-window.addEventListener("foretoken:restore", ({ detail }) => ask(detail, "right"));
+
+// Thumbnails that were drawn after the race.
+watch("value", async () => {
+  const { race: id, thumbnails } = props.value || {}, race = thumbnails && races.find((each) => each.id === id);
+  if (!race) return;
+  race.rows.forEach((r, i) => { r.thumbnail = thumbnails[i]; });
+  await keepRace(race);
+  await load();
+});
+
+// Settings that were dropped on the page or came with its address, once the tab has what it needs for them.
+function takeAsked() {
+  const settings = askedFor(KIND.name);
+  if (settings) whenThere(KIND.ready, () => ask(settings, "right"));
+}
+window.addEventListener("foretoken:asked", takeAsked);
 
 (async () => {
+  takeAsked();
+  const linked = takeLink();
   await load();
-  const coded = new URLSearchParams(location.search).get("run");
-  if (coded) {
-    try {
-      const text = atob(coded.replaceAll("-", "+").replaceAll("_", "/"));
-      ask(JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (c) => c.charCodeAt(0)))), "right");
-    } catch {
-      ask({}, "right"); // the server says what is wrong
-    }
-    history.replaceState(null, "", location.pathname);
-    return;
-  }
-  const last = races.find((race) => race.id === sessionStorage.getItem("foretoken-race")); // of this window, before it was loaded anew
+  if (linked) return;
+  const last = races.find((race) => race.id === sessionStorage.getItem(LAST)); // of this window, before it was loaded anew
   if (last) show(last);
 })();

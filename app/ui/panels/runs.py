@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 import numpy as np
 from PIL import Image
 
 from app import history
+from app.boards.mesh import MeshBoard
 from app.boards.picture import Board
+from app.stream import Growth
 from app.ui.method_menu import start_values, title_of
 from app.ui.panels import panel
 from app.ui.panels.verdict import quartiles
 from engine.core import Suits
+from engine.mesh.read import Input
 
 THUMBNAIL = 96  # pixels
 TEMPLATE = """
 <section class="ft-runs" hidden>
   <header><h3>Runs</h3>
-    <input type="search" placeholder="Search prompts and methods" aria-label="Search the runs">
+    <input type="search" aria-label="Search the runs">
     <button type="button" data-do="csv">Copy as CSV</button><button type="button" data-do="markdown">Copy as Markdown</button>
     <button type="button" data-do="export">Export</button><button type="button" data-do="clear">Delete all</button>
   </header>
@@ -34,32 +38,81 @@ TEMPLATE = """
 """
 
 
-def build(elem_id: str = "runs") -> gr.HTML:
+class Kind(NamedTuple):
+    """What tells one tab's table from another's.
+
+    name : of the kind of run; elem_id : the panel's; prompt : the title of the column of prompts; search : the empty search field's text
+    last : in the window's storage, the key of the race that is shown
+    columns : title and row entry of the columns that only this kind has; ready : what must be on the page before settings are restored
+    """
+
+    name: str
+    elem_id: str
+    prompt: str
+    search: str
+    last: str
+    columns: tuple[tuple[str, str], ...] = ()
+    ready: str = ""
+
+
+PICTURES = Kind("image", "runs", "Prompt", "Search prompts and methods", "foretoken-race")
+MESHES = Kind(
+    "mesh", "mesh-runs", "Input", "Search inputs and methods", "foretoken-race-mesh",
+    (("Faces", "faces"), ("Holes", "holes"), ("Fit", "fit")), "#mesh-ready i",
+)  # fmt: skip
+
+
+class Entry(NamedTuple):
+    """A run for the table. more : entries of its row that only its kind has"""
+
+    board: Growth
+    thumbnail: str
+    given: Input | None = None
+    more: Mapping[str, Any] = {}
+
+
+def build(kind: Kind) -> gr.HTML:
     """The table under the stage, hidden while it is empty."""
-    return panel("runs", None, TEMPLATE, before=("runs_store",), elem_id=elem_id)
+    return panel("runs", None, TEMPLATE, {"KIND": json.dumps(kind._asdict())}, before=("asking", "runs_store"), elem_id=kind.elem_id)
 
 
-def encode(boards: Sequence[Board], seconds: Sequence[Sequence[float]], suits: Suits) -> dict[str, Any]:
+def picture(board: Board) -> Entry:
+    """A picture's run."""
+    return Entry(board, thumbnail(board.final()))
+
+
+def mesh(board: MeshBoard, given: Input, more: Mapping[str, Any]) -> Entry:
+    """A mesh's run. Its thumbnail comes later, see `with_thumbnails`."""
+    return Entry(board, "", given, more)
+
+
+def encode(kind: Kind, entries: Sequence[Entry], seconds: Sequence[Sequence[float]], suits: Suits) -> dict[str, Any]:
     """A race for the table: a row for each side, the right one first. seconds: of every run of each side"""
+    boards = [entry.board for entry in entries]
     times = [float(np.median(each)) / max(1, len(board.run.tokens)) for board, each in zip(boards, seconds, strict=True)]
-    rows = [row(board, each, suits) for board, each in zip(boards, seconds, strict=True)]
+    rows = [row(entry, each, suits) for entry, each in zip(entries, seconds, strict=True)]
     if len(boards) > 1 and all(board.run.finished for board in boards):
         rows[0]["speedup"] = times[1] / times[0]
         rows[0]["against"] = rows[1]["title"]
-    return {"id": secrets.token_hex(8), "when": time.time(), "rows": rows}
+    return {"id": secrets.token_hex(8), "kind": kind.name, "when": time.time(), "rows": rows}
 
 
-def row(board: Board, seconds: Sequence[float], suits: Suits) -> dict[str, Any]:
+def with_thumbnails(race: str, pictures: Sequence[np.ndarray]) -> dict[str, Any]:
+    """The thumbnails of a race that is in the table, in the order of its rows. race: its id"""
+    return {"thumbnails": [thumbnail(picture) for picture in pictures], "race": race}
+
+
+def row(entry: Entry, seconds: Sequence[float], suits: Suits) -> dict[str, Any]:
     """One run: what the table shows, and its settings."""
-    run, totals = board.run, board.run.totals
-    settings = history.describe(run)
+    board, run, totals = entry.board, entry.board.run, entry.board.run.totals
+    settings = history.describe(run, entry.given)
     low, middle, high = quartiles(seconds)
     return {
-        "thumbnail": thumbnail(board.final()),
+        "thumbnail": entry.thumbnail,
         "title": title_of(run.name),
         "changed": changed(run.name, settings["knobs"], suits),
         "moved": len(settings["moves"]),
-        "prompt": run.prompt.text,
+        "prompt": settings["prompt"],
         "seed": run.prompt.seed,
         "size": run.prompt.size,
         "seconds": middle,
@@ -72,6 +125,7 @@ def row(board: Board, seconds: Sequence[float], suits: Suits) -> dict[str, Any]:
         "deviation": board.trail.deviation if board.trail.deviation == board.trail.deviation else None,
         "finished": run.finished,
         "settings": settings,
+        **entry.more,
     }
 
 

@@ -1,5 +1,5 @@
 // The runs of this browser, in its own database: the rows of the table, and the panels' values, from which a race is shown again.
-const LIMIT = 100; // races; the oldest go first
+const LIMIT = 100; // races of a kind; the oldest go first
 const opened = new Promise((done) => {
   const asked = indexedDB.open("foretoken", 1);
   asked.onupgradeneeded = () => asked.result.createObjectStore("races", { keyPath: "id" });
@@ -18,14 +18,16 @@ async function transact(mode, act) {
   });
 }
 
-async function allRaces() {
+const kindOfRace = (race) => race.kind || "image"; // the first version kept only pictures
+
+async function allRaces(kind) {
   const found = (await transact("readonly", (races) => races.getAll())) || [...memory.values()];
-  return found.sort((a, b) => b.when - a.when);
+  return found.filter((race) => kindOfRace(race) === kind).sort((a, b) => b.when - a.when);
 }
 
 async function keepRace(race) {
   memory.set(race.id, race);
-  const gone = (await allRaces()).filter((each) => each.id !== race.id).slice(LIMIT - 1);
+  const gone = (await allRaces(kindOfRace(race))).filter((each) => each.id !== race.id).slice(LIMIT - 1);
   await transact("readwrite", (races) => { gone.forEach((each) => races.delete(each.id)); return races.put(race); });
 }
 

@@ -7,7 +7,7 @@ const [run, last] = ["run", "last"].map((name) => card.querySelector(`[data-char
 const [course, pass] = [run, last].map((figure) => figure.querySelector("canvas"));
 const LEFT = 46, RIGHT = 12, NEAR = 84; // pixels; moves of a knob closer than NEAR share a label
 let shown = {}; // the arrays of the value
-const scope = element.closest("[role=tabpanel]"); // charts of another tab have other tokens
+const scope = element.closest("[role=tabpanel]") || window;
 let at = null; // the token that is pointed at, in the order of commitment
 let draft = null; // the draft of the newest pass that is pointed at
 let toldCourse = () => {}, toldPass = () => {};
@@ -195,8 +195,7 @@ window.addEventListener("foretoken:point", (event) => {
   at = found === undefined ? null : found;
   redraw();
 });
-window.addEventListener("foretoken:replay", ({ detail }) => {
-  if (detail.side !== scope) return;
+scope.addEventListener("foretoken:replay", ({ detail }) => {
   upto = detail.time === null ? Infinity : detail.tokens;
   draw();
 });

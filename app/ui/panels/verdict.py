@@ -78,7 +78,7 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE, seconds: 
         return {
             "state": "done",
             "headline": f"{seconds:.2f} s",
-            "detail": "Turn on 'Compare with plain decoding' to see the speed-up.",
+            "detail": "Turn on 'Compare' to see the speed-up.",
         }
     if seconds and len(seconds[0]) > 1 and len(seconds) > 1:
         return {"state": "done", **_speed(fast, plain, seconds), **agreement(fast, plain)}

@@ -1,0 +1,42 @@
+// Settings that a person drops on the page or opens with its address go to the tab of their kind, which may not have been opened yet.
+// They wait in the window's storage until that tab's table of runs takes them.
+const ASKED = "foretoken-asked-";
+const tabsOf = () => [...document.querySelectorAll("#tabs [role=tab]")];
+const openKind = () => tabsOf().find((tab) => tab.getAttribute("aria-selected") === "true")?.textContent.trim().toLowerCase();
+const kindOf = (settings) => (settings.input ? "mesh" : typeof settings.method === "string" || openKind() !== "mesh" ? "image" : "mesh");
+
+function askFor(settings) {
+  const kind = kindOf(settings);
+  sessionStorage.setItem(ASKED + kind, JSON.stringify(settings));
+  tabsOf().find((tab) => tab.textContent.trim().toLowerCase() === kind && openKind() !== kind)?.click();
+  window.dispatchEvent(new CustomEvent("foretoken:asked"));
+}
+
+function askedFor(kind) { // and takes them
+  const text = sessionStorage.getItem(ASKED + kind);
+  sessionStorage.removeItem(ASKED + kind);
+  return text && JSON.parse(text);
+}
+
+function takeLink() { // true if the page's address brought settings
+  const coded = new URLSearchParams(location.search).get("run");
+  if (!coded) return false;
+  history.replaceState(null, "", location.pathname);
+  try {
+    const text = atob(coded.replaceAll("-", "+").replaceAll("_", "/"));
+    askFor(JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (c) => c.charCodeAt(0)))) || {});
+  } catch {
+    askFor({}); // the server says what is wrong
+  }
+  return true;
+}
+
+function whenThere(selector, act) { // once the page has an element; "" = at once
+  if (!selector || document.querySelector(selector)) return act();
+  const watcher = new MutationObserver(() => {
+    if (!document.querySelector(selector)) return;
+    watcher.disconnect();
+    act();
+  });
+  watcher.observe(document.body, { childList: true, subtree: true });
+}

@@ -1,0 +1,49 @@
+"""Six small pictures of the input, one for each axis that may be up, to click. A seventh button lets a network decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+import numpy as np
+
+from app.ui.panels import panel, to_text
+from app.ui.panels.clouds import SIDE, dots
+from engine.mesh.frame import UP
+
+AUTO = "auto"
+DOTS = 400  # points of a picture
+TEMPLATE = """
+<div class="ft-axes">
+  <div class="ft-axes-head"><span class="ft-name">Up axis</span>
+    <button type="button" class="ft-help" data-tip="{help}" aria-label="{help}">?</button>
+    <button type="button" class="ft-auto" data-up="auto">Auto</button></div>
+  <div class="ft-axes-grid" role="group" aria-label="Up axis of the file"></div>
+</div>
+"""
+HELP = "The file's axis that points up. Click the picture that stands upright. Auto: a network decides."
+
+
+def build(elem_id: str) -> gr.HTML:
+    """The buttons; they have no pictures while there is no input."""
+    return panel("axes", empty(), TEMPLATE.format(help=HELP), {"SIDE": str(SIDE)}, elem_id=elem_id)
+
+
+def empty() -> dict[str, Any]:
+    """The value without an input."""
+    return {"up": AUTO, "taken": "", "pictures": {name: "" for name in UP}}
+
+
+def encode(points: np.ndarray, taken: str, up: str) -> dict[str, Any]:
+    """The panel's value.
+
+    points : [N, 6], positions and normals with the axis `taken` of the file up; up : what was chosen, an axis or AUTO
+    """
+    back = np.array(UP[taken], np.float64)
+    chosen = points[np.linspace(0, len(points) - 1, min(len(points), 4 * DOTS)).astype(int)]
+    pictures = {}
+    for name, rotation in UP.items():
+        turn = (np.array(rotation, np.float64) @ back.T).T
+        turned = np.concatenate([chosen[:, :3] @ turn, chosen[:, 3:] @ turn], 1)
+        pictures[name] = to_text(dots(turned, DOTS))
+    return {"up": up, "taken": taken, "pictures": pictures}

@@ -1,0 +1,8 @@
+// The tab that was open comes back when the page is loaded anew; a link with settings opens its own.
+const OPEN = "foretoken-tab";
+document.addEventListener("click", (event) => {
+  const tab = event.target.closest?.("#tabs [role=tab]");
+  if (tab) sessionStorage.setItem(OPEN, tab.textContent.trim());
+});
+const before = new URLSearchParams(location.search).has("run") ? null : sessionStorage.getItem(OPEN);
+if (before) whenThere("#canvas-fast .ft-card[data-side]", () => tabsOf().find((tab) => tab.textContent.trim() === before)?.click());

@@ -1,0 +1,85 @@
+"""A repair report by trimesh: whether a mesh is closed, how many holes it has, whether its faces agree on their outside, and what of that
+trimesh can mend. It judges independently of quality.py, and the mended mesh can be written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from engine.mesh.quality import merged
+
+
+@dataclass(frozen=True)
+class Repair:
+    """The report, and the mended mesh.
+
+    watertight, winding_consistent, holes : of the mesh as it is; a hole is a loop of edges that have one face
+    closed, turned                        : holes that were closed, and faces that were turned over
+    watertight_after                      : of the mended mesh
+    vertices [V, 3], faces [F, 3]         : the mended mesh; equal places are one vertex, faces without height are left out
+    """
+
+    watertight: bool
+    winding_consistent: bool
+    holes: int
+    closed: int
+    turned: int
+    watertight_after: bool
+    vertices: np.ndarray
+    faces: np.ndarray
+
+    @property
+    def text(self) -> str:
+        """What was mended, in a sentence."""
+        if self.watertight and not self.turned:
+            return "closed, and all faces agree on the outside: nothing to repair"
+        did = [f"turns {counted(self.turned, 'face')}"] if self.turned else []
+        did += [f"closes {self.closed} of {counted(self.holes, 'hole')}"] if self.holes else []
+        made = "it stays open" if not self.watertight_after else "then all agree" if self.watertight else "then it is watertight"
+        return f"trimesh {' and '.join(did) or 'finds nothing that it can mend'}; {made}"
+
+
+def counted(number: int, what: str) -> str:
+    """ "1 face", "2 faces"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def repair(vertices: np.ndarray, faces: np.ndarray) -> Repair:
+    """The report of a mesh, vertices [V, 3] and faces [F, 3]."""
+    from trimesh import Trimesh
+    from trimesh import repair as mend  # slow to import
+
+    places, corners = merged(vertices, faces)
+    simple = corners[(corners != np.roll(corners, 1, 1)).all(1)]
+    if not len(simple):
+        return Repair(False, False, 0, 0, 0, False, places, simple)
+    mesh = Trimesh(places, simple.copy(), process=False)  # it is mended in place
+    watertight, consistent, before = bool(mesh.is_watertight), bool(mesh.is_winding_consistent), holes(mesh.edges_sorted)
+    mend.fix_winding(mesh)
+    mend.fill_holes(mesh, use_fan=True)
+    mend.fix_inversion(mesh, multibody=True)
+    mended = np.array(mesh.faces)
+    turned = int(flipped(simple, mended[: len(simple)]).sum())
+    closed = max(0, before - holes(mesh.edges_sorted))
+    return Repair(watertight, consistent, before, closed, turned, bool(mesh.is_watertight), np.array(mesh.vertices), mended)
+
+
+def flipped(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """bool [F]: faces whose corners run the other way, wherever they start."""
+    same = np.zeros(len(before), bool)
+    for shift in range(3):
+        same |= (np.roll(after, shift, 1) == before).all(1)
+    return ~same
+
+
+def holes(edges: np.ndarray) -> int:
+    """How many loops the open edges form. edges: [E, 2], sorted, one row for each face that uses an edge"""
+    unique, users = np.unique(edges, axis=0, return_counts=True)
+    open_edges = unique[users == 1]
+    ends, corners = np.unique(open_edges, return_inverse=True)
+    graph = coo_matrix((np.ones(len(open_edges)), tuple(corners.reshape(-1, 2).T)), (len(ends), len(ends)))
+    # the cycles of a graph are its edges less its vertices plus its pieces
+    return len(open_edges) - len(ends) + (connected_components(graph, directed=False)[0] if len(ends) else 0)

@@ -1,0 +1,74 @@
+"""What is said of a finished race of meshes, and what a run's settings bring back."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from app import history
+from app.boards.mesh import MeshBoard
+from app.ui import mesh_outcome, mesh_tab, restoring
+from app.ui.mesh_outcome import Outcome
+from app.ui.panels import runs
+from engine.errors import BadFile
+from engine.mesh.read import read
+from engine.recognition.fit import Fit
+from tests.app.test_mesh_board import CHAIR, start
+
+
+@pytest.fixture(scope="module")
+def boards(low) -> list[MeshBoard]:
+    """A finished race, in which the right side is the faster."""
+    made = []
+    for name, seconds in (("xspecmesh", 1.0), ("ar", 4.0)):
+        board = MeshBoard(start(low, name, size=8))
+        for step in board.run:
+            board.add(step)
+        board.run.seconds = seconds * len(board.run.tokens)
+        made.append(board)
+    return made
+
+
+def fit(verdict: str) -> Fit:
+    """A fit with this verdict."""
+    return Fit(verdict, 3.0, f"Fit: {verdict}.", "chair", "chair")
+
+
+def test_only_a_mesh_that_fits_is_celebrated(boards):
+    said = {name: mesh_outcome.said(boards, Outcome([], fit(name), ""), [[1.0], [4.0]]) for name in ("good", "foreign")}
+    assert said["good"]["headline"].startswith("4.0× faster") and said["good"]["fits"] == "good"
+    assert said["foreign"]["headline"] == "Not a shape that the model knows" and said["foreign"]["tone"] == "even"
+    flat = mesh_outcome.said(boards, Outcome([], None, ""), [[1.0], [4.0]])
+    assert (flat["headline"], flat["tone"]) == ("The mesh has no area", "bad")
+    unknown = mesh_outcome.said(boards, Outcome([], None, "Measured with other weights."), [[1.0], [4.0]])
+    assert unknown["fit"] == "Measured with other weights."
+    empty = SimpleNamespace(faces=[], run=boards[0].run)
+    assert mesh_outcome.said([empty, boards[1]], Outcome([], None, ""), [])["headline"] == "The mesh has no faces"
+
+
+def test_the_table_tells_faces_holes_and_fit(boards):
+    given = read(CHAIR)
+    outcome = mesh_outcome.measured(boards, given)
+    race = runs.encode(runs.MESHES, mesh_outcome.rows(boards, outcome, given), [[1.0], [4.0]], {})
+    right, left = race["rows"]
+    assert race["kind"] == "mesh" and (right["prompt"], left["fit"]) == ("chair.ply", None)
+    assert right["faces"] == outcome.sides[-1].numbers["faces"] and right["holes"] == outcome.sides[-1].repair.holes
+    assert right["settings"]["input"]["up"] == "y"
+
+
+def test_settings_of_a_run_fill_the_form_or_only_the_left_side(boards, low):
+    own, told = low.sampling, history.describe(boards[0].run, read(CHAIR))
+    panel, declared = mesh_tab.settings_panel(own), mesh_tab.settings(own)
+
+    def restored(settings: object, side: str = "right"):
+        return restoring.mesh_run({"ask": {"settings": settings, "side": side}}, low, panel, declared)
+
+    form, wished = restored(told)
+    assert wished == ("chair.ply", "y") and (form["seed"], form["method"]) == (7, "xspecmesh")
+    assert form["settings"]["values"]["face_budget"] == 8 and form["settings"]["declarations"] == panel["declarations"]
+    left, wished = restored(told, "left")
+    assert wished is None and (left["compare"], left["other"]) == (True, "xspecmesh")
+    for wrong, said in (({}, "no settings"), (told | {"input": None}, "made a picture"), (told | {"backbone": "bpt"}, "made by bpt")):
+        with pytest.raises(BadFile, match=said):
+            restored(wrong)

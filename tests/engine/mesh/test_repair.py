@@ -1,0 +1,53 @@
+"""The repair report: what is wrong with a mesh, and what trimesh mends of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import trimesh
+
+from engine.data.solids import box
+from engine.mesh.quality import quality
+from engine.mesh.repair import repair
+
+SOLID = box(3, 2, 1)
+FACES = np.array([(p[0], b, c) for p in SOLID.polygons for b, c in pairwise(p[1:])])
+ONE_TURNED = np.concatenate([FACES[:5], FACES[5:6, ::-1], FACES[6:]])
+
+
+@pytest.mark.parametrize(
+    ("faces", "said"),
+    [
+        (FACES, (True, True, 0, 0, 0, True)),
+        (FACES[2:], (False, True, 1, 1, 0, True)),  # one side of the box is gone
+        (ONE_TURNED, (True, False, 0, 0, 1, True)),
+        (ONE_TURNED[1:], (False, False, 1, 1, 1, True)),
+        (FACES[:, ::-1], (True, True, 0, 0, 12, True)),  # inside out
+        (FACES[:1], (False, True, 1, 0, 0, False)),
+        (FACES[:0], (False, False, 0, 0, 0, False)),
+    ],
+)
+def test_the_report_counts_holes_and_turned_faces(faces, said):
+    given = faces.copy()
+    found = repair(SOLID.points, faces)
+    assert (found.watertight, found.winding_consistent, found.holes, found.closed, found.turned, found.watertight_after) == said
+    assert (faces == given).all()
+    if len(faces):
+        assert quality(found.vertices, found.faces)["watertight"] is found.watertight_after
+    if found.watertight_after:
+        assert trimesh.Trimesh(found.vertices, found.faces).volume == pytest.approx(6)
+
+
+def test_corners_at_one_place_are_one_corner():
+    soup = SOLID.points[FACES].reshape(-1, 3)
+    found = repair(soup, np.arange(len(soup)).reshape(-1, 3))
+    assert found.watertight and found.holes == 0 and len(found.vertices) == 8
+
+
+def test_the_report_is_a_sentence():
+    assert repair(SOLID.points, FACES).text == "closed, and all faces agree on the outside: nothing to repair"
+    assert repair(SOLID.points, ONE_TURNED[1:]).text == "trimesh turns 1 face and closes 1 of 1 hole; then it is watertight"
+    assert repair(SOLID.points, ONE_TURNED).text == "trimesh turns 1 face; then all agree"
+    assert repair(SOLID.points, FACES[:1]).text == "trimesh closes 0 of 1 hole; it stays open"
