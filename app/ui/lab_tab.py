@@ -16,7 +16,7 @@ from app.boards.picture import Board
 from app.stream import Throttle
 from app.ui import asked
 from app.ui import knobs as knob_panel
-from app.ui.image_tab import EXAMPLES
+from app.ui.image_tab import EXAMPLES, FAVOURITE
 from app.ui.method_menu import PLAIN, choices, preset_title, start_values
 from app.ui.panels import lab, live, notice, wanted
 from app.ui.panels.runs import thumbnail
@@ -29,7 +29,6 @@ from engine.methods import PRESETS, auto_title
 from engine.run import Run
 from engine.tuning.auto import resolve
 
-FAVOURITE = "sjdpp"
 CHANGING, STAYING = "one after another", "one, new seeds"
 TEMPI = {"as fast as it goes": 0.0, "5 steps a second": 0.2, "1 step a second": 1.0}  # least seconds of a step
 NAP = 0.05  # seconds, so that a slow tempo can be ended
