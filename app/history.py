@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -28,7 +29,7 @@ from engine.files import home as home
 from engine.machine import facts
 from engine.mesh.read import Input
 from engine.mesh.write import write
-from engine.methods import PRESETS, find
+from engine.methods import find
 from engine.run import Run, generate
 
 MESH_FORMATS = ("glb", "obj", "ply", "stl")
@@ -53,7 +54,7 @@ def describe(run: Run, given: Input | None = None) -> dict[str, Any]:
         "weights": run.backbone.weights_hash,
         **run.made_with,
         "method": run.method.name,
-        "preset": run.name if run.name in PRESETS else None,
+        "preset": run.name if run.name != run.method.name else None,
         "exact": run.exact,
         "prompt": prompt.text if given is None else given.name,
         "input": None if given is None else {"up": given.frame.up, "notes": given.notes},
@@ -150,11 +151,16 @@ def save(run: Run, folder: Path | None = None, given: Input | None = None, forma
     root = folder or home() / "runs"
     check_writable(root)
     files.clean(root)
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{run.name}-{run.prompt.seed}"
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{file_name(run)}-{run.prompt.seed}"
     placed_at: list[Path] = []
     with as_sentence(root), files.whole_folder(root, name, lambda part: placed_at.append(_name(part, root, name))) as part:
         write_run(run, part, given, formats)
     return placed_at[0]
+
+
+def file_name(run: Run) -> str:
+    """The name of a run's method in the names of files: letters, digits and hyphens."""
+    return re.sub(r"[^\w.]+", "-", run.name)
 
 
 def deliver(run: Run, out: Path | None, given: Input | None = None, formats: tuple[str, ...] = ("glb",)) -> tuple[Path, str]:

@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
-from app.history import MESH_FORMATS, as_sentence, describe, write_mesh, write_settings
+from app.history import MESH_FORMATS, as_sentence, describe, file_name, write_mesh, write_settings
 from engine.mesh.read import Input
 from engine.run import Run
 
@@ -36,5 +36,5 @@ def write_files(run: Run, given: Input, folder: Path) -> dict[str, Path]:
         for name, (_, written, ending) in FILES.items():
             path = folder / written
             if path.exists():
-                found[name] = path.rename(folder / f"{stem}-{run.name}-{run.prompt.seed}{ending}")
+                found[name] = path.rename(folder / f"{stem}-{file_name(run)}-{run.prompt.seed}{ending}")
     return found

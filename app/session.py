@@ -109,6 +109,12 @@ class Sessions:
                 return ahead * usual
             return max(0.0, usual - (self._clock() - self._running.began)) + (ahead - 1) * usual
 
+    def waiting(self) -> int:
+        """How many visitors wait for the engine."""
+        with self._lock:
+            self._expire()
+            return len(self._line)
+
     def begin(self, visitor: str, number: int) -> bool:
         """Takes the engine with a ticket; False if the ticket was given up, has expired or is another visitor's.
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-import torch
 from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
 
@@ -32,7 +31,9 @@ from engine.backbones import load, named_in
 from engine.core import Backbone
 from engine.errors import MissingWeights, NotSupported
 from engine.files import clean, clean_scratch, home
+from engine.machine import device_of
 from engine.networks.weights import MODELS
+from engine.tuning.prepare import prepared
 
 FIRST_PORT = 7860
 PORTS_TRIED = 100
@@ -93,7 +94,7 @@ def visitors(limits: Limits | None = None) -> Sessions:
     return Sessions(folder=get_upload_folder(), idle=(limits or Limits()).idle)
 
 
-def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "cpu") -> Lazy:
+def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "auto") -> Lazy:
     """The model of the Mesh tab. path: its folder (default: the shipped one)."""
 
     def read() -> Backbone:
@@ -102,7 +103,7 @@ def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "cp
                 "lowpoly's weights are not in this checkout. Train them with 'python launch.py train lowpoly'; until then, files can "
                 "only be viewed."
             )
-        return load(name, path, device)
+        return load(name, path, device_of(device))
 
     lazy = Lazy(name, Path(path) if path else MODELS / MESHES[0], read)
     return lazy
@@ -138,16 +139,16 @@ def is_local(host: str) -> bool:
         return False
 
 
-def leave_a_core(device: str) -> None:
-    """Leaves one core to the server and the browser: a pass whose threads wait for a busy core is slower than one with fewer threads."""
-    if device == "cpu":
-        torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 2) - 1)))
+def spare_core() -> int:
+    """The most threads of a pass beside a server. One core is left to it and to the browser: a pass whose threads wait for a busy core is
+    slower than one with fewer threads."""
+    return max(1, (os.cpu_count() or 2) - 1)
 
 
 def launch(
     backbone: str = "pictogram",
     path: str | None = None,
-    device: str = "cpu",
+    device: str = "auto",
     port: int | None = None,
     host: str = "127.0.0.1",
     open_browser: bool = True,
@@ -166,7 +167,7 @@ def launch(
     gpu            : ZeroGPU's decorator, see app/worker.py
     """
     os.environ.setdefault("MPLBACKEND", "agg")  # else Gradio's first update asks which one is in use, which imports pyplot for seconds
-    leave_a_core(device)
+    device = device_of(device)
     clean_scratch()
     shelf = Shelf(data or home() / "runs", limits or Limits())
     clean(shelf.folder)
@@ -189,7 +190,7 @@ def _serve(
 ) -> None:
     """Loads the models and serves the studio until it is interrupted."""
     (picture_name, picture_path), (mesh_name, found_path) = models
-    model = load(picture_name, picture_path, device, dtype)
+    model = prepared(picture_name, picture_path, device, dtype, spare_core())
     mesh = mesh_model(mesh_name, mesh_path or found_path, device)
     wanted = FIRST_PORT if port is None else port
     found = free_port(host, wanted)

@@ -1,4 +1,5 @@
-"""The location of the shipped models and examples: assets/ in a checkout, foretoken_assets/ beside engine/ in an installed wheel."""
+"""The location of the shipped models, examples and recorded tables: assets/ and docs/bench/ in a checkout, foretoken_assets/ and
+foretoken_bench/ beside engine/ in an installed wheel."""
 
 from __future__ import annotations
 
@@ -25,3 +26,8 @@ def models() -> Path:
 def clouds() -> Path:
     """The folder of the example point clouds, PLY files."""
     return assets() / "examples" / "clouds"
+
+
+def benches() -> Path:
+    """The folder of the recorded benchmarks, CSV files."""
+    return ROOT / ("docs/bench" if checkout() else "foretoken_bench")

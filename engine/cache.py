@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from engine.kernels.slab_keep import slab_keep
+
+
+@dataclass(frozen=True)
+class Laid:
+    """The rows that a slab keeps for the rows of a pass: its *places*, one for each row, or more (engine/networks/hosted.py).
+
+    rows : int64 [P], of each place its row; ends : bool [P], the places that are no row's own; last : int64 [R], of each row its last place
+    slots : int64 [P]; visible : bool [P, P], what places see of each other; all on the host
+    """
+
+    rows: Tensor
+    ends: Tensor
+    last: Tensor
+    slots: Tensor
+    visible: Tensor
 
 
 class Slab:
@@ -15,9 +32,12 @@ class Slab:
     the others. Nothing is allocated after construction.
     """
 
-    def __init__(self, layers: int, branches: int, heads: int, capacity: int, width: int, device: torch.device, dtype: torch.dtype):
-        self.block = torch.zeros(layers, 2, branches, heads, capacity, width, device=device, dtype=dtype)
-        self.kept, self.branches = 0, branches
+    def __init__(
+        self, layers: int, branches: int, heads: int, capacity: int, width: int, device: torch.device, dtype: torch.dtype, whole: int = 1
+    ):
+        """whole : write() returns keys and values in whole blocks of so many rows; a mask must hide those after the visible ones"""
+        self.block = torch.zeros(layers, 2, branches, heads, -(-capacity // whole) * whole, width, device=device, dtype=dtype)
+        self.kept, self.branches, self.whole = 0, branches, whole
 
     @property
     def capacity(self) -> int:
@@ -25,13 +45,32 @@ class Slab:
         return self.block.shape[4]
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Stores [branches, heads, R, width] after the kept rows; returns all visible keys and values."""
+        """Stores [branches, heads, R, width] after the kept rows; returns all visible keys and values, in whole blocks."""
         end = self.kept + keys.shape[2]
         assert end <= self.capacity, f"{end} rows do not fit into {self.capacity}"  # torch would drop a single row silently
         slab = self.block[layer]
         slab[0, :, :, self.kept : end] = keys
         slab[1, :, :, self.kept : end] = values
-        return slab[0, :, :, :end], slab[1, :, :, :end]
+        shown = -(-end // self.whole) * self.whole
+        return slab[0, :, :, :shown], slab[1, :, :, :shown]
+
+    def span(self, count: int) -> int:
+        """How many rows a pass of `count` rows sees, its own included."""
+        return self.kept + count
+
+    def places(self, count: int) -> Tensor:
+        """The rows of the slab that a pass writes, int64 [count]."""
+        return torch.arange(self.kept, self.kept + count, device=self.block.device)
+
+    @property
+    def below(self) -> Slab:
+        """The slab that holds the places."""
+        return self
+
+    def laid(self, slots: Tensor, visible: Tensor) -> Laid:
+        """Begins a pass over rows at some slots int64 [R] that see each other as `visible` bool [R, R] says; other slabs add places."""
+        own = torch.arange(len(slots))
+        return Laid(own, torch.zeros(len(slots), dtype=torch.bool), own, slots, visible)
 
     def place(self, slots: Tensor, row: int) -> int:
         """The number of a row in a pass over some slots; other slabs may add rows of their own."""
@@ -47,3 +86,31 @@ class Slab:
         """Discards everything from `length` on."""
         assert length <= self.kept, (length, self.kept)
         self.kept = length
+
+
+class FixedView:
+    """A slab as a pass in fixed shapes sees it: where it writes is a tensor, and it reads all rows up to a fixed one.
+
+    block : the slab's; at : int64 [R], the rows that the pass writes, some of them after the last that anybody keeps
+    """
+
+    kept = 0  # of its rows, no host knows which are kept: the mask does
+
+    def __init__(self, block: Tensor, at: Tensor, end: int):
+        self.block, self.at, self.end = block, at, end
+        self.branches = block.shape[2]
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Stores [branches, heads, R, width]; returns the keys and values of all rows up to the fixed one."""
+        slab = self.block[layer]
+        slab[0].index_copy_(2, self.at, keys)
+        slab[1].index_copy_(2, self.at, values)
+        return slab[0, :, :, : self.end], slab[1, :, :, : self.end]
+
+    def span(self, count: int) -> int:
+        """The number of rows that a pass reads."""
+        return self.end
+
+    def places(self, count: int) -> Tensor:
+        """The rows that the pass writes, int64 [count]."""
+        return self.at

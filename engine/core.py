@@ -142,6 +142,29 @@ class Knobs:
             raise AttributeError(name) from None
 
 
+class Ids:
+    """Ids that may be on a GPU. The host waits when it reads something there, so it reads them once, and together with something else."""
+
+    def __init__(self, tokens: Tensor):
+        """tokens : int64 [N]"""
+        self.tokens = tokens
+        self._read: list[int] | None = None
+
+    def listed(self) -> list[int]:
+        """The same on the host."""
+        if self._read is None:
+            self._read = self.tokens.tolist()
+        return self._read
+
+    def along(self, more: Tensor) -> list[int]:
+        """Other numbers, int64 [K], on the host. The ids come in the same transfer, and are not read again."""
+        if self._read is not None or not len(self.tokens):
+            return more.tolist()
+        both = torch.cat([more, self.tokens.to(more.device)]).tolist()
+        self._read = both[len(more) :]
+        return both[: len(more)]
+
+
 class Rows:
     """The output of one pass: row 0 follows the prefix, row i+1 follows node i. Computed lazily, so that p can be skipped.
 
@@ -152,6 +175,7 @@ class Rows:
     settings : (number of rows) -> the sampling and the allowed ids bool [rows, V] or None, which are all that the warp depends on: for
         kernels that go from logits to tokens; None if there is no such function
     head   : [V, H] if the logits are hidden times this and nothing else, or None
+    drafted : the ids of the draft's nodes
     """
 
     def __init__(
@@ -161,9 +185,11 @@ class Rows:
         hidden: Tensor | None = None,
         settings: Callable[[int], tuple[Sampling, Tensor | None]] | None = None,
         head: Tensor | None = None,
+        drafted: Ids | None = None,
     ):
         """logits : or a function that computes them on first use"""
         self._logits, self.hidden = logits, hidden
+        self.drafted = Ids(NO_DRAFT.tokens) if drafted is None else drafted
         self._warp, self.settings, self.head = warp, settings, head
 
     @cached_property
@@ -197,7 +223,7 @@ class Rows:
     def first(self, count: int) -> Rows:
         """The first rows alone: those that are verified, if the rest only propose."""
         hidden = None if self.hidden is None else self.hidden[:, :count]
-        found = Rows(self.logits[:, :count], self._warp, hidden, self.settings, self.head)
+        found = Rows(self.logits[:, :count], self._warp, hidden, self.settings, self.head, self.drafted)
         found.__dict__ |= {name: self.__dict__[name][:count] for name in ("scores", "p", "soft") if name in self.__dict__}
         return found
 

@@ -131,6 +131,17 @@ class Candidate(NamedTuple):
     q: float
 
 
+def reached(step: Step) -> tuple[int, int] | None:
+    """How many drafts of a Step were accepted before the first rejected one, and how many were looked at for that; of a tree, its levels.
+    None if drafts after a rejected one can be accepted too: then there is no order."""
+    verdicts = per_token(step, "accepted") == 1
+    kept = int(verdicts.cumprod().sum())
+    if step.trace.accepted is None or verdicts.sum() > kept:
+        return None
+    refused = kept < min(len(verdicts), step.trace.tree.levels if step.trace.tree else step.drafted)  # else all were accepted
+    return kept, kept + refused
+
+
 def candidates(step: Step) -> list[list[Candidate]]:
     """For each token of a step, the candidates that its draft tree held at that place: siblings, in the order they were verified."""
     tree = step.trace.tree

@@ -89,7 +89,7 @@ class Judge(nn.Module):
     def read(self, pictures: Sequence[np.ndarray]) -> list[Reading]:
         """The readings of pictures uint8 [H, W, 3], all of one size; other sizes are first box-filtered to 128 pixels."""
         x = torch.from_numpy(np.stack([at_canvas(p) for p in pictures])).permute(0, 3, 1, 2).float() / 127.5 - 1
-        objects, colours, background = self(x)
+        objects, colours, background = (logits.cpu() for logits in self(x.to(self.background.weight.device)))
         chances = objects.sigmoid()
         peaks = (objects > 0) & (objects == F.max_pool2d(objects, 3, stride=1, padding=1))  # probabilities near 1 may be equal
         hue = colours.argmax(1)

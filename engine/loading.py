@@ -6,26 +6,27 @@ import os
 import threading
 
 from engine import backbones
-from engine.backbones import check_device, resolve
+from engine.backbones import resolve
 from engine.core import Backbone
 from engine.errors import NotSupported
+from engine.machine import device_of
 
 DTYPES = ("auto", "float32", "bfloat16")
 
 Key = tuple[str, str | None, str, str]  # name, folder, device, dtype
 
 
-def load(name_or_folder: str | os.PathLike[str] = "pictogram", device: str = "cpu", dtype: str = "auto") -> Backbone:
+def load(name_or_folder: str | os.PathLike[str] = "pictogram", device: str = "auto", dtype: str = "auto") -> Backbone:
     """A backbone by name, or the one in a folder; the same arguments return the same object.
 
-    device : "cpu", "cuda" or another device of PyTorch
+    device : "auto" (cuda where PyTorch sees it, else cpu), "cpu", "cuda" or another device of PyTorch
     dtype  : "auto", "float32" or "bfloat16"
 
     Threads that load the same model wait for each other. A failure is not cached. A loaded model stays in memory until the process
     ends, and weights that change on disk are not read again; `engine.backbones.load` reads them each time.
     Raises NotSupported for an unknown name, device or dtype, MissingWeights for damaged or absent weights.
     """
-    check_device(device)
+    device = device_of(device)
     if dtype not in DTYPES:
         raise NotSupported(f"There is no dtype '{dtype}' here. Choose one of: {', '.join(DTYPES)}.")
     name, folder = resolve(name_or_folder)

@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import subprocess
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from typing import Any
 import torch
 
 from engine.assets import checkout
+from engine.errors import NotSupported
+
+DEVICES = ("auto", "cpu", "cuda")  # what a command can be told
 
 
 def processor() -> str:
@@ -21,6 +25,24 @@ def processor() -> str:
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     name = next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), platform.machine())
     return f"{name}, {os.cpu_count()} cores"
+
+
+def device_of(asked: str = "auto", sees_cuda: Callable[[], bool] | None = None) -> str:
+    """The device of PyTorch that a person or a command asked for; "auto" is cuda where PyTorch sees it, else cpu.
+
+    sees_cuda : whether there is a CUDA device (None: as PyTorch says)
+    Raises NotSupported for a device that PyTorch does not know, and for cuda where there is none: it never falls back.
+    """
+    sees_cuda = sees_cuda or torch.cuda.is_available
+    if asked == "auto":
+        return "cuda" if sees_cuda() else "cpu"
+    try:
+        kind = torch.device(asked).type
+    except RuntimeError as e:
+        raise NotSupported(f"There is no device '{asked}'. Choose {', '.join(DEVICES[:-1])} or {DEVICES[-1]}.") from e
+    if kind == "cuda" and not sees_cuda():
+        raise NotSupported("No CUDA device is visible to PyTorch here. Use the device cpu, or see: python launch.py doctor")
+    return asked
 
 
 @lru_cache(maxsize=1)

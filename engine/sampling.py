@@ -60,12 +60,14 @@ def _least_kept(scores: Tensor, k: int, mass: float) -> Tensor:
     """The smallest score [..., 1] that top-k (0: all) and then top-p keep of scores [..., V].
 
     Top-p keeps the most probable of the k best until their probabilities, normalised among the k, reach `mass`; at least one, and
-    all ties of the last. A few of the largest scores are sorted first, and all only if a row needs more: same result, less sorting.
+    all ties of the last. A few of the largest scores are sorted first, and all only if a row needs more: same result, less sorting. A GPU
+    sorts all at once, because the host would wait for the answer to that question.
     """
     if mass >= 1:
         return scores.topk(k, -1).values[..., -1:]
     vocabulary = scores.shape[-1]
-    for count in (min(max(FEW, k + 1), vocabulary), vocabulary):
+    few = min(max(FEW, k + 1), vocabulary) if scores.device.type == "cpu" else vocabulary
+    for count in (few, vocabulary):
         best = scores.topk(count, -1).values
         if k:
             last = best[..., k - 1 : k]

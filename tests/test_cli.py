@@ -252,12 +252,61 @@ def last_line_rows(capsys: pytest.CaptureFixture) -> list[dict]:
     return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
 
 
-def test_models_and_doctor_answer_without_weights(capsys: pytest.CaptureFixture) -> None:
+def test_models_and_doctor_answer_without_weights(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    from app.commands import doctor
+
+    monkeypatch.setattr(doctor, "SHIPPED", ("janus",))
     assert cli.main(["models", "--json"]) == 0
     assert last_line(capsys)["toy"]["ready"] is True
     assert cli.main(["doctor", "--json"]) == 0
     found = last_line(capsys)
-    assert found["torch"] and "pass_milliseconds" in found
+    assert "bound_pictogram_float32" in found and found["native_functions"]
+    assert found["torch"] and found["passes"] == [{"model": "janus", "missing": found["passes"][0]["missing"]}]
+    assert "needs a folder" in found["passes"][0]["missing"]
+
+
+def test_doctor_measures_a_model_stores_it_and_measures_it_again_when_asked(
+    folder: Path, own_home: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from app.commands import doctor
+    from engine.tuning import auto
+
+    monkeypatch.setattr(doctor, "SHIPPED", ())
+    monkeypatch.setattr(auto, "WINDOWS", (4, 8))
+    monkeypatch.setattr(auto, "PROMPTS", 1)
+    asked = ["doctor", "--model", str(folder), "--json"]
+    seen = []
+    for again in ([], [], ["--again"]):
+        assert cli.main([*asked, *again]) == 0
+        said = capsys.readouterr()
+        row = json.loads(said.out.strip().splitlines()[-1])["passes"][0]
+        seen.append((row["milliseconds"], "Recording" in said.err))
+        assert row["dtype"] == "float32" and row["threads"] == 1 and {"ar", "sjdpp"} <= set(row["beside"])
+        assert row["auto"].startswith("auto:") and "milliseconds of a pass by rows" in said.out
+        assert set(row["milliseconds"]) == {"1", "2", "4", "8", "16", "32", "48"}  # its pictures have 64 tokens
+    assert seen[0][0] == seen[1][0] != seen[2][0]
+    assert [recorded for _, recorded in seen] == [True, False, True]
+    assert len(list((own_home / "measured").iterdir())) == 1
+
+
+def test_auto_names_an_exact_method_that_the_run_and_its_files_show(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.tuning import auto
+
+    monkeypatch.setattr(auto, "best", lambda rows, costs: next(each for each in rows if each.knobs.get("window") == 8))
+    monkeypatch.setattr(auto, "table_of", lambda backbone, known: [auto.Expected("sjdpp", {"window": w}, 2.0, w) for w in (4, 8)])
+    out = tmp_path / "out"
+    assert cli.main(image(folder, "--out", str(out), "--compare", "--verify", "match-seed")) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("auto: SJD++ window 8 (exact)") and "same tokens: yes" in shown
+    found = json.loads((out / "run.json").read_text())
+    assert (found["preset"], found["method"], found["knobs"]["window"]) == ("auto:sjdpp,window=8", "sjdpp", 8)
+    assert cli.main(image(folder, "--json")) == 0
+    line = last_line(capsys)
+    assert line["preset"] == "auto:sjdpp,window=8" and "-auto-sjdpp-window-8-0" in line["files"]["result"]
+    assert cli.main(image(folder, "--set", "window=4")) == 2
+    assert "auto chooses the knobs itself" in capsys.readouterr().err
 
 
 def test_verify_prints_the_table(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

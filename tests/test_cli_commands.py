@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -29,10 +30,12 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "bench_mesh": MODEL | SAMPLING | TABLE | {"--faces", "--size", "--full", "--up", "--judge", "--each", "--packs", "--upright"},
     "bench_generate": {"--size", "--tokens", "--window", "--method", "--guidance", "--repeats", "--device", "--dtype", "--csv", "--json"},
     "bench_kernels": {"--only", "--csv", "--json"},
+    "bench_cpu": {"--threads", "--csv", "--json"},
+    "bench_gpu": {"--tokens", "--csv", "--json"},
     "bench_studio": {"--visitors", "--minutes", "--pairs", "--seed", "--json"},
     "models": {"--json"},
     "space": {"--name", "--hardware", "--json"},
-    "doctor": {"--json"},
+    "doctor": {"--json", "--again", "--model"},
 }
 
 
@@ -87,8 +90,8 @@ def test_the_studio_gets_what_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp
     for folder in folders.values():
         assert cli.main(["studio", "--backbone", str(folder), "--host", "127.0.0.1"]) == 130
     assert asked == [
-        ("pictogram", None, "cpu", 8123, "127.0.0.1", False, "auto", {"allowed_hosts": ("a.example", "b.example")}),
-        *((name, str(folder), "cpu", None, "127.0.0.1", True, "auto", {}) for name, folder in folders.items()),
+        ("pictogram", None, "auto", 8123, "127.0.0.1", False, "auto", {"allowed_hosts": ("a.example", "b.example")}),
+        *((name, str(folder), "auto", None, "127.0.0.1", True, "auto", {}) for name, folder in folders.items()),
     ]
 
 
@@ -132,7 +135,7 @@ STOPPED = {  # where Ctrl-C strikes, by command
     "image": (["image", "a red cat"], "engine.backbones.load"),
     "mesh": (["mesh", str(ROOT / "assets/examples/clouds/chair.ply")], "engine.backbones.load"),
     "verify": (["verify", "sjd"], "engine.measure.verify.exactness.verify"),
-    "bench image": (["bench", "image"], "engine.measure.bench.plan.load"),
+    "bench image": (["bench", "image"], "engine.measure.bench.plan.prepared"),
     "bench mesh": (["bench", "mesh"], "engine.backbones.lowpoly.load"),
     "train": (["train", "judge"], "engine.train.judge.main"),
     "models": (["models"], "engine.networks.weights.read_card"),
@@ -167,3 +170,33 @@ def test_ctrl_c_in_a_running_benchmark(tmp_path: Path) -> None:
         running.send_signal(signal.SIGINT)
         rest = running.stderr.read()
     assert said and running.returncode == 130 and "Traceback" not in rest
+
+
+def parsers_with_a_device() -> dict[str, Any]:
+    """The parsers of the commands and kinds of bench that take --device, by module."""
+    names = [path.stem for path in sorted((ROOT / "app" / "commands").glob("*.py"))]
+    found = {name: importlib.import_module(f"app.commands.{name}") for name in names if name != "__init__"}
+    made = {name: module.parser() for name, module in found.items() if hasattr(module, "parser")}
+    return {name: parser for name, parser in made.items() if any(a.dest == "device" for a in parser._actions)}
+
+
+def test_every_command_that_takes_a_device_takes_it_from_the_same_words() -> None:
+    found = parsers_with_a_device()
+    assert set(found) >= {"image", "mesh", "studio", "bench_image", "bench_mesh", "bench_generate"}
+    for parser in found.values():
+        action = next(a for a in parser._actions if a.dest == "device")
+        assert (action.default, action.choices) == ("auto", ["auto", "cpu", "cuda"])
+
+
+def test_the_studio_serves_on_what_auto_finds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """On the GPU where PyTorch sees one; then no core is left out."""
+    from app import studio
+
+    served: list[str] = []
+    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
+    monkeypatch.setattr(studio, "_serve", lambda models, device, *rest: served.append(device))
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    for there in (True, False):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        studio.launch(open_browser=False)
+    assert served == ["cuda", "cpu"]

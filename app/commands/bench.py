@@ -1,4 +1,4 @@
-"""`launch.py bench image|mesh|generate|kernels|studio`: measures the speed of methods and kernels; each has its own options."""
+"""`launch.py bench KIND`: measures the speed of methods, kernels and the page; each kind has its own options."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ KINDS = {
     "mesh": "methods on meshes",
     "generate": "methods inside transformers",
     "kernels": "the GPU's kernels",
+    "cpu": "passes on a CPU",
+    "gpu": "graphs and windows on a GPU",
+    "expected": "tokens a pass, for auto",
     "studio": "the page under several visitors",
 }  # each is app/commands/bench_NAME.py
 

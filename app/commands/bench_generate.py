@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.commands.options import Parser, add_json, file_path, whole
+from app.commands.options import Parser, add_device, add_json, file_path, whole
 from app.commands.report import print_json
 
 
@@ -17,7 +17,7 @@ def parser() -> Parser:
     p.add_argument("--tokens", type=whole(2, 4000), default=32, help="new tokens of a generation (32)")
     p.add_argument("--guidance", type=float, default=1.0, help="scale of the guidance; 1: none (1)")
     p.add_argument("--repeats", type=whole(1, 1_000), default=1, help="how often each row runs, twice each time (1)")
-    p.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    add_device(p)
     p.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16"], help="auto is bfloat16 where it is fast")
     p.add_argument("--csv", type=file_path, help="append the rows to this file")
     add_json(p)
@@ -27,11 +27,11 @@ def parser() -> Parser:
 def main(arguments: Sequence[str]) -> int:
     """Measures."""
     options = vars(parser().read(arguments))
-    from engine.backbones import check_device
+    from engine.machine import device_of
     from engine.measure.bench import generation
 
     as_json = options.pop("json")
-    check_device(options["device"])
+    device_of(options["device"])
     rows = generation.bench(generation.GenerateBench(**options))
     if as_json:
         print_json(rows)

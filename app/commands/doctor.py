@@ -10,10 +10,17 @@ from typing import Any
 from app.commands.options import Parser, add_json
 from app.commands.report import print_json
 
+SHIPPED = ("pictogram", "lowpoly")  # the models whose passes are always measured; imported ones can take minutes to load
+
 
 def parser() -> Parser:
     """The parser of the command's options."""
-    p = Parser("doctor", "Checks this machine: versions, devices, browser, font, and the cost of a pass by its width.")
+    p = Parser(
+        "doctor",
+        "Checks this machine: versions, devices, browser, font, the cost of a pass by its width, and the least that it can cost here.",
+    )
+    p.add_argument("--again", action="store_true", help="measure the cost of passes anew")
+    p.add_argument("--model", action="append", default=[], metavar="NAME|PATH", help="measure this model too; may be repeated")
     add_json(p)
     return p
 
@@ -21,14 +28,17 @@ def parser() -> Parser:
 def main(arguments: Sequence[str]) -> int:
     """Prints one line per fact."""
     options = parser().read(arguments)
+    from app.commands.doctor_costs import measured, table
     from engine.backbones import load
     from engine.data.emoji_scenes import font_path
     from engine.errors import ForetokenError
+    from engine.kernels.native import native_choice
     from engine.machine import facts
-    from engine.measure.bench.cost_curve import cost_curve
+    from engine.measure.bound import DTYPES, bounds
 
     found: dict[str, Any] = facts() | {"browser": browser()}
-    checks = {"font": lambda: str(font_path()), "pass_milliseconds": lambda: cost_curve(load("pictogram"))}
+    checks: dict[str, Any] = {"font": lambda: str(font_path()), "native_functions": lambda: native_choice().reason}
+    checks |= {f"bound_{name}_{dtype}": lambda name=name, dtype=dtype: bounds(load(name, dtype=dtype)) for name, dtype in DTYPES}
     for name, check in checks.items():
         try:
             found[name] = check()
@@ -36,6 +46,8 @@ def main(arguments: Sequence[str]) -> int:
             found[name] = f"missing: {e}"
     for key, value in found.items():
         print(f"{key:20} {value}")
+    found["passes"] = measured([*SHIPPED, *options.model], options.again)
+    print("\n".join(table(found["passes"])))
     if options.json:
         print_json(found)
     return 0

@@ -7,7 +7,18 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.commands.options import Parser, add_json, add_model, add_run, add_sampling, add_size, knobs_of, load_backbone, sampling_of
+from app.commands.options import (
+    Parser,
+    add_json,
+    add_model,
+    add_run,
+    add_sampling,
+    add_size,
+    check_method,
+    load_backbone,
+    method_of,
+    sampling_of,
+)
 from app.commands.report import go, print_json, readable, report
 
 
@@ -15,7 +26,7 @@ def parser() -> Parser:
     """The parser of the command's options."""
     p = Parser("image", "Generates one picture from a prompt.")
     p.add_argument("prompt")
-    add_run(p, "sjdpp")
+    add_run(p, "auto")
     add_size(p)
     add_sampling(p)
     add_model(p)
@@ -30,15 +41,15 @@ def main(arguments: Sequence[str]) -> int:
 
     from app.history import check_writable, deliver, home
     from engine.core import Prompt
-    from engine.methods import find
     from engine.sampling import changed
 
-    method, preset = find(options.method)
-    knobs, sampling = knobs_of(options, method, preset), sampling_of(options)
+    check_method(options)
+    sampling = sampling_of(options)
     prompt = Prompt(options.prompt, seed=options.seed, size=options.size)
     check_writable(options.out or home() / "runs")
     backbone = load_backbone(options)
     prompt = replace(prompt, sampling=changed(backbone.sampling, sampling))
+    method, knobs = method_of(options, backbone)
     check(backbone, method, prompt, knobs)
     unknown = comment(backbone, options.prompt)
     run, comparison = go(options, backbone, method, prompt, knobs)

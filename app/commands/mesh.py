@@ -18,9 +18,10 @@ from app.commands.options import (
     add_model,
     add_run,
     add_sampling,
+    check_method,
     file_path,
-    knobs_of,
     load_backbone,
+    method_of,
     sampling_of,
     whole,
 )
@@ -31,7 +32,7 @@ def parser() -> Parser:
     """The parser of the command's options."""
     p = Parser("mesh", "Generates a mesh from a point cloud or another mesh.")
     p.add_argument("input", type=file_path, help="a file (PLY, OBJ, GLB, STL, OFF, XYZ, NPY, PCD ...), or a folder of them")
-    add_run(p, "xspecmesh")
+    add_run(p, "auto")
     p.add_argument("--faces", type=whole(1, MOST_FACES), help="most faces of the mesh (unlimited)")
     p.add_argument("--up", default="auto", help="the input's up axis: x, y, z or auto (a network decides); a negative one as --up=-x")
     p.add_argument("--formats", default="glb", help="result files besides acceptance.glb: glb,obj,ply,stl")
@@ -58,18 +59,18 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().read(arguments)
     from app.history import check_writable, home
     from engine.errors import ForetokenError
-    from engine.methods import find
     from engine.recognition.up import read_standing
     from engine.sampling import changed
 
-    method, preset = find(options.method)
-    knobs, sampling, formats = knobs_of(options, method, preset), sampling_of(options), formats_of(options.formats)
+    check_method(options)
+    sampling, formats = sampling_of(options), formats_of(options.formats)
     is_folder = os.path.isdir(options.input)  # never raises, even for very long or odd names
     files = files_in(options.input) if is_folder else [options.input]
     first = None if is_folder else read_standing(options.input, options.up)  # a single file is read before the model is loaded
     check_up(options.up)
     check_writable(options.out or home() / "runs")
     backbone = load_backbone(options)
+    method, knobs = method_of(options, backbone)
     work = Work(options, backbone, method, knobs, changed(backbone.sampling, sampling), formats)
     if first is not None:
         line = one_mesh(work, options.input, first, options.out)

@@ -63,15 +63,20 @@ def check_seed(text: str) -> int:
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
+def add_device(parser: Parser) -> None:
+    """--device."""
+    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"], help="auto is cuda where PyTorch sees a GPU, else cpu")
+
+
 def add_model(parser: Parser, backbone: str = "pictogram") -> None:
     """--backbone, --device and --dtype."""
     parser.add_argument("--backbone", default=backbone, metavar="NAME|PATH", help=f"a model, or a folder of weights ({backbone})")
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    add_device(parser)
     parser.add_argument(
         "--dtype",
         default="auto",
         choices=["auto", "float32", "bfloat16"],
-        help="auto is float32 on a CPU; bfloat16 is faster for wide passes on CPUs with hardware support",
+        help="auto takes the faster one: measured once for each model and machine, then stored",
     )
 
 
@@ -92,7 +97,7 @@ def add_knobs(parser: Parser) -> None:
 
 def add_run(parser: Parser, method: str) -> None:
     """--method, the knobs, --seed, --compare and --out: the options of a single run."""
-    parser.add_argument("--method", default=method, help=f"a method or preset ({method})")
+    parser.add_argument("--method", default=method, help=f"a method or preset, or auto: the fastest exact one here ({method})")
     add_knobs(parser)
     parser.add_argument("--seed", type=check_seed, default=0)
     parser.add_argument("--compare", action="store_true", help="also time plain decoding")
@@ -113,10 +118,33 @@ def add_size(parser: Parser) -> None:
 
 
 def load_backbone(options: argparse.Namespace) -> Any:
-    """Loads the backbone that --backbone, --device and --dtype name."""
-    from engine.backbones import load, resolve
+    """Loads the backbone that --backbone, --device and --dtype name, with the threads and the dtype that are fastest here."""
+    from engine.backbones import resolve
+    from engine.tuning.prepare import prepared
 
-    return load(*resolve(options.backbone), options.device, options.dtype)
+    return prepared(*resolve(options.backbone), options.device, options.dtype)
+
+
+def check_method(options: argparse.Namespace) -> None:
+    """Raises NotSupported or BadKnob for a wrong --method, --set or --verify, before a model is loaded."""
+    from engine.errors import BadKnob
+    from engine.methods import AUTO, find
+
+    if options.method != AUTO:
+        knobs_of(options, *find(options.method))
+    elif options.set:
+        raise BadKnob(f"{AUTO} chooses the knobs itself. Name a method to set them, such as --method sjdpp.")
+
+
+def method_of(options: argparse.Namespace, backbone: Any) -> tuple[Any, dict[str, Any]]:
+    """The method of --method with its knobs. Puts what `auto` takes on this machine in the place of --method."""
+    from engine.methods import AUTO, find
+    from engine.tuning.auto import resolve
+
+    if options.method == AUTO:
+        options.method = resolve(backbone)
+    method, preset = find(options.method)
+    return method, knobs_of(options, method, preset)
 
 
 def sampling_of(options: argparse.Namespace) -> dict[str, float]:

@@ -71,7 +71,10 @@ def files_of(folder: Path) -> dict[str, str]:
 
 def readable(line: dict[str, Any]) -> str:
     """The line as text."""
+    from engine.methods import AUTO, auto_title
+
     name, kind = line["preset"] or line["method"], "exact" if line["exact"] else "not exact"
+    name = auto_title(name) if name.startswith(f"{AUTO}:") else name
     text = (
         f"{name} ({kind}): {line['tokens']} tokens in {line['forwards']} passes "
         f"({line['step_compression']:.2f} a pass), {line['seconds']:.2f} s, {line['tokens_per_second']:.0f} tokens/s"

@@ -5,5 +5,7 @@ from __future__ import annotations
 TABS: dict[str, str] = {  # name on the page: module with `build(place: app.ui.place.Place) -> None`
     "Image": "app.ui.image_tab",
     "Mesh": "app.ui.mesh_tab",
+    "Lab": "app.ui.lab_tab",
+    "Bench": "app.ui.bench_tab",
     "Models": "app.ui.models_tab",
 }

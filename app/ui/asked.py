@@ -11,11 +11,12 @@ from pathlib import Path
 
 from engine.core import Backbone, Knob, KnobArray, Method
 from engine.errors import BadKnob, BadPrompt, NotSupported
-from engine.methods import find
+from engine.methods import AUTO, find
 
 LARGEST_SEED = 2**31 - 1
 LONGEST_PROMPT = 1000  # characters
 LARGEST_NUMBER = 2**53  # up to here a float holds every whole number
+LONGEST_NAME = 100  # characters of what auto took, such as "auto:sjdpp,window=16"
 SHOWN = 40  # characters of a wrong value that a message shows
 
 
@@ -66,7 +67,7 @@ def method(value: object, backbone: Backbone | None = None) -> tuple[str, Method
     """(name of the method or preset, method) of a menu entry; raises NotSupported if there is no such entry or the model lacks a need."""
     if not isinstance(value, str):
         raise NotSupported(f"There is no method {brief(value)}. Choose one from the menu.")
-    found, _ = find(brief(value))
+    found, _ = find(value if value.startswith(f"{AUTO}:") and len(value) <= LONGEST_NAME else brief(value))
     if backbone is not None and (missing := sorted(found.needs - backbone.capabilities)):
         raise NotSupported(f"{found.name} needs {', '.join(missing)}; {backbone.name} does not have it. Choose another method.")
     return value, found

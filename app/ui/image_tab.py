@@ -10,21 +10,24 @@ from typing import Any
 import gradio as gr
 
 from app import history, race_files
+from app.boards.odds import odds
+from app.boards.patches import Patches
 from app.boards.picture import Board
 from app.speeds import speedups
 from app.stream import Costs, Throttle, updates
 from app.ui import asked, example, restoring, vocabulary
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
-from app.ui.method_menu import PLAIN, cards, choices, run_badge, start_values, title_of
+from app.ui.method_menu import PLAIN, cards, choices, run_badge, start_values, title_of, with_auto
 from app.ui.panels import bar, canvas, live, methods, notice, overlay, replay, runs, trace, tree, verdict, words
 from app.ui.panels import example as example_panel
+from app.ui.panels import odds as odds_panel
+from app.ui.panels.made import made_with
 from app.ui.place import Place
 from app.ui.racing import DIRECT, Racing
 from app.worker import Here
 from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import ForetokenError
-from engine.methods import METHODS
 from engine.run import Run
 
 EXAMPLES = (
@@ -34,7 +37,6 @@ EXAMPLES = (
     "three bears on a grey background",
     "one fire above a heart at sunset",
 )
-FAVOURITE = "sjdpp"
 ONCE, OFTEN, TIMES = "once", "5 times", 5
 FILES = {  # name of the offer: (label, ending of the file)
     "download": ("PNG", ".png"),
@@ -87,13 +89,14 @@ class ImageTab(Racing):
         super().__init__(place)
         self.backbone = place.backbone
         self.suits = self.backbone.suits
+        self.patches = Patches(self.backbone)
         self._build_request()
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
                 self._build_settings()
             with gr.Column(elem_classes="ft-stage"):
                 self._build_stage()
-        self.panels = {name: getattr(self, name) for name in ("left", "right", "trace", "tree", "verdict", "runs")}
+        self.panels = {name: getattr(self, name) for name in ("left", "right", "trace", "tree", "odds", "verdict", "runs")}
         self.offers = self.downloads
         self.live = live.build(self.panels, "live")
         self.page = place.page
@@ -124,8 +127,9 @@ class ImageTab(Racing):
             self.build_notices()
 
     def _build_settings(self) -> None:
-        found = choices(self.backbone)
-        self.build_cards(found, FAVOURITE, speedups(self.shelf.folder, self.backbone.name, self.backbone.weights_hash))
+        found = with_auto(choices(self.backbone), self.backbone)
+        self.favourite = found[0][1]
+        self.build_cards(found, self.favourite, speedups(self.shelf.folder, self.backbone.name, self.backbone.weights_hash))
         gr.HTML("<h2>Picture</h2>", elem_classes="ft-heading")
         self.settings = knob_panel.build(knob_panel.encode("settings", settings(self.backbone)), "settings")
         gr.HTML("<h2>Left side</h2>", elem_classes="ft-heading")
@@ -137,9 +141,10 @@ class ImageTab(Racing):
         self.verdict = verdict.build()
         with gr.Row(elem_classes="ft-sides"):
             self.left = canvas.build(*LEFT)
-            self.right = canvas.build("fast", METHODS[FAVOURITE].title, RIGHT)
+            self.right = canvas.build("fast", title_of(self.favourite), RIGHT)
         replay.build()
         overlay.build()
+        self.odds = odds_panel.build()
         with gr.Row(elem_classes="ft-files"):
             self.downloads = {
                 name: gr.DownloadButton(label, size="sm", elem_id=name, interactive=False, scale=0, min_width=120)
@@ -191,7 +196,7 @@ class ImageTab(Racing):
         if folder is None:
             return {}
         prompt = read_prompt(EXAMPLES[0], 7, {"values": {}}, self.backbone)
-        sides = [(FAVOURITE, start_values(FAVOURITE, self.suits)[1]), (PLAIN, {})]
+        sides = [(self.favourite, start_values(self.favourite, self.suits)[1]), (PLAIN, {})]
         asked_for = {"prompt": prompt.text, "seed": prompt.seed, "size": prompt.size, "sides": sides}
         found = example.read(folder, self.backbone, asked_for, lambda: self._race_once(prompt, sides))
         return {self.panels[name].elem_id: value for name, value in found.items()}
@@ -206,7 +211,7 @@ class ImageTab(Racing):
             pass
         if not all(board.run.finished for board in boards):
             return {}
-        found = self.draw(boards, {0, 1})
+        found = self.draw(boards, {0, 1}) | self.distribution(boards)
         found["verdict"] |= {"costs": f"An example, drawn on this machine: “{prompt.text}”. Generate draws yours."}
         return found
 
@@ -233,7 +238,7 @@ class ImageTab(Racing):
 
     def recall(self, value: object) -> tuple[Any, ...]:
         """Fills the form as it was when this browser last had it; what no longer fits is left out."""
-        return self._filled(restoring.form(value, self.backbone, settings(self.backbone)))
+        return self._filled(restoring.form(value, self.backbone, settings(self.backbone), self.favourite))
 
     def _filled(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         badge = gr.skip()
@@ -273,6 +278,7 @@ class ImageTab(Racing):
             "right": canvas.waiting("fast", title_of(sides[0][0]), RIGHT),
             "trace": trace.IDLE,
             "tree": tree.IDLE,
+            "odds": odds_panel.IDLE,
             "verdict": {"state": "running", "live": "Reading the prompt"},
         }
         started = self.start_runs(visitor, number, self.backbone, prompt, sides)
@@ -295,7 +301,17 @@ class ImageTab(Racing):
         if boards[0].count and self.sessions.present(visitor):
             self.sessions.leave_results(visitor, self.prefix, self.keep_run(visitor, boards[0].run) | {"boards": boards})
             said = verdict.encode(*pair(boards), seconds=seconds) | {"costs": verdict.costs_in_words(boards, costs)}
-            yield {"verdict": said, "runs": runs.encode(boards, seconds, self.suits)}
+            yield {**self.distribution(boards), "verdict": said, "runs": runs.encode(boards, seconds, self.suits)}
+
+    def distribution(self, boards: list[Board]) -> dict[str, Any]:
+        """The panels that need the model's distribution at every place of the accelerated picture; {} if the run was stopped."""
+        fast = boards[0]
+        found = odds(fast.run)
+        if found is None:
+            return {}
+        fast.top = found.p[:, 0]
+        shown = self.draw(boards, {0})
+        return {"right": shown["right"], "odds": odds_panel.encode(fast, found, self.patches, made_with(fast.run))}
 
     def repeat(
         self, visitor: str, number: int, prompt: Prompt, sides: list[tuple[str, Mapping[str, Any]]], seconds: list[list[float]]
@@ -323,8 +339,9 @@ class ImageTab(Racing):
                 )
         fast = boards[0]
         if 0 in changed and fast.count:
-            panels["trace"] = trace.encode(fast.trail, fast.run.method, canvas.state(fast), len(fast.verdict))
-            panels["tree"] = tree.encode(fast.trail, fast.run.method, canvas.state(fast))
+            made = made_with(fast.run)
+            panels["trace"] = trace.encode(fast.trail, fast.run.method, canvas.state(fast), len(fast.verdict), made)
+            panels["tree"] = tree.encode(fast.trail, fast.run.method, canvas.state(fast), self.patches, made)
         if ends or not all(board.run.finished for board in boards):
             panels["verdict"] = verdict.encode(*pair(boards))
         return panels
@@ -344,7 +361,7 @@ class ImageTab(Racing):
 
     def file_of(self, visitor: str, run: Run, name: str) -> Path:
         """Where an offer's file lies."""
-        return self.sessions.folder(visitor) / f"foretoken-{run.name}-{run.prompt.seed}{FILES[name][1]}"
+        return self.sessions.folder(visitor) / f"foretoken-{history.file_name(run)}-{run.prompt.seed}{FILES[name][1]}"
 
     def write_more(self, request: gr.Request) -> tuple[Any, ...]:
         """Writes the larger downloads, once the page shows the result; a disk that refuses costs only these."""

@@ -16,12 +16,13 @@ from app.boards.mesh import MeshBoard
 from app.fit_line import fit_of
 from app.mesh_files import FILES, write_files
 from app.stream import Throttle, updates
-from app.ui import asked, quality_table
+from app.ui import asked, quality_table, restoring
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
 from app.ui.mesh_input import AXIS, EXAMPLES, FIRST, ORDER, Given, adopt, axis, describe, example_clouds, example_name, shown_points
-from app.ui.method_menu import PLAIN, badge, choices, choices_for, run_badge, start_values, title_of
-from app.ui.panels import canvas, clouds, live, mesh, notice, trace, tree, verdict
+from app.ui.method_menu import PLAIN, badge, choices, choices_for, run_badge, start_values, title_of, with_auto
+from app.ui.panels import canvas, clouds, live, mesh, notice, trace, tree, verdict, wanted
+from app.ui.panels.made import bpt_words, made_with
 from app.ui.place import Place
 from app.ui.racing import DIRECT, READING, Racing, fill
 from app.uploads import SECONDS, WAIT, read_upload
@@ -117,7 +118,9 @@ def draw_course(board: MeshBoard) -> dict[str, Any]:
     """The values of the trace panel and the tree panel."""
     method, state = board.run.method, canvas.state(board)
     limit = -(-len(board.trail.positions) // SPAN) * SPAN
-    return {"trace": trace.encode(board.trail, method, state, limit), "tree": tree.encode(board.trail, method, state)}
+    made = made_with(board.run)
+    drawn = tree.encode(board.trail, method, state, made=made, words=bpt_words)
+    return {"trace": trace.encode(board.trail, method, state, limit, made), "tree": drawn}
 
 
 def download(name: str, label: str) -> gr.DownloadButton:
@@ -144,6 +147,7 @@ class MeshTab(Racing):
         self.panels = {name: getattr(self, name) for name in ("viewer", "verdict", "trace", "tree")}
         self.offers = {"results": self.results, "quality": self.quality} | self.downloads
         self.live = live.build(self.panels, "mesh-live")
+        self.wanted = wanted.build("mesh-wanted", "#mesh-examples [aria-pressed=true]")
         names = ("live", "notes", "tiles", "axis", "results", "messages")
         self.table = {name: getattr(self, name) for name in names}  # what a new file changes
         self.menu = {name: getattr(self, name) for name in ("method", "knobs", "badge", "settings")}  # what depends on the model
@@ -200,6 +204,16 @@ class MeshTab(Racing):
         told = self.file.upload(self.announce, self.file, self.messages, **(DIRECT | {"preprocess": True}))
         told.then(self.drop, [self.file, self.method], [*outputs, self.file], **waits)
         self.axis.input(self.turn, [self.axis, self.method], outputs, **READING)
+        restored = [self.method, self.knobs, self.badge, self.messages]
+        self.wanted.input(self.restore_settings, self.wanted, restored, **DIRECT)
+
+    def restore_settings(self, value: object) -> tuple[Any, ...]:
+        """Sets the method and its knobs as a row of the Bench tab has them."""
+        try:
+            name, panel = restoring.mesh(value, self.model.get())
+        except ForetokenError as e:
+            return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
+        return name, panel, badge(name, panel["values"]), []
 
     # --- the input ------------------------------------------------------------------------------------------------
 
@@ -218,7 +232,7 @@ class MeshTab(Racing):
 
     def menus(self, backbone: Backbone) -> dict[str, Any]:
         """Updates of the method menu and the settings for a loaded model."""
-        found = offered(choices(backbone))
+        found = with_auto(offered(choices(backbone)), backbone)
         name = found[0][1]
         method, given = start_values(name, self.suits)
         missing = METHODS[FAVOURITE].needs - backbone.capabilities

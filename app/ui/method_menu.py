@@ -7,8 +7,9 @@ from typing import Any
 
 from app.ui import knobs as knob_panel
 from engine.core import ANY_SUIT, Backbone, Knobs, Method, Suits
-from engine.methods import ABOUT, BASELINES, METHODS, PRESETS, find
+from engine.methods import ABOUT, AUTO, BASELINES, METHODS, PRESETS, auto_title, find
 from engine.run import Run
+from engine.tuning.auto import resolve
 
 PLAIN = "ar"
 GROUPS = {True: "Exact: the same as plain decoding", False: "Relaxed: faster, not the same"}  # by exactness of the initial knobs
@@ -17,6 +18,12 @@ GROUPS = {True: "Exact: the same as plain decoding", False: "Relaxed: faster, no
 def choices(backbone: Backbone) -> list[tuple[str, str]]:
     """(title, name) of the methods and presets that a backbone supports, without plain decoding, which is the other side."""
     return choices_for(backbone.capabilities)
+
+
+def with_auto(found: list[tuple[str, str]], backbone: Backbone) -> list[tuple[str, str]]:
+    """The choices behind what auto takes for this model on this machine; measures the machine if that was not done yet."""
+    name = resolve(backbone)
+    return [(auto_title(name), name), *found]
 
 
 def choices_for(capabilities: frozenset[str]) -> list[tuple[str, str]]:
@@ -35,9 +42,14 @@ def cards(offered: Sequence[tuple[str, str]], suits: Suits = ANY_SUIT, speedups:
         exact = knob_panel.badge(method, given)["exact"]
         group = "Baselines" if name in BASELINES else GROUPS[exact]
         speed = (speedups or {}).get(name)
-        found.append({"name": name, "title": title, "exact": exact, "about": ABOUT[name], "group": group, "speed": told_speed(speed)})
+        found.append({"name": name, "title": title, "exact": exact, "about": about(name), "group": group, "speed": told_speed(speed)})
     order = (*GROUPS.values(), "Baselines")
     return sorted(found, key=lambda card: order.index(card["group"]))
+
+
+def about(name: str) -> str:
+    """A method or preset in a few words, or what auto is."""
+    return "The fastest exact method on this machine, as measured." if name.startswith(f"{AUTO}:") else ABOUT[name]
 
 
 def told_speed(speedup: float | None) -> str:
@@ -54,7 +66,9 @@ def preset_title(name: str) -> str:
 
 
 def title_of(name: str) -> str:
-    """The title of a method or preset."""
+    """The title of a method or preset, or of what auto took."""
+    if name.startswith(f"{AUTO}:"):
+        return auto_title(name)
     return preset_title(name) if name in PRESETS else METHODS[name].title
 
 
@@ -63,8 +77,9 @@ def start_values(name: str, suits: Suits = ANY_SUIT) -> tuple[Method, dict[str, 
     that both sides give the same tokens."""
     method, preset = find(name)
     given = {**suits.get(method.name, {}), **preset}
-    if name in METHODS and any(k.name == "verify" for k in method.knobs):
-        seeded = {k.name: k.default for k in method.knobs} | {"verify": "match seed"}
+    if name not in PRESETS and any(k.name == "verify" for k in method.knobs):
+        taken = preset if name not in METHODS else {}  # auto's own knobs
+        seeded = {k.name: k.default for k in method.knobs} | taken | {"verify": "match seed"}
         if method.exact(Knobs(seeded)):
             given["verify"] = "match seed"
     return method, given

@@ -14,6 +14,7 @@ from app.ui import asked
 from app.ui import knobs as knob_panel
 from engine.core import Backbone, Knob
 from engine.errors import BadFile, ForetokenError
+from engine.methods import AUTO, PRESETS
 
 PICTURE = ("prompt", "seed", "method", "knobs", "settings", "compare", "other", "other_knobs")  # the Image tab's form
 NOT_OURS = "This file holds no settings of a run. Drop a PNG, a GLB or a run.json that Foretoken has written, or the folder of a run."
@@ -39,7 +40,8 @@ def picture(value: object, backbone: Backbone, declared: tuple[Knob, ...]) -> di
         raise BadFile(A_MESH)
     if found.get("backbone") != backbone.name:
         raise BadFile(OTHER.format(asked.brief(found.get("backbone")), backbone.name))
-    name, method = asked.method(found.get("preset") or found["method"], backbone)
+    preset = found.get("preset")  # what auto took on another day may not be in the menu: then it is a method with its knobs
+    name, method = asked.method(preset if preset in PRESETS else found["method"], backbone)
     knobs = knob_panel.encode(name, method.knobs, asked.knobs({"values": found.get("knobs")}, method.knobs))
     if wish.get("side") == "left":
         return {"compare": True, "other": name, "other_knobs": knobs}
@@ -49,17 +51,27 @@ def picture(value: object, backbone: Backbone, declared: tuple[Knob, ...]) -> di
     if any(k.name == "size" for k in declared) and isinstance(size, int):
         chosen["size"] = f"{size} px"
     chosen = asked.knobs({"values": chosen}, declared)
-    return {
-        "prompt": asked.text(found.get("prompt")),
-        "seed": asked.seed(found.get("seed")),
-        "method": name,
-        "knobs": knobs,
-        "settings": knob_panel.encode("settings", declared, chosen),
-    }
+    checks = {"prompt": asked.text, "seed": asked.seed}
+    kept = {key: check(found[key]) for key, check in checks.items() if key in found}  # a row of a benchmark has neither
+    return {**kept, "method": name, "knobs": knobs, "settings": knob_panel.encode("settings", declared, chosen)}
 
 
-def form(value: object, backbone: Backbone, declared: tuple[Knob, ...]) -> dict[str, Any]:
-    """The form's values as a browser remembers them; those that are wrong, or another version's, are left out."""
+def mesh(value: object, backbone: Backbone) -> tuple[str, dict[str, Any]]:
+    """The method of the Mesh tab and the panel of its knobs for a row of a benchmark. Raises ForetokenError for another model's."""
+    found = value if isinstance(value, Mapping) else {}
+    if not isinstance(found.get("method"), str):
+        raise BadFile(NOT_OURS)
+    if found.get("backbone") != backbone.name:
+        raise BadFile(OTHER.format(asked.brief(found.get("backbone")), backbone.name))
+    name, method = asked.method(found.get("preset") or found["method"], backbone)
+    return name, knob_panel.encode(name, method.knobs, asked.knobs({"values": found.get("knobs")}, method.knobs))
+
+
+def form(value: object, backbone: Backbone, declared: tuple[Knob, ...], auto: str = "") -> dict[str, Any]:
+    """The form's values as a browser remembers them; those that are wrong, or another version's, are left out.
+
+    auto : what auto takes now; a method that it took before is left out, because the menu has it no more
+    """
     given = value if isinstance(value, Mapping) else {}
     found: dict[str, Any] = {}
 
@@ -76,6 +88,8 @@ def form(value: object, backbone: Backbone, declared: tuple[Knob, ...]) -> dict[
         with suppress(ForetokenError):
             if panel in given:
                 name, method = asked.method(given.get(menu), backbone)
+                if name.startswith(f"{AUTO}:") and name != auto:
+                    continue
                 values = asked.knobs(given[panel], method.knobs)
                 found |= {menu: name, panel: knob_panel.encode(name, method.knobs, values)}
     return found

@@ -59,4 +59,4 @@ OURS = {
 
 def css() -> str:
     """The page's style sheet."""
-    return Path(__file__).with_name("studio.css").read_text(encoding="utf-8")
+    return "\n".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("studio.css", "charts.css"))

@@ -21,7 +21,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from engine.accelerate.processors import Reading
 from engine.cache import Slab
-from engine.core import ANY_SUIT, Prompt, Sampling
+from engine.core import ANY_SUIT, Ids, Prompt, Sampling
 from engine.errors import NotSupported
 from engine.layout import Layout, Line, Raster
 from engine.networks.hosted import DRAFT_ROWS, SlabLayer
@@ -163,7 +163,7 @@ class CallerSequence(TransformerSequence):
             grammar=path, codebook=model.codebook,
         )  # fmt: skip
 
-    def _warp(self, parents: list[int] | None, tokens: list[int], state: Any, logits: Tensor, soft: bool = False) -> Tensor:
+    def _warp(self, parents: list[int] | None, tokens: Ids, state: Any, logits: Tensor, soft: bool = False) -> Tensor:
         sampling = self.sampling.softened() if soft else self.sampling
         if logits.shape[-1] != self.vocabulary:
             raise NotSupported(
@@ -177,7 +177,7 @@ class CallerSequence(TransformerSequence):
         paths = []
         if self.grammar is not None:
             states = [state]
-            for i, token in enumerate(tokens):
+            for i, token in enumerate(tokens.listed()):
                 states.append(self.grammar.next(states[i if parents is None else parents[i] + 1], token))
             paths = [torch.tensor(each, device=scores.device) for each in states[: scores.shape[1]]]
         return warp(self.model.reading.apply(guide(scores, sampling.guidance), paths), sampling)
@@ -191,7 +191,7 @@ class CallerSequence(TransformerSequence):
 
     def commit(self, nodes: list[int], token: int) -> list[int]:
         """Keeps a path of the last pass and makes `token` pending; cut where a criterion of the caller ends the sequence."""
-        new = [*(self._draft[i] for i in nodes), token][: self.limit - self.length]
+        new = [*(self._draft.listed()[i] for i in nodes), token][: self.limit - self.length]
         count = self._stop(new)
         if count is not None:
             nodes, token = nodes[: count - 1], new[count - 1]

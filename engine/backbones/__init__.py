@@ -6,13 +6,12 @@ import importlib
 import os
 from pathlib import Path
 
-import torch
-
 from engine.checkpoints.families import ADAPTED, family_of
 from engine.checkpoints.reading import Checkpoint, open_checkpoint
 from engine.core import Backbone
 from engine.errors import NotSupported
 from engine.files import home
+from engine.machine import device_of
 from engine.networks.card import CARD
 from engine.networks.weights import read_card
 
@@ -87,22 +86,12 @@ def adapter_of(found: Checkpoint) -> str:
     return family.name
 
 
-def check_device(device: str) -> None:
-    """Raises NotSupported for a device that PyTorch does not know or cannot find here."""
-    try:
-        kind = torch.device(device).type
-    except RuntimeError as e:
-        raise NotSupported(f"There is no device '{device}'. Choose cpu or cuda.") from e
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise NotSupported("No CUDA device is visible to PyTorch here. Use the device cpu, or see: python launch.py doctor")
-
-
 def load(
-    name_or_folder: str | os.PathLike[str] = "pictogram", path: str | None = None, device: str = "cpu", dtype: str = "auto"
+    name_or_folder: str | os.PathLike[str] = "pictogram", path: str | None = None, device: str = "auto", dtype: str = "auto"
 ) -> Backbone:
     """A backbone with its weights.
 
-    name_or_folder : see `resolve`; path : the folder of a named backbone; dtype : auto, float32 or bfloat16.
+    name_or_folder : see `resolve`; path : the folder of a named backbone; device : see `device_of`; dtype : auto, float32 or bfloat16.
     Raises NotSupported for an unknown name or an absent device, MissingWeights for damaged or absent weights.
     """
     name = os.fspath(name_or_folder)
@@ -110,8 +99,7 @@ def load(
         name, path = resolve(name)
     if name not in BACKBONES:
         raise NotSupported(f"There is no backbone '{name}'. There are: {', '.join(BACKBONES)}.")
-    check_device(device)
-    found = importlib.import_module(BACKBONES[name]).load(path, device, dtype)
+    found = importlib.import_module(BACKBONES[name]).load(path, device_of(device), dtype)
     if name in ADAPTED and path is not None and (Path(path) / CARD).is_file():  # imported: its runs can be told apart, and it has drafters
         found.adopt(Path(path), read_card(Path(path)).get("weights_hash"))
     return found

@@ -29,6 +29,7 @@ from engine.mesh.bpt_grammar import Grammar
 from engine.mesh.bpt_tokens import BPT, Parser, dequantize, mesh_of, parse
 from engine.networks.card import has_card
 from engine.networks.mesh_decoder import MeshModel, Settings, budget_bucket, describe, settings_of
+from engine.networks.native_blocks import quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Fork
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors, refuse_stale
@@ -59,7 +60,7 @@ class MaskedGrammar:
 class _Trunk:
     """MeshDecoder with one condition, as a trunk for TransformerSequence."""
 
-    takes_sets = True
+    takes_sets = fixed = True
 
     def __init__(self, model: MeshModel, table: Tensor, positions: Tensor, condition: Tensor):
         self.decoder, self.table, self.positions = model.decoder, table, positions
@@ -242,6 +243,8 @@ def model_folder(path: str | None) -> Path:
 def ready(model: MeshModel, device: str) -> MeshModel:
     """The network on a device, ready to decode; its weights must not change afterwards."""
     torch.set_flush_denormal(True)
-    if torch.device(device).type == "cpu" and can_pack():
-        pack(model)
+    if torch.device(device).type == "cpu":
+        quicken(model.decoder)
+        if can_pack():
+            pack(model.encoder)
     return model.to(device)

@@ -27,8 +27,10 @@ from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.drafters.resampler import read_resampler, refuse_other_tokens
 from engine.errors import BadPrompt, MissingWeights, NotSupported
-from engine.kernels.packed_linear import PackedLinear, can_pack, pack
+from engine.kernels.packed_linear import can_pack
 from engine.layout import Raster
+from engine.networks.attention import STEADY_KEYS, steady
+from engine.networks.native_blocks import is_native, quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Decoder, Fork, causal, rotary_table
 from engine.networks.vq import FACTOR, PictureTokenizer
@@ -129,17 +131,23 @@ def text_mask(count: int, device: torch.device) -> Tensor:
 class _Trunk:
     """PictogramModel at one scale, as a trunk for TransformerSequence."""
 
-    takes_sets = True
+    takes_sets = fixed = True
 
     def __init__(self, model: PictogramModel, side: int, gist: Tensor, table: Tensor, head: nn.Linear, dtype: torch.dtype):
         self.model, self.gist, self.table, self.head = model, gist, table, head
-        self.cos, self.sin = (t.to(table.device, dtype) for t in model.rotary(side))
+        cos, sin = (t.to(table.device) for t in model.rotary(side))
+        self.places = model.decoder.places(cos, sin)
+        own = torch.float32 if is_native(model.decoder) else dtype
+        self.cos, self.sin = cos.to(own), sin.to(own)
 
     def embed(self, tokens: Tensor) -> Tensor:
         return self.table[tokens] + self.gist
 
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
-        return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, slab, fork)
+        if slab.whole > 1:
+            mask = steady(mask, x.shape[1], slab.kept + x.shape[1], x.device)
+            fork = fork and replace(fork, mask=steady(fork.mask, *fork.mask.shape, x.device))
+        return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, slab, fork, self.places[slots])
 
 
 class PictogramSequence(TransformerSequence):
@@ -178,6 +186,8 @@ class Pictogram:
         self.device = next(model.parameters()).device
         self.folder = folder
         self._drafters: dict[str, Any] = {}
+        if self.device.type == "cpu" and can_pack(torch.bfloat16):
+            self.capabilities = self.capabilities | {"bfloat16"}
         if len(sides) > 1:
             self.capabilities = self.capabilities | {"at_scale"}
         if folder is not None and weights_file(folder).exists():
@@ -191,8 +201,7 @@ class Pictogram:
         with torch.no_grad():
             head = nn.Linear(self.model.width, self.model.vocabulary, bias=False, device="meta")
             head.weight = nn.Parameter(self.model.head_table(), requires_grad=False)
-            packs = self.device.type == "cpu" and can_pack()
-            return self.model.token_table(), PackedLinear(head) if packs else head
+            return self.model.token_table(), quick_linear(head) if self.device.type == "cpu" else head
 
     @property
     def sizes(self) -> list[int]:
@@ -210,7 +219,9 @@ class Pictogram:
         decoder = self.model.decoder
         capacity = TEXT_SLOTS + 1 + side * side + 256
         dtype = getattr(torch, self.dtype)
-        slab = Slab(len(decoder.blocks), branches, decoder.heads, capacity, decoder.width // decoder.heads, self.device, dtype)
+        rounds = dtype == torch.bfloat16 and self.device.type == "cpu" and not is_native(decoder)
+        whole = STEADY_KEYS if rounds else 1  # so that `match seed` holds; native functions sum in one order anyway
+        slab = Slab(len(decoder.blocks), branches, decoder.heads, capacity, decoder.width // decoder.heads, self.device, dtype, whole)
         mask = text_mask(TEXT_SLOTS, self.device)
         return PictogramSequence(
             self, prompt, trunk, self.model.prefix(rows, side), mask, slab,
@@ -350,6 +361,6 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> P
     found = Pictogram(model, tokenizer, card["words"], tuple(sides), card, folder)
     found.weights_hash = hash_of([folder / "tokenizer.safetensors", *parts(folder, "decoder")])
     found.dtype = "bfloat16" if dtype == "bfloat16" else "float32"
-    if found.device.type == "cpu" and can_pack():
-        pack(model.decoder, getattr(torch, found.dtype))
+    if found.device.type == "cpu":
+        quicken(model.decoder, getattr(torch, found.dtype))
     return found

@@ -47,7 +47,7 @@ class Meter:
 
     def is_due(self, knobs: Knobs, noise: Noise, position: int, iteration: int) -> bool:
         """Whether this pass is measured."""
-        return knobs.allowed_deviation < 1 or noise.uniform(SCHEDULE, position, 1, iteration, 1).item() < METERED
+        return knobs.allowed_deviation < 1 or noise.host_uniform(SCHEDULE, position, 1, iteration, 1).item() < METERED
 
     def saw(self, deviation: float) -> None:
         """Adds a measured row."""

@@ -58,15 +58,11 @@ class Tree:
     passes: int
     shape: Shape | None
 
-    def draft(self, device: torch.device) -> Draft:
-        """The Draft for a pass."""
+    def draft(self) -> Draft:
+        """The Draft for a pass. Its ids stay on the host, where they are needed again."""
         if not self.tokens:
             return NO_DRAFT
-        return Draft(
-            torch.tensor(self.tokens, dtype=torch.int64, device=device),
-            parents=torch.tensor(self.parents, dtype=torch.int64, device=device),
-            q=self.laws,
-        )
+        return Draft(torch.tensor(self.tokens), parents=torch.tensor(self.parents), q=self.laws)
 
 
 NO_TREE = Tree([], [], None, [], 0, None)
@@ -137,10 +133,16 @@ def families(laws: Tensor, logits: Tensor, shape: Shape, kind: str, luck: Callab
     parent was. laws, logits : [F, V]"""
     sampled, keys, gains = proposals(laws, logits, shape, kind, luck)
     found = keys.topk(min(shape.width, laws.shape[-1]), -1)
-    rows = zip(laws.amax(-1).tolist(), sampled, found.indices.tolist(), found.values.tolist(), gains.gather(1, found.indices).tolist())
+    told = [laws.amax(-1, keepdim=True), found.indices, found.values, gains.gather(1, found.indices)]
+    rows = torch.cat([each.double() for each in told], 1).tolist()  # one read for all
+    count = found.indices.shape[1]
     return [
-        [(token, drawn, min(turn(peak, j) if drawn else gain[j], 1.0)) for j, token in enumerate(tokens) if key[j] > 0]
-        for peak, drawn, tokens, key, gain in rows
+        [
+            (int(token), drawn, min(turn(peak, j) if drawn else gain, 1.0))
+            for j, (token, key, gain) in enumerate(zip(row[:count], row[count : 2 * count], row[2 * count :], strict=True))
+            if key > 0
+        ]
+        for drawn, (peak, *row) in zip(sampled, rows, strict=True)
     ]
 
 

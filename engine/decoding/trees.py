@@ -72,7 +72,7 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
         n = sequence.length
         seeded = matches_seed(knobs, neighbours.exact(knobs))
         mass = None if seeded else relaxed.mass(knobs)
-        rows = sequence.forward(tree.draft(sequence.device))
+        rows = sequence.forward(tree.draft())
         path, token, chances = verify(rows, tree, noise, n, iteration, seeded, mass)
         if mass is not None and tree.tokens and relaxed.meter.is_due(knobs, noise, n, iteration):
             siblings = children(tree.parents)[0]
@@ -98,12 +98,11 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
 
 def verify(
     rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded: bool, mass: Mass | None
-) -> tuple[list[int], int, list[float]]:
-    """The accepted path, the token after it, and the acceptance probability of each node on the path."""
+) -> tuple[list[int], int, list[float] | None]:
+    """The accepted path, the token after it, and the acceptance probability of each node on the path; None: its p."""
     if seeded or (tree.laws is None and mass is None):
         path, token = walk(tree.parents, tree.tokens, answers(rows, tree, noise, n, iteration, seeded))
-        p = rows.p
-        return path, token, [p[at + 1, tree.tokens[then]].item() for at, then in zip([-1, *path], path, strict=False)]
+        return path, token, None
     below, path, chances, at = children(tree.parents), [], [], -1
     left = law_behind(rows, at)
     while nodes := below[at + 1]:
@@ -112,7 +111,7 @@ def verify(
             which, left, asked = first_above(left, rows.soft[at + 1], tokens, mass)
         else:
             laws = certain(tokens, left) if tree.laws is None else tree.laws[nodes]
-            u = [noise.uniform(ACCEPT, n + len(path), 1, iteration, node).item() for node in nodes]
+            u = [noise.host_uniform(ACCEPT, n + len(path), 1, iteration, node).item() for node in nodes]
             which, left, asked = multi_round(left, tokens, laws, u, mass or probability)
         if which < 0:
             break
@@ -141,17 +140,19 @@ def law_behind(rows: Rows, node: int) -> Tensor:
 
 
 def _step(
-    rows: Rows, tree: Tree, path: list[int], chances: list[float], n: int, committed: list[int], deviation: DeviationTrace | None
+    rows: Rows, tree: Tree, path: list[int], chances: list[float] | None, n: int, committed: list[int], deviation: DeviationTrace | None
 ) -> Step:
     """The Step of a pass, with the tree that it verified. p and q of a node: its probability under the model given its path, and under the
     drafter when it was drawn."""
     p = rows.p[[parent + 1 for parent in tree.parents], tree.tokens]
     q = torch.ones_like(p) if tree.laws is None else tree.laws[list(range(len(tree.tokens))), tree.tokens]
     levels, width = max(depths(tree.parents), default=0), None if tree.shape is None else tree.shape.width
+    probable, drawn = torch.stack([p, q]).tolist()  # one read
+    chances = [probable[node] for node in path] if chances is None else chances
     return describe(
         n, committed, len(path), len(tree.tokens), rows.p[[0, *(node + 1 for node in path)]], chances,
         depth=levels_of(len(path), committed), parent=[-1, *path][: len(committed)], deviation=deviation,
-        tree=TreeTrace(tree.tokens, tree.parents, path, p.tolist(), q.tolist(), levels, width),
+        tree=TreeTrace(tree.tokens, tree.parents, path, probable, drawn, levels, width),
     )  # fmt: skip
 
 

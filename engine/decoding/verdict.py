@@ -99,7 +99,7 @@ def judge(
     rule: Rule | None = None,
     store: bool = True,
 ) -> Judged:
-    """Verifies a window and finds the token after the accepted prefix: on a GPU in one kernel, with one read of two numbers.
+    """Verifies a window and finds the token after the accepted prefix: on a GPU in one kernel, with one read: two numbers and the drafts.
 
     store : whether the distributions will be needed; if not, a kernel does not write them
     """
@@ -113,7 +113,7 @@ def judge(
     if rule is not None and laws is not None:
         relaxed, ratios = rule(rows.p[:size], laws, tokens, noise.uniform(ACCEPT, n, size, iteration))
         accepted = accepted if seeded else relaxed
-    a, token = kernel.settled(kernel.settle(found, accepted, seeded))
+    a, token = kernel.settled(kernel.settle(found, accepted, seeded), rows.drafted)
     chance = found.chances if ratios is None else ratios.clamp(max=1)
     return Judged(accepted, ratios, found.answers if seeded else None, a, token, chance, found.entropy, found)
 

@@ -1,6 +1,7 @@
 """Which implementation of a kernel runs, and why: Triton's on an NVIDIA GPU, the PyTorch reference elsewhere.
 
-The environment variable FORETOKEN_KERNELS overrides this: `reference` or `triton`.
+The environment variable FORETOKEN_KERNELS overrides this: `reference`, `triton` or `native`. Native functions run whole layers of our own
+networks on a CPU; engine/kernels/native.py chooses them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from engine.errors import NotSupported
 from engine.kernels.language import is_interpreted, version
 
 VARIABLE = "FORETOKEN_KERNELS"
-REFERENCE, TRITON = "reference", "triton"
+REFERENCE, TRITON, NATIVE = "reference", "triton", "native"
 COMPUTED = (torch.float32, torch.float16, torch.bfloat16)  # the types that kernels read; they compute in float32
 
 
@@ -31,11 +32,17 @@ class Choice:
         return self.name == TRITON
 
 
+def asked() -> str:
+    """The value of FORETOKEN_KERNELS, "" without one; raises NotSupported for an unknown one."""
+    wanted = os.environ.get(VARIABLE, "")
+    if wanted not in ("", REFERENCE, TRITON, NATIVE):
+        raise NotSupported(f"{VARIABLE}={wanted} is unknown. Set it to {REFERENCE}, {TRITON} or {NATIVE}, or unset it.")
+    return wanted
+
+
 def choose(device: torch.device | str, dtype: torch.dtype = torch.float32) -> Choice:
     """The implementation for tensors of a device and type; raises NotSupported if FORETOKEN_KERNELS asks for what cannot run here."""
-    device, wanted = torch.device(device), os.environ.get(VARIABLE, "")
-    if wanted not in ("", REFERENCE, TRITON):
-        raise NotSupported(f"{VARIABLE}={wanted} is unknown. Set it to {REFERENCE} or {TRITON}, or unset it.")
+    device, wanted = torch.device(device), asked()
     if wanted == REFERENCE:
         return Choice(REFERENCE, f"{VARIABLE}={REFERENCE}.")
     if dtype not in COMPUTED:

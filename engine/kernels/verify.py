@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.core import Sampling
+from engine.core import Ids, Sampling
 from engine.decoding.rules import deviation, matches, probability_of, ratio
 from engine.kernels.choice import choose
 from engine.kernels.language import LAUNCH, power_of_two, tl, triton
@@ -108,7 +108,8 @@ def settle_reference(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tens
     """The first refusal a and the token after it, int64 [2]; the token is -1 if a row up to a is not sound."""
     size = len(accepted)
     a = accepted.long().cumprod(0).sum()
-    token = verdicts.answers[a] if seeded else torch.where(a == size, verdicts.fresh[size], verdicts.drawn[a])
+    answer, drawn = (each.gather(0, a[None])[0] for each in (verdicts.answers, verdicts.drawn))  # an index would be read by the host
+    token = answer if seeded else torch.where(a == size, verdicts.fresh[size], drawn)
     sound = (verdicts.sound | (torch.arange(size + 1, device=a.device) > a)).all()
     return torch.stack([a, torch.where(sound, token, -1)])
 
@@ -436,9 +437,12 @@ def settle(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
     return (settle_triton if choose(accepted.device).is_triton else settle_reference)(verdicts, accepted, seeded)
 
 
-def settled(pair: Tensor) -> tuple[int, int]:
-    """The one read of a step: (a, token) from the device; raises FloatingPointError if the row had NaN or no possible token."""
-    a, token = pair.tolist()
+def settled(pair: Tensor, drafted: Ids | None = None) -> tuple[int, int]:
+    """The one read of a step: (a, token) from the device; raises FloatingPointError if the row had NaN or no possible token.
+
+    drafted : ids that the host will need, too
+    """
+    a, token = pair.tolist() if drafted is None else drafted.along(pair)
     if token < 0:
         raise FloatingPointError(f"row {a} of the pass, or one before it, has NaN among its scores or no possible token")
     return a, token

@@ -7,9 +7,9 @@ reverse order, so that a machine that speeds up or slows down affects all of the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from engine.run import Timed
 
@@ -31,6 +31,21 @@ def timed(make: Callable[[], Sized]) -> Timing:
     return Timing(time.perf_counter() - start, tokens)
 
 
+class Turn(NamedTuple):
+    """One run of a measurement. counted : False for the unmeasured run of each kind"""
+
+    kind: str
+    input: int
+    counted: bool = True
+
+
+def turns(kinds: Iterable[str], inputs: int = 1, repeats: int = 1) -> list[Turn]:
+    """Returns all runs of a measurement, in their order."""
+    names = [*kinds]
+    first = [Turn(name, 0, counted=False) for name in names]
+    return first + [Turn(name, i) for i in range(inputs) for name in [*names, *reversed(names)] * repeats]
+
+
 def alternate(
     kinds: Mapping[str, Callable[[int], T]], inputs: int = 1, repeats: int = 1, begin: Callable[[int], None] | None = None
 ) -> dict[str, list[list[T]]]:
@@ -40,11 +55,12 @@ def alternate(
     begin : called with i before the runs of input i, to print progress
     """
     found: dict[str, list[list[T]]] = {name: [[] for _ in range(inputs)] for name in kinds}
-    for make in kinds.values():
-        make(0)
-    for i in range(inputs):
-        if begin:
+    begun = set()
+    for name, i, counted in turns(kinds, inputs, repeats):
+        if counted and begin and i not in begun:
+            begun.add(i)
             begin(i)
-        for name in [*kinds, *reversed(kinds)] * repeats:
-            found[name][i].append(kinds[name](i))
+        done = kinds[name](i)
+        if counted:
+            found[name][i].append(done)
     return found

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 
-from engine.core import Method
+from engine.core import KnobArray, Method
 from engine.errors import NotSupported
 from engine.methods import adt_tree, ar, cross_regression, eagle, gsd, jacobi, lookup, mulo, sjd, sjdpp, xspecmesh, zipar
 
@@ -66,8 +66,16 @@ BASELINES = ("ar", "jacobi", "lookup")  # methods that no paper here proposes
 NEEDS: dict[str, frozenset[str]] = {"mulo_jacobi": frozenset({"raster", "at_scale"})}  # of presets, beyond those of their method
 
 
+AUTO = "auto"  # the choice that engine/tuning/auto.py resolves; "auto:NAME,KNOB=VALUE,..." is what it was resolved to
+
+
 def find(name: str) -> tuple[Method, dict[str, float | str]]:
-    """The method of a name or preset, with the preset's knobs; raises NotSupported with the closest name."""
+    """The method of a name or preset, with the preset's knobs; raises NotSupported with the closest name.
+
+    "auto:sjdpp,window=16" is sjdpp with this knob: what `auto` was resolved to.
+    """
+    if name.startswith(f"{AUTO}:"):
+        return _resolved(name)
     if name in METHODS:
         return METHODS[name], {}
     if name in PRESETS:
@@ -77,3 +85,27 @@ def find(name: str) -> tuple[Method, dict[str, float | str]]:
     near = difflib.get_close_matches(name, known, 1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     raise NotSupported(f"There is no method '{name}'.{hint} There are: {', '.join(known)}.")
+
+
+def _parts(name: str) -> tuple[str, dict[str, str]]:
+    """The method or preset, and the knobs, of a name that auto was resolved to."""
+    own, *pairs = name.removeprefix(f"{AUTO}:").split(",")
+    return own, dict(pair.partition("=")[::2] for pair in pairs)
+
+
+def _resolved(name: str) -> tuple[Method, dict[str, float | str]]:
+    """The method and all knobs of a name that auto was resolved to; raises NotSupported or BadKnob."""
+    own, knobs = _parts(name)
+    if own.startswith(f"{AUTO}:"):
+        raise NotSupported(f"'{name[:40]}' names no method. Write {AUTO}, or the name of a method.")
+    method, preset = find(own)
+    KnobArray(method.knobs, knobs)
+    return method, preset | {k.name: k.to_value(k.to_number(knobs[k.name])) for k in method.knobs if k.name in knobs}
+
+
+def auto_title(name: str) -> str:
+    """The title of a name that auto was resolved to: "auto: SJD++ window 16". Choices stand for themselves."""
+    method, knobs = find(name)[0], _parts(name)[1]
+    named = {k.name: k for k in method.knobs}
+    said = [value if named[knob].choices else f"{knob.replace('_', ' ')} {value}" for knob, value in knobs.items()]
+    return " ".join([f"{AUTO}: {method.title}", *said])

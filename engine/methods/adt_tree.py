@@ -110,7 +110,7 @@ def flock(marks: dict[int, Mark], sequence: Sequence, radius: int) -> Mark | Non
 
 def anything(known: Mark | None, knobs: Knobs, noise: Noise, position: int, iteration: int) -> Mark | None:
     """A random shape from the open intervals, with the left neighbour's acceptance."""
-    u = [noise.uniform(SCHEDULE, position, 1, iteration, slot).item() for slot in (2, 3)]
+    u = [noise.host_uniform(SCHEDULE, position, 1, iteration, slot).item() for slot in (2, 3)]
     depth = knobs.depth_above + 1 + int(u[0] * max(1, knobs.depth_below - knobs.depth_above - 1))
     width = knobs.width_above + 1 + int(u[1] * max(1, knobs.width_below - knobs.width_above - 1))
     return None if known is None else Mark(depth, width, known.accepted)

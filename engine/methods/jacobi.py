@@ -44,8 +44,9 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
                 answers = draw_gumbel(rows.scores, noise.gumbel(n, size + 1))
             else:
                 answers = draw(rows.p, noise.uniform(DRAW, n, size + 1, iteration))
-            a = leading(matches(tokens, answers[:size]))  # eq. 1: x_i = answer_i for the whole prefix
-            answered = answers.tolist()
+            told = rows.drafted.along(torch.cat([answers, matches(tokens, answers[:size]).long()]))
+            answered, same = told[: size + 1], torch.tensor(told[size + 1 :], dtype=torch.bool)
+            a = leading(same)  # eq. 1: x_i = answer_i for the whole prefix
             committed = sequence.commit(list(range(a)), answered[a])
             k = len(committed)
             step = describe(n, committed, a, size, rows.law(0, k), chances(rows, tokens, None, k))

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Sequence, Step
+from engine.core import VERIFY, Case, Draft, Knob, Knobs, Method, Sequence, Step
 from engine.decoding.policy import matches_seed
 from engine.decoding.rules import leading
 from engine.decoding.verdict import chances, correct, describe, levels_of, verify
@@ -76,9 +76,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 def found(index: Index, knobs: Knobs, sequence: Sequence, dtype: torch.dtype) -> Draft:
     """The continuation as a chain with one-hot distributions."""
     tokens = index.continuation(knobs.matched, min(knobs.drafted, sequence.limit - sequence.length - 1))
-    if not tokens:
-        return NO_DRAFT
-    ids = torch.tensor(tokens, device=sequence.device)
+    ids = torch.tensor(tokens, dtype=torch.int64, device=sequence.device)
     return Draft(ids, q=one_hot(ids, sequence.vocabulary, dtype))
 
 

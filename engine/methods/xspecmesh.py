@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.core import VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import policy
 from engine.decoding.rules import leading, more_probable_than, top_of, typical
 from engine.decoding.verdict import chances, describe, judge, levels_of
@@ -64,14 +64,15 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     policy.check_start(knobs, is_exact(knobs), f"accept={knobs.accept}", "accept=residual")
     heads = drafter.of(knobs.heads)
     guess = heads.start(sequence)
-    draft, iteration = NO_DRAFT, 0
+    none = Draft(torch.empty(0, dtype=torch.int64, device=sequence.device))
+    draft, iteration = none, 0
     while not sequence.done:
         n, size = sequence.length, len(draft.tokens)
         seeded = policy.matches_seed(knobs, is_exact(knobs))
         rows = sequence.forward(draft)
         if is_exact(knobs):
             laws = draft.q if size else torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
-            found = judge(rows, draft.tokens.to(sequence.device), laws, noise, n, iteration, seeded)
+            found = judge(rows, draft.tokens, laws, noise, n, iteration, seeded)
             a, token = found.a, found.token
         else:
             accepted = RULES[knobs.accept](judged(rows, size, knobs.judge), draft.tokens, knobs)
@@ -86,7 +87,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         if not sequence.done:
             count = min(heads.depth, knobs.depth, sequence.limit - sequence.length - 1)
             newest = rows.hidden[0, a]  # it predicted the token after the accepted drafts: h at s* - 1 in the paper
-            draft = propose(guess(newest, count), sequence, knobs, noise, iteration, seeded) if count > 0 else NO_DRAFT
+            draft = propose(guess(newest, count), sequence, knobs, noise, iteration, seeded) if count > 0 else none
             step.draft = {"tokens": draft.tokens, "positions": list(range(n + a + 1, n + a + 1 + len(draft.tokens))), "status": "draft"}
         yield step
 

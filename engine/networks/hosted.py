@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
-from engine.cache import Slab
+from engine.cache import FixedView, Laid, Slab
 from engine.networks.hosted_attention import NAME, whole_blocks
 from engine.networks.transformer import Fork
 
@@ -32,7 +32,7 @@ DRAFT_ROWS = 256  # rows of the cache after the longest sequence, for the drafts
 class SlabLayer(CacheLayerMixin):
     """One layer of a Slab, with the interface of a transformers cache layer."""
 
-    def __init__(self, slab: Slab, layer: int):
+    def __init__(self, slab: Slab | FixedView, layer: int):
         super().__init__()
         self.slab, self.layer, self.is_initialized = slab, layer, True
 
@@ -43,7 +43,7 @@ class SlabLayer(CacheLayerMixin):
         """Writes [branches, heads, R, width] after the kept rows; returns whole blocks of keys and values, beyond the visible ones."""
         self.slab.write(self.layer, key_states, value_states)
         keys, values = self.slab.block[self.layer]
-        end = whole_blocks(self.slab.kept + key_states.shape[2], keys.device)
+        end = whole_blocks(self.slab.span(key_states.shape[2]), keys.device)
         return keys[:, :, :end], values[:, :, :end]
 
     def get_seq_length(self) -> int:
@@ -52,7 +52,7 @@ class SlabLayer(CacheLayerMixin):
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """The number of rows that a mask spans in a pass of `query_length`, and the index of the first."""
-        return whole_blocks(self.slab.kept + query_length, self.slab.block.device), 0
+        return whole_blocks(self.slab.span(query_length), self.slab.block.device), 0
 
     def get_max_length(self) -> int:
         """The number of rows that fit."""
@@ -103,11 +103,13 @@ class RowEnds:
     def seen(self, mask: Tensor, past: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
         """The visibility of places bool [P, past + P], from that of rows [R, kept + R]. A row end is seen by all that see its token.
 
-        past : the row of each place before the pass, int64
+        past : the row of each place before the pass, int64. It, rows and ends may be on the host, the mask elsewhere
         """
-        found = mask[rows][:, torch.cat([past, mask.shape[1] - len(mask) + rows])]
+        columns = torch.cat([past, mask.shape[1] - len(mask) + rows])
+        found = mask[rows.to(mask.device)][:, columns.to(mask.device)]
         last = ends.nonzero().flatten()
-        found[last - 1, len(past) + last] = False  # the token comes before its end
+        if len(last):
+            found[(last - 1).to(mask.device), (len(past) + last).to(mask.device)] = False  # the token comes before its end
         return found
 
     def slots(self, slots: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
@@ -135,14 +137,20 @@ class RowEndSlab:
         return self.below.capacity
 
     def expand(self, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Begins a pass; see RowEnds."""
+        """Begins a pass over slots on the host; see RowEnds. The results are there, too."""
         rows, ends = self.ends.expand(slots)
         self._pass = rows.tolist()
         return rows, ends
 
+    def laid(self, slots: Tensor, visible: Tensor) -> Laid:
+        """Begins a pass; see Slab."""
+        rows, ends = self.expand(slots)
+        among = self.ends.seen(visible, rows[:0], rows, ends)
+        return Laid(rows, ends, self.ends.last(rows).nonzero().flatten(), self.ends.slots(slots, rows, ends), among)
+
     def seen(self, mask: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
         """The visibility of the places of a pass; see RowEnds."""
-        return self.ends.seen(mask, torch.tensor(self._rows, dtype=torch.int64, device=rows.device), rows, ends)
+        return self.ends.seen(mask, torch.tensor(self._rows, dtype=torch.int64), rows, ends)
 
     def place(self, slots: Tensor, row: int) -> int:
         """The number of the first place of a row, in a pass over some slots."""
@@ -168,7 +176,7 @@ class RowEndSlab:
 class HostedTrunk:
     """A hosted decoder for one run. It holds no cache, so closing a run frees the slab."""
 
-    takes_forks = False
+    takes_forks, reads_slots, fixed = False, True, True
 
     def __init__(self, hosted: Hosted, padding: tuple[int, ...]):
         """padding : of each guidance row, how many rows at its beginning are no part of the prompt"""
@@ -180,32 +188,40 @@ class HostedTrunk:
         """[R] ids of the picture vocabulary -> [1, R, H]"""
         return self.hosted.embed(tokens)[None]
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab | RowEndSlab, fork: Fork | None = None) -> Tensor:
+    def ended(self, x: Tensor, ends: Tensor) -> Tensor:
+        """x [branches, P, H] with row ends where `ends` bool [P] says so."""
+        return x if self.hosted.row_end is None else torch.where(ends[:, None], self.hosted.row_end, x)
+
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab | FixedView | RowEndSlab, fork: Fork | None = None) -> Tensor:
         """See Trunk. With row ends, the hidden state of a row is that of its end."""
         assert fork is None, "all layers of a checkpoint of transformers run on all rows"
         assert mask is not None or x.shape[1] == 1, "transformers reads a missing mask as a causal one"
-        if isinstance(slab, Slab):
-            return self._decode(x, slots, mask, slab)
+        if not isinstance(slab, RowEndSlab):
+            return self._decode(x, slots.to(x.device), mask, slab)
+        slots = slots.cpu()  # what follows decides how many rows there are
         rows, ends = slab.expand(slots)
         if len(rows) > len(slots) and mask is None:
             mask = torch.ones(1, slab.kept + 1, dtype=torch.bool, device=x.device)
         if mask is not None:
             mask = slab.seen(mask, rows, ends)
-        x = torch.where(ends[:, None], self.hosted.row_end, x[:, rows])
-        hidden = self._decode(x, slab.ends.slots(slots, rows, ends), mask, slab.below)
-        return hidden[:, slab.ends.last(rows)]
+        last = slab.ends.last(rows).nonzero().flatten()
+        x = self.ended(x[:, rows.to(x.device)], ends.to(x.device))
+        hidden = self._decode(x, slab.ends.slots(slots, rows, ends).to(x.device), mask, slab.below)
+        return hidden[:, last.to(x.device)]
 
-    def _decode(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab) -> Tensor:
-        decoder, count, kept = self.hosted.decoder, len(slots), slab.kept
+    def _decode(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab | FixedView) -> Tensor:
+        decoder, count = self.hosted.decoder, len(slots)
+        span = slab.span(count)
         if mask is None:
-            mask = torch.ones(1, kept + 1, dtype=torch.bool, device=x.device)
+            mask = torch.ones(1, span, dtype=torch.bool, device=x.device)
         mask, positions = mask[None], slots[None]
         if self._padded:
             positions = (positions - self.padding[:, None]).clamp(min=0)
-            real = torch.arange(kept + count, device=x.device) >= self.padding[:, None, None]
-            own = torch.eye(count, kept + count, dtype=torch.bool, device=x.device).roll(kept, 1)
-            mask = mask & real | own  # a row of padding sees itself, since there is nothing else
-        mask = F.pad(mask, (0, whole_blocks(kept + count, x.device) - kept - count))
+            every = torch.arange(span, device=x.device)
+            mask = mask & (every >= self.padding[:, None, None]) | (
+                every == slab.places(count)[:, None]
+            )  # a row of padding sees itself, since there is nothing else
+        mask = F.pad(mask, (0, whole_blocks(span, x.device) - span))
         return decoder(
             inputs_embeds=x,
             position_ids=positions if self.hosted.place is None else self.hosted.place(positions),

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Protocol
@@ -15,13 +15,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.core import Draft, Grammar, Rows, Sampling
+from engine.core import NO_DRAFT, Draft, Grammar, Ids, Rows, Sampling
 from engine.kernels.choice import choose
 from engine.kernels.tree_attention import Seen, packed
 from engine.layout import Layout
+from engine.networks.static_step import Pass, Static, is_static
 from engine.networks.transformer import Fork, causal
 from engine.sampling import guide, warp
 from engine.tree import depths, is_chain, visibility
+
+HOST = torch.device("cpu")
 
 
 class Trunk(Protocol):
@@ -34,7 +37,8 @@ class Trunk(Protocol):
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | Seen | None, slab: Slab, fork: Fork | None = None) -> Tensor:
         """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; with a
         fork, one hidden row for each of the fork's rows. A model without forks says `takes_forks = False`; twins then run through
-        all layers. A model whose attention is `tree_attention` says `takes_sets = True`; on a GPU it then gets sets of bits instead of a
+        all layers. A model that looks at slots on the host says `reads_slots = True`, and gets them there, so that it need not wait for
+        a GPU. A model whose attention is `tree_attention` says `takes_sets = True`; on a GPU it then gets sets of bits instead of a
         mask."""
         ...
 
@@ -73,11 +77,14 @@ class TransformerSequence:
         grammar: Grammar | None = None,
         condition: Tensor | None = None,
         codebook: Tensor | None = None,
+        static: bool | None = None,
     ):
         """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
-        condition : [C, H] for drafters to read, or None. codebook : [V, e], the vector of each id, or None."""
+        condition : [C, H] for drafters to read, or None. codebook : [V, e], the vector of each id, or None.
+        static : whether passes have fixed shapes; None: on a GPU (static_step.py)"""
         self.trunk, self.slab = trunk, slab
         self._takes_sets, self._takes_forks = getattr(trunk, "takes_sets", False), getattr(trunk, "takes_forks", True)
+        self._slots_at = HOST if getattr(trunk, "reads_slots", False) else prefix.device
         self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end
         self.grammar, self.condition, self.codebook = grammar, condition, codebook
         self._state = grammar.start if grammar else None  # after the committed tokens
@@ -85,15 +92,17 @@ class TransformerSequence:
         self.prefix = prefix.shape[1]
         self.tokens: list[int] = []
         self.done = limit == 0
-        self._prompt_end = self._pending = prefix[:, -1:]
+        self._prompt_end, self._newest = prefix[:, -1:], []  # tokens of what is pending; none: the end of the prompt
         self.pending = [-1]  # committed positions that are not in the cache, ascending; -1: the end of the prompt
         self._cached: list[int] | None = None  # positions of the cached tokens, slab row by slab row; None = a prefix, in order
-        self._draft: list[int] = []
+        self._draft = Ids(NO_DRAFT.tokens)
         self.adapter: RowAdapter | None = None  # of predictive rows
         self._places: Tensor | None = None
+        fixed = is_static(self.device) if static is None else static
+        self._static = Static(trunk, slab.below) if fixed and getattr(trunk, "fixed", False) else None
         if self.prefix > 1:
             mask = causal(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
-            trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self.device), mask, slab)
+            trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self._slots_at), mask, slab)
             slab.keep(list(range(self.prefix - 1)))
 
     @property
@@ -106,38 +115,65 @@ class TransformerSequence:
         assert self.slab.kept == self.prefix + self.length - len(self.pending), (self.slab.kept, self.prefix, self.length, self.pending)
         count = len(draft.tokens)
         parents = None if draft.parents is None else draft.parents.tolist()
-        x = self._pending
+        if (found := self._fixed(draft, parents)) is not None:
+            return self._rows(draft, parents, count, *found)
+        x = self._pending()
         if count:
             nodes = self.trunk.embed(draft.tokens.to(self.device))
             x = torch.cat([x, nodes.expand(x.shape[0], -1, -1)], 1)
         control = count if draft.predictive is None else int((~draft.predictive).sum())
-        slots, mask = self._slots(draft, parents), self._mask(draft, parents, count)
+        slots, mask = self._slots(draft, parents, self._slots_at), self._mask(draft, parents, count)
         with self._adapted(slots, len(self.pending) + control if control < count else None):
             if draft.twins and self.adapter.first_layer and self._takes_forks:
                 below, low, fork = forked(mask, len(self.pending), control, draft.twins, self.adapter.first_layer)
                 hidden = self.trunk.run(x[:, below], slots[below], low, self.slab, fork)
             else:
                 hidden = self.trunk.run(x, slots, mask, self.slab)
-        self._draft = draft.tokens[:control].tolist()
+        weight = plain_weight(self.trunk.head) if choose(hidden.device, hidden.dtype).is_triton else None
+        logits = partial(self.trunk.head, hidden)
+        return self._rows(draft, parents, control, hidden, logits() if weight is None else logits, weight)
+
+    def _rows(
+        self, draft: Draft, parents: list[int] | None, control: int, hidden: Tensor, logits: Tensor | Callable[[], Tensor],
+        weight: Tensor | None = None,
+    ) -> Rows:  # fmt: skip
+        """The Rows of a pass; remembers its draft for the commit."""
+        self._draft = Ids(draft.tokens[:control])
         self._places = draft.positions  # of the nodes; None: after what is pending
         after = (parents, self._draft, self._state)
-        logits = partial(self.trunk.head, hidden)
-        weight = plain_weight(self.trunk.head) if choose(hidden.device, hidden.dtype).is_triton else None
         warping, settings = partial(self._warp, *after), partial(self._settings, *after)
-        return Rows(logits() if weight is None else logits, warping, hidden, settings, weight)
+        return Rows(logits, warping, hidden, settings, weight, self._draft)
+
+    def _fixed(self, draft: Draft, parents: list[int] | None) -> tuple[Tensor, Tensor] | None:
+        """Hidden states and logits of a pass in fixed shapes; None for one that needs others: with predictive rows, after the end of the
+        prompt, or after a wavefront."""
+        if self._static is None or draft.predictive is not None or self._cached is not None or len(self._newest) != 1:
+            return None
+        visible = draft.visible
+        if visible is None:
+            chain = parents is None or is_chain(parents)
+            visible = causal(len(draft.tokens) + 1, 0, HOST) if chain else visibility(parents)
+        laid = self.slab.laid(self._slots(draft, parents, HOST), visible.cpu())
+        return self._static.run(Pass(self._newest[0], draft.tokens, laid))
+
+    def _pending(self) -> Tensor:
+        """The inputs of what is pending [branches, K, H]."""
+        if not self._newest:
+            return self._prompt_end
+        return self.trunk.embed(torch.tensor(self._newest, device=self.device)).expand(self.slab.branches, -1, -1)
 
     def _adapted(self, slots: Tensor, first: int | None) -> AbstractContextManager[None]:
         """In this context, rows from `first` on of a pass over some slots run with the adapter; None: no row does."""
         return nullcontext() if first is None else self.adapter.worn(self.slab.place(slots, first))
 
-    def _slots(self, draft: Draft, parents: list[int] | None) -> Tensor:
+    def _slots(self, draft: Draft, parents: list[int] | None, device: torch.device) -> Tensor:
         base = self.prefix + self.pending[-1]
         if draft.positions is not None or len(self.pending) > 1:
             own = [] if draft.positions is None else draft.positions.tolist()
-            return torch.tensor([*self.pending, *own], device=self.device) + self.prefix
+            return torch.tensor([self.prefix + at for at in (*self.pending, *own)], device=device)
         if parents is None:
-            return torch.arange(base, base + len(draft.tokens) + 1, device=self.device)
-        return torch.tensor([base, *(base + d for d in depths(parents))], device=self.device)
+            return torch.arange(base, base + len(draft.tokens) + 1, device=device)
+        return torch.tensor([base, *(base + d for d in depths(parents))], device=device)
 
     def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | Seen | None:
         """What the rows of a pass see: a mask bool [R, kept + R], None = everything, or for the kernel sets of bits."""
@@ -173,18 +209,18 @@ class TransformerSequence:
             return Seen(sets, self.slab.kept, before[None, : past.shape[1]].to(self.device), at.to(self.device))
         return torch.cat([past, own, nodes], 1).to(self.device)
 
-    def _warp(self, parents: list[int] | None, tokens: list[int], state: Any, logits: Tensor, soft: bool = False) -> Tensor:
+    def _warp(self, parents: list[int] | None, tokens: Ids, state: Any, logits: Tensor, soft: bool = False) -> Tensor:
         """Scores of a pass over these tokens, which began in this grammar state. Distributions are lazy, so the commit may come first."""
         sampling, allowed = self._settings(parents, tokens, state, logits.shape[1])
         sampling = sampling.softened() if soft else sampling
         return warp(guide(logits.float(), sampling.guidance), sampling, allowed)
 
-    def _settings(self, parents: list[int] | None, tokens: list[int], state: Any, count: int) -> tuple[Sampling, Tensor | None]:
+    def _settings(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None]:
         """The sampling, and the allowed ids bool [count, V] of the first rows of that pass; None without a grammar."""
         if self.grammar is None:
             return self.sampling, None
         states = [state]
-        for i, token in enumerate(tokens):
+        for i, token in enumerate(tokens.listed()):
             states.append(self.grammar.next(states[i if parents is None else parents[i] + 1], token))
         allowed = torch.stack([self.grammar.allowed(s) for s in states[:count]])
         allowed = F.pad(allowed, (0, 0, 0, count - len(allowed)), value=True)  # predictive rows have no grammar yet
@@ -209,7 +245,7 @@ class TransformerSequence:
     def commit(self, nodes: list[int], token: int) -> list[int]:
         """Keeps a path of the last pass and makes `token` pending; truncates at the end of sequence and at the limit."""
         assert self._cached is None, "the committed tokens are not a prefix; use commit_at"
-        new = [self._draft[i] for i in nodes] + [token]
+        new = [*(self._draft.listed()[i] for i in nodes), token]
         new = new[: self.limit - self.length]
         if self.end is not None and self.end in new:
             new = new[: new.index(self.end) + 1]
@@ -219,7 +255,7 @@ class TransformerSequence:
             self._state = self.grammar.next(self._state, token)
         self.done = self.length >= self.limit or (self.end is not None and new[-1] == self.end)
         self.pending = [self.length - 1]
-        self._pending = self.trunk.embed(torch.tensor([new[-1]], device=self.device)).expand(self.slab.branches, -1, -1)
+        self._newest = new[-1:]
         return new
 
     def commit_at(self, positions: list[int], tokens: list[int], nodes: Iterable[int] = ()) -> None:
@@ -230,12 +266,12 @@ class TransformerSequence:
         if self._cached is None:
             self._cached = list(range(self.length - 1))
         self.slab.keep([*range(waiting), *(waiting + i for i in nodes)])
-        places = range(self.length, self.length + len(self._draft)) if self._places is None else self._places.tolist()
+        places = range(self.length, self.length + len(self._draft.tokens)) if self._places is None else self._places.tolist()
         self._cached += [position for position in self.pending if position >= 0] + [places[i] for i in nodes]
-        self.tokens += [self._draft[i] for i in nodes] + tokens
+        self.tokens += [self._draft.listed()[i] for i in nodes] + tokens
         self.done = self.length >= self.limit
         self.pending = positions
-        self._pending = self.trunk.embed(torch.tensor(tokens, device=self.device)).expand(self.slab.branches, -1, -1)
+        self._newest = tokens
 
     def rewind(self, length: int) -> None:
         """Drops the committed tokens from `length` on. Grammars cannot go back."""
@@ -246,12 +282,11 @@ class TransformerSequence:
         self.slab.rewind(self.prefix + length - 1)
         self.done = self.length >= self.limit
         self.pending = [length - 1]
-        newest = torch.tensor(self.tokens[-1:], device=self.device)
-        self._pending = self.trunk.embed(newest).expand(self.slab.branches, -1, -1) if length else self._prompt_end
+        self._newest = self.tokens[-1:]
 
     def close(self) -> None:
         """Frees the cache."""
-        self.slab = None
+        self.slab = self._static = None
 
 
 def plain_weight(head: Any) -> Tensor | None:

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from engine.cache import Slab
 from engine.kernels.tree_attention import Seen
-from engine.networks.attention import attend
+from engine.networks.attention import Steady, attend
 
 
 class Norm(nn.Module):
@@ -55,7 +55,7 @@ class Block(nn.Module):
         self.gate_up = nn.Linear(width, 2 * inner, bias=False)
         self.feed_out = nn.Linear(inner, width, bias=False)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Seen | None, slab: Slab | None, layer: int) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Seen | Steady | None, slab: Slab | None, layer: int) -> Tensor:
         """x [B, R, width]; cos, sin [R, head width] or [B, R, head width]; mask bool [R, all], or sets, or None (see everything)."""
         b, r, width = x.shape
         mixed = self.query_key_value(self.attention_norm(x)).view(b, r, 3, self.heads, -1)
@@ -88,7 +88,7 @@ def rotary_table(coordinates: Tensor, width: int, base: float = 100.0) -> tuple[
     """cos and sin [slots, width] for coordinates [slots, axes]; the pairs of a head are divided evenly among the axes."""
     axes = coordinates.shape[1]
     pairs = width // 2 // axes
-    frequency = base ** (-torch.arange(pairs, dtype=torch.float32) / pairs)
+    frequency = base ** (-torch.arange(pairs, dtype=torch.float32, device=coordinates.device) / pairs)
     angles = (coordinates[:, :, None].float() * frequency).flatten(1)  # [slots, axes * pairs]
     angles = F.pad(angles, (0, width // 2 - angles.shape[1]))
     return torch.cat([angles.cos()] * 2, -1), torch.cat([angles.sin()] * 2, -1)
@@ -116,16 +116,28 @@ class Decoder(nn.Module):
 
     def with_places(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Embeddings x [B, R, width] with their places added, from the tables [R, head width] or [B, R, head width] of their slots."""
-        if self.place_map is None:
-            return x
+        return x if self.place_map is None else x + self.places(cos, sin)
+
+    def places(self, cos: Tensor, sin: Tensor) -> Tensor:
+        """What a `placed` decoder adds to embeddings, [..., width], from the tables [..., head width] of their slots."""
         half = cos.shape[-1] // 2
-        return x + self.place_map(torch.cat([cos[..., :half], sin[..., :half]], -1).to(x.dtype))
+        return self.place_map(torch.cat([cos[..., :half], sin[..., :half]], -1).to(self.place_map.weight.dtype))
 
     def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Seen | None, slab: Slab | None = None, fork: Fork | None = None
+        self,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        mask: Tensor | Seen | Steady | None,
+        slab: Slab | None = None,
+        fork: Fork | None = None,
+        places: Tensor | None = None,
     ) -> Tensor:
-        """Hidden states [B, R, width] after the final norm; writes the rows' keys and values into the slab, if there is one."""
-        x = self.with_places(x, cos, sin)
+        """Hidden states [B, R, width] after the final norm; writes the rows' keys and values into the slab, if there is one.
+
+        places : [R, width], of the rows, where they are known already
+        """
+        x = self.with_places(x, cos, sin) if places is None else x + places
         for layer, block in enumerate(self.blocks):
             if fork is not None and layer == fork.layer:
                 x, cos, sin, mask = x[:, fork.rows], cos[fork.rows], sin[fork.rows], fork.mask
@@ -142,7 +154,7 @@ class Fork:
 
     layer: int
     rows: Tensor
-    mask: Tensor
+    mask: Tensor | Steady
 
 
 def causal(count: int, kept: int, device: torch.device) -> Tensor:

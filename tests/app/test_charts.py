@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import base64
+import io
 from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from app.boards.odds import TOP, odds
+from app.boards.patches import PLAIN, SIDE, Patches
 from app.boards.picture import Board
 from app.history import save
 from app.stream import Trail
 from app.ui.panels import canvas, trace, tree
+from app.ui.panels import odds as odds_panel
+from app.ui.panels.made import bpt_words, made_with
 from engine.core import Knob, Prompt, Sampling, Step
 from engine.diagnostics import replay
+from engine.mesh.bpt_tokens import BPT
 from engine.methods import METHODS, find
 from engine.run import generate
 from engine.trace import DeviationTrace, RoundTrace, Trace
@@ -107,6 +114,33 @@ def test_trees_are_sent_with_their_path_and_their_shapes(picto):
     assert accepted.tolist() == [len(s.trace.tree.path) for s in shown.run.steps[1:]]
 
 
+def test_the_nodes_of_a_tree_are_patches_of_picture(picto):
+    shown, patches = board(picto, "eagle", 6, **TREES), Patches(picto)
+    value = tree.encode(shown.trail, shown.run.method, "running", patches)
+    sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(value["sheet"].split(",")[1]))))
+    told = shown.run.steps[-1].trace.tree
+    assert sheet.shape == (SIDE, PLAIN * SIDE, 3) and np.allclose(numbers(value["p"]), told.p)
+    for node, token in enumerate(told.tokens):  # each is the middle of a picture of nothing else
+        alone = picto.sketch(np.full((5, 5), token), range(5), False)
+        assert np.abs(sheet[:, node * SIDE : (node + 1) * SIDE].astype(int) - alone[16:24, 16:24]).max() <= 1
+    assert (patches.of([told.tokens[0]])[0] == sheet[:, :SIDE]).all() and patches.of([]).shape == (0, SIDE, SIDE, 3)
+    many = patches.sheet(range(PLAIN + 1))
+    assert many.shape == (2 * SIDE, PLAIN * SIDE, 3) and (many[SIDE:, :SIDE] == patches.of([PLAIN])[0]).all()
+
+
+def test_a_token_of_a_mesh_is_told_in_words():
+    assert bpt_words(0) == "block 0 0 0" and bpt_words(BPT.first[1] + 16 + 2) == "offset 0 1 2"
+    assert bpt_words(BPT.special + 64) == "new patch, block 1 0 0" and bpt_words(BPT.eos) == "end of the mesh"
+
+
+def test_a_chart_says_what_it_was_made_from(picto):
+    shown = board(picto, "lantern_window", 3, window=8)
+    made = made_with(shown.run)
+    assert made["seed"] == "5" and made["prompt"] == "a red apple" and "window 8" in made["knobs"] and "SJD++" in made["method"]
+    assert made["machine"] and "guidance" in made["sampling"]
+    assert trace.encode(shown.trail, shown.run.method, "running", 64, made)["made"] == made
+
+
 def test_a_method_without_trees_says_so(picto):
     shown = board(picto, "sjdpp", 3, window=8)
     value = tree.encode(shown.trail, shown.run.method, "running")
@@ -150,3 +184,34 @@ def test_a_saved_run_is_drawn_like_the_run_itself(picto, tmp_path, name):
     for panel, settings in ((trace, ("done", 64)), (tree, ("done",))):
         assert panel.encode(again, method, *settings) == panel.encode(shown.trail, method, *settings)
     assert again.candidates == shown.trail.candidates
+
+
+def test_the_odds_of_a_picture_are_the_models_own(picto):
+    """Under plain decoding the distribution at every place is the one that the run itself drew from; its entropy is known from the run."""
+    shown = board(picto, "ar")
+    found = odds(shown.run)
+    assert found.tokens.shape == found.p.shape == (64, TOP) and (np.diff(found.p, axis=1) <= 0).all()
+    assert (found.p.sum(1) <= 1 + 1e-5).all() and (found.drawn > 0).all()
+    among = found.tokens == shown.token[:, None]
+    inside = among.any(1)
+    assert np.allclose(found.p[among], found.drawn[inside], atol=1e-6) and (found.drawn[~inside] <= found.p[~inside, -1] + 1e-6).all()
+    entropy = shown.known["entropy"]
+    sharp = found.p[:, 0]
+    assert (entropy >= -np.log(np.maximum(sharp, 1e-9)) - 1e-3).all()  # the entropy is at least that of the likeliest token
+    stopped = board(picto, "ar", 9)
+    assert odds(stopped.run) is None
+
+
+def test_the_odds_are_sent_with_the_patches_of_their_tokens(picto):
+    shown = board(picto, "sjd", window=8)
+    found, patches = odds(shown.run), Patches(picto)
+    value = odds_panel.encode(shown, found, patches, {"seed": "5"})
+    known = numbers(value["known"], np.int32)
+    assert (np.diff(known) > 0).all() and set(found.tokens.ravel()) | set(shown.token) == set(known)
+    assert numbers(value["p"]).reshape(64, -1).tolist() == found.p.tolist() and value["made"] == {"seed": "5"}
+    shown.top = found.p[:, 0]
+    drawn = canvas.encode(shown, shown.picture(), canvas.scales([shown]), "fast", "SJD", None)
+    assert (
+        "top" not in drawn["missing"] and numbers(drawn["maps"]["top"], np.uint8).tolist() == canvas.quantize(found.p[:, 0], 1.0).tolist()
+    )
+    assert numbers(drawn["steps"], np.int32).tolist() == shown.step.tolist()

@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from app.speeds import speedups
-from app.ui import example, vocabulary
-from app.ui.method_menu import cards, choices, foremost, told_speed
+from app.ui import asked, example, vocabulary
+from app.ui.method_menu import cards, choices, foremost, start_values, title_of, told_speed, with_auto
 from app.ui.panels.methods import TEMPLATE
 from engine.data.emoji_objects import TAUGHT
+from engine.errors import NotSupported
 from engine.methods import ABOUT, BASELINES, METHODS, PRESETS, find
 from tests.engine.backbones import tiny
 
@@ -105,11 +106,11 @@ def test_the_line_of_controls_and_the_settings_are_one(open_page) -> None:
     page.wait_for_selector("#bar button[data-size='256 px'][aria-pressed=true]")
     page.focus("#method .ft-picked")
     page.keyboard.press("ArrowDown")
-    page.wait_for_selector("#method .ft-method-card[data-name=sjdpp]:focus")
+    page.wait_for_selector("#method .ft-method-card[data-name='auto:sjdpp']:focus")
     page.keyboard.press("End")
     page.keyboard.press("Enter")
     last = page.locator("#method .ft-pick").get_attribute("data-name")
-    assert last != "sjdpp" and page.locator("#method .ft-cards").is_hidden()
+    assert last != "auto:sjdpp" and page.locator("#method .ft-cards").is_hidden()
     title = page.locator("#method .ft-picked b").inner_text()
     page.wait_for_selector(f".ft-summary[data-do=settings] b:text-is('{title}')")
     page.click(".ft-summary[data-do=settings]")
@@ -162,3 +163,17 @@ def test_a_phone_races_side_by_side_with_the_settings_in_a_sheet(open_page) -> N
     page.click(".ft-sheet")
     assert page.locator(".ft-settings").first.is_hidden()
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_what_auto_takes_is_the_first_card_and_says_what_it_is(picto) -> None:
+    found = with_auto(choices(picto), picto)
+    assert found[0] == ("auto: SJD++", "auto:sjdpp") and found[1:] == choices(picto)  # these weights have no recorded tokens
+    first = cards(found, picto.suits)[0]
+    assert (first["name"], first["exact"], first["title"]) == ("auto:sjdpp", True, "auto: SJD++") and "fastest exact" in first["about"]
+    method, given = start_values("auto:sjdpp,window=8", picto.suits)
+    assert method is METHODS["sjdpp"] and given == {"window": 8, "verify": "match seed"}
+    assert start_values("auto:xspecmesh_exact,depth=3")[1]["verify"] == "match seed"
+    assert title_of("auto:sjdpp,window=8") == "auto: SJD++ window 8"
+    assert asked.method("auto:xspecmesh_exact,heads=multilayer,depth=4")[1] is METHODS["xspecmesh"]
+    with pytest.raises(NotSupported):
+        asked.method("auto:" * 30 + "sjdpp")

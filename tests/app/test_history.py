@@ -189,7 +189,6 @@ def test_a_start_of_the_studio_removes_what_dead_processes_left(tmp_path: Path, 
     monkeypatch.setattr(files, "alive", lambda process: process != 1234567)
     for name in ("home/runs/.part-1234567-ab-run", "tmp/foretoken-1234567-xy", "home/runs/run", "tmp/foretoken-notes"):
         (tmp_path / name).mkdir(parents=True)
-    monkeypatch.setattr(studio, "leave_a_core", lambda device: None)
     with pytest.raises(MissingWeights):
         studio.launch("pictogram", str(tmp_path / "nothing"))
     assert [p.name for p in (tmp_path / "home" / "runs").iterdir()] == ["run"]

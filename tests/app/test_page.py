@@ -120,7 +120,7 @@ def test_the_download_holds_the_settings(open_page, tmp_path):
         page.click("#download")
     file = tmp_path / "picture.png"
     waiting.value.save_as(file)
-    assert waiting.value.suggested_filename == "foretoken-sjdpp-41.png"
+    assert waiting.value.suggested_filename == "foretoken-auto-sjdpp-41.png"
     picture = Image.open(file)
     settings = json.loads(picture.text["foretoken"])
     assert picture.size == (64, 64)
@@ -300,6 +300,18 @@ def test_the_map_is_drawn_without_asking_the_server(open_page):
     assert page.locator("#canvas-fast .ft-readout").inner_text().startswith("token ")
     page.locator("#trace canvas").first.hover(position={"x": 60, "y": 40})
     assert "of 64 · " in page.inner_text("#trace output")
+    page.locator("#trace canvas").first.focus()
+    page.keyboard.press("End")
+    assert page.inner_text("#trace output").startswith("number 64 of 64")  # what is pointed at can be read without a pointer, too
+    assert page.locator("#trace canvas").first.get_attribute("aria-valuetext") == page.inner_text("#trace output")
+    assert page.inner_text("#odds output") == "row 8, column 8"
+    assert "(drawn)" in page.locator("#odds canvas").get_attribute("aria-valuetext")
+    page.select_option("#overlay select", "top")
+    assert not page.locator("#canvas-fast .ft-overlay").evaluate("c => c.hidden")
+    page.select_option("#overlay select", "pass")
+    marked = "c => Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).filter((x, i) => i % 4 === 3 && x).length"
+    assert 1 <= page.locator("#canvas-fast .ft-overlay").evaluate(marked) <= 16  # what one pass has committed
+    assert page.locator("#canvas-plain .ft-overlay").evaluate(marked) == 1
     depth = page.locator("#overlay option[value=depth]")
     assert (depth.get_attribute("disabled"), depth.inner_text()) == ("", "Draft depth (SJD++ records no depth)")
     assert "SJD++ drafts no trees" in page.inner_text("#tree")
@@ -322,7 +334,9 @@ def test_trees_are_drawn_and_their_candidates_can_be_read(open_page):
     page.locator("#canvas-fast .ft-frame").hover(position={"x": 40, "y": 200})
     assert page.inner_text("#canvas-fast .ft-readout").startswith("token ")
     assert "depth" in page.inner_text("#tree figcaption >> nth=1")
-    page.locator("#tree canvas").first.hover(position={"x": 4, "y": 45})
+    page.wait_for_selector("#tree .ft-chart[data-patches]")
+    page.locator("#tree canvas").first.focus()
+    page.keyboard.press("Home")
     assert "candidate 1 of" in page.inner_text("#tree output")
     assert asked == []
 

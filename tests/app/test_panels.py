@@ -99,7 +99,7 @@ def test_scales_are_shared_and_plain_numbers(picto):
     assert scales["step"] == 8
     assert scales["entropy"] >= max(np.nanmax(b.known["entropy"]) for b in both)
     assert {type(v) for v in scales.values()} == {float}  # numpy's own would reach the page as text
-    assert canvas.scales([]) == {"probability": 1.0, "depth": 4.0, "entropy": 1.5, "step": 1.0}
+    assert canvas.scales([]) == {"probability": 1.0, "top": 1.0, "depth": 4.0, "entropy": 1.5, "step": 1.0}
 
 
 def test_the_verdict_follows_the_fair_rule_and_does_not_flatter(picto):

@@ -69,7 +69,7 @@ def test_the_result_stands_alone_and_the_map_comes_when_asked(open_page):
     for name, ending in (("large", "-4x.png"), ("both", "-both.png"), ("gif", ".gif")):
         with page.expect_download() as found:
             page.click(f"#{name}")
-        assert found.value.suggested_filename == f"foretoken-sjdpp-7{ending}"
+        assert found.value.suggested_filename == f"foretoken-auto-sjdpp-7{ending}"
 
 
 @pytest.mark.browser

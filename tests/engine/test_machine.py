@@ -7,6 +7,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
+
+from engine.errors import NotSupported
+from engine.machine import device_of
 
 FAULTS = """
 import resource
@@ -33,3 +37,32 @@ def test_freed_memory_is_used_again_without_page_faults() -> None:
     done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)
     before, after = map(int, done.stdout.split())
     assert after < before / 10
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "found"),
+    [
+        ("auto", True, "cuda"),
+        ("auto", False, "cpu"),
+        ("cpu", True, "cpu"),
+        ("cuda", True, "cuda"),
+        ("cuda:0", True, "cuda:0"),
+        ("meta", False, "meta"),
+    ],
+)
+def test_auto_is_cuda_where_there_is_one_and_a_named_device_is_that_device(asked: str, there: bool, found: str) -> None:
+    assert device_of(asked, lambda: there) == found
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"), [("cuda", "No CUDA device is visible"), ("cuda:1", "No CUDA"), ("abacus", "There is no device 'abacus'")]
+)
+def test_a_device_that_is_not_there_is_refused_and_never_replaced(asked: str, sentence: str) -> None:
+    with pytest.raises(NotSupported, match=sentence):
+        device_of(asked, lambda: False)
+
+
+def test_by_default_pytorch_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there, device in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert device_of() == device

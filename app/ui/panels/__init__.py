@@ -34,7 +34,7 @@ def panel(
 
 def chart_script() -> str:
     """The code that the chart scripts share, for their __CHART__."""
-    return (FOLDER / "chart.js").read_text(encoding="utf-8")
+    return "\n".join((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in ("chart", "chart_export"))
 
 
 def to_text(values: np.ndarray) -> str:

@@ -32,7 +32,7 @@ function depthColour(level) { // 1 = the model's own token
   return level === 1 ? VERDICTS[1].colour : shade(Math.max(0, level - 2) / Math.max(1, props.value.scales.depth - 1));
 }
 
-const colours = { accepted: (k) => VERDICTS[k].colour, depth: depthColour };
+const colours = { accepted: (k) => VERDICTS[k].colour, depth: depthColour, pass: () => SIDES[props.value.side] };
 
 function paint(canvas, levels, colourOf) {
   const { columns, rows } = props.value;
@@ -49,7 +49,13 @@ function drawOverlay() {
   // The plain side drafts nothing: maps about drafts would only grey it out.
   const silent = v.side === "plain" && ["accepted", "probability", "depth"].includes(view.map);
   overlay.hidden = !v.maps || silent || Boolean(v.missing[view.map]);
-  if (!overlay.hidden) paint(overlay, decoded[view.map], colours[view.map] || colour);
+  if (!overlay.hidden) paint(overlay, view.map === "pass" ? passOf(view.at) : decoded[view.map], colours[view.map] || colour);
+}
+
+// The tokens of one pass: that of a position, else the newest.
+function passOf(position) {
+  const { steps } = decoded, chosen = position !== null && steps[position] >= 0 ? steps[position] : steps.reduce((a, b) => Math.max(a, b), -1);
+  return Uint8Array.from(steps, (step) => Number(step === chosen && step >= 0));
 }
 
 async function drawPicture(address) {
@@ -169,6 +175,7 @@ function drawReadout() {
   if (decoded.energy && !Number.isNaN(decoded.energy[at])) {
     said.push(`energy ${decoded.energy[at].toFixed(2)}, threshold ${decoded.threshold[at].toFixed(2)}`);
   }
+  if (decoded.top[at]) said.push(`top-1 ${value("top").toFixed(2)}`);
   if (decoded.entropy[at]) said.push(`entropy ${value("entropy").toFixed(2)}`);
   said.push(`step ${Math.round(value("step")) + 1}`);
   readout.textContent = said.join(" · ");
@@ -207,6 +214,7 @@ function draw() {
     decoded = {};
     for (const name of Object.keys(v.maps)) decoded[name] = bytes(v.maps[name]);
     decoded.tokens = new Int32Array(bytes(v.tokens).buffer);
+    decoded.steps = new Int32Array(bytes(v.steps).buffer);
     decoded.draft = bytes(v.draft);
     for (const [name, text] of Object.entries(v.energies)) decoded[name] = new Float32Array(bytes(text).buffer);
     decoded.candidates = candidatesOf(new Float32Array(bytes(v.candidates).buffer));
@@ -249,7 +257,11 @@ frame.addEventListener("pointermove", (event) => {
   window.dispatchEvent(new CustomEvent("foretoken:point", { detail: inside ? row * v.columns + column : null }));
 });
 frame.addEventListener("pointerleave", () => window.dispatchEvent(new CustomEvent("foretoken:point", { detail: null })));
-window.addEventListener("foretoken:point", (event) => { view.at = event.detail; drawReadout(); });
+window.addEventListener("foretoken:point", (event) => {
+  view.at = event.detail;
+  drawReadout();
+  if (view.map === "pass") drawOverlay();
+});
 window.addEventListener("foretoken:overlay", (event) => { Object.assign(view, event.detail); drawOverlay(); drawWipe(); });
 watch("value", draw);
 draw();

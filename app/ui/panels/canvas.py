@@ -33,6 +33,7 @@ MISSING = {  # map: the trace entry it needs, and what is shown for a method wit
     "depth": ("depth", "records no depth"),
     "entropy": ("entropy", "records no entropy"),
 }
+LATER = {"top": "known when the run has ended"}  # maps that a growing picture lacks
 DEEPEST = 254  # the map shows greater depths like this one
 SHALLOW = 4.0  # least depth at the end of the colour scale
 COUNTERS = {
@@ -99,10 +100,13 @@ def encode(
             "probability": to_text(quantize(board.known["accept_probability"], scales["probability"])),
             "depth": to_text(levels(board.known["depth"])),
             "entropy": to_text(quantize(board.known["entropy"], scales["entropy"])),
+            "top": to_text(quantize(board.top, scales["top"])),
             "step": to_text(quantize(np.where(board.step < 0, np.nan, board.step), scales["step"])),
         },
+        "steps": to_text(board.step),
         "scales": scales,
-        "missing": missing(board.trail, board.run.method.title),
+        "missing": missing(board.trail, board.run.method.title)
+        | ({} if (board.top > 0).any() else {"top": "known when the run has ended"}),
         "energies": {n: to_text(board.known[n]) for n in ("energy", "threshold") if n in board.trail.said},
         "candidates": to_text(of_positions(board)) if "tree" in board.trail.said else "",
         "tokens": to_text(board.token),
@@ -139,6 +143,7 @@ def scales(boards: list[Board]) -> dict[str, float]:
     entropy, depth = (_greatest(boards, name) for name in ("entropy", "depth"))
     return {
         "probability": 1.0,
+        "top": 1.0,
         "depth": max([SHALLOW, *depth]),
         "entropy": math.ceil(max(entropy, default=1.0) * 2 + 1e-6) / 2,  # rounded up to halves, so that the colours do not flicker
         "step": float(max([1, *(b.count - 1 for b in boards)])),

@@ -2,18 +2,23 @@
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const numbers = (text, Kind) => new Kind(bytes(text).buffer);
 const css = ([r, g, b]) => `rgb(${r} ${g} ${b})`;
+const FONT = '11px "IBM Plex Sans", system-ui, sans-serif';
+const COLOURS = ["text", "muted", "line", "line-strong", "raised", "surface", "plain", "fast", "accent", "good", "bad"];
 
-// A cleared canvas at screen resolution, with a pen that works in CSS pixels, and the page's colours.
+// What a chart is drawn on: a pen that works in CSS pixels, the size, and the page's colours.
+function paper(pen, width, height, style) {
+  pen.font = FONT;
+  pen.textBaseline = "middle";
+  return { pen, width, height, ...Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--ft-${name}`).trim()])) };
+}
+
+// A cleared canvas at screen resolution.
 function sheet(canvas) {
   const box = canvas.getBoundingClientRect(), ratio = window.devicePixelRatio || 1, pen = canvas.getContext("2d");
   canvas.width = Math.round(box.width * ratio);
   canvas.height = Math.round(box.height * ratio);
   pen.scale(ratio, ratio);
-  pen.font = '11px "IBM Plex Sans", system-ui, sans-serif';
-  pen.textBaseline = "middle";
-  const style = getComputedStyle(canvas), read = (name) => style.getPropertyValue(`--ft-${name}`).trim();
-  const names = ["text", "muted", "line", "line-strong", "raised", "plain", "fast", "accent"];
-  return { pen, width: box.width, height: box.height, ...Object.fromEntries(names.map((n) => [n, read(n)])) };
+  return paper(pen, box.width, box.height, getComputedStyle(canvas));
 }
 
 function write(pen, text, x, y, colour, align = "left") {
@@ -37,6 +42,50 @@ function trail(pen, points, colour, { width = 1.25, dash = [] } = {}) {
   pen.setLineDash([]);
 }
 
+// About `count` round numbers from low to high.
+function ticksOf(low, high, count = 5) {
+  const rough = (high - low) / Math.max(1, count), power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((f) => f * power).find((s) => s >= rough * 0.999), found = [];
+  for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + step * 1e-6; at += step) found.push(+at.toPrecision(12));
+  return found;
+}
+
+const round = (number, digits = 3) => String(+number.toFixed(digits)).replace("-", "−");
+
+// A pair of axes in a box {left, right, top, bottom}: titles with units, ticks, light lines. x and y: {range, title, ticks, text, flipped}.
+// Returns the functions that place a value. Without `ticks` an axis has round numbers.
+function axes(page, box, x, y) {
+  const { pen } = page, [x0, x1] = x.range, [y0, y1] = y.flipped ? [...y.range].reverse() : y.range;
+  const clamp = (value, low, high) => Math.min(Math.max(low, high), Math.max(Math.min(low, high), value));
+  const across = (value) => box.left + ((clamp(value, x0, x1) - x0) / (x1 - x0 || 1)) * (box.right - box.left);
+  const up = (value) => box.bottom - ((clamp(value, y0, y1) - y0) / (y1 - y0 || 1)) * (box.bottom - box.top);
+  for (const tick of y.ticks || ticksOf(...y.range, Math.max(2, Math.round((box.bottom - box.top) / 44)))) {
+    trail(pen, [[box.left, up(tick)], [box.right, up(tick)]], page.line, { width: 1 });
+    write(pen, y.text ? y.text(tick) : round(tick), box.left - 6, up(tick), page.muted, "right");
+  }
+  trail(pen, [[box.left, box.bottom], [box.right, box.bottom]], page["line-strong"], { width: 1 });
+  for (const tick of x.ticks || ticksOf(...x.range, Math.max(2, Math.round((box.right - box.left) / 90)))) {
+    trail(pen, [[across(tick), box.bottom], [across(tick), box.bottom + 4]], page["line-strong"], { width: 1 });
+    write(pen, x.text ? x.text(tick) : round(tick), across(tick), box.bottom + 12, page.muted, "center");
+  }
+  if (y.title) write(pen, y.title, 0, box.top - 12, page.text);
+  if (x.title) write(pen, x.title, box.right, box.bottom + 27, page.text, "right");
+  return [across, up];
+}
+
+// A mark of a point: a disc, a diamond or a square, so that kinds can be told apart without colours.
+function dot(pen, x, y, size, colour, shape = "disc") {
+  pen.beginPath();
+  if (shape === "disc") pen.arc(x, y, size, 0, 2 * Math.PI);
+  else {
+    const corners = shape === "square" ? [[-1, -1], [1, -1], [1, 1], [-1, 1]] : [[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]];
+    corners.forEach(([dx, dy], i) => pen[i ? "lineTo" : "moveTo"](x + dx * size * 0.9, y + dy * size * 0.9));
+    pen.closePath();
+  }
+  pen.fillStyle = colour;
+  pen.fill();
+}
+
 // Draws again whenever a canvas changes its size or the page its colours.
 function follow(canvases, draw) {
   const watcher = new ResizeObserver(draw);
@@ -50,4 +99,35 @@ function swatch(colour, text, kind = "") {
   mark.className = kind;
   item.append(mark, text);
   return item;
+}
+
+// Makes a canvas readable by keyboard: arrows go from entry to entry, Home and End to the ends, Escape leaves, Enter acts.
+// reading: {count(), at(), go(index or null), say(index), act(index)}
+function readable(canvas, label, reading) {
+  canvas.tabIndex = 0;
+  canvas.setAttribute("role", "slider");
+  canvas.setAttribute("aria-roledescription", "chart");
+  const told = () => {
+    const at = reading.at(), count = reading.count();
+    canvas.setAttribute("aria-label", label());
+    canvas.setAttribute("aria-valuemin", 0);
+    canvas.setAttribute("aria-valuemax", count);
+    canvas.setAttribute("aria-valuenow", at === null ? 0 : at + 1);
+    canvas.setAttribute("aria-valuetext", at === null ? label() : reading.say(at));
+  };
+  canvas.addEventListener("keydown", (event) => {
+    const count = reading.count(), at = reading.at(), far = event.shiftKey ? 10 : 1;
+    const to = {
+      ArrowRight: at === null ? 0 : Math.min(count - 1, at + far), ArrowUp: at === null ? 0 : Math.min(count - 1, at + far),
+      ArrowLeft: at === null ? count - 1 : Math.max(0, at - far), ArrowDown: at === null ? count - 1 : Math.max(0, at - far),
+      Home: 0, End: count - 1, Escape: null,
+    }[event.key];
+    if (event.key === "Enter" && at !== null && reading.act) reading.act(at);
+    else if (to === undefined || !count) return;
+    else reading.go(to);
+    event.preventDefault();
+    told();
+  });
+  told();
+  return told;
 }

@@ -79,8 +79,9 @@ function row(knob) {
 function rest() {
   for (const line of box.querySelectorAll(".ft-knob")) {
     const live = line.dataset.live === "true";
-    line.querySelector(".ft-control").disabled = running && !live;
-    line.querySelector("em").textContent = !running ? "" : live ? "live" : "next run";
+    const { loops } = props.value; // the next run of a loop takes every knob as it is then
+    line.querySelector(".ft-control").disabled = running && !live && !loops;
+    line.querySelector("em").textContent = !running ? "" : live ? "live" : loops ? "next picture" : "next run";
   }
 }
 

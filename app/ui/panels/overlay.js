@@ -36,6 +36,11 @@ function drawLegend() {
     legend.replaceChildren(...marks, swatch("#5a6678", "dim: still a draft"));
     return;
   }
+  if (select.value === "pass") {
+    const marks = [["fast", "accelerated"], ["plain", "left side"]].map(([side, text]) => swatch(`var(--ft-${side})`, text));
+    legend.replaceChildren(...marks, "committed by the newest pass, or by that of the token pointed at");
+    return;
+  }
   const bar = document.createElement("b");
   bar.style.background = GRADIENT;
   const high = scales[select.value];

@@ -14,6 +14,8 @@ MAPS = {
     "probability": ("Acceptance probability", "The probability that the token's draft is accepted."),
     "depth": ("Draft depth", "How many tokens ahead of the finished part the accepted token was drafted."),
     "entropy": ("Uncertainty (entropy)", "How undecided the model was: the entropy of its distribution, in nats."),
+    "pass": ("This pass", "The tokens that the newest pass committed; point at a token to see those of its pass."),
+    "top": ("Top-1 probability", "How probable the most probable token is at each place. Near 1, a draft is easy to guess."),
     "step": ("Step", "The step of the method that committed the token."),
 }
 TEMPLATE = """

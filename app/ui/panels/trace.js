@@ -5,10 +5,12 @@ const ACCEPTED = 3, REJECTED = 2, REDRAWN = 4; // in VERDICTS
 const card = element.querySelector(".ft-chart"), output = card.querySelector("output"), legend = card.querySelector(".ft-legend");
 const [run, last] = ["run", "last"].map((name) => card.querySelector(`[data-chart=${name}]`));
 const [course, pass] = [run, last].map((figure) => figure.querySelector("canvas"));
-const LEFT = 34, RIGHT = 8, NEAR = 84; // pixels; moves of a knob closer than NEAR share a label
+const LEFT = 46, RIGHT = 12, NEAR = 84; // pixels; moves of a knob closer than NEAR share a label
 let shown = {}; // the arrays of the value
 const scope = element.closest("[role=tabpanel]"); // charts of another tab have other tokens
 let at = null; // the token that is pointed at, in the order of commitment
+let draft = null; // the draft of the newest pass that is pointed at
+let toldCourse = () => {}, toldPass = () => {};
 
 // The ends of the energy axis: they enclose nearly all energies, and zero.
 function ends(energies, thresholds) {
@@ -40,18 +42,13 @@ function mark(pen, x, y, verdict, faint = false) {
   pen.globalAlpha = 1;
 }
 
-function axis(page, [low, high], top, bottom, ticks) {
-  for (const tick of ticks) {
-    const y = bottom - ((tick - low) / (high - low)) * (bottom - top);
-    trail(page.pen, [[LEFT, y], [page.width - RIGHT, y]], page.line, { width: 1 });
-    write(page.pen, String(tick), LEFT - 6, y, page.muted, "right");
-  }
+// One energy scale for both charts: that of all drafts of the run and of its newest pass.
+function energyRange() {
+  const last = props.value.last, of = (name) => (last ? numbers(last[name], Float32Array) : []);
+  return ends([...shown.energy, ...of("energy")], [...shown.threshold, ...of("threshold")]);
 }
 
-function ladder([low, high]) { // ticks of an energy axis, including zero
-  const step = Math.max(1, Math.round((high - low) / 4)), first = Math.ceil(low / step);
-  return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => (first + i) * step);
-}
+const SCALE = { energy: "Energy log p/q of the draft (nats)", chance: "Chance that the draft is accepted (0 to 1)" };
 
 function drawMoves(page, placeOf) {
   const groups = [];
@@ -71,51 +68,49 @@ function drawMoves(page, placeOf) {
   }
 }
 
-function drawCourse() {
-  const v = props.value, page = sheet(course), { pen, width, height } = page, s = shown;
+function drawCourse(page, pointed = at) {
+  const v = props.value, { pen, width, height } = page, s = shown;
   if (!width || !s.verdict) return;
-  const placeOf = (i) => LEFT + ((i + 0.5) / v.limit) * (width - LEFT - RIGHT);
-  const upper = [v.moves.length ? 30 : 12, height * 0.58], lower = [height * 0.58 + 22, height - 8];
-  const energies = s.energy.length > 0, range = energies ? ends(s.energy, s.threshold) : [0, 1];
-  const heightOf = (value, [low, high], [top, bottom]) => bottom - ((inside(value, [low, high]) - low) / (high - low)) * (bottom - top);
-  axis(page, range, ...upper, energies ? ladder(range) : [0, 0.5, 1]);
-  if (energies) trail(pen, Array.from(s.threshold, (t, i) => Number.isNaN(t) ? null : [placeOf(i), heightOf(t, range, upper)]), page.plain);
-  const height1 = energies ? s.energy : s.chance;
-  const half = Math.max(1, (width - LEFT - RIGHT) / v.limit);
+  const energies = s.energy.length > 0, range = energies ? energyRange() : [0, 1], top = v.moves.length ? 50 : 30;
+  const strip = Math.round(height * 0.55), box = { left: LEFT, right: width - RIGHT };
+  const x = { range: [0.5, v.limit + 0.5], title: "Token, in the order of commitment", text: (n) => String(n) };
+  const [across, up] = axes(page, { ...box, top, bottom: strip - 12 }, { range: x.range, text: () => "" }, { range, title: energies ? SCALE.energy : SCALE.chance, ticks: energies ? undefined : [0, 0.5, 1] });
+  const placeOf = (i) => across(i + 1), half = Math.max(1, (width - LEFT - RIGHT) / v.limit);
+  if (energies) trail(pen, Array.from(s.threshold, (t, i) => Number.isNaN(t) ? null : [placeOf(i), up(t)]), page.plain);
+  const heights = energies ? s.energy : s.chance;
   s.verdict.forEach((verdict, i) => {
     pen.fillStyle = css(VERDICTS[verdict].colour);
-    pen.fillRect(placeOf(i) - half / 2, upper[1] + 6, half, 4); // what became of every token
-    if (!Number.isNaN(height1[i])) mark(pen, placeOf(i), heightOf(height1[i], range, upper), verdict);
+    pen.fillRect(placeOf(i) - half / 2, strip - 4, half, 8); // what became of every token
+    if (!Number.isNaN(heights[i])) mark(pen, placeOf(i), up(heights[i]), verdict);
   });
   const most = Math.max(1, Math.ceil(s.entropy.reduce((a, b) => (b > a ? b : a), 0)));
-  axis(page, [0, most], ...lower, [0, most]);
-  trail(pen, Array.from(s.entropy, (e, i) => Number.isNaN(e) ? null : [placeOf(i), heightOf(e, [0, most], lower)]), page.muted);
+  const [, low] = axes(page, { ...box, top: strip + 30, bottom: height - 38 }, x, { range: [0, most], title: "Uncertainty: entropy (nats)", ticks: [0, most] });
+  trail(pen, Array.from(s.entropy, (e, i) => Number.isNaN(e) ? null : [placeOf(i), low(e)]), page.muted);
   drawMoves(page, placeOf);
-  if (at !== null) trail(pen, [[placeOf(at), upper[0]], [placeOf(at), height - 4]], page.text, { width: 1 });
+  if (pointed !== null) trail(pen, [[placeOf(pointed), top], [placeOf(pointed), height - 38]], page.text, { width: 1 });
 }
 
-function drawPass() {
-  const v = props.value;
-  last.hidden = !v.last;
-  if (!v.last) return;
-  const page = sheet(pass), { pen, width, height } = page;
-  if (!width) return;
+function drawPass(page, pointed = draft) {
+  const v = props.value, { pen, width, height } = page;
+  if (!width || !v.last) return;
   const energy = numbers(v.last.energy, Float32Array), threshold = numbers(v.last.threshold, Float32Array);
-  const range = ends(shown.energy, [...threshold, ...energy]), top = 12, bottom = height - 22;
-  const count = Math.max(8, v.last.drafts), placeOf = (i) => LEFT + ((i + 0.5) / count) * (width - LEFT - RIGHT);
-  const heightOf = (value) => bottom - ((inside(value, range) - range[0]) / (range[1] - range[0])) * (bottom - top);
+  const count = Math.max(8, v.last.drafts), box = { left: LEFT, right: width - RIGHT, top: 30, bottom: height - 38 };
+  const [across, up] = axes(page, box, { range: [0.5, count + 0.5], title: "Draft, from the next token on", text: String },
+    { range: energyRange(), title: `${SCALE.energy}, same scale` });
   pen.fillStyle = css(VERDICTS[ACCEPTED].colour);
   pen.globalAlpha = 0.16;
-  pen.fillRect(LEFT, top - 4, (v.last.accepted / count) * (width - LEFT - RIGHT), bottom - top + 8);
+  pen.fillRect(box.left, box.top, (v.last.accepted / count) * (box.right - box.left), box.bottom - box.top);
   pen.globalAlpha = 1;
-  axis(page, range, top, bottom, ladder(range));
-  trail(pen, Array.from(threshold, (t, i) => [placeOf(i), heightOf(t)]), page.plain);
-  energy.forEach((e, i) => mark(pen, placeOf(i), heightOf(e), e >= threshold[i] ? ACCEPTED : REJECTED, i > v.last.accepted));
-  write(pen, "1", placeOf(0), height - 9, page.muted, "center");
-  write(pen, String(count), placeOf(count - 1), height - 9, page.muted, "center");
-  last.querySelector("figcaption").textContent = `Newest pass: ${v.last.accepted} of ${v.last.drafts} drafts accepted (shaded)`;
-  pass.setAttribute("aria-label", last.querySelector("figcaption").textContent);
+  trail(pen, Array.from(threshold, (t, i) => [across(i + 1), up(t)]), page.plain);
+  energy.forEach((e, i) => mark(pen, across(i + 1), up(e), e >= threshold[i] ? ACCEPTED : REJECTED, i > v.last.accepted));
+  if (pointed !== null) trail(pen, [[across(pointed + 1), box.top], [across(pointed + 1), box.bottom]], page.text, { width: 1 });
 }
+
+const sayDraft = (i) => {
+  const { last: newest } = props.value, energy = numbers(newest.energy, Float32Array)[i], threshold = numbers(newest.threshold, Float32Array)[i];
+  const became = i < newest.accepted ? "accepted" : i === newest.accepted ? "rejected" : "not reached";
+  return `draft ${i + 1}: energy ${energy.toFixed(2)}, threshold ${threshold.toFixed(2)}, ${became}`;
+};
 
 function drawLegend() {
   const v = props.value, colours = getComputedStyle(card), muted = colours.getPropertyValue("--ft-muted");
@@ -127,23 +122,23 @@ function drawLegend() {
   legend.replaceChildren(...(v.state === "empty" ? [] : marks));
 }
 
-function tell() {
-  const v = props.value, s = shown;
-  if (at === null || !s.verdict) {
-    output.textContent = v.deviation || "";
-    return;
-  }
-  const said = [`number ${at + 1} of ${v.limit}`, VERDICTS[s.verdict[at]].name];
-  if (!Number.isNaN(s.chance[at])) said.push(`probability ${s.chance[at].toFixed(2)}`);
-  if (s.energy.length && !Number.isNaN(s.energy[at])) said.push(`energy ${s.energy[at].toFixed(2)}, threshold ${s.threshold[at].toFixed(2)}`);
-  if (!Number.isNaN(s.entropy[at])) said.push(`entropy ${s.entropy[at].toFixed(2)}`);
-  output.textContent = [...said, `step ${s.step[at] + 1}`].join(" · ");
+function say(i) {
+  const v = props.value, s = shown, said = [`number ${i + 1} of ${v.limit}`, VERDICTS[s.verdict[i]].name];
+  if (!Number.isNaN(s.chance[i])) said.push(`probability ${s.chance[i].toFixed(2)}`);
+  if (s.energy.length && !Number.isNaN(s.energy[i])) said.push(`energy ${s.energy[i].toFixed(2)}, threshold ${s.threshold[i].toFixed(2)}`);
+  if (!Number.isNaN(s.entropy[i])) said.push(`entropy ${s.entropy[i].toFixed(2)}`);
+  return [...said, `step ${s.step[i] + 1}`].join(" · ");
 }
 
 function redraw() {
-  drawCourse();
-  drawPass();
-  tell();
+  last.hidden = !props.value.last;
+  if (shown.verdict) {
+    drawCourse(sheet(course));
+    if (!last.hidden) drawPass(sheet(pass));
+  }
+  output.textContent = draft !== null && props.value.last ? sayDraft(draft) : at === null || !shown.verdict ? props.value.deviation || "" : say(at);
+  toldCourse();
+  toldPass();
 }
 
 let upto = Infinity; // tokens that a replay shows
@@ -160,7 +155,8 @@ function draw() {
       shown[name] = numbers(v[name], kinds[name] || Float32Array).subarray(0, upto);
     }
     shown.order = new Map(Array.from(shown.position, (position, i) => [position, i]));
-    course.setAttribute("aria-label", `Trace of ${shown.verdict.length} of ${v.limit} tokens, ${v.moves.length} knobs moved`);
+    if (v.last) last.querySelector("figcaption").textContent = `Newest pass: ${v.last.accepted} of ${v.last.drafts} drafts accepted (shaded)`;
+    if (!v.last || draft >= v.last.drafts) draft = null;
     run.querySelector("figcaption").textContent = "Tokens in the order in which they were committed";
   }
   card.dataset.tokens = shown.verdict?.length || 0;
@@ -170,13 +166,30 @@ function draw() {
   redraw();
 }
 
-course.addEventListener("pointermove", (event) => {
-  const box = course.getBoundingClientRect(), v = props.value;
-  const i = Math.floor(((event.clientX - box.left - LEFT) / (box.width - LEFT - RIGHT)) * v.limit);
-  const position = shown.position?.[i];
-  window.dispatchEvent(new CustomEvent("foretoken:point", { detail: position === undefined ? null : position }));
+const point = (i) => window.dispatchEvent(new CustomEvent("foretoken:point", { detail: i === null ? null : shown.position?.[i] ?? null }));
+const share = (canvas, event) => { const box = canvas.getBoundingClientRect(); return (event.clientX - box.left - LEFT) / (box.width - LEFT - RIGHT); };
+course.addEventListener("pointermove", (event) => point(Math.floor(share(course, event) * props.value.limit)));
+course.addEventListener("pointerleave", () => point(null));
+const pointDraft = (i) => { draft = i; redraw(); };
+pass.addEventListener("pointermove", (event) => {
+  const i = Math.floor(share(pass, event) * Math.max(8, props.value.last.drafts));
+  pointDraft(i >= 0 && i < props.value.last.drafts ? i : null);
 });
-course.addEventListener("pointerleave", () => window.dispatchEvent(new CustomEvent("foretoken:point", { detail: null })));
+pass.addEventListener("pointerleave", () => pointDraft(null));
+const courseName = () => (shown.verdict ? `Trace of ${shown.verdict.length} of ${props.value.limit} tokens, ${props.value.moves.length} knobs moved` : "No trace yet");
+toldCourse = readable(course, courseName, { count: () => shown.verdict?.length || 0, at: () => at, go: point, say });
+toldPass = readable(pass, () => last.querySelector("figcaption").textContent || "No pass yet", { count: () => props.value.last?.drafts || 0, at: () => draft, go: pointDraft, say: sayDraft });
+exports(card.querySelector("header"), () => {
+  const v = props.value, names = ["step", "position", "chance", "entropy", "energy", "threshold"];
+  const cell = (values, i) => (!values.length || Number.isNaN(values[i]) ? "" : +values[i].toFixed(5));
+  const figures = [{ title: run.querySelector("figcaption").textContent, width: 920, height: 360, draw: (page) => drawCourse(page, null) }];
+  if (v.last) figures.push({ title: last.querySelector("figcaption").textContent, width: 560, height: 300, draw: (page) => drawPass(page, null) });
+  const moved = v.moves.map(({ letter, before, after, token }) => `${letter} ${before} → ${after} before token ${token + 1}`).join("; ");
+  return {
+    name: "trace", title: `Trace: ${v.title}`, figures, made: { ...v.made, moved, deviation: v.deviation },
+    rows: [["token", "verdict", ...names], ...Array.from(shown.verdict, (k, i) => [i + 1, VERDICTS[k].name, ...names.map((name) => cell(shown[name], i))])],
+  };
+});
 window.addEventListener("foretoken:point", (event) => {
   const found = event.detail === null ? undefined : shown.order?.get(event.detail);
   at = found === undefined ? null : found;

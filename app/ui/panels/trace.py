@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import gradio as gr
@@ -41,17 +41,19 @@ def build(elem_id: str = "trace") -> gr.HTML:
     return panel("trace", dict(IDLE), TEMPLATE, constants, elem_id=elem_id)
 
 
-def encode(trail: Trail, method: Method, state: str, limit: int) -> dict[str, Any]:
+def encode(trail: Trail, method: Method, state: str, limit: int, made: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Everything the script draws, as numbers and base64: arrays with one entry per committed token, in the order of commitment.
 
     verdict : uint8, 1..4; position, step : int32; chance, entropy, energy, threshold : float32, nan = not known; the last two only if
-    the method records energies, and then `last` is its newest pass with all drafts. limit : tokens of a whole run
+    the method records energies, and then `last` is its newest pass with all drafts. limit : tokens of a whole run; made : see made.py
     """
     energies = "energy" in trail.said
     series = {name: np.array(values, np.float32) for name, values in trail.series.items()}
     return {
         "state": state,
         "about": about(trail, method),
+        "title": method.title,
+        "made": dict(made or {}),
         "limit": limit,
         "verdict": to_text(np.frombuffer(bytes(trail.verdict), np.uint8)),
         "position": to_text(np.array(trail.positions, np.int32)),
@@ -68,10 +70,11 @@ def encode(trail: Trail, method: Method, state: str, limit: int) -> dict[str, An
 
 def about(trail: Trail, method: Method) -> str:
     """A description of the upper chart."""
+    strip = "The strip shows what became of each token."
     if "energy" in trail.said:
-        return "Energy of each draft (log p/q), and the threshold it had to reach. Below: how undecided the model was (entropy)."
+        return f"Energy of each draft (log p/q) above the threshold: accepted. {strip} Good: dots above the line, few crosses."
     if "accept_probability" in trail.said:
-        return "The probability that each draft is accepted. Below: how undecided the model was (entropy)."
+        return f"The probability that each draft is accepted. {strip} Good: dots near 1; crosses belong where the model is undecided."
     return f"{method.title} verifies no drafts, so the trace shows only how undecided the model was (entropy)."
 
 

@@ -4,7 +4,12 @@ const ACCEPTED = css(__ACCEPTED__);
 const card = element.querySelector(".ft-chart"), output = card.querySelector("output");
 const [last, shapes] = ["last", "shapes"].map((name) => card.querySelector(`[data-chart=${name}]`));
 const [icicle, courses] = [last, shapes].map((figure) => figure.querySelector("canvas"));
+const [IN_ROW, SIDE] = __SHEET__;
 let boxes = []; // of the icicle, one per node: left, top, width, height, and its description
+let at = null; // the node that is pointed at, in the order of the boxes
+let turn = null; // the tree that is pointed at
+let sheetOf = { address: "", image: null }; // the patches of the newest tree, decoded
+let toldIcicle = () => {}, toldShapes = () => {};
 
 // The depth, the children and the number of leaves below every node; a leaf counts itself.
 function measured(parents) {
@@ -20,68 +25,107 @@ function measured(parents) {
   return nodes;
 }
 
-function drawIcicle() {
-  const v = props.value, page = sheet(icicle), { pen, width, height } = page;
-  boxes = [];
-  if (!width) return;
-  const tokens = numbers(v.tokens, Int32Array), nodes = measured(numbers(v.parents, Int32Array)), path = new Set(v.path);
-  const levels = nodes.reduce((deepest, node) => Math.max(deepest, node.depth), 0), row = Math.min(44, height / (levels + 1));
+// A token in its box: its patch of picture, else in words or as a number, if there is room.
+function drawToken(page, box, node, taken) {
+  const v = props.value, { pen } = page, side = Math.floor(Math.min(box.high - 8, box.wide - 3, 40));
+  if (sheetOf.image && v.sheet) {
+    if (side < 5) return;
+    const from = [(node % IN_ROW) * SIDE, Math.floor(node / IN_ROW) * SIDE], soft = pen.imageSmoothingEnabled;
+    pen.imageSmoothingEnabled = false;
+    pen.drawImage(sheetOf.image, ...from, SIDE, SIDE, box.x + (box.wide - side) / 2 - 0.75, box.y + (box.high - 2 - side) / 2, side, side);
+    pen.imageSmoothingEnabled = soft;
+    return;
+  }
+  const texts = [v.words[node], v.words[node]?.split(" ").at(-1), String(numbers(v.tokens, Int32Array)[node])].filter(Boolean);
+  const text = texts.find((each) => pen.measureText(each).width + 6 < box.wide);
+  if (text && box.high >= 13) write(pen, text, box.x + box.wide / 2, box.y + box.high / 2 - 0.5, taken ? "#fff" : page.muted, "center");
+}
+
+function drawIcicle(page, pointed = at) {
+  const v = props.value, { pen, width, height } = page, made = [];
+  if (!width) return made;
+  const tokens = numbers(v.tokens, Int32Array), chance = numbers(v.p, Float32Array), nodes = measured(numbers(v.parents, Int32Array)), path = new Set(v.path);
+  const levels = nodes.reduce((deepest, node) => Math.max(deepest, node.depth), 0), left = 46, head = 30;
+  const row = Math.min(52, (height - head) / (levels + 1));
   const roots = [...nodes.keys()].filter((i) => nodes[i].parent < 0), leaves = roots.reduce((sum, i) => sum + nodes[i].leaves, 0);
+  write(pen, "Depth (tokens ahead)", 0, 8, page.text);
+  for (let level = 1; level <= levels; level += 1) write(pen, String(level), left - 10, head + (level + 0.5) * row - 1, page.muted, "right");
   pen.fillStyle = page.raised;
-  pen.fillRect(0, 0, width, row - 2);
-  write(pen, v.behind ? `after token ${v.behind}` : "after the prompt", 8, row / 2, page.muted);
-  const place = (siblings, from) => siblings.forEach((i, turn) => {
-    const node = nodes[i], wide = (node.leaves / leaves) * width, taken = path.has(i);
-    const box = { x: from, y: node.depth * row, wide, high: row };
-    box.said = `token ${tokens[i]} · depth ${node.depth} · candidate ${turn + 1} of ${siblings.length} · ${taken ? "accepted" : "not accepted"}`;
-    boxes.push(box);
+  pen.fillRect(left, head, width - left, row - 2);
+  write(pen, v.behind ? `after token ${v.behind}` : "after the prompt", left + 8, head + row / 2, page.muted);
+  const place = (siblings, from) => siblings.forEach((i, order) => {
+    const node = nodes[i], wide = (node.leaves / leaves) * (width - left), taken = path.has(i);
+    const box = { x: from, y: head + node.depth * row, wide, high: row };
+    const named = v.words[i] || `token ${tokens[i]}`, likely = Number.isNaN(chance[i]) ? "" : ` · p ${chance[i].toFixed(2)}`;
+    box.said = `${named}${likely} · depth ${node.depth} · candidate ${order + 1} of ${siblings.length} · ${taken ? "accepted" : "not accepted"}`;
+    made.push(box);
     pen.fillStyle = taken ? ACCEPTED : page.raised;
     pen.fillRect(box.x, box.y, Math.max(1, wide - 1.5), row - 2);
-    if (taken) {
-      pen.strokeStyle = page.text;
-      pen.lineWidth = 1.5;
+    drawToken(page, box, i, taken);
+    if (taken || made.length - 1 === pointed) {
+      pen.strokeStyle = made.length - 1 === pointed ? page.accent : page.text;
+      pen.lineWidth = made.length - 1 === pointed ? 2.5 : 1.5;
       pen.strokeRect(box.x + 0.75, box.y + 0.75, Math.max(1, wide - 3), row - 3.5);
-    }
-    const text = String(tokens[i]);
-    if (row >= 13 && pen.measureText(text).width + 6 < wide) {
-      write(pen, text, box.x + wide / 2, box.y + row / 2 - 0.5, taken ? "#fff" : page.muted, "center");
     }
     place(node.children, from);
     from += wide;
   });
-  place(roots, 0);
-  last.querySelector("figcaption").textContent = `Newest tree: ${nodes.length} tokens on ${levels} levels, ${v.path.length} accepted`;
-  icicle.setAttribute("aria-label", last.querySelector("figcaption").textContent);
+  place(roots, left);
+  return made;
 }
 
-function drawShapes() {
-  const v = props.value, page = sheet(courses), { pen, width, height } = page;
+const trees = () => ["depth", "width", "accepted"].map((name) => numbers(props.value[name], Int32Array));
+const sayTree = (i) => { const [depth, wide, accepted] = trees(); return `tree ${i + 1}: depth ${depth[i]}, width ${wide[i]}, ${accepted[i]} levels accepted`; };
+
+function drawShapes(page, pointed = turn) {
+  const { pen, width, height } = page;
   if (!width) return;
-  const [depth, wide, accepted] = [v.depth, v.width, v.accepted].map((text) => numbers(text, Int32Array));
-  const most = Math.max(4, ...depth, ...wide), count = Math.max(12, depth.length);
-  const left = 24, top = 10, bottom = height - 10, cell = (width - left - 8) / count;
-  const heightOf = (value) => bottom - (value / most) * (bottom - top);
-  for (const tick of [0, Math.round(most / 2), most]) {
-    trail(pen, [[left, heightOf(tick)], [width - 8, heightOf(tick)]], page.line, { width: 1 });
-    write(pen, String(tick), left - 6, heightOf(tick), page.muted, "right");
-  }
-  pen.fillStyle = ACCEPTED;
-  accepted.forEach((a, i) => pen.fillRect(left + i * cell, heightOf(a), Math.max(1, cell - 1), bottom - heightOf(a)));
-  const stairs = (values) => Array.from(values).flatMap((value, i) => [[left + i * cell, heightOf(value)], [left + (i + 1) * cell, heightOf(value)]]);
+  const [depth, wide, accepted] = trees(), most = Math.max(4, ...depth, ...wide), count = Math.max(12, depth.length);
+  const box = { left: 46, right: width - 8, top: 30, bottom: height - 38 };
+  const [across, up] = axes(page, box, { range: [0.5, count + 0.5], title: "Tree, one a pass", text: String },
+    { range: [0, most], title: "Levels; children of a node", ticks: [0, Math.round(most / 2), most] });
+  const cell = (box.right - box.left) / count;
+  accepted.forEach((a, i) => {
+    pen.fillStyle = ACCEPTED;
+    pen.globalAlpha = pointed === null || pointed === i ? 1 : 0.45;
+    pen.fillRect(across(i + 1) - cell / 2, up(a), Math.max(1, cell - 1), box.bottom - up(a));
+  });
+  pen.globalAlpha = 1;
+  const stairs = (values) => Array.from(values).flatMap((value, i) => [[across(i + 1) - cell / 2, up(value)], [across(i + 1) + cell / 2, up(value)]]);
   trail(pen, stairs(wide), page.muted, { dash: [4, 3], width: 1.5 });
   trail(pen, stairs(depth), page.fast, { width: 1.75 });
-  const [d, w] = [depth.at(-1), wide.at(-1)];
+}
+
+function captions() {
+  const v = props.value, [depth, wide] = trees(), page = getComputedStyle(card);
+  last.querySelector("figcaption").textContent = `Newest tree: ${numbers(v.tokens, Int32Array).length} tokens on ${Math.max(0, ...boxes.map((b) => Math.round((b.y - 30) / b.high)))} levels, ${v.path.length} accepted`;
   shapes.querySelector("figcaption").replaceChildren(
-    `${depth.length} trees: `, swatch(page.fast, `depth, now ${d}`, "stroke"), swatch(page.muted, `width, now ${w}`, "stroke dashed"),
-    swatch(ACCEPTED, "levels accepted"),
+    `${depth.length} trees: `, swatch(page.getPropertyValue("--ft-fast"), `depth, now ${depth.at(-1)}`, "stroke"),
+    swatch(page.getPropertyValue("--ft-muted"), `width, now ${wide.at(-1)}`, "stroke dashed"), swatch(ACCEPTED, "levels accepted"),
   );
-  courses.setAttribute("aria-label", `${depth.length} trees; the newest has depth ${d} and width ${w}`);
 }
 
 function redraw() {
   if (props.value.state === "empty") return;
-  drawIcicle();
-  drawShapes();
+  boxes = drawIcicle(sheet(icicle));
+  if (at >= boxes.length) at = null;
+  drawShapes(sheet(courses));
+  captions();
+  output.textContent = at !== null ? boxes[at].said : turn !== null ? sayTree(turn) : "";
+  toldIcicle();
+  toldShapes();
+}
+
+async function decodeSheet() {
+  const address = props.value.sheet || "";
+  if (address === sheetOf.address) return;
+  sheetOf = { address, image: null };
+  if (!address) return;
+  const image = await createImageBitmap(new Blob([bytes(address.split(",")[1])], { type: "image/png" }));
+  if (sheetOf.address !== address) return;
+  sheetOf.image = image;
+  card.dataset.patches = image.height / SIDE;
+  redraw();
 }
 
 function draw() {
@@ -90,16 +134,41 @@ function draw() {
   card.dataset.state = v.state;
   card.dataset.trees = v.depth ? numbers(v.depth, Int32Array).length : 0;
   card.querySelector(".ft-about-chart").textContent = v.about;
+  at = turn = null;
   output.textContent = "";
+  decodeSheet();
   redraw();
 }
 
+const go = (to) => { at = to; turn = null; redraw(); };
+const goTree = (to) => { turn = to; at = null; redraw(); };
 icicle.addEventListener("pointermove", (event) => {
   const frame = icicle.getBoundingClientRect(), x = event.clientX - frame.left, y = event.clientY - frame.top;
-  const box = boxes.find((b) => x >= b.x && x < b.x + b.wide && y >= b.y && y < b.y + b.high);
-  output.textContent = box ? box.said : "";
+  const found = boxes.findIndex((b) => x >= b.x && x < b.x + b.wide && y >= b.y && y < b.y + b.high);
+  go(found < 0 ? null : found);
 });
-icicle.addEventListener("pointerleave", () => { output.textContent = ""; });
+icicle.addEventListener("pointerleave", () => go(null));
+courses.addEventListener("pointermove", (event) => {
+  const frame = courses.getBoundingClientRect(), count = Math.max(12, trees()[0].length);
+  const i = Math.floor(((event.clientX - frame.left - 46) / (frame.width - 54)) * count);
+  goTree(i >= 0 && i < trees()[0].length ? i : null);
+});
+courses.addEventListener("pointerleave", () => goTree(null));
+const treeName = () => (props.value.state === "empty" ? "No tree yet" : last.querySelector("figcaption").textContent || "Newest tree");
+const shapesName = () => (props.value.state === "empty" ? "No trees yet" : `${trees()[0].length} trees`);
+toldIcicle = readable(icicle, treeName, { count: () => boxes.length, at: () => at, go, say: (i) => boxes[i].said });
+toldShapes = readable(courses, shapesName, { count: () => (props.value.depth ? trees()[0].length : 0), at: () => turn, go: goTree, say: sayTree });
+exports(card.querySelector("header"), () => {
+  const v = props.value, [depth, wide, accepted] = trees();
+  return {
+    name: "trees", title: `Draft trees: ${v.title}`, made: v.made,
+    figures: [
+      { title: last.querySelector("figcaption").textContent, width: 760, height: 340, draw: (page) => drawIcicle(page, null) },
+      { title: "Depth (line), width (dashed) and accepted levels (bars) of every tree", width: 760, height: 300, draw: (page) => drawShapes(page, null) },
+    ],
+    rows: [["tree", "depth", "width", "levels_accepted"], ...Array.from(depth, (d, i) => [i + 1, d, wide[i], accepted[i]])],
+  };
+});
 follow([icicle, courses], redraw);
 watch("value", draw);
 draw();

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gradio as gr
 import numpy as np
 
+from app.boards.patches import PLAIN, SIDE, Patches
 from app.stream import Trail
 from app.ui.panels import chart_script, panel, to_text
-from app.ui.panels.canvas import VERDICTS
+from app.ui.panels.canvas import VERDICTS, data_url
 from engine.core import Method
 
 TEMPLATE = """
@@ -27,15 +29,19 @@ IDLE = {"state": "empty", "about": "Methods that draft trees (EAGLE-2, ADT-Tree,
 
 def build(elem_id: str = "tree") -> gr.HTML:
     """The panel below the trace. It is a single line for a method without trees."""
-    constants = {"CHART": chart_script(), "ACCEPTED": json.dumps(VERDICTS[3][1])}
+    constants = {"CHART": chart_script(), "ACCEPTED": json.dumps(VERDICTS[3][1]), "SHEET": json.dumps([PLAIN, SIDE])}
     return panel("tree", dict(IDLE), TEMPLATE, constants, elem_id=elem_id)
 
 
-def encode(trail: Trail, method: Method, state: str) -> dict[str, Any]:
+def encode(
+    trail: Trail, method: Method, state: str, patches: Patches | None = None, made: Mapping[str, str] | None = None,
+    words: Callable[[int], str] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Everything the script draws, as numbers and base64.
 
     tokens, parents : int32 [N] of the newest tree, parent -1 = the prefix; path : the accepted nodes; behind : tokens before the tree
-    depth, width, accepted : int32, of every tree of the run
+    p : float32 [N], the model's probability of each; depth, width, accepted : int32, of every tree of the run
+    patches : draws the tokens of a picture; words : says what a token of a mesh stands for; made : see made.py
     """
     if trail.tree is None:
         waiting = "tree" in trail.said  # its first pass has none yet
@@ -43,7 +49,12 @@ def encode(trail: Trail, method: Method, state: str) -> dict[str, Any]:
     tree, shapes = trail.tree, np.array(trail.shapes, np.int32)
     return {
         "state": state,
-        "about": "Each box is a drafted token, below the token it follows. The wider a box, the more branches end below it.",
+        "about": "Each box is a drafted token, below the token it follows. Good: the framed path is long.",
+        "title": method.title,
+        "made": dict(made or {}),
+        "p": to_text(np.array(tree.p, np.float32)),
+        "sheet": data_url(patches.sheet(tree.tokens), lossless=True) if patches and patches.are_there else "",
+        "words": [words(token) for token in tree.tokens] if words else [],
         "tokens": to_text(np.array(tree.tokens, np.int32)),
         "parents": to_text(np.array(tree.parents, np.int32)),
         "path": list(tree.path),

@@ -26,7 +26,7 @@ from engine.accelerate.host import Branch, CallerModel
 from engine.accelerate.processors import Reading
 from engine.core import Prompt, Sampling
 from engine.errors import BadPrompt
-from engine.machine import has_fast_bfloat16
+from engine.machine import device_of, has_fast_bfloat16
 from engine.measure.alternate import Timing, alternate, timed
 from engine.measure.bench.cost_curve import cost_curve
 from engine.measure.bench.guided_pair import GuidedPair
@@ -53,7 +53,7 @@ class GenerateBench:
 
     size: str = "1b"
     dtype: str = "auto"
-    device: str = "cpu"
+    device: str = "auto"
     method: str = "sjdpp"
     window: int = 16
     tokens: int = 32
@@ -76,7 +76,7 @@ class GenerateBench:
 def bench(plan: GenerateBench) -> list[dict[str, Any]]:
     """Returns the rows and prints each as soon as it is measured."""
     check_csv(plan.csv)
-    model = random_model(plan.size, plan.dtype, plan.device)
+    model = random_model(plan.size, plan.dtype, device_of(plan.device))
     prompt, negative = (torch.arange(2, 2 + count, device=model.device) for count in (PROMPT, NEGATIVE))
     branches = [Branch(prompt), Branch(negative)][: 1 if plan.guidance == 1 else 2]
     host = CallerModel(model, branches, STEPS * plan.window, Reading(Sampling(guidance=plan.guidance)))

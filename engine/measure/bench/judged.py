@@ -34,7 +34,7 @@ def bench(plan: JudgeBench) -> list[dict[str, Any]]:
     scenes = held_out_scenes(plan.count, lessons)
     verdicts: dict[str, list[Verdict]] = {}
     rows = []
-    for name, entry in ({"ar": Entry("ar", {})} | plan.entries(backbone.capabilities)).items():
+    for name, entry in ({"ar": Entry("ar", {})} | plan.resolved(backbone).entries(backbone.capabilities)).items():
         method, knobs = find(entry.name)[0], entry.knobs
         runs = [
             generate(backbone, method, Prompt(caption(s, i), seed=i, size=plan.size, sampling=sampling), knobs).finish()

@@ -21,7 +21,7 @@ from engine.errors import NotSupported
 from engine.kernels import energy_scan, head_draw, noise, pooled_mass, row_lora, slab_keep, tree_attention, verify
 from engine.kernels.choice import choose
 from engine.kernels.language import LAUNCH, is_interpreted, version
-from engine.machine import commit
+from engine.machine import commit, device_of
 from engine.measure.bench.kernel_cases import CASES, Case
 from engine.measure.bench.rows import Row, publish
 
@@ -147,7 +147,7 @@ def chosen(text: str | None) -> list[str]:
 
 def bench(wanted: list[str], csv: Path | None) -> list[Row]:
     """Compiles these kernels, and on a GPU measures them; prints every row, appends all to a CSV file if there is one, returns them."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(device_of("auto"))
     print(f"Kernels on {device.type}: {choose(device).reason}")
     rows = publish(compile_rows(wanted), compile_line, {"triton": version(), "commit": commit()}, csv)
     for work in (work for work in WORK if work.kernel in wanted):

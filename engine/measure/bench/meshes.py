@@ -22,7 +22,10 @@ from engine.backbones import lowpoly, lowpoly_lora, resolve
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import Prompt
 from engine.errors import MissingWeights
+from engine.machine import device_of
 from engine.measure.alternate import alternate
+from engine.measure.bench.against_best import against_best
+from engine.measure.bench.against_best import readable as best_of
 from engine.measure.bench.mesh_fidelity import apart, fidelity
 from engine.measure.bench.mesh_inputs import Subject, subjects
 from engine.measure.bench.plan import MeshBench, MeshSheet
@@ -32,6 +35,7 @@ from engine.mesh.bpt_grammar import Grammar
 from engine.mesh.bpt_tokens import BPT
 from engine.methods import find
 from engine.run import Run, generate, speedup
+from engine.tuning.prepare import use_threads
 
 SWEPT = 12  # inputs of the sweeps
 DEPTHS = (1, 2, 3, 4, 5, 6)
@@ -86,8 +90,9 @@ class Models:
     def model(self, weights: str) -> Lowpoly:
         """Returns the plain model, or the one merged with the adapter of a kind; raises MissingWeights."""
         if weights not in self._loaded:
-            where = self.folder, self.plan.device, self.plan.dtype
+            where = self.folder, device_of(self.plan.device), self.plan.dtype
             self._loaded[weights] = lowpoly.load(*where) if weights == "plain" else lowpoly_lora.load(*where, kind=weights)
+            use_threads(self._loaded[weights])
         return self._loaded[weights]
 
     def can(self, row: Row) -> bool:
@@ -136,11 +141,14 @@ def bench(plan: MeshBench) -> list[dict[str, Any]]:
 
 def chosen(models: Models, plan: MeshBench, inputs: list[Subject]) -> Iterator[dict[str, Any]]:
     """Yields plain decoding and the chosen methods, each once or, with a sweep, once for each value."""
-    entries = plan.entries(models.model(models.own).capabilities)
+    own = models.model(models.own)
+    entries = plan.resolved(own).entries(own.capabilities)
     table = {models.plain_row: Row(models.own, "ar")} | {label: Row(models.own, e.name, e.knobs) for label, e in entries.items()}
     runs = models.measure(table, inputs, plan.seeds, plan.repeats)
     repeated = [s for s in inputs for _ in range(plan.seeds)]
-    yield from (summary(name, runs, repeated, models.plain_row) | drafting([of[0] for of in runs[name]]) for name in table)
+    for name in table:
+        told = against_best(name, runs) | drafting([of[0] for of in runs[name]])
+        yield summary(name, runs, repeated, models.plain_row) | told
 
 
 def rows(models: Models, table: dict[str, Row], inputs: list[Subject]) -> Iterator[dict[str, Any]]:
@@ -234,5 +242,5 @@ def readable(row: dict[str, Any]) -> str:
     s, c, t = row.get("speedup", [0, 0, 0]), row["step_compression"], row["milliseconds_per_step"]
     return (
         f"{row['row']:28} {'exact' if row['exact'] else 'NOT EXACT':9} {c[0]:5.2f} ({c[1]:.2f}-{c[2]:.2f}) tokens a pass   "
-        f"{t[0]:6.2f} ms a step   {s[0]:5.2f}x ({s[1]:.2f}-{s[2]:.2f}) in time   {drafted(row)}{near}"
+        f"{t[0]:6.2f} ms a step   {s[0]:5.2f}x ({s[1]:.2f}-{s[2]:.2f}) in time   {drafted(row)}{near}{best_of(row)}"
     )

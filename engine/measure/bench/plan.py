@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from engine.backbones import check_device, load, resolve
+from engine.backbones import resolve
 from engine.core import Backbone, KnobArray, Prompt, Sampling
 from engine.errors import BadKnob, BadPrompt, NotSupported
+from engine.machine import device_of
 from engine.mesh.frame import UP
-from engine.methods import METHODS, PRESETS, find
+from engine.methods import AUTO, METHODS, PRESETS, find
 from engine.sampling import changed
+from engine.tuning.auto import resolve as resolve_auto
+from engine.tuning.prepare import prepared
 
 MOST_INPUTS, MOST_REPEATS = 10_000, 1_000
 PROMPT_BYTES = 10_000_000  # of a file of prompts
@@ -39,19 +43,19 @@ class Model:
     """
 
     backbone: str
-    device: str = "cpu"
+    device: str = "auto"
     dtype: str = "auto"
     sampling: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises NotSupported for an unknown backbone or a missing device, BadPrompt for sampling out of range."""
         resolve(self.backbone)
-        check_device(self.device)
+        device_of(self.device)
         changed(Sampling(), self.sampling)
 
     def load(self, dtype: str | None = None) -> Backbone:
-        """Loads the backbone, in `dtype` if it is given."""
-        return load(self.backbone, None, self.device, dtype or self.dtype)
+        """Loads the backbone, in `dtype` if it is given, with the threads that are fastest for it."""
+        return prepared(*resolve(self.backbone), self.device, dtype or self.dtype)
 
     def sampling_of(self, backbone: Backbone) -> Sampling:
         """Returns the backbone's sampling with the plan's overrides."""
@@ -80,14 +84,24 @@ class Choice(Model):
         super().__post_init__()
         if self.grid and not self.sweep:
             raise BadKnob("--grid combines the values of sweeps, but there is no sweep. Add --sweep NAME=A,B.")
-        self.entries(frozenset().union(*(find(name)[0].needs for name in (*METHODS, *PRESETS))))
+        self.without_auto().entries(frozenset().union(*(find(name)[0].needs for name in (*METHODS, *PRESETS))))
+
+    def without_auto(self) -> Self:
+        """Returns the plan as it can be checked before a model is loaded: what `auto` takes is known after that."""
+        return copied(self, tuple(name for name in self.methods if name != AUTO) or (("ar",) if self.methods else ()))
+
+    def resolved(self, backbone: Backbone) -> Self:
+        """Returns the plan with what `auto` takes for a model on this machine in the place of `auto`."""
+        return copied(self, tuple(resolve_auto(backbone) if name == AUTO else name for name in self.methods))
 
     def entries(self, capabilities: frozenset[str]) -> dict[str, Entry]:
         """Returns the planned rows by label. Without a sweep: each method once. With a sweep: each method that has the knob once for each
-        value. With `grid`: each method that has all the knobs once for each combination. Raises BadKnob for a knob or value that no method
-        can use."""
+        value. With `grid`: each method that has all the knobs once for each combination. What auto took has its own knobs: one row. Raises
+        BadKnob for a knob or value that no method can use."""
         usable = [name for name in (*METHODS, *PRESETS) if find(name)[0].needs <= capabilities]
-        plain = {name: self._entry(name) for name in dict.fromkeys(self.methods or usable) if name != "ar"}
+        asked = {name: self._entry(name) for name in dict.fromkeys(self.methods or usable) if name != "ar"}
+        taken = {name: entry for name, entry in asked.items() if name.startswith(f"{AUTO}:")}
+        plain = {name: entry for name, entry in asked.items() if name not in taken}
         self._check_given([find(name)[0].name for name in plain])
         swept = [[(knob, value) for value in values] for knob, values in self.sweep]
         groups = itertools.product(*swept) if self.grid else ([setting] for settings in swept for setting in settings)
@@ -101,7 +115,7 @@ class Choice(Model):
             if not any(setting in entry.knobs.items() for entry in found.values() for setting in settings):
                 text = f"{knob}={','.join(values)}"
                 raise BadKnob(f"--sweep {text} sweeps nothing: none of {', '.join(plain)} has this knob, or no value is given.")
-        chosen = found if swept else plain
+        chosen = taken | (found if swept else plain)
         for entry in chosen.values():
             KnobArray(find(entry.name)[0].knobs, entry.knobs)
         return chosen
@@ -110,7 +124,7 @@ class Choice(Model):
         """Returns the preset's knobs, overridden by the given ones that the method has."""
         method, preset = find(name)
         own = {k.name for k in method.knobs}
-        known = {k: v for k, v in self.knobs.items() if k in own}
+        known = {k: v for k, v in self.knobs.items() if k in own and not name.startswith(f"{AUTO}:")}
         if self.verify and "verify" in own:
             known["verify"] = self.verify
         return Entry(name, preset | known)
@@ -122,6 +136,13 @@ class Choice(Model):
         if unknown:
             asked = ", ".join(dict.fromkeys(methods)) or "plain decoding"
             raise BadKnob(f"There is no knob '{unknown[0]}' in {asked}. Choose from: {', '.join(sorted(own)) or 'none'}.")
+
+
+def copied(plan: Choice, methods: tuple[str, ...]) -> Any:
+    """Returns a copy of a plan with other methods, which is not checked again."""
+    found = copy(plan)
+    object.__setattr__(found, "methods", methods)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,9 +17,11 @@ import torch
 
 from engine.core import Backbone, Prompt, Step
 from engine.data.emoji_scenes import held_out_prompts, lessons_of
-from engine.diagnostics import per_token
+from engine.diagnostics import per_token, reached
 from engine.measure.alternate import Timing, alternate, timed
 from engine.measure.bench import peer
+from engine.measure.bench.against_best import against_best
+from engine.measure.bench.against_best import readable as best_of
 from engine.measure.bench.likelihood import log_probabilities
 from engine.measure.bench.plan import Entry, ImageBench, ImageSheet
 from engine.measure.bench.rows import bootstrap, check_csv, check_file, experiment, of_weights, publish, quartiles
@@ -39,14 +41,17 @@ def bench(plan: ImageBench) -> list[dict[str, Any]]:
     check_csv(plan.csv)
     check_file(plan.figure, "--figure")
     backbone = plan.load()
-    entries, sampling = plan.entries(backbone.capabilities), plan.sampling_of(backbone)
+    entries, sampling = plan.resolved(backbone).entries(backbone.capabilities), plan.sampling_of(backbone)
     figure = style.drawn([find(entry.name)[0].name for entry in entries.values()]) if plan.figure else None
     prompts = [Prompt(text, seed=i, size=plan.size, sampling=sampling) for i, text in enumerate(texts_of(plan, backbone))]
     for prompt in prompts:
         backbone.start(prompt).close()  # raises for a prompt that the model cannot read
     exact = backbone if backbone.dtype == "float32" else plan.load("float32")
     runs = measure(backbone, exact, entries, prompts, plan.repeats)
-    rows = [summary(n, runs) | drafting([of[0] for of in runs[n]]) | plausibility(backbone, prompts, runs[n]) for n in runs]
+    rows = [
+        summary(n, runs) | against_best(n, runs) | drafting([of[0] for of in runs[n]]) | plausibility(backbone, prompts, runs[n])
+        for n in runs
+    ]
     if figure:
         style.draw(figure, runs, plan.figure)
     if backbone.name == "pictogram" and sampling == backbone.sampling:
@@ -129,25 +134,31 @@ def by_place(steps: list[Step]) -> list[float]:
     Empty if drafts after a rejected one can be accepted too: then there is no order."""
     kept, asked = np.zeros(PLACES, dtype=int), np.zeros(PLACES, dtype=int)
     for step in steps:
-        verdicts = per_token(step, "accepted") == 1
-        a = int(verdicts.cumprod().sum())
-        if step.trace.accepted is None or verdicts.sum() > a:
+        found = reached(step)
+        if found is None:
             return []
-        refused = a < min(len(verdicts), step.trace.tree.levels if step.trace.tree else step.drafted)  # else all were accepted
-        kept[:a] += 1
-        asked[: a + refused] += 1
+        kept[: found[0]] += 1
+        asked[: found[1]] += 1
     return [round(float(k / n), 3) for k, n in zip(kept, asked, strict=True) if n]
 
 
 def plausibility(backbone: Backbone, prompts: list[Prompt], runs: list[list[Run]]) -> dict[str, Any]:
     """Returns the mean log probability of a token under the guided distribution at the sampling temperature, without top-k and top-p (with
     them, one impossible token would make it infinite), and the share of tokens that plain decoding could not draw."""
-    means, impossible = [], []
-    for prompt, of in zip(prompts, runs, strict=True):
-        open_law = replace(prompt, sampling=replace(prompt.sampling.softened(), top_k=0, top_p=1.0))
-        asked = of[0].tokens, of[0].positions
-        means.append(log_probabilities(backbone, open_law, *asked).mean().item())
-        impossible.append((log_probabilities(backbone, prompt, *asked) == -torch.inf).float().mean().item())
+    return plausible([likelihood(backbone, prompt, of[0]) for prompt, of in zip(prompts, runs, strict=True)])
+
+
+def likelihood(backbone: Backbone, prompt: Prompt, run: Run) -> tuple[float, float]:
+    """Returns both numbers of `plausibility` for one finished run. prompt : with its sampling"""
+    open_law = replace(prompt, sampling=replace(prompt.sampling.softened(), top_k=0, top_p=1.0))
+    asked = run.tokens, run.positions
+    impossible = (log_probabilities(backbone, prompt, *asked) == -torch.inf).float().mean().item()
+    return log_probabilities(backbone, open_law, *asked).mean().item(), impossible
+
+
+def plausible(found: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """Returns the columns of `plausibility` from the numbers of its runs."""
+    means, impossible = zip(*found, strict=True)
     return {"log_probability": quartiles(np.array(means)), "impossible": round(float(np.mean(impossible)), 5)}
 
 
@@ -202,7 +213,10 @@ def readable(row: dict[str, Any]) -> str:
     return (
         f"{row['method']:24} {'exact' if row['exact'] else 'NOT EXACT':9} {t[0]:6.2f} s   {row['forwards'][0]:5.0f} passes   "
         f"{c[0]:5.2f} ({c[1]:.2f}-{c[2]:.2f}) tokens a pass   {s[0]:5.2f}x ({s[1]:.2f}-{s[2]:.2f}) in time   "
-        f"log p {row['log_probability'][0]:.3f}   " + drafted(row) + f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"
+        f"log p {row['log_probability'][0]:.3f}   "
+        + drafted(row)
+        + f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"
+        + best_of(row)
     )
 
 

@@ -108,7 +108,7 @@ def test_a_tree_is_seen_and_answered_and_its_path_kept(monkeypatch: pytest.Monke
         monkeypatch.setenv(VARIABLE, mode)
         sequence = tiny.pictogram().start(OPEN)
         with torch.inference_mode():
-            rows = sequence.forward(tree.draft(sequence.device))
+            rows = sequence.forward(tree.draft())
             noise = Noise(3, sequence.vocabulary)
             answers = [trees.answers(rows, tree, noise, 0, 0, seeded) for seeded in (True, False)]
             committed = sequence.commit([1, 4], 5)
@@ -121,17 +121,19 @@ def test_a_tree_is_seen_and_answered_and_its_path_kept(monkeypatch: pytest.Monke
 
 
 def test_nothing_is_read_between_logits_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One read a step: two numbers."""
+    """One read a step: two numbers and the drafts, which the commit needs."""
     monkeypatch.setenv(VARIABLE, TRITON)
     sequence, read = tiny.pictogram().start(OPEN), []
     settled = verify.settled
-    monkeypatch.setattr(verdict.kernel, "settled", lambda pair: read.append(pair.shape) or settled(pair))
+    monkeypatch.setattr(
+        verdict.kernel, "settled", lambda pair, drafted: read.append((len(pair), len(drafted.tokens))) or settled(pair, drafted)
+    )
     with torch.inference_mode():
         rows = sequence.forward(Draft(torch.tensor([3, 4])))
         q = torch.softmax(torch.randn(2, sequence.vocabulary), -1)
         monkeypatch.setattr(torch.Tensor, "item", _refused)
         verdict.judge(rows, torch.tensor([3, 4]), q, Noise(0, sequence.vocabulary), 0, 0, seeded=False)
-    assert read == [(2,)]
+    assert read == [(2, 2)]
 
 
 def _refused(tensor: torch.Tensor) -> None:

@@ -324,7 +324,7 @@ def test_trees_on_a_transformer_give_plain_tokens_for_the_same_seed(kind: str) -
 
 def test_the_pass_sees_paths_only() -> None:
     tree = grown(Toy(columns=4), Shape(2, 2, 6), "sampled")
-    assert tree.draft(torch.device("cpu")).visible is None
+    assert tree.draft().visible is None
     assert visibility(tree.parents).sum() == sum(depths(tree.parents)) + 2 * len(tree.parents) + 1 - len(tree.parents)
 
 

@@ -1,0 +1,200 @@
+"""The rows of benchmarks as the Bench tab shows them: recorded tables, and rows that were measured here.
+
+A table is plain data for the browser:
+name, title, about : what it is called, and what was measured on which machine
+kind               : "image" or "mesh", the tab that its settings belong to; "other" for a table without speeds
+axes               : the titles of the plane, and whether a greater y is better; None without speeds
+columns, numeric   : the heads of the table, and which of them hold numbers
+rows               : {"cells": texts, "order": what each cell is sorted by, "point": see `point`}
+made               : what a figure of it says below itself
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from app.ui.method_menu import PLAIN, title_of
+from engine.methods import METHODS, PRESETS, find
+
+Row = Mapping[str, Any]
+SPEED = "Time against plain decoding (×, more is faster)"
+AXES = {
+    "image": {
+        "x": SPEED,
+        "y": "Log probability of a token (nats, mean; more is more plausible)",
+        "better": "up",
+        "line": "plain decoding",
+        "good": "Up and right is better. An exact method has the distribution of plain decoding, so its height differs by chance only.",
+    },
+    "mesh": {
+        "x": SPEED,
+        "y": "Distance from the input (× its floor; less is closer)",
+        "better": "down",
+        "line": "plain decoding",
+        "good": "Up and right is better. The floor is the distance of the input from itself, so 1 is as close as a mesh can be. "
+        "MLP and cross-attention are draft heads; LoRA: with the adapter trained with them; PTS: pruned trees with so many tokens a level; "
+        "best guesses: the most probable drafts.",
+    },
+}
+COLUMNS = ("Method", "Exact", "Tokens / pass", "ms / pass", "Speed-up")
+LAST = {"image": "Log probability", "mesh": "Distance / floor"}
+MACHINE = ("processor", "threads", "device", "dtype", "torch", "commit", "weights")
+SAMPLING = ("temperature", "top_k", "top_p", "guidance")
+NAMES = {"kernels": "GPU kernels, compiled"}
+
+
+def recorded(folder: Path) -> list[dict[str, Any]]:
+    """The tables of a folder's CSV files; [] if there is none."""
+    tables = []
+    for path in sorted(folder.glob("*.csv")):
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [{name: parsed(text) for name, text in row.items()} for row in csv.DictReader(file)]
+        if rows:
+            tables.append(table(path.stem, rows))
+    return tables
+
+
+def parsed(text: str) -> Any:
+    """The value of a CSV cell as the benchmarks write it: JSON for lists and numbers, "" for nothing, else text."""
+    if text in ("True", "False"):
+        return text == "True"
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
+    """A table of rows. name : of its file; title : replaces the one that its rows suggest"""
+    timed = [row for row in rows if row.get("speedup")]
+    if not timed:
+        return other(name, rows)
+    first = timed[0]
+    kind = "image" if first.get("log_probability") else "mesh"
+    prompts = "1 prompt" if first.get("prompts") == 1 else f"{first.get('prompts')} prompts"
+    what = f"{prompts}, {first['size']} px" if kind == "image" else f"{first['inputs']} point clouds"
+    machine = f"{first['processor']}, {first['dtype']} on {first['device']}"
+    made = {key: str(first.get(key, "")) for key in MACHINE}
+    sampling = ", ".join(f"{key.replace('_', ' ')} {first[key]}" for key in SAMPLING)
+    return {
+        "name": name,
+        "title": title or f"{'Pictures' if kind == 'image' else 'Meshes'}: {what}, {machine}",
+        "about": f"{what}, each {times(first['repeats'])} in turns with plain decoding; {sampling}. {machine}, PyTorch {first['torch']}, "
+        f"commit {first['commit']}, weights {first['weights']}.",
+        "kind": kind,
+        "axes": AXES[kind],
+        "columns": [*COLUMNS, LAST[kind]],
+        "numeric": [False, False, True, True, True, True],
+        "rows": [line(kind, row) for row in timed],
+        "made": {"model": str(first["backbone"]), "inputs": what, "seeds": str(first["seeds"]), "sampling": sampling, **made},
+    }
+
+
+def times(repeats: int) -> str:
+    """How often each method decoded each input."""
+    return "twice" if repeats == 1 else f"{2 * repeats} times"
+
+
+def other(name: str, rows: list[Row]) -> dict[str, Any]:
+    """A table without speeds, as it stands in its file."""
+    heads = list(rows[0])
+    numeric = [all(isinstance(row[head], int | float) and not isinstance(row[head], bool) for row in rows) for head in heads]
+    return {
+        "name": name,
+        "title": NAMES.get(name, name),
+        "about": f"{len(rows)} rows.",
+        "kind": "other",
+        "axes": None,
+        "columns": [head.replace("_", " ") for head in heads],
+        "numeric": numeric,
+        "rows": [{"cells": [str(row[head]) for head in heads], "order": [row[head] for head in heads], "point": None} for row in rows],
+        "made": {},
+    }
+
+
+def line(kind: str, row: Row) -> dict[str, Any]:
+    """A row with a speed, and its point."""
+    cost = row.get("milliseconds_per_pass") or row["milliseconds_per_step"]
+    quality = row["log_probability"] if kind == "image" else row["chamfer_over_floor"]
+    title, exact = label(row), row["exact"] is True
+    middle = cost[0] if isinstance(cost, list) else cost
+    return {
+        "cells": [
+            title, "exact" if exact else "not exact", spread(row["step_compression"], 2), spread(cost, 1),
+            spread(row["speedup"], 2, "×"), spread(quality, 3 if kind == "image" else 2),
+        ],
+        "order": [title.lower(), str(not exact), row["step_compression"][0], middle, row["speedup"][0], quality[0]],
+        "point": point(kind, row, title, quality),
+    }  # fmt: skip
+
+
+def point(kind: str, row: Row, title: str, quality: list[float]) -> dict[str, Any]:
+    """What the plane draws of a row: x, its interval, y with its quartiles, the kind of mark, and the settings to load (None for plain
+    decoding, which is what everything is compared with)."""
+    plain = row["method"] == PLAIN
+    return {
+        "title": title,
+        "group": "plain" if plain else "exact" if row["exact"] is True else "relaxed",
+        "x": row["speedup"][0],
+        "interval": row.get("speedup_interval") or row["speedup"][1:],
+        "y": quality[0],
+        "quartiles": quality[1:],
+        "compression": row["step_compression"][0],
+        "knobs": in_words(row["knobs"]),
+        "settings": None if plain else settings(kind, row),
+    }
+
+
+def settings(kind: str, row: Row) -> dict[str, Any]:
+    """The settings of a row, as a run's own; without a prompt and a seed, which stay as they are on the page."""
+    name = named(row)
+    return {
+        "backbone": row["backbone"],
+        "method": find(name)[0].name,
+        "preset": name if name in PRESETS else None,
+        "knobs": dict(row["knobs"]),
+        "sampling": {key: row[key] for key in SAMPLING},
+        "size": row.get("size") or None,
+        "input": None if kind == "image" else {},
+    }
+
+
+def named(row: Row) -> str:
+    """The method or preset of a row; a swept one's label goes on behind it."""
+    return str(row["method"]).split(" ")[0]
+
+
+def label(row: Row) -> str:
+    """The name of a row as people read it."""
+    if row.get("row"):
+        return str(row["row"]).removeprefix("sweep: ").capitalize() if str(row["row"]).startswith("sweep") else titled(str(row["row"]))
+    return titled(str(row["method"]))
+
+
+def titled(text: str) -> str:
+    """A label with the title of the method that it begins with, if it does."""
+    name, _, rest = text.partition(" ")
+    return f"{title_of(name)} {rest}".strip() if name in METHODS or name in PRESETS else text
+
+
+def in_words(knobs: Mapping[str, Any]) -> str:
+    """Knobs as text."""
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in knobs.items())
+
+
+def spread(found: list[float] | float, digits: int, unit: str = "") -> str:
+    """A median with its quartiles in brackets; a number alone if there are none."""
+    middle, low, high = found if isinstance(found, list) else (found, found, found)
+    text = f"{middle:.{digits}f}{unit}" + (f" ({low:.{digits}f} to {high:.{digits}f})" if low != high else "")
+    return text.replace("-", "−")
+
+
+def fastest_exact(tables: Iterable[Mapping[str, Any]], backbone: str) -> dict[str, Any] | None:
+    """The point of the fastest exact row of a model over all tables; None if none has one."""
+    points = [row["point"] for each in tables for row in each["rows"] if row["point"] and row["point"]["settings"]]
+    found = [p for p in points if p["group"] == "exact" and p["settings"]["backbone"] == backbone]
+    return max(found, key=lambda p: p["x"], default=None)

@@ -1,0 +1,173 @@
+"""What an endless loop of runs shows: every setting that was played with, and how speed and deviation went over time."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from engine.core import Step
+from engine.diagnostics import reached
+from engine.run import Run
+
+PLACES = 16  # places of a draft whose acceptance is counted
+SAMPLES = 300  # points of the course over time; when there are more, two become one
+SPAN = 0.25  # seconds of the runs' clocks in a point at first
+SETTINGS = 40  # settings that are remembered
+FILM = 10  # finished pictures
+
+
+@dataclass
+class Setting:
+    """A method with certain knobs, and all that it did. deviation : sum over the measured passes; kept, asked : by place of the draft"""
+
+    number: int
+    name: str
+    knobs: dict[str, float | str]
+    exact: bool = True
+    tokens: int = 0
+    passes: int = 0
+    seconds: float = 0.0
+    deviation: float = 0.0
+    measured: int = 0
+    ordered: bool = True
+    kept: np.ndarray = field(default_factory=lambda: np.zeros(PLACES, np.int64))
+    asked: np.ndarray = field(default_factory=lambda: np.zeros(PLACES, np.int64))
+
+    def add(self, step: Step, seconds: float) -> None:
+        """Takes a Step that was made with these knobs."""
+        self.tokens += len(step.tokens)
+        self.passes += step.forwards
+        self.seconds += seconds
+        self.exact = self.exact and step.exact
+        told = deviation_of(step)
+        if not math.isnan(told):
+            self.deviation += told
+            self.measured += 1
+        if step.drafted and self.ordered:
+            found = reached(step)
+            self.ordered = found is not None
+            if found:
+                self.kept[: found[0]] += 1
+                self.asked[: found[1]] += 1
+
+    @property
+    def mean_deviation(self) -> float:
+        """Total variation distance from the model's distribution, 0 for exact settings, nan if it was not measured."""
+        if self.exact:
+            return 0.0
+        return self.deviation / self.measured if self.measured else math.nan
+
+    @property
+    def shares(self) -> list[float]:
+        """The accepted share by place; [] without an order."""
+        return [float(k / n) for k, n in zip(self.kept, self.asked, strict=True) if n] if self.ordered else []
+
+
+@dataclass
+class Sample:
+    """A stretch of the course: its end on the clock in seconds, its tokens, passes and seconds, and its measured deviations."""
+
+    end: float
+    tokens: int = 0
+    passes: int = 0
+    seconds: float = 0.0
+    deviation: float = 0.0
+    measured: int = 0
+
+    def merge(self, other: Sample) -> None:
+        """Takes in the stretch that follows."""
+        self.end = other.end
+        self.tokens += other.tokens
+        self.passes += other.passes
+        self.seconds += other.seconds
+        self.deviation += other.deviation
+        self.measured += other.measured
+
+
+class Turned(NamedTuple):
+    """A moved knob: when on the clock, its name ("method" for another method), its old and new value."""
+
+    time: float
+    name: str
+    before: float | str
+    after: float | str
+
+
+class LoopBoard:
+    """All runs of one loop, on one clock that adds up their own. film : (thumbnail, name, seconds) of the newest finished runs"""
+
+    def __init__(self) -> None:
+        self.clock, self.span = 0.0, SPAN
+        self.settings: dict[tuple[Any, ...], Setting] = {}
+        self.samples: list[Sample] = []
+        self.turned: list[Turned] = []
+        self.film: deque[tuple[str, str, float]] = deque(maxlen=FILM)
+        self.pictures = 0
+        self.now: Setting | None = None
+
+    def add(self, run: Run, step: Step) -> None:
+        """Takes the next Step of the run in progress."""
+        self.clock += step.seconds
+        self._enter(run.name, step.knobs)
+        self.now.add(step, step.seconds)
+        told = deviation_of(step)
+        known = not math.isnan(told)
+        stretch = Sample(self.clock, len(step.tokens), step.forwards, step.seconds, told if known else 0.0, int(known))
+        if not self.samples or self.samples[-1].seconds >= self.span:
+            self.samples.append(stretch)
+        else:
+            self.samples[-1].merge(stretch)
+        if len(self.samples) > SAMPLES:
+            self._thin()
+
+    def finish(self, run: Run, thumbnail: str) -> None:
+        """Takes a finished run and its small picture, a data: URL."""
+        self.pictures += 1
+        self.film.append((thumbnail, run.name, run.seconds))
+
+    def curve(self) -> list[int]:
+        """The numbers of the settings that differ from the newest in the knob alone that was moved last, in the order of its values."""
+        knob = next((t.name for t in reversed(self.turned) if t.name in (self.now.knobs if self.now else {})), None)
+        if knob is None or isinstance(self.now.knobs[knob], str):
+            return []
+        rest = {**self.now.knobs, knob: None}
+        same = [s for s in self.settings.values() if s.name == self.now.name and {**s.knobs, knob: None} == rest]
+        return [s.number for s in sorted(same, key=lambda s: s.knobs[knob])] if len(same) > 1 else []
+
+    def _enter(self, name: str, knobs: dict[str, float | str]) -> None:
+        """Makes the setting of a Step the newest one."""
+        before = self.now
+        if before is not None and (before.name, before.knobs) == (name, knobs):
+            return
+        if before is not None and before.name != name:
+            self.turned.append(Turned(self.clock, "method", before.name, name))
+        elif before is not None:
+            moved = [(k, before.knobs[k], v) for k, v in knobs.items() if before.knobs[k] != v]
+            self.turned += [Turned(self.clock, *each) for each in moved]
+        key = (name, *sorted(knobs.items()))
+        found = self.settings.pop(key, None) or Setting(1 + max((s.number for s in self.settings.values()), default=0), name, dict(knobs))
+        self.settings[key] = self.now = found  # the newest is last
+        while len(self.settings) > SETTINGS:
+            del self.settings[next(iter(self.settings))]
+
+    def _thin(self) -> None:
+        """Makes one stretch of every two."""
+        self.span *= 2
+        for first, second in zip(self.samples[::2], self.samples[1::2], strict=False):
+            first.merge(second)
+        self.samples = self.samples[::2]
+
+
+def deviation_of(step: Step) -> float:
+    """The total variation distance that a Step measured; 0 for an exact one, nan if it measured none."""
+    if step.exact:
+        return 0.0
+    told = step.trace.deviation
+    if told is None:
+        return math.nan
+    found = told.mean if told.latest is None else told.latest  # a method that measures whole runs only says the mean
+    return float(found)

@@ -1,0 +1,75 @@
+"""What doctor says of the cost of passes: measured for each installed model, stored, and printed as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def measured(models: Iterable[str], again: bool) -> list[dict[str, Any]]:
+    """The cost curves of some models by dtype, with the threads that are fastest for each; measures what is not stored.
+
+    models : names or folders; one whose weights are absent or do not fit into the memory has a row that says so
+    again  : measures all of it
+    """
+    from engine.errors import ForetokenError
+
+    found = []
+    for each in models:
+        try:
+            found += of_model(each, again)
+        except ForetokenError as e:  # doctor reports what is missing instead of failing
+            found.append({"model": each, "missing": str(e)})
+    return found
+
+
+def of_model(name: str, again: bool) -> list[dict[str, Any]]:
+    """A row for each dtype of a model."""
+    import torch
+
+    from engine.backbones import load, resolve
+    from engine.tuning import auto, store
+    from engine.tuning.prepare import costs_here, keep, prepared, to_stderr
+
+    place = resolve(name)
+    if again:
+        store.forget(load(*place))
+    backbone = prepared(*place)
+    known = store.read(backbone)
+    costs_here(backbone, known)
+    if not auto.table_of(backbone, known) and backbone.weights_hash is not None:
+        to_stderr(f"Recording the tokens a pass of {backbone.name} on a few inputs, once.")
+        known.tokens = [each.row() for each in auto.record(backbone, auto.prompts(backbone))]
+        keep(known, to_stderr)
+    taken = auto.resolve(backbone)
+    known = store.read(backbone)
+    count = torch.get_num_threads()
+    return [
+        {
+            "model": name, "dtype": dtype, "threads": count, "auto": taken if dtype == backbone.dtype else None,
+            "milliseconds": costs.curve.row(), "beside": costs.beside,
+        }
+        for (threads, dtype), costs in sorted(known.costs.items())
+        if threads == count
+    ]  # fmt: skip
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """The lines of the table."""
+    from engine.methods import auto_title
+    from engine.tuning.curve import WIDTHS
+
+    lines = [f"{'milliseconds of a pass by rows':31}" + "".join(f"{width:>8}" for width in WIDTHS)]
+    for row in rows:
+        if "missing" in row:
+            lines.append(f"{row['model']:31} missing: {row['missing']}")
+            continue
+        label = f"{row['model']} {row['dtype']}, {row['threads']} thread{'s' if row['threads'] > 1 else ''}"
+        costs = "".join(f"{row['milliseconds'].get(str(width), float('nan')):8.2f}" for width in WIDTHS)
+        lines.append(f"{label:31}{costs}")
+        if row["beside"]:
+            said = ", ".join(f"{name} {cost:.2f}" for name, cost in row["beside"].items())
+            lines.append(f"  beside a pass, or for each pass of a drafter: {said}")
+        if row["auto"]:
+            lines.append(f"  {auto_title(row['auto'])}")
+    return lines

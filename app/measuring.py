@@ -1,0 +1,117 @@
+"""A benchmark of the page: the runs of `launch.py bench image`, one after another, with progress and an end at any time.
+
+It measures in the same turns, and its rows have the same columns. Only this module of the page imports engine.measure, and the page loads
+it when somebody starts a benchmark: the benchmarks bring transformers with them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from engine.core import Backbone, Prompt
+from engine.data.emoji_scenes import held_out_prompts, lessons_of
+from engine.measure.alternate import Turn, turns
+from engine.measure.bench.rows import append_csv, experiment
+from engine.measure.bench.speed import drafting, likelihood, pixels, plausible, summary
+from engine.methods import find
+from engine.run import Run, generate
+
+PLAIN = "ar"
+PERIOD = 0.25  # seconds between two reports of progress
+
+
+@dataclass
+class Benchmark:
+    """Methods against plain decoding on held-out prompts, each prompt twice.
+
+    names : of methods and presets, without plain decoding; begin : called with every run before its first step, which may stop it
+    runs  : finished runs by method and prompt; rows : of the prompts that are complete; done, of : number of runs
+    """
+
+    backbone: Backbone
+    names: Sequence[str]
+    count: int
+    size: int | None
+    begin: Callable[[list[Run]], None]
+    clock: Callable[[], float] = time.perf_counter
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    done: int = 0
+    stopped: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises BadPrompt for a size that the model lacks."""
+        texts = held_out_prompts(self.count, lessons_of(getattr(self.backbone, "card", None) or {}))
+        self.sampling = self.backbone.sampling
+        self.prompts = [Prompt(text, seed=i, size=self.size, sampling=self.sampling) for i, text in enumerate(texts)]
+        self.turns = turns([PLAIN, *self.names], self.count)
+        self.runs: dict[str, list[list[Run]]] = {name: [[] for _ in texts] for name in (PLAIN, *self.names)}
+        self._likely: dict[str, list[tuple[float, float]]] = {name: [] for name in self.runs}
+        self._spent: dict[str, list[float]] = {name: [] for name in self.runs}
+
+    @property
+    def of(self) -> int:
+        """The number of runs."""
+        return len(self.turns)
+
+    def __iter__(self) -> Iterator[Turn]:
+        """Measures; yields the turn in progress now and then, and after each of its runs."""
+        for turn in self.turns:
+            run = generate(self.backbone, find(turn.kind)[0], self.prompts[turn.input], find(turn.kind)[1], name=turn.kind)
+            self.begin([run])
+            began = said = self.clock()
+            for _ in run:
+                if self.clock() - said > PERIOD:
+                    said = self.clock()
+                    yield turn
+            if not run.finished:
+                self.stopped = True
+                return
+            self._take(turn, run, self.clock() - began)
+            yield turn
+
+    def _take(self, turn: Turn, run: Run, seconds: float) -> None:
+        self.done += 1
+        self._spent[turn.kind].append(seconds)
+        if not turn.counted:
+            return
+        self.runs[turn.kind][turn.input].append(run)
+        complete = turn.input + 1
+        if all(len(of[turn.input]) == 2 for of in self.runs.values()):
+            for name, of in self.runs.items():
+                self._likely[name].append(likelihood(self.backbone, self.prompts[turn.input], of[turn.input][0]))
+            self.rows = self._summary(complete)
+
+    def _summary(self, complete: int) -> list[dict[str, Any]]:
+        """The rows of the first prompts."""
+        runs = {name: of[:complete] for name, of in self.runs.items()}
+        told: Mapping[str, Any] = {
+            "size": self.size or pixels(runs[PLAIN][0][0]), "seeds": f"0..{complete - 1}", "repeats": 1, "prompts_from": "held out",
+        }  # fmt: skip
+        stamp = experiment(self.backbone, self.sampling, **told)
+        rows = [summary(name, runs) | drafting([of[0] for of in runs[name]]) | plausible(self._likely[name]) for name in runs]
+        return [row | {name: value for name, value in stamp.items() if name not in row} for row in rows]
+
+    @property
+    def left(self) -> float | None:
+        """The expected seconds until the end, None while no run has ended."""
+        known = [seconds for spent in self._spent.values() for seconds in spent]
+        if not known:
+            return None
+        return sum(mean(self._spent[turn.kind] or known) for turn in self.turns[self.done :])
+
+    @property
+    def command(self) -> str:
+        """The command that measures the same."""
+        size = f" --size {self.size}" if self.size else ""
+        return f"python launch.py bench image --methods {','.join(self.names)} --count {self.count}{size}"
+
+    def write(self, path: Path) -> Path:
+        """Writes the rows as `launch.py bench image --csv` does; raises BadOutput if the disk refuses."""
+        path.unlink(missing_ok=True)
+        append_csv(path, self.rows)
+        return path

@@ -1,0 +1,148 @@
+"""The stage of the Lab tab: the picture that grows, its numbers, and the charts of what the knobs do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gradio as gr
+import numpy as np
+
+from app.boards.loop import LoopBoard, Setting, Turned
+from app.boards.picture import Board
+from app.ui.method_menu import title_of
+from app.ui.panels import canvas, chart_script, panel, to_text
+from app.ui.panels.runs import changed
+from engine.core import Backbone
+from engine.machine import facts
+from engine.methods import find
+
+LEAST = 4  # passes of a setting before it is a point of the curve
+COUNTERS = (
+    ("tokens_per_second", "tokens / s", "Tokens committed per second of the clock, with these knobs."),
+    ("speedup", "× plain", "The same against plain decoding, which ran once at the start."),
+    ("compression", "tokens / pass", "The mean number of tokens that one pass commits."),
+    ("deviation", "deviation", "Mean total variation distance from the model's distribution: 0 is exact, 1 has nothing in common."),
+    ("pictures", "pictures", "Finished pictures of this loop."),
+)
+TEMPLATE = """
+<section class="ft-lab" data-state="empty">
+  <div class="ft-lab-top">
+    <div class="ft-lab-picture"><canvas class="ft-lab-canvas" role="img" aria-label="No picture yet"></canvas><p class="ft-empty"></p></div>
+    <div class="ft-lab-said">
+      <p class="ft-lab-now" role="status"></p>
+      <dl class="ft-counters">{counters}</dl>
+      <div class="ft-film" role="list" aria-label="Finished pictures"></div>
+      <div class="ft-snapshots"></div>
+    </div>
+  </div>
+  <ol class="ft-lab-how">
+    <li><b>Start the loop.</b> One picture follows another, and every pass is counted for the knobs that it was made with.</li>
+    <li><b>Keep snapshot A, then move a knob.</b> The speed, the deviation and the accepted places change before your eyes.</li>
+    <li><b>Keep snapshot B and go back and forth.</b> The keys A and B bring the snapshots back.</li>
+  </ol>
+  <section class="ft-chart" data-chart="course">
+    <header><h3>Over time</h3><p class="ft-about-chart"></p><output aria-live="polite"></output></header>
+    <figure><canvas></canvas></figure>
+    <div class="ft-legend"></div>
+  </section>
+  <div class="ft-lab-pair">
+    <section class="ft-chart" data-chart="curve">
+      <header><h3>Speed against deviation</h3><p class="ft-about-chart"></p><output aria-live="polite"></output></header>
+      <figure><canvas></canvas></figure>
+      <div class="ft-legend"></div>
+    </section>
+    <section class="ft-chart" data-chart="places">
+      <header><h3>Acceptance by place</h3><p class="ft-about-chart"></p><output aria-live="polite"></output></header>
+      <figure><canvas></canvas></figure>
+      <div class="ft-legend"></div>
+    </section>
+  </div>
+</section>
+"""
+IDLE = {"state": "empty", "said": "Start the loop, then move a knob."}
+
+
+def build(elem_id: str) -> gr.HTML:
+    """The stage."""
+    cells = "".join(f'<div data-key="{key}" title="{told}"><dt>{label}</dt><dd>–</dd></div>' for key, label, told in COUNTERS)
+    return panel("lab", dict(IDLE), TEMPLATE.replace("{counters}", cells), {"CHART": chart_script()}, elem_id=elem_id)
+
+
+def waiting(text: str) -> dict[str, Any]:
+    """The stage before the first step."""
+    return {"state": "running", "said": text}
+
+
+def made_with(backbone: Backbone, seed: int) -> dict[str, str]:
+    """What a figure says below itself, besides the settings."""
+    machine = facts()
+    return {
+        "model": f"{backbone.name} ({backbone.weights_hash or 'no hash'}, {backbone.dtype})",
+        "first seed": str(seed),
+        "machine": f"{machine['processor']}, {machine['threads']} threads, {backbone.device}, PyTorch {machine['torch']}",
+        "commit": str(machine["commit"] or ""),
+    }
+
+
+def encode(
+    board: LoopBoard, picture: Board | None, plain: float | None, identity: str, made: dict[str, str], state: str = "running"
+) -> dict[str, Any]:
+    """Everything the script draws.
+
+    time, speed, compression, deviation : float32, of every stretch of the course; nan = not known
+    turned : moved knobs; settings : all, oldest first; curve : the numbers of those that one knob tells apart; now : of the newest
+    picture : a data: URL, None = as before; plain : tokens a second of plain decoding
+    """
+    samples = board.samples
+    share = [s.deviation / s.measured if s.measured else math.nan for s in samples]
+    return {
+        "state": state,
+        "id": identity,
+        "plain": plain,
+        "made": made,
+        "clock": board.clock,
+        "pictures": board.pictures,
+        "picture": canvas.data_url(picture.picture(), lossless=False) if picture else None,
+        "prompt": picture.run.prompt.text if picture else None,
+        "film": [{"number": board.pictures - i, "picture": small, "said": f"{title_of(name)}, {seconds:.2f} s"}
+                 for i, (small, name, seconds) in enumerate(reversed(board.film))],
+        "time": to_text(np.array([s.end for s in samples], np.float32)),
+        "speed": to_text(np.array([s.tokens / s.seconds if s.seconds else math.nan for s in samples], np.float32)),
+        "compression": to_text(np.array([s.tokens / s.passes if s.passes else math.nan for s in samples], np.float32)),
+        "deviation": to_text(np.array(share, np.float32)),
+        "turned": [in_words(each, board.now) for each in board.turned[-40:]],
+        "settings": [setting(each, board) for each in board.settings.values()],
+        "curve": board.curve(),
+        "now": board.now.number if board.now else None,
+    }  # fmt: skip
+
+
+def setting(each: Setting, board: LoopBoard) -> dict[str, Any]:
+    """A setting and what it did."""
+    deviation = each.mean_deviation
+    return {
+        "number": each.number,
+        "title": title_of(each.name),
+        "name": each.name,
+        "knobs": each.knobs,
+        "changed": changed(each.name, each.knobs, {}),
+        "exact": each.exact,
+        "tokens": each.tokens,
+        "passes": each.passes,
+        "speed": each.tokens / each.seconds if each.seconds else 0.0,
+        "compression": each.tokens / each.passes if each.passes else 0.0,
+        "deviation": None if math.isnan(deviation) else deviation,
+        "counts": each.passes >= LEAST,
+        "shares": [round(share, 4) for share in each.shares],
+        "reached": each.asked[: len(each.shares)].tolist(),
+    }
+
+
+def in_words(turned: Turned, now: Setting | None) -> dict[str, Any]:
+    """A moved knob: the symbol on its slider, its values as text, and when."""
+    if turned.name == "method":
+        return {"time": turned.time, "letter": "", "before": title_of(str(turned.before)), "after": title_of(str(turned.after))}
+    letters = {k.name: k.symbol for k in find(now.name)[0].knobs} if now else {}
+    before, after = (v if isinstance(v, str) else f"{v:g}" for v in (turned.before, turned.after))
+    return {"time": turned.time, "letter": letters.get(turned.name) or turned.name.replace("_", " "), "before": before, "after": after}

@@ -1,0 +1,53 @@
+"""The distribution at the place that is pointed at: the most probable tokens as patches, their probabilities, and which one was drawn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import gradio as gr
+import numpy as np
+
+from app.boards.odds import Odds
+from app.boards.patches import PLAIN, SIDE, Patches
+from app.boards.picture import Board
+from app.ui.panels import chart_script, panel, to_text
+from app.ui.panels.canvas import data_url
+
+TEMPLATE = """
+<section class="ft-chart ft-odds" data-state="empty">
+  <header><h3>Distribution at a place</h3><p class="ft-about-chart"></p><output aria-live="polite"></output></header>
+  <figure><canvas></canvas></figure>
+</section>
+"""
+IDLE = {"state": "empty", "about": "When a run has ended, point at its picture to see between which tokens the model chose there."}
+
+
+def build(elem_id: str = "odds") -> gr.HTML:
+    """The panel below the pictures."""
+    constants = {"CHART": chart_script(), "SHEET": json.dumps([PLAIN, SIDE])}
+    return panel("odds", dict(IDLE), TEMPLATE, constants, elem_id=elem_id)
+
+
+def encode(board: Board, found: Odds, patches: Patches, made: Mapping[str, str]) -> dict[str, Any]:
+    """Everything the script draws.
+
+    tokens : int32 [positions * top]; p : float32, theirs; own, drawn : of each position the committed token and its probability
+    sheet : the patches of the tokens in `known`, "" if the model draws none
+    """
+    known = np.unique(np.concatenate([found.tokens.ravel(), board.token]))
+    return {
+        "state": "done",
+        "about": "The probabilities that plain decoding draws from, given the tokens before this place. Framed: the drawn one.",
+        "title": board.run.method.title,
+        "made": dict(made),
+        "columns": board.columns,
+        "top": found.tokens.shape[1],
+        "tokens": to_text(found.tokens),
+        "p": to_text(found.p),
+        "own": to_text(board.token),
+        "drawn": to_text(found.drawn),
+        "known": to_text(known.astype(np.int32)),
+        "sheet": data_url(patches.sheet(known.tolist()), lossless=False) if patches.are_there else "",
+    }

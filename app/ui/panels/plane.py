@@ -1,0 +1,35 @@
+"""The plane of speed and fidelity, and the table below it: of recorded benchmarks, and of the one that is measured here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gradio as gr
+
+from app.ui.panels import chart_script, panel
+
+HERE = "here"  # the table that is measured on the page
+TEMPLATE = """
+<section class="ft-chart ft-plane" data-state="empty">
+  <header>
+    <h3>Speed and fidelity</h3>
+    <label class="ft-which"><span>Table</span><select class="ft-control" aria-label="Table of measurements"></select></label>
+    <p class="ft-about-chart"></p>
+  </header>
+  <figure><canvas></canvas></figure>
+  <p class="ft-good"></p>
+  <div class="ft-legend"></div>
+  <div class="ft-point"><output aria-live="polite"></output><button type="button" data-do="load" hidden></button></div>
+  <div class="ft-bench-table" tabindex="0" role="region" aria-label="Table of measurements">
+    <table><thead></thead><tbody></tbody></table>
+  </div>
+</section>
+"""
+
+
+def build(tables: Sequence[Mapping[str, Any]], elem_id: str = "plane") -> gr.HTML:
+    """The panel. tables : the recorded ones, see app/bench_rows.py; its value is the table that is measured here, None = none yet"""
+    constants = {"CHART": chart_script(), "TABLES": json.dumps(list(tables)), "HERE": json.dumps(HERE)}
+    return panel("plane", None, TEMPLATE, constants, elem_id=elem_id)

@@ -1,0 +1,34 @@
+"""How far a long run is: a bar, what it does now, and the time that is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from app.ui.panels import panel
+
+TEMPLATE = """
+<div class="ft-going" data-state="empty">
+  <p class="ft-going-text" role="status"></p>
+  <div class="ft-going-bar" role="progressbar" aria-label="Progress" aria-valuemin="0"><b></b></div>
+  <p class="ft-going-detail"></p>
+</div>
+"""
+
+
+def build(idle: dict[str, Any], elem_id: str) -> gr.HTML:
+    """The bar. idle : its value before the first run"""
+    return panel("progress", idle, TEMPLATE, elem_id=elem_id)
+
+
+def encode(text: str, done: int, of: int, detail: str = "", state: str = "running") -> dict[str, Any]:
+    """The value. state : empty (no bar), running, done or stopped"""
+    return {"state": state, "text": text, "done": done, "of": of, "detail": detail}
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it: "40 s", "3 min"."""
+    if seconds < 1:
+        return "less than a second"
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,492 @@
+/* The hot operations of our own networks on a CPU, in C for gcc and clang. native.py compiles this file and describes the functions.
+
+   Every result of a row is a sum in an order that depends on the shapes of the weights and on the place of a key in the slab, never on the
+   number of rows, of threads, or on what other rows see. So a row has the same bits in a pass of one row and in a window.
+   Vectors are those of the compiler's extension; the number of lanes is the only thing that is known of the processor, except for
+   bfloat16, whose products need AVX-512's instruction. */
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+#define PANEL (2 * LANES) /* output columns whose weights lie together */
+#define ROWS 6            /* rows of a tile: 6 x 4 sums, 4 weights and 1 number fit into 32 registers */
+#define QUERIES 4         /* rows that read a key together */
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef float loose __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef int32_t ints __attribute__((vector_size(4 * LANES)));
+typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2)));
+typedef uint32_t words __attribute__((vector_size(4 * LANES)));
+
+INLINE vec load(const float *at) { return *(const loose *)at; }
+INLINE void store(float *at, vec x) { *(loose *)at = x; }
+INLINE vec all(float x) { return x - (vec){0}; }
+INLINE vec chosen(ints which, vec a, vec b) { return (vec)(((ints)a & which) | ((ints)b & ~which)); }
+INLINE vec larger(vec a, vec b) { return chosen(a > b, a, b); }
+
+INLINE vec load_half(const uint16_t *at) { return (vec)(__builtin_convertvector(*(const halves *)at, words) << 16); }
+
+INLINE uint16_t half_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Half a step of a sum over lanes: lane i of the result is lane i of segment i / s of both vectors, each of whose segments has 2 s lanes. */
+#define LANE(i, s, n) ((i) / (s) * 2 * (s) + (i) % (s) + (n))
+#if LANES == 16
+#define PICK(x, y, s, n) \
+    __builtin_shufflevector(x, y, LANE(0, s, n), LANE(1, s, n), LANE(2, s, n), LANE(3, s, n), LANE(4, s, n), LANE(5, s, n), LANE(6, s, n), \
+        LANE(7, s, n), LANE(8, s, n), LANE(9, s, n), LANE(10, s, n), LANE(11, s, n), LANE(12, s, n), LANE(13, s, n), LANE(14, s, n), LANE(15, s, n))
+#elif LANES == 8
+#define PICK(x, y, s, n) \
+    __builtin_shufflevector(x, y, LANE(0, s, n), LANE(1, s, n), LANE(2, s, n), LANE(3, s, n), LANE(4, s, n), LANE(5, s, n), LANE(6, s, n), \
+        LANE(7, s, n))
+#else
+#define PICK(x, y, s, n) __builtin_shufflevector(x, y, LANE(0, s, n), LANE(1, s, n), LANE(2, s, n), LANE(3, s, n))
+#endif
+#define MERGE(x, y, s) (PICK(x, y, s, 0) + PICK(x, y, s, s))
+
+/* The sum of a vector's lanes, folded in halves. */
+INLINE float sum_of(vec x) {
+#if LANES == 16
+    x = MERGE(x, x, 8);
+#endif
+#if LANES >= 8
+    x = MERGE(x, x, 4);
+#endif
+    x = MERGE(x, x, 2);
+    x = MERGE(x, x, 1);
+    return x[0];
+}
+
+/* Lane i is the sum of vector i, with the bits of `sum_of`. */
+INLINE vec sums_of(vec *x) {
+#if LANES == 16
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) x[i] = MERGE(x[2 * i], x[2 * i + 1], 8);
+#endif
+#if LANES >= 8
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) x[i] = MERGE(x[2 * i], x[2 * i + 1], 4);
+#endif
+    const vec first = MERGE(x[0], x[1], 2), second = MERGE(x[2], x[3], 2);
+    return MERGE(first, second, 1);
+}
+
+INLINE float largest_of(vec x) {
+    float best = x[0];
+    for (int i = 1; i < LANES; i++) best = x[i] > best ? x[i] : best;
+    return best;
+}
+
+/* e^x to 2 units in the last place; 0 below -87. */
+INLINE vec exponential(vec x) {
+    const vec bounded = larger(x, all(-87.0f)), top = chosen(bounded > 88.0f, all(88.0f), bounded);
+    const vec shifted = top * 1.44269504f + 12582912.0f; /* rounds to whole numbers, in the lowest bits */
+    const vec count = shifted - 12582912.0f;
+    const vec rest = (top - count * 0.693359375f) + count * 2.12194440e-4f;
+    vec y = all(1.9875691500e-4f);
+    y = y * rest + 1.3981999507e-3f;
+    y = y * rest + 8.3334519073e-3f;
+    y = y * rest + 4.1665795894e-2f;
+    y = y * rest + 1.6666665459e-1f;
+    y = y * rest + 5.0000001201e-1f;
+    y = (y * rest) * rest + rest + 1.0f;
+    y = (vec)((ints)y + (((ints)shifted - 0x4b400000) << 23));
+    return (vec)((ints)y & (x >= -87.0f));
+}
+
+INLINE vec silu(vec x) { return x / (1.0f + exponential(-x)); }
+
+/* x times the normal distribution function; the error function by Abramowitz and Stegun 7.1.26, to 1.5e-7. */
+INLINE vec gelu(vec x) {
+    const vec z = x * 0.70710678f, size = (vec)((ints)z & 0x7fffffff);
+    const vec t = 1.0f / (1.0f + 0.3275911f * size);
+    vec y = 1.061405429f * t - 1.453152027f;
+    y = y * t + 1.421413741f;
+    y = y * t - 0.284496736f;
+    y = y * t + 0.254829592f;
+    const vec left = y * t * exponential(-size * size); /* 1 - erf(|z|) */
+    return x * chosen(z < 0.0f, 0.5f * left, 1.0f - 0.5f * left);
+}
+
+/* --- what a row is before it is multiplied ------------------------------------------------------------------------- */
+
+enum { AS_IT_IS, ROOT_MEAN_SQUARE, LAYER_NORM, SILU_GATE, GELU_GATE };
+
+static float squares(const float *x, long width, float mean) {
+    vec total = {0};
+    long i = 0;
+    for (; i + LANES <= width; i += LANES) {
+        const vec d = load(x + i) - mean;
+        total += d * d;
+    }
+    float found = sum_of(total);
+    for (; i < width; i++) found += (x[i] - mean) * (x[i] - mean);
+    return found;
+}
+
+static float sum_row(const float *x, long width) {
+    vec total = {0};
+    long i = 0;
+    for (; i + LANES <= width; i += LANES) total += load(x + i);
+    float found = sum_of(total);
+    for (; i < width; i++) found += x[i];
+    return found;
+}
+
+/* gate and up lie side by side; which one is first depends on the network. The last lanes are computed in a padded vector. */
+static void gated(float *out, const float *gate, const float *up, long width, int kind) {
+    for (long i = 0; i < width; i += LANES) {
+        float a[LANES] = {0}, b[LANES] = {0};
+        const long here = width - i < LANES ? width - i : LANES;
+        memcpy(a, gate + i, 4 * here);
+        memcpy(b, up + i, 4 * here);
+        const vec y = (kind == SILU_GATE ? silu(load(a)) : gelu(load(a))) * load(b);
+        memcpy(out + i, &y, 4 * here);
+    }
+}
+
+static __attribute__((noinline)) void prepare_row(
+    float *out, const float *x, long width, int kind, const float *weight, const float *bias, float constant) {
+    if (kind == SILU_GATE) {
+        gated(out, x, x + width, width, kind);
+    } else if (kind == GELU_GATE) {
+        gated(out, x + width, x, width, kind);
+    } else if (kind == ROOT_MEAN_SQUARE) {
+        const float factor = 1.0f / sqrtf(squares(x, width, 0.0f) + constant * constant);
+        for (long i = 0; i < width; i++) out[i] = x[i] * factor * weight[i];
+    } else if (kind == LAYER_NORM) {
+        const float mean = sum_row(x, width) / width;
+        const float factor = 1.0f / sqrtf(squares(x, width, mean) / width + constant);
+        for (long i = 0; i < width; i++) out[i] = (x[i] - mean) * factor * weight[i] + bias[i];
+    } else {
+        memcpy(out, x, 4 * width);
+    }
+}
+
+void prepare(const float *x, long rows, long stride, long width, int kind, const float *weight, const float *bias, float constant, float *out,
+             int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1 && rows > 4)
+    for (long r = 0; r < rows; r++) prepare_row(out + r * width, x + r * stride, width, kind, weight, bias, constant);
+}
+
+/* --- products ------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const float *bias, *residual;
+    float *out;
+    long outer;
+} Target;
+
+/* Writes the sums of rows x vectors; columns behind the last one are dropped. */
+static __attribute__((noinline)) void finish(int rows, int vectors, vec sums[][4], long row, long column, const Target *to) {
+    for (int r = 0; r < rows; r++) {
+        float *out = to->out + (row + r) * to->outer;
+        const float *residual = to->residual ? to->residual + (row + r) * to->outer : 0, *found = (const float *)sums[r];
+        for (int v = 0; v < vectors; v++) {
+            const long at = column + v * LANES, here = to->outer - at < LANES ? to->outer - at : LANES;
+            if (here == LANES) {
+                vec y = sums[r][v];
+                if (to->bias) y += load(to->bias + at);
+                if (residual) y += load(residual + at);
+                store(out + at, y);
+                continue;
+            }
+            for (long i = 0; i < here; i++) {
+                const float y = found[v * LANES + i] + (to->bias ? to->bias[at + i] : 0.0f);
+                out[at + i] = y + (residual ? residual[at + i] : 0.0f);
+            }
+        }
+    }
+}
+
+/* The sums are copied, so that they stay in registers before. */
+#define FINISH                                                                                                                         \
+    vec found[ROWS][4];                                                                                                                \
+    memcpy(found, sums, sizeof found);                                                                                                 \
+    finish(rows, 2 * panels, found, row, column, to)
+
+INLINE void tile(const int rows, const int panels, const float *x, const float *w, long inner, long row, long column, const Target *to) {
+    vec sums[ROWS][4] = {{{0}}};
+    const float *second = w + inner * PANEL;
+    x += row * inner;
+    for (long k = 0; k < inner; k++) {
+        vec b[4];
+        b[0] = load(w + k * PANEL), b[1] = load(w + k * PANEL + LANES);
+        if (panels == 2) b[2] = load(second + k * PANEL), b[3] = load(second + k * PANEL + LANES);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+            const float a = x[r * inner + k];
+#pragma GCC unroll 4
+            for (int v = 0; v < 2 * panels; v++) sums[r][v] += a * b[v];
+        }
+    }
+    FINISH;
+}
+
+/* inner counts pairs of numbers: a pair of x is multiplied with a pair of weights and both products are added to the sum. */
+INLINE void tile_half(const int rows, const int panels, const uint32_t *x, const uint32_t *w, long inner, long row, long column, const Target *to) {
+#if defined(__AVX512BF16__)
+    vec sums[ROWS][4] = {{{0}}};
+    const uint32_t *second = w + inner * PANEL;
+    x += row * inner;
+    for (long k = 0; k < inner; k++) {
+        __m512i b[4];
+        b[0] = _mm512_loadu_si512(w + k * PANEL), b[1] = _mm512_loadu_si512(w + k * PANEL + LANES);
+        if (panels == 2) b[2] = _mm512_loadu_si512(second + k * PANEL), b[3] = _mm512_loadu_si512(second + k * PANEL + LANES);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+            const __m512bh a = (__m512bh)_mm512_set1_epi32((int)x[r * inner + k]);
+#pragma GCC unroll 4
+            for (int v = 0; v < 2 * panels; v++) sums[r][v] = (vec)_mm512_dpbf16_ps((__m512)sums[r][v], a, (__m512bh)b[v]);
+        }
+    }
+    FINISH;
+#endif
+}
+
+#define TILES(name, type)                                                                                                              \
+    static void name##s(int rows, int panels, const type *x, const type *w, long inner, long row, long column, const Target *to) {     \
+        switch (2 * rows + panels) {                                                                                                   \
+        case 3: name(1, 1, x, w, inner, row, column, to); break;                                                                       \
+        case 4: name(1, 2, x, w, inner, row, column, to); break;                                                                       \
+        case 5: name(2, 1, x, w, inner, row, column, to); break;                                                                       \
+        case 6: name(2, 2, x, w, inner, row, column, to); break;                                                                       \
+        case 7: name(3, 1, x, w, inner, row, column, to); break;                                                                       \
+        case 8: name(3, 2, x, w, inner, row, column, to); break;                                                                       \
+        case 9: name(4, 1, x, w, inner, row, column, to); break;                                                                       \
+        case 10: name(4, 2, x, w, inner, row, column, to); break;                                                                      \
+        case 11: name(5, 1, x, w, inner, row, column, to); break;                                                                      \
+        case 12: name(5, 2, x, w, inner, row, column, to); break;                                                                      \
+        case 13: name(6, 1, x, w, inner, row, column, to); break;                                                                      \
+        case 14: name(6, 2, x, w, inner, row, column, to); break;                                                                      \
+        }                                                                                                                              \
+    }
+TILES(tile, float)
+TILES(tile_half, uint32_t)
+
+int lanes(void) { return LANES; }
+
+int multiplies_half(void) {
+#if defined(__AVX512BF16__)
+    return 1;
+#else
+    return 0;
+#endif
+}
+
+/* out = prepared(x) W^T + bias + residual. `scratch` holds the prepared rows: 4 bytes a number, and 2 more in bfloat16. */
+void linear(const float *x, long rows, long stride, long inner, int kind, const float *weight, const float *bias_of_norm, float constant,
+            float *scratch, const void *packed, int half, const float *bias, const float *residual, float *out, long outer, int threads) {
+    const Target to = {bias, residual, out, outer};
+    const long panels = (outer + PANEL - 1) / PANEL, pairs = inner / 2;
+    const int direct = kind == AS_IT_IS && stride == inner && !half;
+    const float *from = direct ? x : scratch;
+    uint16_t *rounded = (uint16_t *)(scratch + rows * inner);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        if (!direct) {
+#pragma omp for schedule(static)
+            for (long r = 0; r < rows; r++) {
+                prepare_row(scratch + r * inner, x + r * stride, inner, kind, weight, bias_of_norm, constant);
+                if (half)
+                    for (long i = 0; i < inner; i++) rounded[r * inner + i] = half_of(scratch[r * inner + i]);
+            }
+        }
+#pragma omp for schedule(static)
+        for (long share = 0; share < threads; share++) {
+            const long last = panels * (share + 1) / threads;
+            for (long p = panels * share / threads; p < last;) {
+                const int wide = LANES != 8 && p + 1 < last ? 2 : 1; /* AVX has registers for one panel only */
+                for (long r = 0; r < rows; r += ROWS) {
+                    const int here = rows - r < ROWS ? (int)(rows - r) : ROWS;
+                    if (half)
+                        tile_halfs(here, wide, (const uint32_t *)rounded, (const uint32_t *)packed + p * pairs * PANEL, pairs, r, p * PANEL, &to);
+                    else
+                        tiles(here, wide, from, (const float *)packed + p * inner * PANEL, inner, r, p * PANEL, &to);
+                }
+                p += wide;
+            }
+        }
+    }
+}
+
+/* --- attention ------------------------------------------------------------------------------------------------------ */
+
+/* queries : rows [branches * count], `stride` numbers apart, heads side by side
+   new_keys, new_values : of the same rows, or null: nothing is written
+   keys, values : of head h of branch b at b * branch_stride + h * head_stride; float or bfloat16
+   norm_query, norm_key : weights of a head's root-mean-square norm, or null: rows are brought to length 1
+   cosines, sines : [count, width], whose first halves turn the pairs (i, i + width / 2), or null
+   seen : [count, kept + count] or null: everything */
+typedef struct {
+    const float *queries, *new_keys, *new_values;
+    long stride, branches, heads, count, width, kept;
+    void *keys, *values;
+    long branch_stride, head_stride;
+    const float *norm_query, *norm_key, *cosines, *sines;
+    const uint8_t *seen;
+    float *out, *scratch;
+    long scratch_size;
+    float floor, scale;
+    int half, threads;
+} Attention;
+
+static void turn(float *out, const float *x, const Attention *a, const float *weight, long row) {
+    const long width = a->width, middle = width / 2;
+    const float length = sqrtf(squares(x, width, 0.0f) + a->floor * a->floor), factor = 1.0f / (weight || length > 1e-12f ? length : 1e-12f);
+    float own[width];
+    for (long i = 0; i < width; i++) own[i] = x[i] * factor * (weight ? weight[i] : 1.0f);
+    if (a->cosines) {
+        const float *c = a->cosines + row * width, *s = a->sines + row * width;
+        for (long i = 0; i < middle; i++) {
+            const float first = own[i], second = own[i + middle];
+            out[i] = first * c[i] - second * s[i];
+            out[i + middle] = second * c[i] + first * s[i];
+        }
+    } else {
+        memcpy(out, own, 4 * width);
+    }
+}
+
+static void put(void *at, long place, const float *x, long width, int half) {
+    if (!half) {
+        memcpy((float *)at + place, x, 4 * width);
+        return;
+    }
+    for (long i = 0; i < width; i++) ((uint16_t *)at)[place + i] = half_of(x[i]);
+}
+
+/* Hides what a row does not see and makes probabilities of its scores, not normalised; returns 1 / their sum. */
+static float shares(float *scores, long end, const uint8_t *seen) {
+    const long padded = (end + LANES - 1) / LANES * LANES;
+    for (long j = end; j < padded; j++) scores[j] = -INFINITY;
+    if (seen)
+        for (long j = 0; j < end; j++) scores[j] = seen[j] ? scores[j] : -INFINITY;
+    vec best = load(scores), total = {0};
+    for (long j = LANES; j < padded; j += LANES) best = larger(load(scores + j), best);
+    const float top = largest_of(best);
+    for (long j = 0; j < padded; j += LANES) {
+        const vec e = exponential(load(scores + j) - top);
+        total += e;
+        store(scores + j, e);
+    }
+    return 1.0f / sum_of(total);
+}
+
+INLINE vec read(const void *at, long place, const int half) {
+    return half ? load_half((const uint16_t *)at + place) : load((const float *)at + place);
+}
+
+/* `rows` queries [rows, width] over the first `end` keys. */
+INLINE void look(const int rows, const int vectors, const int half, const float *q, const void *keys, const void *values, long end, float *scores,
+                 long room, const uint8_t *seen, long seen_stride, float *out, long out_stride) {
+    const long width = vectors * LANES;
+    const long blocks = end / LANES * LANES;
+    for (long j = 0; j < blocks; j += LANES) {
+        float copy[half ? 8 * LANES * LANES : 1];
+        const float *k = (const float *)keys + j * width;
+        if (half) {
+            for (long i = 0; i < LANES * width; i += LANES) store(copy + i, read(keys, j * width + i, half));
+            k = copy;
+        }
+        for (int r = 0; r < rows; r++) {
+            vec dots[LANES] = {{0}}; /* not the first product: the compiler could round that one or the second, and not the same in every copy */
+#pragma GCC unroll 8
+            for (int v = 0; v < vectors; v++) {
+                const vec own = load(q + r * width + v * LANES);
+#pragma GCC unroll 16
+                for (int i = 0; i < LANES; i++) dots[i] += own * load(k + i * width + v * LANES);
+            }
+            store(scores + r * room + j, sums_of(dots));
+        }
+    }
+    for (long j = blocks; j < end; j++)
+        for (int r = 0; r < rows; r++) {
+            vec dot = {0};
+#pragma GCC unroll 8
+            for (int v = 0; v < vectors; v++) dot += load(q + r * width + v * LANES) * read(keys, j * width + v * LANES, half);
+            scores[r * room + j] = sum_of(dot);
+        }
+    float parts[QUERIES];
+    for (int r = 0; r < rows; r++) parts[r] = shares(scores + r * room, end, seen ? seen + r * seen_stride : 0);
+    vec sums[QUERIES][8] = {{{0}}};
+    for (long j = 0; j < end; j++) {
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; v++) {
+            const vec value = read(values, j * width + v * LANES, half);
+#pragma GCC unroll 4
+            for (int r = 0; r < rows; r++) sums[r][v] += scores[r * room + j] * value;
+        }
+    }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) store(out + r * out_stride + v * LANES, sums[r][v] * parts[r]);
+}
+
+INLINE void look_all(const int vectors, const int half, const Attention *a, const float *q, const void *keys, const void *values, float *scores,
+                     long room, long branch, long head) {
+    const long all_keys = a->kept + (a->new_keys ? a->count : 0), row_of_out = a->heads * a->width;
+    for (long r = 0; r < a->count;) {
+        const int here = a->count - r < QUERIES ? 1 : QUERIES;
+        const uint8_t *seen = a->seen ? a->seen + r * all_keys : 0;
+        long end = all_keys;
+        if (seen)
+            for (int visible = 0; end > 1; end--) {
+                for (int i = 0; i < here; i++) visible |= seen[i * all_keys + end - 1];
+                if (visible) break;
+            }
+        float *out = a->out + (branch * a->count + r) * row_of_out + head * a->width;
+#define LOOK(n) look(n, vectors, half, q + r * a->width, keys, values, end, scores, room, seen, all_keys, out, row_of_out)
+        if (here == QUERIES) LOOK(QUERIES);
+        else LOOK(1);
+#undef LOOK
+        r += here == QUERIES ? QUERIES : 1;
+    }
+}
+
+void attend(const Attention *a) {
+    const long pairs = a->branches * a->heads, width = a->width, all_keys = a->kept + a->count, room = (all_keys + LANES - 1) / LANES * LANES;
+    const long size = a->half ? 2 : 4;
+#pragma omp parallel for num_threads(a->threads) if (a->threads > 1) schedule(static)
+    for (long share = 0; share < a->threads; share++) {
+        float *q = a->scratch + share * a->scratch_size, *key = q + a->count * width, *scores = key + width;
+        for (long pair = pairs * share / a->threads; pair < pairs * (share + 1) / a->threads; pair++) {
+            const long branch = pair / a->heads, head = pair % a->heads, start = branch * a->branch_stride + head * a->head_stride;
+            for (long r = 0; r < a->count; r++) {
+                const long from = (branch * a->count + r) * a->stride + head * width, place = start + (a->kept + r) * width;
+                turn(q + r * width, a->queries + from, a, a->norm_query, r);
+                for (long i = 0; i < width; i++) q[r * width + i] *= a->scale;
+                if (!a->new_keys) continue;
+                turn(key, a->new_keys + from, a, a->norm_key, r);
+                put(a->keys, place, key, width, a->half);
+                put(a->values, place, a->new_values + from, width, a->half);
+            }
+            const char *keys = (const char *)a->keys + start * size, *values = (const char *)a->values + start * size;
+            switch (2 * (width / LANES) + a->half) {
+            case 2: look_all(1, 0, a, q, keys, values, scores, room, branch, head); break;
+            case 3: look_all(1, 1, a, q, keys, values, scores, room, branch, head); break;
+            case 4: look_all(2, 0, a, q, keys, values, scores, room, branch, head); break;
+            case 5: look_all(2, 1, a, q, keys, values, scores, room, branch, head); break;
+            case 8: look_all(4, 0, a, q, keys, values, scores, room, branch, head); break;
+            case 9: look_all(4, 1, a, q, keys, values, scores, room, branch, head); break;
+            case 16: look_all(8, 0, a, q, keys, values, scores, room, branch, head); break;
+            case 17: look_all(8, 1, a, q, keys, values, scores, room, branch, head); break;
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+"""The functions of native.c, compiled once by the C compiler of the machine and kept for later processes.
+
+`native(dtype)` chooses: FORETOKEN_KERNELS=native asks for them, `reference` and `triton` refuse them, and by default they run where gcc
+or clang compiles them. The library lies in the user's data directory under a name that changes with the source, the flags, the compiler
+and the processor, so nothing stale is ever loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from ctypes import c_float, c_int, c_long, c_void_p
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from engine.errors import NotSupported
+from engine.files import home, whole_file
+from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
+
+SOURCE = Path(__file__).with_suffix(".c")
+FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
+COMPILERS = ("cc", "gcc", "clang")
+PATIENCE = 300  # seconds that a compiler gets; it needs two on a quiet machine
+AS_IT_IS, ROOT_MEAN_SQUARE, LAYER_NORM, SILU_GATE, GELU_GATE = range(5)  # what a row is before it is multiplied; as in native.c
+
+
+class Attention(ctypes.Structure):
+    """The arguments of `attend`; native.c describes them."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("queries", "new_keys", "new_values")),
+        *((name, c_long) for name in ("stride", "branches", "heads", "count", "width", "kept")),
+        ("keys", c_void_p), ("values", c_void_p), ("branch_stride", c_long), ("head_stride", c_long),
+        *((name, c_void_p) for name in ("norm_query", "norm_key", "cosines", "sines", "seen", "out", "scratch")),
+        ("scratch_size", c_long), ("floor", c_float), ("scale", c_float), ("half", c_int), ("threads", c_int),
+    )  # fmt: skip
+
+
+class Library:
+    """The compiled functions. Pointers are addresses of contiguous tensors, 0 for none."""
+
+    def __init__(self, path: Path):
+        """Raises OSError for a file that is no library of this machine."""
+        found = ctypes.CDLL(str(path))
+        self.prepare, self.linear, self.attend = found.prepare, found.linear, found.attend
+        row = (c_void_p, c_long, c_long, c_long, c_int, c_void_p, c_void_p, c_float, c_void_p)  # x, rows, stride, width, kind, norm, result
+        self.prepare.argtypes = (*row, c_int)
+        self.linear.argtypes = (*row, c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_long, c_int)
+        self.attend.argtypes = (ctypes.POINTER(Attention),)
+        for function in (self.prepare, self.linear, self.attend):
+            function.restype = None
+        self.lanes: int = found.lanes()
+        self.multiplies_half = bool(found.multiplies_half())
+
+
+def native(dtype: torch.dtype = torch.float32) -> Library | None:
+    """The library if it is chosen for products in a type on a CPU; None if not. `native_choice` says why. Raises NotSupported if
+    FORETOKEN_KERNELS asks for what cannot run here."""
+    return built()[0] if native_choice(dtype).name == NATIVE else None
+
+
+def native_choice(dtype: torch.dtype = torch.float32) -> Choice:
+    """Which functions run the passes of our own networks on a CPU: native ones, or PyTorch's (the reference)."""
+    wanted = asked()
+    if wanted not in ("", NATIVE):
+        return Choice(REFERENCE, f"{VARIABLE}={wanted}.")
+    library, reason = built()
+    if library is not None and dtype != torch.float32 and not (dtype == torch.bfloat16 and library.multiplies_half):
+        library, reason = None, f"The processor has no instruction for products in {str(dtype).removeprefix('torch.')}."
+    if library is None and wanted:
+        raise NotSupported(f"{VARIABLE}={NATIVE} does not work here. {reason} Set it to {REFERENCE}, or unset it.")
+    return Choice(REFERENCE if library is None else NATIVE, reason)
+
+
+@lru_cache(maxsize=1)
+def built() -> tuple[Library | None, str]:
+    """The library, compiled if it is not there yet, and how it was made; or None and why there is none."""
+    compiler = next((found for name in (os.environ.get("CC", ""), *COMPILERS) if name and (found := shutil.which(name))), None)
+    if compiler is None:
+        return None, f"No C compiler was found ({', '.join(COMPILERS)})."
+    try:
+        path = home() / "native" / f"{_fingerprint(compiler)}.so"
+        if not path.exists():
+            _compile(compiler, path)
+        return Library(path), f"Compiled by {compiler}."
+    except subprocess.CalledProcessError as e:
+        said = (e.stderr.strip().splitlines() or ["it said nothing"])[0]
+        return None, f"{compiler} does not compile native.c ({said})."
+    except (OSError, subprocess.TimeoutExpired) as e:
+        return None, f"native.c could not be compiled or loaded ({e})."
+
+
+def _fingerprint(compiler: str) -> str:
+    """The name of the library: it changes with all that its code depends on."""
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+    information = Path("/proc/cpuinfo")
+    lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []
+    flags = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+    parts = (SOURCE.read_text(encoding="utf-8"), " ".join(FLAGS), version, platform.platform(), flags)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def _compile(compiler: str, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as part:
+        subprocess.run(
+            [compiler, *FLAGS, "-o", str(part), str(SOURCE), "-lm"], capture_output=True, text=True, check=True, timeout=PATIENCE
+        )

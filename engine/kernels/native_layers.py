@@ -1,0 +1,189 @@
+"""Linear layers and attention by the compiled functions of native.c, for passes of our own networks on a CPU.
+
+Mathematics. `product` gives prepare(x) W^T + bias + residual, where prepare is a norm or a gated activation of each row. `attention` norms
+the queries and keys of a pass, turns them by their places, stores keys and values in the slab, and gives softmax(scale q k^T) v. Sums are
+float32; with bfloat16 weights the prepared row is rounded to bfloat16, and so are keys and values in a slab of that type.
+Fewest bytes: the weights once, and keys and values of the visible rows once.
+
+The references are the modules that they replace: `nn.Linear` after a norm, and `tree_attention_reference`. A row has the same bits in a
+pass of any number of rows, with any number of threads, and on whichever way a layer is called (tests/engine/kernels/test_native.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.cache import Slab
+from engine.kernels.native import AS_IT_IS, Attention, Library, built
+
+WIDTHS = (1, 2, 4, 8)  # of a head, in vectors
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is done to a row before it is multiplied.
+
+    kind : of engine/kernels/native.py; weight, bias : of a norm, float32; constant : its epsilon, or what is added to the length of a row
+    halves : whether a row is twice as long before as after
+    """
+
+    kind: int = AS_IT_IS
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    constant: float = 0.0
+    halves: bool = False
+
+
+PLAIN = Row()
+
+
+class NativeLinear(nn.Linear):
+    """A plain linear layer whose weights also lie in the panels of native.c. With gradients enabled it computes as the plain layer. Results
+    are float32, whatever the type of the products."""
+
+    def __init__(self, layer: nn.Linear, library: Library, dtype: torch.dtype = torch.float32):
+        """dtype : of the products, float32 or bfloat16 (then `in` must be even)"""
+        nn.Module.__init__(self)  # the weights exist already
+        self.in_features, self.out_features = layer.in_features, layer.out_features
+        self.weight, self.bias = layer.weight, layer.bias
+        self.half = dtype == torch.bfloat16
+        self.panels = panels(layer.weight.detach().to(dtype), 2 * library.lanes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., in] -> [..., out]"""
+        if torch.is_grad_enabled():
+            return super().forward(x)
+        return _multiplied(self, x.float(), PLAIN, None)
+
+
+def panels(weight: Tensor, width: int) -> Tensor:
+    """Weights [out, in] as native.c reads them: [panels, in, width], or [panels, in / 2, width, 2] in bfloat16; missing rows are zeros."""
+    outer, inner = weight.shape
+    full = F.pad(weight, (0, 0, 0, -outer % width)).view(-1, width, inner)
+    if weight.dtype == torch.float32:
+        return full.transpose(1, 2).contiguous()
+    return full.view(-1, width, inner // 2, 2).transpose(1, 2).contiguous()
+
+
+def product(layer: NativeLinear, x: Tensor, row: Row = PLAIN, residual: Tensor | None = None) -> Tensor:
+    """prepare(x) W^T + bias + residual: x float32 [..., in] (twice as wide for a gate) -> [..., out]. Hooks of the layer are called."""
+    if not layer._forward_hooks:
+        return _multiplied(layer, x, row, residual)
+    found = layer(x if row is PLAIN else prepared(x, row))
+    return found if residual is None else found.add_(residual)
+
+
+def prepared(x: Tensor, row: Row) -> Tensor:
+    """The rows as they are multiplied: [..., width] -> the same shape, or half as wide after a gate."""
+    x = x.contiguous()
+    width = x.shape[-1] // 2 if row.halves else x.shape[-1]
+    out = torch.empty(*x.shape[:-1], width)
+    rows = out.numel() // width
+    library().prepare(
+        x.data_ptr(), rows, x.shape[-1], width, row.kind, at(row.weight), at(row.bias), row.constant, out.data_ptr(), threads()
+    )
+    return out
+
+
+def _multiplied(layer: NativeLinear, x: Tensor, row: Row, residual: Tensor | None) -> Tensor:
+    x = x.contiguous()
+    inner, outer = layer.in_features, layer.out_features
+    out = torch.empty(*x.shape[:-1], outer)
+    rows = out.numel() // outer
+    scratch = None if row is PLAIN and not layer.half else torch.empty(rows * inner * 2)
+    library().linear(
+        x.data_ptr(), rows, x.shape[-1], inner, row.kind, at(row.weight), at(row.bias), row.constant, at(scratch),
+        layer.panels.data_ptr(), layer.half, at(layer.bias), at(residual), out.data_ptr(), outer, threads(),
+    )  # fmt: skip
+    return out
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What is done to the queries and keys of a head.
+
+    query, key : weights [width] of their root-mean-square norms, or None: they are brought to length 1
+    floor : is added to their length, as the other leg of a right triangle; scale : of their products
+    """
+
+    scale: float
+    query: Tensor | None = None
+    key: Tensor | None = None
+    floor: float = 0.0
+
+
+def attention(
+    mixed: Tensor, heads: int, turn: Turn, slab: Slab, layer: int, mask: Tensor | None, cos: Tensor | None = None, sin: Tensor | None = None
+) -> Tensor:
+    """Attention [B, R, width] of the rows of a pass, after their keys and values have been written into the slab.
+
+    mixed : float32 [B, R, 3 * width], queries, keys and values; mask : bool [R, kept + R] or None
+    cos, sin : float32 [R, head width], rotary positions, or None
+    """
+    branches, count, wide = mixed.shape
+    width = wide // 3 // heads
+    assert slab.kept + count <= slab.capacity, f"{slab.kept + count} rows do not fit into {slab.capacity}"
+    block, mixed, mask = slab.block, mixed.contiguous(), None if mask is None else mask.contiguous()
+    size, steps = block.element_size(), block.stride()
+    keys = block.data_ptr() + layer * steps[0] * size
+    start = mixed.data_ptr()
+    return _attention(
+        Attention(
+            start, start + 4 * heads * width, start + 8 * heads * width, wide, branches, heads, count, width, slab.kept,
+            keys, keys + steps[1] * size, steps[2], steps[3], at(turn.query), at(turn.key), at(cos), at(sin), at(mask),
+            floor=turn.floor, scale=turn.scale, half=block.dtype == torch.bfloat16,
+        ), mixed
+    )  # fmt: skip
+
+
+def attention_to(queries: Tensor, keys: Tensor, values: Tensor, turn: Turn) -> Tensor:
+    """Attention [B, R, width] to fixed keys and values, of which everything is seen.
+
+    queries : float32 [B, R, width]; keys, values : [B, heads, S, head width], contiguous, of one type; keys are as they will be compared
+    """
+    queries = queries.contiguous()
+    branches, count, wide = queries.shape
+    heads, seen, width = keys.shape[1:]
+    return _attention(
+        Attention(
+            queries.data_ptr(), 0, 0, wide, branches, heads, count, width, seen, keys.data_ptr(), values.data_ptr(), *keys.stride()[:2],
+            norm_query=at(turn.query), floor=turn.floor, scale=turn.scale, half=keys.dtype == torch.bfloat16,
+        ), queries
+    )  # fmt: skip
+
+
+def _attention(a: Attention, like: Tensor) -> Tensor:
+    out = torch.empty(*like.shape[:2], a.heads * a.width)
+    a.threads = threads()
+    a.scratch_size = (a.count + 1) * a.width + 4 * (a.kept + a.count + 16)  # queries, a key, and the scores of four rows
+    scratch = torch.empty(a.threads * a.scratch_size)
+    a.out, a.scratch = out.data_ptr(), scratch.data_ptr()
+    library().attend(ctypes.byref(a))
+    return out
+
+
+def can_attend(width: int) -> bool:
+    """Whether heads of a width are supported here."""
+    return width in [n * library().lanes for n in WIDTHS]
+
+
+def library() -> Library:
+    """The compiled functions; layers that need them exist only where they are."""
+    found, reason = built()
+    assert found is not None, reason
+    return found
+
+
+def at(x: Tensor | None) -> int:
+    """The address of a tensor, 0 for None."""
+    return 0 if x is None else x.data_ptr()
+
+
+def threads() -> int:
+    """The number of threads, PyTorch's."""
+    return torch.get_num_threads()

@@ -1,0 +1,137 @@
+"""The blocks of our own networks by the compiled functions: a block of pictogram is five calls instead of 180 operations.
+
+`quicken` replaces the blocks of a decoder in place. Paths of layers, their weights and their hooks stay as they are, so adapters and
+recipes do not notice. A pass that the functions do not know (gradients, sets of bits instead of a mask, no slab) runs as before.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from engine.cache import Slab
+from engine.kernels.native import GELU_GATE, LAYER_NORM, ROOT_MEAN_SQUARE, SILU_GATE, Library, native
+from engine.kernels.native_layers import NativeLinear, Row, Turn, attention, attention_to, can_attend, prepared, product
+from engine.kernels.packed_linear import PackedLinear, can_pack, pack
+from engine.kernels.tree_attention import Seen
+from engine.networks import mesh_decoder, transformer
+from engine.networks.mesh_decoder import MeshDecoder
+from engine.networks.transformer import Decoder, Norm
+
+SLAB_TYPES = (torch.float32, torch.bfloat16)
+
+
+def quicken(decoder: Decoder | MeshDecoder, dtype: torch.dtype = torch.float32) -> None:
+    """Prepares a decoder on a CPU for passes without gradients: native blocks where the functions are chosen, else packed layers, else
+    nothing. Later changes of a weight have no effect."""
+    library = native(dtype)
+    if library is not None and can_attend(_head_width(decoder)):
+        kind = NativeBlock if isinstance(decoder, Decoder) else NativeMeshBlock
+        decoder.blocks = nn.ModuleList(kind(block, library, dtype) for block in decoder.blocks)
+        if isinstance(decoder, Decoder):
+            decoder.norm = NativeNorm(decoder.norm)
+            decoder.place_map = None if decoder.place_map is None else NativeLinear(decoder.place_map, library)
+        else:
+            decoder.head = NativeLinear(decoder.head, library, dtype)
+    elif can_pack(dtype):
+        pack(decoder, dtype)
+
+
+def _head_width(decoder: Decoder | MeshDecoder) -> int:
+    first = decoder.blocks[0]
+    if isinstance(first, transformer.Block):
+        return first.query_norm.weight.numel()
+    return first.self_attention.out.in_features // first.self_attention.heads
+
+
+def is_native(decoder: Decoder) -> bool:
+    """Whether a decoder's blocks are native."""
+    return isinstance(decoder.blocks[0], NativeBlock)
+
+
+def quick_linear(layer: nn.Linear) -> nn.Linear:
+    """A float32 layer on a CPU for passes without gradients: native, packed, or as it is."""
+    library = native()
+    if library is not None:
+        return NativeLinear(layer, library)
+    return PackedLinear(layer) if can_pack() else layer
+
+
+def runs(x: Tensor, mask: Tensor | Seen | None, slab: Slab | None) -> bool:
+    """Whether the functions know a pass."""
+    if torch.is_grad_enabled() or slab is None or isinstance(mask, Seen) or x.dtype != torch.float32 or x.device.type != "cpu":
+        return False
+    steps = slab.block.stride()
+    return (mask is None or mask.ndim == 2) and slab.block.dtype in SLAB_TYPES and steps[5] == 1 and steps[4] == slab.block.shape[5]
+
+
+def row_of(norm: Norm | nn.LayerNorm) -> Row:
+    """A norm, as the functions compute it."""
+    if isinstance(norm, nn.LayerNorm):
+        return Row(LAYER_NORM, norm.weight.detach(), norm.bias.detach(), norm.eps)
+    return Row(ROOT_MEAN_SQUARE, (norm.weight * norm.scale).detach(), None, float(norm.floor))
+
+
+def _layer(child: nn.Module, library: Library, dtype: torch.dtype) -> nn.Module:
+    return NativeLinear(child, library, dtype) if isinstance(child, nn.Linear) else child
+
+
+class NativeNorm(Norm):
+    """A root-mean-square norm in one call."""
+
+    def __init__(self, norm: Norm):
+        nn.Module.__init__(self)
+        self.weight, self.scale, self.row = norm.weight, norm.scale, row_of(norm)
+        self.register_buffer("floor", norm.floor, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., width]"""
+        if torch.is_grad_enabled() or x.dtype != torch.float32 or x.device.type != "cpu":
+            return super().forward(x)
+        return prepared(x, self.row)
+
+
+class NativeBlock(transformer.Block):
+    """A block of transformer.py."""
+
+    def __init__(self, block: transformer.Block, library: Library, dtype: torch.dtype):
+        nn.Module.__init__(self)
+        self.heads = block.heads
+        for name, child in block.named_children():
+            setattr(self, name, _layer(child, library, dtype))
+        self.attention_row, self.feed_row, self.gate = row_of(block.attention_norm), row_of(block.feed_norm), Row(SILU_GATE, halves=True)
+        query, key = row_of(block.query_norm), row_of(block.key_norm)
+        self.turn = Turn(block.query_norm.weight.numel() ** -0.5, query.weight, key.weight, query.constant)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Seen | None, slab: Slab | None, layer: int) -> Tensor:
+        """As in transformer.py."""
+        if cos.ndim != 2 or not runs(x, mask, slab):
+            return super().forward(x, cos, sin, mask, slab, layer)
+        mixed = product(self.query_key_value, x, self.attention_row)
+        seen = attention(mixed, self.heads, self.turn, slab, layer, mask, cos, sin)
+        x = product(self.attention_out, seen, residual=x)
+        return product(self.feed_out, product(self.gate_up, x, self.feed_row), self.gate, x)
+
+
+class NativeMeshBlock(mesh_decoder.Block):
+    """A block of mesh_decoder.py."""
+
+    def __init__(self, block: mesh_decoder.Block, library: Library, dtype: torch.dtype):
+        nn.Module.__init__(self)
+        for name, child in block.named_children():
+            setattr(self, name, child)
+            for own, layer in list(child.named_children()):
+                setattr(child, own, _layer(layer, library, dtype))
+        self.rows = [row_of(norm) for norm in (block.self_norm, block.cross_norm, block.feed_norm)]
+        self.gate, self.turn = Row(GELU_GATE, halves=True), Turn(mesh_decoder.COSINE_SCALE)
+
+    def forward(self, x: Tensor, mask: Tensor | Seen | None, looked: tuple[Tensor, Tensor], slab: Slab | None, layer: int) -> Tensor:
+        """As in mesh_decoder.py."""
+        if not runs(x, mask, slab) or not all(part.is_contiguous() and part.dtype in SLAB_TYPES for part in looked):
+            return super().forward(x, mask, looked, slab, layer)
+        own, cross, feed = self.self_attention, self.cross_attention, self.feed
+        mixed = product(own.query_key_value, x, self.rows[0])
+        x = product(own.out, attention(mixed, own.heads, self.turn, slab, layer, mask), residual=x)
+        query = product(cross.query, x, self.rows[1])
+        x = product(cross.out, attention_to(query, *looked, self.turn), residual=x)
+        return product(feed.out, product(feed.value_gate, x, self.rows[2]), self.gate, x)

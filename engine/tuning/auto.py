@@ -1,0 +1,143 @@
+"""`auto`: the exact method, window and tree with the most expected tokens a second of a model on this machine.
+
+It is a step before a run. It takes the expected tokens of a pass (`expected.py`) over what a pass costs here (`curve.py`) and what each
+method does beside its passes, and names a method with its knobs, such as "auto:sjdpp,window=16", which `methods.find` knows. Runs and their
+files carry that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+import torch
+
+from engine.core import Backbone, Knobs, Prompt
+from engine.errors import NotSupported
+from engine.methods import AUTO, find
+from engine.run import Run, generate
+from engine.tuning import store
+from engine.tuning.curve import Curve, clock, probe_prompt
+from engine.tuning.expected import Expected, best, of_card, of_rows
+from engine.tuning.prepare import Say, costs_here, keep, to_stderr
+from engine.tuning.store import Measured
+
+STEPS = 12  # of a run that is timed for the cost beside its passes; the first WARM are left out
+WARM = 3
+WINDOWS = (4, 8, 12, 16, 24, 32, 48, 64)  # of pictures
+SHORT = (4,)  # of meshes
+NODES = (4, 12)
+DEPTHS = (2, 3, 4, 5, 6)
+PROMPTS = 2  # on which doctor records the tokens of a model that has none in its card
+FALLBACK = ("xspecmesh_exact", "sjdpp")  # where no expected tokens are recorded, the first that the model supports
+
+Candidate = tuple[str, dict[str, float | str]]
+
+
+def candidates(backbone: Backbone) -> list[Candidate]:
+    """The methods and knobs that auto chooses among: plain decoding and what is exact and fits the model."""
+    heads = getattr(backbone, "kinds", ())
+    every: list[Candidate] = [
+        ("ar", {}),
+        *(("sjdpp", {"window": window}) for window in (WINDOWS if "raster" in backbone.capabilities else SHORT)),
+        ("zipar_verified", {}),
+        ("adt_tree", {}),
+        *(("eagle", {"nodes": nodes}) for nodes in NODES),
+        *(("xspecmesh_exact", {"heads": kind, "depth": depth}) for kind in heads for depth in DEPTHS),
+    ]
+    return [(name, knobs) for name, knobs in every if find(name)[0].needs <= backbone.capabilities]
+
+
+def prompts(backbone: Backbone) -> list[Prompt]:
+    """A few prompts that any model of its kind reads, for doctor's records."""
+    return [replace(probe_prompt(backbone), seed=seed) for seed in range(PROMPTS)]
+
+
+def begin(backbone: Backbone, name: str, knobs: dict[str, float | str], prompt: Prompt) -> Run:
+    """A run of a candidate; raises NotSupported if it is not exact."""
+    method, preset = find(name)
+    run = generate(backbone, method, prompt, preset | knobs, name=name)
+    if not method.exact(Knobs(run.live.read())):
+        raise NotSupported(f"{name} is not exact with {knobs}, so {AUTO} cannot take it.")
+    return run
+
+
+def record(backbone: Backbone, prompts: Sequence[Prompt], chosen: Iterable[Candidate] | None = None) -> list[Expected]:
+    """Expected tokens of each candidate: the means over all passes of these prompts."""
+    found = []
+    for name, knobs in candidates(backbone) if chosen is None else chosen:
+        if name == "ar":
+            found.append(Expected(name, knobs, 1.0, 1.0))  # by definition
+        else:
+            found.append(expected(name, knobs, [begin(backbone, name, knobs, prompt).finish() for prompt in prompts]))
+    return found
+
+
+def expected(name: str, knobs: dict[str, float | str], runs: Sequence[Run]) -> Expected:
+    """The means of some finished runs over all their passes."""
+    totals = [run.totals for run in runs]
+    passes = sum(each["forwards"] for each in totals)
+    return Expected(
+        name,
+        knobs,
+        tokens=sum(each["tokens"] for each in totals) / passes,
+        rows=1 + sum(each["drafted"] for each in totals) / passes,
+        draft_passes=sum(each["draft_forwards"] for each in totals) / passes,
+    )
+
+
+def beside(backbone: Backbone, name: str, knobs: dict[str, float | str], curve: Curve) -> float:
+    """Milliseconds that a method takes beside its passes here: for each pass of its drafter, or of a step if it has none."""
+    run, now, extra = begin(backbone, name, knobs, probe_prompt(backbone)), clock(backbone.device), []
+    for _ in range(STEPS):
+        start = now()
+        step = next(run, None)
+        if step is None:
+            break
+        passes = step.forwards * curve.at(1 + step.drafted / max(1, step.forwards))
+        extra.append((1000 * (now() - start) - passes) / max(1, step.draft_forwards))
+    run.close()
+    return round(max(0.0, median(extra[WARM:] or extra)), 3)
+
+
+def table_of(backbone: Backbone, measured: Measured) -> list[Expected]:
+    """The expected tokens of a model: those of its card, else those that doctor recorded here; without those of another model's methods."""
+    try:
+        rows = of_card(backbone) or of_rows(measured.tokens)
+    except (KeyError, TypeError, ValueError):  # of the stored file; a damaged card is an error
+        return []
+    return [each for each in rows if find(each.name)[0].needs <= backbone.capabilities]
+
+
+def resolve(backbone: Backbone, say: Say = to_stderr) -> str:
+    """The name of the fastest exact method of a model here, such as "auto:sjdpp,window=16". Measures the machine if that was not done yet.
+
+    A model without recorded tokens gets the method of FALLBACK that it supports, with the knobs that suit it.
+    """
+    measured = store.read(backbone)
+    rows = table_of(backbone, measured)
+    if not rows:
+        name = next((name for name in FALLBACK if find(name)[0].needs <= backbone.capabilities), "ar")
+        say(f"No tokens a pass are recorded for {backbone.name}, so {AUTO} takes {name}. Record them: python launch.py doctor --model NAME")
+        return f"{AUTO}:{name}"
+    costs = costs_here(backbone, measured, say)
+    families = {each.name: dict(each.knobs) for each in sorted(rows, key=lambda each: each.tokens)}  # of each the knobs with most tokens
+    if new := [name for name in families if name not in costs.beside]:
+        with torch.inference_mode():
+            costs.beside |= {name: beside(backbone, name, families[name], costs.curve) for name in new}
+        if backbone.weights_hash is not None:
+            keep(measured, say)
+    return best(rows, costs).full_name
+
+
+def speeds(backbone: Backbone, measured: Measured) -> list[dict[str, Any]]:
+    """For doctor: the rows of a model with their expected tokens a second here, the fastest first; [] if nothing is measured."""
+    costs = measured.costs.get((torch.get_num_threads(), backbone.dtype))
+    if costs is None:
+        return []
+    rows = sorted(table_of(backbone, measured), key=lambda each: -each.speed(costs))
+    return [
+        each.row() | {"milliseconds": round(each.milliseconds(costs), 2), "tokens_per_second": round(each.speed(costs), 1)} for each in rows
+    ]

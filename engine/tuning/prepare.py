@@ -1,0 +1,138 @@
+"""Models as the commands and the studio load them: with the number of threads and the dtype that are fastest here.
+
+What has to be measured is measured once and stored (`store.py`). The library's `engine.load` measures nothing: it leaves PyTorch's threads
+to its caller and takes each model's own dtype.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+
+import torch
+
+from engine import backbones
+from engine.core import Backbone
+from engine.errors import BadOutput, NotSupported
+from engine.machine import device_of
+from engine.tuning import store
+from engine.tuning.curve import Curve, cost_curve
+from engine.tuning.expected import best, of_card
+from engine.tuning.store import Costs, Measured
+from engine.tuning.threads import asked_for, candidates, fastest, thread_costs
+
+EITHER = "bfloat16"  # the capability of a model that can be loaded in float32 and in bfloat16, where a CPU multiplies both
+WIDE = 32  # rows of a pass that stands for the fast methods where no expected tokens are recorded
+GAIN, LOSS = 0.95, 1.05  # bfloat16 must take less than this share of a wide pass's time, and at most this one of a single row's
+DTYPE = "FORETOKEN_DTYPE"  # an environment variable: what "auto" takes, without a measurement
+TURNS = 2  # of measuring both dtypes one after the other
+
+Say = Callable[[str], None]
+
+
+def to_stderr(text: str) -> None:
+    """Tells the person at the terminal."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def prepared(
+    name: str, path: str | None = None, device: str = "auto", dtype: str = "auto", cores: int | None = None, say: Say = to_stderr
+) -> Backbone:
+    """A model, loaded with `engine.backbones.load`, and PyTorch set to the number of threads that is fastest for it.
+
+    dtype : "auto" takes bfloat16 where it is faster (see `choose_dtype`); cores : the most threads, None = as many as PyTorch began with
+    Raises what `load` raises, and NotSupported for a wrong $FORETOKEN_THREADS or $FORETOKEN_DTYPE.
+    """
+    device = device_of(device)
+    found = backbones.load(name, path, device, dtype)
+    if found.device.type != "cpu":
+        return found
+    use_threads(found, cores, say)
+    if dtype != "auto" or EITHER not in found.capabilities or found.weights_hash is None:
+        return found
+    chosen = asked_dtype() or choose_dtype(found, lambda: backbones.load(name, path, device, EITHER), store.read(found), say)
+    return found if chosen == found.dtype else backbones.load(name, path, device, chosen)
+
+
+def use_threads(backbone: Backbone, cores: int | None = None, say: Say = to_stderr) -> None:
+    """Sets PyTorch's threads: $FORETOKEN_THREADS, or the fastest number for this model, or, if its weights have no hash by which a
+    measurement could be stored, as many as PyTorch began with. cores : the most that are measured. Raises NotSupported."""
+    most = min(all_threads(), cores or all_threads())
+    if (given := asked_for()) is not None:
+        torch.set_num_threads(given)
+    elif backbone.device.type == "cpu":
+        torch.set_num_threads(most if backbone.weights_hash is None else thread_count(backbone, store.read(backbone), most, say))
+
+
+def asked_dtype() -> str:
+    """The dtype in $FORETOKEN_DTYPE, "" if it is not set; raises NotSupported for another word."""
+    text = os.environ.get(DTYPE, "").strip()
+    if text not in ("", "float32", EITHER):
+        raise NotSupported(f"{DTYPE} is '{text[:40]}', not a dtype. Set float32 or {EITHER}, or unset it to have it measured.")
+    return text
+
+
+@lru_cache(maxsize=1)
+def all_threads() -> int:
+    """The threads that PyTorch had when this was first asked: one a core, or $OMP_NUM_THREADS."""
+    return min(torch.get_num_threads(), os.cpu_count() or 1)
+
+
+def thread_count(backbone: Backbone, measured: Measured, most: int, say: Say = to_stderr) -> int:
+    """The fastest number of threads, at most `most`; measures those that are not stored yet, all in turns."""
+    counts = candidates(most)
+    if len(counts) > 1 and not set(counts) <= set(measured.threads):
+        say(f"Measuring how many threads are fastest for {backbone.name} here, once.")
+        measured.threads |= thread_costs(backbone, counts)
+        keep(measured, say)
+    return fastest(measured.threads, most) if len(counts) > 1 else counts[0]
+
+
+def costs_here(backbone: Backbone, measured: Measured, say: Say = to_stderr) -> Costs:
+    """The costs of a model's passes with the threads that PyTorch has now; measured and stored if they are not yet."""
+    key = (torch.get_num_threads(), backbone.dtype)
+    if key not in measured.costs:
+        say(f"Measuring passes of {backbone.name} in {backbone.dtype} here, once.")
+        measured.costs[key] = Costs(cost_curve(backbone))
+        keep(measured, say)
+    return measured.costs[key]
+
+
+def choose_dtype(backbone: Backbone, other: Callable[[], Backbone], measured: Measured, say: Say = to_stderr) -> str:
+    """The dtype of a model that can run in its own and in bfloat16; measures both in turns if they are not stored yet.
+
+    other : loads it in bfloat16
+    """
+    count = torch.get_num_threads()
+    keys = [(count, backbone.dtype), (count, EITHER)]
+    if not all(key in measured.costs for key in keys):
+        say(f"Measuring passes of {backbone.name} in {backbone.dtype} and {EITHER} here, once.")
+        both = [backbone, other()]
+        found = [[cost_curve(model, rounds=3) for model in both] for _ in range(TURNS)]
+        for key, curves in zip(keys, zip(*found, strict=True), strict=True):
+            measured.costs[key] = Costs(least(list(curves)))
+        keep(measured, say)
+    own, half = (measured.costs[key] for key in keys)
+    rows = of_card(backbone)
+    return EITHER if pays(own.curve, half.curve, best(rows, own).rows if rows else WIDE) else backbone.dtype
+
+
+def pays(own: Curve, half: Curve, rows: float) -> bool:
+    """Whether bfloat16 is faster: for passes of so many rows, the fast methods', and not slower for a single row's, plain decoding's. Every
+    speed-up is over plain decoding in the same dtype, and a slower baseline would flatter it."""
+    return half.at(rows) < GAIN * own.at(rows) and half.at(1) <= LOSS * own.at(1)
+
+
+def least(curves: list[Curve]) -> Curve:
+    """The least cost at each width."""
+    return Curve(tuple((points[0][0], min(cost for _, cost in points)) for points in zip(*(c.points for c in curves), strict=True)))
+
+
+def keep(measured: Measured, say: Say) -> None:
+    """Stores what was measured, or says why it cannot be stored; then it is measured again next time."""
+    try:
+        store.write(measured)
+    except BadOutput as e:
+        say(f"{e} It is measured again next time.")

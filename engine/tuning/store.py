@@ -1,0 +1,112 @@
+"""What was measured of a model on this machine, in a small file of the user's data folder.
+
+A file belongs to a processor, a GPU, a version of PyTorch, a model and its weights; another of these has another file. A file that is
+damaged or of an earlier form counts as absent: it is measured again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine.core import Backbone
+from engine.files import home, refusal, write_text
+from engine.machine import processor
+from engine.tuning.curve import Curve
+
+FORM = 1  # of the files
+
+
+@dataclass
+class Costs:
+    """Of one dtype and number of threads: the cost curve, and milliseconds of a step beside its pass, by method."""
+
+    curve: Curve
+    beside: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Measured:
+    """What is known of a model here.
+
+    about   : what it was measured on
+    threads : milliseconds by number of threads
+    costs   : by number of threads and dtype
+    tokens  : rows of expected tokens (see expected.py) that `doctor` recorded, if the model's card has none
+    """
+
+    about: dict[str, str]
+    threads: dict[int, float] = field(default_factory=dict)
+    costs: dict[tuple[int, str], Costs] = field(default_factory=dict)
+    tokens: list[dict[str, Any]] = field(default_factory=list)
+
+
+def about(backbone: Backbone) -> dict[str, str]:
+    """What a measurement depends on besides dtype and threads."""
+    device = backbone.device
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    machine = {"processor": processor(), "device": device.type, "gpu": gpu, "torch": torch.__version__}
+    return machine | {"model": backbone.name, "weights": str(backbone.weights_hash)}
+
+
+def path_of(key: Mapping[str, str]) -> Path:
+    """The file of a key."""
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    return home() / "measured" / f"{key['model']}-{digest}.json"
+
+
+def read(backbone: Backbone) -> Measured:
+    """What is stored for a model on this machine; nothing measured yet is an empty one."""
+    key = about(backbone)
+    try:
+        return parsed(json.loads(path_of(key).read_text(encoding="utf-8")), key)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Measured(key)
+
+
+def parsed(row: Mapping[str, Any], key: Mapping[str, str]) -> Measured:
+    """The content of a file; raises ValueError, KeyError, TypeError or AttributeError for anything else."""
+    if row["form"] != FORM or row["about"] != key:
+        raise ValueError("another form or another machine")
+    costs = {
+        (int(each["threads"]), str(each["dtype"])): Costs(
+            Curve.of(each["pass"]), {str(name): float(value) for name, value in each["beside"].items()}
+        )
+        for each in row["costs"]
+    }
+    return Measured(dict(key), {int(k): float(v) for k, v in row["threads"].items()}, costs, list(row["tokens"]))
+
+
+def write(found: Measured) -> None:
+    """Stores what was measured; raises BadOutput if the disk refuses."""
+    row = {
+        "form": FORM,
+        "about": found.about,
+        "threads": {str(count): cost for count, cost in found.threads.items()},
+        "costs": [
+            {"threads": count, "dtype": dtype, "pass": each.curve.row(), "beside": each.beside}
+            for (count, dtype), each in sorted(found.costs.items())
+        ],
+        "tokens": found.tokens,
+    }
+    path = path_of(found.about)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps(row, indent=1) + "\n")
+    except OSError as e:
+        raise refusal(path, e, "Free some space, or set FORETOKEN_HOME to another folder.") from e
+
+
+def forget(backbone: Backbone) -> None:
+    """Removes what is stored for a model on this machine; raises BadOutput if the disk refuses."""
+    path = path_of(about(backbone))
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as e:
+        raise refusal(path, e, "Remove it by hand.") from e

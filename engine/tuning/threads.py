@@ -1,0 +1,85 @@
+"""How many threads PyTorch should have for a model on a CPU: $FORETOKEN_THREADS, or what a probe of about a second found fastest."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from statistics import median
+
+import torch
+
+from engine.core import Backbone, Draft
+from engine.errors import NotSupported
+from engine.tuning.curve import a_path, begun, one_pass
+
+VARIABLE = "FORETOKEN_THREADS"
+MOST = 1024  # threads that a person may ask for
+ROWS = (1, 32)  # of the two passes that are timed: plain decoding's, and a window's
+SECONDS = 1.0  # after which no further turn begins
+HOPELESS = 2.0  # times the least cost: such a number of threads is measured no more
+
+
+def asked_for() -> int | None:
+    """The number of threads in $FORETOKEN_THREADS, None if it is not set; raises NotSupported for anything but a number of threads."""
+    text = os.environ.get(VARIABLE, "").strip()
+    if not text:
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= MOST:
+        raise NotSupported(f"{VARIABLE} is '{text[:40]}', not a number of threads. Set 1 to {MOST:,}, or unset it to have it measured.")
+    return int(text)
+
+
+def candidates(most: int) -> list[int]:
+    """1, 2, 4, ... and `most`."""
+    doubled = [2**i for i in range(max(1, most).bit_length())]
+    return sorted({count for count in doubled if count <= most} | {max(1, most)})
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Inside, PyTorch has so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@torch.inference_mode()
+def thread_costs(backbone: Backbone, counts: list[int], seconds: float = SECONDS) -> dict[int, float]:
+    """Milliseconds of a pass by number of threads: the geometric mean of the median passes over ROWS, measured in turns.
+
+    Both kinds of pass count alike, so that plain decoding is not slowed down to make a window look better. A median, because threads that
+    wait for a core that another program uses are part of what is measured.
+    """
+    with begun(backbone) as sequence:
+        most = sequence.limit - sequence.length
+        drafts = [Draft(torch.tensor(a_path(sequence, min(rows, most) - 1, backbone.end), dtype=torch.int64)) for rows in ROWS]
+        found: dict[int, list[list[float]]] = {count: [[] for _ in drafts] for count in counts}
+        deadline = time.perf_counter() + seconds
+        going = list(found)
+        while True:
+            for count in going:
+                with threads(count):
+                    one_pass(sequence, drafts[0])  # starts the threads
+                    for draft, times in zip(drafts, found[count], strict=True):
+                        times.append(one_pass(sequence, draft))
+            costs = {count: typical(lists) for count, lists in found.items()}
+            if time.perf_counter() > deadline:
+                return costs
+            going = [count for count in going if costs[count] < HOPELESS * min(costs.values())]
+
+
+def typical(lists: list[list[float]]) -> float:
+    """The geometric mean over the passes of the median of their times."""
+    return round(math.prod(median(times) for times in lists) ** (1 / len(lists)), 3)
+
+
+def fastest(costs: Mapping[int, float], most: int) -> int:
+    """The number of threads with the least cost, at most `most`; of equal ones the smaller, 1 if there is none."""
+    usable = [count for count in sorted(costs) if count <= most]
+    return min(usable, key=lambda count: costs[count], default=1)

@@ -1,0 +1,198 @@
+"""The Bench tab: recorded tables, a benchmark that is measured on the page, and settings that go to the other tabs."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+from playwright.sync_api import expect
+
+from app import bench_rows
+from app.measuring import Benchmark
+from app.ui import bench_tab, restoring
+from app.ui.image_tab import settings
+from engine import assets
+from engine.errors import BadFile, BadKnob, NotSupported
+from engine.measure.bench.rows import append_csv
+
+PLANE = "#plane .ft-plane"
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """The recorded tables."""
+    return {each["name"]: each for each in bench_rows.recorded(assets.benches())}
+
+
+def test_every_recorded_row_with_a_speed_is_a_point(tables):
+    for name, kind in (("epyc-image", "image"), ("epyc-mesh", "mesh")):
+        with (assets.benches() / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+            timed = [row for row in csv.DictReader(file) if row["speedup"]]
+        shown = tables[name]
+        assert shown["kind"] == kind and len(shown["rows"]) == len(timed) > 5
+        assert [row["point"]["x"] for row in shown["rows"]] == [json.loads(row["speedup"])[0] for row in timed]
+        assert {row["point"]["group"] for row in shown["rows"]} == {"plain", "exact", "relaxed"}
+        assert all(len(row["cells"]) == len(row["order"]) == len(shown["columns"]) for row in shown["rows"])
+        assert shown["made"]["processor"] and shown["made"]["commit"]
+    assert tables["kernels"]["axes"] is None and tables["kernels"]["rows"][0]["point"] is None
+
+
+def test_a_recorded_point_fits_the_form(tables, picto):
+    points = [row["point"] for row in tables["epyc-image"]["rows"] if row["point"]["settings"]]
+    for point in points:
+        found = restoring.picture({"ask": {"settings": point["settings"]}}, picto, settings(picto))
+        assert "prompt" not in found and "seed" not in found  # they stay as they are
+        assert found["knobs"]["values"] == point["settings"]["knobs"]
+        assert found["settings"]["values"]["guidance"] == point["settings"]["sampling"]["guidance"]
+
+
+def test_a_mesh_point_fits_the_mesh_tab_of_its_model(tables, low):
+    points = {row["point"]["title"]: row["point"] for row in tables["epyc-mesh"]["rows"]}
+    name, panel = restoring.mesh(points["B exact"]["settings"], low)
+    assert name == "xspecmesh" and panel["values"]["accept"] == "residual"
+    with pytest.raises(BadFile, match="lowpoly_lora"):
+        restoring.mesh(points["E exact"]["settings"], low)
+    with pytest.raises(BadFile, match="holds no settings"):
+        restoring.mesh("nonsense", low)
+
+
+def test_the_fastest_exact_row_is_exact_and_of_the_model(tables):
+    found = bench_rows.fastest_exact(tables.values(), "pictogram")
+    exact = [row["point"]["x"] for row in tables["epyc-image"]["rows"] if row["cells"][1] == "exact"]
+    assert found["group"] == "exact" and found["x"] == max(exact)
+    assert bench_rows.fastest_exact(tables.values(), "nobody") is None
+
+
+def measured(picto, begin=lambda runs: None, **changes) -> Benchmark:
+    """A benchmark of two prompts at 64 pixels."""
+    return Benchmark(picto, ["sjd", "lantern_window"], 2, 64, begin, **changes)
+
+
+def test_a_benchmark_has_the_rows_of_the_command(picto, tmp_path):
+    bench, said, shown = measured(picto), [], []
+    for turn in bench:
+        said.append((bench.done, bench.left))
+        shown.append((turn, len(bench.rows)))
+    assert bench.done == bench.of == 3 + 2 * 6 and not bench.stopped
+    assert said[-1] == (bench.of, 0) and all(left is None or left >= 0 for _, left in said)
+    assert [done for done, _ in said] == sorted(done for done, _ in said)
+    assert {turn.input for turn, rows in shown if not rows} == {0} and shown[-1][1] == 3
+    names = [row["method"] for row in bench.rows]
+    assert names == ["ar", "sjd", "lantern_window"] and [row["exact"] for row in bench.rows] == [True, True, False]
+    assert all(row["prompts"] == 2 and row["size"] == 64 and row["seeds"] == "0..1" for row in bench.rows)
+    append_csv(tmp_path / "again.csv", bench.rows)
+    written = bench.write(tmp_path / "rows.csv")
+    assert written.read_text() == (tmp_path / "again.csv").read_text()
+    again = bench_rows.recorded(tmp_path)[-1]
+    assert again["columns"] == bench_rows.table("x", bench.rows)["columns"] and again["rows"][0]["cells"][0] == "Plain decoding"
+    assert bench.command.endswith("--methods sjd,lantern_window --count 2 --size 64")
+
+
+def test_a_benchmark_that_is_stopped_keeps_the_complete_prompts(picto):
+    begun = []
+
+    def stop_late(runs):
+        begun.extend(runs)
+        if len(begun) == 3 + 6 + 2:
+            runs[0].stop()
+
+    bench = measured(picto, stop_late)
+    for _ in bench:
+        pass
+    assert bench.stopped and bench.done == 3 + 6 + 1
+    assert bench.rows[0]["prompts"] == 1
+    assert bench_tab.ended(bench)["state"] == "stopped" and "1 complete prompt" in bench_tab.ended(bench)["detail"]
+
+
+def test_what_is_ticked_is_checked(picto):
+    assert bench_tab.chosen_methods(["sjd", "sjd", "sjdpp"], picto) == ["sjd", "sjdpp"]
+    for wrong, error in (([], BadKnob), ("sjd", BadKnob), (["ar"], BadKnob), (["nobody"], NotSupported), ([3], NotSupported)):
+        with pytest.raises(error):
+            bench_tab.chosen_methods(wrong, picto)
+    most = {k.name: k.high for k in bench_tab.settings(picto, local=False)}["prompts"]
+    assert most < {k.name: k.high for k in bench_tab.settings(picto, local=True)}["prompts"]
+
+
+# --- in a browser -----------------------------------------------------------------------------------------------------
+
+
+def opened(page):
+    """The tab, with its plane drawn."""
+    page.get_by_role("tab", name="Bench", exact=True).click()
+    page.wait_for_selector(f"{PLANE}[data-state=done][data-table=epyc-image]")
+    return page
+
+
+@pytest.mark.browser
+def test_a_point_is_read_by_keyboard_and_loads_its_settings(open_page):
+    page = opened(open_page())
+    canvas = page.locator("#plane canvas")
+    canvas.focus()
+    page.keyboard.press("End")
+    said = page.inner_text("#plane output")
+    assert "95 % interval" in said and canvas.get_attribute("aria-valuetext") == said
+    title = said.split(" · ")[0]
+    assert page.locator("#plane tr[data-chosen=true] td >> nth=0").inner_text() == title
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("tab", name="Image", exact=True)).to_have_attribute("aria-selected", "true")
+    expect(page.locator("#method .ft-picked b")).to_have_text(title)
+    assert page.locator("#settings .ft-knob[data-knob=size] select").input_value() == "128 px"
+
+
+@pytest.mark.browser
+def test_a_mesh_row_loads_into_a_tab_that_was_never_opened(open_page):
+    page = opened(open_page())
+    page.select_option("#plane select", "epyc-mesh")
+    page.get_by_role("button", name="Load B exact into the Mesh tab").click()
+    expect(page.get_by_role("tab", name="Mesh", exact=True)).to_have_attribute("aria-selected", "true")
+    page.wait_for_function("document.querySelector('#mesh-knobs .ft-knob[data-knob=accept] select')?.value === 'residual'")
+
+
+@pytest.mark.browser
+def test_the_plane_is_saved_with_what_it_was_made_from(open_page):
+    page = opened(open_page())
+    for kind, has in (("svg", ["<metadata>", "SJD++", "AMD EPYC", "Log probability"]), ("csv", ["# processor: AMD EPYC", "Speed-up"])):
+        with page.expect_download() as found:
+            page.click(f"#plane [data-save={kind}]")
+        assert found.value.suggested_filename == f"foretoken-bench-epyc-image.{kind}"
+        text = found.value.path().read_text(encoding="utf-8")
+        assert [each for each in has if each not in text] == []
+    with page.expect_download() as found:
+        page.click("#plane [data-save=png]")
+    assert found.value.path().read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.browser
+def test_a_benchmark_is_measured_here_and_shown(open_page):
+    page = opened(open_page())
+    page.locator("#bench-settings .ft-knob[data-knob=prompts] input").evaluate(
+        "r => { r.value = 0; r.dispatchEvent(new Event('input', {bubbles: true})); }"
+    )
+    page.locator("#bench-settings select").select_option("64 px")
+    page.click("#bench-generate")
+    page.wait_for_selector("#bench-going .ft-going[data-state=running]")
+    page.wait_for_selector(f"{PLANE}[data-table=here]")
+    page.wait_for_selector("#bench-going .ft-going[data-state=done]")
+    assert page.locator(PLANE).get_attribute("data-points") == "4"
+    assert "bench image --methods sjdpp,sjd,zipar_verified --count 1 --size 64" in page.inner_text("#plane .ft-about-chart")
+    page.wait_for_selector("#bench-csv:not([disabled])")
+    with page.expect_download() as found:
+        page.click("#bench-csv")
+    assert found.value.path().read_text().startswith("method,exact,prompts")
+
+
+@pytest.mark.browser
+def test_a_benchmark_ends_when_it_is_cancelled(open_page):
+    page = opened(open_page())
+    page.locator("#bench-settings select").select_option("256 px")
+    page.click("#bench-generate")
+    page.wait_for_selector("#bench-going .ft-going[data-state=running] >> text=Run")
+    page.click("#bench-cancel")
+    page.wait_for_selector("#bench-going .ft-going[data-state=stopped]")
+    page.wait_for_selector("#bench-generate")
+    page.get_by_role("tab", name="Image", exact=True).click()
+    choose = page.locator("#settings .ft-knob[data-knob=size] select")
+    choose.select_option("64 px")
+    page.click("#generate")
+    page.wait_for_selector("#download:not([disabled])")  # the engine is free again

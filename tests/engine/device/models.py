@@ -1,0 +1,149 @@
+"""The tiny models of every family, built on a device: `place` puts a module there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from engine.backbones.bpt import Bpt
+from engine.backbones.chameleon import Chameleon, codes_of
+from engine.backbones.emu3 import Emu3
+from engine.backbones.emu35 import Emu35
+from engine.backbones.glm_image import FACTOR, GlmImage
+from engine.backbones.janus import Janus
+from engine.backbones.llamagen import Llamagen
+from engine.backbones.lowpoly import Lowpoly
+from engine.backbones.pictogram import Pictogram
+from engine.core import Backbone, Prompt
+from engine.drafters.feature_draft import NetworkFeatures
+from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
+from engine.drafters.predictive_stream import PredictiveStream, fresh
+from engine.mesh.bpt_tokens import BPT
+from tests.engine.backbones import tiny, tiny_chameleon, tiny_checkpoints, tiny_glm_image, tiny_originals
+from tests.engine.drafters.test_feature_draft import network
+
+Place = Callable[[nn.Module], nn.Module]
+TEXT = Prompt("red apple", seed=3)
+POINTS = Prompt(points=tiny.sphere(), seed=3)
+LAYERS = ("query_key_value", "attention_out", "gate_up", "feed_out", "query", "out", "value_gate")
+
+
+@dataclass
+class Model:
+    """A backbone with the drafters that fit it, by the names that methods ask for, and a prompt."""
+
+    backbone: Backbone
+    prompt: Prompt
+    drafters: dict[str, Any] = field(default_factory=dict)
+
+
+def copied(module: nn.Module, place: Place) -> nn.Module:
+    """A copy on the device."""
+    return place(deepcopy(module))
+
+
+def feature_draft(place: Place) -> NetworkFeatures:
+    """A random drafter for states of width 32."""
+    return NetworkFeatures(copied(network(), place))
+
+
+def stream(decoder: nn.Module, place: Place) -> PredictiveStream:
+    """A random adapter of predictive rows from the second layer on."""
+    torch.manual_seed(7)
+    lora = fresh(decoder, LAYERS, 4, 8.0, 1)
+    for up in lora.up:
+        nn.init.normal_(up, std=0.2)
+    return PredictiveStream(place(lora.requires_grad_(False)), True)
+
+
+def pictogram(place: Place) -> Model:
+    """Three scales, all drafters of pictures."""
+    plain = tiny.pictogram()
+    model = copied(plain.model, place)
+    made = tiny.wide_open(Pictogram(model, copied(plain.tokenizer, place), tiny.WORDS, (8, 16, 32), {}))
+    made.capabilities |= {"feature_draft", "predictive_stream"}
+    prompt = Prompt("red apple", seed=3, size=128)
+    return Model(made, prompt, {"feature_draft": feature_draft(place), "predictive_stream": stream(model.decoder, place)})
+
+
+def lowpoly(place: Place) -> Model:
+    """A mesh model with a grammar and all drafters of meshes."""
+    made = Lowpoly(copied(tiny.mesh_model(), place), {})
+    made.capabilities |= {"mesh_heads", "feature_draft", "predictive_stream"}
+    head = made.model.decoder.head
+
+    def heads(kind: str) -> BoundHeads:
+        torch.manual_seed(5)
+        found = MeshHeads(4, 32, 2, BPT.vocabulary, SHORT[kind], True)
+        tiny.spread(found, 0.3)
+        return BoundHeads(place(found), head)
+
+    return Model(made, POINTS, {
+        "mesh_heads": HeadsByKind(list(SHORT), heads, "lowpoly"), "feature_draft": feature_draft(place),
+        "predictive_stream": stream(made.model.decoder, place),
+    })  # fmt: skip
+
+
+def bpt(place: Place) -> Model:
+    """BPT's architecture."""
+    return Model(Bpt(copied(tiny_originals.bpt_model(), place)), POINTS)
+
+
+def janus(place: Place) -> Model:
+    """With a feature drafter, for its hidden states."""
+    made = Janus(place(tiny.janus_model()), tiny.janus_ids)
+    made.capabilities |= {"feature_draft"}
+    return Model(made, TEXT, {"feature_draft": feature_draft(place)})
+
+
+def emu3(place: Place) -> Model:
+    """Row ends."""
+    return Model(Emu3(place(tiny_checkpoints.emu3_model()), tiny_checkpoints.read, side=4), TEXT)
+
+
+def emu35(place: Place) -> Model:
+    """Row ends, and a picture decoder of its own."""
+    parts = place(tiny_checkpoints.emu35_model()), place(tiny_checkpoints.ibq())
+    return Model(Emu35(*parts, tiny_checkpoints.letters, side=4, ids=tiny_checkpoints.IDS), TEXT)
+
+
+def chameleon(name: str) -> Callable[[Place], Model]:
+    """Anole, or Lumina-mGPT with row ends."""
+
+    def made(place: Place) -> Model:
+        kind, words = tiny_chameleon.kind(name), tiny_chameleon.words()
+        own, picture = deepcopy(tiny_chameleon.model()), tiny_originals.picture_decoder()
+        codes = codes_of(words, picture, kind)
+        head = nn.Linear(own.config.hidden_size, len(codes), bias=False).requires_grad_(False)
+        head.weight.copy_(own.lm_head.weight[codes])
+        parts = place(own.model), place(head), copied(picture, place)
+        return Model(Chameleon(*parts, kind, codes, words, tiny_chameleon.ids, tiny_chameleon.BOS), TEXT)
+
+    return made
+
+
+def glm_image(place: Place) -> Model:
+    """Positions on three axes."""
+    own = copied(tiny_glm_image.model(), place)
+    sides = (tiny_glm_image.COLUMNS * FACTOR,)
+    return Model(GlmImage(own, tiny_glm_image.read, sides=sides, small=tiny_glm_image.SMALL), TEXT)
+
+
+def llamagen(place: Place) -> Model:
+    """Classes."""
+    plain = tiny_originals.llamagen()
+    decoder, head, picture = (copied(part, place) for part in (plain.hosted.decoder, plain.head[0], plain.picture))
+    tensors = place(nn.ParameterList(nn.Parameter(tensor, requires_grad=False) for tensor in plain.condition.values()))
+    condition = dict(zip(plain.condition, tensors, strict=True))
+    return Model(Llamagen(decoder, head, condition, picture, tiny_originals.SIDE), Prompt("3", seed=3))
+
+
+MODELS: dict[str, Callable[[Place], Model]] = {
+    "pictogram": pictogram, "lowpoly": lowpoly, "bpt": bpt, "janus": janus, "emu3": emu3, "emu35": emu35,
+    "anole": chameleon("anole"), "lumina": chameleon("lumina"), "glm_image": glm_image, "llamagen": llamagen,
+}  # fmt: skip

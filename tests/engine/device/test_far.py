@@ -1,0 +1,115 @@
+"""The device that is not there: it refuses what a GPU refuses, and notes what makes the host wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from tests.engine.device.far import FAR, Far, FarTensor, MixedDevices, moved
+
+
+@pytest.fixture
+def device() -> Iterator[Far]:
+    """The device, entered."""
+    with Far() as found, torch.inference_mode():
+        yield found
+
+
+def made(*shape: int) -> torch.Tensor:
+    """Numbers on the device."""
+    return torch.arange(float(torch.Size(shape).numel()), device=FAR).view(shape)
+
+
+def test_numbers_are_those_of_the_processor(device: Far) -> None:
+    layer = moved(nn.Linear(4, 3, bias=False))
+    near = torch.arange(8.0).view(2, 4)
+    found = layer(near.to(FAR))
+    assert found.device == FAR and isinstance(found, FarTensor)
+    assert torch.equal(found.cpu(), F.linear(near, layer.weight.near))
+    keys = made(1, 1, 3, 4)
+    assert torch.equal(
+        F.scaled_dot_product_attention(keys, keys, keys).cpu(), F.scaled_dot_product_attention(*[torch.arange(12.0).view(1, 1, 3, 4)] * 3)
+    )
+
+
+def test_views_and_operations_in_place_are_seen_in_the_whole(device: Far) -> None:
+    whole = made(3, 4)
+    whole[1, 2:] += 100
+    whole[0].zero_()
+    assert whole.cpu().tolist() == [[0, 0, 0, 0], [4, 5, 106, 107], [8, 9, 10, 11]]
+
+
+MIXED: dict[str, Callable[[], object]] = {
+    "a sum": lambda: made(3) + torch.ones(3),
+    "a product": lambda: made(2, 3) @ torch.ones(3, 2),
+    "a concatenation": lambda: torch.cat([made(3), torch.ones(3)]),
+    "attention": lambda: F.scaled_dot_product_attention(made(1, 1, 2, 2), made(1, 1, 2, 2), torch.ones(1, 1, 2, 2)),
+    "values": lambda: made(3).index_copy(0, made(1).long(), torch.ones(1)),
+    "indices elsewhere": lambda: torch.ones(3)[made(2).long()],
+}
+
+
+@pytest.mark.parametrize("mixed", MIXED.values(), ids=MIXED)
+def test_two_devices_in_an_operation_are_refused(device: Far, mixed: Callable[[], object]) -> None:
+    with pytest.raises(MixedDevices):
+        mixed()
+
+
+def test_a_number_of_the_processor_may_take_part(device: Far) -> None:
+    assert (made(2) + torch.tensor(3.0)).cpu().tolist() == [3, 4]
+
+
+READS: dict[str, Callable[[], object]] = {
+    "item": lambda: made(1).item(),
+    "tolist": lambda: made(3).tolist(),
+    "cpu": lambda: made(3).cpu(),
+    "to": lambda: made(3).to("cpu"),
+    "like": lambda: made(3).to(torch.ones(1)),
+    "copy": lambda: torch.ones(3).copy_(made(3)),
+    "truth": lambda: bool(made(1)),
+    "int": lambda: int(made(1)),
+    "nonzero": lambda: made(3).nonzero(),
+    "a mask as an index": lambda: made(3)[made(3) > 1],
+    "repetition": lambda: made(3).repeat_interleave(made(3).long()),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_what_makes_the_host_wait_is_noted(device: Far, read: Callable[[], object]) -> None:
+    with device.counted() as traffic:
+        read()
+    assert traffic.reads == {"outside": 1} and not traffic.sends
+
+
+SENDS: dict[str, Callable[[], object]] = {
+    "tensor": lambda: torch.tensor([1, 2], device=FAR),
+    "to": lambda: torch.ones(2).to(FAR),
+    "like": lambda: torch.ones(2).to(made(1)),
+    "copy": lambda: made(2).copy_(torch.ones(2)),
+    "indices": lambda: made(3)[torch.tensor([1, 2])],
+}
+
+
+@pytest.mark.parametrize("send", SENDS.values(), ids=SENDS)
+def test_what_is_sent_is_noted(device: Far, send: Callable[[], object]) -> None:
+    with device.counted() as traffic:
+        send()
+    assert traffic.sends == {"outside": 1} and not traffic.reads
+
+
+def test_what_stays_is_not_noted(device: Far) -> None:
+    with device.counted() as traffic:
+        x = torch.zeros(3, device=FAR) + made(3)[1:2].expand(3)
+        x[made(2).long()] = 1.0
+        torch.where(x > 1, x, 0).softmax(-1).argmax(-1, keepdim=True).to(torch.float64)
+        x.to(FAR), x.to(x)
+    assert not traffic.reads and not traffic.sends
+
+
+def test_values_cannot_be_had_without_an_operation(device: Far) -> None:
+    with pytest.raises(TypeError, match="another device"):
+        made(3).numpy()

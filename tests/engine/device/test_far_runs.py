@@ -1,0 +1,188 @@
+"""Whole steps on the device that is not there: every method, adapter and drafter, renderers and the judge.
+
+A run with its weights and cache there commits the tokens of the processor. No operation mixes devices, so nothing is left on the wrong one.
+READS is the table of what makes the host wait in a step after the first. The goal is one read, of the first refusal, the token after it and
+the drafts. An entry may shrink, and goes when nothing uses it; a new one needs a reason.
+
+As on a GPU, verdicts go through the interface of the kernels (engine/kernels/verify.py), where their references take their place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from engine.core import Step
+from engine.decoding import trees, verdict
+from engine.drafters.resampler import TrainedResampler
+from engine.judge import Judge
+from engine.layout import Raster
+from engine.methods import METHODS, PRESETS, find
+from engine.run import generate
+from tests.engine.device.far import FAR, Far, moved
+from tests.engine.device.models import MODELS, Model
+from tests.engine.drafters.test_resampler import trained
+
+SMALL = {"window": 5, "depth": 2, "width": 2, "nodes": 4, "horizon": 3, "drafted": 3}
+COUNT = 4  # steps of a run
+
+SETTLED = {"core.py: Ids.along": 1}  # the goal
+GROWN = {"decoding/growth.py: families": 2, "decoding/growth.py: drawn_at": 2}  # once a level: the host lays the tree out
+DEEPER = {"decoding/growth.py: families": 4, "decoding/growth.py: drawn_at": 4}  # trees that choose their depth
+SIBLINGS = {"decoding/rules.py: multi_round": 6, "decoding/trees.py: verify": 1}  # one after another, each on what the last one left
+ANSWERED = {"decoding/trees.py: answers": 1}  # instead, where the whole tree is answered at once
+TOLD = {"decoding/trees.py: _step": 1}  # the probabilities of the nodes, for the panels
+CHAIN = {"decoding/rules.py: leading": 1, "decoding/verdict.py: correct": 1, "core.py: Ids.listed": 1}  # not in one kernel yet
+HEADS = {"methods/xspecmesh.py: propose": 2}  # once a draft: the next head draws under the grammar after it
+LENT = {"decoding/neighbours.py: is_sure": 3, "decoding/neighbours.py: Relaxed.measure": 1}
+TREE = GROWN | SIBLINGS | ANSWERED | TOLD
+READS: dict[str, dict[str, int]] = {
+    "ar": SETTLED,
+    "jacobi": SETTLED,
+    "sjd": SETTLED,
+    "sjdpp": SETTLED,
+    "sjdpp_published": SETTLED,
+    "gsd": SETTLED | {"methods/gsd.py: Grouped._deviation": 1},
+    "lantern_window": SETTLED | {"decoding/neighbours.py: RelaxedWindow.ratio": 1},
+    "lookup": CHAIN,
+    "zipar": {"methods/zipar.py: published": 1},
+    "zipar_verified": CHAIN,
+    "xspecmesh": {"decoding/rules.py: leading": 1, "methods/xspecmesh.py: replacement": 1} | HEADS,
+    "xspecmesh_exact": SETTLED | HEADS,
+    "eagle": TREE,
+    "adt_tree": TREE | DEEPER,
+    "lantern": TREE | LENT,
+    "lantern_static": TREE | LENT,
+    "adt_tree_published": TREE | DEEPER,
+    "adt_tree_lantern": TREE | DEEPER | LENT,
+    "cross_regression": CHAIN | {"methods/cross_regression.py: refill": 4},
+    "mulo": {"methods/mulo.py: _draw": 2, "methods/mulo.py: _describe": 1},
+    "mulo_jacobi": SETTLED,
+}
+GRAMMAR = {"core.py: Ids.listed": 1}  # drafts are read before the pass, because the host runs the grammar
+
+ADAPTED = ("ar", "sjdpp")  # what adapters run besides; everything runs on pictogram and lowpoly
+ALSO = {"janus": ("eagle",), "emu3": ("zipar_verified",), "lumina": ("lookup",)}
+
+
+def fitting(model: Model) -> list[str]:
+    """The methods and presets for a model, in the order of the tables."""
+
+    def fits(name: str) -> bool:
+        method, knobs = find(name)
+        borrows = "relax" in knobs and "codebook" not in model.backbone.capabilities
+        return not method.needs - model.backbone.capabilities and not borrows and method.drafter in ("", *model.drafters)
+
+    return [name for name in (*METHODS, *PRESETS) if fits(name)]
+
+
+@cache
+def near(name: str) -> Model:
+    """A model on the processor."""
+    return MODELS[name](lambda module: module)
+
+
+@cache
+def far(name: str) -> Model:
+    """The same elsewhere; the device is entered."""
+    return MODELS[name](moved)
+
+
+def cases() -> list[tuple[str, str]]:
+    """A model and a method."""
+    whole = [(name, method) for name in ("pictogram", "lowpoly") for method in fitting(near(name))]
+    return whole + [(name, method) for name in MODELS if (name, "ar") not in whole for method in (*ADAPTED, *ALSO.get(name, ()))]
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
+    """The device, entered; verdicts go through the kernels' interface."""
+    for module in (verdict, trees):
+        monkeypatch.setattr(module, "is_fused", lambda rows: rows.settings is not None)
+    with Far() as found:
+        yield found
+
+
+def steps(model: Model, name: str, device: Far | None = None) -> tuple[list[Step], Counter[str]]:
+    """The first steps of a run, and the most reads of a step after the first, by their places."""
+    method, knobs = find(name)
+    known = {knob.name for knob in method.knobs}
+    chosen: dict[str, Any] = {knob: value for knob, value in SMALL.items() if knob in known} | knobs
+    run = generate(model.backbone, method, model.prompt, chosen, model.drafters.get(method.drafter))
+    found: list[Step] = []
+    most: Counter[str] = Counter()
+    while len(found) < COUNT:
+        with (device or Far()).counted() as traffic:
+            found += islice(run, 1)
+        if len(found) > 1:
+            most |= traffic.reads
+    run.close()
+    return found, most
+
+
+def told(found: list[Step]) -> list[tuple[list[int], list[int]]]:
+    """Tokens and positions of each step."""
+    return [(step.tokens, step.positions) for step in found]
+
+
+@pytest.mark.parametrize(("name", "method"), cases())
+def test_a_run_is_that_of_the_processor_and_waits_where_it_may(device: Far, name: str, method: str) -> None:
+    found, most = steps(far(name), method, device)
+    assert told(found) == told(steps(near(name), method)[0])
+    allowed = Counter(READS[method]) + Counter(GRAMMAR if near(name).prompt.points is not None else {})
+    assert most <= allowed, f"new reads: {most - allowed}"
+    if name == "pictogram" and SETTLED.items() <= allowed.items():  # what the others ask for depends on luck
+        assert most.keys() == allowed.keys(), f"no longer read, so strike it: {allowed.keys() - most.keys()}"
+
+
+def test_every_method_has_an_entry() -> None:
+    assert READS.keys() == METHODS.keys() | PRESETS.keys()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_rendered_there_is_the_same(device: Far, name: str) -> None:
+    """Unfinished and finished, with every other token missing at first."""
+    one, other = far(name), near(name)
+    count = one.backbone.start(one.prompt).limit if one.prompt.points is None else 0
+    tokens = [(5 * i) % one.backbone.vocabulary for i in range(count)]
+    for places, final in ((range(0, count, 2), False), (range(count), True)):
+        some = [tokens[i] for i in places]
+        pair = [model.backbone.render(some, list(places), final, model.prompt.size) for model in (one, other)]
+        ours, theirs = ((x.vertices, x.faces) if count == 0 else (x, x) for x in pair)
+        for mine, plain in zip(ours, theirs, strict=True):
+            assert mine.shape == plain.shape and np.allclose(mine.astype(float), plain.astype(float), atol=1)
+
+
+def test_trained_resamplers_work_there(device: Far) -> None:
+    plain = trained()
+    there = TrainedResampler(far("pictogram").backbone.tokenizer, {2: moved(trained().networks[2])})
+    tokens = torch.arange(64) * 7 % 32
+    with torch.inference_mode():
+        for count in (8, 2):  # rows
+            laws = there.up(tokens[: 8 * count].to(FAR), Raster(8, 8), Raster(16, 16), 0, count)
+            torch.testing.assert_close(laws.cpu(), plain.up(tokens[: 8 * count], Raster(8, 8), Raster(16, 16), 0, count))
+        wide = tokens.repeat(4)
+        assert (
+            there.down(wide.to(FAR), Raster(16, 16), Raster(8, 8), 0, 8).tolist()
+            == plain.down(wide, Raster(16, 16), Raster(8, 8), 0, 8).tolist()
+        )
+
+
+def test_the_judge_reads_there(device: Far) -> None:
+    torch.manual_seed(3)
+    plain = Judge(["cat", "dog"], width=4).requires_grad_(False)
+    torch.nn.init.zeros_(plain.objects.bias)
+    picture = np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    expected = plain.read([picture])
+    assert expected[0].objects, "nothing was found, so nothing was compared"
+    with device.counted() as traffic:
+        found = moved(plain).read([picture])
+    assert [(f.name, f.row, f.column) for f in found[0].objects] == [(f.name, f.row, f.column) for f in expected[0].objects]
+    assert traffic.reads.total() == 3, "one for each part of the answer"

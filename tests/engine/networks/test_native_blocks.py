@@ -1,0 +1,177 @@
+"""Decoders of native blocks: the function of the plain ones, and rows with the same bits in every pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from engine.backbones.lowpoly import Lowpoly
+from engine.backbones.pictogram import Pictogram
+from engine.cache import Slab
+from engine.core import NO_DRAFT, Draft, Prompt, Sampling, Sequence
+from engine.drafters.predictive_stream import fresh
+from engine.kernels.choice import VARIABLE
+from engine.kernels.native import native
+from engine.kernels.native_layers import NativeLinear
+from engine.networks.mesh_decoder import MeshDecoder, Settings
+from engine.networks.native_blocks import NativeBlock, NativeMeshBlock, is_native, quick_linear, quicken
+from engine.networks.transformer import Decoder, Fork, causal
+from tests.engine.backbones import tiny
+from tests.engine.kernels.test_native import both, needs_native
+
+ROWS = 9
+
+
+@pytest.fixture(autouse=True)
+def inference(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No gradients, and no wish about kernels."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with torch.inference_mode():
+        yield
+
+
+def decoder() -> Decoder:
+    """A plain decoder whose norms and places do something."""
+    torch.manual_seed(0)
+    found = Decoder(3, 64, 4, 96, placed=True).eval().requires_grad_(False)
+    for name, p in found.named_parameters():
+        nn.init.normal_(p, 1.0 if "norm" in name else 0.0, 0.1)
+    return found
+
+
+def passes(network: Decoder, dtype: torch.dtype = torch.float32) -> Callable[..., Tensor]:
+    """Runs the first rows of a fixed input after three kept rows: (count, fork, mask) -> hidden [2, count, 64]."""
+    torch.manual_seed(1)
+    x, angles = torch.randn(2, 3 + ROWS, 64), torch.randn(3 + ROWS, 8)
+    cos, sin = (torch.cat([f(angles)] * 2, -1) for f in (torch.cos, torch.sin))
+
+    def run(count: int, fork: Fork | None = None, mask: Tensor | None = None) -> Tensor:
+        slab = Slab(3, 2, 4, 20, 16, x.device, dtype)
+        network(x[:, :3], cos[:3], sin[:3], causal(3, 0, x.device), slab)
+        slab.keep([0, 1, 2])
+        rows = slice(3, 3 + count)
+        return network(x[:, rows], cos[rows], sin[rows], causal(count, 3, x.device) if mask is None else mask, slab, fork)
+
+    return run
+
+
+@needs_native
+def test_a_decoder_is_the_plain_one() -> None:
+    plain, quick = decoder(), decoder()
+    quicken(quick)
+    assert is_native(quick) and not is_native(plain) and plain.state_dict().keys() == quick.state_dict().keys()
+    torch.testing.assert_close(passes(quick)(ROWS), passes(plain)(ROWS), atol=1e-5, rtol=1e-4)
+
+
+@needs_native
+@both
+def test_rows_have_the_same_bits_in_every_pass(dtype: torch.dtype) -> None:
+    quick = decoder()
+    quicken(quick, dtype)
+    run = passes(quick, dtype)
+    whole = run(ROWS)
+    for count in (1, 2, 5, 7, 8):
+        assert torch.equal(run(count), whole[:, :count]), count
+
+
+@needs_native
+def test_a_fork_is_the_plain_one() -> None:
+    plain, quick = decoder(), decoder()
+    quicken(quick)
+    mask = causal(5, 3, torch.device("cpu"))
+    fork = Fork(1, torch.tensor([0, 1, 2, 1, 2]), mask)
+    ours, theirs = (passes(network)(3, fork) for network in (quick, plain))
+    assert ours.shape[1] == 5
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+@needs_native
+def test_an_adapter_changes_its_rows_only() -> None:
+    plain, quick = decoder(), decoder()
+    quicken(quick)
+    found = []
+    for network in (plain, quick):
+        torch.manual_seed(2)
+        lora = fresh(network, ("query_key_value", "attention_out", "gate_up", "feed_out"), rank=4, alpha=4).requires_grad_(False)
+        for up in lora.up:
+            nn.init.normal_(up, std=0.1)
+        before = passes(network)(ROWS)
+        with lora.worn(3):  # of every pass: the third row of the prefix is row 2
+            found.append((before, passes(network)(ROWS)))
+    (_, theirs), (before, ours) = found
+    assert torch.equal(ours[:, :3], before[:, :3]) and not torch.equal(ours[:, 3:], before[:, 3:])
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+@needs_native
+def test_gradients_and_passes_without_a_slab_run_as_before() -> None:
+    with torch.inference_mode(False), torch.enable_grad():
+        plain, quick = decoder(), decoder()
+        quicken(quick)
+        x, angles = torch.randn(2, 5, 64, requires_grad=True), torch.randn(5, 16)
+        ours, theirs = (network(x, angles.cos(), angles.sin(), causal(5, 0, x.device)) for network in (quick, plain))
+        assert torch.equal(ours, theirs)
+        ours.sum().backward()
+        assert x.grad is not None
+
+
+@needs_native
+def test_a_mesh_decoder_is_the_plain_one() -> None:
+    settings = Settings(layers=2, width=32, heads=2, inner=40, length=20, vocabulary=5121)
+    found = []
+    for quick in (False, True):
+        torch.manual_seed(3)
+        network = MeshDecoder(settings).eval().requires_grad_(False)
+        if quick:
+            quicken(network)
+        assert isinstance(network.blocks[0], NativeMeshBlock) is quick
+        torch.manual_seed(4)
+        x, looked = torch.randn(1, 7, 32), network.look(torch.randn(1, 6, 32))
+        slab = Slab(2, 1, 2, 20, 16, x.device, torch.float32)
+        whole = network(x, causal(7, 0, x.device), looked, slab)
+        found.append(network.head(whole))
+        if quick:
+            for count in (1, 2, 6):
+                assert torch.equal(network(x[:, :count], causal(count, 0, x.device), looked, slab), whole[:, :count])
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-4)
+
+
+def backbones() -> dict[str, Callable[[], tuple[Pictogram | Lowpoly, Prompt]]]:
+    """Tiny backbones with prompts."""
+    return {
+        "pictogram": lambda: (tiny.pictogram(), Prompt(text="two red cats on a table", sampling=Sampling(guidance=2.0))),
+        "lowpoly": lambda: (tiny.lowpoly(grammar=False), Prompt(points=tiny.sphere())),
+    }
+
+
+def start(name: str) -> Sequence:
+    """A fresh sequence of a backbone with a native decoder."""
+    backbone, prompt = deepcopy(backbones()[name]())  # other tests share the tiny models
+    quicken(backbone.model.decoder)
+    return backbone.start(prompt)
+
+
+@needs_native
+@pytest.mark.parametrize("name", ["pictogram", "lowpoly"])
+def test_a_window_has_the_bits_of_single_passes(name: str) -> None:
+    single, wide = start(name), start(name)
+    tokens = [(3 * i + 1) % wide.vocabulary for i in range(6)]
+    whole = wide.forward(Draft(torch.tensor(tokens)))
+    for i, token in enumerate(tokens):
+        rows = single.forward(NO_DRAFT)
+        assert torch.equal(rows.logits[:, 0], whole.logits[:, i]), i
+        single.commit([], token)
+
+
+@needs_native
+def test_without_the_functions_layers_are_packed_or_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "reference")
+    quick = decoder()
+    quicken(quick)
+    assert not isinstance(quick.blocks[0], NativeBlock) and not isinstance(quick_linear(nn.Linear(4, 4)), NativeLinear)
+    monkeypatch.delenv(VARIABLE)
+    assert native() is not None and isinstance(quick_linear(nn.Linear(4, 4)), NativeLinear)

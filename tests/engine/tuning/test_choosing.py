@@ -1,0 +1,179 @@
+"""What auto takes: the best row of given tables, over the costs of given machines."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from engine.core import Prompt
+from engine.errors import BadKnob, MissingWeights, NotSupported
+from engine.methods import METHODS, auto_title, find
+from engine.networks.weights import MODELS
+from engine.run import generate
+from engine.tuning import auto, prepare, store
+from engine.tuning.curve import WIDTHS, Curve
+from engine.tuning.expected import Expected, best, of_card, of_rows
+from engine.tuning.store import Costs, Measured
+from tests.engine.backbones import tiny
+
+CHEAP = Curve(tuple((width, 4.0 + 0.02 * width) for width in WIDTHS))  # a GPU's: a window costs as much as a token
+DEAR = Curve(tuple((width, 2.0 + 0.5 * width) for width in WIDTHS))
+WINDOWS = [Expected("ar", {}, 1.0, 1.0), *(Expected("sjdpp", {"window": w}, t, w) for w, t in ((4, 3.0), (8, 4.6), (16, 7.4), (64, 9.8)))]
+
+
+def test_a_machine_of_cheap_windows_takes_a_wide_one_and_a_dear_one_does_not() -> None:
+    assert best(WINDOWS, Costs(CHEAP)).full_name == "auto:sjdpp,window=64"
+    assert best(WINDOWS, Costs(DEAR)).full_name == "auto:sjdpp,window=8"
+
+
+@pytest.mark.parametrize("curve", [CHEAP, DEAR])
+def test_no_row_is_faster_than_the_one_that_is_taken(curve: Curve) -> None:
+    costs = Costs(curve, {"sjdpp": 1.5})
+    assert best(WINDOWS, costs).speed(costs) == max(each.tokens / each.milliseconds(costs) for each in WINDOWS) * 1000
+
+
+def test_where_windows_do_not_pay_it_takes_plain_decoding() -> None:
+    steep = Curve(tuple((width, 5.0 * width) for width in WIDTHS))
+    assert best(WINDOWS, Costs(steep)).full_name == "auto:ar"
+
+
+def test_what_a_method_does_beside_its_pass_counts_once_for_each_pass_of_its_drafter() -> None:
+    tree, window = Expected("eagle", {"nodes": 8}, 4.0, 9.0, 5.0), Expected("sjdpp", {"window": 8}, 3.5, 8.0)
+    free, costs = Costs(CHEAP), Costs(CHEAP, {"eagle": 2.0, "sjdpp": 2.0})
+    assert best([tree, window], free) is tree and best([tree, window], costs) is window
+    assert tree.milliseconds(costs) == pytest.approx(CHEAP.at(9) + 10.0) and window.milliseconds(costs) == pytest.approx(CHEAP.at(8) + 2.0)
+
+
+@pytest.mark.parametrize(("rows", "cost"), [(1, 2.5), (0.5, 2.5), (3, 3.5), (64, 34.0), (80, 42.0)])
+def test_a_curve_is_read_between_and_beyond_its_points(rows: float, cost: float) -> None:
+    assert DEAR.at(rows) == pytest.approx(cost)
+    assert Curve(((4, 7.0),)).at(rows) == 7.0
+
+
+def test_a_falling_end_of_a_curve_is_not_followed_down() -> None:
+    assert Curve(((1, 9.0), (2, 4.0))).at(40) == 4.0
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_it_took_is_a_name_that_finds_the_method_and_its_knobs() -> None:
+    method, knobs = find("auto:xspecmesh_exact,heads=multilayer,depth=3")
+    assert method is METHODS["xspecmesh"]
+    assert knobs == {"accept": "residual", "drafts": "most probable", "heads": "multilayer", "depth": 3}
+    assert auto_title("auto:sjdpp,window=16") == "auto: SJD++ window 16"
+    assert auto_title("auto:xspecmesh_exact,heads=multilayer,depth=3") == "auto: XSpecMesh multilayer depth 3"
+    assert auto_title("auto:ar") == f"auto: {METHODS['ar'].title}"
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "sentence"),
+    [
+        ("auto:sjdp", NotSupported, "Did you mean 'sjdpp'"),
+        ("auto:auto:sjdpp", NotSupported, "names no method"),
+        ("auto:sjdpp,window=9999", BadKnob, "out of range"),
+        ("auto:sjdpp,windows=9", BadKnob, "no knob"),
+        ("auto", NotSupported, "There is no method 'auto'"),
+    ],
+)
+def test_a_name_that_it_cannot_have_taken_is_refused(name: str, error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error, match=sentence):
+        find(name)
+
+
+# --- resolving --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The tiny pictogram as if it had weights on disk, in a home of its own."""
+    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
+    plain = tiny.pictogram()
+    names = ("name", "capabilities", "sampling", "suits", "device", "dtype", "vocabulary", "end", "sizes", "start", "drafter", "render")
+    return SimpleNamespace(**{name: getattr(plain, name) for name in names}, card={}, weights_hash="abc")
+
+
+def known(model: SimpleNamespace, curve: Curve, rows: list[Expected]) -> None:
+    """Stores costs and rows as if doctor had measured them."""
+    costs = Costs(curve, {each.name: 0.0 for each in rows})
+    store.write(Measured(store.about(model), costs={(torch.get_num_threads(), model.dtype): costs}, tokens=[each.row() for each in rows]))
+
+
+@pytest.mark.parametrize(("curve", "name"), [(CHEAP, "auto:sjdpp,window=64"), (DEAR, "auto:sjdpp,window=8")])
+def test_it_is_resolved_by_what_is_stored_and_measures_nothing_more(
+    model: SimpleNamespace, curve: Curve, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known(model, curve, WINDOWS)
+    monkeypatch.setattr(auto, "beside", lambda *given: pytest.fail("it was measured"))
+    monkeypatch.setattr(prepare, "cost_curve", lambda *given: pytest.fail("it was measured"))
+    assert auto.resolve(model, pytest.fail) == name
+
+
+def test_a_row_of_a_method_that_the_model_lacks_a_need_of_is_not_taken(model: SimpleNamespace) -> None:
+    known(model, CHEAP, [*WINDOWS, Expected("xspecmesh_exact", {}, 50.0, 5.0)])
+    assert auto.resolve(model) == "auto:sjdpp,window=64"
+
+
+def test_without_recorded_tokens_it_takes_what_suits_the_model_and_says_so(model: SimpleNamespace) -> None:
+    said: list[str] = []
+    assert auto.resolve(model, said.append) == "auto:sjdpp"
+    assert len(said) == 1 and "doctor --model" in said[0]
+
+
+def test_the_rows_of_the_card_come_first_if_they_are_of_these_weights(model: SimpleNamespace) -> None:
+    row = Expected("sjdpp", {"window": 12}, 5.0, 12.0)
+    known(model, CHEAP, WINDOWS)
+    model.card = {"expected": {"weights": "abc", "rows": [row.row()]}}
+    assert of_card(model) == [row] and auto.resolve(model) == "auto:sjdpp,window=12"
+    model.weights_hash = "other weights"
+    assert of_card(model) == []
+    model.card = {"expected": {"weights": "other weights", "rows": [{"method": "sjdpp"}]}}
+    with pytest.raises(MissingWeights, match="damaged"):
+        of_card(model)
+
+
+def test_what_it_measures_is_measured_once(model: SimpleNamespace) -> None:
+    known(model, CHEAP, WINDOWS)
+    measured = store.read(model)
+    measured.costs = {}
+    store.write(measured)
+    said: list[str] = []
+    names = [auto.resolve(model, said.append) for _ in range(2)]
+    assert names[0] == names[1] and len(said) == 1
+    found = store.read(model).costs[torch.get_num_threads(), model.dtype]
+    assert set(found.beside) == {"ar", "sjdpp"} and found.curve.points[0][0] == 1
+
+
+def test_recorded_tokens_are_those_of_runs() -> None:
+    backbone = tiny.pictogram()
+    prompts = [Prompt("red apple", seed=seed) for seed in range(2)]
+    runs = [generate(backbone, METHODS["sjdpp"], prompt, {"window": 6}).finish() for prompt in prompts]
+    (found,) = auto.record(backbone, prompts, [("sjdpp", {"window": 6})])
+    passes = sum(run.totals["forwards"] for run in runs)
+    assert found.tokens == sum(len(run.tokens) for run in runs) / passes
+    assert found.rows == 1 + sum(step.drafted for run in runs for step in run.steps) / passes and found.draft_passes == 0
+    assert of_rows([found.row()])[0].tokens == pytest.approx(found.tokens, abs=1e-3)
+
+
+def test_all_candidates_are_exact() -> None:
+    for backbone in (tiny.pictogram(), tiny.lowpoly()):
+        for name, knobs in auto.candidates(backbone):
+            auto.begin(backbone, name, knobs, Prompt("red apple")).close()
+    with pytest.raises(NotSupported, match="not exact"):
+        auto.begin(tiny.pictogram(), "lantern_window", {}, Prompt("red apple"))
+
+
+@pytest.mark.parametrize("name", ["pictogram", "lowpoly"])
+def test_a_shipped_card_has_the_tokens_of_its_weights(name: str) -> None:
+    from engine.backbones import load
+
+    card = json.loads((MODELS / name / "card.json").read_text())
+    rows = of_card(load(name))
+    assert len(rows) == len(card["expected"]["rows"]) >= 5 and {each.name for each in rows} >= {"ar", "sjdpp"}
+    assert all(find(each.full_name) for each in rows)
+    assert dataclasses.astuple(next(each for each in rows if each.name == "ar"))[2:] == (1.0, 1.0, 0.0)

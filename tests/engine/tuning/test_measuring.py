@@ -1,0 +1,187 @@
+"""What is measured of a machine, how it is kept, and which threads and dtype follow from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from engine import backbones
+from engine.errors import NotSupported
+from engine.tuning import prepare, store, threads
+from engine.tuning.curve import WIDTHS, Curve, begun, cost_curve
+from engine.tuning.store import Costs, Measured
+from tests.engine.backbones import tiny
+
+LINE = Curve(tuple((width, 1.0 + width) for width in WIDTHS))
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A home of its own, and nothing told in the environment."""
+    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
+    for name in (threads.VARIABLE, prepare.DTYPE):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def model(**changes: Any) -> SimpleNamespace:
+    """What a measurement is stored by."""
+    own = {"name": "pictogram", "weights_hash": "abc", "device": torch.device("cpu"), "dtype": "float32", "card": {}}
+    return SimpleNamespace(**own | {"capabilities": frozenset({"bfloat16"})} | changes)
+
+
+# --- passes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backbone", [tiny.pictogram, tiny.lowpoly])
+def test_a_curve_has_every_width_and_never_falls(backbone: Any) -> None:
+    found = cost_curve(backbone(), rounds=2)
+    assert [width for width, _ in found.points] in ([*WIDTHS], [*WIDTHS[:-1]])
+    costs = [cost for _, cost in found.points]
+    assert costs == sorted(costs) and costs[0] > 0
+
+
+def test_passes_are_timed_over_tokens_that_may_follow() -> None:
+    """A mesh has a grammar: drafts that it forbids would be another pass."""
+    backbone = tiny.lowpoly()
+    with begun(backbone) as sequence:
+        assert sequence.length > 1 and not sequence.done and backbone.end not in sequence.tokens
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("most", "counts"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (16, [1, 2, 4, 8, 16])])
+def test_the_counts_that_are_tried(most: int, counts: list[int]) -> None:
+    assert threads.candidates(most) == counts
+
+
+def test_the_fastest_count_is_taken_within_the_limit() -> None:
+    costs = {1: 9.0, 2: 5.0, 4: 4.0, 8: 4.0}
+    assert [threads.fastest(costs, most) for most in (16, 3, 1)] == [4, 2, 1]
+    assert threads.fastest({}, 8) == 1
+
+
+def test_a_probe_gives_back_the_threads_that_there_were() -> None:
+    before = torch.get_num_threads()
+    found = threads.thread_costs(tiny.pictogram(), [1, 2], seconds=0.0)
+    assert set(found) == {1, 2} and all(cost > 0 for cost in found.values()) and torch.get_num_threads() == before
+
+
+def test_the_environment_wins_and_a_wrong_number_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, found in (("3", 3), (" 1 ", 1), ("", None)):
+        monkeypatch.setenv(threads.VARIABLE, text)
+        assert threads.asked_for() == found
+    for text in ("0", "-1", "two", "1.5", "99999", "²"):
+        monkeypatch.setenv(threads.VARIABLE, text)
+        with pytest.raises(NotSupported, match="number of threads"):
+            threads.asked_for()
+
+
+def test_threads_are_measured_once_for_each_model_and_set(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, taken = [], []
+    monkeypatch.setattr(prepare, "all_threads", lambda: 4)
+    monkeypatch.setattr(prepare, "thread_costs", lambda backbone, counts: asked.append(counts) or {1: 3.0, 2: 1.0, 3: 2.5, 4: 2.0})
+    monkeypatch.setattr(prepare.torch, "set_num_threads", taken.append)
+    prepare.use_threads(model(), say=lambda text: None)
+    prepare.use_threads(model(), say=pytest.fail)
+    prepare.use_threads(model(), cores=1, say=pytest.fail)  # beside a server, with nothing to choose
+    prepare.use_threads(model(weights_hash="other"), say=lambda text: None)
+    assert asked == [[1, 2, 4], [1, 2, 4]] and taken == [2, 2, 1, 2]
+    monkeypatch.setenv(threads.VARIABLE, "7")
+    prepare.use_threads(model(), cores=1)
+    assert taken[-1] == 7
+
+
+# --- dtype ------------------------------------------------------------------------------------------------------------
+
+
+def scaled(wide: float, narrow: float) -> Curve:
+    """LINE with passes of one row `narrow` times and all others `wide` times as dear."""
+    return Curve(tuple((width, cost * (narrow if width == 1 else wide)) for width, cost in LINE.points))
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "taken"),
+    [(0.5, 0.9, "bfloat16"), (0.5, 1.04, "bfloat16"), (0.5, 1.3, "float32"), (0.97, 0.9, "float32"), (2.0, 2.0, "float32")],
+)
+def test_bfloat16_is_taken_where_it_is_faster_and_the_baseline_is_not_slower(
+    wide: float, narrow: float, taken: str, free: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = []
+    curves = {"float32": LINE, "bfloat16": scaled(wide, narrow)}
+    monkeypatch.setattr(prepare, "cost_curve", lambda backbone, rounds: curves[backbone.dtype])
+
+    def other() -> SimpleNamespace:
+        loaded.append("bfloat16")
+        return model(dtype="bfloat16")
+
+    for _ in range(2):
+        assert prepare.choose_dtype(model(), other, store.read(model()), lambda text: None) == taken
+    assert loaded == ["bfloat16"]  # measured once, then read
+
+
+def test_a_measured_dtype_is_loaded_and_a_named_one_is_not_measured(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def load(name: str, path: str | None, device: str, dtype: str) -> SimpleNamespace:
+        asked.append(dtype)
+        return model(dtype="float32" if dtype == "auto" else dtype)
+
+    monkeypatch.setattr(backbones, "load", load)
+    monkeypatch.setattr(prepare, "use_threads", lambda *given: None)
+    monkeypatch.setattr(prepare, "choose_dtype", lambda *given: "bfloat16")
+    assert prepare.prepared("pictogram").dtype == "bfloat16" and asked == ["auto", "bfloat16"]
+    monkeypatch.setattr(prepare, "choose_dtype", lambda *given: pytest.fail("it was measured"))
+    assert prepare.prepared("pictogram", dtype="float32").dtype == "float32"
+    monkeypatch.setenv(prepare.DTYPE, "bfloat16")
+    assert prepare.prepared("pictogram").dtype == "bfloat16"
+    monkeypatch.setenv(prepare.DTYPE, "float16")
+    with pytest.raises(NotSupported, match="not a dtype"):
+        prepare.prepared("pictogram")
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_stored_comes_back_for_the_same_machine_model_and_weights(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Measured(store.about(model()), {1: 2.0, 2: 1.5}, {(2, "float32"): Costs(LINE, {"ar": 0.5})}, [{"method": "ar"}])
+    store.write(found)
+    assert store.read(model()) == found
+    assert store.read(model(weights_hash="other")).threads == {} == store.read(model(name="lowpoly")).threads
+    monkeypatch.setattr(store.torch, "__version__", "9.9")
+    assert store.read(model()).threads == {}
+    monkeypatch.undo()
+    monkeypatch.setenv("FORETOKEN_HOME", str(free))
+    store.forget(model())
+    assert store.read(model()).threads == {}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"form": 1}', "\0", '{"form": 1, "about": {}, "threads": 3}'])
+def test_a_damaged_file_counts_as_absent(text: str, free: Path) -> None:
+    path = store.path_of(store.about(model()))
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert store.read(model()) == Measured(store.about(model()))
+
+
+def test_costs_that_are_no_numbers_are_damage(free: Path) -> None:
+    store.write(Measured(store.about(model()), {}, {(1, "float32"): Costs(LINE)}))
+    path = store.path_of(store.about(model()))
+    row = json.loads(path.read_text())
+    row["costs"][0]["pass"]["1"] = -1
+    path.write_text(json.dumps(row))
+    assert store.read(model()).costs == {}
+
+
+def test_a_disk_that_refuses_is_said_and_the_measurement_is_used(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (free / "measured").write_text("a file where a folder should be")
+    said: list[str] = []
+    monkeypatch.setattr(prepare, "cost_curve", lambda backbone: LINE)
+    assert prepare.costs_here(model(), Measured(store.about(model())), said.append).curve == LINE
+    assert len(said) == 2 and "Cannot write" in said[1]
