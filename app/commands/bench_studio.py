@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from app.commands.options import Parser, add_json, whole
@@ -35,8 +36,10 @@ def main(arguments: Sequence[str]) -> int:
     with crowd.studio() as server:
         crowd.everything_once(server.address, options.visitors, first)
         before = crowd.settled(server)
+        say(f"everything once: {dict(first.count)}, then {mebibytes(before)}")
         crowd.crowd(server.address, options.visitors, 60.0 * options.minutes, tally, options.seed)
         after = crowd.settled(server)
+        say(f"{options.minutes} minutes: {dict(tally.count)}, then {mebibytes(after)}")
         alone, beside = crowd.beside_uploads(server.address, options.pairs) if options.pairs else ([], [])
         tracebacks = server.log.read_text(errors="replace").count("Traceback")
     lost = tally.count["lost"] + first.count["lost"]
@@ -48,8 +51,8 @@ def main(arguments: Sequence[str]) -> int:
         "tracebacks": tracebacks,
         "wait_median_seconds": round(median(tally.seconds), 2) if tally.seconds else None,
         "wait_longest_seconds": round(max(tally.seconds), 2) if tally.seconds else None,
-        "memory_before_mib": before and round(before / 2**20, 1),
-        "memory_after_mib": after and round(after / 2**20, 1),
+        "memory_before": mebibytes(before),
+        "memory_after": mebibytes(after),
         "memory_ratio": round(after / before, 4) if before and after else None,
         "beside_uploads": round(crowd.slowdown(alone, beside), 3) if alone else None,
         "machine": facts(),
@@ -61,3 +64,13 @@ def main(arguments: Sequence[str]) -> int:
         for name, value in row.items():
             print(f"{name}: {value}")
     return 1 if lost else 0
+
+
+def say(line: str) -> None:
+    """Prints how far the measurement is, on stderr: stdout belongs to the result."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def mebibytes(size: int | None) -> str:
+    """A size of memory for people."""
+    return "unknown" if size is None else f"{size / 2**20:.1f} MiB"
