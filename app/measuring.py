@@ -48,7 +48,7 @@ class Benchmark:
 
     def __post_init__(self) -> None:
         """Raises BadPrompt for a size that the model lacks."""
-        texts = held_out_prompts(self.count, lessons_of(getattr(self.backbone, "card", None) or {}))
+        texts = held_out_prompts(self.count, lessons_of(self.backbone.card))
         self.sampling = self.backbone.sampling
         self.prompts = [Prompt(text, seed=i, size=self.size, sampling=self.sampling) for i, text in enumerate(texts)]
         self.turns = turns([PLAIN, *self.names], self.count)

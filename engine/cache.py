@@ -32,6 +32,8 @@ class Slab:
     the others. Nothing is allocated after construction.
     """
 
+    whole = 1  # rows of a block: write() returns whole ones
+
     def __init__(
         self, layers: int, branches: int, heads: int, capacity: int, width: int, device: torch.device, dtype: torch.dtype, whole: int = 1
     ):
@@ -95,6 +97,7 @@ class FixedView:
     """
 
     kept = 0  # of its rows, no host knows which are kept: the mask does
+    whole = 1  # rows of a block
 
     def __init__(self, block: Tensor, at: Tensor, end: int):
         self.block, self.at, self.end = block, at, end

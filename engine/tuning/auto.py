@@ -38,7 +38,7 @@ Candidate = tuple[str, dict[str, float | str]]
 
 def candidates(backbone: Backbone) -> list[Candidate]:
     """The methods and knobs that auto chooses among: plain decoding and what is exact and fits the model."""
-    heads = getattr(backbone, "kinds", ())
+    heads = backbone.drafter("mesh_heads").kinds if "mesh_heads" in backbone.capabilities else ()
     every: list[Candidate] = [
         ("ar", {}),
         *(("sjdpp", {"window": window}) for window in (WINDOWS if "raster" in backbone.capabilities else SHORT)),

@@ -75,8 +75,8 @@ def drawn_from(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor],
 
 
 def _parents_missing() -> list[Patch]:
-    def draft(self: growth.Tree, device: torch.device) -> Any:
-        return type(right(self, device))(torch.tensor(self.tokens, dtype=torch.int64), torch.full((len(self.tokens),), -1))
+    def draft(self: growth.Tree) -> Any:
+        return type(right(self))(torch.tensor(self.tokens, dtype=torch.int64), torch.full((len(self.tokens),), -1))
 
     right = growth.Tree.draft
     return [(growth.Tree, "draft", draft)]
