@@ -23,6 +23,7 @@ import torch
 from engine.errors import NotSupported
 from engine.files import whole_file
 from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
+from engine.machine import has_matrix_units
 
 SOURCE = Path(__file__).with_suffix(".c")
 FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
@@ -98,6 +99,8 @@ def native_choice(dtype: torch.dtype = torch.float32) -> Choice:
     library, reason = built()
     if library is not None and dtype != torch.float32 and not (dtype == torch.bfloat16 and library.multiplies_half):
         library, reason = None, f"The processor has no instruction for products in {str(dtype).removeprefix('torch.')}."
+    if library is not None and dtype == torch.bfloat16 and has_matrix_units() and not wanted:
+        return Choice(REFERENCE, "The processor has matrix units for bfloat16, which PyTorch's products use and native.c does not.")
     if library is None and wanted:
         raise NotSupported(f"{VARIABLE}={NATIVE} does not work here. {reason} Set it to {REFERENCE}, or unset it.")
     return Choice(REFERENCE if library is None else NATIVE, reason)

@@ -1,4 +1,4 @@
-"""The blocks of our own networks by the compiled functions: a block of pictogram is five calls instead of 180 operations.
+"""The blocks of our own networks by the compiled functions: a block of pictogram is one call instead of 180 operations.
 
 `quicken` replaces the blocks of a decoder in place. Paths of layers, their weights and their hooks stay as they are, so adapters and
 recipes do not notice. A pass that the functions do not know (gradients, sets of bits instead of a mask, no slab) runs as before.

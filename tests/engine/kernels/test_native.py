@@ -17,11 +17,12 @@ from engine.kernels.choice import NATIVE, REFERENCE, TRITON, VARIABLE
 from engine.kernels.native import GELU_GATE, LAYER_NORM, ROOT_MEAN_SQUARE, SILU_GATE, built, native, native_choice
 from engine.kernels.native_layers import NativeLinear, Row, Turn, attention, attention_to, prepared, product
 from engine.kernels.tree_attention import tree_attention_reference
+from engine.machine import has_matrix_units
 from engine.networks.transformer import Norm, causal, rotate
 
 missing = "" if built()[0] else built()[1]
 needs_native = pytest.mark.skipif(bool(missing), reason=missing)
-HALF = bool(built()[0] and built()[0].multiplies_half)
+HALF = bool(built()[0] and built()[0].multiplies_half and not has_matrix_units())  # with matrix units native functions are not chosen
 half = pytest.param(torch.bfloat16, marks=pytest.mark.skipif(not HALF, reason="no instruction for products in bfloat16"))
 both = pytest.mark.parametrize("dtype", [torch.float32, half])
 SHAPES = [(320, 960), (896, 320), (192, 5121), (8, 7), (64, 33)]
@@ -261,6 +262,14 @@ def test_a_damaged_library_is_not_used(monkeypatch: pytest.MonkeyPatch, fresh: P
 def test_a_type_without_products_gets_the_reference() -> None:
     assert native_choice(torch.float64).name == REFERENCE and "float64" in native_choice(torch.float64).reason
     assert native_choice().name == NATIVE
+
+
+@pytest.mark.skipif(not HALF, reason="no instruction for products in bfloat16")
+def test_matrix_units_are_left_to_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "has_matrix_units", lambda: True)
+    assert native(torch.bfloat16) is None and "matrix units" in native_choice(torch.bfloat16).reason and native() is not None
+    monkeypatch.setenv(VARIABLE, NATIVE)
+    assert native(torch.bfloat16) is not None
 
 
 @needs_native
