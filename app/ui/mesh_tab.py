@@ -45,7 +45,7 @@ NO_HEADS = "{} has no draft heads on this machine, so XSpecMesh is not in the me
 NO_INPUT = "There is no input yet. Pick an example or drop a file."
 STILL = "{} is still being read. Your run starts when its points are shown; Cancel gives it up."
 LOADING = "Loading {}. You can choose an input meanwhile."
-DRAWN = {"race": ("GIF of the race", "-race.gif"), "turntable": ("Turntable (GIF)", "-turntable.gif")}  # (label, ending of the file)
+DRAWN = {"race": ("Race GIF", "-race.gif"), "turntable": ("Turntable", "-turntable.gif")}  # (label, ending of the file)
 # one at a time: a process that draws takes some hundred megabytes
 DRAWING = DIRECT | {"queue": True, "concurrency_id": "drawing", "concurrency_limit": 1, "trigger_mode": "multiple"}
 READY = "<i></i>"  # settings that come back wait until this is on the page; see runs.MESHES

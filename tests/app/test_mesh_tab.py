@@ -185,6 +185,9 @@ def open_mesh(open_page):
         page.wait_for_selector("#mesh-notes p:has-text('chair.ply: a point cloud of 2,048 points')")
         page.wait_for_function(f"Number({VIEW}.points) === 2048")
         page.wait_for_selector("#mesh-ready i", state="attached")  # the model is loaded, and the form stays as it is
+        page.locator("#mesh-method input").click()
+        page.get_by_role("option", name="XSpecMesh", exact=True).click()  # what auto takes depends on the machine
+        page.wait_for_selector("#mesh-knobs .ft-knob[data-knob=accept_probability]")
         return page
 
     return visit
