@@ -30,6 +30,7 @@ from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import ForetokenError
 from engine.run import Run
 
+FAVOURITE = "sjdpp"  # of the Lab tab
 EXAMPLES = (
     "a rocket above the moon, night sky",
     "two cats under a green balloon, night sky",
