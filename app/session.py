@@ -86,6 +86,7 @@ class Sessions:
         self._free_since = clock()
         self._lasted: deque[float] = deque(maxlen=REMEMBERED)  # seconds that the last runs held the engine
         self._numbers = 0
+        self._queued: Callable[[], int] = lambda: 0
 
     # --- the queue ------------------------------------------------------------------------------------------------
 
@@ -131,10 +132,14 @@ class Sessions:
             return count, count * usual - (min(usual, self._clock() - running.began) if running else 0.0)
 
     def waiting(self) -> int:
-        """How many visitors wait for the engine."""
+        """How many visitors wait for the engine, and calls of other programs, which get their tickets when their turn comes."""
         with self._lock:
             self._expire()
-            return len(self._line)
+            return max(len(self._line), self._queued())
+
+    def count_also(self, queued: Callable[[], int]) -> None:
+        """Sets what says how many requests for the engine wait in Gradio's queue, with a ticket or without."""
+        self._queued = queued
 
     def begin(self, visitor: str, number: int) -> bool:
         """Takes the engine with a ticket; False if the ticket was given up, has expired or is another visitor's.

@@ -78,7 +78,14 @@ def build(
             forget(page, request.session_hash)
 
         page.unload(leave)
+    sessions.count_also(lambda: queued(page))
     return page
+
+
+def queued(page: gr.Blocks) -> int:
+    """How many requests for the engine wait in Gradio's queue."""
+    found = page._queue.event_queue_per_concurrency_id.get("engine")
+    return len(found.queue) if found else 0
 
 
 def forget(page: gr.Blocks, visitor: str) -> None:

@@ -34,6 +34,20 @@ def test_generate_shares_one_slot_and_knobs_do_not_wait_for_it(picto):
     assert public == {"generate_image", "generate_mesh"}
 
 
+def test_a_waiting_call_of_another_program_is_counted_although_it_has_no_ticket_yet(picto, tmp_path):
+    sessions = Sessions(folder=tmp_path)
+    page = studio.build(picto, sessions=sessions)
+    page.queue()
+    call = next(f for f in page.fns.values() if f.api_name == "generate_image")
+    page._queue.create_event_queue_for_fn(call)
+    assert sessions.waiting() == 0
+    page._queue.event_queue_per_concurrency_id[call.concurrency_id].queue.append(object())
+    assert sessions.waiting() == 1
+    for visitor in "ab":
+        sessions.enter(visitor)
+    assert sessions.waiting() == 2
+
+
 def test_a_port_in_use_is_passed_over():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
