@@ -1,7 +1,7 @@
 """What was measured of a model on this machine, in a small file of the user's data folder.
 
-A file belongs to a processor, a GPU, a version of PyTorch, a model and its weights; another of these has another file. A file that is
-damaged or of an earlier form counts as absent: it is measured again.
+A file belongs to a processor, a GPU, a version of PyTorch, compiled functions or none, a model and its weights; another of these has
+another file. A file that is damaged or of an earlier form counts as absent: it is measured again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 
 from engine.core import Backbone
 from engine.files import home, refusal, write_text
+from engine.kernels.native import native
 from engine.machine import processor
 from engine.tuning.curve import Curve
 
@@ -51,7 +52,8 @@ def about(backbone: Backbone) -> dict[str, str]:
     """What a measurement depends on besides dtype and threads."""
     device = backbone.device
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
-    machine = {"processor": processor(), "device": device.type, "gpu": gpu, "torch": torch.__version__}
+    functions = "native" if device.type == "cpu" and native() is not None else "PyTorch"
+    machine = {"processor": processor(), "device": device.type, "gpu": gpu, "torch": torch.__version__, "functions": functions}
     return machine | {"model": backbone.name, "weights": str(backbone.weights_hash)}
 
 
