@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from engine.cache import Slab
+from engine.cache import FixedView, Slab
 from engine.kernels.native import GELU_GATE, LAYER_NORM, ROOT_MEAN_SQUARE, SILU_GATE, Library, native
 from engine.kernels.native_layers import NativeLinear, Row, Turn, attention, attention_to, can_attend, prepared, product
 from engine.kernels.packed_linear import PackedLinear, can_pack, pack
@@ -59,7 +59,14 @@ def quick_linear(layer: nn.Linear) -> nn.Linear:
 
 def runs(x: Tensor, mask: Tensor | Seen | None, slab: Slab | None) -> bool:
     """Whether the functions know a pass."""
-    if torch.is_grad_enabled() or slab is None or isinstance(mask, Seen) or x.dtype != torch.float32 or x.device.type != "cpu":
+    if (
+        torch.is_grad_enabled()
+        or slab is None
+        or isinstance(slab, FixedView)
+        or isinstance(mask, Seen)
+        or x.dtype != torch.float32
+        or x.device.type != "cpu"
+    ):
         return False
     steps = slab.block.stride()
     return (mask is None or mask.ndim == 2) and slab.block.dtype in SLAB_TYPES and steps[5] == 1 and steps[4] == slab.block.shape[5]
