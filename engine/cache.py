@@ -96,8 +96,7 @@ class FixedView:
     block : the slab's; at : int64 [R], the rows that the pass writes, some of them after the last that anybody keeps
     """
 
-    kept = 0  # of its rows, no host knows which are kept: the mask does
-    whole = 1  # rows of a block
+    kept, whole = 0, 1  # no host knows which rows are kept: the mask does
 
     def __init__(self, block: Tensor, at: Tensor, end: int):
         self.block, self.at, self.end = block, at, end

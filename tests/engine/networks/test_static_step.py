@@ -19,8 +19,11 @@ from engine.core import NO_DRAFT, Draft
 from engine.decoding import trees, verdict
 from engine.drafters.feature_draft import NAME
 from engine.errors import NotSupported
+from engine.kernels.choice import REFERENCE
+from engine.kernels.choice import VARIABLE as KERNELS
 from engine.methods import find
 from engine.networks import static_step
+from engine.networks.native_blocks import quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.static_step import DYNAMIC, STATIC, VARIABLE, Bucket, Pass, bucket, fixed_pass, is_static, said
 from engine.run import generate
@@ -89,6 +92,18 @@ def test_the_tokens_are_those_of_the_dynamic_step(name: str, method: str, monkey
     monkeypatch.setenv(VARIABLE, STATIC)
     assert tokens(near(name), method, 10) == plain
     assert len(called) >= 5 and len(set(called)) <= 3
+
+
+@pytest.mark.parametrize("name", ["pictogram", "lowpoly"])
+def test_a_decoder_prepared_for_a_processor_takes_fixed_shapes_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own functions read the number of kept rows on the host; they leave such a pass to PyTorch."""
+    model = MODELS[name](lambda module: module)
+    quicken(model.backbone.model.decoder)
+    found = []
+    for step in (DYNAMIC, STATIC):
+        monkeypatch.setenv(VARIABLE, step)
+        found.append(tokens(model, "sjdpp", 6))
+    assert found[0] == found[1]
 
 
 @torch.inference_mode()
@@ -260,8 +275,9 @@ def test_nothing_is_left_behind_but_the_results(name: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("name", WHOLE)
 def test_it_is_one_graph(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch's compiler takes it whole, with tensors that have no values: no branch and no shape depends on one."""
+    monkeypatch.setenv(KERNELS, REFERENCE)  # a processor's own functions are for a processor
     with torch.inference_mode():
-        sequence = begun(near(name), monkeypatch)
+        sequence = begun(MODELS[name](lambda module: module), monkeypatch)
         kept, span = sequence.slab.below.kept, sequence.slab.below.capacity
         laid = sequence.slab.laid(torch.arange(kept, kept + 4), torch.ones(4, 4, dtype=torch.bool).tril())
         told, drafted = said(Pass(2, torch.tensor([4, 1, 3]), laid), kept, 8), torch.zeros(8, dtype=torch.int64)
