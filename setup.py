@@ -1,8 +1,8 @@
-"""Puts the folder assets/ into the wheel as the package foretoken_assets, which pyproject.toml cannot express."""
+"""Puts assets/ and docs/bench/ into the wheel as packages, foretoken_assets and foretoken_bench, which pyproject.toml cannot express."""
 
 from setuptools import find_packages, setup
 
 setup(
-    packages=[*find_packages(include=["app", "app.*", "engine", "engine.*"]), "foretoken_assets"],
-    package_dir={"foretoken_assets": "assets"},
+    packages=[*find_packages(include=["app", "app.*", "engine", "engine.*"]), "foretoken_assets", "foretoken_bench"],
+    package_dir={"foretoken_assets": "assets", "foretoken_bench": "docs/bench"},
 )
