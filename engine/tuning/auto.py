@@ -22,9 +22,9 @@ from engine.tuning import store
 from engine.tuning.curve import Curve, clock, probe_prompt
 from engine.tuning.expected import Expected, best, of_card, of_rows
 from engine.tuning.prepare import Say, costs_here, keep, to_stderr
-from engine.tuning.store import Measured
+from engine.tuning.store import Costs, Measured
 
-STEPS = 12  # of a run that is timed for the cost beside its passes; the first WARM are left out
+STEPS = 16  # of a run that is timed for the cost beside its passes; the first WARM are left out
 WARM = 3
 WINDOWS = (4, 8, 12, 16, 24, 32, 48, 64)  # of pictures
 SHORT = (4,)  # of meshes
@@ -123,8 +123,9 @@ def resolve(backbone: Backbone, say: Say = to_stderr) -> str:
         say(f"No tokens a pass are recorded for {backbone.name}, so {AUTO} takes {name}. Record them: python launch.py doctor --model NAME")
         return f"{AUTO}:{name}"
     costs = costs_here(backbone, measured, say)
-    families = {each.name: dict(each.knobs) for each in sorted(rows, key=lambda each: each.tokens)}  # of each the knobs with most tokens
-    if new := [name for name in families if name not in costs.beside]:
+    plain = Costs(costs.curve)  # of each method the knobs that are fastest by the passes alone: what they do beside is measured there
+    families = {name: dict(best([each for each in rows if each.name == name], plain).knobs) for name in {each.name for each in rows}}
+    if new := [name for name in sorted(families) if name not in costs.beside]:
         with torch.inference_mode():
             costs.beside |= {name: beside(backbone, name, families[name], costs.curve) for name in new}
         if backbone.weights_hash is not None:
