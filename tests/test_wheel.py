@@ -20,8 +20,11 @@ from PIL import Image
 
 from tests.readme import ROOT, python_block, run_python
 
-SOURCES = ("app", "engine", "assets", "pyproject.toml", "setup.py", "README.md", "LICENSE")
-CARRIED = {"app": (".py", ".js", ".css"), "engine": (".py",), "assets/models": (".json", ".safetensors"), "assets/examples": (".ply",)}
+SOURCES = ("app", "engine", "assets", "docs/bench", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+CARRIED = {
+    "app": (".py", ".js", ".css"), "engine": (".py", ".c"), "assets/models": (".json", ".safetensors"), "assets/examples": (".ply",),
+    "docs/bench": (".csv",),
+}  # fmt: skip
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
@@ -69,8 +72,10 @@ def test_it_carries_every_source_model_and_example(wheel: Path) -> None:
         inside = set(archive.namelist())
     wanted = [path for folder, ends in CARRIED.items() for path in (ROOT / folder).rglob("*") if path.suffix in ends]
     named = [path.relative_to(ROOT).as_posix() for path in wanted if path.name != "clouds.py"]
-    assert [name for name in named if re.sub("^assets/", "foretoken_assets/", name) not in inside] == []
-    assert {name.split("/")[0] for name in inside if ".dist-info" not in name} == {"app", "engine", "foretoken_assets"}
+    assert [
+        name for name in named if re.sub("^docs/bench/", "foretoken_bench/", re.sub("^assets/", "foretoken_assets/", name)) not in inside
+    ] == []
+    assert {name.split("/")[0] for name in inside if ".dist-info" not in name} == {"app", "engine", "foretoken_assets", "foretoken_bench"}
 
 
 def test_what_is_imported_lies_in_the_new_environment(programs: Path, tmp_path: Path) -> None:
