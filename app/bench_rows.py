@@ -44,18 +44,18 @@ COLUMNS = ("Method", "Exact", "Tokens / pass", "ms / pass", "Speed-up")
 LAST = {"image": "Log probability", "mesh": "Distance / floor"}
 MACHINE = ("processor", "threads", "device", "dtype", "torch", "commit", "weights")
 SAMPLING = ("temperature", "top_k", "top_p", "guidance")
-NAMES = {"kernels": "GPU kernels, compiled"}
+NAMES = {"kernels": "GPU kernels, compiled", "epyc-cpu": "Passes on a CPU: AMD EPYC"}
 
 
 def recorded(folder: Path) -> list[dict[str, Any]]:
-    """The tables of a folder's CSV files; [] if there is none."""
+    """The tables of a folder's CSV files, those with speeds first; [] if there is none."""
     tables = []
     for path in sorted(folder.glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
             rows = [{name: parsed(text) for name, text in row.items()} for row in csv.DictReader(file)]
         if rows:
             tables.append(table(path.stem, rows))
-    return tables
+    return sorted(tables, key=lambda each: each["kind"] == "other")
 
 
 def parsed(text: str) -> Any:

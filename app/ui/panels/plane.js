@@ -102,7 +102,7 @@ function loads(point) {
   if (!point?.settings) return undefined;
   const kind = table().kind;
   [...document.querySelectorAll("#tabs button[role=tab]")].find((tab) => tab.textContent.trim() === TABS[kind])?.click();
-  if (kind === "image") return window.dispatchEvent(new CustomEvent("foretoken:restore", { detail: point.settings }));
+  if (kind === "image") return askFor(point.settings);
   window.foretokenWanted = { panel: "mesh-wanted", value: point.settings }; // for a tab that opens now for the first time
   window.dispatchEvent(new CustomEvent("foretoken:want", { detail: window.foretokenWanted }));
 }
