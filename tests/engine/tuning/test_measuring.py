@@ -46,6 +46,7 @@ def test_a_curve_has_every_width_and_never_falls(backbone: Any) -> None:
     assert costs == sorted(costs) and costs[0] > 0
 
 
+@torch.inference_mode()
 def test_passes_are_timed_over_tokens_that_may_follow() -> None:
     """A mesh has a grammar: drafts that it forbids would be another pass."""
     backbone = tiny.lowpoly()
