@@ -14,11 +14,14 @@ import torch
 from PIL import Image
 
 from app import history, studio
+from app.limits import Limits
 from app.mesh_files import write_files
 from app.session import Sessions
+from app.shelf import Shelf
 from app.ui.image_tab import ImageTab
 from app.ui.method_menu import title_of
 from app.ui.racing import Racing
+from app.worker import Here
 from engine import files
 from engine.core import Prompt, Sampling
 from engine.errors import BadFile, BadOutput, MissingWeights
@@ -196,23 +199,22 @@ def test_a_start_of_the_studio_removes_what_dead_processes_left(tmp_path: Path, 
 
 
 def test_a_presets_run_bears_its_name_on_the_page() -> None:
-    tab = SimpleNamespace(sessions=Sessions(), warmed=set())
+    tab = SimpleNamespace(sessions=Sessions(), warmed=set(), runner=Here())
     runs = Racing.start_runs(tab, "visitor", 0, tiny.pictogram(), PROMPT, [("sjdpp_published", {}), ("ar", {})])
     assert [run.name for run in runs] == ["sjdpp_published", "ar"] and runs[0].method.name == "sjdpp"
     assert [title_of(run.name) for run in runs] == ["SJD++ (published)", METHODS["ar"].title]
 
 
-def test_a_history_that_refuses_does_not_cost_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_history_that_refuses_does_not_cost_the_download(tmp_path: Path) -> None:
     """Nor does a temporary disk that refuses end the run; each is said in a sentence."""
     (tmp_path / "file").write_text("")
     sessions = SimpleNamespace(folder=lambda visitor: tmp_path)
-    tab, run = SimpleNamespace(sessions=sessions), run_of("sjdpp_published").finish()
+    tab, run = SimpleNamespace(sessions=sessions, shelf=Shelf(tmp_path / "file" / "runs", Limits())), run_of("sjdpp_published").finish()
     tab.file_of = lambda *which: ImageTab.file_of(tab, *which)
-    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "file"))
     shown = ImageTab.keep_run(tab, "visitor", run)
     assert shown["download"].interactive and (tmp_path / "foretoken-sjdpp_published-5.png").exists()
     assert [message["text"] for message in shown["messages"]] and "not saved to the history" in shown["messages"][0]["text"]
-    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
+    tab.shelf = Shelf(tmp_path / "home" / "runs", Limits())
     sessions.folder = lambda visitor: tmp_path / "file"
     shown = ImageTab.keep_run(tab, "visitor", run)
     assert not shown["download"].interactive and "not saved to the download" in shown["messages"][0]["text"]

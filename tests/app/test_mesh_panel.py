@@ -102,7 +102,7 @@ def side(name: str, count: int, ghosts: int = 0, state: str = "running") -> Side
     accepted = np.where(depth, 255 - 60 // (depth + 1), noise.integers(0, 150, len(faces)))
     if name == "plain":
         steps, depth, accepted = np.cumsum(tokens), np.full(len(faces), UNKNOWN), np.full(len(faces), UNKNOWN)
-    heat, chance, top = noise.integers(0, 200, len(faces)), accepted, noise.integers(100, 255, len(faces))
+    heat, chance, top = noise.integers(0, 200, len(faces)), accepted[::-1], noise.integers(100, 255, len(faces))
     columns = [column[:count] for column in (faces, accepted, depth, steps, tokens, heat, chance, top)]
     title, badge = ("Plain decoding", None) if name == "plain" else ("XSpecMesh", {"exact": False, "why": "Drafts above a threshold pass."})
     return Side(*columns, ghost=faces[count : count + ghosts], title=title, state=state, badge=badge, counters=TOTALS)
