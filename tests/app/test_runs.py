@@ -130,6 +130,7 @@ def test_a_row_brings_its_settings_back_or_to_the_left(open_page):
 @pytest.mark.browser
 def test_knobs_are_as_they_were_left(open_page):
     page = open_page()
+    take(page, "SJD++", "refresh")
     move(page, "knobs", "window", 4)
     take(page, "Cross-Regression", "energy_tolerance")
     take(page, "SJD++", "refresh")
