@@ -202,7 +202,7 @@ def test_cards_fit_a_desktop_and_a_phone(open_page) -> None:
         broken = "[...document.querySelectorAll('.ft-model img')].filter(i => !i.complete || !i.naturalWidth).length"
         page.wait_for_function(f"{broken} === 0")
         page.get_by_text("words it knows").click()
-        page.wait_for_selector("text=sunflower")
+        page.wait_for_selector(".ft-model >> text=sunflower")
 
 
 @pytest.mark.browser
