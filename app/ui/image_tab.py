@@ -75,6 +75,15 @@ def read_prompt(text: object, seed: object, values: object, backbone: Backbone) 
     return Prompt(asked.text(text), seed=asked.seed(seed), size=size, sampling=sampling)
 
 
+def unknown(backbone: Backbone, text: object) -> list[dict[str, Any]]:
+    """A notice of the words that a model does not know, among the first of a prompt that is being typed."""
+    if not isinstance(text, str):
+        return []
+    asked_for = " ".join(word[:LONGEST_WORD] for word in text[: asked.LONGEST_PROMPT].split()[:LOOKED_UP])
+    warning = backbone.warning(asked_for) if asked_for else ""
+    return notice.unknown(backbone.name, backbone.unknown_words(asked_for), warning=warning)
+
+
 class ImageTab(Comparing):
     """The components of the tab and their handlers."""
 
@@ -168,15 +177,7 @@ class ImageTab(Comparing):
     def look_up(self, text: object) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """A notice of the words that the model does not know, among the first LOOKED_UP: a prompt may be very long. What was wrong with
         the prompt before is said no more."""
-        return self._unknown(text), []
-
-    def _unknown(self, text: object) -> list[dict[str, Any]]:
-        if not isinstance(text, str):
-            return []
-        words = [word[:LONGEST_WORD] for word in text[: asked.LONGEST_PROMPT].split()[:LOOKED_UP]]
-        asked_for = " ".join(words)
-        unknown = self.backbone.unknown_words(asked_for)
-        return notice.unknown(self.backbone.name, unknown, warning=self.backbone.warning(asked_for) if asked_for else "")
+        return unknown(self.backbone, text), []
 
     # --- the first sight of the page ------------------------------------------------------------------------------
 

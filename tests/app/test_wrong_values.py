@@ -87,6 +87,7 @@ def test_a_method_that_the_model_lacks_something_for_is_a_sentence(picto):
 
 @pytest.mark.parametrize("junk", JUNK, ids=lambda v: repr(v)[:20])
 def test_junk_in_any_field_of_a_run_is_a_sentence_and_the_visitor_can_still_generate(visit, served, junk):
+    before = len(served.log.read_text())  # what other tests made the studio say does not count
     visitor = visit()
     for name in ("seed", "prompt", "method", "knobs", "settings", "compare"):
         came = visitor.generate(**{name: junk})
@@ -94,11 +95,12 @@ def test_junk_in_any_field_of_a_run_is_a_sentence_and_the_visitor_can_still_gene
         assert ('"kind":"error"' in came) != fine, f"{name} = {junk!r}: {came[-600:]}"
     visitor.generate(ticket=junk)
     assert visitor.can_generate()
-    assert "Traceback" not in served.log.read_text()
+    assert "Traceback" not in served.log.read_text()[before:]
 
 
 @pytest.mark.parametrize("tab", ["image", "mesh"])
 def test_junk_to_any_handler_is_no_bug_and_the_visitor_can_still_generate(visit, served, tab):
+    before = len(served.log.read_text())
     visitor = visit()
     if tab == "mesh":
         opening = visitor.handler("open", "mesh")
@@ -114,7 +116,7 @@ def test_junk_to_any_handler_is_no_bug_and_the_visitor_can_still_generate(visit,
             came = visitor.ask(number, [junk] * len(handler["inputs"]))
             assert '"error":' not in came and '"success":false' not in came, f"{handler['api_name']}({junk!r}): {came[-500:]}"
     assert visitor.can_generate(tab)
-    assert "Traceback" not in served.log.read_text()
+    assert "Traceback" not in served.log.read_text()[before:]
 
 
 def test_the_look_up_of_a_book_is_short(picto):
