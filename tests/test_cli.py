@@ -100,7 +100,8 @@ def test_unknown_words_are_named_and_the_run_goes_on(folder: Path, capsys: pytes
 
 
 def test_knobs_and_sampling_reach_the_run(folder: Path, capsys: pytest.CaptureFixture) -> None:
-    arguments = ["--method", "sjdpp", "--set", "window=5", "--set", "init=repeat-above", "--temperature", "0.7", "--top-k", "9", "--guidance", "2", "--json"]
+    arguments = ["--method", "sjdpp", "--set", "window=5", "--set", "init=repeat-above", "--temperature", "0.7", "--top-k", "9"]
+    arguments += ["--guidance", "2", "--json"]
     assert cli.main(image(folder, *arguments)) == 0
     line = last_line(capsys)
     assert line["knobs"]["window"] == 5 and line["knobs"]["init"] == "repeat above"

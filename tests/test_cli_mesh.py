@@ -130,7 +130,7 @@ BAD = {
     "a picture's method knob": lambda p: (_sphere(p), ("--set", "window=4")),
     "no such format": lambda p: (_sphere(p), ("--formats", "fbx")),
     "no faces allowed": lambda p: (_sphere(p), ("--faces", "0")),
-    "match seed with the threshold": lambda p: (_sphere(p), ("--verify", "match-seed")),
+    "match seed with the threshold": lambda p: (_sphere(p), ("--method", "xspecmesh", "--verify", "match-seed")),
     "no such axis": lambda p: (_sphere(p), ("--up", "w")),
 }
 
