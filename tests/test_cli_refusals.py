@@ -9,12 +9,12 @@ import pytest
 from app import cli
 from engine import backbones
 from engine.backbones import lowpoly, lowpoly_lora
-from engine.measure.bench import plan
 
 PICTURE, IMAGE, MESH = ["image", "a red cat"], ["bench", "image"], ["bench", "mesh"]
 HUGE = "9" * 30
 
 # Arguments, and a part of the sentence. {here} is a folder that holds the files of `here` below.
+SJDPP = ("--method", "sjdpp")  # auto takes no knobs
 WRONG: dict[str, tuple[list[str], str]] = {
     "unknown command": (["paint"], "no command 'paint'"),
     "half a character as a command": (["\udcff"], "no command"),
@@ -39,13 +39,13 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "a NUL": (["image", "a red\0cat"], "U+0000"),
     "unknown method": ([*PICTURE, "--method", "sjdp"], "Did you mean 'sjd"),
     "empty method": ([*PICTURE, "--method", ""], "no method ''"),
-    "knob out of range": ([*PICTURE, "--set", "window=9999"], "out of range"),
-    "knob not a number": ([*PICTURE, "--set", "window=nan"], "out of range"),
-    "infinite knob": ([*PICTURE, "--set", "window=1e999"], "out of range"),
-    "unknown knob": ([*PICTURE, "--set", "windw=4"], "no knob 'windw'"),
-    "unknown choice": ([*PICTURE, "--set", "init=sideways"], "Choose one of"),
-    "malformed set": ([*PICTURE, "--set", "window"], "NAME=VALUE"),
-    "set without a name": ([*PICTURE, "--set", "=4"], "NAME=VALUE"),
+    "knob out of range": ([*PICTURE, *SJDPP, "--set", "window=9999"], "out of range"),
+    "knob not a number": ([*PICTURE, *SJDPP, "--set", "window=nan"], "out of range"),
+    "infinite knob": ([*PICTURE, *SJDPP, "--set", "window=1e999"], "out of range"),
+    "unknown knob": ([*PICTURE, *SJDPP, "--set", "windw=4"], "no knob 'windw'"),
+    "unknown choice": ([*PICTURE, *SJDPP, "--set", "init=sideways"], "Choose one of"),
+    "malformed set": ([*PICTURE, *SJDPP, "--set", "window"], "NAME=VALUE"),
+    "set without a name": ([*PICTURE, *SJDPP, "--set", "=4"], "NAME=VALUE"),
     "unknown verification mode": ([*PICTURE, "--verify", "blindly"], "invalid choice"),
     "negative temperature": ([*PICTURE, "--temperature", "-1"], "out of range"),
     "temperature nan": ([*PICTURE, "--temperature", "nan"], "out of range"),
@@ -183,7 +183,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*arguments: object, **named: object) -> None:
         raise AssertionError("a model was loaded before the command line was checked")
 
-    for owner in (backbones, plan, lowpoly, lowpoly_lora):
+    for owner in (backbones, lowpoly, lowpoly_lora):
         monkeypatch.setattr(owner, "load", load)
 
 
