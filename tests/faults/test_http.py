@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from app.ui import mesh_tab
+from engine.errors import NotSupported
 from tests.faults import folders
 from tests.faults.outcome import Outcome
 from tests.faults.over_http import OverHttp, serving
@@ -32,11 +34,17 @@ OURS = re.compile(r'File ".*/(app|engine)/[^"]*\.py", line \d+')
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
-    """A studio with tiny models that is served on this machine."""
+    """A studio with tiny models that is served on this machine. It draws no pictures of meshes: each would start a process."""
     folder = tmp_path_factory.mktemp("http")
-    with home(folder / "home") as runs, serving(folders.pictogram(folder / "pictures"), folders.lowpoly(folder / "meshes")) as address:
-        way = OverHttp.at(address)
-        yield Studio(way, way.page(), runs)
+
+    def refuse(*_: object) -> None:
+        raise NotSupported("Nothing is drawn here.")
+
+    with pytest.MonkeyPatch.context() as patch, home(folder / "home") as runs:
+        patch.setattr(mesh_tab, "draw_race", refuse)
+        with serving(folders.pictogram(folder / "pictures"), folders.lowpoly(folder / "meshes")) as address:
+            way = OverHttp.at(address)
+            yield Studio(way, way.page(), runs)
 
 
 def tab_of(page: Page, handler: dict[str, Any]) -> str:
