@@ -69,6 +69,12 @@ class OverHttp:
 
     def join(self, body: Any) -> Answer:
         """A request that waits in the queue; the answer is the last of its messages."""
+        try:
+            return self._joined(body)
+        except (httpx.RemoteProtocolError, httpx.ReadError) as e:  # as above
+            return Answer(number_of(body), 500, None, str(e))
+
+    def _joined(self, body: Any) -> Answer:
         response = self._send("/gradio_api/queue/join", body)
         if response.status_code != 200:
             return answer(body, response)
