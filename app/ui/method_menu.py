@@ -94,12 +94,12 @@ def badge(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """What the page says of a method with these knobs: exact or not, why, and all of it in a few words."""
     method = find(name)[0]
     found = knob_panel.badge(method, values)
-    word = "exact" if found["exact"] else "not exact"
+    word, title = "exact" if found["exact"] else "not exact", title_of(name)
     return {
         "exact": found["exact"],
         "word": word,
         "why": explain(found["why"]),
-        "summary": [title_of(name), word, *foremost(method, values)],
+        "summary": [title, word, *(each for each in foremost(method, values) if not title.endswith(each))],  # auto's title has its knobs
     }
 
 

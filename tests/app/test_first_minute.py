@@ -9,7 +9,7 @@ import pytest
 
 from app.speeds import speedups
 from app.ui import asked, example, vocabulary
-from app.ui.method_menu import cards, choices, foremost, start_values, title_of, told_speed, with_auto
+from app.ui.method_menu import badge, cards, choices, foremost, start_values, title_of, told_speed, with_auto
 from app.ui.panels.methods import TEMPLATE
 from engine.data.emoji_objects import TAUGHT
 from engine.errors import NotSupported
@@ -32,6 +32,8 @@ def test_cards_stand_in_their_groups_with_what_was_measured(picto) -> None:
     assert {card["name"]: card["speed"] for card in found if card["speed"]} == {"sjdpp": "3.1× here", "jacobi": "0.50× here"}
     assert all(card["exact"] for card in found if card["group"].startswith("Exact"))
     assert not any(card["exact"] for card in found if card["group"].startswith("Relaxed")) and "ft-cards" in TEMPLATE
+    assert badge("auto:sjdpp,window=16", {"window": 16})["summary"] == ["auto: SJD++ window 16", "exact"]
+    assert badge("auto:sjdpp,window=16", {"window": 5})["summary"][2:] == ["window 5"]  # moved since
     assert told_speed(None) == "" and foremost(find("sjdpp")[0], {"window": 5}) == ["window 5"] and foremost(find("ar")[0], {}) == []
 
 
