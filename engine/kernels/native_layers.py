@@ -58,7 +58,7 @@ class NativeLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """x [..., in] -> [..., out]"""
         if torch.is_grad_enabled():
-            return super().forward(x)
+            return super().forward(x.to(self.weight.dtype)).to(x.dtype)
         return _multiplied(self, x.float(), PLAIN, None)
 
 
