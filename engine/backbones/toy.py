@@ -385,9 +385,9 @@ class TableHeads:
         """The heads of a kind; the tables are the same for all."""
         return self
 
-    def start(self, sequence: Any) -> Callable[[Tensor, int], Tensor]:
-        """For one run: hidden [H], count -> logits [count, V]."""
-        return self.guess
+    def start(self, sequence: Any) -> Callable[[Rows, int, int], Tensor]:
+        """For one run: a pass, one of its rows, count -> logits [count, V]."""
+        return lambda rows, row, count: self.guess(rows.hidden[0, row], count)
 
     def guess(self, hidden: Tensor, count: int) -> Tensor:
         """logits [count, V]"""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -91,9 +93,13 @@ def test_one_row_of_heads_is_what_all_rows_would_give() -> None:
         condition, hidden = torch.randn(7, 32), torch.randn(5, 32)
         many = bound.heads.features(hidden[None], bound.heads.look(condition[None]))
         logits = bound.heads.logits(many, bound.head)[:, 0]
-        sequence = type("Sequence", (), {"condition": condition})()
+        given: list[Any] = []
+        sequence = SimpleNamespace(condition=condition, look_ahead=given.append)
+        rows = SimpleNamespace(hidden=hidden[None], ahead=None)
+        guess = bound.start(sequence)
         for i in range(5):
-            torch.testing.assert_close(bound.start(sequence)(hidden[i], 3), logits[:3, i], atol=2e-5, rtol=1e-4)
+            torch.testing.assert_close(guess(rows, i, 3), logits[:3, i], atol=2e-5, rtol=1e-4)
+            torch.testing.assert_close(given[0](hidden[None], torch.tensor(i)), logits[:, i], atol=2e-5, rtol=1e-4)
 
 
 def test_fresh_heads_hand_on_a_share_of_the_hidden_state() -> None:
