@@ -377,6 +377,7 @@ class Sequence(Protocol):
     sampling: Sampling
     codebook: Tensor | None  # by capability "codebook": [V, e], the code vector of each id; else None
     condition: Tensor | None  # by capability "condition": [C, H], features of the prompt, for drafters that attend to it; else None
+    masks: Tensor | None  # the distinct masks of its grammar, bool [M, V], on the device; None without a grammar, or if they are many
     adapter: Any  # by capability "predictive_stream": the weights of predictive rows; the drafter sets it when it starts
 
     def forward(self, draft: Draft) -> Rows:
@@ -399,6 +400,14 @@ class Sequence(Protocol):
 
     def state(self, path: list[int]) -> Hashable:
         """The grammar's state after a hypothetical path: if states are equal, equal logits give equal distributions."""
+        ...
+
+    def mask_index(self, path: list[int]) -> int:
+        """With `masks`: the row of those that may follow a hypothetical path."""
+        ...
+
+    def laws(self, logits: Tensor) -> Tensor:
+        """With `masks`: `law` under every one of them, [k, M, V]."""
         ...
 
     @property

@@ -136,6 +136,8 @@ def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iter
     """A chain drawn from the heads' logits [count, V], each token under the grammar after the earlier ones, with its true distribution."""
     n, count = sequence.length, len(logits)
     u = noise.uniform(DRAFTER, n, count, iteration)
+    if sequence.masks is not None and sequence.device.type != "cpu" and knobs.drafts != "tree pruned":
+        return at_once(logits, sequence, knobs, noise, u, seeded)
     tree = PathTree(logits, sequence, count, knobs.tree_top) if knobs.drafts == "tree pruned" else None
     path: list[int] = []
     laws: list[Tensor] = []
@@ -151,6 +153,28 @@ def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iter
         path.append(token.item())
         laws.append(law)
     return Draft(torch.tensor(path), q=torch.cat(laws))  # the host needs the ids again
+
+
+def at_once(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, u: Tensor, seeded: bool) -> Draft:
+    """The same chain with one read: on a device every head draws under every mask of the grammar, and the host follows the path."""
+    count, kinds = len(logits), len(sequence.masks)
+    if knobs.drafts == "most probable":
+        tokens = logits[:, None].masked_fill(~sequence.masks, -torch.inf).argmax(-1)
+        laws = one_hot(tokens.flatten(), sequence.vocabulary, noise.dtype)
+    else:
+        laws = sequence.laws(logits).flatten(0, 1)
+        laws = best_of(laws, knobs.tree_top) if knobs.drafts == "tree" else laws
+        if seeded:
+            tokens = draw_gumbel(laws.log().unflatten(0, (count, kinds)), noise.gumbel(sequence.length, count)[:, None])
+        else:
+            tokens = draw(laws, u[:, None].expand(-1, kinds).flatten())
+    path: list[int] = []
+    chosen: list[int] = []
+    for j, drawn in enumerate(tokens.view(count, kinds).tolist()):
+        chosen.append(sequence.mask_index(path))
+        path.append(drawn[chosen[j]])
+    laws = laws.unflatten(0, (count, kinds))
+    return Draft(torch.tensor(path), q=torch.stack([laws[j, mask] for j, mask in enumerate(chosen)]))
 
 
 def best_guess(logits: Tensor, allowed: Tensor | None) -> Tensor:

@@ -232,8 +232,18 @@ class TransformerSequence:
 
     @cached_property
     def masks(self) -> Tensor | None:
-        """The grammar's table of masks on the device; None if it has none."""
-        return None if self.grammar.masks is None else self.grammar.masks.to(self.device)
+        """The grammar's table of masks on the device; None if it has none, or there is no grammar."""
+        return None if self.grammar is None or self.grammar.masks is None else self.grammar.masks.to(self.device)
+
+    def mask_index(self, path: list[int]) -> int:
+        """The row of `masks` after a hypothetical path."""
+        return self.grammar.mask_index(self.state(path))
+
+    def laws(self, logits: Tensor) -> Tensor:
+        """Distributions [k, M, V] from guided logits [k, V], under every mask."""
+        scores = logits.float()[:, None].expand(-1, len(self.masks), -1).flatten(0, 1)
+        found = torch.softmax(warp(scores, self.sampling, self.masks.repeat(len(logits), 1)), -1)
+        return found.unflatten(0, (len(logits), -1))
 
     def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
@@ -244,8 +254,7 @@ class TransformerSequence:
         """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
         if self.grammar is None:
             return None
-        state = self.state(path)
-        return self.grammar.allowed(state).to(self.device) if self.masks is None else self.masks[self.grammar.mask_index(state)]
+        return self.grammar.allowed(self.state(path)).to(self.device) if self.masks is None else self.masks[self.mask_index(path)]
 
     def state(self, path: list[int]) -> Hashable:
         """The grammar's state after a hypothetical path; None without a grammar."""
