@@ -12,7 +12,6 @@ from torch import Tensor
 from engine.core import Rows, Step
 from engine.decoding.rules import leading, matches, probability_of, ratio
 from engine.kernels import verify as kernel
-from engine.kernels.choice import choose
 from engine.kernels.head_draw import head_draw, is_plain
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, entropy, residual
@@ -87,6 +86,11 @@ class Judged:
     entropies: Tensor | None = None
     fused: kernel.Verdicts | None = None
 
+    @property
+    def top(self) -> Tensor | None:
+        """The probability of each row's most probable token [m+1]; None where it has not been found."""
+        return None if self.fused is None else self.fused.top
+
 
 def judge(
     rows: Rows,
@@ -100,6 +104,7 @@ def judge(
     store: bool = True,
 ) -> Judged:
     """Verifies a window and finds the token after the accepted prefix: on a GPU in one kernel, with one read: two numbers and the drafts.
+    On a CPU the same is done in one compiled function.
 
     store : whether the distributions will be needed; if not, a kernel does not write them
     """
@@ -119,20 +124,19 @@ def judge(
 
 
 def is_fused(rows: Rows) -> bool:
-    """Whether the kernel verifies these rows: they are on a GPU, and their scores depend on sampling and allowed ids alone."""
+    """Whether a kernel verifies these rows: it is chosen for their device, and their scores depend on sampling and allowed ids alone."""
     if rows.settings is None:
         return False
     output = rows.hidden if rows.hidden is not None else rows.logits  # the logits may not have been computed yet
-    return choose(output.device, output.dtype).is_triton
+    return kernel.is_kernel(output.device, output.dtype)
 
 
 def fused(
     rows: Rows, tokens: Tensor, laws: Tensor | None, noise: Noise, positions: list[int], iteration: int, seeded: bool, store: bool = True
 ) -> kernel.Verdicts:
     """Verdicts and draws of rows at these positions, by the kernel. With `store` the rows have their distributions from then on."""
-    first, count = min(positions), max(positions) + 1 - min(positions)
     at = torch.tensor(positions)
-    uniforms = torch.stack([noise.host_uniform(stream, first, count, iteration)[at - first] for stream in (ACCEPT, DRAW, RESIDUAL)])
+    uniforms = noise.host_uniforms((ACCEPT, DRAW, RESIDUAL), at, iteration)
     sampling, allowed = rows.settings(len(positions))
     uniforms, at = (x.to(rows.logits.device, non_blocking=True) for x in (uniforms, at))  # the pass may still run: do not wait for it
     found = kernel.verify(kernel.Asked(rows.logits, sampling, allowed, tokens, laws, uniforms, noise.base, at, seeded, store))
@@ -141,38 +145,36 @@ def fused(
     return found
 
 
-def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Tensor]:
-    """The token of plain decoding from the last row of a pass, and the entropy [1] of its distribution.
+def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Tensor, Tensor | None]:
+    """The token of plain decoding from the last row of a pass, the entropy [1] of its distribution, and the greatest probability [1] or
+    None where the distribution is not stored.
 
     On a GPU a kernel draws it: inside the head's product if there is no filter, so that the logits are never stored.
     """
     if not is_fused(rows):
-        return draw_gumbel(rows.scores, noise.gumbel(n, 1)).item(), entropy(rows.p[:1])
+        return draw_gumbel(rows.scores, noise.gumbel(n, 1)).item(), entropy(rows.p[:1]), rows.p[:1].amax(-1)
     sampling, allowed = rows.settings(1)
     if rows.head is not None and allowed is None and is_plain(sampling):
         found = head_draw(rows.hidden, rows.head, sampling, noise.base, torch.tensor([n]).to(rows.hidden.device, non_blocking=True))
-        return kernel.settled(torch.cat([torch.zeros_like(found.tokens), found.tokens]))[1], found.entropy
+        return kernel.settled(torch.cat([torch.zeros_like(found.tokens), found.tokens]))[1], found.entropy, None
     judged = judge(rows, torch.empty(0, dtype=torch.int64, device=rows.logits.device), None, noise, n, 0, True, store=False)
-    return judged.token, judged.entropies
-
-
-def top_of(rows: Rows) -> Tensor | None:
-    """The probability [1] of the most probable token of a pass of one row; None where a kernel draws without storing the distribution."""
-    return None if is_fused(rows) else rows.p[:1].amax(-1)
+    return judged.token, judged.entropies, judged.top
 
 
 def describe(
-    n: int, committed: list[int], a: int, drafted: int, laws: Tensor | None, chance: Values, entropies: Tensor | None = None, **more: Any
-) -> Step:
+    n: int, committed: list[int], a: int, drafted: int, laws: Tensor | None, chance: Values, entropies: Tensor | None = None,
+    top: Tensor | None = None, **more: Any,
+) -> Step:  # fmt: skip
     """The Step of a pass that accepted `a` of `drafted` drafts in order and then drew one token.
 
     laws   : [k, V], from position n on, at least one per committed token, or None if their entropies [k] are given
+    top    : the greatest probabilities [k], if no laws are given and they are known
     chance : acceptance probabilities of the drafts in order, at least as many as were committed
     more   : other fields of the trace
     """
     k = len(committed)
     nats = entropy(laws[:k]) if entropies is None else entropies[:k]
-    top = None if laws is None else laws[:k].amax(-1)
+    top = (None if top is None else top[:k]) if laws is None else laws[:k].amax(-1)
     trace = Trace(([True] * a + [False])[:k], accept_probability=chance[: min(k, drafted)], entropy=nats, top=top, **more)
     return Step(committed, list(range(n, n + k)), drafted=drafted, trace=trace)
 
@@ -182,11 +184,12 @@ def levels_of(a: int, committed: list[int]) -> list[int]:
     return [*range(1, a + 1), 0][: len(committed)]
 
 
-def told(rows: Rows, tokens: Tensor, judged: Judged, k: int) -> tuple[Tensor | None, Tensor, Tensor | None]:
-    """What the Step of a pass that committed `k` tokens is told: distributions or None, acceptance probabilities, entropies or None."""
+def told(rows: Rows, tokens: Tensor, judged: Judged, k: int) -> tuple[Tensor | None, Tensor, Tensor | None, Tensor | None]:
+    """What the Step of a pass that committed `k` tokens is told: distributions or None, acceptance probabilities, and entropies and greatest
+    probabilities or None."""
     if judged.chances is not None:
-        return None, judged.chances[: min(k, len(tokens))], judged.entropies
-    return rows.law(0, k), chances(rows, tokens, judged.ratios, k), None
+        return None, judged.chances[: min(k, len(tokens))], judged.entropies, judged.top
+    return rows.law(0, k), chances(rows, tokens, judged.ratios, k), None, None
 
 
 def chances(rows: Rows, tokens: Tensor, ratios: Tensor | None, k: int) -> Tensor:

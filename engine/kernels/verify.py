@@ -1,4 +1,4 @@
-"""The verification of a pass, from raw logits to verdicts and tokens, in one kernel and a small second one.
+"""The verification of a pass, from raw logits to verdicts and tokens, in one kernel and a small second one; on a CPU in one function.
 
 Mathematics, for row i of a pass with draft x drawn from q, and uniform numbers u, u', u'':
   s = u + g (c - u), impossible tokens at -inf, divided by the temperature       guidance, grammar        (sampling.guide, warp)
@@ -27,8 +27,10 @@ from torch import Tensor
 
 from engine.core import Ids, Sampling
 from engine.decoding.rules import deviation, matches, probability_of, ratio
+from engine.kernels import native_verdict
 from engine.kernels.choice import choose
 from engine.kernels.language import LAUNCH, power_of_two, tl, triton
+from engine.kernels.native import Library
 from engine.kernels.noise import base_on, gumbel_of, gumbel_reference, key_of
 from engine.sampling import draw, draw_gumbel, entropy, guide, residual, warp
 
@@ -69,6 +71,7 @@ class Verdicts:
     accepted : bool [m]; chances : p(x) [m]; ratios : p(x)/q(x) [m], and deviations : TV(p, q) [m], None without laws
     answers, fresh, drawn : int64 [R]; drawn is from the residual, and from p in rows without a draft
     entropy  : [R] in nats; p : [R, V] or None; sound : bool [R], False for a row that cannot be drawn from
+    top      : p of each row's most probable token [R], where the function for CPUs has found it, else None
     """
 
     accepted: Tensor
@@ -81,6 +84,7 @@ class Verdicts:
     entropy: Tensor
     p: Tensor | None
     sound: Tensor
+    top: Tensor | None = None
 
 
 # --- reference --------------------------------------------------------------------------------------------------------
@@ -421,12 +425,45 @@ def settle_triton(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
     return out
 
 
+# --- native -----------------------------------------------------------------------------------------------------------
+
+
+def verify_native(library: Library, asked: Asked) -> Verdicts:
+    """The result of the function for CPUs."""
+    size, laws = len(asked.tokens), asked.laws
+    found = native_verdict.found(
+        library, asked.logits, asked.sampling, asked.allowed, asked.tokens, laws, asked.uniforms, asked.base, asked.positions, asked.store
+    )
+    answers, fresh, drawn, sound, verdicts = found.integers.unbind()
+    entropy, ratios, deviations, chances, top = found.numbers.unbind()
+    accepted = matches(asked.tokens, answers[:size]) if laws is None or asked.seeded else verdicts[:size] != 0
+    of_laws = (None, None) if laws is None else (ratios[:size], deviations[:size])
+    return Verdicts(accepted, chances[:size], *of_laws, answers, fresh, drawn, entropy, found.p, sound != 0, top)
+
+
+def settle_on_host(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
+    """The first refusal and the token after it, int64 [2], of verdicts on the host: reading them costs less than operations on them."""
+    said = accepted.tolist()
+    a = said.index(False) if False in said else len(said)
+    source = verdicts.answers if seeded else verdicts.drawn if a < len(said) else verdicts.fresh
+    return torch.tensor([a, source.tolist()[a] if all(verdicts.sound.tolist()[: a + 1]) else -1])
+
+
 # --- public -----------------------------------------------------------------------------------------------------------
 
 
+def is_kernel(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether something faster than the reference verifies logits of a device and type."""
+    return choose(device, dtype).is_triton or native_verdict.library_for(device, dtype) is not None
+
+
 def verify(asked: Asked) -> Verdicts:
-    """Verdicts and draws of a pass. Nothing is read by the host."""
-    return verify_triton(asked) if choose(asked.logits.device, asked.logits.dtype).is_triton else verify_reference(asked)
+    """Verdicts and draws of a pass. Nothing is read by the host of a GPU."""
+    device, dtype = asked.logits.device, asked.logits.dtype
+    if choose(device, dtype).is_triton:
+        return verify_triton(asked)
+    library = native_verdict.library_for(device, dtype)
+    return verify_reference(asked) if library is None else verify_native(library, asked)
 
 
 def settle(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
@@ -434,7 +471,9 @@ def settle(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
 
     accepted : bool [m], the verdicts, or those of another rule; seeded : the token is the answer of row a
     """
-    return (settle_triton if choose(accepted.device).is_triton else settle_reference)(verdicts, accepted, seeded)
+    if choose(accepted.device).is_triton:
+        return settle_triton(verdicts, accepted, seeded)
+    return (settle_on_host if accepted.device.type == "cpu" else settle_reference)(verdicts, accepted, seeded)
 
 
 def settled(pair: Tensor, drafted: Ids | None = None) -> tuple[int, int]:

@@ -17,11 +17,12 @@ from torch.nn import functional as F
 from engine.cache import Slab
 from engine.core import NO_DRAFT, Draft, Grammar, Ids, Rows, Sampling
 from engine.kernels.choice import choose
+from engine.kernels.native_verdict import scored
 from engine.kernels.tree_attention import Seen, packed
 from engine.layout import Layout
 from engine.networks.static_step import Pass, Replays, Static, is_static
 from engine.networks.transformer import Fork, causal
-from engine.sampling import guide, warp
+from engine.sampling import warp
 from engine.tree import depths, is_chain, visibility
 
 HOST = torch.device("cpu")
@@ -218,7 +219,7 @@ class TransformerSequence:
         """Scores of a pass over these tokens, which began in this grammar state. Distributions are lazy, so the commit may come first."""
         sampling, allowed = self._settings(parents, tokens, state, logits.shape[1])
         sampling = sampling.softened() if soft else sampling
-        return warp(guide(logits.float(), sampling.guidance), sampling, allowed)
+        return scored(logits, sampling, allowed)
 
     def _settings(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None]:
         """The sampling, and the allowed ids bool [count, V] of the first rows of that pass; None without a grammar."""
@@ -228,7 +229,8 @@ class TransformerSequence:
         for i, token in enumerate(tokens.listed()):
             states.append(self.grammar.next(states[i if parents is None else parents[i] + 1], token))
         allowed = torch.stack([self.grammar.allowed(s) for s in states[:count]])
-        allowed = F.pad(allowed, (0, 0, 0, count - len(allowed)), value=True)  # predictive rows have no grammar yet
+        if len(allowed) < count:  # predictive rows have no grammar yet
+            allowed = F.pad(allowed, (0, 0, 0, count - len(allowed)), value=True)
         return self.sampling, allowed.to(self.device)
 
     def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
