@@ -466,3 +466,38 @@ void mesh_block(Block *b) {
     multiply(b, 4, &b->norms[2], b->out, scratch, 0, wide);
     multiply(b, 5, &gate, wide, scratch, b->out, b->out);
 }
+
+/* --- all blocks of a network -------------------------------------------------------------------------------------------- */
+
+/* What the blocks of a pass share. `attention` is the first block's; keys and values of a block lie `layer_stride` bytes after those of
+   the one before. crossed : keys and values of the condition, block by block, or null for blocks of pictures */
+typedef struct {
+    float *x, *work; /* x : the rows, before and after */
+    long rows, layer_stride;
+    int threads;
+    Attention attention;
+    const void *const *crossed;
+    long cross_count, cross_branch_stride, cross_head_stride;
+    int cross_half;
+} Pass;
+
+/* One block after another, in place. Each of them has the norms and layers of its own. */
+void all_blocks(const Block *blocks, long count, const Pass *p) {
+    for (long i = 0; i < count; i++) {
+        Block b = blocks[i];
+        const float *query = b.attention.norm_query, *key = b.attention.norm_key;
+        const float floor = b.attention.floor, scale = b.attention.scale;
+        b.x = b.out = p->x, b.work = p->work, b.rows = p->rows, b.threads = p->threads;
+        b.attention = p->attention;
+        b.attention.norm_query = query, b.attention.norm_key = key, b.attention.floor = floor, b.attention.scale = scale;
+        b.attention.keys = (char *)p->attention.keys + i * p->layer_stride;
+        b.attention.values = (char *)p->attention.values + i * p->layer_stride;
+        if (!p->crossed) {
+            picture_block(&b);
+            continue;
+        }
+        b.cross_keys = p->crossed[2 * i], b.cross_values = p->crossed[2 * i + 1], b.cross_count = p->cross_count;
+        b.cross_branch_stride = p->cross_branch_stride, b.cross_head_stride = p->cross_head_stride, b.cross_half = p->cross_half;
+        mesh_block(&b);
+    }
+}

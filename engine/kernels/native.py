@@ -68,6 +68,15 @@ class Block(ctypes.Structure):
     )  # fmt: skip
 
 
+class Pass(ctypes.Structure):
+    """The arguments of `all_blocks` that its blocks share; native.c describes them."""
+
+    _fields_ = (
+        ("x", c_void_p), ("work", c_void_p), ("rows", c_long), ("layer_stride", c_long), ("threads", c_int), ("attention", Attention),
+        ("crossed", c_void_p), ("cross_count", c_long), ("cross_branch_stride", c_long), ("cross_head_stride", c_long), ("cross_half", c_int),
+    )  # fmt: skip
+
+
 class Library:
     """The compiled functions. Pointers are addresses of contiguous tensors, 0 for none."""
 
@@ -81,12 +90,15 @@ class Library:
         self.attend.argtypes = (ctypes.POINTER(Attention),)
         self.picture_block, self.mesh_block = found.picture_block, found.mesh_block
         self.picture_block.argtypes = self.mesh_block.argtypes = (ctypes.POINTER(Block),)
+        self.all_blocks = found.all_blocks
+        self.all_blocks.argtypes = (c_void_p, c_long, ctypes.POINTER(Pass))
         self.gumbel, self.uniform, self.verdicts = found.gumbel, found.uniform, found.verdicts
         self.gumbel.argtypes = (c_uint64, c_void_p, c_long, c_long, c_void_p, c_void_p)  # base, positions, rows, vocabulary, result, scratch
         self.uniform.argtypes = (c_void_p, c_long, c_void_p, c_long, c_uint64, c_void_p)  # bases, streams, positions, rows, slot, result
         self.verdicts.argtypes = (c_void_p,)  # engine/kernels/native_verdict.py has the structure
         for function in (
-            self.prepare, self.linear, self.attend, self.picture_block, self.mesh_block, self.gumbel, self.uniform, self.verdicts
+            self.prepare, self.linear, self.attend, self.picture_block, self.mesh_block, self.all_blocks, self.gumbel, self.uniform,
+            self.verdicts,
         ):  # fmt: skip
             function.restype = None
         self.verdict_scratch = found.verdict_scratch

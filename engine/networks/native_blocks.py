@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from engine.cache import Slab
 from engine.kernels.native import GELU_GATE, LAYER_NORM, ROOT_MEAN_SQUARE, SILU_GATE, Library, native
-from engine.kernels.native_layers import NativeLinear, Row, Turn, Whole, attention, attention_to, can_attend, over_slab, prepared, product
+from engine.kernels.native_layers import NativeLinear, Row, Stack, Turn, Whole, attention, attention_to, can_attend, over_slab, prepared, product
 from engine.kernels.packed_linear import PackedLinear, can_pack, pack
 from engine.kernels.tree_attention import Seen
 from engine.networks import mesh_decoder, transformer
@@ -28,6 +28,7 @@ def quicken(decoder: Decoder | MeshDecoder, dtype: torch.dtype = torch.float32) 
     if library is not None and can_attend(_head_width(decoder)):
         kind = NativeBlock if isinstance(decoder, Decoder) else NativeMeshBlock
         decoder.blocks = nn.ModuleList(kind(block, library, dtype) for block in decoder.blocks)
+        decoder.quick = (QuickBlocks if isinstance(decoder, Decoder) else QuickMeshBlocks)(list(decoder.blocks))
         if isinstance(decoder, Decoder):
             decoder.norm = NativeNorm(decoder.norm)
             decoder.place_map = None if decoder.place_map is None else NativeLinear(decoder.place_map, library)
@@ -120,6 +121,19 @@ class NativeBlock(transformer.Block):
         return product(self.feed_out, product(self.gate_up, x, self.feed_row), self.gate, x)
 
 
+class QuickBlocks:
+    """All blocks of transformer.py in one call."""
+
+    def __init__(self, blocks: list[NativeBlock]):
+        self.heads, self.stack = blocks[0].heads, Stack([block.whole for block in blocks], [block.turn for block in blocks])
+
+    def __call__(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Seen | None, slab: Slab | None) -> Tensor | None:
+        """The last block's output, or None for a pass that the functions do not know."""
+        if cos.ndim != 2 or not runs(x, mask, slab) or not self.stack.can_run():
+            return None
+        return self.stack(x, self.heads, slab, mask, cos, sin)
+
+
 class NativeMeshBlock(mesh_decoder.Block):
     """A block of mesh_decoder.py."""
 
@@ -148,3 +162,19 @@ class NativeMeshBlock(mesh_decoder.Block):
         query = product(cross.query, x, self.rows[1])
         x = product(cross.out, attention_to(query, *looked, self.turn), residual=x)
         return product(feed.out, product(feed.value_gate, x, self.rows[2]), self.gate, x)
+
+
+class QuickMeshBlocks:
+    """All blocks of mesh_decoder.py in one call."""
+
+    def __init__(self, blocks: list[NativeMeshBlock]):
+        self.heads = blocks[0].self_attention.heads
+        self.stack = Stack([block.whole for block in blocks], [block.turn for block in blocks])
+
+    def __call__(self, x: Tensor, mask: Tensor | Seen | None, looked: list[tuple[Tensor, Tensor]], slab: Slab | None) -> Tensor | None:
+        """The last block's output, or None for a pass that the functions do not know."""
+        if not runs(x, mask, slab) or not self.stack.can_run():
+            return None
+        shape, dtype = looked[0][0].shape, looked[0][0].dtype
+        known = all(part.is_contiguous() and part.shape == shape and part.dtype == dtype for pair in looked for part in pair)
+        return self.stack(x, self.heads, slab, mask, None, None, looked) if known and dtype in SLAB_TYPES else None
