@@ -7,6 +7,8 @@ requested. Each use has its own stream: the acceptance of a token must not share
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -29,7 +31,7 @@ class Noise:
     def _key(self, stream: int, iteration: int) -> int:
         return mix((self._root + stream * ONE + (iteration + 1) * TWO) & MASK)
 
-    @property
+    @cached_property
     def base(self) -> int:
         """The base of the positions' own noise, for kernels that compute it where they need it; see engine/kernels/noise.py."""
         return self._key(DRAW, -1)

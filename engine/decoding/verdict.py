@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine.core import Rows, Step
 from engine.decoding.rules import leading, matches, probability_of, ratio
+from engine.kernels import native_verdict
 from engine.kernels import verify as kernel
 from engine.kernels.head_draw import head_draw, is_plain
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
@@ -157,6 +158,9 @@ def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Tensor, Tensor | None]
     if rows.head is not None and allowed is None and is_plain(sampling):
         found = head_draw(rows.hidden, rows.head, sampling, noise.base, torch.tensor([n]).to(rows.hidden.device, non_blocking=True))
         return kernel.settled(torch.cat([torch.zeros_like(found.tokens), found.tokens]))[1], found.entropy, None
+    if (library := native_verdict.library_for(rows.logits.device, rows.logits.dtype)) is not None:
+        token, nats, top = native_verdict.drawn(library, rows.logits[:, :1], sampling, allowed, noise.base, n)
+        return kernel.checked(0, token)[1], nats, top
     judged = judge(rows, torch.empty(0, dtype=torch.int64, device=rows.logits.device), None, noise, n, 0, True, store=False)
     return judged.token, judged.entropies, judged.top
 
@@ -185,8 +189,8 @@ def levels_of(a: int, committed: list[int]) -> list[int]:
 
 
 def told(rows: Rows, tokens: Tensor, judged: Judged, k: int) -> tuple[Tensor | None, Tensor, Tensor | None, Tensor | None]:
-    """What the Step of a pass that committed `k` tokens is told: distributions or None, acceptance probabilities, and entropies and greatest
-    probabilities or None."""
+    """What the Step of a pass that committed `k` tokens is told: distributions or None, acceptance probabilities, and the entropies and the
+    greatest probabilities or None."""
     if judged.chances is not None:
         return None, judged.chances[: min(k, len(tokens))], judged.entropies, judged.top
     return rows.law(0, k), chances(rows, tokens, judged.ratios, k), None, None

@@ -73,7 +73,7 @@ class Pass(ctypes.Structure):
 
     _fields_ = (
         ("x", c_void_p), ("work", c_void_p), ("rows", c_long), ("layer_stride", c_long), ("threads", c_int), ("attention", Attention),
-        ("crossed", c_void_p), ("cross_count", c_long), ("cross_branch_stride", c_long), ("cross_head_stride", c_long), ("cross_half", c_int),
+        ("crossed", c_void_p), *((name, c_long) for name in ("cross_count", "cross_branch_stride", "cross_head_stride")), ("cross_half", c_int),
     )  # fmt: skip
 
 
@@ -93,7 +93,14 @@ class Library:
         self.all_blocks = found.all_blocks
         self.all_blocks.argtypes = (c_void_p, c_long, ctypes.POINTER(Pass))
         self.gumbel, self.uniform, self.verdicts = found.gumbel, found.uniform, found.verdicts
-        self.gumbel.argtypes = (c_uint64, c_void_p, c_long, c_long, c_void_p, c_void_p)  # base, positions, rows, vocabulary, result, scratch
+        self.gumbel.argtypes = (
+            c_uint64,
+            c_void_p,
+            c_long,
+            c_long,
+            c_void_p,
+            c_void_p,
+        )  # base, positions, rows, vocabulary, result, scratch
         self.uniform.argtypes = (c_void_p, c_long, c_void_p, c_long, c_uint64, c_void_p)  # bases, streams, positions, rows, slot, result
         self.verdicts.argtypes = (c_void_p,)  # engine/kernels/native_verdict.py has the structure
         for function in (
@@ -159,7 +166,13 @@ def _fingerprint(compiler: str) -> str:
     information = Path("/proc/cpuinfo")
     lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []
     flags = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
-    parts = (*(source.read_text(encoding="utf-8") for source in (*SOURCES, *INCLUDED)), " ".join(FLAGS), version, platform.platform(), flags)
+    parts = (
+        *(source.read_text(encoding="utf-8") for source in (*SOURCES, *INCLUDED)),
+        " ".join(FLAGS),
+        version,
+        platform.platform(),
+        flags,
+    )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 

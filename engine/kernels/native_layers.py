@@ -226,6 +226,16 @@ class Whole:
         return out
 
 
+class Crossed:
+    """Keys and values of a condition for every block [B, heads, S, head width], as the functions take them."""
+
+    def __init__(self, looked: Sequence[tuple[Tensor, Tensor]]):
+        """looked : all of one shape and type, contiguous"""
+        self.looked, (keys, _) = looked, looked[0]  # keep their addresses
+        self.pointers = (c_void_p * (2 * len(looked)))(*(part.data_ptr() for pair in looked for part in pair))
+        self.count, self.strides, self.half = keys.shape[2], keys.stride()[:2], keys.dtype == torch.bfloat16
+
+
 class Stack:
     """All blocks of a network as one call. Later changes of a weight have no effect."""
 
@@ -235,29 +245,28 @@ class Stack:
         for block, turn in zip(self.blocks, turns, strict=True):
             block.attention = Attention(norm_query=at(turn.query), norm_key=at(turn.key), floor=turn.floor, scale=turn.scale)
         self.inner = max(layer.in_features for whole in wholes for layer in whole.layers)
+        self.hooks = [layer._forward_hooks for whole in wholes for layer in whole.layers]  # empty, or filled later
 
     def can_run(self) -> bool:
         """Whether no layer has a hook."""
-        return all(whole.can_run() for whole in self.wholes)
+        return not any(self.hooks)
 
     def __call__(
         self, x: Tensor, heads: int, slab: Slab, mask: Tensor | None, cos: Tensor | None, sin: Tensor | None,
-        looked: Sequence[tuple[Tensor, Tensor]] = (),
+        crossed: Crossed | None = None,
     ) -> Tensor:  # fmt: skip
         """The last block's output [B, R, width] from x float32 [B, R, width]; writes the rows' keys and values into the slab.
 
-        mask : bool [R, kept + R] or None; looked : keys and values of the condition for every block, of a mesh's network
+        mask : bool [R, kept + R] or None; crossed : keys and values of the condition for every block, of a mesh's network
         """
         x, mask = x.clone(memory_format=torch.contiguous_format), None if mask is None else mask.contiguous()
         rows, width, block = x.shape[0] * x.shape[1], x.shape[2], slab.block
         attention = over_slab((*x.shape[:2], 3 * width), heads, self.turns[0], slab, 0, mask, cos, sin)
         call = Pass(rows=rows, layer_stride=block.stride(0) * block.element_size(), threads=attention.threads)
-        if looked:
-            keys, pointers = looked[0][0], [part.data_ptr() for pair in looked for part in pair]
-            held = (c_void_p * len(pointers))(*pointers)
-            call.crossed, call.cross_count, call.cross_half = ctypes.addressof(held), keys.shape[2], keys.dtype == torch.bfloat16
-            call.cross_branch_stride, call.cross_head_stride = keys.stride()[:2]
-            attention.scratch_size = max(attention.scratch_size, scratch_of(attention.count, attention.width, keys.shape[2]))
+        if crossed is not None:
+            call.crossed, call.cross_count, call.cross_half = ctypes.addressof(crossed.pointers), crossed.count, crossed.half
+            call.cross_branch_stride, call.cross_head_stride = crossed.strides
+            attention.scratch_size = max(attention.scratch_size, scratch_of(attention.count, attention.width, crossed.count))
         scratch = max(2 * rows * self.inner, attention.threads * attention.scratch_size)
         work = torch.empty(rows * (4 * width + self.wholes[0].most) + scratch)
         call.x, call.work, call.attention = x.data_ptr(), work.data_ptr(), attention

@@ -76,9 +76,15 @@ INLINE vec sums_of(vec *x) {
 }
 
 INLINE float largest_of(vec x) {
-    float best = x[0];
-    for (int i = 1; i < LANES; i++) best = x[i] > best ? x[i] : best;
-    return best;
+#if LANES == 16
+    x = larger(PICK(x, x, 8, 0), PICK(x, x, 8, 8));
+#endif
+#if LANES >= 8
+    x = larger(PICK(x, x, 4, 0), PICK(x, x, 4, 4));
+#endif
+    x = larger(PICK(x, x, 2, 0), PICK(x, x, 2, 2));
+    x = larger(PICK(x, x, 1, 0), PICK(x, x, 1, 1));
+    return x[0];
 }
 
 /* e^x to 2 units in the last place; 0 below -87. */

@@ -47,18 +47,35 @@ INLINE wide logarithm(wide x) {
     return (s + s) + y + k * 0x1.62e42fefap-1;
 }
 
+/* 52 random bits for each of WIDE tokens under a key */
+INLINE longs bits_of(uint64_t key, const int32_t *tokens) {
+    longs x = __builtin_convertvector(*(const few_words *)tokens, longs);
+    x = key + (x + 1) * GOLDEN;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return (x ^ (x >> 31)) >> 12;
+}
+
+INLINE wide number_of(longs bits) { return (wide)(bits | 0x4330000000000000) - 4503599627370496.0; }
+
 /* Gumbel noise of LANES tokens under a key, computed in float64 and rounded once. It is no part of its callers, so that every one gets the
    same bits. */
 static __attribute__((noinline)) void gumbel_of(float *out, uint64_t key, const int32_t *tokens) {
     for (int i = 0; i < LANES; i += WIDE) {
-        longs x = __builtin_convertvector(*(const few_words *)(tokens + i), longs);
-        x = key + (x + 1) * GOLDEN;
-        x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-        x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-        x = (x ^ (x >> 31)) >> 12;
-        const wide u = ((wide)(x | 0x4330000000000000) - 4503599627370496.0 + 0.5) * 0x1p-52;
+        const wide u = (number_of(bits_of(key, tokens + i)) + 0.5) * 0x1p-52;
         *(narrow *)(out + i) = __builtin_convertvector(-logarithm(-logarithm(u)), narrow);
     }
+}
+
+/* Whether the noise of any of LANES tokens can exceed g, where x is at least e^-g for each of them: then 1 - u < 1 - exp(-e^-g) <= x. */
+INLINE int may_exceed(uint64_t key, const int32_t *tokens, const float *x) {
+    int found = 0;
+    for (int i = 0; i < LANES; i += WIDE) {
+        const wide rest = number_of(0xfffffffffffff - bits_of(key, tokens + i)) * 0x1p-52; /* 1 - u, or less */
+        const signed_longs more = rest < __builtin_convertvector(*(const narrow *)(x + i), wide);
+        for (int j = 0; j < WIDE; j++) found |= more[j] != 0;
+    }
+    return found;
 }
 
 static void count_up(int32_t *tokens, long count) {
@@ -91,7 +108,8 @@ void uniform(const uint64_t *bases, long streams, const int64_t *positions, long
 /* --- scores ---------------------------------------------------------------------------------------------------------- */
 
 /* logits : [branches, rows, vocabulary], conditional first; allowed : [vocabulary] (stride 0), [rows, vocabulary], or null
-   tokens, laws : of the drafts, the rows before the last ones; laws or null; uniforms : [3, rows], of acceptance, fresh and residual draws
+   tokens, laws : of the drafts, the rows before the last ones; laws or null; uniforms : [3, rows], of acceptance, fresh and residual draws; null:
+   answers alone are wanted
    scores, p : [rows, vocabulary] or null
    integers : [5, rows]: answer, fresh and residual draw, whether the row is sound, verdict; null: only scores are wanted
    numbers : [5, rows]: entropy, ratio, distance of p and q, chance of the draft, greatest probability
@@ -235,17 +253,22 @@ static void filtered(const Verdict *a, const float *s, long padded, float top, f
 
 /* --- draws ----------------------------------------------------------------------------------------------------------- */
 
-/* argmax of score + noise, the first of equals */
-static int32_t loudest(const Left *left, uint64_t key) {
+/* argmax of score + noise, the first of equals. shares : e^(score - top); most tokens are passed over, because no noise that their bits allow
+   lifts them above the best so far */
+static int32_t loudest(const Left *left, uint64_t key, const float *shares, float top) {
     vec best = all(-INFINITY);
     ints place = {0};
+    float reach = INFINITY; /* e^(top - the best so far), and a little more for rounding */
     for (long i = 0; i < left->count; i += LANES) {
         float noise[LANES];
+        store(noise, load(shares + i) * reach);
+        if (reach < INFINITY && !may_exceed(key, left->tokens + i, noise)) continue;
         gumbel_of(noise, key, left->tokens + i);
         const vec loud = load(left->scores + i) + load(noise);
         const ints more = loud > best;
         place = (*(const loose_ints *)(left->tokens + i) & more) | (place & ~more);
         best = chosen(more, loud, best);
+        reach = 1.001f * expf(top - largest_of(best));
     }
     const float most = largest_of(best);
     int32_t found = INT32_MAX;
@@ -387,14 +410,14 @@ static void verdict_of(const Verdict *a, long row, const Space *space) {
     }
     const float total = sum_of(mass), scale = 1.0f / total;
     a->numbers[row] = logf(total) - sum_of(heat) / total, a->numbers[4 * rows + row] = scale;
+    a->integers[row] = loudest(&left, key_of(a->base, a->positions[row]), space->shares, top), a->integers[3 * rows + row] = 1;
+    if (!a->uniforms) return;
     for (long i = 0; i < length; i += LANES) store(space->shares + i, load(space->shares + i) * scale);
     float *p = a->p ? a->p + row * a->vocabulary : space->dense;
     if (a->p || row < a->drafts) spread(p, 0.0f, &left, space->shares, a->vocabulary);
     const double *u = a->uniforms;
     double sum = sum_up(space->shares, length, space->sums);
-    a->integers[row] = loudest(&left, key_of(a->base, a->positions[row]));
     a->integers[rows + row] = left.tokens[crossing(space->shares, length, sum, u[rows + row], space->sums)];
-    a->integers[3 * rows + row] = 1;
     const float *rest = space->shares;
     if (row < a->drafts) a->numbers[3 * rows + row] = p[a->tokens[row]];
     if (row < a->drafts && a->laws) {

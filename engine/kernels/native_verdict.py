@@ -9,7 +9,7 @@ Fewest bytes: as in verify.py; a row of scores stays in the second-level cache.
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_float, c_int, c_long, c_uint64, c_void_p
+from ctypes import c_float, c_int, c_int64, c_long, c_uint64, c_void_p
 from dataclasses import dataclass
 
 import torch
@@ -77,6 +77,20 @@ def found(
     library.verdicts(ctypes.byref(call))
     del kept
     return Found(integers, numbers, p)
+
+
+def drawn(
+    library: Library, logits: Tensor, sampling: Sampling, allowed: Tensor | None, base: int, position: int
+) -> tuple[int, Tensor, Tensor]:
+    """The answer of one row, logits [C, 1, V], as in `found`, -1 for a row that is not sound; the entropy [1] of its distribution, and the
+    greatest probability [1]."""
+    call, kept = _call(library, logits, sampling, allowed)
+    integers, numbers, positions = (c_int64 * INTEGERS)(), torch.empty(NUMBERS, 1), c_int64(position)
+    call.positions, call.base = ctypes.addressof(positions), base
+    call.numbers, call.integers = numbers.data_ptr(), ctypes.addressof(integers)
+    library.verdicts(ctypes.byref(call))
+    del kept
+    return integers[0], numbers[0], numbers[4]
 
 
 def scored(logits: Tensor, sampling: Sampling, allowed: Tensor | None) -> Tensor:

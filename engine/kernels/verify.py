@@ -454,16 +454,15 @@ def settle_on_host(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor
 
 def is_kernel(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether something faster than the reference verifies logits of a device and type."""
-    return choose(device, dtype).is_triton or native_verdict.library_for(device, dtype) is not None
+    return native_verdict.library_for(device, dtype) is not None or choose(device, dtype).is_triton
 
 
 def verify(asked: Asked) -> Verdicts:
     """Verdicts and draws of a pass. Nothing is read by the host of a GPU."""
     device, dtype = asked.logits.device, asked.logits.dtype
-    if choose(device, dtype).is_triton:
-        return verify_triton(asked)
-    library = native_verdict.library_for(device, dtype)
-    return verify_reference(asked) if library is None else verify_native(library, asked)
+    if (library := native_verdict.library_for(device, dtype)) is not None:
+        return verify_native(library, asked)
+    return (verify_triton if choose(device, dtype).is_triton else verify_reference)(asked)
 
 
 def settle(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
@@ -471,9 +470,9 @@ def settle(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
 
     accepted : bool [m], the verdicts, or those of another rule; seeded : the token is the answer of row a
     """
-    if choose(accepted.device).is_triton:
-        return settle_triton(verdicts, accepted, seeded)
-    return (settle_on_host if accepted.device.type == "cpu" else settle_reference)(verdicts, accepted, seeded)
+    if verdicts.top is not None:  # they were made on the host
+        return settle_on_host(verdicts, accepted, seeded)
+    return (settle_triton if choose(accepted.device).is_triton else settle_reference)(verdicts, accepted, seeded)
 
 
 def settled(pair: Tensor, drafted: Ids | None = None) -> tuple[int, int]:
@@ -481,7 +480,11 @@ def settled(pair: Tensor, drafted: Ids | None = None) -> tuple[int, int]:
 
     drafted : ids that the host will need, too
     """
-    a, token = pair.tolist() if drafted is None else drafted.along(pair)
+    return checked(*(pair.tolist() if drafted is None else drafted.along(pair)))
+
+
+def checked(a: int, token: int) -> tuple[int, int]:
+    """The same two numbers; raises as `settled`."""
     if token < 0:
         raise FloatingPointError(f"row {a} of the pass, or one before it, has NaN among its scores or no possible token")
     return a, token

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -135,6 +136,12 @@ class Block(nn.Module):
         return x + self.feed(self.feed_norm(x))
 
 
+class Looked(list[tuple[Tensor, Tensor]]):
+    """The keys and values of a condition for every block. crossed : what faster blocks make of them, once a run"""
+
+    crossed: Any = None
+
+
 class MeshDecoder(nn.Module):
     """Embeddings, blocks, final norm and head. Row 0 of a sequence is the start vector; row i+1 is token i and predicts token i+1."""
 
@@ -155,9 +162,9 @@ class MeshDecoder(nn.Module):
         kinds = torch.cat([row.expand(count, -1) for row, count in zip(self.kinds, (BLOCKS, OFFSETS, BLOCKS), strict=True)])
         return self.tokens + F.pad(kinds, (0, 0, 0, len(self.tokens) - len(kinds)))
 
-    def look(self, condition: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def look(self, condition: Tensor) -> Looked:
         """The condition's keys and values for every block, computed once per run."""
-        return [block.cross_attention.look(condition) for block in self.blocks]
+        return Looked(block.cross_attention.look(condition) for block in self.blocks)
 
     def forward(
         self, x: Tensor, mask: Tensor | None, looked: list[tuple[Tensor, Tensor]], slab: Slab | None = None, fork: Fork | None = None

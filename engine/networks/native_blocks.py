@@ -11,11 +11,24 @@ from torch import Tensor, nn
 
 from engine.cache import Slab
 from engine.kernels.native import GELU_GATE, LAYER_NORM, ROOT_MEAN_SQUARE, SILU_GATE, Library, native
-from engine.kernels.native_layers import NativeLinear, Row, Stack, Turn, Whole, attention, attention_to, can_attend, over_slab, prepared, product
+from engine.kernels.native_layers import (
+    Crossed,
+    NativeLinear,
+    Row,
+    Stack,
+    Turn,
+    Whole,
+    attention,
+    attention_to,
+    can_attend,
+    over_slab,
+    prepared,
+    product,
+)
 from engine.kernels.packed_linear import PackedLinear, can_pack, pack
 from engine.kernels.tree_attention import Seen
 from engine.networks import mesh_decoder, transformer
-from engine.networks.mesh_decoder import MeshDecoder
+from engine.networks.mesh_decoder import Looked, MeshDecoder
 from engine.networks.transformer import Decoder, Norm
 
 SLAB_TYPES = (torch.float32, torch.bfloat16)
@@ -175,6 +188,14 @@ class QuickMeshBlocks:
         """The last block's output, or None for a pass that the functions do not know."""
         if not runs(x, mask, slab) or not self.stack.can_run():
             return None
-        shape, dtype = looked[0][0].shape, looked[0][0].dtype
-        known = all(part.is_contiguous() and part.shape == shape and part.dtype == dtype for pair in looked for part in pair)
-        return self.stack(x, self.heads, slab, mask, None, None, looked) if known and dtype in SLAB_TYPES else None
+        crossed = looked.crossed if isinstance(looked, Looked) else None
+        if crossed is None:
+            shape, dtype = looked[0][0].shape, looked[0][0].dtype
+            if dtype not in SLAB_TYPES or not all(
+                part.is_contiguous() and part.shape == shape and part.dtype == dtype for pair in looked for part in pair
+            ):
+                return None
+            crossed = Crossed(list(looked))
+            if isinstance(looked, Looked):
+                looked.crossed = crossed
+        return self.stack(x, self.heads, slab, mask, None, None, crossed)
