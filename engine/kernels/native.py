@@ -73,7 +73,8 @@ class Pass(ctypes.Structure):
 
     _fields_ = (
         ("x", c_void_p), ("work", c_void_p), ("rows", c_long), ("layer_stride", c_long), ("threads", c_int), ("attention", Attention),
-        ("crossed", c_void_p), *((name, c_long) for name in ("cross_count", "cross_branch_stride", "cross_head_stride")), ("cross_half", c_int),
+        ("crossed", c_void_p), *((name, c_long) for name in ("cross_count", "cross_branch_stride", "cross_head_stride")),
+        ("cross_half", c_int),
     )  # fmt: skip
 
 
