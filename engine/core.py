@@ -110,6 +110,7 @@ class KnobArray:
         self.numbers = np.zeros(max(1, len(knobs))) if buffer is None else buffer
         for i, k in self.knobs.values():
             self.numbers[i] = k.to_number(values.get(k.name, k.default))
+        self._read: tuple[bytes, dict[str, float | str]] = b"", {}  # the numbers that were read last, and their values
 
     def check(self, values: Mapping[str, float | str]) -> None:
         """Raises BadKnob for an unknown name or a value out of range; changes nothing."""
@@ -126,7 +127,11 @@ class KnobArray:
 
     def read(self) -> dict[str, float | str]:
         """The current values by name."""
-        return {name: k.to_value(self.numbers[i]) for name, (i, k) in self.knobs.items()}
+        numbers = self.numbers.tobytes()
+        if numbers != self._read[0]:
+            told = np.frombuffer(numbers)  # another process may write meanwhile
+            self._read = numbers, {name: k.to_value(told[i]) for name, (i, k) in self.knobs.items()}
+        return dict(self._read[1])
 
 
 class Knobs:

@@ -7,12 +7,14 @@ requested. Each use has its own stream: the acceptance of a token must not share
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from engine.kernels.choice import choose
-from engine.kernels.noise import GOLDEN, KEPT, MASK, ONE, TWO, gumbel, keys, mix, mix_array, uniform, unit
+from engine.kernels.noise import GOLDEN, KEPT, MASK, ONE, TWO, gumbel, keys, mix, mix_array, uniform, uniforms, unit
 
 DRAW, ACCEPT, RESIDUAL, INITIAL, DRAFTER, SCHEDULE = range(6)
 
@@ -35,7 +37,7 @@ class Noise:
     def _key(self, stream: int, iteration: int) -> int:
         return mix((self._root + stream * ONE + (iteration + 1) * TWO) & MASK)
 
-    @property
+    @cached_property
     def base(self) -> int:
         """The base of the positions' own noise, for kernels that compute it where they need it; see engine/kernels/noise.py."""
         return self._key(DRAW, -1)
@@ -55,6 +57,10 @@ class Noise:
         positions = np.arange(start, start + count)
         return torch.from_numpy(unit(mix_array(keys(base, positions) + np.uint64(slot))))
 
+    def host_uniforms(self, streams: tuple[int, ...], positions: Tensor, iteration: int) -> Tensor:
+        """u of several streams at int64 positions [N] on the host: float64 [streams, N] there."""
+        return uniforms([self._key(stream, iteration) for stream in streams], positions)
+
     def gumbel(self, start: int, count: int) -> Tensor:
         """Standard Gumbel noise of positions start .. start+count-1, [count, V]. The counter has no iteration: a position keeps its
         noise for the whole run. This couples draws and makes `match seed` possible. On a GPU it is computed there, whenever asked for."""
@@ -70,5 +76,5 @@ class Noise:
         return torch.stack(list(rows.values()))
 
     def _make(self, start: int, count: int) -> None:
-        for i, row in enumerate(gumbel(self.base, torch.arange(start, start + count), self.vocabulary, torch.float64)):
-            self._gumbel.setdefault(start + i, row.to(self.device, self.dtype))
+        for i, row in enumerate(gumbel(self.base, torch.arange(start, start + count), self.vocabulary, self.dtype)):
+            self._gumbel.setdefault(start + i, row.to(self.device))

@@ -88,9 +88,12 @@ def _least_kept(scores: Tensor, k: int, mass: float) -> Tensor:
 
 
 def draw(p: Tensor, u: Tensor) -> Tensor:
-    """One token per row by inverting the cumulative distribution. p : [N, V], need not be normalised; u : [N] in (0, 1) -> int64 [N]."""
+    """One token per row by inverting the cumulative distribution. p : [N, V], or [1, V] for all rows, need not be normalised; u : [N] in
+    (0, 1) -> int64 [N]."""
     cumulated = p.double().cumsum(-1)
-    return torch.searchsorted(cumulated, (u.to(p.device) * cumulated[:, -1])[:, None]).squeeze(-1).clamp(max=p.shape[-1] - 1)
+    wanted = u.to(p.device) * cumulated[:, -1]
+    found = torch.searchsorted(cumulated[0], wanted) if len(p) == 1 else torch.searchsorted(cumulated, wanted[:, None]).squeeze(-1)
+    return found.clamp(max=p.shape[-1] - 1)
 
 
 def draw_gumbel(scores: Tensor, gumbel: Tensor) -> Tensor:

@@ -21,8 +21,9 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from engine.accelerate.processors import Reading
 from engine.cache import Slab
-from engine.core import ANY_SUIT, Ids, Prompt, Sampling
+from engine.core import ANY_SUIT, Ids, Prompt, Rows, Sampling
 from engine.errors import NotSupported
+from engine.kernels.native_verdict import scored
 from engine.layout import Layout, Line, Raster
 from engine.networks.hosted import DRAFT_ROWS, SlabLayer
 from engine.networks.sequence import TransformerSequence
@@ -166,14 +167,18 @@ class CallerSequence(TransformerSequence):
             grammar=path, codebook=model.codebook,
         )  # fmt: skip
 
+    def _rows(self, *given: Any) -> Rows:
+        rows = super()._rows(*given)
+        if (width := rows.logits.shape[-1]) != self.vocabulary:
+            raise NotSupported(f"The model gives {width:,} logits a row, and its head has {self.vocabulary:,}. Use plain generate.")
+        if self.model.reading.called:
+            rows.settings = None  # a kernel knows nothing of the caller's processors
+        return rows
+
     def _warp(self, parents: list[int] | None, tokens: Ids, state: Any, logits: Tensor, soft: bool = False) -> Tensor:
         sampling = self.sampling.softened() if soft else self.sampling
-        if logits.shape[-1] != self.vocabulary:
-            raise NotSupported(
-                f"The model gives {logits.shape[-1]:,} logits a row, and its head has {self.vocabulary:,}. Use plain generate."
-            )
         if not self.model.reading.called:
-            return warp(guide(logits.float(), sampling.guidance), sampling)
+            return scored(logits, sampling, None)
         scores = logits.float()
         if len(scores) > 1:
             scores = torch.log_softmax(scores, -1)  # as the caller's guidance does: some processors look at the size of scores

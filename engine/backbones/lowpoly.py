@@ -46,7 +46,7 @@ class MaskedGrammar:
 
     def __init__(self, budget: int | None):
         self.rules = Grammar(BPT, canonical=True, budget=budget)
-        self.masks = torch.from_numpy(self.rules.masks.copy())
+        self.masks = list(torch.from_numpy(self.rules.masks.copy()))  # a row for each kind of state
         self.start = self.rules.start
 
     def next(self, state: int, token: int) -> int:

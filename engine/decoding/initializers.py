@@ -42,12 +42,19 @@ class Initializer:
         start, missing = self.sequence.length + len(tokens), size - len(tokens)
         if missing <= 0:
             return tokens, laws
-        new = torch.stack([self._law(position, start, tokens, init, iteration) for position in range(start, size + self.sequence.length)])
+        new = self._laws(start, missing, tokens, init, iteration)
         if seeded:
             drawn = draw_gumbel(new.log(), self.noise.gumbel(start, missing))
         else:
             drawn = draw(new, self.noise.uniform(INITIAL, start, missing, iteration))
+        new = new.expand(missing, -1)
         return torch.cat([tokens, drawn]), new if laws is None else torch.cat([laws, new])
+
+    def _laws(self, start: int, missing: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
+        """The distributions of the empty slots [missing, V], or [1, V] if all of them have the same."""
+        if init == "sample left" and all(self.sequence.layout.left(position) is not None for position in range(start, start + missing)):
+            return self._law(start, start, tokens, init, iteration)[None]  # of the newest token: nearer neighbours are empty themselves
+        return torch.stack([self._law(position, start, tokens, init, iteration) for position in range(start, start + missing)])
 
     def _law(self, position: int, start: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
         """The distribution [V] of one empty slot; uniform where there is no neighbour."""

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, Rows, Step
 from engine.decoding.rules import leading, matches, probability_of, ratio
+from engine.kernels import native_verdict
 from engine.kernels import verify as kernel
-from engine.kernels.choice import choose
 from engine.kernels.fixed_verdict import Criterion, Question
 from engine.kernels.head_draw import head_draw, is_plain
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
@@ -88,6 +88,11 @@ class Judged:
     entropies: Tensor | None = None
     fused: kernel.Verdicts | None = None
 
+    @property
+    def top(self) -> Tensor | None:
+        """The probability of each row's most probable token [m+1]; None where it has not been found."""
+        return None if self.fused is None else self.fused.top
+
 
 def judge(
     rows: Rows,
@@ -101,6 +106,7 @@ def judge(
     store: bool = True,
 ) -> Judged:
     """Verifies a window and finds the token after the accepted prefix: on a GPU in one kernel, with one read: two numbers and the drafts.
+    On a CPU the same is done in one compiled function.
 
     store : whether the distributions will be needed; if not, a kernel does not write them
     """
@@ -135,10 +141,10 @@ def screen(rows: Rows, tokens: Tensor, criterion: Criterion, noise: Noise, n: in
 
 
 def is_fused(rows: Rows) -> bool:
-    """Whether the kernel verifies these rows: they are on a GPU, and their scores depend on sampling and allowed ids alone."""
+    """Whether a kernel verifies these rows: it is chosen for their device, and their scores depend on sampling and allowed ids alone."""
     if rows.settings is None:
         return False
-    return choose(*rows.place).is_triton
+    return kernel.is_kernel(*rows.place)
 
 
 def fused(
@@ -149,9 +155,8 @@ def fused(
 
     A pass in fixed shapes that waits for this question begins with it, and gives what it has settled, by the criterion if there is one.
     """
-    first, count = min(positions), max(positions) + 1 - min(positions)
     at = torch.tensor(positions)
-    uniforms = torch.stack([noise.host_uniform(stream, first, count, iteration)[at - first] for stream in (ACCEPT, DRAW, RESIDUAL)])
+    uniforms = noise.host_uniforms((ACCEPT, DRAW, RESIDUAL), at, iteration)
     found = None
     if rows.launch is not None:
         found = rows.launch.verdict(Question(laws, uniforms, at, noise.base, seeded, store, criterion))
@@ -164,38 +169,39 @@ def fused(
     return found
 
 
-def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Tensor]:
-    """The token of plain decoding from the last row of a pass, and the entropy [1] of its distribution.
+def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Tensor, Tensor | None]:
+    """The token of plain decoding from the last row of a pass, the entropy [1] of its distribution, and the greatest probability [1] or
+    None where the distribution is not stored.
 
     On a GPU a kernel draws it: inside the head's product if there is no filter, so that the logits are never stored.
     """
     if not is_fused(rows):
-        return draw_gumbel(rows.scores, noise.gumbel(n, 1)).item(), entropy(rows.p[:1])
+        return draw_gumbel(rows.scores, noise.gumbel(n, 1)).item(), entropy(rows.p[:1]), rows.p[:1].amax(-1)
+    if (library := native_verdict.library_for(*rows.place)) is not None:
+        token, nats, top = native_verdict.drawn(library, rows.logits[:, :1], *rows.settings(1), noise.base, n)
+        return kernel.checked(0, token)[1], nats, top
     sampling, allowed = (None, None) if rows.head is None else rows.settings(1)
     if sampling is not None and allowed is None and is_plain(sampling):
         found = head_draw(rows.hidden, rows.head, sampling, noise.base, torch.full((1,), n, device=rows.hidden.device))
-        return kernel.settled(torch.cat([torch.zeros_like(found.tokens), found.tokens]))[1], found.entropy
+        return kernel.settled(torch.cat([torch.zeros_like(found.tokens), found.tokens]))[1], found.entropy, None
     judged = judge(rows, NO_DRAFT.tokens, None, noise, n, 0, True, store=False)
-    return judged.token, judged.entropies
-
-
-def top_of(rows: Rows) -> Tensor | None:
-    """The probability [1] of the most probable token of a pass of one row; None where a kernel draws without storing the distribution."""
-    return None if is_fused(rows) else rows.p[:1].amax(-1)
+    return judged.token, judged.entropies, judged.top
 
 
 def describe(
-    n: int, committed: list[int], a: int, drafted: int, laws: Tensor | None, chance: Values, entropies: Tensor | None = None, **more: Any
-) -> Step:
+    n: int, committed: list[int], a: int, drafted: int, laws: Tensor | None, chance: Values, entropies: Tensor | None = None,
+    top: Tensor | None = None, **more: Any,
+) -> Step:  # fmt: skip
     """The Step of a pass that accepted `a` of `drafted` drafts in order and then drew one token.
 
     laws   : [k, V], from position n on, at least one per committed token, or None if their entropies [k] are given
+    top    : the greatest probabilities [k], if no laws are given and they are known
     chance : acceptance probabilities of the drafts in order, at least as many as were committed
     more   : other fields of the trace
     """
     k = len(committed)
     nats = entropy(laws[:k]) if entropies is None else entropies[:k]
-    top = None if laws is None else laws[:k].amax(-1)
+    top = (None if top is None else top[:k]) if laws is None else laws[:k].amax(-1)
     trace = Trace(([True] * a + [False])[:k], accept_probability=chance[: min(k, drafted)], entropy=nats, top=top, **more)
     return Step(committed, list(range(n, n + k)), drafted=drafted, trace=trace)
 
@@ -205,11 +211,12 @@ def levels_of(a: int, committed: list[int]) -> list[int]:
     return [*range(1, a + 1), 0][: len(committed)]
 
 
-def told(rows: Rows, tokens: Tensor, judged: Judged, k: int) -> tuple[Tensor | None, Tensor, Tensor | None]:
-    """What the Step of a pass that committed `k` tokens is told: distributions or None, acceptance probabilities, entropies or None."""
+def told(rows: Rows, tokens: Tensor, judged: Judged, k: int) -> tuple[Tensor | None, Tensor, Tensor | None, Tensor | None]:
+    """What the Step of a pass that committed `k` tokens is told: distributions or None, acceptance probabilities, and the entropies and the
+    greatest probabilities or None."""
     if judged.chances is not None:
-        return None, judged.chances[: min(k, len(tokens))], judged.entropies
-    return rows.law(0, k), chances(rows, tokens, judged.ratios, k), None
+        return None, judged.chances[: min(k, len(tokens))], judged.entropies, judged.top
+    return rows.law(0, k), chances(rows, tokens, judged.ratios, k), None, None
 
 
 def chances(rows: Rows, tokens: Tensor, ratios: Tensor | None, k: int) -> Tensor:

@@ -57,7 +57,8 @@ def speculative_jacobi(
     with closing(Initializer(sequence, noise)) as initializer:
         while not sequence.done:
             n = sequence.length
-            seeded = matches_seed(knobs, exact(knobs))
+            is_exact = exact(knobs)
+            seeded = matches_seed(knobs, is_exact)
             keep_laws = needs_laws or not seeded
             if keep_laws and laws is None:  # the seed is no longer matched: drafts without distributions cannot be verified
                 tokens, laws = tokens[:0], no_laws
@@ -66,7 +67,8 @@ def speculative_jacobi(
             laws = filled if keep_laws else None
             rows = sequence.forward(Draft(tokens, q=laws))  # eq. 2: the distributions of iteration j given the window of j - 1
             initializer.saw(n, rows)
-            judged = judge(rows, tokens, laws, noise, n, iteration, seeded, rule(knobs), keep_laws or knobs.init.startswith("sample"))
+            relaxed = None if is_exact else rule(knobs)
+            judged = judge(rows, tokens, laws, noise, n, iteration, seeded, relaxed, keep_laws or knobs.init.startswith("sample"))
             a = judged.a
             window = Verified(n, tokens, laws, judged.ratios, judged.accepted, rows, noise, iteration, judged.fused)
             committed = sequence.commit(list(range(a)), judged.token)

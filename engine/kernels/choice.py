@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
@@ -42,25 +43,30 @@ def asked() -> str:
 
 def choose(device: torch.device | str, dtype: torch.dtype = torch.float32) -> Choice:
     """The implementation for tensors of a device and type; raises NotSupported if FORETOKEN_KERNELS asks for what cannot run here."""
-    device, wanted = torch.device(device), asked()
+    return _chosen(torch.device(device), dtype, asked(), version(), is_interpreted())
+
+
+@lru_cache(maxsize=256)
+def _chosen(device: torch.device, dtype: torch.dtype, wanted: str, triton: str | None, interpreted: bool) -> Choice:
+    """The same by all that it depends on: a step asks several times."""
     if wanted == REFERENCE:
         return Choice(REFERENCE, f"{VARIABLE}={REFERENCE}.")
     if dtype not in COMPUTED:
         return Choice(REFERENCE, f"The kernels compute in float32, and these numbers are {str(dtype).removeprefix('torch.')}.")
-    missing = _missing(device)
+    missing = _missing(device, triton, interpreted)
     if wanted == TRITON:
         if missing:
             raise NotSupported(f"{VARIABLE}={TRITON} does not work here. {missing} Set it to {REFERENCE}, or unset it.")
         return Choice(TRITON, f"{VARIABLE}={TRITON}.")
     if missing or device.type != "cuda":
         return Choice(REFERENCE, missing or "The tensors are not on an NVIDIA GPU.")
-    return Choice(TRITON, f"Triton {version()} on an NVIDIA GPU.")
+    return Choice(TRITON, f"Triton {triton} on an NVIDIA GPU.")
 
 
-def _missing(device: torch.device) -> str:
+def _missing(device: torch.device, triton: str | None, interpreted: bool) -> str:
     """What Triton's kernels lack for tensors of a device, a sentence; "" if nothing."""
-    if version() is None:
+    if triton is None:
         return "Triton is not installed."
-    if device.type != "cuda" and not is_interpreted():
+    if device.type != "cuda" and not interpreted:
         return f"The tensors are on the device '{device.type}', and Triton's kernels need an NVIDIA GPU (or TRITON_INTERPRET=1, in tests)."
     return ""

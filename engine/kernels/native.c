@@ -5,110 +5,15 @@
    Vectors are those of the compiler's extension; the number of lanes is the only thing that is known of the processor, except for
    bfloat16, whose products need AVX-512's instruction. */
 
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
+#include "native_vectors.c"
 
 #if defined(__AVX512BF16__)
 #include <immintrin.h>
 #endif
 
-#if defined(__AVX512F__)
-#define LANES 16
-#elif defined(__AVX__)
-#define LANES 8
-#else
-#define LANES 4
-#endif
 #define PANEL (2 * LANES) /* output columns whose weights lie together */
 #define ROWS 6            /* rows of a tile: 6 x 4 sums, 4 weights and 1 number fit into 32 registers */
 #define QUERIES 4         /* rows that read a key together */
-#define INLINE static inline __attribute__((always_inline))
-
-typedef float vec __attribute__((vector_size(4 * LANES)));
-typedef float loose __attribute__((vector_size(4 * LANES), aligned(4)));
-typedef int32_t ints __attribute__((vector_size(4 * LANES)));
-typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2)));
-typedef uint32_t words __attribute__((vector_size(4 * LANES)));
-
-INLINE vec load(const float *at) { return *(const loose *)at; }
-INLINE void store(float *at, vec x) { *(loose *)at = x; }
-INLINE vec all(float x) { return x - (vec){0}; }
-INLINE vec chosen(ints which, vec a, vec b) { return (vec)(((ints)a & which) | ((ints)b & ~which)); }
-INLINE vec larger(vec a, vec b) { return chosen(a > b, a, b); }
-
-INLINE vec load_half(const uint16_t *at) { return (vec)(__builtin_convertvector(*(const halves *)at, words) << 16); }
-
-INLINE uint16_t half_of(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, 4);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-/* Half a step of a sum over lanes: lane i of the result is lane i of segment i / s of both vectors, each of whose segments has 2 s lanes. */
-#define LANE(i, s, n) ((i) / (s) * 2 * (s) + (i) % (s) + (n))
-#if LANES == 16
-#define PICK(x, y, s, n) \
-    __builtin_shufflevector(x, y, LANE(0, s, n), LANE(1, s, n), LANE(2, s, n), LANE(3, s, n), LANE(4, s, n), LANE(5, s, n), LANE(6, s, n), \
-        LANE(7, s, n), LANE(8, s, n), LANE(9, s, n), LANE(10, s, n), LANE(11, s, n), LANE(12, s, n), LANE(13, s, n), LANE(14, s, n), LANE(15, s, n))
-#elif LANES == 8
-#define PICK(x, y, s, n) \
-    __builtin_shufflevector(x, y, LANE(0, s, n), LANE(1, s, n), LANE(2, s, n), LANE(3, s, n), LANE(4, s, n), LANE(5, s, n), LANE(6, s, n), \
-        LANE(7, s, n))
-#else
-#define PICK(x, y, s, n) __builtin_shufflevector(x, y, LANE(0, s, n), LANE(1, s, n), LANE(2, s, n), LANE(3, s, n))
-#endif
-#define MERGE(x, y, s) (PICK(x, y, s, 0) + PICK(x, y, s, s))
-
-/* The sum of a vector's lanes, folded in halves. */
-INLINE float sum_of(vec x) {
-#if LANES == 16
-    x = MERGE(x, x, 8);
-#endif
-#if LANES >= 8
-    x = MERGE(x, x, 4);
-#endif
-    x = MERGE(x, x, 2);
-    x = MERGE(x, x, 1);
-    return x[0];
-}
-
-/* Lane i is the sum of vector i, with the bits of `sum_of`. */
-INLINE vec sums_of(vec *x) {
-#if LANES == 16
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) x[i] = MERGE(x[2 * i], x[2 * i + 1], 8);
-#endif
-#if LANES >= 8
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) x[i] = MERGE(x[2 * i], x[2 * i + 1], 4);
-#endif
-    const vec first = MERGE(x[0], x[1], 2), second = MERGE(x[2], x[3], 2);
-    return MERGE(first, second, 1);
-}
-
-INLINE float largest_of(vec x) {
-    float best = x[0];
-    for (int i = 1; i < LANES; i++) best = x[i] > best ? x[i] : best;
-    return best;
-}
-
-/* e^x to 2 units in the last place; 0 below -87. */
-INLINE vec exponential(vec x) {
-    const vec bounded = larger(x, all(-87.0f)), top = chosen(bounded > 88.0f, all(88.0f), bounded);
-    const vec shifted = top * 1.44269504f + 12582912.0f; /* rounds to whole numbers, in the lowest bits */
-    const vec count = shifted - 12582912.0f;
-    const vec rest = (top - count * 0.693359375f) + count * 2.12194440e-4f;
-    vec y = all(1.9875691500e-4f);
-    y = y * rest + 1.3981999507e-3f;
-    y = y * rest + 8.3334519073e-3f;
-    y = y * rest + 4.1665795894e-2f;
-    y = y * rest + 1.6666665459e-1f;
-    y = y * rest + 5.0000001201e-1f;
-    y = (y * rest) * rest + rest + 1.0f;
-    y = (vec)((ints)y + (((ints)shifted - 0x4b400000) << 23));
-    return (vec)((ints)y & (x >= -87.0f));
-}
 
 INLINE vec silu(vec x) { return x / (1.0f + exponential(-x)); }
 
@@ -560,4 +465,39 @@ void mesh_block(Block *b) {
     multiply(b, 3, 0, seen, scratch, b->out, b->out);
     multiply(b, 4, &b->norms[2], b->out, scratch, 0, wide);
     multiply(b, 5, &gate, wide, scratch, b->out, b->out);
+}
+
+/* --- all blocks of a network -------------------------------------------------------------------------------------------- */
+
+/* What the blocks of a pass share. `attention` is the first block's; keys and values of a block lie `layer_stride` bytes after those of
+   the one before. crossed : keys and values of the condition, block by block, or null for blocks of pictures */
+typedef struct {
+    float *x, *work; /* x : the rows, before and after */
+    long rows, layer_stride;
+    int threads;
+    Attention attention;
+    const void *const *crossed;
+    long cross_count, cross_branch_stride, cross_head_stride;
+    int cross_half;
+} Pass;
+
+/* One block after another, in place. Each of them has the norms and layers of its own. */
+void all_blocks(const Block *blocks, long count, const Pass *p) {
+    for (long i = 0; i < count; i++) {
+        Block b = blocks[i];
+        const float *query = b.attention.norm_query, *key = b.attention.norm_key;
+        const float floor = b.attention.floor, scale = b.attention.scale;
+        b.x = b.out = p->x, b.work = p->work, b.rows = p->rows, b.threads = p->threads;
+        b.attention = p->attention;
+        b.attention.norm_query = query, b.attention.norm_key = key, b.attention.floor = floor, b.attention.scale = scale;
+        b.attention.keys = (char *)p->attention.keys + i * p->layer_stride;
+        b.attention.values = (char *)p->attention.values + i * p->layer_stride;
+        if (!p->crossed) {
+            picture_block(&b);
+            continue;
+        }
+        b.cross_keys = p->crossed[2 * i], b.cross_values = p->crossed[2 * i + 1], b.cross_count = p->cross_count;
+        b.cross_branch_stride = p->cross_branch_stride, b.cross_head_stride = p->cross_head_stride, b.cross_half = p->cross_half;
+        mesh_block(&b);
+    }
 }

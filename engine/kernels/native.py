@@ -1,4 +1,4 @@
-"""The functions of native.c, compiled once by the C compiler of the machine and kept for later processes.
+"""The functions of native.c and native_verdict.c, compiled once by the C compiler of the machine and kept for later processes.
 
 `native(dtype)` chooses: FORETOKEN_KERNELS=native asks for them, `reference` and `triton` refuse them, and by default they run where gcc
 or clang compiles them. The library lies in the user's cache under a name that changes with the source, the flags, the compiler
@@ -14,7 +14,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from ctypes import c_float, c_int, c_long, c_void_p
+from ctypes import c_float, c_int, c_long, c_uint64, c_void_p
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,7 +25,9 @@ from engine.files import whole_file
 from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
 from engine.machine import has_matrix_units
 
-SOURCE = Path(__file__).with_suffix(".c")
+FOLDER = Path(__file__).parent
+SOURCES = (FOLDER / "native.c", FOLDER / "native_verdict.c")
+INCLUDED = (FOLDER / "native_vectors.c",)
 FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
 PATIENCE = 300  # seconds that a compiler gets; it needs two on a quiet machine
@@ -66,6 +68,16 @@ class Block(ctypes.Structure):
     )  # fmt: skip
 
 
+class Pass(ctypes.Structure):
+    """The arguments of `all_blocks` that its blocks share; native.c describes them."""
+
+    _fields_ = (
+        ("x", c_void_p), ("work", c_void_p), ("rows", c_long), ("layer_stride", c_long), ("threads", c_int), ("attention", Attention),
+        ("crossed", c_void_p), *((name, c_long) for name in ("cross_count", "cross_branch_stride", "cross_head_stride")),
+        ("cross_half", c_int),
+    )  # fmt: skip
+
+
 class Library:
     """The compiled functions. Pointers are addresses of contiguous tensors, 0 for none."""
 
@@ -79,8 +91,26 @@ class Library:
         self.attend.argtypes = (ctypes.POINTER(Attention),)
         self.picture_block, self.mesh_block = found.picture_block, found.mesh_block
         self.picture_block.argtypes = self.mesh_block.argtypes = (ctypes.POINTER(Block),)
-        for function in (self.prepare, self.linear, self.attend, self.picture_block, self.mesh_block):
+        self.all_blocks = found.all_blocks
+        self.all_blocks.argtypes = (c_void_p, c_long, ctypes.POINTER(Pass))
+        self.gumbel, self.uniform, self.verdicts = found.gumbel, found.uniform, found.verdicts
+        self.gumbel.argtypes = (
+            c_uint64,
+            c_void_p,
+            c_long,
+            c_long,
+            c_void_p,
+            c_void_p,
+        )  # base, positions, rows, vocabulary, result, scratch
+        self.uniform.argtypes = (c_void_p, c_long, c_void_p, c_long, c_uint64, c_void_p)  # bases, streams, positions, rows, slot, result
+        self.verdicts.argtypes = (c_void_p,)  # engine/kernels/native_verdict.py has the structure
+        for function in (
+            self.prepare, self.linear, self.attend, self.picture_block, self.mesh_block, self.all_blocks, self.gumbel, self.uniform,
+            self.verdicts,
+        ):  # fmt: skip
             function.restype = None
+        self.verdict_scratch = found.verdict_scratch
+        self.verdict_scratch.argtypes, self.verdict_scratch.restype = (c_long,), c_long
         self.lanes: int = found.lanes()
         self.multiplies_half = bool(found.multiplies_half())
 
@@ -137,7 +167,13 @@ def _fingerprint(compiler: str) -> str:
     information = Path("/proc/cpuinfo")
     lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []
     flags = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
-    parts = (SOURCE.read_text(encoding="utf-8"), " ".join(FLAGS), version, platform.platform(), flags)
+    parts = (
+        *(source.read_text(encoding="utf-8") for source in (*SOURCES, *INCLUDED)),
+        " ".join(FLAGS),
+        version,
+        platform.platform(),
+        flags,
+    )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
@@ -145,5 +181,5 @@ def _compile(compiler: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as part:
         subprocess.run(
-            [compiler, *FLAGS, "-o", str(part), str(SOURCE), "-lm"], capture_output=True, text=True, check=True, timeout=PATIENCE
+            [compiler, *FLAGS, "-o", str(part), *map(str, SOURCES), "-lm"], capture_output=True, text=True, check=True, timeout=PATIENCE
         )

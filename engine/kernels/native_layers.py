@@ -12,6 +12,8 @@ pass of any number of rows, with any number of threads, and on whichever way a l
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
+from ctypes import c_void_p
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.kernels.native import AS_IT_IS, Attention, Block, Layer, Library, built
+from engine.kernels.native import AS_IT_IS, Attention, Block, Layer, Library, Pass, built
 from engine.kernels.native import Norm as NativeNorm
 
 WIDTHS = (1, 2, 4, 8)  # of a head, in vectors
@@ -194,6 +196,12 @@ class Whole:
         """Whether no layer has a hook, which would have to be called between two layers."""
         return not any(layer._forward_hooks for layer in self.layers)
 
+    def block(self) -> Block:
+        """Its weights, as the functions take them."""
+        norms = (NativeNorm * 3)(*((at(row.weight), at(row.bias), row.constant, row.kind) for row in self.rows))
+        layers = (Layer * 6)(*((at(o.panels), at(o.bias), o.in_features, o.out_features) for o in self.layers))
+        return Block(half=self.layers[0].half, norms=norms, layers=layers)
+
     def __call__(self, x: Tensor, attention: Attention, cross: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """The block's output [B, R, width] from x float32 [B, R, width] and the arguments that `over_slab` returns.
 
@@ -205,9 +213,9 @@ class Whole:
             attention.scratch_size = max(attention.scratch_size, scratch_of(attention.count, attention.width, cross[0].shape[2]))
         scratch = max(2 * rows * inner, attention.threads * attention.scratch_size)
         work = torch.empty(rows * (4 * x.shape[2] + self.most) + scratch)
-        norms = (NativeNorm * 3)(*((at(row.weight), at(row.bias), row.constant, row.kind) for row in self.rows))
-        layers = (Layer * 6)(*((at(o.panels), at(o.bias), o.in_features, o.out_features) for o in self.layers))
-        block = Block(at(x), at(out), at(work), rows, self.layers[0].half, attention.threads, attention, norms, layers)
+        block = self.block()
+        block.x, block.out, block.work, block.rows = x.data_ptr(), out.data_ptr(), work.data_ptr(), rows
+        block.threads, block.attention = attention.threads, attention
         if cross is None:
             library().picture_block(ctypes.byref(block))
             return out
@@ -216,6 +224,54 @@ class Whole:
         (block.cross_branch_stride, block.cross_head_stride), block.cross_half = keys.stride()[:2], keys.dtype == torch.bfloat16
         library().mesh_block(ctypes.byref(block))
         return out
+
+
+class Crossed:
+    """Keys and values of a condition for every block [B, heads, S, head width], as the functions take them."""
+
+    def __init__(self, looked: Sequence[tuple[Tensor, Tensor]]):
+        """looked : all of one shape and type, contiguous"""
+        self.looked, (keys, _) = looked, looked[0]  # keep their addresses
+        self.pointers = (c_void_p * (2 * len(looked)))(*(part.data_ptr() for pair in looked for part in pair))
+        self.count, self.strides, self.half = keys.shape[2], keys.stride()[:2], keys.dtype == torch.bfloat16
+
+
+class Stack:
+    """All blocks of a network as one call. Later changes of a weight have no effect."""
+
+    def __init__(self, wholes: Sequence[Whole], turns: Sequence[Turn]):
+        self.wholes, self.turns = tuple(wholes), tuple(turns)  # keep the weights at their addresses
+        self.blocks = (Block * len(wholes))(*(whole.block() for whole in wholes))
+        for block, turn in zip(self.blocks, turns, strict=True):
+            block.attention = Attention(norm_query=at(turn.query), norm_key=at(turn.key), floor=turn.floor, scale=turn.scale)
+        self.inner = max(layer.in_features for whole in wholes for layer in whole.layers)
+        self.hooks = [layer._forward_hooks for whole in wholes for layer in whole.layers]  # empty, or filled later
+
+    def can_run(self) -> bool:
+        """Whether no layer has a hook."""
+        return not any(self.hooks)
+
+    def __call__(
+        self, x: Tensor, heads: int, slab: Slab, mask: Tensor | None, cos: Tensor | None, sin: Tensor | None,
+        crossed: Crossed | None = None,
+    ) -> Tensor:  # fmt: skip
+        """The last block's output [B, R, width] from x float32 [B, R, width]; writes the rows' keys and values into the slab.
+
+        mask : bool [R, kept + R] or None; crossed : keys and values of the condition for every block, of a mesh's network
+        """
+        x, mask = x.clone(memory_format=torch.contiguous_format), None if mask is None else mask.contiguous()
+        rows, width, block = x.shape[0] * x.shape[1], x.shape[2], slab.block
+        attention = over_slab((*x.shape[:2], 3 * width), heads, self.turns[0], slab, 0, mask, cos, sin)
+        call = Pass(rows=rows, layer_stride=block.stride(0) * block.element_size(), threads=attention.threads)
+        if crossed is not None:
+            call.crossed, call.cross_count, call.cross_half = ctypes.addressof(crossed.pointers), crossed.count, crossed.half
+            call.cross_branch_stride, call.cross_head_stride = crossed.strides
+            attention.scratch_size = max(attention.scratch_size, scratch_of(attention.count, attention.width, crossed.count))
+        scratch = max(2 * rows * self.inner, attention.threads * attention.scratch_size)
+        work = torch.empty(rows * (4 * width + self.wholes[0].most) + scratch)
+        call.x, call.work, call.attention = x.data_ptr(), work.data_ptr(), attention
+        library().all_blocks(self.blocks, len(self.blocks), ctypes.byref(call))
+        return x
 
 
 def can_attend(width: int) -> bool:

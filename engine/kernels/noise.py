@@ -11,12 +11,15 @@ Fewest bytes: 4 N V written, nothing read. `verify` and `head_draw` compute the 
 
 from __future__ import annotations
 
+from ctypes import c_uint64
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from engine.kernels.choice import choose
 from engine.kernels.language import LAUNCH, tl, triton
+from engine.kernels.native import Library, native
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -178,6 +181,26 @@ def gumbel_triton(base: int, positions: Tensor, vocabulary: int, dtype: torch.dt
     return out
 
 
+# --- native -----------------------------------------------------------------------------------------------------------
+
+
+def gumbel_native(library: Library, base: int, positions: Tensor, vocabulary: int) -> Tensor:
+    """The noise by the function for CPUs: computed in float64, as by the reference, and rounded to float32 [N, V]."""
+    out, scratch = torch.empty(len(positions), vocabulary), torch.empty(vocabulary + 64, dtype=torch.int32)
+    library.gumbel(base, positions.contiguous().data_ptr(), len(positions), vocabulary, out.data_ptr(), scratch.data_ptr())
+    return out
+
+
+def uniforms(bases: list[int], positions: Tensor, slot: int = 0) -> Tensor:
+    """Uniform numbers of several streams with these bases, at int64 positions [N] on the host: float64 [streams, N], on the host."""
+    library = native()
+    if library is None:
+        return torch.stack([uniform_reference(base, positions, slot) for base in bases])
+    out, keys = torch.empty(len(bases), len(positions), dtype=torch.float64), (c_uint64 * len(bases))(*bases)
+    library.uniform(keys, len(bases), positions.contiguous().data_ptr(), len(positions), slot, out.data_ptr())
+    return out
+
+
 # --- public -----------------------------------------------------------------------------------------------------------
 
 
@@ -188,6 +211,8 @@ def gumbel(base: int, positions: Tensor, vocabulary: int, dtype: torch.dtype = t
     """
     if choose(positions.device, dtype).is_triton:
         return gumbel_triton(base, positions, vocabulary, torch.float32).to(dtype)
+    if positions.device.type == "cpu" and dtype == torch.float32 and (library := native()) is not None:
+        return gumbel_native(library, base, positions, vocabulary)
     return gumbel_reference(base, positions, vocabulary).to(dtype)
 
 

@@ -1,4 +1,4 @@
-"""The verification of a pass, from raw logits to verdicts and tokens, in one kernel and a small second one.
+"""The verification of a pass, from raw logits to verdicts and tokens, in one kernel and a small second one; on a CPU in one function.
 
 Mathematics, for row i of a pass with draft x drawn from q, and uniform numbers u, u', u'':
   s = u + g (c - u), impossible tokens at -inf, divided by the temperature       guidance, grammar        (sampling.guide, warp)
@@ -27,8 +27,10 @@ from torch import Tensor
 
 from engine.core import Ids, Sampling
 from engine.decoding.rules import deviation, matches, probability_of, ratio
+from engine.kernels import native_verdict
 from engine.kernels.choice import choose
 from engine.kernels.language import LAUNCH, power_of_two, tl, triton
+from engine.kernels.native import Library
 from engine.kernels.noise import base_on, gumbel_of, gumbel_reference, key_of
 from engine.sampling import draw, draw_gumbel, entropy, guide, residual, warp
 
@@ -70,6 +72,7 @@ class Verdicts:
     answers, fresh, drawn : int64 [R]; drawn is from the residual, and from p in rows without a draft
     entropy  : [R] in nats; p : [R, V] or None; sound : bool [R], False for a row that cannot be drawn from
     pair     : int64 [2], see `settle`, where the pass has settled it
+    top      : p of each row's most probable token [R], where the function for CPUs has found it, else None
     """
 
     accepted: Tensor
@@ -83,6 +86,7 @@ class Verdicts:
     p: Tensor | None
     sound: Tensor
     pair: Tensor | None = None
+    top: Tensor | None = None
 
 
 # --- reference --------------------------------------------------------------------------------------------------------
@@ -430,12 +434,44 @@ def settle_triton(verdicts: Verdicts, accepted: Tensor, seeded: bool, drafts: Te
     return out
 
 
+# --- native -----------------------------------------------------------------------------------------------------------
+
+
+def verify_native(library: Library, asked: Asked) -> Verdicts:
+    """The result of the function for CPUs."""
+    size, laws = len(asked.tokens), asked.laws
+    found = native_verdict.found(
+        library, asked.logits, asked.sampling, asked.allowed, asked.tokens, laws, asked.uniforms, asked.base, asked.positions, asked.store
+    )
+    answers, fresh, drawn, sound, verdicts = found.integers.unbind()
+    entropy, ratios, deviations, chances, top = found.numbers.unbind()
+    accepted = matches(asked.tokens, answers[:size]) if laws is None or asked.seeded else verdicts[:size] != 0
+    of_laws = (None, None) if laws is None else (ratios[:size], deviations[:size])
+    return Verdicts(accepted, chances[:size], *of_laws, answers, fresh, drawn, entropy, found.p, sound != 0, top)
+
+
+def settle_on_host(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
+    """The first refusal and the token after it, int64 [2], of verdicts on the host: reading them costs less than operations on them."""
+    said = accepted.tolist()
+    a = said.index(False) if False in said else len(said)
+    source = verdicts.answers if seeded else verdicts.drawn if a < len(said) else verdicts.fresh
+    return torch.tensor([a, source.tolist()[a] if all(verdicts.sound.tolist()[: a + 1]) else -1])
+
+
 # --- public -----------------------------------------------------------------------------------------------------------
 
 
+def is_kernel(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether something faster than the reference verifies logits of a device and type."""
+    return native_verdict.library_for(device, dtype) is not None or choose(device, dtype).is_triton
+
+
 def verify(asked: Asked) -> Verdicts:
-    """Verdicts and draws of a pass. Nothing is read by the host."""
-    return verify_triton(asked) if choose(asked.logits.device, asked.logits.dtype).is_triton else verify_reference(asked)
+    """Verdicts and draws of a pass. Nothing is read by the host of a GPU."""
+    device, dtype = asked.logits.device, asked.logits.dtype
+    if (library := native_verdict.library_for(device, dtype)) is not None:
+        return verify_native(library, asked)
+    return (verify_triton if choose(device, dtype).is_triton else verify_reference)(asked)
 
 
 def settle(verdicts: Verdicts, accepted: Tensor, seeded: bool, drafts: Tensor | None = None) -> Tensor:
@@ -444,6 +480,8 @@ def settle(verdicts: Verdicts, accepted: Tensor, seeded: bool, drafts: Tensor | 
     accepted : bool [m], the verdicts, or those of another rule; seeded : the token is the answer of row a
     drafts   : int64 [], how many of the m are verdicts on drafts, if the rest fill up a pass in fixed shapes; None: all
     """
+    if verdicts.top is not None and drafts is None:  # they were made on the host
+        return settle_on_host(verdicts, accepted, seeded)
     return (settle_triton if choose(accepted.device).is_triton else settle_reference)(verdicts, accepted, seeded, drafts)
 
 
@@ -452,7 +490,11 @@ def settled(pair: Tensor, drafted: Ids | None = None) -> tuple[int, int]:
 
     drafted : ids that the host will need, too
     """
-    a, token = pair.tolist() if drafted is None else drafted.along(pair)
+    return checked(*(pair.tolist() if drafted is None else drafted.along(pair)))
+
+
+def checked(a: int, token: int) -> tuple[int, int]:
+    """The same two numbers; raises as `settled`."""
     if token < 0:
         raise FloatingPointError(f"row {a} of the pass, or one before it, has NaN among its scores or no possible token")
     return a, token

@@ -11,11 +11,24 @@ from torch import Tensor, nn
 
 from engine.cache import Slab
 from engine.kernels.native import GELU_GATE, LAYER_NORM, ROOT_MEAN_SQUARE, SILU_GATE, Library, native
-from engine.kernels.native_layers import NativeLinear, Row, Turn, Whole, attention, attention_to, can_attend, over_slab, prepared, product
+from engine.kernels.native_layers import (
+    Crossed,
+    NativeLinear,
+    Row,
+    Stack,
+    Turn,
+    Whole,
+    attention,
+    attention_to,
+    can_attend,
+    over_slab,
+    prepared,
+    product,
+)
 from engine.kernels.packed_linear import PackedLinear, can_pack, pack
 from engine.kernels.tree_attention import Seen
 from engine.networks import mesh_decoder, transformer
-from engine.networks.mesh_decoder import MeshDecoder
+from engine.networks.mesh_decoder import Looked, MeshDecoder
 from engine.networks.transformer import Decoder, Norm
 
 SLAB_TYPES = (torch.float32, torch.bfloat16)
@@ -28,6 +41,7 @@ def quicken(decoder: Decoder | MeshDecoder, dtype: torch.dtype = torch.float32) 
     if library is not None and can_attend(_head_width(decoder)):
         kind = NativeBlock if isinstance(decoder, Decoder) else NativeMeshBlock
         decoder.blocks = nn.ModuleList(kind(block, library, dtype) for block in decoder.blocks)
+        decoder.quick = (QuickBlocks if isinstance(decoder, Decoder) else QuickMeshBlocks)(list(decoder.blocks))
         if isinstance(decoder, Decoder):
             decoder.norm = NativeNorm(decoder.norm)
             decoder.place_map = None if decoder.place_map is None else NativeLinear(decoder.place_map, library)
@@ -120,6 +134,19 @@ class NativeBlock(transformer.Block):
         return product(self.feed_out, product(self.gate_up, x, self.feed_row), self.gate, x)
 
 
+class QuickBlocks:
+    """All blocks of transformer.py in one call."""
+
+    def __init__(self, blocks: list[NativeBlock]):
+        self.heads, self.stack = blocks[0].heads, Stack([block.whole for block in blocks], [block.turn for block in blocks])
+
+    def __call__(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Seen | None, slab: Slab | None) -> Tensor | None:
+        """The last block's output, or None for a pass that the functions do not know."""
+        if cos.ndim != 2 or not runs(x, mask, slab) or not self.stack.can_run():
+            return None
+        return self.stack(x, self.heads, slab, mask, cos, sin)
+
+
 class NativeMeshBlock(mesh_decoder.Block):
     """A block of mesh_decoder.py."""
 
@@ -148,3 +175,27 @@ class NativeMeshBlock(mesh_decoder.Block):
         query = product(cross.query, x, self.rows[1])
         x = product(cross.out, attention_to(query, *looked, self.turn), residual=x)
         return product(feed.out, product(feed.value_gate, x, self.rows[2]), self.gate, x)
+
+
+class QuickMeshBlocks:
+    """All blocks of mesh_decoder.py in one call."""
+
+    def __init__(self, blocks: list[NativeMeshBlock]):
+        self.heads = blocks[0].self_attention.heads
+        self.stack = Stack([block.whole for block in blocks], [block.turn for block in blocks])
+
+    def __call__(self, x: Tensor, mask: Tensor | Seen | None, looked: list[tuple[Tensor, Tensor]], slab: Slab | None) -> Tensor | None:
+        """The last block's output, or None for a pass that the functions do not know."""
+        if not runs(x, mask, slab) or not self.stack.can_run():
+            return None
+        crossed = looked.crossed if isinstance(looked, Looked) else None
+        if crossed is None:
+            shape, dtype = looked[0][0].shape, looked[0][0].dtype
+            if dtype not in SLAB_TYPES or not all(
+                part.is_contiguous() and part.shape == shape and part.dtype == dtype for pair in looked for part in pair
+            ):
+                return None
+            crossed = Crossed(list(looked))
+            if isinstance(looked, Looked):
+                looked.crossed = crossed
+        return self.stack(x, self.heads, slab, mask, None, None, crossed)

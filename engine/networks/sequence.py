@@ -17,12 +17,13 @@ from torch.nn import functional as F
 from engine.cache import Slab
 from engine.core import NO_DRAFT, Draft, Grammar, Ids, Rows, Sampling
 from engine.kernels.choice import choose
+from engine.kernels.native_verdict import scored
 from engine.kernels.tree_attention import Seen, packed
 from engine.layout import Layout
 from engine.networks.static_step import Ahead, Pass, Replays, Static, Waiting, is_static
 from engine.networks.transformer import Fork, causal
 from engine.networks.trunk import RowAdapter, Trunk
-from engine.sampling import guide, warp
+from engine.sampling import warp
 from engine.tree import depths, is_chain, visibility
 
 HOST = torch.device("cpu")
@@ -205,14 +206,15 @@ class TransformerSequence:
         """Scores of a pass over these tokens, which began in this grammar state. Distributions are lazy, so the commit may come first."""
         sampling, allowed = self._settings(parents, tokens, state, logits.shape[1])
         sampling = sampling.softened() if soft else sampling
-        return warp(guide(logits.float(), sampling.guidance), sampling, allowed)
+        return scored(logits, sampling, allowed)
 
     def _settings(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None]:
         """The sampling, and the allowed ids bool [count, V] of the first rows of that pass; None without a grammar."""
         if self.grammar is None:
             return self.sampling, None
         allowed = torch.stack([self.grammar.allowed(each) for each in self._states(parents, tokens, state)[:count]])
-        allowed = F.pad(allowed, (0, 0, 0, count - len(allowed)), value=True)  # predictive rows have no grammar yet
+        if len(allowed) < count:  # predictive rows have no grammar yet
+            allowed = F.pad(allowed, (0, 0, 0, count - len(allowed)), value=True)
         return self.sampling, allowed.to(self.device)
 
     def _rules(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None, list[int]] | None:

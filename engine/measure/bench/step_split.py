@@ -9,8 +9,8 @@ from typing import Any
 
 from engine.accelerate.host import CallerSequence
 from engine.core import Backbone, Prompt, Rows
-from engine.decoding import verdict, windows
-from engine.methods import find
+from engine.decoding import initializers, verdict, windows
+from engine.methods import ar, find
 from engine.networks.sequence import TransformerSequence
 from engine.noise import Noise
 from engine.run import generate
@@ -54,7 +54,8 @@ def split(backbone: Backbone, name: str, knobs: dict[str, Any], prompt: Prompt) 
     """Returns shares of a step's time: the model's pass, sampling (warp, noise, draws, acceptance), and everything else."""
     model, sampling = _Clock(), _Clock()
     targets = [(verdict, n) for n in ("draw", "draw_gumbel", "ratio", "residual", "entropy", "probability_of")]
-    targets += [(windows, n) for n in ("draw", "draw_gumbel")]
+    targets += [(windows, n) for n in ("draw", "draw_gumbel", "judge")] + [(initializers, n) for n in ("draw", "draw_gumbel")]
+    targets += [(verdict, n) for n in ("judge", "fused")] + [(ar, "drawn")]
     targets += [(Noise, "gumbel"), (Noise, "uniform"), (Rows, "law"), (TransformerSequence, "_warp"), (CallerSequence, "_warp")]
     with _timed(sampling, targets), _timed(model, [(TransformerSequence, "forward")]):
         run = generate(backbone, find(name)[0], prompt, knobs)

@@ -1,0 +1,105 @@
+/* Vectors of the compiler's extension, and what both native.c and native_verdict.c do with them. Those two files include this one. */
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef float loose __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef int32_t ints __attribute__((vector_size(4 * LANES)));
+typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2)));
+typedef uint32_t words __attribute__((vector_size(4 * LANES)));
+
+INLINE vec load(const float *at) { return *(const loose *)at; }
+INLINE void store(float *at, vec x) { *(loose *)at = x; }
+INLINE vec all(float x) { return x - (vec){0}; }
+INLINE vec chosen(ints which, vec a, vec b) { return (vec)(((ints)a & which) | ((ints)b & ~which)); }
+INLINE vec larger(vec a, vec b) { return chosen(a > b, a, b); }
+
+INLINE vec load_half(const uint16_t *at) { return (vec)(__builtin_convertvector(*(const halves *)at, words) << 16); }
+
+INLINE uint16_t half_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Half a step of a sum over lanes: lane i of the result is lane i of segment i / s of both vectors, each of whose segments has 2 s lanes. */
+#define LANE(i, s, n) ((i) / (s) * 2 * (s) + (i) % (s) + (n))
+#if LANES == 16
+#define PICK(x, y, s, n) \
+    __builtin_shufflevector(x, y, LANE(0, s, n), LANE(1, s, n), LANE(2, s, n), LANE(3, s, n), LANE(4, s, n), LANE(5, s, n), LANE(6, s, n), \
+        LANE(7, s, n), LANE(8, s, n), LANE(9, s, n), LANE(10, s, n), LANE(11, s, n), LANE(12, s, n), LANE(13, s, n), LANE(14, s, n), LANE(15, s, n))
+#elif LANES == 8
+#define PICK(x, y, s, n) \
+    __builtin_shufflevector(x, y, LANE(0, s, n), LANE(1, s, n), LANE(2, s, n), LANE(3, s, n), LANE(4, s, n), LANE(5, s, n), LANE(6, s, n), \
+        LANE(7, s, n))
+#else
+#define PICK(x, y, s, n) __builtin_shufflevector(x, y, LANE(0, s, n), LANE(1, s, n), LANE(2, s, n), LANE(3, s, n))
+#endif
+#define MERGE(x, y, s) (PICK(x, y, s, 0) + PICK(x, y, s, s))
+
+/* The sum of a vector's lanes, folded in halves. */
+INLINE float sum_of(vec x) {
+#if LANES == 16
+    x = MERGE(x, x, 8);
+#endif
+#if LANES >= 8
+    x = MERGE(x, x, 4);
+#endif
+    x = MERGE(x, x, 2);
+    x = MERGE(x, x, 1);
+    return x[0];
+}
+
+/* Lane i is the sum of vector i, with the bits of `sum_of`. */
+INLINE vec sums_of(vec *x) {
+#if LANES == 16
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) x[i] = MERGE(x[2 * i], x[2 * i + 1], 8);
+#endif
+#if LANES >= 8
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) x[i] = MERGE(x[2 * i], x[2 * i + 1], 4);
+#endif
+    const vec first = MERGE(x[0], x[1], 2), second = MERGE(x[2], x[3], 2);
+    return MERGE(first, second, 1);
+}
+
+INLINE float largest_of(vec x) {
+#if LANES == 16
+    x = larger(PICK(x, x, 8, 0), PICK(x, x, 8, 8));
+#endif
+#if LANES >= 8
+    x = larger(PICK(x, x, 4, 0), PICK(x, x, 4, 4));
+#endif
+    x = larger(PICK(x, x, 2, 0), PICK(x, x, 2, 2));
+    x = larger(PICK(x, x, 1, 0), PICK(x, x, 1, 1));
+    return x[0];
+}
+
+/* e^x to 2 units in the last place; 0 below -87. */
+INLINE vec exponential(vec x) {
+    const vec bounded = larger(x, all(-87.0f)), top = chosen(bounded > 88.0f, all(88.0f), bounded);
+    const vec shifted = top * 1.44269504f + 12582912.0f; /* rounds to whole numbers, in the lowest bits */
+    const vec count = shifted - 12582912.0f;
+    const vec rest = (top - count * 0.693359375f) + count * 2.12194440e-4f;
+    vec y = all(1.9875691500e-4f);
+    y = y * rest + 1.3981999507e-3f;
+    y = y * rest + 8.3334519073e-3f;
+    y = y * rest + 4.1665795894e-2f;
+    y = y * rest + 1.6666665459e-1f;
+    y = y * rest + 5.0000001201e-1f;
+    y = (y * rest) * rest + rest + 1.0f;
+    y = (vec)((ints)y + (((ints)shifted - 0x4b400000) << 23));
+    return (vec)((ints)y & (x >= -87.0f));
+}

@@ -1,0 +1,445 @@
+/* From raw logits to verdicts and tokens on a CPU, and the noise of draws. native_verdict.py describes the functions; verify.py holds the
+   mathematics, and noise.py that of the counters.
+
+   A row is computed alone and in one order, so its bits do not depend on the other rows or on the number of threads. */
+
+#include "native_vectors.c"
+
+#define WIDE (LANES / 2) /* float64 numbers of a vector */
+#define GOLDEN 0x9e3779b97f4a7c15
+#define SPACES 7 /* parts of a thread's scratch, each as long as a padded row */
+
+typedef double wide __attribute__((vector_size(4 * LANES)));
+typedef uint64_t longs __attribute__((vector_size(4 * LANES)));
+typedef int64_t signed_longs __attribute__((vector_size(4 * LANES)));
+typedef float narrow __attribute__((vector_size(2 * LANES), aligned(4)));
+typedef uint32_t few_words __attribute__((vector_size(2 * LANES), aligned(4)));
+typedef int32_t loose_ints __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef uint8_t bytes __attribute__((vector_size(LANES), aligned(1)));
+
+/* --- noise ----------------------------------------------------------------------------------------------------------- */
+
+INLINE uint64_t mix(uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+}
+
+INLINE uint64_t key_of(uint64_t base, int64_t position) { return mix(base + (uint64_t)(position + 1) * GOLDEN); }
+
+/* The logarithm of positive normal numbers: x = 2^k m with m near 1, log m = 2 artanh(s) for s = (m - 1) / (m + 1), by its series. */
+INLINE wide logarithm(wide x) {
+    const longs shifted = (longs)x - 0x3fe6a09e667f3bcd; /* of the root of 1/2: then m is at most the root of 2 */
+    const longs exponent = (longs)((signed_longs)shifted >> 52);
+    const wide k = (wide)(exponent + 0x4338000000000000) - 6755399441055744.0; /* as a number: the bits lie in a large one */
+    const wide f = (wide)((longs)x - (shifted & 0xfff0000000000000)) - 1.0;
+    const wide s = f / (f + 2.0), z = s * s;
+    wide y = z * (1.0 / 21) + 1.0 / 19;
+    y = y * z + 1.0 / 17;
+    y = y * z + 1.0 / 15;
+    y = y * z + 1.0 / 13;
+    y = y * z + 1.0 / 11;
+    y = y * z + 1.0 / 9;
+    y = y * z + 1.0 / 7;
+    y = y * z + 1.0 / 5;
+    y = y * z + 1.0 / 3;
+    y = y * z * (s + s) + k * 0x3.9ef35793c7673p-41; /* the last bits of log 2 */
+    return (s + s) + y + k * 0x1.62e42fefap-1;
+}
+
+/* 52 random bits for each of WIDE tokens under a key */
+INLINE longs bits_of(uint64_t key, const int32_t *tokens) {
+    longs x = __builtin_convertvector(*(const few_words *)tokens, longs);
+    x = key + (x + 1) * GOLDEN;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return (x ^ (x >> 31)) >> 12;
+}
+
+INLINE wide number_of(longs bits) { return (wide)(bits | 0x4330000000000000) - 4503599627370496.0; }
+
+/* Gumbel noise of LANES tokens under a key, computed in float64 and rounded once. It is no part of its callers, so that every one gets the
+   same bits. */
+static __attribute__((noinline)) void gumbel_of(float *out, uint64_t key, const int32_t *tokens) {
+    for (int i = 0; i < LANES; i += WIDE) {
+        const wide u = (number_of(bits_of(key, tokens + i)) + 0.5) * 0x1p-52;
+        *(narrow *)(out + i) = __builtin_convertvector(-logarithm(-logarithm(u)), narrow);
+    }
+}
+
+/* Whether the noise of any of LANES tokens can exceed g, where x is at least e^-g for each of them: then 1 - u < 1 - exp(-e^-g) <= x. */
+INLINE int may_exceed(uint64_t key, const int32_t *tokens, const float *x) {
+    int found = 0;
+    for (int i = 0; i < LANES; i += WIDE) {
+        const wide rest = number_of(0xfffffffffffff - bits_of(key, tokens + i)) * 0x1p-52; /* 1 - u, or less */
+        const signed_longs more = rest < __builtin_convertvector(*(const narrow *)(x + i), wide);
+        for (int j = 0; j < WIDE; j++) found |= more[j] != 0;
+    }
+    return found;
+}
+
+static void count_up(int32_t *tokens, long count) {
+    for (long i = 0; i < count; i++) tokens[i] = (int32_t)i;
+}
+
+/* out [rows, vocabulary]; tokens : scratch, vocabulary rounded up to LANES */
+void gumbel(uint64_t base, const int64_t *positions, long rows, long vocabulary, float *out, int32_t *tokens) {
+    count_up(tokens, (vocabulary + LANES - 1) / LANES * LANES);
+    for (long r = 0; r < rows; r++) {
+        const uint64_t key = key_of(base, positions[r]);
+        float *row = out + r * vocabulary, last[LANES];
+        for (long i = 0; i < vocabulary; i += LANES) {
+            if (vocabulary - i >= LANES) {
+                gumbel_of(row + i, key, tokens + i);
+                continue;
+            }
+            gumbel_of(last, key, tokens + i);
+            memcpy(row + i, last, 4 * (vocabulary - i));
+        }
+    }
+}
+
+/* out [streams, rows] */
+void uniform(const uint64_t *bases, long streams, const int64_t *positions, long rows, uint64_t slot, double *out) {
+    for (long s = 0; s < streams; s++)
+        for (long r = 0; r < rows; r++) out[s * rows + r] = ((double)(mix(key_of(bases[s], positions[r]) + slot) >> 12) + 0.5) * 0x1p-52;
+}
+
+/* --- scores ---------------------------------------------------------------------------------------------------------- */
+
+/* logits : [branches, rows, vocabulary], conditional first; allowed : [vocabulary] (stride 0), [rows, vocabulary], or null
+   tokens, laws : of the drafts, the rows before the last ones; laws or null; uniforms : [3, rows], of acceptance, fresh and residual draws; null:
+   answers alone are wanted
+   scores, p : [rows, vocabulary] or null
+   integers : [5, rows]: answer, fresh and residual draw, whether the row is sound, verdict; null: only scores are wanted
+   numbers : [5, rows]: entropy, ratio, distance of p and q, chance of the draft, greatest probability
+   scratch : of each thread, scratch_size numbers */
+typedef struct {
+    const float *logits;
+    long branches, rows, vocabulary, branch_stride, row_stride;
+    const uint8_t *allowed;
+    long allowed_stride;
+    const int64_t *tokens;
+    const float *laws;
+    long drafts, law_stride;
+    const int64_t *positions;
+    uint64_t base;
+    const double *uniforms;
+    float guidance, temperature, top_p;
+    int temperature_last;
+    long top_k;
+    float *scores, *p, *numbers;
+    int64_t *integers;
+    float *scratch;
+    long scratch_size;
+    int threads;
+} Verdict;
+
+/* The tokens of a row that are left, ascending, filled up to whole vectors with scores of -inf. */
+typedef struct {
+    float *scores;
+    int32_t *tokens;
+    long count;
+} Left;
+
+INLINE vec some(const float *at, long count) {
+    if (count >= LANES) return load(at);
+    float part[LANES] = {0};
+    memcpy(part, at, 4 * count);
+    return load(part);
+}
+
+INLINE ints permitted(const uint8_t *at, long count) {
+    uint8_t part[LANES] = {0};
+    if (count < LANES) {
+        memcpy(part, at, count);
+        at = part;
+    }
+    return __builtin_convertvector(*(const bytes *)at, ints) != 0;
+}
+
+INLINE int any(ints which) {
+    int found = 0;
+    for (int i = 0; i < LANES; i++) found |= which[i];
+    return found;
+}
+
+/* Guided, masked and divided scores of a row, padded with -inf. Returns whether all of them are numbers below infinity. */
+static int guided(const Verdict *a, long row, float divisor, float *out) {
+    const float *c = a->logits + row * a->row_stride, *u = c + a->branch_stride;
+    const uint8_t *allowed = a->allowed ? a->allowed + row * a->allowed_stride : 0;
+    const int weak = fabsf(a->guidance) < 0.5f;
+    const float factor = weak ? a->guidance : a->guidance - 1.0f; /* as torch.lerp has it */
+    ints faults = {0};
+    for (long i = 0; i < a->vocabulary; i += LANES) {
+        const long here = a->vocabulary - i;
+        vec s = some(c + i, here);
+        if (a->branches == 2) {
+            const vec other = some(u + i, here);
+            s = factor * (s - other) + (weak ? other : s);
+        }
+        if (allowed) s = chosen(permitted(allowed + i, here), s, all(-INFINITY));
+        if (divisor != 1.0f) s = s / divisor;
+        faults |= ~(s < INFINITY);
+        store(out + i, s + 0.0f); /* no negative zero: equal numbers get equal bits */
+    }
+    for (long i = a->vocabulary; i % LANES; i++) out[i] = -INFINITY;
+    return !any(faults);
+}
+
+/* Whole numbers that grow with float32. */
+INLINE ints order_of(vec x) { return (ints)x ^ (((ints)x >> 31) & 0x7fffffff); }
+
+/* The greatest score s for which the masses (null: 1 each) of the scores of at least s reach what is wanted, found bit by bit; -inf if all of
+   them do not. */
+static float greatest(const float *scores, const float *masses, long padded, float wanted) {
+    uint32_t found = 0;
+    for (int bit = 31; bit >= 0; bit--) {
+        const uint32_t tried = found | 1u << bit;
+        const int32_t least = (int32_t)(tried ^ 0x80000000u);
+        vec sum = {0};
+        for (long i = 0; i < padded; i += LANES)
+            sum += (vec)((ints)(masses ? load(masses + i) : all(1.0f)) & (order_of(load(scores + i)) >= least));
+        if (sum_of(sum) >= wanted) found = tried;
+    }
+    const int32_t order = (int32_t)(found ^ 0x80000000u), bits = order ^ ((order >> 31) & 0x7fffffff);
+    float x;
+    memcpy(&x, &bits, 4);
+    return x >= -INFINITY ? x : -INFINITY; /* the bits below those of -inf are no number */
+}
+
+INLINE long rounded_up(long count) { return (count + LANES - 1) / LANES * LANES; }
+
+static void fill_up(Left *left) {
+    for (long i = left->count; i % LANES || i == 0; i++) left->scores[i] = -INFINITY, left->tokens[i] = 0;
+}
+
+/* The possible tokens with scores of at least `least`. best : the greatest score of each vector of the row */
+static void gather(const float *s, const float *best, long padded, float least, Left *left) {
+    left->count = 0;
+    for (long i = 0; i < padded; i += LANES) {
+        if (!(best[i / LANES] >= least)) continue;
+        for (long j = i; j < i + LANES; j++)
+            if (s[j] >= least && s[j] > -INFINITY) left->scores[left->count] = s[j], left->tokens[left->count++] = (int32_t)j;
+    }
+    fill_up(left);
+}
+
+/* What top-k and then top-p leave of a row. The k-th of the greatest scores of the vectors bounds the k-th score from below, so that few
+   tokens are looked at again. All ties stay. best, masses : scratch */
+static void filtered(const Verdict *a, const float *s, long padded, float top, float *best, float *masses, Left *left) {
+    const long vectors = padded / LANES, k = a->top_k < a->vocabulary ? a->top_k : 0;
+    for (long v = 0; v < rounded_up(vectors); v++) best[v] = v < vectors ? largest_of(load(s + v * LANES)) : -INFINITY;
+    float least = k && k <= vectors ? greatest(best, 0, rounded_up(vectors), (float)k) : -INFINITY;
+    gather(s, best, padded, least, left);
+    long length = rounded_up(left->count);
+    if (k) least = greatest(left->scores, 0, length, (float)k);
+    if (a->top_p < 1.0f) {
+        vec total = {0};
+        for (long i = 0; i < length; i += LANES) {
+            const vec x = load(left->scores + i), mass = (vec)((ints)exponential(x - top) & (x >= least));
+            store(masses + i, mass);
+            total += mass;
+        }
+        const float enough = greatest(left->scores, masses, length, a->top_p * sum_of(total));
+        least = enough > least ? enough : least;
+    }
+    const long before = left->count;
+    left->count = 0;
+    for (long i = 0; i < before; i++)
+        if (left->scores[i] >= least) left->scores[left->count] = left->scores[i], left->tokens[left->count++] = left->tokens[i];
+    for (long i = left->count; i < length; i++) left->scores[i] = -INFINITY, left->tokens[i] = 0;
+}
+
+/* --- draws ----------------------------------------------------------------------------------------------------------- */
+
+/* argmax of score + noise, the first of equals. shares : e^(score - top); most tokens are passed over, because no noise that their bits allow
+   lifts them above the best so far */
+static int32_t loudest(const Left *left, uint64_t key, const float *shares, float top) {
+    vec best = all(-INFINITY);
+    ints place = {0};
+    float reach = INFINITY; /* e^(top - the best so far), and a little more for rounding */
+    for (long i = 0; i < left->count; i += LANES) {
+        float noise[LANES];
+        store(noise, load(shares + i) * reach);
+        if (reach < INFINITY && !may_exceed(key, left->tokens + i, noise)) continue;
+        gumbel_of(noise, key, left->tokens + i);
+        const vec loud = load(left->scores + i) + load(noise);
+        const ints more = loud > best;
+        place = (*(const loose_ints *)(left->tokens + i) & more) | (place & ~more);
+        best = chosen(more, loud, best);
+        reach = 1.001f * expf(top - largest_of(best));
+    }
+    const float most = largest_of(best);
+    int32_t found = INT32_MAX;
+    for (int i = 0; i < LANES; i++)
+        if (best[i] == most && place[i] < found) found = place[i];
+    return found;
+}
+
+INLINE double exact_sum(const float *x) {
+    const wide lanes = __builtin_convertvector(*(const narrow *)x, wide) + __builtin_convertvector(*(const narrow *)(x + WIDE), wide);
+    double sum = 0;
+    for (int i = 0; i < WIDE; i++) sum += lanes[i];
+    return sum;
+}
+
+/* The first place at which the running sum of float32 weights reaches u times their sum; the last one with weight if none does. sums : scratch */
+static long crossing(const float *weights, long padded, double total, double u, double *sums) {
+    const double target = u * total;
+    double run = 0;
+    for (long i = 0; i < padded; i += LANES) {
+        const double more = sums[i / LANES];
+        if (run + more < target) {
+            run += more;
+            continue;
+        }
+        long last = -1;
+        for (long j = i; j < i + LANES; j++) {
+            if (!(weights[j] > 0)) continue;
+            last = j, run += weights[j];
+            if (run >= target) return j;
+        }
+        if (last >= 0) return last;
+    }
+    for (long j = padded - 1; j > 0; j--)
+        if (weights[j] > 0) return j;
+    return 0;
+}
+
+static double sum_up(const float *weights, long padded, double *sums) {
+    double total = 0;
+    for (long i = 0; i < padded; i += LANES) total += sums[i / LANES] = exact_sum(weights + i);
+    return total;
+}
+
+/* --- a row ----------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    float *scores, *values, *shares, *rest, *dense, *best;
+    int32_t *tokens;
+    double *sums;
+} Space;
+
+static void unsound(const Verdict *a, long row) {
+    for (int i = 0; i < 5; i++) a->integers[i * a->rows + row] = i < 3 ? -1 : 0, a->numbers[i * a->rows + row] = NAN;
+    if (a->p)
+        for (long i = 0; i < a->vocabulary; i++) a->p[row * a->vocabulary + i] = NAN;
+}
+
+/* What is left of a row after all settings of the sampling; `top` becomes its greatest score. */
+static Left warped(const Verdict *a, long row, const Space *space, float *top, int *sound) {
+    const int greedy = a->temperature == 0, filters = !greedy && ((a->top_k > 0 && a->top_k < a->vocabulary) || a->top_p < 1.0f);
+    const int late = a->temperature_last && filters;
+    const long padded = rounded_up(a->vocabulary);
+    Left left = {space->scores, space->tokens, a->vocabulary};
+    *sound = guided(a, row, greedy || late ? 1.0f : a->temperature, space->scores);
+    vec best = load(space->scores);
+    for (long i = LANES; i < padded; i += LANES) best = larger(load(space->scores + i), best);
+    *top = largest_of(best);
+    *sound = *sound && *top > -INFINITY;
+    if (!*sound) return left;
+    if (greedy) {
+        long first = 0;
+        while (space->scores[first] != *top) first++;
+        left.scores = space->values, left.count = 1, left.scores[0] = 0, left.tokens[0] = (int32_t)first, *top = 0;
+        for (int i = 1; i < LANES; i++) left.scores[i] = -INFINITY, left.tokens[i] = 0;
+    } else if (filters) {
+        left.scores = space->values;
+        filtered(a, space->scores, padded, *top, space->best, space->shares, &left);
+        if (late) {
+            for (long i = 0; i < rounded_up(left.count); i += LANES) store(left.scores + i, load(left.scores + i) / a->temperature);
+            *top /= a->temperature;
+        }
+    } else {
+        count_up(left.tokens, padded);
+    }
+    return left;
+}
+
+static void spread(float *out, float elsewhere, const Left *left, const float *values, long vocabulary) {
+    if (left->count == vocabulary) {
+        memcpy(out, values, 4 * vocabulary);
+        return;
+    }
+    for (long i = 0; i < vocabulary; i++) out[i] = elsewhere;
+    for (long i = 0; i < left->count; i++) out[left->tokens[i]] = values[i];
+}
+
+/* Half the sum of |p - q|. */
+static float distance(const float *p, const float *q, long vocabulary) {
+    vec apart = {0};
+    for (long i = 0; i < vocabulary; i += LANES) {
+        const vec d = some(p + i, vocabulary - i) - some(q + i, vocabulary - i);
+        apart += larger(d, -d);
+    }
+    return sum_of(apart) / 2;
+}
+
+/* The verdict on the draft of a row, and max(0, p - q) of the tokens that are left, into `rest`. Returns its sum. */
+static double weighed(const Verdict *a, long row, const Left *left, const float *shares, const float *p, float *rest, double *sums) {
+    const float *q = a->laws + row * a->law_stride;
+    const float odds = p[a->tokens[row]] / q[a->tokens[row]];
+    const long length = rounded_up(left->count);
+    a->numbers[a->rows + row] = odds, a->numbers[2 * a->rows + row] = distance(p, q, a->vocabulary);
+    a->integers[4 * a->rows + row] = a->uniforms[row] < odds;
+    for (long i = 0; i < length; i++) {
+        const float more = i < left->count ? shares[i] - q[left->tokens[i]] : 0;
+        rest[i] = more > 0 ? more : 0;
+    }
+    return sum_up(rest, length, sums);
+}
+
+static void verdict_of(const Verdict *a, long row, const Space *space) {
+    float top;
+    int sound;
+    const Left left = warped(a, row, space, &top, &sound);
+    const long rows = a->rows, length = rounded_up(left.count);
+    if (a->scores) spread(a->scores + row * a->vocabulary, -INFINITY, &left, left.scores, a->vocabulary);
+    if (!a->integers) return;
+    if (!sound) {
+        unsound(a, row);
+        return;
+    }
+    vec mass = {0}, heat = {0};
+    for (long i = 0; i < length; i += LANES) {
+        const vec gap = load(left.scores + i) - top, share = exponential(gap);
+        store(space->shares + i, share);
+        mass += share;
+        heat += (vec)((ints)(share * gap) & (share > 0.0f));
+    }
+    const float total = sum_of(mass), scale = 1.0f / total;
+    a->numbers[row] = logf(total) - sum_of(heat) / total, a->numbers[4 * rows + row] = scale;
+    a->integers[row] = loudest(&left, key_of(a->base, a->positions[row]), space->shares, top), a->integers[3 * rows + row] = 1;
+    if (!a->uniforms) return;
+    for (long i = 0; i < length; i += LANES) store(space->shares + i, load(space->shares + i) * scale);
+    float *p = a->p ? a->p + row * a->vocabulary : space->dense;
+    if (a->p || row < a->drafts) spread(p, 0.0f, &left, space->shares, a->vocabulary);
+    const double *u = a->uniforms;
+    double sum = sum_up(space->shares, length, space->sums);
+    a->integers[rows + row] = left.tokens[crossing(space->shares, length, sum, u[rows + row], space->sums)];
+    const float *rest = space->shares;
+    if (row < a->drafts) a->numbers[3 * rows + row] = p[a->tokens[row]];
+    if (row < a->drafts && a->laws) {
+        const double more = weighed(a, row, &left, space->shares, p, space->rest, space->sums);
+        if (more >= 1e-12) /* else p = q up to rounding, and the residual is p */
+            rest = space->rest, sum = more;
+        else
+            sum = sum_up(space->shares, length, space->sums);
+    }
+    a->integers[2 * rows + row] = left.tokens[crossing(rest, length, sum, u[2 * rows + row], space->sums)];
+}
+
+/* The numbers of scratch that a thread needs. */
+long verdict_scratch(long vocabulary) { return (SPACES + 1) * (rounded_up(vocabulary) + LANES * LANES); }
+
+void verdicts(const Verdict *a) {
+    const long padded = rounded_up(a->vocabulary), room = padded + LANES * LANES;
+#pragma omp parallel for num_threads(a->threads) if (a->threads > 1) schedule(static)
+    for (long share = 0; share < a->threads; share++) {
+        float *at = a->scratch + share * a->scratch_size;
+        const Space space = {at, at + room, at + 2 * room, at + 3 * room, at + 4 * room, at + 5 * room, (int32_t *)(at + 6 * room),
+                             (double *)(at + 7 * room)};
+        for (long row = a->rows * share / a->threads; row < a->rows * (share + 1) / a->threads; row++) verdict_of(a, row, &space);
+    }
+}
