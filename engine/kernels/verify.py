@@ -447,7 +447,7 @@ def verify_native(library: Library, asked: Asked) -> Verdicts:
     entropy, ratios, deviations, chances, top = found.numbers.unbind()
     accepted = matches(asked.tokens, answers[:size]) if laws is None or asked.seeded else verdicts[:size] != 0
     of_laws = (None, None) if laws is None else (ratios[:size], deviations[:size])
-    return Verdicts(accepted, chances[:size], *of_laws, answers, fresh, drawn, entropy, found.p, sound != 0, top)
+    return Verdicts(accepted, chances[:size], *of_laws, answers, fresh, drawn, entropy, found.p, sound != 0, top=top)
 
 
 def settle_on_host(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
