@@ -46,7 +46,8 @@ class MaskedGrammar:
 
     def __init__(self, budget: int | None):
         self.rules = Grammar(BPT, canonical=True, budget=budget)
-        self.masks = list(torch.from_numpy(self.rules.masks.copy()))  # a row for each kind of state
+        self.masks = torch.from_numpy(self.rules.masks.copy())  # a row for each kind of state
+        self._rows = list(self.masks)  # indexing a tensor takes longer
         self.start = self.rules.start
 
     def next(self, state: int, token: int) -> int:
@@ -59,7 +60,7 @@ class MaskedGrammar:
 
     def allowed(self, state: int) -> Tensor:
         """The ids allowed next, bool [V]."""
-        return self.masks[self.rules.mask_index(state)]
+        return self._rows[self.rules.mask_index(state)]
 
 
 class _Trunk(Trunk):

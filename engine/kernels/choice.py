@@ -43,7 +43,8 @@ def asked() -> str:
 
 def choose(device: torch.device | str, dtype: torch.dtype = torch.float32) -> Choice:
     """The implementation for tensors of a device and type; raises NotSupported if FORETOKEN_KERNELS asks for what cannot run here."""
-    return _chosen(torch.device(device), dtype, asked(), version(), is_interpreted())
+    wanted = asked()
+    return _chosen(torch.device(device), dtype, wanted, version(), wanted != REFERENCE and is_interpreted())
 
 
 @lru_cache(maxsize=256)
