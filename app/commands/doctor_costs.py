@@ -41,13 +41,12 @@ def of_model(name: str, again: bool) -> list[dict[str, Any]]:
         to_stderr(f"Recording the tokens a pass of {backbone.name} on a few inputs, once.")
         known.tokens = [each.row() for each in auto.record(backbone, auto.prompts(backbone))]
         keep(known, to_stderr)
-    taken = auto.resolve(backbone)
-    known = store.read(backbone)
+    taken = auto.resolve(backbone, measured=known)
     count = torch.get_num_threads()
     return [
         {
             "model": name, "dtype": dtype, "threads": count, "auto": taken if dtype == backbone.dtype else None,
-            "milliseconds": costs.curve.row(), "beside": costs.beside,
+            "milliseconds": costs.curve.row(), "beside": costs.beside, "disturbed": not costs.curve.quiet or bool(costs.loud),
         }
         for (threads, dtype), costs in sorted(known.costs.items())
         if threads == count
@@ -70,6 +69,8 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         if row["beside"]:
             said = ", ".join(f"{name} {cost:.2f}" for name, cost in row["beside"].items())
             lines.append(f"  beside a pass, or for each pass of a drafter: {said}")
+        if row["disturbed"]:
+            lines.append("  other programs kept the processor busy: do not trust these numbers; they are measured again next time")
         if row["auto"]:
             lines.append(f"  {auto_title(row['auto'])}")
     return lines

@@ -1,7 +1,7 @@
 """The bound of a pass: its matrix products at the machine's measured rate, plus its bytes at the machine's measured bandwidth.
 
 Nothing faster than the bound can be expected of this machine with these weights in this type. Both rates are the best of several short
-tries, because another process can only make a try slower; so is the pass that is compared with them.
+tries that no other program disturbed, because another process can only make a try slower; so is the pass that is compared with them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from engine.kernels.native import native
 from engine.kernels.native_layers import NativeLinear
 from engine.kernels.packed_linear import PackedLinear, can_pack
 from engine.memory import BYTES
+from engine.tuning.watch import Lap, Watch, believed
 
 DTYPES = (("pictogram", "float32"), ("pictogram", "bfloat16"), ("lowpoly", "float32"))  # of the shipped models
 ROWS = (1, 32)  # of the passes that are measured: plain decoding, and a window
 KEPT = 100  # tokens in the cache
 PROBE = (256, 512, 1024)  # rows, inner and outer width of the product that is timed
+PATIENCE = 4  # times as many calls as there should be quiet ones
+HOST = torch.device("cpu")
 READ = 32 * 2**20  # bytes, about the weights of pictogram: a cache that holds these holds the others
 
 
@@ -41,10 +44,11 @@ class Work:
 
 @dataclass(frozen=True)
 class Rates:
-    """Operations a second by type, and bytes a second."""
+    """Operations a second by type, and bytes a second. quiet : whether no other program disturbed the measurement"""
 
     products: dict[str, float]
     bytes: float
+    quiet: bool = True
 
     def seconds(self, work: Work) -> float:
         """The bound of a pass."""
@@ -63,17 +67,21 @@ def timed(call: Callable[[], object]) -> float:
     return clock() - start
 
 
-def best(call: Callable[[], object], tries: int) -> float:
-    """The fewest seconds of some calls, after one that is not counted."""
+def best(call: Callable[[], object], tries: int, watch: Watch | None = None) -> Lap:
+    """The fewest seconds of some quiet calls, after one that is not counted; of all calls, if PATIENCE times as many are not quiet."""
     call()
-    return min(timed(call) for _ in range(tries))
+    watch, laps = watch or Watch(HOST), []
+    while len(laps) < PATIENCE * tries and sum(lap.quiet for lap in laps) < tries:
+        laps.append(watch.lap(call)[1])
+    found, quiet = believed(laps, 1)
+    return Lap(min(found), quiet)
 
 
 @torch.inference_mode()
 def measured_rates(dtypes: tuple[str, ...], tries: int = 12) -> Rates:
     """The rates of this machine with PyTorch's number of threads: the best way to multiply that the engine has, and a sum over memory."""
     rows, inner, outer = PROBE
-    products = {}
+    products, quiet = {}, True
     for name in dtypes:
         dtype, layer = getattr(torch, name), nn.Linear(inner, outer, bias=False)
         ways: list[nn.Module] = [layer.to(dtype)]
@@ -82,9 +90,10 @@ def measured_rates(dtypes: tuple[str, ...], tries: int = 12) -> Rates:
         if (library := native(dtype)) is not None:
             ways.append(NativeLinear(layer, library, dtype))
         x = torch.randn(rows, inner).to(dtype)
-        products[name] = 2 * rows * inner * outer / min(best(lambda way=way, x=x: way(x), tries) for way in ways)
-    memory = torch.zeros(READ // 4)
-    return Rates(products, READ / best(memory.sum, tries))
+        laps = [best(lambda way=way, x=x: way(x), tries) for way in ways]
+        products[name], quiet = 2 * rows * inner * outer / min(lap.seconds for lap in laps), quiet and all(lap.quiet for lap in laps)
+    lap = best(torch.zeros(READ // 4).sum, tries)
+    return Rates(products, READ / lap.seconds, quiet and lap.quiet)
 
 
 def work_of(backbone: Backbone, sequence: Sequence, rows: int) -> Work:
@@ -147,13 +156,13 @@ def pass_of(sequence: Sequence, rows: int) -> Callable[[], Tensor]:
 
 @torch.inference_mode()
 def bounds(backbone: Backbone, rates: Rates | None = None, tries: int = 15) -> dict[str, dict[str, float]]:
-    """For a pass of 1 row and of 32 rows: its bound and its measured time in milliseconds, and their ratio."""
+    """For a pass of 1 row and of 32 rows: its bound and its measured time in milliseconds, their ratio, and `disturbed` if other programs
+    took the processor all the while."""
     sequence = begun(backbone)
     rates = rates or measured_rates(tuple({"float32", backbone.dtype}))
     found = {}
     for rows in ROWS:
-        bound, spent = rates.seconds(work_of(backbone, sequence, rows)), best(pass_of(sequence, rows), tries)
-        found[f"{rows} rows" if rows > 1 else "1 row"] = {
-            "bound": round(1000 * bound, 3), "measured": round(1000 * spent, 3), "ratio": round(spent / bound, 2)
-        }  # fmt: skip
+        bound, lap = rates.seconds(work_of(backbone, sequence, rows)), best(pass_of(sequence, rows), tries)
+        row = {"bound": round(1000 * bound, 3), "measured": round(1000 * lap.seconds, 3), "ratio": round(lap.seconds / bound, 2)}
+        found[f"{rows} rows" if rows > 1 else "1 row"] = row if lap.quiet and rates.quiet else row | {"disturbed": True}
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -19,13 +20,15 @@ from engine.errors import NotSupported
 from engine.methods import AUTO, find
 from engine.run import Run, generate
 from engine.tuning import store
-from engine.tuning.curve import Curve, clock, probe_prompt
+from engine.tuning.curve import Curve, probe_prompt
 from engine.tuning.expected import Expected, best, of_card, of_rows
 from engine.tuning.prepare import Say, costs_here, keep, to_stderr
 from engine.tuning.store import Costs, Measured
+from engine.tuning.watch import BUSY, Lap, Watch, believed
 
 STEPS = 16  # of a run that is timed for the cost beside its passes; the first WARM are left out
 WARM = 3
+MOST_STEPS, FEW = 48, 3  # steps of a run that other programs disturb, and quiet ones that are enough
 WINDOWS = (4, 8, 12, 16, 24, 32, 48, 64)  # of pictures
 SHORT = (4,)  # of meshes
 NODES = (4, 12)
@@ -88,18 +91,21 @@ def expected(name: str, knobs: dict[str, float | str], runs: Sequence[Run]) -> E
     )
 
 
-def beside(backbone: Backbone, name: str, knobs: dict[str, float | str], curve: Curve) -> float:
-    """Milliseconds that a method takes beside its passes here: for each pass of its drafter, or of a step if it has none."""
-    run, now, extra = begin(backbone, name, knobs, probe_prompt(backbone)), clock(backbone.device), []
-    for _ in range(STEPS):
-        start = now()
-        step = next(run, None)
+def beside(backbone: Backbone, name: str, knobs: dict[str, float | str], curve: Curve, watch: Watch | None = None) -> tuple[float, bool]:
+    """Milliseconds that a method takes beside its passes here: for each pass of its drafter, or of a step if it has none; the median of
+    quiet steps. And whether there were enough of them; if not, it is the least of all."""
+    run, watch, extra = begin(backbone, name, knobs, probe_prompt(backbone)), watch or Watch(backbone.device), []
+    for _ in range(MOST_STEPS):
+        step, lap = watch.lap(partial(next, run, None))
         if step is None:
             break
         passes = step.forwards * curve.at(1 + step.drafted / max(1, step.forwards))
-        extra.append((1000 * (now() - start) - passes) / max(1, step.draft_forwards))
+        extra.append(Lap((1000 * lap.seconds - passes) / max(1, step.draft_forwards), lap.quiet))
+        if sum(lap.quiet for lap in extra[WARM:]) >= STEPS - WARM:
+            break
     run.close()
-    return round(max(0.0, median(extra[WARM:] or extra)), 3)
+    found, quiet = believed(extra[WARM:] or extra, FEW)
+    return round(max(0.0, median(found) if quiet else min(found)), 3), quiet
 
 
 def table_of(backbone: Backbone, measured: Measured) -> list[Expected]:
@@ -111,12 +117,13 @@ def table_of(backbone: Backbone, measured: Measured) -> list[Expected]:
     return [each for each in rows if find(each.name)[0].needs <= backbone.capabilities]
 
 
-def resolve(backbone: Backbone, say: Say = to_stderr) -> str:
+def resolve(backbone: Backbone, say: Say = to_stderr, measured: Measured | None = None) -> str:
     """The name of the fastest exact method of a model here, such as "auto:sjdpp,window=16". Measures the machine if that was not done yet.
 
     A model without recorded tokens gets the method of FALLBACK that it supports, with the knobs that suit it.
+    measured : what is known of the model here, and is added to (default: what is stored)
     """
-    measured = store.read(backbone)
+    measured = store.read(backbone) if measured is None else measured
     rows = table_of(backbone, measured)
     if not rows:
         name = next((name for name in FALLBACK if find(name)[0].needs <= backbone.capabilities), "ar")
@@ -127,9 +134,13 @@ def resolve(backbone: Backbone, say: Say = to_stderr) -> str:
     families = {name: dict(best([each for each in rows if each.name == name], plain).knobs) for name in {each.name for each in rows}}
     if new := [name for name in sorted(families) if name not in costs.beside]:
         with torch.inference_mode():
-            costs.beside |= {name: beside(backbone, name, families[name], costs.curve) for name in new}
+            found = {name: beside(backbone, name, families[name], costs.curve) for name in new}
+        costs.beside |= {name: cost for name, (cost, _) in found.items()}
+        costs.loud |= {name for name, (_, quiet) in found.items() if not quiet}
         if backbone.weights_hash is not None:
             keep(measured, say)
+        if costs.loud and costs.curve.quiet:  # else it was said of the curve
+            say(BUSY)
     return best(rows, costs).full_name
 
 

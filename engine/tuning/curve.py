@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
 from engine.core import Backbone, Draft, Prompt, Sequence
+from engine.tuning.watch import Lap, Watch, believed
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 48, 64)
 PAST = 64  # tokens in the cache while passes are timed
 ROUNDS = 7
-FINE = 1e-5  # seconds
+LEAST = 2  # quiet passes of each width that make a curve
 SECONDS = 3.0  # after which no further round begins
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Milliseconds of a pass by its number of rows, ascending, at least one."""
+    """Milliseconds of a pass by its number of rows, ascending, at least one.
+
+    quiet : whether no other program took the processor from the passes that count; others are not stored
+    """
 
     points: tuple[tuple[int, float], ...]
+    quiet: bool = field(default=True, compare=False)
 
     def at(self, rows: float) -> float:
         """Milliseconds of a pass over so many rows: between the measured widths on a line, after the last one on the line through the last
@@ -83,28 +89,22 @@ def begun(backbone: Backbone) -> Iterator[Sequence]:
         sequence.close()
 
 
-def clock(device: torch.device) -> Callable[[], float]:
-    """The clock in seconds for work on a device. With one thread on a CPU it is the thread's processor time, where that is counted finely:
-    what other programs take of the core is left out. Else the time of day."""
-    alone = device.type == "cpu" and torch.get_num_threads() == 1 and time.get_clock_info("thread_time").resolution < FINE
-    return time.thread_time if alone else time.perf_counter
-
-
-def one_pass(sequence: Sequence, draft: Draft, now: Callable[[], float] = time.perf_counter) -> float:
-    """Milliseconds of one pass with its distributions."""
-    start = now()
+def one_pass(sequence: Sequence, draft: Draft) -> None:
+    """A pass with its distributions."""
     total = sequence.forward(draft).p.sum()
     if total.device.type == "cuda":
         torch.cuda.synchronize(total.device)
-    return 1000 * (now() - start)
 
 
 @torch.inference_mode()
-def cost_curve(backbone: Backbone, widths: tuple[int, ...] = WIDTHS, rounds: int = ROUNDS, seconds: float = SECONDS) -> Curve:
+def cost_curve(
+    backbone: Backbone, widths: tuple[int, ...] = WIDTHS, rounds: int = ROUNDS, seconds: float = SECONDS, watch: Watch | None = None
+) -> Curve:
     """The cost curve of a model on this machine, with the threads that PyTorch has now.
 
-    Every round takes each width once, after an unmeasured one. The least of the rounds counts, because other programs can only add time;
-    for the same reason a pass costs at most what a wider one took. After `seconds` no further round begins.
+    Every round takes each width once, after an unmeasured one. The least of the quiet passes counts, because other programs can only add
+    time; for the same reason a pass costs at most what a wider one took. There are more rounds until each width has LEAST quiet passes, and
+    after `seconds` no further one begins.
     """
     with begun(backbone) as sequence:
         most = min(max(widths), sequence.limit - sequence.length)
@@ -112,11 +112,17 @@ def cost_curve(backbone: Backbone, widths: tuple[int, ...] = WIDTHS, rounds: int
         drafts = {width: Draft(path[: width - 1]) for width in widths if width <= most}
         for draft in drafts.values():
             one_pass(sequence, draft)
-        least = dict.fromkeys(drafts, float("inf"))
-        now, deadline = clock(sequence.device), time.perf_counter() + seconds
-        for done in range(rounds):
-            if done and time.perf_counter() > deadline:
-                break
+        laps: dict[int, list[Lap]] = {width: [] for width in drafts}
+        watch, deadline, done = watch or Watch(sequence.device), time.perf_counter() + seconds, 0
+        while done == 0 or (time.perf_counter() < deadline and (done < rounds or not is_quiet(laps))):
             for width, draft in drafts.items():
-                least[width] = min(least[width], one_pass(sequence, draft, now))
-    return Curve(tuple((width, round(min(found for other, found in least.items() if other >= width), 3)) for width in least))
+                laps[width].append(watch.lap(partial(one_pass, sequence, draft))[1])
+            done += 1
+    least = {width: 1000 * min(believed(found, LEAST)[0]) for width, found in laps.items()}
+    points = tuple((width, round(min(found for other, found in least.items() if other >= width), 3)) for width in least)
+    return Curve(points, is_quiet(laps))
+
+
+def is_quiet(laps: Mapping[int, list[Lap]]) -> bool:
+    """Whether each width has enough quiet passes, or all it has if there are fewer."""
+    return all(believed(found, min(LEAST, len(found)))[1] for found in laps.values())

@@ -22,6 +22,7 @@ from engine.tuning.curve import Curve, cost_curve
 from engine.tuning.expected import best, of_card
 from engine.tuning.store import Costs, Measured
 from engine.tuning.threads import asked_for, candidates, fastest, thread_costs
+from engine.tuning.watch import BUSY
 
 EITHER = "bfloat16"  # the capability of a model that can be loaded in float32 and in bfloat16, where a CPU multiplies both
 WIDE = 32  # rows of a pass that stands for the fast methods where no expected tokens are recorded
@@ -85,18 +86,25 @@ def thread_count(backbone: Backbone, measured: Measured, most: int, say: Say = t
     counts = candidates(most)
     if len(counts) > 1 and not set(counts) <= set(measured.threads):
         say(f"Measuring how many threads are fastest for {backbone.name} here, once.")
-        measured.threads |= thread_costs(backbone, counts)
+        found, quiet = thread_costs(backbone, counts)
+        if not quiet:
+            say(BUSY)
+            return fastest(found, most)
+        measured.threads |= found
         keep(measured, say)
     return fastest(measured.threads, most) if len(counts) > 1 else counts[0]
 
 
 def costs_here(backbone: Backbone, measured: Measured, say: Say = to_stderr) -> Costs:
-    """The costs of a model's passes with the threads that PyTorch has now; measured and stored if they are not yet."""
+    """The costs of a model's passes with the threads that PyTorch has now; measured and, if nothing disturbed that, stored if they are not
+    yet."""
     key = (torch.get_num_threads(), backbone.dtype)
     if key not in measured.costs:
         say(f"Measuring passes of {backbone.name} in {backbone.dtype} here, once.")
         measured.costs[key] = Costs(cost_curve(backbone))
         keep(measured, say)
+        if not measured.costs[key].curve.quiet:
+            say(BUSY)
     return measured.costs[key]
 
 
@@ -114,6 +122,8 @@ def choose_dtype(backbone: Backbone, other: Callable[[], Backbone], measured: Me
         for key, curves in zip(keys, zip(*found, strict=True), strict=True):
             measured.costs[key] = Costs(least(list(curves)))
         keep(measured, say)
+        if not all(measured.costs[key].curve.quiet for key in keys):
+            say(BUSY)
     own, half = (measured.costs[key] for key in keys)
     rows = of_card(backbone)
     return EITHER if pays(own.curve, half.curve, best(rows, own).rows if rows else WIDE) else backbone.dtype
@@ -126,8 +136,9 @@ def pays(own: Curve, half: Curve, rows: float) -> bool:
 
 
 def least(curves: list[Curve]) -> Curve:
-    """The least cost at each width."""
-    return Curve(tuple((points[0][0], min(cost for _, cost in points)) for points in zip(*(c.points for c in curves), strict=True)))
+    """The least cost at each width; quiet if all of them are."""
+    points = tuple((each[0][0], min(cost for _, cost in each)) for each in zip(*(c.points for c in curves), strict=True))
+    return Curve(points, all(curve.quiet for curve in curves))
 
 
 def keep(measured: Measured, say: Say) -> None:

@@ -26,10 +26,14 @@ FORM = 1  # of the files
 
 @dataclass
 class Costs:
-    """Of one dtype and number of threads: the cost curve, and milliseconds of a step beside its pass, by method."""
+    """Of one dtype and number of threads: the cost curve, and milliseconds of a step beside its pass, by method.
+
+    loud : the methods whose milliseconds were measured while other programs took the processor; they are not stored
+    """
 
     curve: Curve
     beside: dict[str, float] = field(default_factory=dict)
+    loud: set[str] = field(default_factory=set, compare=False)
 
 
 @dataclass
@@ -86,17 +90,21 @@ def parsed(row: Mapping[str, Any], key: Mapping[str, str]) -> Measured:
 
 
 def write(found: Measured) -> None:
-    """Stores what was measured; raises BadOutput if the disk refuses."""
+    """Stores what was measured, without what other programs disturbed; raises BadOutput if the disk refuses."""
     row = {
         "form": FORM,
         "about": found.about,
         "threads": {str(count): cost for count, cost in found.threads.items()},
         "costs": [
-            {"threads": count, "dtype": dtype, "pass": each.curve.row(), "beside": each.beside}
+            {
+                "threads": count, "dtype": dtype, "pass": each.curve.row(),
+                "beside": {name: cost for name, cost in each.beside.items() if name not in each.loud},
+            }
             for (count, dtype), each in sorted(found.costs.items())
+            if each.curve.quiet
         ],
         "tokens": found.tokens,
-    }
+    }  # fmt: skip
     path = path_of(found.about)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from statistics import median
 
 import torch
@@ -14,6 +15,7 @@ import torch
 from engine.core import Backbone, Draft
 from engine.errors import NotSupported
 from engine.tuning.curve import a_path, begun, one_pass
+from engine.tuning.watch import Watch
 
 VARIABLE = "FORETOKEN_THREADS"
 MOST = 1024  # threads that a person may ask for
@@ -50,12 +52,17 @@ def threads(count: int) -> Iterator[None]:
 
 
 @torch.inference_mode()
-def thread_costs(backbone: Backbone, counts: list[int], seconds: float = SECONDS) -> dict[int, float]:
-    """Milliseconds of a pass by number of threads: the geometric mean of the median passes over ROWS, measured in turns.
+def thread_costs(
+    backbone: Backbone, counts: list[int], seconds: float = SECONDS, watch: Watch | None = None
+) -> tuple[dict[int, float], bool]:
+    """Milliseconds of a pass by number of threads, by the clock of the wall: the geometric mean of the median passes over ROWS, measured in
+    turns. And whether most of these passes were quiet.
 
     Both kinds of pass count alike, so that plain decoding is not slowed down to make a window look better. A median, because threads that
     wait for a core that another program uses are part of what is measured.
     """
+    quiet: list[bool] = []
+    watch = watch or Watch(backbone.device, alone=False)
     with begun(backbone) as sequence:
         most = sequence.limit - sequence.length
         drafts = [Draft(torch.tensor(a_path(sequence, min(rows, most) - 1, backbone.end), dtype=torch.int64)) for rows in ROWS]
@@ -67,10 +74,12 @@ def thread_costs(backbone: Backbone, counts: list[int], seconds: float = SECONDS
                 with threads(count):
                     one_pass(sequence, drafts[0])  # starts the threads
                     for draft, times in zip(drafts, found[count], strict=True):
-                        times.append(one_pass(sequence, draft))
+                        _, lap = watch.lap(partial(one_pass, sequence, draft))
+                        times.append(1000 * lap.seconds)
+                        quiet.append(lap.quiet)
             costs = {count: typical(lists) for count, lists in found.items()}
             if time.perf_counter() > deadline:
-                return costs
+                return costs, sum(quiet) > len(quiet) / 2
             going = [count for count in going if costs[count] < HOPELESS * min(costs.values())]
 
 

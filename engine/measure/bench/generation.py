@@ -28,11 +28,11 @@ from engine.core import Prompt, Sampling
 from engine.errors import BadPrompt
 from engine.machine import device_of, has_fast_bfloat16
 from engine.measure.alternate import Timing, alternate, timed
-from engine.measure.bench.cost_curve import cost_curve
 from engine.measure.bench.guided_pair import GuidedPair
 from engine.measure.bench.rows import check_csv, experiment, publish
 from engine.measure.bench.step_split import split
 from engine.run import speedup
+from engine.tuning.curve import PAST, cost_curve
 
 SHAPES: dict[str, dict[str, int]] = {  # of a LlamaForCausalLM; 1b is the trunk of Janus-Pro-1B with its 16,384 picture tokens
     "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512},
@@ -40,6 +40,7 @@ SHAPES: dict[str, dict[str, int]] = {  # of a LlamaForCausalLM; 1b is the trunk 
 }
 PROMPT, NEGATIVE = 32, 8  # tokens of the prompt, and of the negative one
 STEPS = 4  # at least, in which the time of a step is measured
+PATIENCE = 60.0  # seconds for the curve
 DRAFTED = 4  # tokens that transformers' prompt lookup drafts
 
 
@@ -156,7 +157,8 @@ def speeds(plan: GenerateBench, model: PreTrainedModel, prompt: Tensor, negative
 
 def curve(host: CallerModel) -> dict[str, Any]:
     """Returns the row of milliseconds a pass by number of rows, and the acceptance from which a window of as many is faster."""
-    found = cost_curve(host, repeats=3)
+    longer = CallerModel(host.model, host.branches, PAST * 4, host.reading)  # so that the widest pass fits behind the tokens before it
+    found = dict(cost_curve(longer, rounds=3, seconds=PATIENCE).points)
     pays = {width: round(break_even(width, found[width] / found[1]), 3) for width in found if width > 1}
     return {"method": "cost of a pass", "milliseconds": found, "pays_from_acceptance": pays}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -14,6 +15,9 @@ from engine.accelerate import foretoken
 from engine.accelerate.host import Branch, CallerModel
 from engine.accelerate.processors import Reading
 from engine.core import Prompt, Sampling
+from engine.kernels import verify
+from engine.kernels.choice import REFERENCE, VARIABLE
+from engine.kernels.native import native
 from engine.measure.verify.mutants import MUTANTS
 from engine.measure.verify.mutation import Mutant
 from engine.measure.verify.power import Law, detectable, statistic
@@ -67,14 +71,22 @@ def test_the_distribution_is_that_of_generate(method: str) -> None:
     assert detectable(expected, RUNS, 4.0) < 0.17  # what these runs can see
 
 
-def test_a_wrong_residual_is_seen() -> None:
+def test_a_wrong_residual_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail: with the residual of a mutant it does."""
+    monkeypatch.setenv(VARIABLE, REFERENCE)  # a mutant is a function of PyTorch's operations
     model, prompt = small(), [1, 2, 3]
     mutant = Mutant("residual is p", MUTANTS["residual is p"]())
     with mutant.in_force():
         counts = drawn(model, prompt, "sjd", 900)
     mutant.check()
     assert statistic(counts, law(model, prompt), 900)["z"] > 10
+
+
+@pytest.mark.skipif(native() is None, reason="native functions do not run here")
+def test_a_wrong_residual_of_the_compiled_function_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, prompt, right = small(), [1, 2, 3], verify.verify_native
+    monkeypatch.setattr(verify, "verify_native", lambda *given: replace(found := right(*given), drawn=found.fresh))
+    assert statistic(drawn(model, prompt, "sjd", 900), law(model, prompt), 900)["z"] > 10
 
 
 def test_a_lost_temperature_is_seen() -> None:

@@ -13,6 +13,7 @@ from engine.errors import NotSupported
 from engine.measure import bound
 from engine.measure.bench import passes
 from engine.measure.bound import Rates, Work, begun, bounds, measured_rates, pass_of, work_of
+from engine.tuning.watch import Lap, Watch
 from tests.engine.backbones import tiny
 
 RATES = Rates({"float32": 1e9, "bfloat16": 2e9}, 1e8)
@@ -76,19 +77,36 @@ def test_a_pass_has_its_rows_and_commits_nothing(make: type[Backbone]) -> None:
 
 
 def test_bounds_compare_the_best_pass_with_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = iter(range(10_000))
-    monkeypatch.setattr(bound, "clock", lambda: float(next(ticks)))  # every call takes one second
+    monkeypatch.setattr(Watch, "lap", lambda self, call: (call(), Lap(1.0, True)))  # every call takes one second
     backbone = tiny.pictogram()
     found = bounds(backbone, RATES, tries=2)
     assert list(found) == ["1 row", "32 rows"]
     for rows, row in zip((1, 32), found.values(), strict=True):
         seconds = RATES.seconds(work_of(backbone, begun(backbone), rows))
-        assert row["measured"] == 1000 and row["bound"] == round(1000 * seconds, 3) and row["ratio"] == round(1 / seconds, 2)
+        assert (
+            "disturbed" not in row
+            and row["measured"] == 1000
+            and row["bound"] == round(1000 * seconds, 3)
+            and row["ratio"] == round(1 / seconds, 2)
+        )
+
+
+def test_a_bound_that_other_programs_disturbed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter([9.0, 5.0, 9.0, 9.0, 9.0] * 100)
+    monkeypatch.setattr(Watch, "lap", lambda self, call: (call(), Lap(next(seconds), False)))
+    found = bounds(tiny.pictogram(), RATES, tries=2)
+    assert all(row["disturbed"] and row["measured"] == 5000 for row in found.values())
+
+
+def test_the_best_of_quiet_calls_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    laps = iter([Lap(1.0, False), Lap(3.0, True), Lap(0.5, False), Lap(2.0, True), Lap(0.1, True)])
+    monkeypatch.setattr(Watch, "lap", lambda self, call: (None, next(laps)))
+    assert bound.best(lambda: None, 2) == Lap(2.0, True)
 
 
 def test_rates_are_those_of_the_best_way(monkeypatch: pytest.MonkeyPatch) -> None:
     spent = iter([4.0, 2.0, 3.0] * 2)
-    monkeypatch.setattr(bound, "best", lambda call, tries: next(spent, 1.0))
+    monkeypatch.setattr(bound, "best", lambda call, tries: Lap(next(spent, 1.0), True))
     monkeypatch.setattr(bound, "can_pack", lambda dtype: False)
     monkeypatch.setattr(bound, "native", lambda dtype: None)
     rates = measured_rates(("float32",))

@@ -70,7 +70,7 @@ def test_the_fastest_count_is_taken_within_the_limit() -> None:
 
 def test_a_probe_gives_back_the_threads_that_there_were() -> None:
     before = torch.get_num_threads()
-    found = threads.thread_costs(tiny.pictogram(), [1, 2], seconds=0.0)
+    found, _ = threads.thread_costs(tiny.pictogram(), [1, 2], seconds=0.0)
     assert set(found) == {1, 2} and all(cost > 0 for cost in found.values()) and torch.get_num_threads() == before
 
 
@@ -87,7 +87,7 @@ def test_the_environment_wins_and_a_wrong_number_is_a_sentence(monkeypatch: pyte
 def test_threads_are_measured_once_for_each_model_and_set(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, taken = [], []
     monkeypatch.setattr(prepare, "all_threads", lambda: 4)
-    monkeypatch.setattr(prepare, "thread_costs", lambda backbone, counts: asked.append(counts) or {1: 3.0, 2: 1.0, 3: 2.5, 4: 2.0})
+    monkeypatch.setattr(prepare, "thread_costs", lambda backbone, counts: asked.append(counts) or ({1: 3.0, 2: 1.0, 3: 2.5, 4: 2.0}, True))
     monkeypatch.setattr(prepare.torch, "set_num_threads", taken.append)
     prepare.use_threads(model(), say=lambda text: None)
     prepare.use_threads(model(), say=pytest.fail)

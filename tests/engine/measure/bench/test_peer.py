@@ -6,7 +6,6 @@ import pytest
 
 from engine.core import Prompt, Sampling
 from engine.measure.bench import peer
-from engine.measure.bench.cost_curve import WIDTHS, cost_curve
 from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny
@@ -30,8 +29,3 @@ def test_its_speculative_modes_are_right_under_guidance(way: str) -> None:
     how = {"prompt_lookup_num_tokens": peer.DRAFTED} if way == "prompt lookup" else {"assistant_model": peer.assistant_of(backbone, prompt)}
     assert peer.generate(model, 0, **how) == ours
     assert len(passes) < len(ours)  # drafts were accepted, so the cache was rolled back and went on
-
-
-def test_the_cost_curve_has_every_width() -> None:
-    curve = cost_curve(tiny.pictogram(), "a red cat", repeats=2)
-    assert list(curve) == list(WIDTHS) and all(v > 0 for v in curve.values())
