@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from app.commands.options import Parser, add_json, whole
 from app.commands.report import print_json
 
+WARMING = 0.2  # of the minutes: visits before the memory is measured, while caches and the allocator's pools fill
+
 
 def parser() -> Parser:
     """The parser of the command's options."""
@@ -35,8 +37,10 @@ def main(arguments: Sequence[str]) -> int:
     first, tally = crowd.Tally(), crowd.Tally()
     with crowd.studio() as server:
         crowd.everything_once(server.address, options.visitors, first)
+        say(f"everything once: {dict(first.count)}, then {mebibytes(crowd.settled(server))}")
+        crowd.crowd(server.address, options.visitors, WARMING * 60.0 * options.minutes, first, options.seed + 1)
         before = crowd.settled(server)
-        say(f"everything once: {dict(first.count)}, then {mebibytes(before)}")
+        say(f"warmed: {dict(first.count)}, then {mebibytes(before)}")
         crowd.crowd(server.address, options.visitors, 60.0 * options.minutes, tally, options.seed)
         after = crowd.settled(server)
         say(f"{options.minutes} minutes: {dict(tally.count)}, then {mebibytes(after)}")
