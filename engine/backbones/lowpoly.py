@@ -32,6 +32,7 @@ from engine.networks.mesh_decoder import MeshModel, Settings, budget_bucket, des
 from engine.networks.native_blocks import quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Fork
+from engine.networks.trunk import Trunk
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors, refuse_stale
 
 FOLDER = MODELS / "lowpoly"
@@ -45,19 +46,24 @@ class MaskedGrammar:
 
     def __init__(self, budget: int | None):
         self.rules = Grammar(BPT, canonical=True, budget=budget)
-        self.masks = list(torch.from_numpy(self.rules.masks.copy()))  # a row for each kind of state
+        self.masks = torch.from_numpy(self.rules.masks.copy())
+        self._rows = list(self.masks)  # found faster than by an index
         self.start = self.rules.start
 
     def next(self, state: int, token: int) -> int:
         """The state after a token."""
         return self.rules.next(state, token)
 
+    def mask_index(self, state: int) -> int:
+        """The row of `masks` for a state."""
+        return self.rules.mask_index(state)
+
     def allowed(self, state: int) -> Tensor:
         """The ids allowed next, bool [V]."""
-        return self.masks[self.rules.mask_index(state)]
+        return self._rows[self.rules.mask_index(state)]
 
 
-class _Trunk:
+class _Trunk(Trunk):
     """MeshDecoder with one condition, as a trunk for TransformerSequence."""
 
     takes_sets = fixed = True
