@@ -77,4 +77,4 @@ class Noise:
 
     def _make(self, start: int, count: int) -> None:
         for i, row in enumerate(gumbel(self.base, torch.arange(start, start + count), self.vocabulary, self.dtype)):
-            self._gumbel.setdefault(start + i, row.clone().to(self.device))  # a view would keep all of them
+            self._gumbel.setdefault(start + i, row.to(self.device, copy=True))  # a view would keep all of them

@@ -46,8 +46,8 @@ class MaskedGrammar:
 
     def __init__(self, budget: int | None):
         self.rules = Grammar(BPT, canonical=True, budget=budget)
-        self.masks = torch.from_numpy(self.rules.masks.copy())  # a row for each kind of state
-        self._rows = list(self.masks)  # indexing a tensor takes longer
+        self.masks = torch.from_numpy(self.rules.masks.copy())
+        self._rows = list(self.masks)  # found faster than by an index
         self.start = self.rules.start
 
     def next(self, state: int, token: int) -> int:

@@ -177,14 +177,13 @@ def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Tensor, Tensor | None]
     """
     if not is_fused(rows):
         return draw_gumbel(rows.scores, noise.gumbel(n, 1)).item(), entropy(rows.p[:1]), rows.p[:1].amax(-1)
-    library = native_verdict.library_for(*rows.place) if rows.launch is None else None  # a pass in fixed shapes has its verdict inside
-    if library is not None:
-        token, nats, top = native_verdict.drawn(library, rows.logits[:, :1], *rows.settings(1), noise.base, n)
-        return kernel.checked(0, token)[1], nats, top
     sampling, allowed = (None, None) if rows.head is None else rows.settings(1)
     if sampling is not None and allowed is None and is_plain(sampling):
         found = head_draw(rows.hidden, rows.head, sampling, noise.base, torch.full((1,), n, device=rows.hidden.device))
         return kernel.settled(torch.cat([torch.zeros_like(found.tokens), found.tokens]))[1], found.entropy, None
+    if rows.launch is None and (library := native_verdict.library_for(*rows.place)) is not None:
+        token, nats, top = native_verdict.drawn(library, rows.logits[:, :1], *rows.settings(1), noise.base, n)
+        return kernel.checked(0, token)[1], nats, top
     judged = judge(rows, NO_DRAFT.tokens, None, noise, n, 0, True, store=False)
     return judged.token, judged.entropies, judged.top
 

@@ -67,8 +67,7 @@ def speculative_jacobi(
             laws = filled if keep_laws else None
             rows = sequence.forward(Draft(tokens, q=laws))  # eq. 2: the distributions of iteration j given the window of j - 1
             initializer.saw(n, rows)
-            relaxed = None if is_exact else rule(knobs)
-            judged = judge(rows, tokens, laws, noise, n, iteration, seeded, relaxed, keep_laws or knobs.init.startswith("sample"))
+            judged = judge(rows, tokens, laws, noise, n, iteration, seeded, rule(knobs), keep_laws or knobs.init.startswith("sample"))
             a = judged.a
             window = Verified(n, tokens, laws, judged.ratios, judged.accepted, rows, noise, iteration, judged.fused)
             committed = sequence.commit(list(range(a)), judged.token)

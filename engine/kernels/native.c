@@ -57,8 +57,12 @@ static float sum_row(const float *x, long width) {
 /* gate and up lie side by side; which one is first depends on the network. The last lanes are computed in a padded vector. */
 static void gated(float *out, const float *gate, const float *up, long width, int kind) {
     for (long i = 0; i < width; i += LANES) {
+        const long here = width - i;
+        if (here >= LANES) {
+            store(out + i, (kind == SILU_GATE ? silu(load(gate + i)) : gelu(load(gate + i))) * load(up + i));
+            continue;
+        }
         float a[LANES] = {0}, b[LANES] = {0};
-        const long here = width - i < LANES ? width - i : LANES;
         memcpy(a, gate + i, 4 * here);
         memcpy(b, up + i, 4 * here);
         const vec y = (kind == SILU_GATE ? silu(load(a)) : gelu(load(a))) * load(b);

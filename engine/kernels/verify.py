@@ -71,8 +71,8 @@ class Verdicts:
     accepted : bool [m]; chances : p(x) [m]; ratios : p(x)/q(x) [m], and deviations : TV(p, q) [m], None without laws
     answers, fresh, drawn : int64 [R]; drawn is from the residual, and from p in rows without a draft
     entropy  : [R] in nats; p : [R, V] or None; sound : bool [R], False for a row that cannot be drawn from
-    pair     : int64 [2], see `settle`, where the pass has settled it
     top      : p of each row's most probable token [R], where the function for CPUs has found it, else None
+    pair     : int64 [2], see `settle`, where the pass has settled it
     """
 
     accepted: Tensor

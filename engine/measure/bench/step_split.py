@@ -10,6 +10,7 @@ from typing import Any
 from engine.accelerate.host import CallerSequence
 from engine.core import Backbone, Prompt, Rows
 from engine.decoding import initializers, verdict, windows
+from engine.measure.bound import clock
 from engine.methods import ar, find
 from engine.networks.sequence import TransformerSequence
 from engine.noise import Noise
@@ -19,20 +20,19 @@ from engine.run import generate
 class _Clock:
     """Counts seconds spent in functions; nested calls count once, in the outermost."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.depth = 0
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now, self.seconds, self.depth = now, 0.0, 0
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*a: Any, **k: Any) -> Any:
             self.depth += 1
-            start = time.perf_counter()
+            start = self.now()
             try:
                 return function(*a, **k)
             finally:
                 self.depth -= 1
                 if self.depth == 0:
-                    self.seconds += time.perf_counter() - start
+                    self.seconds += self.now() - start
 
         return call
 
@@ -51,8 +51,12 @@ def _timed(clock: _Clock, targets: list[tuple[Any, str]]) -> Iterator[None]:
 
 
 def split(backbone: Backbone, name: str, knobs: dict[str, Any], prompt: Prompt) -> dict[str, Any]:
-    """Returns shares of a step's time: the model's pass, sampling (warp, noise, draws, acceptance), and everything else."""
-    model, sampling = _Clock(), _Clock()
+    """Returns shares of a step's time: the model's pass, sampling (warp, noise, draws, acceptance), and everything else.
+
+    With one thread on a CPU the clock is the thread's own, so that other programs do not count; else it is that of the wall.
+    """
+    now = clock if backbone.device.type == "cpu" else time.perf_counter
+    model, sampling = _Clock(now), _Clock(now)
     targets = [(verdict, n) for n in ("draw", "draw_gumbel", "ratio", "residual", "entropy", "probability_of")]
     targets += [(windows, n) for n in ("draw", "draw_gumbel", "judge")] + [(initializers, n) for n in ("draw", "draw_gumbel")]
     targets += [(verdict, n) for n in ("judge", "fused")] + [(ar, "drawn")]
@@ -61,9 +65,9 @@ def split(backbone: Backbone, name: str, knobs: dict[str, Any], prompt: Prompt) 
         run = generate(backbone, find(name)[0], prompt, knobs)
         next(run)
         model.seconds = sampling.seconds = 0.0
-        before = run.seconds
+        start = now()
         run.finish()
-    total = run.seconds - before
+        total = now() - start
     return {
         "method": f"{name}: cost of a step",
         "knobs": run.steps[-1].knobs,
