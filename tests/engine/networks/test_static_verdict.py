@@ -194,6 +194,7 @@ def test_it_reads_nothing_not_even_in_the_references(name: str, method: str, mon
 
 @pytest.mark.parametrize(("name", "method"), WHOLE + ADAPTED)
 def test_nothing_is_left_behind_but_the_results(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KERNELS, REFERENCE)
     with as_on_a_gpu(monkeypatch):
         function, given = whole_pass(name, method, monkeypatch, near(name))
         with torch.inference_mode(), Made() as watched:
