@@ -28,6 +28,7 @@ from engine.errors import BadKnob, ForetokenError
 from engine.methods import PRESETS, auto_title
 from engine.run import Run
 from engine.tuning.auto import resolve
+from engine.tuning.prepare import to_stderr_once
 
 CHANGING, STAYING = "one after another", "one, new seeds"
 TEMPI = {"as fast as it goes": 0.0, "5 steps a second": 0.2, "1 step a second": 1.0}  # least seconds of a step
@@ -140,7 +141,7 @@ class LabTab(Turns):
                 key: gr.Button(title, size="sm", elem_classes="ft-chip", elem_id=f"lab-preset-{i}")
                 for i, (key, title) in enumerate(titles.items())
             }
-        self.build_method(found, FAVOURITE)
+        self.build_cards(found, FAVOURITE)
         method, given = start_values(FAVOURITE, self.suits)
         self.knobs.value = self.panel_of(FAVOURITE, method, given)
         gr.HTML("<h2>Loop</h2>", elem_classes="ft-heading")
@@ -232,7 +233,7 @@ class LabTab(Turns):
             return FAVOURITE, start_values(FAVOURITE, self.suits)[1], []
         if key != FASTEST:
             return key, start_values(key, self.suits)[1], []
-        taken = resolve(self.backbone)
+        taken = resolve(self.backbone, to_stderr_once)
         method, given = start_values(taken, self.suits)
         if method.name == PLAIN:
             return FAVOURITE, {}, notice.hint(NOTHING_FASTER)

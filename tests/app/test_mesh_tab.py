@@ -185,12 +185,17 @@ def open_mesh(open_page):
         page.wait_for_selector("#mesh-notes p:has-text('chair.ply: a point cloud of 2,048 points')")
         page.wait_for_function(f"Number({VIEW}.points) === 2048")
         page.wait_for_selector("#mesh-ready i", state="attached")  # the model is loaded, and the form stays as it is
-        page.locator("#mesh-method input").click()
-        page.get_by_role("option", name="XSpecMesh", exact=True).click()  # what auto takes depends on the machine
+        take(page, "mesh-method", "xspecmesh")  # what auto takes depends on the machine
         page.wait_for_selector("#mesh-knobs .ft-knob[data-knob=accept_probability]")
         return page
 
     return visit
+
+
+def take(page, menu: str, name: str) -> None:
+    """Takes the card of a method."""
+    page.click(f"#{menu} .ft-picked")
+    page.click(f"#{menu} .ft-method-card[data-name={name}]")
 
 
 def set_knob(page, panel: str, knob: str, stop: int) -> None:
