@@ -83,6 +83,9 @@ def test_a_row_brings_its_settings_back_and_a_reload_loses_nothing(open_mesh):
     page.wait_for_function(f"{FACES.format('accelerated')} === {faces}")
     drawn, told = "#mesh-download-race:not([disabled])", "#mesh-messages p:has-text('no pictures of the meshes')"
     page.wait_for_selector(f"{drawn}, {told}", timeout=3 * SLOW)  # behind the run and everything else, where they can be drawn
+    with page.expect_download() as waiting:
+        page.click("#mesh-download-html")
+    assert 'boot("mesh-quality"' in waiting.value.path().read_text(encoding="utf-8")
     if page.locator(drawn).count():
         page.wait_for_selector(f"{ROWS} img[src^='data:image/jpeg']")
         with page.expect_download() as waiting:
