@@ -211,10 +211,11 @@ class Racing:
             return gr.skip(), gr.skip(), notice.error(e)
         return value, self.badge_of(str(name), value["values"]), gr.skip()
 
-    def chosen_knobs(self, name: object, before: object = None) -> dict[str, Any]:
-        """The panel of a method's knobs: as they were when the visitor left it, else its initial values. Raises NotSupported."""
+    def chosen_knobs(self, name: object, before: object = None, suits: Suits | None = None) -> dict[str, Any]:
+        """The panel of a method's knobs: as they were when the visitor left it, else its initial values. Raises NotSupported. suits: of
+        another model than the tab's"""
         asked.method(name)
-        method, given = start_values(str(name), self.suits)
+        method, given = start_values(str(name), self.suits if suits is None else suits)
         known: dict[str, Any] = {}
         if isinstance(before, Mapping) and isinstance(before.get("left"), Mapping) and isinstance(before.get("name"), str):
             known = {**before["left"], before["name"]: before.get("values")}
