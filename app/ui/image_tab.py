@@ -45,8 +45,8 @@ FILES = {  # name of the offer: (label, ending of the file)
     "both": ("Both sides", "-both.png"),
     "gif": ("GIF of the race", ".gif"),
     "mp4": ("MP4 of the race", ".mp4"),
-    "html": ("Replay as HTML", ".html"),
-    "trace": ("Trace and settings", "-runs.zip"),
+    "html": ("HTML replay", ".html"),
+    "trace": ("Trace (ZIP)", "-runs.zip"),
 }
 LOOKED_UP = 40  # words of a prompt that are looked up while the user types; more than a model reads
 LONGEST_WORD = 40  # characters

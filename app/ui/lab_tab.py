@@ -159,7 +159,9 @@ class LabTab(Turns):
             "viewer": NO_MESH,
             "messages": [],
         }
-        return fill(self.switched, values | {key: gr.Button(visible=self.has(key, made)) for key in self.presets})
+        presets: dict[str, Any] = {key: gr.Button(visible=self.has(key, made)) for key in self.presets}
+        presets[SAME] = gr.Button(SAME if are_pictures else "Same mesh")
+        return fill(self.switched, values | presets)
 
     # --- knobs ----------------------------------------------------------------------------------------------------
 

@@ -75,21 +75,23 @@ class Loop:
 
 @dataclass
 class Stage:
-    """What a loop shows. facts : what it was made with; plain : tokens a second of plain decoding, None = not known"""
+    """What a loop shows. facts : what it was made with; plain : tokens a second of plain decoding, None = not known; last : made last"""
 
     board: LoopBoard
     identity: str
     facts: dict[str, str]
     kind: str
     plain: float | None = None
+    last: Growth | None = None
 
     def show(self, growing: Growth | None) -> dict[str, Any]:
         """The values of the panels. growing : what is made now, None = the loop has ended"""
         state = "running" if growing else "stopped"
+        self.last = growing or self.last
         picture = growing if isinstance(growing, Board) else None
         shown = {"verdict": lab.encode(self.board, picture, self.plain, self.identity, self.facts, state) | {"kind": self.kind}}
-        if not isinstance(growing, MeshBoard) or not growing.count:
+        if not isinstance(self.last, MeshBoard) or not self.last.count:
             return shown
-        run = growing.run
-        side = mesh_side.side_of(growing, title_of(run.name), run_badge(run))
+        run = self.last.run
+        side = mesh_side.side_of(self.last, title_of(run.name), run_badge(run))
         return shown | {"viewer": mesh.encode({"accelerated": side}, subject.shown_points(run.prompt))}

@@ -49,11 +49,11 @@ NO_INPUT = "There is no input yet. Pick an example or drop a file."
 STILL = "{} is still being read. Your run starts when its points are shown; Cancel gives it up."
 LOADING = "Loading {}. You can choose an input meanwhile."
 DRAWN = {  # of a race, made behind the page: (label, ending of the file)
-    "html": ("Replay as HTML", ".html"),
+    "html": ("HTML replay", ".html"),
     "race": ("Race GIF", "-race.gif"),
     "mp4": ("Race MP4", "-race.mp4"),
     "turntable": ("Turntable", "-turntable.gif"),
-    "trace": ("Trace and settings", "-runs.zip"),
+    "trace": ("Trace (ZIP)", "-runs.zip"),
 }
 # one at a time: a process that draws takes some hundred megabytes
 DRAWING = DIRECT | {"queue": True, "concurrency_id": "drawing", "concurrency_limit": 1, "trigger_mode": "multiple"}

@@ -253,6 +253,7 @@ def test_meshes_are_looped_over_with_live_knobs(open_page):
     page.click("#lab-cancel")
     page.wait_for_selector("#lab-generate")
     expect(page.locator(STAGE)).to_have_attribute("data-state", "stopped")
+    assert page.locator("#lab-view .ft-mesh").get_attribute("data-state") in ("stopped", "done")
     page.click("#lab-kind [data-kind=image]")
     expect(page.locator("#lab-prompt")).to_be_visible()
     expect(page.locator("#lab-view")).to_be_hidden()

@@ -2,6 +2,7 @@
 const buttons = [...element.querySelectorAll("button")], scope = element.closest("[role=tabpanel]") || window;
 
 function draw() {
+  scope.dispatchEvent(new CustomEvent("foretoken:kind", { detail: props.value }));
   for (const button of buttons) button.setAttribute("aria-pressed", button.dataset.kind === props.value);
 }
 
