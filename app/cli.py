@@ -19,6 +19,7 @@ COMMANDS = {  # each is app/commands/NAME.py
     "bench": "measure the speed of methods",
     "train": "run a training recipe",
     "models": "list the models and whether their weights are here",
+    "export": "replay saved runs in one HTML file, a GIF or an MP4",
     "space": "make the folder of a Hugging Face Space",
     "doctor": "check this machine: versions, devices, browser, font",
     "test": "run the test suite (options go to pytest)",

@@ -26,7 +26,6 @@ from engine.core import Backbone, Prompt, Sampling, Step
 from engine.diagnostics import arrays, per_face
 from engine.errors import BadFile, BadOutput, ForetokenError
 from engine.files import home as home
-from engine.machine import facts
 from engine.mesh.read import Input
 from engine.mesh.write import write
 from engine.methods import find
@@ -66,7 +65,7 @@ def describe(run: Run, given: Input | None = None) -> dict[str, Any]:
         "steps": len(run.steps),
         "finished": run.finished,
         "totals": run.totals,
-        "machine": facts(),
+        "machine": run.machine,
     }
 
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from app.history import MESH_FORMATS, as_sentence, describe, file_name, write_mesh, write_settings
+from app.history import MESH_FORMATS, as_sentence, describe, file_name, placed, write_mesh, write_settings
+from engine.backbones.lowpoly import Mesh
 from engine.mesh.read import Input
+from engine.mesh.repair import repair
+from engine.mesh.write import write
 from engine.run import Run
 
+REPAIRED = "repaired.glb"
 FILES = {  # name: (label of the button, name of the written file, ending of the download's name)
     "glb": ("GLB", "result.glb", ".glb"),
     "coloured": ("GLB, coloured", "acceptance.glb", "-accepted.glb"),
+    "repaired": ("GLB, repaired", REPAIRED, "-repaired.glb"),
     "obj": ("OBJ", "result.obj", ".obj"),
     "ply": ("PLY", "result.ply", ".ply"),
     "stl": ("STL", "result.stl", ".stl"),
@@ -21,7 +28,8 @@ FILES = {  # name: (label of the button, name of the written file, ending of the
 
 
 def write_files(run: Run, given: Input, folder: Path) -> dict[str, Path]:
-    """Writes a run's mesh, in the position, size and axes of its input, and its settings; returns the written files by name.
+    """Writes a run's mesh, in the position, size and axes of its input, and its settings; returns the written files by name. The repaired
+    mesh is a file of its own, and is left out where there is nothing to repair.
 
     folder : the visitor's; files of an earlier run in it are replaced. Raises BadOutput if the disk refuses.
     """
@@ -31,10 +39,22 @@ def write_files(run: Run, given: Input, folder: Path) -> dict[str, Path]:
     with as_sentence(folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        write_mesh(run, run.result(), folder, settings, given, MESH_FORMATS)
+        mesh = run.result()
+        write_mesh(run, mesh, folder, settings, given, MESH_FORMATS)
+        write_repaired(mesh, folder / REPAIRED, settings, given)
         write_settings(settings, folder / "run.json")
         for name, (_, written, ending) in FILES.items():
             path = folder / written
             if path.exists():
                 found[name] = path.rename(folder / f"{stem}-{file_name(run)}-{run.prompt.seed}{ending}")
     return found
+
+
+def write_repaired(mesh: Mesh, path: Path, settings: Mapping[str, Any], given: Input) -> None:
+    """Writes the mesh as trimesh mends it, with the report in its settings; nothing if there is nothing to mend."""
+    if not len(mesh.faces):
+        return
+    found = repair(mesh.vertices, mesh.faces)
+    if found.mends:
+        report = {"repair": f"{found.text}. {found.compared}."}
+        write(path, placed(found.vertices, given), found.faces, metadata={**settings, **report})

@@ -1,11 +1,11 @@
-"""Pictures of a finished race of meshes: a thumbnail of each side, the race as a GIF, and a turntable.
+"""Pictures of a finished race of meshes: a thumbnail of each side, the race as a GIF and as an MP4, and a turntable.
 
 They are drawn off screen by engine/mesh/picture.py in one process, behind everything else on the machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,8 @@ import numpy as np
 from PIL import Image
 
 from app.boards.mesh import MeshBoard
-from app.race_files import FAST, HOLD, PLAIN, committed, sheet, stepped, write_frames
+from app.race_files import FAST, HOLD, PLAIN, SECONDS, committed, sheet, stepped, write_frames
+from app.video import write_mp4
 from engine.data.solids import rotation
 from engine.mesh.bpt_tokens import BPT
 from engine.mesh.picture import View, pictures
@@ -68,11 +69,19 @@ def turned(view: View, degrees: float) -> View:
 
 def write_race(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], path: Path) -> Path:
     """Writes the race as a GIF, every side on its own clock, the right one last. titles: of the boards"""
-    frames = []
+    return write_frames(list(frames(drawn, boards, titles)), path, HOLD)
+
+
+def write_video(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], path: Path) -> Path:
+    """Writes the same as an MP4; raises NotSupported without an encoder."""
+    return write_mp4(frames(drawn, boards, titles), path, FRAMES / SECONDS, HOLD)
+
+
+def frames(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str]) -> Iterator[Image.Image]:
+    """The frames of a race with their words."""
     for now, pair in zip(times(boards), drawn.race, strict=True):
         told = [f"{min(now, board.run.seconds):.2f} s · {committed(board, now):,} tokens" for board in boards]
-        frames.append(sheet([Image.fromarray(p) for p in reversed(pair)], titles[::-1], told[::-1]))
-    return write_frames(frames, path, HOLD)
+        yield sheet([Image.fromarray(p) for p in reversed(pair)], titles[::-1], told[::-1])
 
 
 def write_turntable(drawn: Drawn, path: Path) -> Path:

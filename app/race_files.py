@@ -1,20 +1,29 @@
-"""Files of a finished race for people: the picture four times as large, both sides in one picture, and the race as a GIF."""
+"""Files of a finished race for people: the picture four times as large, both sides in one picture, the race as a GIF and as an MP4, and
+the folders of its runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
+from app import history
 from app.boards.picture import Board
 from app.stream import Growth
+from app.video import write_mp4
+from engine.mesh.read import Input
+from engine.run import Run
 
 LARGER = 4
 SIDE = 384  # pixels of a picture in a GIF
-FRAMES = 36
+FRAMES = 36  # of a GIF
+SIDES = ("right", "left")
+RATE = 24  # frames a second of an MP4
 COLOURS = 192  # of a GIF
 SECONDS, HOLD = 4.0, 2.0  # that a GIF plays, and that its last frame stays
 BAND, GAP = 46, 16  # pixels under and between pictures that are SIDE wide
@@ -48,15 +57,36 @@ def write_both(boards: Sequence[Board], titles: Sequence[str], settings: str, pa
 
 def write_gif(boards: Sequence[Board], titles: Sequence[str], path: Path) -> Path:
     """Writes the race as a GIF: every side on its own clock, in SECONDS for the slowest."""
+    return write_frames(list(frames(boards, titles, FRAMES)), path, HOLD)
+
+
+def write_video(boards: Sequence[Board], titles: Sequence[str], path: Path) -> Path:
+    """Writes the same as an MP4, with more frames; raises NotSupported without an encoder."""
+    return write_mp4(frames(boards, titles, round(RATE * SECONDS)), path, RATE, HOLD)
+
+
+def frames(boards: Sequence[Board], titles: Sequence[str], count: int) -> Iterator[Image.Image]:
+    """The race in so many pictures, evenly over the clock of the slowest side; the last one is its end."""
     longest = max(board.run.seconds for board in boards)
     whole = [enlarged(board.final(), SIDE) for board in boards]
-    frames = []
-    for number in range(1, FRAMES + 1):
-        now = longest * number / FRAMES
+    for number in range(1, count + 1):
+        now = longest * number / count
         pictures = [uncovered(board, picture, now) for board, picture in zip(boards, whole, strict=True)]
         told = [f"{min(now, board.run.seconds):.2f} s · {committed(board, now):,} tokens" for board in boards]
-        frames.append(sheet(pictures, titles, told))
-    return write_frames(frames, path, HOLD)
+        yield sheet(pictures, titles, told)
+
+
+def write_folders(runs: Sequence[Run], path: Path, given: Input | None = None) -> Path:
+    """Writes the folder of every run, with its trace and its settings, into one ZIP: `launch.py export` reads them. runs: the right one
+    first; given: the cloud or mesh of their prompt"""
+    with TemporaryDirectory() as place, ZipFile(path, "w", ZIP_DEFLATED) as file:
+        for side, run in zip(SIDES, runs, strict=False):
+            folder = Path(place) / f"{side}-{history.file_name(run)}-{run.prompt.seed}"
+            folder.mkdir()
+            history.write_run(run, folder, given, ("glb",))
+            for each in sorted(folder.iterdir()):
+                file.write(each, f"{folder.name}/{each.name}")
+    return path
 
 
 def write_frames(frames: Sequence[Image.Image], path: Path, hold: float = 0.0) -> Path:

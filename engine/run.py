@@ -12,6 +12,7 @@ import torch
 
 from engine.core import Backbone, KnobArray, Knobs, Method, Prompt, Sequence, Step
 from engine.errors import NotSupported
+from engine.machine import facts
 from engine.noise import Noise
 
 
@@ -118,6 +119,11 @@ class Run:
     def made_with(self) -> dict[str, str | None]:
         """The dtype and the device of the model that makes the steps."""
         return {"dtype": self.backbone.dtype, "device": str(self.backbone.device)}
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """Facts about the machine that makes the steps, see engine/machine.py."""
+        return facts()
 
     @property
     def in_order(self) -> list[int]:

@@ -35,6 +35,7 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "bench_gpu": {"--tokens", "--csv", "--json"},
     "bench_studio": {"--visitors", "--minutes", "--pairs", "--seed", "--json"},
     "models": {"--json"},
+    "export": {"--out", "--json"},
     "space": {"--name", "--hardware", "--json"},
     "doctor": {"--json", "--again", "--model"},
 }

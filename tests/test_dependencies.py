@@ -13,7 +13,9 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = {"app", "engine"}
-OPTIONAL = {"triton"}  # has wheels for Linux only, and comes with the CUDA build of PyTorch; see engine/kernels/language.py
+# Triton has wheels for Linux only, and comes with the CUDA build of PyTorch; see engine/kernels/language.py. The encoder is large, and only
+# the MP4 files of races need it; see app/video.py.
+OPTIONAL = {"triton", "imageio-ffmpeg"}
 
 
 def declared() -> set[str]:

@@ -125,9 +125,10 @@ class LoopBoard:
             self._thin()
 
     def finish(self, run: Run, thumbnail: str) -> None:
-        """Takes a finished run and its small picture, a data: URL."""
+        """Takes a finished run and its small picture, a data: URL; "" = it has none, as a mesh."""
         self.pictures += 1
-        self.film.append((thumbnail, run.name, run.seconds))
+        if thumbnail:
+            self.film.append((thumbnail, run.name, run.seconds))
 
     def curve(self) -> list[int]:
         """The numbers of the settings that differ from the newest in the knob alone that was moved last, in the order of its values."""

@@ -9,23 +9,28 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from app import bench_rows
-from app.ui import asked
+from app.ui import asked, subject
 from app.ui import knobs as knob_panel
 from app.ui.keep import keep
 from app.ui.method_menu import choices, title_of
-from app.ui.panels import live, notice, plane, progress
+from app.ui.panels import kinds, live, notice, plane, progress
 from app.ui.place import Place
+from app.ui.racing import DIRECT
+from app.ui.subject import Subject
 from app.ui.turns import Turns
 from engine import assets
 from engine.core import Backbone, Knob
-from engine.errors import BadKnob
+from engine.errors import BadKnob, ForetokenError
 
 if TYPE_CHECKING:
     from app.measuring import Benchmark
 
-FIRST = ("sjdpp", "sjd", "zipar_verified")  # the methods that are ticked at first
+FIRST = {  # the methods that are ticked at first
+    kinds.PICTURES: ("sjdpp", "sjd", "zipar_verified"),
+    kinds.MESHES: ("xspecmesh", "xspecmesh_exact", "sjdpp"),
+}
 MOST, MOST_ON_LOAN = 40, 8  # prompts: on a machine of one's own, and on one that strangers share
-IDLE = progress.encode("Measure this machine", 0, 0, "Every method runs on each prompt twice, in turns with plain decoding.", "empty")
+IDLE = progress.encode("Measure this machine", 0, 0, "Every method runs on each input twice, in turns with plain decoding.", "empty")
 NONE = "This installation carries no recorded tables. Measure one here."
 
 
@@ -34,15 +39,21 @@ def build(place: Place) -> None:
     BenchTab(place).wire()
 
 
-def settings(backbone: Backbone, local: bool) -> tuple[Knob, ...]:
+def settings(made: Subject, local: bool) -> tuple[Knob, ...]:
     """What is measured, besides the methods."""
     most = MOST if local else MOST_ON_LOAN
-    knobs = [Knob("prompts", "", 4, 1, most, 1, help="Held-out prompts. More of them give a narrower interval.", live=False)]
-    sizes = tuple(f"{s} px" for s in backbone.sizes)
-    if len(sizes) > 1:
-        middle = min(sizes, key=lambda s: abs(int(s.split()[0]) - 128))
-        knobs.append(Knob("size", "", middle, choices=sizes, help="Side length of the pictures.", live=False))
-    return tuple(knobs)
+    count = Knob(made.series, "", 4, 1, most, 1, help=f"Held-out {made.series}. More of them give a narrower interval.", live=False)
+    return (count,) if made.size is None else (count, made.size)
+
+
+def settings_panel(made: Subject, local: bool) -> dict[str, Any]:
+    """The value of the settings panel."""
+    return knob_panel.encode(f"bench-{made.kind}", settings(made, local), words=subject.panel_words(made))
+
+
+def ticked(made: Subject) -> list[str]:
+    """The methods that are ticked at first."""
+    return [name for name in FIRST[made.kind] if name in dict(map(reversed, made.found))]
 
 
 def chosen_methods(value: object, backbone: Backbone) -> list[str]:
@@ -64,7 +75,7 @@ class BenchTab(Turns):
 
     def __init__(self, place: Place):
         super().__init__(place)
-        self.backbone, self.declared = place.backbone, settings(place.backbone, place.local)
+        self.backbone, self.mesh, self.local = place.backbone, place.mesh, place.local
         self.recorded = bench_rows.recorded(assets.benches())
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
@@ -80,15 +91,15 @@ class BenchTab(Turns):
         self.live = live.build(self.panels, "bench-live")
 
     def _build_settings(self) -> None:
-        found = choices(self.backbone)
-        names = [name for _, name in found]
+        first = subject.pictures(self.backbone)
+        self.kind = kinds.build("bench-kind")
         gr.HTML("<h2>Methods</h2>", elem_classes="ft-heading")
         self.methods = gr.CheckboxGroup(
-            found, value=[name for name in FIRST if name in names], label="Methods", show_label=False, container=False,
+            list(first.found), value=ticked(first), label="Methods", show_label=False, container=False,
             elem_id="bench-methods", elem_classes="ft-ticks", interactive=True,
         )  # fmt: skip
         gr.HTML("<h2>Inputs</h2>", elem_classes="ft-heading")
-        self.settings = knob_panel.build(knob_panel.encode("bench", self.declared), "bench-settings")
+        self.settings = knob_panel.build(settings_panel(first, self.local), "bench-settings")
         self.build_buttons()
         self.go.value = "Measure"
         self.csv = gr.DownloadButton("Rows as CSV", size="sm", elem_id="bench-csv", interactive=False)
@@ -100,33 +111,45 @@ class BenchTab(Turns):
 
     def wire(self) -> None:
         """Connects the handlers."""
-        self.wire_turn([self.go.click], self.run, [self.methods, self.settings])
+        self.wire_turn([self.go.click], self.run, [self.methods, self.settings, self.kind])
+        self.kind.input(self.switch, self.kind, [self.kind, self.methods, self.settings, self.messages], **DIRECT)
+
+    def switch(self, kind: object) -> tuple[Any, ...]:
+        """Shows the methods and the settings of the other kind."""
+        try:
+            made = subject.of(kind, self.backbone, self.mesh)
+        except ForetokenError as e:
+            return kinds.PICTURES, gr.skip(), gr.skip(), notice.error(e)
+        return gr.skip(), gr.CheckboxGroup(list(made.found), value=ticked(made)), settings_panel(made, self.local), []
 
     # --- the benchmark --------------------------------------------------------------------------------------------
 
-    def run(self, ticket: object, methods: object, values: object, request: gr.Request) -> Iterator[dict[str, Any]]:
+    def run(self, ticket: object, methods: object, values: object, kind: object, request: gr.Request) -> Iterator[dict[str, Any]]:
         """The generator of one benchmark."""
         visitor = request.session_hash
 
         def measure(number: int) -> Iterator[dict[str, Any]]:
-            names = chosen_methods(methods, self.backbone)
-            chosen = asked.knobs(values, self.declared)
-            size = int(str(chosen["size"]).split()[0]) if "size" in chosen else None
-            yield from self.measured(visitor, number, names, int(chosen["prompts"]), size)
+            made = subject.of(kind, self.backbone, self.mesh)
+            names = chosen_methods(methods, made.backbone)
+            chosen = asked.knobs(values, settings(made, self.local))
+            yield from self.measured(visitor, number, made, names, int(chosen[made.series]), made.size_in(chosen))
 
         yield from self.hold_engine(visitor, ticket, measure)
 
-    def measured(self, visitor: str, number: int, names: list[str], count: int, size: int | None) -> Iterator[dict[str, Any]]:
+    def measured(
+        self, visitor: str, number: int, made: Subject, names: list[str], count: int, size: int | None
+    ) -> Iterator[dict[str, Any]]:  # fmt: skip
         """Measures, and shows the rows of every complete prompt."""
-        yield {"verdict": progress.encode("Preparing", 0, 1, "Reading the prompts.")}
-        from app.measuring import Benchmark  # brings transformers, which takes seconds
+        yield {"verdict": progress.encode("Preparing", 0, 1, f"Reading the {made.series}.")}
+        from app.measuring import MeshBenchmark, PictureBenchmark  # brings transformers, which takes seconds
 
-        bench = Benchmark(self.backbone, names, count, size, lambda runs: self.sessions.hold(visitor, number, runs), self.runner)
+        kind = PictureBenchmark if made.kind == kinds.PICTURES else MeshBenchmark
+        bench = kind(made.backbone, names, count, size, lambda runs: self.sessions.hold(visitor, number, runs), self.runner)
         identity, shown = secrets.token_hex(8), 0
         for turn in bench:
             update = {"verdict": going(bench, turn.kind, turn.input if turn.counted else None)}
-            if bench.rows and bench.rows[0]["prompts"] != shown:
-                shown = bench.rows[0]["prompts"]
+            if bench.complete != shown:
+                shown = bench.complete
                 update["plane"] = self.table(bench, identity)
             yield update
         yield {"verdict": ended(bench)}
@@ -135,8 +158,9 @@ class BenchTab(Turns):
 
     def table(self, bench: Benchmark, identity: str) -> dict[str, Any]:
         """The table of the prompts that are complete."""
-        complete = bench.rows[0]["prompts"]
-        found = bench_rows.table(plane.HERE, bench.rows, f"Measured here: {complete} of {bench.count} prompts, {bench.rows[0]['size']} px")
+        size = f", {bench.rows[0]['size']} px" if "size" in bench.rows[0] else ""
+        title = f"Measured here: {bench.complete} of {bench.count} {bench.thing}s{size}"
+        found = bench_rows.table(plane.HERE, bench.rows, title)
         return {**found, "id": identity, "about": f"{found['about']} {bench.command}"}
 
     def offer(self, visitor: str, bench: Benchmark) -> dict[str, Any]:
@@ -148,16 +172,16 @@ class BenchTab(Turns):
 
 def going(bench: Benchmark, name: str, which: int | None) -> dict[str, Any]:
     """The bar during a benchmark. which : the number of the prompt, None = a run that is not counted"""
-    where = f"prompt {which + 1} of {bench.count}" if which is not None else "a first run that is not counted"
+    where = f"{bench.thing} {which + 1} of {bench.count}" if which is not None else "a first run that is not counted"
     left = f"About {progress.duration(bench.left)} left." if bench.left is not None else ""
     return progress.encode(f"{title_of(name)}, {where}", bench.done, bench.of, f"Run {min(bench.done + 1, bench.of)} of {bench.of}. {left}")
 
 
 def ended(bench: Benchmark) -> dict[str, Any]:
     """The bar after a benchmark."""
-    complete = bench.rows[0]["prompts"] if bench.rows else 0
+    complete = bench.complete
     if bench.stopped:
-        prompts = "1 complete prompt is" if complete == 1 else f"{complete} complete prompts are"
-        kept = f"{prompts} shown." if complete else "No prompt was complete, so there are no rows."
+        ended = f"1 complete {bench.thing} is" if complete == 1 else f"{complete} complete {bench.thing}s are"
+        kept = f"{ended} shown." if complete else f"No {bench.thing} was complete, so there are no rows."
         return progress.encode("Stopped", bench.done, bench.of, kept, "stopped")
-    return progress.encode("Measured", bench.of, bench.of, f"{bench.of} runs on {complete} prompts.", "done")
+    return progress.encode("Measured", bench.of, bench.of, f"{bench.of} runs on {complete} {bench.thing}s.", "done")

@@ -20,6 +20,7 @@ from app.ui.panels import methods, notice
 from app.ui.racing import DIRECT, Racing
 from engine.core import Backbone, Knob, Prompt
 from engine.errors import ForetokenError
+from engine.mesh.read import Input
 from engine.run import Run
 
 ONCE, OFTEN, TIMES = "once", "5 times", 5
@@ -38,6 +39,16 @@ class Raced(NamedTuple):
     costs: Costs
 
 
+class Ended(NamedTuple):
+    """What is left of a race for the files that are made of it behind the page: the boards, the right one first; the panels that only its
+    end could fill; its id in the table of runs; the cloud or mesh of its prompt."""
+
+    boards: list[Any]
+    panels: Mapping[str, Any]
+    race: str = ""
+    given: Input | None = None
+
+
 class Comparing(Racing):
     """The left side, repeats and the form's memory.
 
@@ -50,22 +61,16 @@ class Comparing(Racing):
 
     # --- the left side --------------------------------------------------------------------------------------------
 
-    def build_left(self, found: list[tuple[str, str]], as_cards: bool = False) -> None:
-        """The checkbox for a left side, its menu of methods and its knobs.
-
-        found : (title, name) of the methods besides plain decoding; as_cards : as `build_cards` has it, else as `build_method`
-        """
-        offered = [(PLAIN_SIDE[0], PLAIN), *found]
+    def build_left(self, found: list[tuple[str, str]]) -> None:
+        """The checkbox for a left side, its menu of methods and its knobs. found: (title, name) of the methods besides plain decoding"""
         gr.HTML("<h2>Left side</h2>", elem_classes="ft-heading")
         self.compare = gr.Checkbox(True, label="Compare", elem_id=self._id("compare"), elem_classes="ft-check", interactive=True)
-        if as_cards:
-            self.other = methods.build(PLAIN, cards(offered, self.suits), self._id("other"))
-        else:
-            self.other = gr.Dropdown(
-                offered, value=PLAIN, label="Compare with", show_label=False, container=False, elem_id=self._id("other"),
-                filterable=False, elem_classes="ft-method",
-            )  # fmt: skip
+        self.other = methods.build(PLAIN, self.left_cards(found), self._id("other"))
         self.other_knobs = knob_panel.build(knob_panel.encode(PLAIN, ()), self._id("other-knobs"))
+
+    def left_cards(self, found: list[tuple[str, str]]) -> list[dict[str, Any]]:
+        """The cards of the left side's menu."""
+        return cards([(PLAIN_SIDE[0], PLAIN), *found], self.suits)
 
     def wire_left(self) -> None:
         """Connects the left side's handlers."""

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from app import history, race_files
+from app import history, race_files, video
 from app.boards.odds import odds
 from app.boards.patches import Patches
 from app.boards.picture import Board
 from app.speeds import speedups
-from app.ui import asked, example, restoring, vocabulary
+from app.ui import asked, example, replay_page, restoring, video_button, vocabulary
 from app.ui import knobs as knob_panel
-from app.ui.comparing import PLAIN_SIDE, REPEAT, Comparing, left_badge, pair, times_of
+from app.ui.comparing import PLAIN_SIDE, REPEAT, Comparing, Ended, pair, times_of
 from app.ui.keep import keep
-from app.ui.method_menu import PLAIN, choices, run_badge, start_values, title_of, with_auto
+from app.ui.method_menu import PLAIN, choices, start_values, title_of, with_auto
 from app.ui.panels import bar, canvas, live, notice, overlay, replay, runs, trace, tree, verdict, words
 from app.ui.panels import example as example_panel
 from app.ui.panels import odds as odds_panel
 from app.ui.panels.made import made_with
+from app.ui.picture_side import draw_race
 from app.ui.place import Place
 from app.ui.racing import DIRECT, fill
 from app.worker import Here
@@ -43,6 +44,9 @@ FILES = {  # name of the offer: (label, ending of the file)
     "large": ("PNG, 4× as large", "-4x.png"),
     "both": ("Both sides", "-both.png"),
     "gif": ("GIF of the race", ".gif"),
+    "mp4": ("MP4 of the race", ".mp4"),
+    "html": ("HTML replay", ".html"),
+    "trace": ("Trace (ZIP)", "-runs.zip"),
 }
 LOOKED_UP = 40  # words of a prompt that are looked up while the user types; more than a model reads
 LONGEST_WORD = 40  # characters
@@ -134,35 +138,41 @@ class ImageTab(Comparing):
     def _build_settings(self) -> None:
         found = with_auto(choices(self.backbone), self.backbone)
         self.favourite = found[0][1]
-        self.build_cards(found, self.favourite, speedups(self.shelf.folder, self.backbone.name, self.backbone.weights_hash))
+        self.build_cards(found, self.favourite, speedups(self.shelf.folder, self.backbone.name, self.backbone.weights_hash), sheet=True)
         gr.HTML("<h2>Picture</h2>", elem_classes="ft-heading")
         self.settings = knob_panel.build(knob_panel.encode("settings", settings(self.backbone)), "settings")
-        self.build_left(found, as_cards=True)
+        self.build_left(found)
 
     def _build_stage(self) -> None:
         self.verdict = verdict.build()
         with gr.Row(elem_classes="ft-sides"):
             self.left = canvas.build("plain", *PLAIN_SIDE)
             self.right = canvas.build("fast", title_of(self.favourite), self.right_words)
-        replay.build()
-        overlay.build()
+        self.replay = replay.build()
+        self.overlay = overlay.build()
         self.odds = odds_panel.build()
         with gr.Row(elem_classes="ft-files"):
-            self.downloads = {
-                name: gr.DownloadButton(label, size="sm", elem_id=name, interactive=False, scale=0, min_width=120)
-                for name, (label, _) in FILES.items()
-            }
+            self.downloads = self._build_downloads()
         self.runs = runs.build(runs.PICTURES)
         self.ready = gr.HTML("", elem_id="ready", elem_classes="ft-unseen", apply_default_css=False)
         self.trace = trace.build()
         self.tree = tree.build()
 
+    def _build_downloads(self) -> dict[str, gr.DownloadButton]:
+        found = {}
+        for name, (label, _) in FILES.items():
+            if name != "mp4" or video.is_there():
+                found[name] = gr.DownloadButton(label, size="sm", elem_id=name, interactive=False, scale=0, min_width=120)
+            elif self.may_install:
+                video_button.build(label, name)
+        return found
+
     def wire(self) -> None:
         """Connects the handlers."""
         inputs = [self.prompt, self.seed, self.method, self.knobs, self.settings, self.compare, self.other, self.other_knobs]
         delivered = self.wire_race([self.go.click, self.prompt.submit], self.run, inputs)
-        enlarged = {name: button for name, button in self.downloads.items() if name != "download"}
-        delivered.success(self.write_more, None, [*enlarged.values(), self.messages], trigger_mode="multiple", **DIRECT)
+        enlarged = [button for name, button in self.downloads.items() if name != "download"]
+        delivered.success(self.write_more, None, [*enlarged, self.messages], trigger_mode="multiple", **DIRECT)
         self.prompt.change(self.look_up, self.prompt, [self.hints, self.messages], trigger_mode="always_last", **DIRECT)
         for chip in self.chips:
             chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
@@ -258,10 +268,12 @@ class ImageTab(Comparing):
 
         boards, seconds, costs = yield from self.race_sides(visitor, number, self.backbone, prompt, sides, Board, draw, times)
         if boards[0].count and self.sessions.present(visitor):
-            self.sessions.leave_results(visitor, self.prefix, self.keep_run(visitor, boards[0].run) | {"boards": boards})
+            self.sessions.leave_results(visitor, self.prefix, self.keep_run(visitor, boards[0].run))
             said = verdict.encode(*pair(boards), seconds=seconds) | {"costs": verdict.costs_in_words(boards, costs)}
             race = runs.encode(runs.PICTURES, [runs.picture(b) for b in boards], seconds, self.suits)
-            yield {**self.distribution(boards), "verdict": said, "runs": race}
+            late = {**self.distribution(boards), "verdict": said}
+            self.sessions.leave_results(visitor, self.prefix, {"boards": Ended(boards, late)})
+            yield {**late, "runs": race}
 
     def distribution(self, boards: list[Board]) -> dict[str, Any]:
         """The panels that need the model's distribution at every place of the accelerated picture; {} if the run was stopped, or decoded
@@ -276,23 +288,7 @@ class ImageTab(Comparing):
 
     def draw(self, boards: list[Board], changed: set[int], ends: bool = True) -> dict[str, Any]:
         """Updates the panels of the changed boards and the line above them. ends: the last picture is also the end of the run"""
-        scales = canvas.scales(boards)
-        panels = {}
-        for which in sorted(changed, reverse=True):
-            board = boards[which]
-            if board.count:
-                side, badge = ("fast", run_badge(board.run)) if which == 0 else ("plain", left_badge(board.run))
-                panels["right" if which == 0 else "left"] = canvas.encode(
-                    board, board.picture(), scales, side, title_of(board.run.name), badge
-                )
-        fast = boards[0]
-        if 0 in changed and fast.count:
-            made = made_with(fast.run)
-            panels["trace"] = trace.encode(fast.trail, fast.run.method, canvas.state(fast), len(fast.verdict), made)
-            panels["tree"] = tree.encode(fast.trail, fast.run.method, canvas.state(fast), self.patches, made)
-        if ends or not all(board.run.finished for board in boards):
-            panels["verdict"] = verdict.encode(*pair(boards))
-        return panels
+        return draw_race(boards, changed, self.patches, ends)
 
     def keep_run(self, visitor: str, run: Run) -> dict[str, Any]:
         """Offers the picture of a run and saves the run in the history; if the disk refuses one, the other is still written."""
@@ -314,20 +310,36 @@ class ImageTab(Comparing):
     def write_more(self, request: gr.Request) -> tuple[Any, ...]:
         """Writes the larger downloads, once the page shows the result; a disk that refuses costs only these."""
         visitor = request.session_hash
-        boards = self.sessions.take_results(visitor, f"{self.prefix}boards").get("boards")
-        if not boards or not all(board.run.finished for board in boards):
-            return (gr.skip(),) * len(FILES)
-        shown = boards[::-1]
-        titles = [title_of(board.run.name) for board in shown]
-        told = json.dumps(history.describe(boards[0].run), ensure_ascii=False)
-        writers = {
+        offers = {name: button for name, button in self.downloads.items() if name != "download"} | {"messages": self.messages}
+        ended = self.sessions.take_results(visitor, f"{self.prefix}boards").get("boards")
+        if not ended or not all(board.run.finished for board in ended.boards):
+            return fill(offers, {})
+        values: dict[str, Any] = {}
+        mistakes = []
+        for name, write in self.writers(ended).items():
+            file, lost = keep(name, lambda name=name, write=write: write(self.file_of(visitor, ended.boards[0].run, name)))
+            values |= {name: gr.DownloadButton(value=str(file), interactive=True)} if file else {}
+            mistakes += lost
+        return fill(offers, values | ({"messages": notice.error(*mistakes)} if mistakes else {}))
+
+    def writers(self, ended: Ended) -> dict[str, Callable[[Path], Path]]:
+        """What writes each of the larger downloads of a race."""
+        boards = ended.boards
+        shown, settings = boards[::-1], history.describe(boards[0].run)
+        titles, told = [title_of(board.run.name) for board in shown], json.dumps(settings, ensure_ascii=False)
+
+        def write_page(file: Path) -> Path:
+            values = draw_race(boards, set(range(len(boards))), self.patches) | ended.panels
+            parts = {name: getattr(self, name) for name in ("left", "right", "verdict", "replay", "overlay", "odds", "trace", "tree")}
+            text = replay_page.told(boards, boards[0].run.prompt.text or "", settings)
+            return replay_page.write(file, replay_page.PICTURES, parts, values, text)
+
+        found = {
             "large": lambda file: race_files.write_large(boards[0], told, file),
             "both": lambda file: race_files.write_both(shown, titles, told, file),
             "gif": lambda file: race_files.write_gif(shown, titles, file),
+            "mp4": lambda file: race_files.write_video(shown, titles, file),
+            "html": write_page,
+            "trace": lambda file: race_files.write_folders([board.run for board in boards], file),
         }
-        found, mistakes = [], []
-        for name, write in writers.items():
-            file, lost = keep(name, lambda name=name, write=write: write(self.file_of(visitor, boards[0].run, name)))
-            found.append(gr.DownloadButton(value=str(file), interactive=True) if file else gr.skip())
-            mistakes += lost
-        return *found, notice.error(*mistakes) if mistakes else gr.skip()
+        return {name: write for name, write in found.items() if name in self.downloads}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from app.boards.mesh import MeshBoard
+from app.ui.comparing import left_badge, pair
+from app.ui.method_menu import run_badge, title_of
 from app.ui.panels import canvas, mesh, trace, tree, verdict
 from app.ui.panels.made import bpt_words, made_with
 from engine.run import Run
@@ -50,6 +52,20 @@ def course_of(board: MeshBoard) -> mesh.Course:
         np.cumsum([step.seconds for step in steps]), np.cumsum([step.forwards for step in steps]),
         np.cumsum([len(step.tokens) for step in steps]), guesses.faces, guesses.came, guesses.step,
     )  # fmt: skip
+
+
+def draw_race(boards: Sequence[MeshBoard], points: np.ndarray, changed: set[int]) -> dict[str, Any]:
+    """The values of the view of both boards, the right one first, of the line above it while they grow, and of the charts of the
+    accelerated one if it changed."""
+    over = all(board.ended for board in boards)
+    sides = {}
+    for name, board in zip(("accelerated", "plain"), boards, strict=False):
+        mark = (run_badge if board is boards[0] else left_badge)(board.run) if board.count else None
+        sides[name] = side_of(board, title_of(board.run.name), mark, course_of(board) if over and board.count else None)
+    fast = boards[0]
+    courses = draw_course(fast) if 0 in changed and fast.count else {}
+    told = {} if over else {"verdict": verdict.encode(*pair(boards), WORDS)}
+    return {"viewer": mesh.encode(sides, points), **told, **courses}
 
 
 def draw_course(board: MeshBoard) -> dict[str, Any]:

@@ -3,26 +3,29 @@ another method, on the right the chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
-import numpy as np
 import torch
 
-from app import history
+from app import history, video
 from app.boards.mesh import MeshBoard
 from app.mesh_files import FILES
-from app.mesh_pictures import draw_race, write_race, write_turntable
-from app.ui import asked, mesh_outcome, quality_table, restoring
+from app.mesh_pictures import Drawn, draw_race, write_race, write_turntable, write_video
+from app.race_files import write_folders
+from app.speeds import speedups
+from app.ui import asked, mesh_outcome, mesh_side, quality_table, replay_page, restoring, video_button
 from app.ui import knobs as knob_panel
-from app.ui.comparing import PLAIN_SIDE, REPEAT, left_badge, times_of
+from app.ui.comparing import PLAIN_SIDE, REPEAT, Ended, times_of
 from app.ui.keep import keep
 from app.ui.mesh_given import MeshInput, stays
 from app.ui.mesh_input import Given, example_clouds, shown_points
-from app.ui.mesh_side import MEASURING, WORDS, course_of, draw_course, side_of, without_a_face
-from app.ui.method_menu import PLAIN, badge, choices, choices_for, run_badge, start_values, title_of, with_auto
+from app.ui.mesh_side import MEASURING, WORDS, without_a_face
+from app.ui.method_menu import PLAIN, badge, cards, choices, choices_for, start_values, title_of, with_auto
 from app.ui.panels import axes, clouds, live, mesh, notice, replay, runs, trace, tree, verdict, wanted
+from app.ui.panels import offered as offered_panel
 from app.ui.place import Place
 from app.ui.racing import DIRECT, fill
 from engine.backbones.lowpoly import Lowpoly
@@ -45,7 +48,13 @@ NO_HEADS = "{} has no draft heads on this machine, so XSpecMesh is not in the me
 NO_INPUT = "There is no input yet. Pick an example or drop a file."
 STILL = "{} is still being read. Your run starts when its points are shown; Cancel gives it up."
 LOADING = "Loading {}. You can choose an input meanwhile."
-DRAWN = {"race": ("Race GIF", "-race.gif"), "turntable": ("Turntable", "-turntable.gif")}  # (label, ending of the file)
+DRAWN = {  # of a race, made behind the page: (label, ending of the file)
+    "html": ("HTML replay", ".html"),
+    "race": ("Race GIF", "-race.gif"),
+    "mp4": ("Race MP4", "-race.mp4"),
+    "turntable": ("Turntable", "-turntable.gif"),
+    "trace": ("Trace (ZIP)", "-runs.zip"),
+}
 # one at a time: a process that draws takes some hundred megabytes
 DRAWING = DIRECT | {"queue": True, "concurrency_id": "drawing", "concurrency_limit": 1, "trigger_mode": "multiple"}
 OPENED = "opened"  # under this name a visitor's form waits for the model
@@ -112,7 +121,7 @@ class MeshTab(MeshInput):
         self.wanted = wanted.build("mesh-wanted", "#mesh-ready i")
         names = ("live", "notes", "tiles", "axis", "messages")
         self.table = {name: getattr(self, name) for name in names}  # what a new file changes
-        names = ("method", "knobs", "badge", "settings", "other")
+        names = ("method", "knobs", "badge", "settings", "other", "cards")
         self.menu = {name: getattr(self, name) for name in names}  # what depends on the model
 
     @property
@@ -136,7 +145,8 @@ class MeshTab(MeshInput):
 
     def _build_settings(self) -> None:
         found = offered(choices_for(frozenset({"mesh_heads"})))
-        self.build_method(found, FAVOURITE)
+        self.build_cards(found, FAVOURITE)
+        self.cards = offered_panel.build("mesh-cards")
         gr.HTML("<h2>Mesh</h2>", elem_classes="ft-heading")
         self.build_seed()
         self.settings = knob_panel.build(settings_panel(Lowpoly.sampling), "mesh-settings")
@@ -150,13 +160,15 @@ class MeshTab(MeshInput):
             "accelerated": mesh.Side.waiting(METHODS[FAVOURITE].title, self.right_words),
         }
         self.viewer = mesh.build(mesh.encode(waiting))
-        replay.build("mesh-replay")
+        self.replay = replay.build("mesh-replay")
         gr.HTML(
             "<p>The accelerated mesh, in the position, size and axes of the input:</p>", elem_classes="ft-kinds", apply_default_css=False
         )
         with gr.Row(elem_classes="ft-files"):
             self.downloads = {name: download(name, label) for name, (label, _, _) in FILES.items()}
-            self.drawn = {name: download(name, label) for name, (label, _) in DRAWN.items()}
+            self.drawn = {name: download(name, label) for name, (label, _) in DRAWN.items() if name != "mp4" or video.is_there()}
+            if "mp4" not in self.drawn and self.may_install:
+                video_button.build(DRAWN["mp4"][0], "mesh-download-mp4")
         self.quality = quality_table.build("mesh-quality")
         self.runs = runs.build(runs.MESHES)
         self.trace = trace.build("mesh-trace")
@@ -224,15 +236,17 @@ class MeshTab(MeshInput):
         method, given = start_values(name, self.suits)
         if "knobs" in form:
             given = form["knobs"]["values"]
+        speeds = speedups(self.shelf.folder, backbone.name, backbone.weights_hash)
         missing = METHODS[FAVOURITE].needs - backbone.capabilities
         option = "" if backbone.name == "lowpoly" else " --backbone NAME"
         values = {
             "knobs": knob_panel.encode(name, method.knobs, given),
             "settings": settings_panel(backbone.sampling),
             **{part: value for part, value in form.items() if part in self.form},
-            "method": gr.Dropdown(found, value=name),
+            "method": name,
             "badge": badge(name, given),
-            "other": gr.Dropdown([(PLAIN_SIDE[0], PLAIN), *found], value=form.get("other", PLAIN)),
+            "other": form.get("other", PLAIN),
+            "cards": {self.method.elem_id: cards(found, self.suits, speeds), self.other.elem_id: self.left_cards(found)},
             "messages": notice.hint(NO_HEADS.format(backbone.name, option)) if missing else [],
         }
         return values
@@ -256,29 +270,49 @@ class MeshTab(MeshInput):
     # --- pictures -------------------------------------------------------------------------------------------------
 
     def draw_pictures(self, request: gr.Request) -> tuple[Any, ...]:
-        """Draws the thumbnails, the race and the turntable once the page shows the result; a disk that refuses costs only these."""
+        """Makes the files of the race and draws the thumbnails once the page shows the result; a disk that refuses costs only these."""
         visitor = request.session_hash
         parts = self.drawn | {"runs": self.runs, "messages": self.messages}
-        race, boards = self.sessions.take_results(visitor, f"{self.prefix}boards").get("boards") or ("", [])
-        if not boards or not len(boards[0].faces) or not self.sessions.present(visitor):
+        ended = self.sessions.take_results(visitor, f"{self.prefix}boards").get("boards")
+        if not ended or not len(ended.boards[0].faces) or not self.sessions.present(visitor):
             return fill(parts, {})
+        drawn, notices = None, []
         try:
-            drawn = draw_race(boards)
+            drawn = draw_race(ended.boards)
         except NotSupported as e:
-            return fill(parts, {"messages": notice.hint(f"There are no pictures of the meshes: {e}")})
+            notices = notice.hint(f"There are no pictures of the meshes: {e}")
         if not self.sessions.present(visitor):  # they left meanwhile
             return fill(parts, {})
-        folder, run = self.sessions.folder(visitor), boards[0].run
-        titles = [title_of(board.run.name) for board in boards]
-        writers = {"race": lambda path: write_race(drawn, boards, titles, path), "turntable": lambda path: write_turntable(drawn, path)}
-        values: dict[str, Any] = {"runs": runs.with_thumbnails(race, drawn.thumbnails)}
+        folder, run = self.sessions.folder(visitor), ended.boards[0].run
+        values: dict[str, Any] = {"runs": runs.with_thumbnails(ended.race, drawn.thumbnails)} if drawn else {}
         mistakes = []
-        for name, write in writers.items():
+        for name, write in self.writers(ended, drawn).items():
             path = folder / f"foretoken-{history.file_name(run)}-{run.prompt.seed}{DRAWN[name][1]}"
             file, lost = keep(name, lambda write=write, path=path: write(path))
             values |= {name: gr.DownloadButton(value=str(file), interactive=True)} if file else {}
             mistakes += lost
-        return fill(parts, values | ({"messages": notice.error(*mistakes)} if mistakes else {}))
+        notices += notice.error(*mistakes)
+        return fill(parts, values | ({"messages": notices} if notices else {}))
+
+    def writers(self, ended: Ended, drawn: Drawn | None) -> dict[str, Callable[[Path], Path]]:
+        """What writes each file of a race. drawn: its pictures, if there are any"""
+        boards, given = ended.boards, ended.given
+        titles = [title_of(board.run.name) for board in boards]
+
+        def write_page(path: Path) -> Path:
+            values = mesh_side.draw_race(boards, shown_points(given), set(range(len(boards)))) | ended.panels
+            parts = {name: getattr(self, name) for name in ("viewer", "verdict", "replay", "quality", "trace", "tree")}
+            told = replay_page.told(boards, given.name, history.describe(boards[0].run, given))
+            return replay_page.write(path, replay_page.MESHES, parts, values, told)
+
+        found = {"html": write_page, "trace": lambda path: write_folders([board.run for board in boards], path, given)}
+        if drawn:
+            found |= {
+                "race": lambda path: write_race(drawn, boards, titles, path),
+                "mp4": lambda path: write_video(drawn, boards, titles, path),
+                "turntable": lambda path: write_turntable(drawn, path),
+            }
+        return {name: write for name, write in found.items() if name in self.drawn}
 
     # --- the run --------------------------------------------------------------------------------------------------
 
@@ -316,7 +350,7 @@ class MeshTab(MeshInput):
         yield {"viewer": mesh.encode(waiting, points), "verdict": reading, "trace": trace.IDLE, "tree": tree.IDLE, "quality": None}
 
         def draw(boards: list[MeshBoard], changed: set[int]) -> dict[str, Any]:
-            return self.draw(boards, points, changed)
+            return mesh_side.draw_race(boards, points, changed)
 
         raced = yield from self.race_sides(visitor, number, backbone, prompt, sides, MeshBoard, draw, times, WARM_STEPS)
         boards = raced.boards
@@ -329,17 +363,6 @@ class MeshTab(MeshInput):
         self.sessions.leave_results(visitor, self.prefix, mesh_outcome.offers(boards[0], given.shape, folder, self.shelf, stays(given)))
         said = mesh_outcome.said(boards, outcome, raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
         race = runs.encode(runs.MESHES, mesh_outcome.rows(boards, outcome, given.shape), raced.seconds, self.suits)
-        self.sessions.leave_results(visitor, self.prefix, {"boards": (race["id"], boards)})
-        yield {"verdict": said, "quality": quality_table.encode(outcome.sides), "runs": race}
-
-    def draw(self, boards: list[MeshBoard], points: np.ndarray, changed: set[int]) -> dict[str, Any]:
-        """Updates the view of both boards, the line above it while they grow, and the charts of the accelerated one if it changed."""
-        over = all(board.ended for board in boards)
-        sides = {}
-        for name, board in zip(("accelerated", "plain"), boards, strict=False):
-            mark = (run_badge if board is boards[0] else left_badge)(board.run) if board.count else None
-            sides[name] = side_of(board, title_of(board.run.name), mark, course_of(board) if over and board.count else None)
-        fast = boards[0]
-        courses = draw_course(fast) if 0 in changed and fast.count else {}
-        told = {} if over else {"verdict": verdict.encode(fast, boards[1] if len(boards) > 1 else None, WORDS)}
-        return {"viewer": mesh.encode(sides, points), **told, **courses}
+        late = {"verdict": said, "quality": quality_table.encode(outcome.sides)}
+        self.sessions.leave_results(visitor, self.prefix, {"boards": Ended(boards, late, race["id"], given.shape)})
+        yield {**late, "runs": race}

@@ -10,6 +10,7 @@ from engine.core import ANY_SUIT, Backbone, Knobs, Method, Suits
 from engine.methods import ABOUT, AUTO, BASELINES, METHODS, PRESETS, auto_title, find
 from engine.run import Run
 from engine.tuning.auto import resolve
+from engine.tuning.prepare import to_stderr_once
 
 PLAIN = "ar"
 GROUPS = {True: "Exact: the same as plain decoding", False: "Relaxed: faster, not the same"}  # by exactness of the initial knobs
@@ -22,7 +23,7 @@ def choices(backbone: Backbone) -> list[tuple[str, str]]:
 
 def with_auto(found: list[tuple[str, str]], backbone: Backbone) -> list[tuple[str, str]]:
     """The choices behind what auto takes for this model on this machine; measures the machine if that was not done yet."""
-    name = resolve(backbone)
+    name = resolve(backbone, to_stderr_once)  # every visitor's page asks again
     return [(auto_title(name), name), *found]
 
 

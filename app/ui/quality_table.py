@@ -9,6 +9,7 @@ import gradio as gr
 
 from app.boards.mesh import MeshBoard
 from app.history import placed
+from app.mesh_files import FILES
 from app.ui.method_menu import title_of
 from app.ui.panels import panel
 from engine.mesh.distance import distance
@@ -103,8 +104,11 @@ def _number(value: float | None) -> str:
 
 
 def mended(side: Measured) -> str:
-    """A sentence about what can be repaired; "" without faces."""
-    return f"Repair of {side.title}: {side.repair.text}." if side.numbers["faces"] else ""
+    """What can be repaired, and where the repaired mesh is; "" without faces."""
+    if not side.numbers["faces"]:
+        return ""
+    offered = f" “{FILES['repaired'][0]}” is the repaired mesh; the other files stay as generated." if side.side == "fast" else ""
+    return f"Repair of {side.title}: {side.repair.text}." + (f" {side.repair.compared}.{offered}" if side.repair.mends else "")
 
 
 def spent(side: Measured) -> str:

@@ -60,6 +60,7 @@ class Racing:
     def __init__(self, place: Place):
         self.sessions: Sessions = place.sessions
         self.runner, self.shelf = place.runner, place.shelf
+        self.may_install = not place.limits.shared  # the visitor is at home on this machine
         self.warmed: set[tuple[Any, ...]] = set()
 
     # --- parts ----------------------------------------------------------------------------------------------------
@@ -80,19 +81,15 @@ class Racing:
         self.clock = gr.Timer(1.0, active=False)
         self.ticket = gr.Number(0, visible="hidden", elem_id=self._id("ticket"))  # sent with the request that it belongs to
 
-    def build_method(self, choices: list[tuple[str, str]], favourite: str) -> None:
-        """The menu of methods, the badge and the knobs of the chosen one."""
-        gr.HTML("<h2>Method</h2>", elem_classes="ft-heading")
-        self.method = gr.Dropdown(
-            choices, value=favourite, label="Method", show_label=False, container=False, elem_id=self._id("method"), filterable=False,
-            elem_classes="ft-method",
-        )  # fmt: skip
-        self._build_knobs(favourite)
+    def build_cards(
+        self, choices: list[tuple[str, str]], favourite: str, speedups: Mapping[str, float] | None = None, sheet: bool = False
+    ) -> None:
+        """The menu of methods with a card for every one, the badge and the knobs of the chosen one.
 
-    def build_cards(self, choices: list[tuple[str, str]], favourite: str, speedups: Mapping[str, float]) -> None:
-        """The same with a card for every method, where the model and with it the choice of methods stays. speedups: by method, over plain
-        decoding on this machine"""
-        gr.HTML('<button type="button" class="ft-sheet">Done</button><h2>Method</h2>', elem_classes="ft-heading")  # a phone's sheet
+        speedups : by method, over plain decoding on this machine; sheet : on a phone the settings are a sheet, which a button closes
+        """
+        close = '<button type="button" class="ft-sheet">Done</button>' if sheet else ""
+        gr.HTML(f"{close}<h2>Method</h2>", elem_classes="ft-heading")
         self.method = methods.build(favourite, cards(choices, self.suits, speedups), self._id("method"))
         self._build_knobs(favourite)
 
@@ -214,10 +211,11 @@ class Racing:
             return gr.skip(), gr.skip(), notice.error(e)
         return value, self.badge_of(str(name), value["values"]), gr.skip()
 
-    def chosen_knobs(self, name: object, before: object = None) -> dict[str, Any]:
-        """The panel of a method's knobs: as they were when the visitor left it, else its initial values. Raises NotSupported."""
+    def chosen_knobs(self, name: object, before: object = None, suits: Suits | None = None) -> dict[str, Any]:
+        """The panel of a method's knobs: as they were when the visitor left it, else its initial values. Raises NotSupported. suits: of
+        another model than the tab's"""
         asked.method(name)
-        method, given = start_values(str(name), self.suits)
+        method, given = start_values(str(name), self.suits if suits is None else suits)
         known: dict[str, Any] = {}
         if isinstance(before, Mapping) and isinstance(before.get("left"), Mapping) and isinstance(before.get("name"), str):
             known = {**before["left"], before["name"]: before.get("values")}

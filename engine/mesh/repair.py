@@ -18,7 +18,7 @@ class Repair:
 
     watertight, winding_consistent, holes : of the mesh as it is; a hole is a loop of edges that have one face
     closed, turned                        : holes that were closed, and faces that were turned over
-    watertight_after                      : of the mended mesh
+    watertight_after, winding_after       : of the mended mesh
     vertices [V, 3], faces [F, 3]         : the mended mesh; equal places are one vertex, faces without height are left out
     """
 
@@ -28,8 +28,20 @@ class Repair:
     closed: int
     turned: int
     watertight_after: bool
+    winding_after: bool
     vertices: np.ndarray
     faces: np.ndarray
+
+    @property
+    def mends(self) -> bool:
+        """Whether the mended mesh is another one than the mesh as it is."""
+        return bool(self.turned or self.closed)
+
+    @property
+    def compared(self) -> str:
+        """The mesh as it is and the mended one, in a sentence."""
+        before = state(self.watertight, self.holes, self.winding_consistent)
+        return f"Before: {before}; after: {state(self.watertight_after, self.holes - self.closed, self.winding_after)}"
 
     @property
     def text(self) -> str:
@@ -47,6 +59,11 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def state(watertight: bool, holes: int, consistent: bool) -> str:
+    """What a report says of a mesh, in a few words."""
+    return f"{'watertight' if watertight else 'open'}, {counted(holes, 'hole')}, {'consistent' if consistent else 'mixed'} winding"
+
+
 def repair(vertices: np.ndarray, faces: np.ndarray) -> Repair:
     """The report of a mesh, vertices [V, 3] and faces [F, 3]."""
     from trimesh import Trimesh
@@ -55,7 +72,7 @@ def repair(vertices: np.ndarray, faces: np.ndarray) -> Repair:
     places, corners = merged(vertices, faces)
     simple = corners[(corners != np.roll(corners, 1, 1)).all(1)]
     if not len(simple):
-        return Repair(False, False, 0, 0, 0, False, places, simple)
+        return Repair(False, False, 0, 0, 0, False, False, places, simple)
     mesh = Trimesh(places, simple.copy(), process=False)  # it is mended in place
     watertight, consistent, before = bool(mesh.is_watertight), bool(mesh.is_winding_consistent), holes(mesh.edges_sorted)
     mend.fix_winding(mesh)
@@ -64,7 +81,8 @@ def repair(vertices: np.ndarray, faces: np.ndarray) -> Repair:
     mended = np.array(mesh.faces)
     turned = int(flipped(simple, mended[: len(simple)]).sum())
     closed = max(0, before - holes(mesh.edges_sorted))
-    return Repair(watertight, consistent, before, closed, turned, bool(mesh.is_watertight), np.array(mesh.vertices), mended)
+    after = bool(mesh.is_watertight), bool(mesh.is_winding_consistent)
+    return Repair(watertight, consistent, before, closed, turned, *after, np.array(mesh.vertices), mended)
 
 
 def flipped(before: np.ndarray, after: np.ndarray) -> np.ndarray:

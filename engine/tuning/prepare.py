@@ -38,6 +38,12 @@ def to_stderr(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+@lru_cache(maxsize=64)
+def to_stderr_once(text: str) -> None:
+    """Tells the person at the terminal what does not change while the process lives: the same text only once."""
+    to_stderr(text)
+
+
 def prepared(
     name: str, path: str | None = None, device: str = "auto", dtype: str = "auto", cores: int | None = None, say: Say = to_stderr
 ) -> Backbone:

@@ -9,11 +9,12 @@ import pytest
 from playwright.sync_api import expect
 
 from app import bench_rows
-from app.measuring import Benchmark
-from app.ui import bench_tab, restoring
+from app.measuring import Benchmark, MeshBenchmark, PictureBenchmark
+from app.ui import bench_tab, restoring, subject
 from app.ui.image_tab import settings
 from engine import assets
 from engine.errors import BadFile, BadKnob, NotSupported
+from engine.measure.bench import meshes
 from engine.measure.bench.rows import append_csv
 
 PLANE = "#plane .ft-plane"
@@ -59,7 +60,7 @@ def test_a_mesh_point_fits_the_mesh_tab_of_its_model(tables, low):
 
 def measured(picto, begin=lambda runs: None, **changes) -> Benchmark:
     """A benchmark of two prompts at 64 pixels."""
-    return Benchmark(picto, ["sjd", "lantern_window"], 2, 64, begin, **changes)
+    return PictureBenchmark(picto, ["sjd", "lantern_window"], 2, 64, begin, **changes)
 
 
 def test_a_benchmark_has_the_rows_of_the_command(picto, tmp_path):
@@ -98,13 +99,33 @@ def test_a_benchmark_that_is_stopped_keeps_the_complete_prompts(picto):
     assert bench_tab.ended(bench)["state"] == "stopped" and "1 complete prompt" in bench_tab.ended(bench)["detail"]
 
 
+def test_a_benchmark_of_meshes_has_the_rows_of_the_command(low, tmp_path, monkeypatch):
+    monkeypatch.setitem(low.card, "families", ["table", "chair", "bed"])
+    bench = MeshBenchmark(low, ["xspecmesh", "lookup"], 2, 8, lambda runs: None)
+    shown = [len(bench.rows) for _ in bench]
+    assert bench.done == bench.of == 3 + 2 * 6 and shown[-1] == 3 and bench.complete == 2
+    assert [(row["row"], row["method"], row["exact"]) for row in bench.rows] == [
+        ("ar", "ar", True), ("xspecmesh", "xspecmesh", False), ("lookup", "lookup", True)
+    ]  # fmt: skip
+    assert all(row["inputs"] == 2 and row["faces_allowed"] == 8 and row["speedup"] for row in bench.rows)
+    runs = {name: of for name, of in bench.runs.items()}
+    again = meshes.summary("xspecmesh", runs, bench.subjects, "ar")
+    assert {name: bench.rows[1][name] for name in again} == again  # distances that were measured before are the same
+    table = bench_rows.table("here", bench.rows, "Measured here")
+    assert table["kind"] == "mesh" and [row["cells"][0] for row in table["rows"]] == ["Plain decoding", "XSpecMesh", "Prompt lookup"]
+    assert restoring.mesh(table["rows"][1]["point"]["settings"], low)[0] == "xspecmesh"
+    assert bench.write(tmp_path / "rows.csv").read_text().count("\n") == 4
+    assert bench.command.endswith("bench mesh --methods xspecmesh,lookup --count 2 --faces 8")
+    assert bench_tab.ended(bench)["detail"] == "15 runs on 2 clouds."
+
+
 def test_what_is_ticked_is_checked(picto):
     assert bench_tab.chosen_methods(["sjd", "sjd", "sjdpp"], picto) == ["sjd", "sjdpp"]
     for wrong, error in (([], BadKnob), ("sjd", BadKnob), (["ar"], BadKnob), (["nobody"], NotSupported), ([3], NotSupported)):
         with pytest.raises(error):
             bench_tab.chosen_methods(wrong, picto)
-    most = {k.name: k.high for k in bench_tab.settings(picto, local=False)}["prompts"]
-    assert most < {k.name: k.high for k in bench_tab.settings(picto, local=True)}["prompts"]
+    most = [{k.name: k.high for k in bench_tab.settings(subject.pictures(picto), local)}["prompts"] for local in (False, True)]
+    assert most[0] < most[1]
 
 
 # --- in a browser -----------------------------------------------------------------------------------------------------
@@ -189,3 +210,22 @@ def test_a_benchmark_ends_when_it_is_cancelled(open_page):
     choose.select_option("64 px")
     page.click("#generate")
     page.wait_for_selector("#download:not([disabled])")  # the engine is free again
+
+
+@pytest.mark.browser
+def test_a_benchmark_of_meshes_is_measured_here(open_page):
+    page = opened(open_page())
+    page.click("#bench-kind [data-kind=mesh]")
+    page.wait_for_selector("#bench-settings .ft-knob[data-knob=face_budget]")
+    page.wait_for_selector(f"{PLANE}[data-table=epyc-mesh]")
+    for knob in ("clouds", "face_budget"):
+        page.locator(f"#bench-settings .ft-knob[data-knob={knob}] input").evaluate(
+            "(r, stop) => { r.value = stop; r.dispatchEvent(new Event('input', {bubbles: true})); }", 0 if knob == "clouds" else 1
+        )
+    for name in ("XSpecMesh (exact)", "SJD++"):
+        page.get_by_label(name, exact=True).uncheck()
+    page.click("#bench-generate")
+    page.wait_for_selector(f"{PLANE}[data-table=here]")
+    page.wait_for_selector("#bench-going .ft-going[data-state=done]")
+    assert page.locator(PLANE).get_attribute("data-points") == "2"
+    assert "bench mesh --methods xspecmesh --count 1 --faces 8" in page.inner_text("#plane .ft-about-chart")

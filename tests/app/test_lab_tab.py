@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+from types import SimpleNamespace
 
 import gradio as gr
 import numpy as np
@@ -14,13 +15,15 @@ from app.boards.lazy import Lazy
 from app.boards.loop import FILM, PLACES, SAMPLES, LoopBoard, deviation_of
 from app.boards.picture import Board
 from app.session import Sessions
-from app.ui import lab_tab
-from app.ui.lab_tab import CHANGING, FASTEST, SAME, STAYING, LabTab, Loop
+from app.ui import subject
+from app.ui.image_tab import FAVOURITE
+from app.ui.lab_tab import FASTEST, SAME, LabTab
+from app.ui.looping import CHANGING, STAYING, Loop
 from app.ui.panels import lab
 from app.ui.place import Place
 from engine import assets
 from engine.core import KnobArray, Knobs, Prompt, Step
-from engine.errors import NotSupported
+from engine.errors import MissingWeights, NotSupported
 from engine.methods import find
 from engine.run import generate
 
@@ -101,36 +104,44 @@ def test_the_deviation_of_a_step_is_nought_if_it_is_exact_and_unknown_if_nothing
     assert math.isnan(deviation_of(step))
 
 
-def test_the_next_picture_takes_what_was_moved():
-    loop = Loop("sjd", {"window": 3}, {"prompts": CHANGING, "tempo": "1 step a second", "size": "64 px"}, "mine", 5)
-    texts = [loop.take(i, None)[2] for i in range(7)]
+def test_the_next_picture_takes_what_was_moved(picto):
+    chosen = {"prompts": CHANGING, "tempo": "1 step a second", "size": "64 px"}
+    loop = Loop("sjd", {"window": 3}, chosen, "mine", 5, subject.pictures(picto))
+    texts = [loop.take(i)[2] for i in range(7)]
     assert texts[0].text == "mine" and len({p.text for p in texts}) == 6 and texts[6].text == "mine"
     assert [p.seed for p in texts] == list(range(5, 12)) and texts[0].size == 64 and loop.pause == 1.0
     loop.set(name="gsd", knobs={}, chosen={**loop.chosen, "prompts": STAYING})
-    assert [loop.take(i, None)[0] for i in range(2)] == ["gsd", "gsd"]
-    assert {loop.take(i, None)[2].text for i in range(4)} == {"mine"}
+    assert [loop.take(i)[0] for i in range(2)] == ["gsd", "gsd"]
+    assert {loop.take(i)[2].text for i in range(4)} == {"mine"}
+
+
+def nothing() -> None:
+    """A model that is not there."""
+    raise MissingWeights("The weights are not here.")
 
 
 @pytest.fixture
 def tab(picto) -> LabTab:
     """The tab on a page that is not served."""
     with gr.Blocks() as page, gr.Tabs(), gr.Tab("Lab") as own:
-        missing = Lazy("lowpoly", assets.models() / "nowhere", lambda: None)
-        return LabTab(Place(page, own, picto, missing, Sessions()))
+        missing = Lazy("lowpoly", assets.models() / "nowhere", nothing)
+        made = LabTab(Place(page, own, picto, missing, Sessions()))
+        made.wire()
+        return made
 
 
 def test_presets_are_what_they_say(tab):
-    name, values, told = tab.values_of(SAME, "sjd")
+    name, values, told = tab.values_of(SAME, "sjd", tab.pictures)
     assert (name, values["verify"], told) == ("sjd", "match seed", [])
-    assert tab.values_of(SAME, "zipar")[0] == lab_tab.FAVOURITE  # ZipAR as published has no same picture
-    name, values, told = tab.values_of(FASTEST, "sjdpp")
+    assert tab.values_of(SAME, "zipar", tab.pictures)[0] == FAVOURITE  # ZipAR as published has no same picture
+    name, values, told = tab.values_of(FASTEST, "sjdpp", tab.pictures)
     method, _ = find(name)
-    assert tab.shown("nobody", name, values)[1]["name"] == name and "fastest exact method" in told[0]["text"]
+    assert tab.shown("nobody", tab.pictures, name, values)[1]["name"] == name and "fastest exact method" in told[0]["text"]
     assert method.exact(Knobs(KnobArray(method.knobs, values).read()))
-    name, values, _ = tab.values_of("lantern_window", "sjdpp")
+    name, values, _ = tab.values_of("lantern_window", "sjdpp", tab.pictures)
     assert name == "lantern_window" and values["relax"] == "additive"
     with pytest.raises(NotSupported):
-        tab.values_of("nobody", "sjdpp")
+        tab.values_of("nobody", "sjdpp", tab.pictures)
 
 
 def test_a_broken_snapshot_is_a_sentence(tab):
@@ -138,8 +149,33 @@ def test_a_broken_snapshot_is_a_sentence(tab):
         session_hash = "nobody"
 
     for wrong in (None, {"name": "nobody", "knobs": {}}, {"name": "sjd", "knobs": {"window": 1e9}}, {"name": "sjd", "knobs": 3}):
-        assert tab.recall(wrong, Request())[3][0]["kind"] == "error"
-    assert tab.recall({"name": "sjd", "knobs": {"window": 9}}, Request())[1]["values"]["window"] == 9
+        assert tab.recall(wrong, "image", Request())[3][0]["kind"] == "error"
+    assert tab.recall({"name": "sjd", "knobs": {"window": 9}}, "image", Request())[1]["values"]["window"] == 9
+
+
+def test_the_other_kind_brings_its_methods_settings_and_clouds(tab, low, monkeypatch):
+    failed = dict(zip(tab.switched, tab.switch("mesh"), strict=True))
+    assert failed["kind"] == "image" and failed["messages"][0]["kind"] == "error"
+    monkeypatch.setattr(tab, "mesh", Lazy("lowpoly", assets.models(), lambda: low))
+    shown = dict(zip(tab.switched, tab.switch("mesh"), strict=True))
+    assert shown["method"] == "xspecmesh" and shown["knobs"]["loops"] and shown["stage"]["kind"] == "mesh"
+    assert [k["name"] for k in shown["settings"]["declarations"]] == ["clouds", "tempo", "face_budget"]
+    offered = {card["name"] for card in shown["cards"]["lab-method"]}
+    assert "xspecmesh_exact" in offered and "zipar" not in offered
+    visible = {name: shown[name].visible for name in ("prompt", "table", "xspecmesh_exact", "zipar_verified")}
+    assert visible == {"prompt": False, "table": True, "xspecmesh_exact": True, "zipar_verified": False}
+    back = dict(zip(tab.switched, tab.switch("image"), strict=True))
+    assert back["method"] == FAVOURITE and back["prompt"].visible
+    assert tab.tune({"values": {}}, "house", SimpleNamespace(session_hash="a"))[0]["kind"] == "error"
+
+
+def test_clouds_are_looped_over(low):
+    made = subject.meshes(low)
+    loop = Loop("xspecmesh", {}, {"clouds": CHANGING, "tempo": "1 step a second", "face_budget": 16}, made.thing("", "tree"), 5, made)
+    prompts = [loop.take(i)[2] for i in range(9)]
+    assert [p.text for p in prompts[:2]] == ["tree", "table"] and prompts[8].text == "tree" and len({p.text for p in prompts}) == 8
+    assert prompts[3].seed == 8 and prompts[3].size == 16 and prompts[3].points.shape[1] == 6
+    assert made.thing("", "../secret") == "chair"
 
 
 # --- in a browser -----------------------------------------------------------------------------------------------------
@@ -194,3 +230,30 @@ def test_the_loop_makes_way_for_somebody_who_waits(open_page, visit):
     assert visit().can_generate("image")
     page.wait_for_selector("#lab-messages p:has-text('Somebody waits for the engine')")
     page.wait_for_selector("#lab-generate")
+
+
+@pytest.mark.browser
+def test_meshes_are_looped_over_with_live_knobs(open_page):
+    page = open_page()
+    page.get_by_role("tab", name="Lab", exact=True).click()
+    page.click("#lab-kind [data-kind=mesh]")
+    page.wait_for_selector("#lab-settings .ft-knob[data-knob=face_budget]")
+    expect(page.locator("#lab-prompt")).to_have_count(0)
+    page.click("#lab-clouds [data-cloud=tree]")
+    page.locator("#lab-settings .ft-knob[data-knob=face_budget] input").evaluate(
+        "input => { input.value = 1; input.dispatchEvent(new Event('input', {bubbles: true})); }"
+    )
+    page.click("#lab-generate")
+    page.wait_for_function("Number(document.querySelector('.ft-lab').dataset.pictures) >= 1")
+    page.wait_for_function("Number(document.querySelector('#lab-view .ft-mesh').dataset.acceleratedFaces) > 0")  # of this mesh or the next
+    expect(page.locator("#lab-kind [data-kind=image]")).to_be_disabled()
+    move(page, "accept_probability", 10)
+    page.wait_for_function("Number(document.querySelector('.ft-lab').dataset.settings) >= 2")
+    assert int(page.locator(STAGE).get_attribute("data-turned")) >= 1
+    page.click("#lab-cancel")
+    page.wait_for_selector("#lab-generate")
+    expect(page.locator(STAGE)).to_have_attribute("data-state", "stopped")
+    assert page.locator("#lab-view .ft-mesh").get_attribute("data-state") in ("stopped", "done")
+    page.click("#lab-kind [data-kind=image]")
+    expect(page.locator("#lab-prompt")).to_be_visible()
+    expect(page.locator("#lab-view")).to_be_hidden()

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from app.ui import mesh_input
 from engine.mesh.read import read
-from tests.app.test_mesh_tab import FACES, VIEW, finished, grown, set_knob
+from tests.app.test_mesh_tab import FACES, VIEW, finished, grown, set_knob, take
 from tests.app.test_mesh_tab import open_mesh as open_mesh
 from tests.app.test_runs import drop
 
@@ -39,8 +39,7 @@ def at(page, thousandths: int) -> dict[str, int]:
 def test_any_two_methods_race_and_the_race_plays_again_without_the_server(open_mesh):
     page = open_mesh()
     page.wait_for_selector("#mesh-messages p", state="detached")
-    page.locator("#mesh-other input").click()
-    page.get_by_role("option", name="SJD++", exact=True).last.click()  # the other menu's options may still be fading
+    take(page, "mesh-other", "sjdpp")
     page.wait_for_selector("#mesh-other-knobs .ft-knob[data-knob=window]")
     set_knob(page, "mesh-other-knobs", "window", 1)
     small(page)
@@ -79,11 +78,14 @@ def test_a_row_brings_its_settings_back_and_a_reload_loses_nothing(open_mesh):
     page.wait_for_selector("#mesh-notes p:has-text('table.ply')")
     expect(page.locator(BUDGET)).to_have_text(budget, timeout=SLOW)
     page.locator(ROWS).last.get_by_role("button", name="Compare with").click()
-    expect(page.locator("#mesh-other input")).to_have_value("Plain decoding", timeout=SLOW)
+    expect(page.locator("#mesh-other .ft-picked b")).to_have_text("Plain decoding", timeout=SLOW)
     page.locator(ROWS).first.get_by_role("button", name="Show and replay").click()
     page.wait_for_function(f"{FACES.format('accelerated')} === {faces}")
     drawn, told = "#mesh-download-race:not([disabled])", "#mesh-messages p:has-text('no pictures of the meshes')"
     page.wait_for_selector(f"{drawn}, {told}", timeout=3 * SLOW)  # behind the run and everything else, where they can be drawn
+    with page.expect_download() as waiting:
+        page.click("#mesh-download-html")
+    assert 'boot("mesh-quality"' in waiting.value.path().read_text(encoding="utf-8")
     if page.locator(drawn).count():
         page.wait_for_selector(f"{ROWS} img[src^='data:image/jpeg']")
         with page.expect_download() as waiting:

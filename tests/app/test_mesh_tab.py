@@ -15,11 +15,13 @@ from app.boards.lazy import Lazy
 from app.boards.mesh import MeshBoard
 from app.mesh_files import write_files
 from app.ui import mesh_input, mesh_side, mesh_tab, quality_table
-from app.ui.method_menu import choices, start_values
+from app.ui.method_menu import choices, start_values, with_auto
 from app.ui.panels import clouds, verdict
+from engine.backbones.lowpoly import Mesh
 from engine.errors import MissingWeights
 from engine.mesh.bpt_tokens import BPT
 from engine.mesh.read import read
+from engine.tuning.prepare import to_stderr_once
 from tests.app.conftest import MESH_TOKENS
 from tests.app.test_mesh_board import CHAIR, start
 
@@ -48,6 +50,20 @@ def test_a_run_without_a_face_says_what_happened_and_what_to_try(low):
 def test_an_empty_mesh_offers_its_settings_alone(low, tmp_path):
     files = write_files(run_without_a_face(low, [BPT.eos], finished=True), read(CHAIR), tmp_path / "mesh")
     assert set(files) == {"settings"}
+
+
+def test_the_repaired_mesh_is_a_file_of_its_own_where_there_is_something_to_repair(low, tmp_path, monkeypatch):
+    run, given, made = run_without_a_face(low, [BPT.eos], finished=True), read(CHAIR), trimesh.creation.box()
+    for faces, mends in ((made.faces, False), (np.array(made.faces)[2:], True)):
+        mesh = Mesh(np.array(made.vertices, np.float32), np.array(faces), run.backbone.render([BPT.eos], [0], True).parser)
+        monkeypatch.setattr(run, "result", lambda mesh=mesh: mesh)
+        monkeypatch.setattr(low, "render", lambda *_, mesh=mesh: mesh)
+        files = write_files(run, given, tmp_path / "mesh")
+        assert ("repaired" in files) is mends
+    assert len(trimesh.load(files["glb"], force="mesh").faces) == 10  # as generated
+    repaired = trimesh.load(files["repaired"], force="scene")
+    assert repaired.to_geometry().is_watertight and "-repaired.glb" in files["repaired"].name
+    assert "trimesh closes 1 of 1 hole" in files["repaired"].read_bytes().decode("latin1")
 
 
 def test_quality_stands_beside_its_floor_and_tokens_without_a_face_are_counted(low):
@@ -97,6 +113,21 @@ def test_a_method_starts_with_what_suits_the_model_and_a_preset_with_its_own(low
     assert start_values("sjdpp", low.suits)[1] == {"window": 4, "verify": "match seed"}
     assert start_values("sjdpp")[1] == {"verify": "match seed"}
     assert start_values("mulo_jacobi", low.suits)[1]["window"] == 32
+
+
+def test_what_auto_takes_without_recorded_tokens_is_said_once_not_to_every_visitor(low, capsys):
+    to_stderr_once.cache_clear()
+    assert {with_auto([], low)[0][1] for _ in range(3)} == {with_auto([], low)[0][1]}
+    assert capsys.readouterr().err.count("No tokens a pass are recorded for lowpoly") == 1
+
+
+def test_the_menu_takes_the_cards_of_the_loaded_model(picto, low, tmp_path):
+    tab = tab_with(Lazy("lowpoly", tmp_path, lambda: low), picto)
+    shown = opened(tab)
+    groups = {card["name"]: card["group"] for card in shown["cards"]["mesh-method"]}
+    assert groups["xspecmesh"].startswith("Relaxed") and groups["xspecmesh_exact"].startswith("Exact") and groups["lookup"] == "Baselines"
+    assert shown["method"] in groups and "ar" not in groups
+    assert "ar" in {card["name"] for card in shown["cards"]["mesh-other"]}
 
 
 def tab_with(mesh: Lazy, picto) -> mesh_tab.MeshTab:
@@ -185,12 +216,17 @@ def open_mesh(open_page):
         page.wait_for_selector("#mesh-notes p:has-text('chair.ply: a point cloud of 2,048 points')")
         page.wait_for_function(f"Number({VIEW}.points) === 2048")
         page.wait_for_selector("#mesh-ready i", state="attached")  # the model is loaded, and the form stays as it is
-        page.locator("#mesh-method input").click()
-        page.get_by_role("option", name="XSpecMesh", exact=True).click()  # what auto takes depends on the machine
+        take(page, "mesh-method", "xspecmesh")  # what auto takes depends on the machine
         page.wait_for_selector("#mesh-knobs .ft-knob[data-knob=accept_probability]")
         return page
 
     return visit
+
+
+def take(page, menu: str, name: str) -> None:
+    """Takes the card of a method."""
+    page.click(f"#{menu} .ft-picked")
+    page.click(f"#{menu} .ft-method-card[data-name={name}]")
 
 
 def set_knob(page, panel: str, knob: str, stop: int) -> None:

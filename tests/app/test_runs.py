@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+from app import video
 from app.ui.comparing import TIMES
 from app.ui.panels.verdict import quartiles
 from tests.app.test_page import choose, finish, move, take
@@ -65,10 +66,17 @@ def test_the_result_stands_alone_and_the_map_comes_when_asked(open_page):
     page.locator("#canvas-fast .ft-wipe").evaluate("r => { r.value = 250; r.dispatchEvent(new Event('input')); }")
     assert page.locator("#canvas-fast .ft-other").evaluate("c => c.style.clipPath") == "inset(0px 75% 0px 0px)"
     page.wait_for_selector("#gif:not([disabled])")
-    for name, ending in (("large", "-4x.png"), ("both", "-both.png"), ("gif", ".gif")):
+    files = {"large": "-4x.png", "both": "-both.png", "gif": ".gif", "html": ".html", "trace": "-runs.zip"}
+    for name, ending in files.items() | ({("mp4", ".mp4")} if video.is_there() else set()):
         with page.expect_download() as found:
             page.click(f"#{name}")
         assert found.value.suggested_filename == f"foretoken-auto-sjdpp-7{ending}"
+        if name == "html":
+            text = found.value.path().read_text(encoding="utf-8")
+    assert all(f'boot("{panel}"' in text for panel in ("verdict", "canvas-plain", "canvas-fast", "replay", "odds", "trace"))
+    choose(page, "settings", "size", "128 px")
+    drop(page, "race.html", text.encode())  # the page takes its settings from it
+    expect(page.locator("#settings .ft-knob[data-knob=size] select")).to_have_value("64 px")
 
 
 @pytest.mark.browser

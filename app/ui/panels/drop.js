@@ -30,12 +30,15 @@ function within(value, depth = 0) {
   return null;
 }
 
+const pageText = (text) => text.match(/<script type="application\/json" id="foretoken-settings">(.*?)<\/script>/s)?.[1]; // of a replay
+
 async function settingsIn(file) {
   const buffer = await file.slice(0, 64 * 2 ** 20).arrayBuffer(), view = new DataView(buffer);
   const magic = buffer.byteLength > 20 ? view.getUint32(0) : 0;
   if (magic === 0x89504e47) return JSON.parse(pngText(view) || "null");
   if (magic === 0x676c5446) return within(JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 20, view.getUint32(12, true)))));
-  return within(JSON.parse(new TextDecoder().decode(buffer)));
+  const text = new TextDecoder().decode(buffer);
+  return within(JSON.parse(pageText(text) || text));
 }
 
 async function fileOf(item) {

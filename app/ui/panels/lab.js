@@ -45,6 +45,7 @@ function drawNumbers() {
   put("compression", now ? now.compression.toFixed(2) : "–");
   put("deviation", now ? (now.exact ? "0" : now.deviation === null ? "?" : now.deviation.toFixed(3)) : "–");
   put("pictures", v.settings ? String(v.pictures) : "–");
+  box.querySelector("[data-key=pictures] dt").textContent = box.dataset.kind === "mesh" ? "meshes" : "pictures";
 }
 
 function drawFilm() {
@@ -249,6 +250,7 @@ function drawLegends() {
 function draw() {
   const v = value();
   box.dataset.state = v.state || "empty";
+  box.dataset.kind = v.kind || box.dataset.kind || "image";
   box.dataset.settings = settings().length;
   box.dataset.turned = (v.turned || []).length;
   box.dataset.pictures = v.pictures || 0;

@@ -37,7 +37,7 @@ TEMPLATE = """
     </div>
   </div>
   <ol class="ft-lab-how">
-    <li><b>Start the loop.</b> One picture follows another, and every pass is counted for the knobs that it was made with.</li>
+    <li><b>Start the loop.</b> One picture or mesh follows another, and every pass is counted for the knobs that it was made with.</li>
     <li><b>Keep snapshot A, then move a knob.</b> The speed, the deviation and the accepted places change before your eyes.</li>
     <li><b>Keep snapshot B and go back and forth.</b> The keys A and B bring the snapshots back.</li>
   </ol>

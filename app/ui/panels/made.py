@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from engine.machine import facts
 from engine.mesh.bpt_tokens import BPT
 from engine.run import Run
 
 
 def made_with(run: Run) -> dict[str, str]:
     """The lines, by name. Knobs are those of the first step; moves during the run are in the chart."""
-    machine, prompt = facts(), run.prompt
+    machine, prompt = run.machine, run.prompt
     sampling = prompt.sampling or run.backbone.sampling
     knobs = run.steps[0].knobs if run.steps else run.live.read()
     return {

@@ -1,7 +1,7 @@
 // The menu of methods: the chosen card as a button, and all cards behind it. A choice is the value, and triggers "input".
-const CARDS = __CARDS__;
+let cards = __CARDS__;
 const box = element.querySelector(".ft-pick"), button = box.querySelector(".ft-picked"), list = box.querySelector(".ft-cards");
-const of = (name) => CARDS.find((card) => card.name === name);
+const of = (name) => cards.find((card) => card.name === name);
 
 function fill(place, card) {
   place.querySelector("b").textContent = card.title;
@@ -22,12 +22,14 @@ function made(card) {
   return place;
 }
 
-for (const group of [...new Set(CARDS.map((card) => card.group))]) {
-  const section = document.createElement("section"), title = document.createElement("h4");
+function section(group) {
+  const place = document.createElement("section"), title = document.createElement("h4");
   title.textContent = group;
-  section.append(title, ...CARDS.filter((card) => card.group === group).map(made));
-  list.append(section);
+  place.append(title, ...cards.filter((card) => card.group === group).map(made));
+  return place;
 }
+
+const fillList = () => list.replaceChildren(...[...new Set(cards.map((card) => card.group))].map(section));
 
 function open(shown) {
   list.hidden = !shown;
@@ -71,5 +73,12 @@ box.addEventListener("keydown", (event) => {
     open(true);
   }
 });
+window.addEventListener("foretoken:cards", ({ detail }) => { // those of a model that was loaded behind the page
+  if (detail.panel !== __OWN__) return;
+  cards = detail.cards;
+  fillList();
+  draw();
+});
 watch("value", draw);
+fillList();
 draw();

@@ -198,6 +198,12 @@ canvas.addEventListener("pointermove", (event) => {
 canvas.addEventListener("click", (event) => loads(points()[near(event)]));
 load.addEventListener("click", () => loads(points()[at]));
 select.addEventListener("change", choose);
+(element.closest("[role=tabpanel]") || window).addEventListener("foretoken:kind", ({ detail }) => { // shows a table of what is to be measured
+  const found = all().find((each) => each.kind === detail);
+  if (!found || table().kind === detail) return;
+  select.value = found.name;
+  choose();
+});
 describe = readable(canvas, () => `Plane of speed and fidelity with ${points().length} settings`, {
   count: () => points().length, at: () => at, go: (to) => { at = to; redraw(); }, say: (i) => say(points()[i]), act: (i) => loads(points()[i]),
 });

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ from engine.machine import device_of
 from engine.measure.alternate import alternate
 from engine.measure.bench.against_best import against_best
 from engine.measure.bench.against_best import readable as best_of
-from engine.measure.bench.mesh_fidelity import apart, fidelity
+from engine.measure.bench.mesh_fidelity import Near, apart, fidelity, together
 from engine.measure.bench.mesh_inputs import Subject, subjects
 from engine.measure.bench.plan import MeshBench, MeshSheet
 from engine.measure.bench.rows import bootstrap, check_csv, experiment, of_weights, publish, quartiles
@@ -164,8 +164,13 @@ def rows(models: Models, table: dict[str, Row], inputs: list[Subject]) -> Iterat
     yield from sweeps(models, inputs[:SWEPT])
 
 
-def summary(name: str, runs: dict[str, list[list[Run]]], inputs: list[Subject], plain: str) -> dict[str, Any]:
-    """Returns one row: time, step compression, latency of a step, distances with floors. plain : the row that the speed-up is over"""
+def summary(
+    name: str, runs: dict[str, list[list[Run]]], inputs: list[Subject], plain: str, measured: Sequence[Near | None] | None = None
+) -> dict[str, Any]:
+    """Returns one row: time, step compression, latency of a step, distances with floors.
+
+    plain : the row that the speed-up is over; measured : the distances of the first run of each input, if they are known
+    """
     mine = runs[name]
     seconds = np.array([np.median([r.seconds for r in of]) for of in mine])
     forwards = np.array([of[0].totals["forwards"] for of in mine])
@@ -185,7 +190,7 @@ def summary(name: str, runs: dict[str, list[list[Run]]], inputs: list[Subject], 
             ratios = np.array([speedup(a, b) for a, b in zip(runs[against], mine, strict=True)])
             key = "speedup" if against == plain else "speedup_over_own_plain"
             found |= {key: quartiles(ratios), f"{key}_interval": bootstrap(ratios)}
-    return found | apart([of[0] for of in mine], inputs)
+    return found | (apart([of[0] for of in mine], inputs) if measured is None else together(measured))
 
 
 def ran(run: Run) -> dict[str, Any]:

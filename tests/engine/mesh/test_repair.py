@@ -50,4 +50,8 @@ def test_the_report_is_a_sentence():
     assert repair(SOLID.points, FACES).text == "closed, and all faces agree on the outside: nothing to repair"
     assert repair(SOLID.points, ONE_TURNED[1:]).text == "trimesh turns 1 face and closes 1 of 1 hole; then it is watertight"
     assert repair(SOLID.points, ONE_TURNED).text == "trimesh turns 1 face; then all agree"
+    assert repair(SOLID.points, ONE_TURNED[1:]).compared == (
+        "Before: open, 1 hole, mixed winding; after: watertight, 0 holes, consistent winding"
+    )
+    assert [repair(SOLID.points, faces).mends for faces in (FACES, ONE_TURNED, FACES[1:], FACES[:1])] == [False, True, True, False]
     assert repair(SOLID.points, FACES[:1]).text == "trimesh closes 0 of 1 hole; it stays open"

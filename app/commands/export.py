@@ -1,0 +1,52 @@
+"""`launch.py export`: one or two saved runs as one HTML file that replays them, as a GIF or as an MP4. The model is not loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from app.commands.options import Parser, add_json, file_path
+from app.commands.report import print_json
+
+FORMATS = (".html", ".gif", ".mp4")
+
+
+def parser() -> Parser:
+    """The parser of the command's options."""
+    p = Parser("export", "Replays one or two saved runs in one file: HTML with scrubber, maps and charts, GIF or MP4.")
+    p.add_argument("run", type=file_path, metavar="RUN", help="the folder of a run, or its name in the history; with LEFT, the right side")
+    p.add_argument("left", type=file_path, nargs="?", metavar="LEFT", help="the folder of the run that it is compared with")
+    p.add_argument("--out", type=file_path, required=True, metavar="FILE", help=f"the file to write: {', '.join(FORMATS)}")
+    add_json(p)
+    return p
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the file and prints its name."""
+    own = parser()
+    options = own.read(arguments)
+    kind = options.out.suffix.lower()
+    if kind not in FORMATS:
+        own.error(f"--out {options.out.name} has no known ending; choose one of {', '.join(FORMATS)}")
+    from app.exporting import write
+    from app.history import as_sentence, check_writable
+
+    folders = [folder_of(path) for path in (options.run, options.left) if path is not None]
+    check_writable(options.out.resolve().parent)
+    with as_sentence(options.out):
+        write(folders, options.out, kind)
+    line: dict[str, Any] = {"file": str(options.out), "bytes": options.out.stat().st_size, "runs": [str(folder) for folder in folders]}
+    if options.json:
+        print_json(line)
+    else:
+        print(f"{line['file']}: {line['bytes'] / 1e6:.1f} MB")
+    return 0
+
+
+def folder_of(path: Path) -> Path:
+    """The folder of a run: the path itself, or the run of this name in the history."""
+    from app.history import SETTINGS, home
+
+    kept = home() / "runs" / path
+    return kept if not (path / SETTINGS).exists() and (kept / SETTINGS).exists() else path
