@@ -13,7 +13,10 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = {"app", "engine"}
-OPTIONAL = {"triton"}  # has wheels for Linux only, and comes with the CUDA build of PyTorch; see engine/kernels/language.py
+OPTIONAL = {
+    "triton",  # has wheels for Linux only, and comes with the CUDA build of PyTorch; see engine/kernels/language.py
+    "playwright",  # drives the browser of `bench page`; see app/browser.py
+}
 
 
 def declared() -> set[str]:

@@ -171,5 +171,7 @@ def test_a_benchmark_s_table_holds_the_rows_of_its_file_and_what_they_depend_on(
 
 
 def test_every_file_of_measurements_stands_in_a_page(make):
-    shown = {block[1] for path in PAGES for kind in (make.BENCH, make.COMPILED, make.PASSES) for block in kind.findall(text(path))}
+    shown = {
+        block[1] for path in PAGES for kind in (make.BENCH, make.COMPILED, make.PASSES, make.PAGE) for block in kind.findall(text(path))
+    }
     assert {path.name for path in (ROOT / "docs/bench").glob("*.csv")} == shown != set()
