@@ -137,7 +137,7 @@ def test_the_image_tab(audit: Callable) -> None:
 def test_what_is_wrong_is_found(audit: Callable) -> None:
     seen = audit()
     seen.page.evaluate("document.querySelector('.ft-header').insertAdjacentHTML('beforeend', '<button id=nameless></button>')")
-    seen.page.evaluate("document.querySelector('#verdict .ft-headline').style.color = 'gray'")
+    seen.page.evaluate("document.querySelector('#verdict .ft-detail').style.color = 'silver'")
     seen.look("broken on purpose")
     rules = [line.split(": ")[1].split()[0] for line in seen.wrong]
     assert rules.count("button-name") == 1 and rules.count("color-contrast") >= 1 and "nameless" in seen.wrong[0]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.app.test_page import choose, finish
-from tests.app.test_runs import pixels
 
 pytestmark = pytest.mark.browser
 # Focuses everything on the page in turn, and tells what shows nothing of it, what is too small, and what is out of order.
@@ -35,17 +33,18 @@ ROUND = """() => {
 }"""
 
 
+# The colours of a corner and of the middle of every token of a picture of 64 pixels.
+CELLS = """(canvas) => {
+  const pen = canvas.getContext("2d"), cell = canvas.width / 8, at = (x, y) => [...pen.getImageData(x, y, 1, 1).data.slice(0, 3)];
+  return Array.from({ length: 64 }, (_, i) => [i % 8, Math.floor(i / 8)]).map(([column, row]) =>
+    [at(column * cell + 2, row * cell + 2), at((column + 0.5) * cell, (row + 0.5) * cell)]);
+}"""
+
+
 def round_of(page: Any) -> dict[str, Any]:
     """Everything that can have the focus, by keyboard."""
     page.keyboard.press("Tab")  # from now on the browser shows where the focus is
     return page.evaluate(ROUND)
-
-
-def check(page: Any, least: int) -> None:
-    """Nothing is wrong with the open tab, which has at least so many controls."""
-    found = round_of(page)
-    assert found.pop("count") >= least
-    assert found == {"hidden": [], "small": [], "skipped": [], "ahead": []}
 
 
 def test_focus_is_seen_and_targets_are_large_in_every_tab(open_page) -> None:
@@ -54,13 +53,20 @@ def test_focus_is_seen_and_targets_are_large_in_every_tab(open_page) -> None:
     page.click("#generate")
     finish(page)
     page.wait_for_selector(".ft-runs tbody tr")
-    check(page, 60)
-    for tab, there, least in (
-        ("Mesh", "#mesh-ready i", 40), ("Lab", "#lab-stage .ft-lab", 25), ("Bench", "#plane tbody tr", 40), ("Models", ".ft-model", 12)
-    ):  # fmt: skip
+    tabs = {
+        "Image": ".ft-runs tbody tr",
+        "Mesh": "#mesh-ready i",
+        "Lab": "#lab-stage .ft-lab",
+        "Bench": "#plane tbody tr",
+        "Models": ".ft-model",
+    }
+    found = {}
+    for tab, there in tabs.items():
         page.get_by_role("tab", name=tab, exact=True).click()
         page.wait_for_selector(there, state="attached")
-        check(page, least)
+        found[tab] = round_of(page)
+    assert all(each.pop("count") >= 12 for each in found.values()), found
+    assert [f"{tab}, {kind}: {each}" for tab, wrong in found.items() for kind, some in wrong.items() for each in some] == []
 
 
 def test_the_keyboard_goes_through_the_page_from_the_top(open_page) -> None:
@@ -92,16 +98,9 @@ def test_a_rejected_token_differs_from_an_accepted_one_without_colours(open_page
     page.click("#generate")
     finish(page)
     page.click("#overlay [data-do=keep]")
-    shown, columns = pixels(page, "fast", ".ft-overlay"), 8
-    cell = shown.shape[1] // columns
-    kinds = page.evaluate("document.querySelector('#overlay .ft-legend').innerText")
-    assert "rejected" in kinds and page.locator("#overlay .ft-crossed").count() == 1
-    marked = set()
-    for row in range(columns):
-        for column in range(columns):
-            middle = shown[int((row + 0.5) * cell), int((column + 0.5) * cell), :3]
-            corner = shown[row * cell + 2, column * cell + 2, :3]
-            marked.add((tuple(int(c) for c in corner), bool(np.any(middle != corner))))
+    assert "rejected" in page.inner_text("#overlay .ft-legend") and page.locator("#overlay .ft-crossed").count() == 1
+    cells = page.locator("#canvas-fast .ft-overlay").evaluate(CELLS)
+    marked = {(tuple(corner), middle != corner) for corner, middle in cells}
     assert ((213, 94, 0), True) in marked and ((0, 158, 115), False) in marked
     assert ((213, 94, 0), False) not in marked and ((0, 158, 115), True) not in marked
 
