@@ -1,7 +1,7 @@
 // Notes when the page is ready, when a run's first pixels are there, and when it changes: in milliseconds since the page was asked for.
 (() => {
   const seen = window.foretokenSeen = { ready: null, clicked: null, first: null, updates: [], ended: null, begun: false };
-  const painted = (note) => requestAnimationFrame(() => setTimeout(() => note(performance.now()))); // behind the next frame on the screen
+  const painted = (note) => requestAnimationFrame(() => requestAnimationFrame(note)); // when the next frame is on the screen
   const shown = (selector) => [...document.querySelectorAll(selector)].filter((each) => each.offsetParent);
   const FACES = ["plainFaces", "acceleratedFaces", "plainGhosts", "acceleratedGhosts"];
   const meshes = () => shown(".ft-mesh[data-state=running]").filter(({ dataset }) => FACES.some((name) => Number(dataset[name]) > 0));
