@@ -49,6 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     check_writable(options.out or home() / "runs")
     backbone = load_backbone(options)
     prompt = replace(prompt, sampling=changed(backbone.sampling, sampling))
+    backbone.start(prompt).close()  # a prompt that it cannot read is refused before auto measures anything
     method, knobs = method_of(options, backbone)
     check(backbone, method, prompt, knobs)
     unknown = comment(backbone, options.prompt)

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     """Generates the meshes; if a file of a folder cannot be used, finishes the others and returns 2."""
     options = parser().read(arguments)
     from app.history import check_writable, home
-    from engine.errors import ForetokenError
+    from engine.errors import ForetokenError, NotSupported
     from engine.recognition.up import read_standing
     from engine.sampling import changed
 
@@ -70,6 +70,8 @@ def main(arguments: Sequence[str]) -> int:
     check_up(options.up)
     check_writable(options.out or home() / "runs")
     backbone = load_backbone(options)
+    if "mesh" not in backbone.capabilities:
+        raise NotSupported(f"{backbone.name} makes pictures from words. Draw one with launch.py image, or choose a model of meshes.")
     method, knobs = method_of(options, backbone)
     work = Work(options, backbone, method, knobs, changed(backbone.sampling, sampling), formats)
     if first is not None:

@@ -153,6 +153,7 @@ class ImageTab(Comparing):
                 for name, (label, _) in FILES.items()
             }
         self.runs = runs.build(runs.PICTURES)
+        self.ready = gr.HTML("", elem_id="ready", elem_classes="ft-unseen", apply_default_css=False)
         self.trace = trace.build()
         self.tree = tree.build()
 
@@ -167,7 +168,7 @@ class ImageTab(Comparing):
             chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
         self.wire_left()
         kept = self.remember("foretoken-form")
-        self.restored = self.form | {"badge": self.badge, "messages": self.messages}
+        self.restored = self.form | {"badge": self.badge, "messages": self.messages, "ready": self.ready}
         outputs = list(self.restored.values())
         self.runs.input(self.restore_run, self.runs, outputs, **DIRECT)
         self.page.load(self.recall, kept, outputs, **DIRECT)
@@ -219,7 +220,7 @@ class ImageTab(Comparing):
         """Fills the form as it was when this browser last had it; what no longer fits is left out."""
         declared = settings(self.backbone)
         found = restoring.form(value, self.backbone, knob_panel.encode("settings", declared), declared, self.favourite)
-        return fill(self.restored, self.filled(found))
+        return fill(self.restored, self.filled(found) | {"ready": restoring.READY})
 
     # --- the run --------------------------------------------------------------------------------------------------
 

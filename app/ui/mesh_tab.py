@@ -48,7 +48,6 @@ LOADING = "Loading {}. You can choose an input meanwhile."
 DRAWN = {"race": ("Race GIF", "-race.gif"), "turntable": ("Turntable", "-turntable.gif")}  # (label, ending of the file)
 # one at a time: a process that draws takes some hundred megabytes
 DRAWING = DIRECT | {"queue": True, "concurrency_id": "drawing", "concurrency_limit": 1, "trigger_mode": "multiple"}
-READY = "<i></i>"  # settings that come back wait until this is on the page; see runs.MESHES
 OPENED = "opened"  # under this name a visitor's form waits for the model
 # the form as the browser keeps it, and whether the view shows the last race of before the page was loaded anew
 REMEMBERED = "(name, other, kept, shown) => [name, other, kept, Boolean(sessionStorage.getItem('foretoken-race-mesh'))]"
@@ -212,12 +211,12 @@ class MeshTab(MeshInput):
         try:
             backbone = self.model.get()
         except ForetokenError as e:
-            return fill(self.filling, {"messages": [*left["said"], *notice.error(e)], "ready": READY})
+            return fill(self.filling, {"messages": [*left["said"], *notice.error(e)], "ready": restoring.READY})
         own = backbone.sampling
         found = with_auto(offered(choices(backbone)), backbone)
         form = restoring.form(left["form"], backbone, settings_panel(own), settings(own), found[0][1])
         values = self.menus(backbone, found, form)
-        return fill(self.filling, values | {"messages": [*left["said"], *values["messages"]], "ready": READY})
+        return fill(self.filling, values | {"messages": [*left["said"], *values["messages"]], "ready": restoring.READY})
 
     def menus(self, backbone: Backbone, found: list[tuple[str, str]], form: Mapping[str, Any]) -> dict[str, Any]:
         """Updates of the form for a loaded model. found: its methods; form: the values that the browser remembers, the others start anew"""

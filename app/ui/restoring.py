@@ -21,6 +21,7 @@ MESH = ("seed", "method", "knobs", "settings", "compare", "other", "other_knobs"
 NOT_OURS = "This file holds no settings of a run. Drop a PNG, a GLB or a run.json that Foretoken has written, or the folder of a run."
 A_MESH = "These settings made a mesh, so the Image tab cannot use them. Set them in the Mesh tab."
 A_PICTURE = "These settings made a picture, so the Mesh tab cannot use them. Set them in the Image tab."
+READY = "<i></i>"  # settings that come back wait until the tab has this on the page; see panels/runs.py
 OTHER = "This run was made by {}, and the page has {}. Start the studio with that model."
 
 

@@ -87,9 +87,8 @@ def test_a_replay_is_the_race_again_without_the_server(open_page):
             seen[value, side] = count
         passes = page.locator(f"{CARD.format('plain')} [data-key=forwards] dd").inner_text()
         assert int(passes) == seen[value, "plain"]  # plain decoding: a pass for every token
-    assert (
-        seen[0, "fast"] == seen[0, "plain"] == 0 < seen[300, "plain"] <= seen[700, "plain"] <= 64
-    )  # the race may last longer than plain decoding
+    for side in ("fast", "plain"):
+        assert 0 == seen[0, side] <= seen[300, side] <= seen[700, side] <= 64
     page.locator("#replay input").evaluate("r => { r.value = 300; r.dispatchEvent(new Event('input')); }")
     assert int(page.locator("#trace .ft-chart").get_attribute("data-tokens")) == seen[300, "fast"]
     page.click("#replay [data-do=on]")

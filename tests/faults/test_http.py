@@ -19,7 +19,7 @@ from tests.faults.over_http import OverHttp, serving
 from tests.faults.sentences import LONGEST, hold
 from tests.faults.tally import Tally
 from tests.faults.visitor import Answer, Page, Visitor
-from tests.faults.visits import Studio, can_generate, home, opened
+from tests.faults.visits import Studio, can_generate, ends, home, opened
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning")  # of Gradio's threads
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,13 +52,6 @@ def tab_of(page: Page, handler: dict[str, Any]) -> str:
     first = page.handlers[page.chain(handler)[0]]
     near = [*first["inputs"], *first["outputs"], *(target[0] for target in first["targets"])]
     return "mesh-" if any(i in page.components and page.name(i).startswith("mesh-") for i in near) else ""
-
-
-def ends(page: Page, handler: dict[str, Any]) -> bool:
-    """Whether a handler's work ends soon: the Lab's loop goes on until it is stopped, and a benchmark of the page takes minutes."""
-    first = page.handlers[page.chain(handler)[0]]
-    near = [*first["inputs"], *first["outputs"], *(target[0] for target in first["targets"])]
-    return not any(i in page.components and page.name(i).startswith(("lab-", "bench-")) for i in near)
 
 
 def complaint(told: list[Answer], log: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
+import sys
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
+import traceback
 from random import Random
 from typing import Any
 
@@ -14,6 +14,8 @@ import gradio as gr
 import pytest
 
 from app import studio as app_studio
+from app.limits import Limits
+from app.shelf import Shelf
 from engine.backbones import load
 from tests.faults import folders
 from tests.faults.direct import Direct
@@ -21,28 +23,33 @@ from tests.faults.outcome import Outcome
 from tests.faults.sentences import hold
 from tests.faults.tally import Tally
 from tests.faults.visitor import Page, Visitor
-from tests.faults.visits import Studio, can_generate, home, opened
+from tests.faults.visits import Studio, can_generate, ends, opened
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning")  # of Gradio's threads
-VISITORS, CLICKS = 4, 8
+VISITORS, CLICKS = 4, 5
 PATIENCE = 240  # seconds until a thread counts as stuck
 SEEDS = (7, 8, -1, None, 2**40, 1.5, "x")
 MEASURED = ("generate", "fidget", "leave")
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> gr.Blocks:
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    """Where the studio keeps runs."""
+    return Shelf(tmp_path_factory.mktemp("runs"), Limits())
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> gr.Blocks:
     """The page with tiny models."""
     folder = tmp_path_factory.mktemp("sessions")
     meshes = app_studio.mesh_model("lowpoly", str(folders.lowpoly(folder / "meshes")))
-    return app_studio.build(load("pictogram", str(folders.pictogram(folder / "pictures"))), meshes)
+    return app_studio.build(load("pictogram", str(folders.pictogram(folder / "pictures"))), meshes, shelf=shelf)
 
 
 @pytest.fixture
-def studio(page: gr.Blocks, tmp_path: Path) -> Iterator[Studio]:
+def studio(page: gr.Blocks, shelf: Shelf) -> Studio:
     """A studio whose handlers are called."""
-    with home(tmp_path / "home") as runs:
-        yield Studio(Direct(page), Page(page.config), runs)
+    return Studio(Direct(page), Page(page.config), shelf.folder)
 
 
 class Guest:
@@ -77,7 +84,8 @@ class Guest:
         """Cancel, knobs, menus, examples, the die, the clock, with values that a page may hold; and now and then the page goes away."""
         handlers = [h for h in self.studio.page.handlers.values() if not h["queue"] and h["trigger_after"] is None]
         skipped = [self.studio.page.of(f"{tab}generate", "click") for tab in ("", "mesh-")]
-        handlers = [h for h in handlers if h not in skipped and not any(t[1] == "unload" for t in h["targets"])]
+        handlers = [h for h in handlers if h not in skipped and ends(self.studio.page, h)]
+        handlers = [h for h in handlers if not any(t[1] == "unload" for t in h["targets"])]
         while not self.done.wait(self.other.random() * 0.05):
             start, handler, visitor = time.monotonic(), self.other.choice(handlers), self.visitor
             wrong = {(handler["id"], k): self.value(visitor, i) for k, i in enumerate(handler["inputs"])}
@@ -105,11 +113,11 @@ def test_events_of_several_visitors_in_any_order(seed: int, studio: Studio, tall
     deadline = time.monotonic() + PATIENCE
     for hand in hands:
         hand.join(max(0.0, deadline - time.monotonic()))
-    stuck = sum(hand.is_alive() for hand in hands)
+    stuck = [hand for hand in hands if hand.is_alive()]
     outcomes = [o for guest in guests for o in guest.outcomes]
     outcomes += [Outcome("session events", "bug", "bug", text) for text in studio.way.bugs]
     if stuck:
-        outcomes.append(Outcome("session events", "stuck", "slow", f"{stuck} of {len(hands)} threads never came back"))
+        outcomes.append(Outcome("session events", "stuck", "slow", f"{len(stuck)} threads never came back: {_where(stuck)}"))
     else:
         for guest in [*guests, Guest(studio, 99)]:
             for tab in ("", "mesh-"):
@@ -118,6 +126,13 @@ def test_events_of_several_visitors_in_any_order(seed: int, studio: Studio, tall
     tally.add(outcomes)
     assert {o.name for o in outcomes} >= set(MEASURED)
     hold(outcomes)
+
+
+def _where(threads: list[threading.Thread]) -> str:
+    """Where threads stand, to find out why they never come back."""
+    frames = sys._current_frames()
+    stacks = ["".join(traceback.format_stack(frames[t.ident], limit=12)) for t in threads if t.ident in frames]
+    return "\n".join(stacks)
 
 
 def after(studio: Studio, visitor: Visitor, tab: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.faults.sentences import LONGEST
 from tests.faults.visitor import Page, Transport, Visitor
@@ -52,6 +53,13 @@ class Studio:
     def saved(self) -> int:
         """How many runs the history holds."""
         return len(list(self.runs.glob("[0-9]*")))
+
+
+def ends(page: Page, handler: dict[str, Any]) -> bool:
+    """Whether a handler's work ends soon: the Lab's loop goes on until it is stopped, and a benchmark of the page takes minutes."""
+    first = page.handlers[page.chain(handler)[0]]
+    near = [*first["inputs"], *first["outputs"], *(target[0] for target in first["targets"])]
+    return not any(i in page.components and page.name(i).startswith(("lab-", "bench-")) for i in near)
 
 
 def can_generate(studio: Studio, visitor: Visitor, tab: str) -> str:

@@ -55,7 +55,7 @@ class Kind(NamedTuple):
     ready: str = ""
 
 
-PICTURES = Kind("image", "runs", "Prompt", "Search prompts and methods", "foretoken-race")
+PICTURES = Kind("image", "runs", "Prompt", "Search prompts and methods", "foretoken-race", ready="#ready i")
 MESHES = Kind(
     "mesh", "mesh-runs", "Input", "Search inputs and methods", "foretoken-race-mesh",
     (("Faces", "faces"), ("Holes", "holes"), ("Fit", "fit")), "#mesh-ready i",
