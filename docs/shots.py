@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 FOLDER = ROOT / "docs/screens"
-LARGEST, TOGETHER = 120_000, 1_500_000  # bytes of a picture, and of all
-QUALITIES = (86, 80, 72, 64, 55)  # of WebP; the first that is small enough is taken
+LARGEST, TOGETHER = 70_000, 1_500_000  # bytes of a picture, and of all
+QUALITIES = (82, 76, 70, 62, 54)  # of WebP; the first that is small enough is taken
 PATIENCE = 120_000  # milliseconds
 STILL = "*, *::before, *::after { transition: none !important; animation: none !important; caret-color: transparent !important; }"
 
@@ -38,7 +38,7 @@ class Screen(NamedTuple):
     scale: float
 
 
-SCREENS = {"wide": Screen(1440, 960, 1), "phone": Screen(390, 844, 2)}
+SCREENS = {"wide": Screen(1440, 1000, 1), "phone": Screen(390, 844, 1.5)}
 README = Screen(1280, 860, 1)
 
 
@@ -63,10 +63,10 @@ def first(page: Page) -> None:
 
 
 def image(page: Page) -> None:
-    """A finished race of large pictures, with the map of what became of each draft."""
-    page.fill("#prompt textarea, #prompt input", "two cats under a green balloon, night sky")
-    page.click("#bar button[data-size='256 px']")
+    """A finished race with the map of what became of each draft."""
+    page.fill("#prompt textarea, #prompt input", "three bears on a grey background")
     wait_for_race(page)
+    page.wait_for_selector("#gif:not([disabled])")
     page.click("#overlay [data-do=keep]")
 
 
@@ -139,6 +139,7 @@ def begin(chromium: Browser, address: str, screen: Screen) -> Page:
 def take(page: Page, name: str) -> None:
     """Writes the dark and the light picture of the page as it is."""
     page.mouse.move(0, 0)
+    page.evaluate("scrollTo(0, 0)")
     for theme in ("dark", "light"):
         if page.evaluate("document.body.classList.contains('dark')") != (theme == "dark"):
             page.evaluate("document.querySelector('.ft-theme').click()")
@@ -162,7 +163,7 @@ def main(names: list[str]) -> None:
     with browser() as chromium, studio() as server:
         page = begin(chromium, server.address, README)
         wait_for_race(page)
-        page.screenshot(path=ROOT / "docs/studio.png")
+        Image.open(io.BytesIO(page.screenshot())).convert("RGB").save(ROOT / "docs/studio.png", optimize=True)
         for kind, screen in SCREENS.items():
             page = begin(chromium, server.address, screen)
             for name, prepare in STATES.items():

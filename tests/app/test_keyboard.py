@@ -77,7 +77,7 @@ def test_the_keyboard_goes_through_the_page_from_the_top(open_page) -> None:
     for _ in range(16):
         page.keyboard.press("Tab")
         order.append(page.evaluate("(e => e.id || e.dataset.do || e.dataset.size || e.closest('[id]').id)(document.activeElement)"))
-    wanted = ["prompt", "generate", "64 px", "128 px", "256 px", "settings", "words", "seed", "dice", "keep"]
+    wanted = ["prompt", "generate", "64 px", "128 px", "256 px", "words", "settings", "seed", "dice", "keep"]
     assert [each for each in order if each in wanted] == wanted
 
 

@@ -32,11 +32,9 @@ def test_a_row_has_medians_and_quartiles():
 def test_a_visit_and_its_races_are_measured(browser, served):
     with page_speed.visit(browser, served.address) as (page, ready, first):
         assert 0 < ready < page_speed.PATIENCE and first > 100_000
-        for once in (page_speed.picture(page, "64 px"), page_speed.picture(page, "128 px")):
-            shown = once()
-            assert 0 < shown.first <= shown.whole and 0 < shown.clocks < shown.whole
-            assert shown.drawing + shown.sending + shown.bookkeeping < shown.whole and shown.received > 1000
-            assert shown.updates > 0
+        shown = page_speed.picture(page, "64 px")()
+        assert 0 < shown.first <= shown.whole and 0 < shown.clocks < shown.whole
+        assert shown.drawing + shown.sending + shown.bookkeeping < shown.whole and shown.received > 1000
         assert set(shown.numbers()) >= {"first_pixels_seconds", "wall_over_clocks", "kilobytes"}
     with page_speed.visit(browser, served.address, again=True) as (_, _, later):
         assert later < first  # what is in the browser's cache does not come again
