@@ -7,13 +7,13 @@ The times are the browser's. A picture or a mesh counts as shown when the browse
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, CDPSession, Page
 
 WIDTH, HEIGHT = 1366, 1000
 PATIENCE = 120_000  # milliseconds until a run must have ended
@@ -69,29 +69,52 @@ def visit(browser: Browser, address: str, again: bool = False) -> Iterator[tuple
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         page.add_init_script(WATCH)
-        with counted(page) as received:
+        with counted(page) as traffic:
             page.goto(address)
             page.wait_for_function("foretokenSeen.ready !== null")
-        yield page, page.evaluate("foretokenSeen.ready") / 1000, received[0]
+        yield page, page.evaluate("foretokenSeen.ready") / 1000, traffic.received
     finally:
         context.close()
 
 
+class Traffic:
+    """What comes to a page over the network, by request: bytes as they are sent; of a stream in progress, as they are read."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, int] = {}
+        self.finished: dict[str, int] = {}
+        self.cached: set[str] = set()
+
+    def watch(self, session: CDPSession) -> None:
+        """Listens to a session of the browser's protocol."""
+        session.on("Network.responseReceived", lambda event: self.answers(event["requestId"], event["response"]))
+        session.on("Network.requestServedFromCache", lambda event: self.cached.add(event["requestId"]))
+        session.on("Network.dataReceived", lambda event: self.came(event["requestId"], event["dataLength"]))
+        session.on("Network.loadingFinished", lambda event: self.finished.update({event["requestId"]: int(event["encodedDataLength"])}))
+
+    def answers(self, request: str, response: Mapping[str, Any]) -> None:
+        """Notes whether an answer comes from the cache."""
+        if response.get("fromDiskCache"):
+            self.cached.add(request)
+
+    def came(self, request: str, size: int) -> None:
+        """Notes a part of an answer."""
+        self.sent[request] = self.sent.get(request, 0) + size
+
+    @property
+    def received(self) -> int:
+        """Bytes so far."""
+        return sum(self.finished.get(request) or size for request, size in self.sent.items() if request not in self.cached)
+
+
 @contextmanager
-def counted(page: Page) -> Iterator[list[int]]:
-    """A list whose only entry is the number of bytes that come to a page over the network, as they are sent."""
-    received, cached = [0], set()
-    session = page.context.new_cdp_session(page)
-
-    def came(event: dict) -> None:
-        if event["requestId"] not in cached:  # of a stream the browser does not know the length as it was sent
-            received[0] += max(0, int(event["encodedDataLength"])) or int(event["dataLength"])
-
+def counted(page: Page) -> Iterator[Traffic]:
+    """What comes to a page while this is open."""
+    traffic, session = Traffic(), page.context.new_cdp_session(page)
+    traffic.watch(session)
     session.send("Network.enable")
-    session.on("Network.requestServedFromCache", lambda event: cached.add(event["requestId"]))
-    session.on("Network.dataReceived", came)
     try:
-        yield received
+        yield traffic
     finally:
         session.detach()
 
@@ -112,7 +135,7 @@ def mesh(page: Page) -> Callable[[], Shown]:
 
 def race(page: Page, prefix: str) -> Shown:
     """Presses Generate and waits for the result and its files. prefix : of the tab's ids"""
-    with counted(page) as received:
+    with counted(page) as traffic:
         page.click(f"#{prefix}generate")
         page.wait_for_function("foretokenSeen.ended !== null")
         page.wait_for_selector(f"#{prefix}generate")
@@ -124,7 +147,7 @@ def race(page: Page, prefix: str) -> Shown:
         first=(seen["first"] - seen["clicked"]) / 1000,
         whole=(seen["ended"] - seen["clicked"]) / 1000,
         updates=1000 * (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else 0.0,
-        received=received[0],
+        received=traffic.received,
         **{name: float(value) for name, value in split.groupdict().items()},
     )
 

@@ -28,6 +28,17 @@ def test_a_row_has_medians_and_quartiles():
     assert readable(row) == "mesh: kilobytes 2 (1.5 to 3), wall_seconds 4 (3 to 6)"
 
 
+def test_what_comes_is_counted_once_and_not_from_the_cache():
+    traffic = page_speed.Traffic()
+    for request, size in (("page", 100), ("page", 50), ("script", 70), ("stream", 30)):
+        traffic.came(request, size)
+    traffic.answers("script", {"fromDiskCache": True})
+    traffic.answers("page", {"fromDiskCache": False})
+    assert traffic.received == 180
+    traffic.finished["page"] = 60  # it came compressed
+    assert traffic.received == 90
+
+
 @pytest.mark.browser
 def test_a_visit_and_its_races_are_measured(browser, served):
     with page_speed.visit(browser, served.address) as (page, ready, first):
