@@ -44,7 +44,7 @@ COLUMNS = ("Method", "Exact", "Tokens / pass", "ms / pass", "Speed-up")
 LAST = {"image": "Log probability", "mesh": "Distance / floor"}
 MACHINE = ("processor", "threads", "device", "dtype", "torch", "commit", "weights")
 SAMPLING = ("temperature", "top_k", "top_p", "guidance")
-NAMES = {"kernels": "GPU kernels, compiled", "epyc-cpu": "Passes on a CPU: AMD EPYC"}
+NAMES = {"kernels": "GPU kernels, compiled", "epyc-cpu": "Passes on a CPU: AMD EPYC", "epyc-page": "The page in a browser: AMD EPYC"}
 
 
 def recorded(folder: Path) -> list[dict[str, Any]]:
@@ -111,9 +111,14 @@ def other(name: str, rows: list[Row]) -> dict[str, Any]:
         "axes": None,
         "columns": [head.replace("_", " ") for head in heads],
         "numeric": numeric,
-        "rows": [{"cells": [str(row[head]) for head in heads], "order": [row[head] for head in heads], "point": None} for row in rows],
+        "rows": [{"cells": [told(row[head]) for head in heads], "order": [row[head] for head in heads], "point": None} for row in rows],
         "made": {},
     }
+
+
+def told(value: Any) -> str:
+    """A cell as it stands in its file, but a median with its quartiles as everywhere."""
+    return spread(value, 2) if isinstance(value, list) else str(value)
 
 
 def line(kind: str, row: Row) -> dict[str, Any]:

@@ -13,9 +13,11 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = {"app", "engine"}
-# Triton has wheels for Linux only, and comes with the CUDA build of PyTorch; see engine/kernels/language.py. The encoder is large, and only
-# the MP4 files of races need it; see app/video.py.
-OPTIONAL = {"triton", "imageio-ffmpeg"}
+OPTIONAL = {
+    "triton",  # has wheels for Linux only, and comes with the CUDA build of PyTorch; see engine/kernels/language.py
+    "playwright",  # drives the browser of `bench page`; see app/browser.py
+    "imageio-ffmpeg",  # a large encoder that only the MP4 files of races need; see app/video.py
+}
 
 
 def declared() -> set[str]:

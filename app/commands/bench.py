@@ -16,6 +16,7 @@ KINDS = {
     "gpu": "graphs and windows on a GPU",
     "expected": "tokens a pass, for auto",
     "studio": "the page under several visitors",
+    "page": "the page in one visitor's browser",
 }  # each is app/commands/bench_NAME.py
 
 

@@ -18,7 +18,7 @@ from engine.mesh.read import Input
 from engine.mesh.repair import Repair, repair
 
 TEMPLATE = """
-<div class="ft-quality-box" hidden>
+<div class="ft-quality-box" tabindex="0" role="region" aria-label="Quality of the meshes" hidden>
   <table class="ft-quality"><thead></thead><tbody></tbody></table>
   <div class="ft-spent"></div>
 </div>

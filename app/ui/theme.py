@@ -11,6 +11,7 @@ ICON = Path(__file__).with_name("icon.svg")  # of the browser's tab, and of the 
 HEAD = f"""<meta name="color-scheme" content="dark light"><meta name="theme-color" content="#0c1016">
 <link rel="icon" href="data:image/svg+xml,{quote(ICON.read_text(encoding="utf-8"))}">
 <script>
+document.querySelector("meta[name=viewport]")?.setAttribute("content", "width=device-width, initial-scale=1"); // Gradio's forbids to zoom
 const chosen = localStorage.getItem("foretoken-theme"), dark = matchMedia("(prefers-color-scheme: dark)").matches;
 if (chosen ? chosen === "dark" : dark) document.documentElement.style.background = "#0c1016";
 </script>

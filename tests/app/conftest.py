@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from urllib.request import urlopen
 import pytest
 import torch
 
+from app.browser import FLAGS, chromium
 from engine.backbones import lowpoly
 from engine.backbones.pictogram import Pictogram, PictogramModel, load
 from engine.data.emoji_scenes import vocabulary
@@ -41,10 +41,6 @@ FRESH = """if (!sessionStorage.visited) {
   sessionStorage.setItem('foretoken-race', 'none'); // so that no example is shown
 }"""
 START_LIMIT = 120  # seconds until the studio must answer
-FLAGS = (
-    "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync",
-)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -188,12 +184,6 @@ def visit(served: Served) -> Iterator[Callable[[], Visitor]]:
     yield one
     for visitor in visitors:
         visitor.http.close()
-
-
-def chromium() -> str | None:
-    """The browser's path: $FORETOKEN_CHROMIUM, then the system's; None = Playwright's own."""
-    given = os.environ.get("FORETOKEN_CHROMIUM")
-    return given or shutil.which("chromium") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="session")

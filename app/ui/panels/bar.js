@@ -16,6 +16,7 @@ function openSettings(open, kept = true) {
 const isOpen = () => scope.querySelector(".ft-main")?.dataset.settings === "open";
 
 function openWords(open) {
+  if (!open && button("words").getAttribute("aria-expanded") === "true") button("words").focus();
   button("words").setAttribute("aria-expanded", open);
   scope.dispatchEvent(new CustomEvent("foretoken:words", { detail: open }));
 }
@@ -50,10 +51,27 @@ scope.addEventListener("foretoken:summary", ({ detail }) => {
 scope.addEventListener("foretoken:running", ({ detail }) => { for (const each of sizes.children) each.disabled = detail; });
 document.addEventListener("click", ({ target }) => { // a phone's sheet is closed by its button, or by a tap beside it
   const outside = narrow.matches && isOpen() && !target.closest(".ft-settings, .ft-summary") && target.isConnected;
-  if (scope.contains(target) && (target.closest(".ft-sheet") || outside)) openSettings(false);
+  if (!scope.contains(target)) return;
+  if (target.closest(".ft-sheet")) shut();
+  else if (outside) openSettings(false);
 });
 scope.addEventListener("foretoken:close-words", () => openWords(false));
-button("settings").addEventListener("click", () => openSettings(!isOpen()));
+function shut() { // and back to the button
+  openSettings(false);
+  button("settings").focus();
+}
+button("settings").addEventListener("click", () => {
+  openSettings(!isOpen());
+  if (narrow.matches && isOpen()) scope.querySelector(".ft-sheet")?.focus();
+});
+scope.addEventListener("keydown", (event) => { // Escape closes what is open before it cancels a run
+  if (event.key !== "Escape" || event.defaultPrevented) return;
+  const sheet = narrow.matches && isOpen() && event.target.closest(".ft-settings"), drawer = event.target.closest(".ft-words-drawer");
+  if (!sheet && !drawer) return;
+  event.preventDefault();
+  if (sheet) shut();
+  else openWords(false);
+});
 button("words").addEventListener("click", () => openWords(button("words").getAttribute("aria-expanded") !== "true"));
 requestAnimationFrame(() => { // once the other panels of the tab are there
   openSettings(!narrow.matches && localStorage.getItem(KEPT) === "open", false);

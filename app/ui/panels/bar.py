@@ -12,8 +12,8 @@ from app.ui.panels import panel
 TEMPLATE = """
 <div class="ft-controls">
   <div class="ft-segments" role="group" aria-label="Size of the picture" data-part="sizes" hidden></div>
-  <button type="button" class="ft-summary" data-do="settings" aria-expanded="false" aria-label="Method and settings"></button>
   <button type="button" class="ft-summary" data-do="words" aria-expanded="false">What it can draw</button>
+  <button type="button" class="ft-summary" data-do="settings" aria-expanded="false" aria-label="Method and settings"></button>
 </div>
 """
 

@@ -7,7 +7,7 @@ const part = (name) => card.querySelector(name);
 const picture = part(".ft-picture"), veil = part(".ft-veil"), overlay = part(".ft-overlay");
 const frame = part(".ft-frame"), cursor = part(".ft-cursor"), readout = part(".ft-readout");
 const others = part(".ft-candidates");
-const ACCEPTED = 3; // in VERDICTS
+const REJECTED = 2, ACCEPTED = 3, REDRAWN = 4; // in VERDICTS
 const SIDES = { fast: [230, 159, 0], plain: [86, 180, 233] };
 const scope = element.closest("[role=tabpanel]") || window;
 const mask = part(".ft-mask"), other = part(".ft-other"), wipe = part(".ft-wipe");
@@ -33,7 +33,7 @@ function depthColour(level) { // 1 = the model's own token
   return level === 1 ? VERDICTS[1].colour : shade(Math.max(0, level - 2) / Math.max(1, props.value.scales.depth - 1));
 }
 
-const colours = { accepted: (k) => VERDICTS[k].colour, depth: depthColour, pass: () => SIDES[props.value.side] };
+const colours = { depth: depthColour, pass: () => SIDES[props.value.side] };
 
 function paint(canvas, levels, colourOf) {
   const { columns, rows } = props.value;
@@ -50,7 +50,33 @@ function drawOverlay() {
   // The plain side drafts nothing: maps about drafts would only grey it out.
   const silent = v.side === "plain" && ["accepted", "probability", "depth"].includes(view.map);
   overlay.hidden = !v.maps || silent || Boolean(v.missing[view.map]);
-  if (!overlay.hidden) paint(overlay, view.map === "pass" ? passOf(view.at) : decoded[view.map], colours[view.map] || colour);
+  if (overlay.hidden) return;
+  if (view.map === "accepted") paintVerdicts(decoded.accepted);
+  else paint(overlay, view.map === "pass" ? passOf(view.at) : decoded[view.map], colours[view.map] || colour);
+}
+
+// What became of each token: rejected ones have a cross and redrawn ones a stroke, so that they can be told apart without colours.
+function paintVerdicts(levels) {
+  const { columns, rows } = props.value, cell = Math.max(4, Math.round(512 / columns)), pen = overlay.getContext("2d");
+  overlay.width = columns * cell;
+  overlay.height = rows * cell;
+  pen.lineWidth = Math.max(1, cell / 9);
+  pen.strokeStyle = "rgb(0 0 0 / 75%)";
+  levels.forEach((level, i) => {
+    if (!level) return;
+    const x = (i % columns) * cell, y = Math.floor(i / columns) * cell, far = cell * 0.72, near = cell * 0.28;
+    pen.fillStyle = `rgb(${VERDICTS[level].colour})`;
+    pen.fillRect(x, y, cell, cell);
+    if (level !== REJECTED && level !== REDRAWN) return;
+    pen.beginPath();
+    pen.moveTo(x + near, y + far);
+    pen.lineTo(x + far, y + near);
+    if (level === REJECTED) {
+      pen.moveTo(x + near, y + near);
+      pen.lineTo(x + far, y + far);
+    }
+    pen.stroke();
+  });
 }
 
 // The tokens of one pass: that of a position, else the newest.

@@ -45,7 +45,7 @@ COUNTERS = {
 
 TEMPLATE = """
 <section class="ft-card" data-state="empty">
-  <header><i class="ft-dot"></i><h3></h3><span class="ft-badge" tabindex="0" hidden></span></header>
+  <header><i class="ft-dot"></i><h3></h3><span class="ft-badge" role="note" tabindex="0" hidden></span></header>
   <div class="ft-frame">
     <canvas class="ft-picture" role="img" aria-label="No picture yet"></canvas>
     <canvas class="ft-veil" aria-hidden="true"></canvas>

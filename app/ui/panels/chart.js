@@ -3,7 +3,7 @@ const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const numbers = (text, Kind) => new Kind(bytes(text).buffer);
 const css = ([r, g, b]) => `rgb(${r} ${g} ${b})`;
 const FONT = '11px "IBM Plex Sans", system-ui, sans-serif';
-const COLOURS = ["text", "muted", "line", "line-strong", "raised", "surface", "plain", "fast", "accent", "good", "bad"];
+const COLOURS = ["text", "muted", "line", "line-strong", "raised", "surface", "plain", "fast", "fast-text", "accent", "good", "bad"];
 
 // What a chart is drawn on: a pen that works in CSS pixels, the size, and the page's colours.
 function paper(pen, width, height, style) {

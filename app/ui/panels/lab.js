@@ -74,7 +74,7 @@ function drawCourse(page, at = null) {
     { range: [0, furthest], title: "Deviation (total variation distance, 0 to 1)" });
   if (v.plain) {
     trail(pen, [[left, up(v.plain)], [right, up(v.plain)]], page.plain, { dash: [4, 4], width: 1 });
-    write(pen, "plain decoding", right, up(v.plain) + 8, page.plain, "right");
+    write(pen, "plain decoding", right, up(v.plain) + (up(v.plain) + 14 > bottoms[0] ? -8 : 8), page.plain, "right");
   }
   drawTurns(page, across, [30, bottoms[1]], right);
   const line = (values, place) => Array.from(values, (y, i) => (Number.isNaN(y) ? null : [across(time[i]), place(y)]));

@@ -157,7 +157,7 @@ function drawLegend() {
   const moving = root.dataset.state === "running" || Boolean(root.dataset.replayed);
   if (view.map === "plain" && moving && hasFaces()) items.push(swatch(both, "newest faces"));
   if (root.dataset.ghosts > 0) items.push(swatch("var(--ft-mesh-ghost)", "draft, not yet accepted"));
-  if (root.dataset.refused > 0) items.push(swatch("var(--ft-mesh-refused)", "rejected"));
+  if (root.dataset.refused > 0) items.push(swatch("repeating-linear-gradient(-45deg, var(--ft-mesh-refused) 0 3px, transparent 3px 5px)", "rejected"));
   legend.replaceChildren(...items);
 }
 

@@ -58,7 +58,8 @@ ACTIONS = {  # name: (label, strokes of its icon)
 }
 SIDE = """
 <div data-side="{name}">
-  <header><i class="ft-dot"></i><h3></h3><span class="ft-mesh-count"></span><span class="ft-badge" tabindex="0" hidden></span></header>
+  <header><i class="ft-dot"></i><h3></h3><span class="ft-mesh-count"></span>
+    <span class="ft-badge" role="note" tabindex="0" hidden></span></header>
   <p class="ft-empty-text"></p>
   <p class="ft-readout"></p>
 </div>

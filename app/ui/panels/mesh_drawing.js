@@ -31,7 +31,7 @@ void main() {
   gl_PointSize = size;
 }`, `
 flat in vec3 normal, albedo; flat in float lift; in vec3 at, edge;
-uniform vec3 eye, right, up, back, line; uniform int kind, map, taps; uniform float ground, width, opacity, drama; uniform sampler2D above;
+uniform vec3 eye, right, up, back, line; uniform int kind, map, taps; uniform float ground, width, opacity, drama, stripes; uniform sampler2D above;
 out vec4 colour;
 vec3 linear(vec3 c) { return c * c * (c * .3 + .7); }
 float cover() { // how much of the sky right above is hidden by faces; sampled beside a wall, not inside it
@@ -46,6 +46,7 @@ float cover() { // how much of the sky right above is hidden by faces; sampled b
 void main() {
   vec3 slope = fwidth(edge), near = smoothstep(slope * max(width - .75, 0.), slope * (width + .75), edge);
   float stroke = width > 0. ? 1. - min(min(near.x, near.y), near.z) : 0.;
+  if (stripes > 0. && mod(gl_FragCoord.x + gl_FragCoord.y, stripes) < stripes * .4) discard; // rejected ones differ without colours, too
   if (kind == 3) { colour = vec4(exp(-2.4 * (at.y - ground)), at.y * .5 + .5, 0, 1); return; }
   if (kind == 2) {
     float far = length(gl_PointCoord - .5) * 2., soft = fwidth(far);
@@ -254,7 +255,7 @@ function createRenderer() {
     own[name].solid();
     const fresh = side.upto !== null ? side.fresh : props.value.sides[name].state === "running" ? side.faces.fresh : count;
     const high = { step: side.faces.last, depth: deepest(), entropy: hottest() }[view.map] ?? __UNKNOWN__ - 1;
-    faces({ ...look, glow: look[name], lut: 0, above: 1, map, high, fresh, hover: side.hover });
+    faces({ ...look, glow: look[name], lut: 0, above: 1, map, high, fresh, hover: side.hover, stripes: 0 });
     faces({ width: 0, opacity: 1, drama: map ? 0.55 : 1, size: 6.5 * ratio, taps: rough() ? 6 : 16 });
     if (view.mode === "shaded" || view.mode === "both") pass(0, { width: view.mode === "both" ? 0.35 * ratio : 0 });
     gl.enable(gl.BLEND);
@@ -274,7 +275,7 @@ function createRenderer() {
       if (!number) continue;
       gl.depthMask(false);
       own[name][kind]();
-      faces({ clay: look[kind], line: look[kind], map: 0, hover: -1, fresh: number });
+      faces({ clay: look[kind], line: look[kind], map: 0, hover: -1, fresh: number, stripes: kind === "refused" ? 7 * ratio : 0 });
       pass(0, { opacity: 0.42, drama: 0.35, width: 0.6 * ratio }, number);
     }
     gl.depthMask(true);

@@ -6,13 +6,15 @@ const select = element.querySelector("select"), range = element.querySelector("i
 let scales = { probability: 1 };
 let missing = {}; // of the newest run: map -> why it has none
 let kinds = []; // kinds of verdicts in it
+const STROKES = { 2: "ft-crossed", 4: "ft-struck" }; // kinds with a mark in the map, see canvas.js
 const USUAL = 3; // kinds that every method may have; the legend shows the others only when they occur
 
 for (const [name, [label]] of Object.entries(MAPS)) select.add(new Option(label, name));
 
-function swatch(colour, text) {
+function swatch(colour, text, kind = "") {
   const item = document.createElement("span"), mark = document.createElement("i");
-  mark.style.background = colour;
+  mark.style.backgroundColor = colour;
+  mark.className = kind;
   item.append(mark, text);
   return item;
 }
@@ -32,7 +34,8 @@ function drawLegend() {
     return;
   }
   if (select.value === "accepted") {
-    const marks = VERDICTS.filter((_, i) => i < USUAL || kinds.includes(i + 1)).map((v) => swatch(`rgb(${v.colour})`, v.name));
+    const known = VERDICTS.map((v, i) => ({ ...v, kind: i + 1 })).filter(({ kind }) => kind <= USUAL || kinds.includes(kind));
+    const marks = known.map(({ colour, name, kind }) => swatch(`rgb(${colour})`, name, STROKES[kind]));
     legend.replaceChildren(...marks, swatch("#5a6678", "dim: still a draft"));
     return;
   }

@@ -163,7 +163,7 @@ function choose() {
   card.querySelector(".ft-about-chart").textContent = shown.about;
   card.querySelector(".ft-good").textContent = shown.axes?.good || "";
   card.dataset.points = points().length;
-  const style = getComputedStyle(card), colour = (name) => style.getPropertyValue(`--ft-${name}`);
+  const colour = (name) => `var(--ft-${name})`; // of the theme that is shown
   const marks = [["plain", "plain", "square"], ["exact", "good", "dot"], ["relaxed", "bad", "diamond"]];
   legend.replaceChildren(...(shown.axes ? [...marks.map(([group, name, kind]) => swatch(colour(name), NAMES[group], kind)),
     swatch(colour("muted"), "bar: 95 % interval over inputs", "stroke"), swatch(colour("line-strong"), "nothing is better in both", "stroke")] : []));

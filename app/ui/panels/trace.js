@@ -63,7 +63,7 @@ function drawMoves(page, placeOf) {
     const text = `${letter} ${before} → ${after}`, wide = page.pen.measureText(text).width;
     row = x < free ? 1 - row : 0;
     const from = Math.min(x + 3, page.width - RIGHT - wide);
-    write(page.pen, text, from, 7 + 12 * row, page.fast);
+    write(page.pen, text, from, 7 + 12 * row, page["fast-text"]);
     free = from + wide + 8;
   }
 }

@@ -1,0 +1,181 @@
+"""Takes the screenshots of the page: `python docs/shots.py [NAME ...]`, such as `image` or `lab`; all of them without a name.
+
+Every tab in a telling state, light and dark, wide and on a phone, into docs/screens/, and docs/studio.png. It needs Playwright, a Chromium
+and Pillow, starts a studio of its own, and draws with the shipped models, so a picture shows what a visitor would see.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # this checkout, whichever one is installed
+
+from app.browser import browser  # noqa: E402
+from app.crowd import studio  # noqa: E402
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+FOLDER = ROOT / "docs/screens"
+LARGEST, TOGETHER = 70_000, 1_500_000  # bytes of a picture, and of all
+QUALITIES = (82, 76, 70, 62, 54)  # of WebP; the first that is small enough is taken
+PATIENCE = 120_000  # milliseconds
+STILL = "*, *::before, *::after { transition: none !important; animation: none !important; caret-color: transparent !important; }"
+
+
+class Screen(NamedTuple):
+    """A kind of window. scale : pixels of the picture for one of the page"""
+
+    width: int
+    height: int
+    scale: float
+
+
+SCREENS = {"wide": Screen(1440, 1000, 1), "phone": Screen(390, 844, 1.5)}
+README = Screen(1280, 860, 1)
+
+
+def open_tab(page: Page, name: str, there: str) -> None:
+    """Opens a tab and waits until its panels are drawn."""
+    page.get_by_role("tab", name=name, exact=True).click()
+    page.wait_for_selector(there, state="attached")
+
+
+def wait_for_race(page: Page, prefix: str = "") -> None:
+    """Presses Generate and waits until the result and its files are there."""
+    page.click(f"#{prefix}generate")
+    page.wait_for_selector(f"#{prefix}cancel")
+    page.wait_for_selector(f"#{prefix}generate")
+    page.wait_for_selector(f"#{prefix}verdict .ft-verdict[data-state=done]")
+    page.wait_for_selector(f"#{prefix}runs tbody tr")
+
+
+def first(page: Page) -> None:
+    """What a newcomer finds."""
+    page.wait_for_selector("#canvas-fast .ft-card[data-state=done]")
+
+
+def image(page: Page) -> None:
+    """A finished race with the map of what became of each draft."""
+    page.fill("#prompt textarea, #prompt input", "three bears on a grey background")
+    wait_for_race(page)
+    page.wait_for_selector("#gif:not([disabled])")
+    page.click("#overlay [data-do=keep]")
+
+
+def methods(page: Page) -> None:
+    """The settings with the cards of methods: on a phone the sheet."""
+    page.click("#overlay [data-do=keep]")
+    page.click(".ft-summary[data-do=settings]")
+    page.click("#method .ft-picked")
+
+
+def mesh(page: Page) -> None:
+    """A finished race of meshes."""
+    open_tab(page, "Mesh", "#mesh-ready i")
+    page.wait_for_selector("#mesh-notes p")
+    wait_for_race(page, "mesh-")
+    page.wait_for_selector("#mesh-download-turntable:not([disabled])")
+    page.click("#mesh [data-mode=both]")
+    page.locator("#mesh select").select_option("accepted")
+
+
+def lab(page: Page) -> None:
+    """A loop in which a knob was moved several times."""
+    open_tab(page, "Lab", "#lab-stage .ft-lab")
+    page.click("#lab-generate")
+    page.wait_for_selector("#lab-stage .ft-lab[data-state=running]:not([data-pictures='0'])")
+    page.locator("#lab-stage [data-snapshot=A] [data-do=keep]").click()
+    page.locator("#lab-knobs [data-knob=relax] select").select_option("additive")
+    for stop in (3, 8, 14, 20):
+        before = page.locator("#lab-stage .ft-lab").get_attribute("data-pictures")
+        page.locator("#lab-knobs [data-knob=added_mass] input").evaluate(
+            "(input, stop) => { input.value = stop; input.dispatchEvent(new Event('input', { bubbles: true })); }", stop
+        )
+        page.wait_for_function(f"Number(document.querySelector('#lab-stage .ft-lab').dataset.pictures) > {int(before or 0) + 1}")
+    page.locator("#lab-stage [data-snapshot=B] [data-do=keep]").click()
+    page.click("#lab-cancel")
+    page.wait_for_selector("#lab-stage .ft-lab[data-state=stopped]")
+
+
+def bench(page: Page) -> None:
+    """A point of the plane of speed and fidelity."""
+    open_tab(page, "Bench", "#plane tbody tr")
+    page.locator("#plane canvas").focus()
+    for key in ("End", "ArrowLeft", "ArrowLeft"):
+        page.keyboard.press(key)
+
+
+def models(page: Page) -> None:
+    """The cards of the models."""
+    open_tab(page, "Models", '.ft-model[data-model="lowpoly"]')
+
+
+STATES: dict[str, Callable[[Page], None]] = {
+    "first": first, "image": image, "methods": methods, "mesh": mesh, "lab": lab, "bench": bench, "models": models
+}  # fmt: skip
+
+
+def begin(chromium: Browser, address: str, screen: Screen) -> Page:
+    """The page of a new visitor."""
+    context = chromium.new_context(
+        viewport={"width": screen.width, "height": screen.height}, device_scale_factor=screen.scale, color_scheme="dark"
+    )
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto(address)
+    page.add_style_tag(content=STILL)
+    first(page)
+    return page
+
+
+def take(page: Page, name: str) -> None:
+    """Writes the dark and the light picture of the page as it is."""
+    page.mouse.move(0, 0)
+    page.evaluate("scrollTo(0, 0)")
+    for theme in ("dark", "light"):
+        if page.evaluate("document.body.classList.contains('dark')") != (theme == "dark"):
+            page.evaluate("document.querySelector('.ft-theme').click()")
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        write(Image.open(io.BytesIO(page.screenshot())).convert("RGB"), FOLDER / f"{name}-{theme}.webp")
+    page.evaluate("document.querySelector('.ft-theme').click()")
+
+
+def write(picture: Image.Image, file: Path) -> None:
+    """Writes a picture as WebP, as well as LARGEST allows."""
+    for quality in QUALITIES:
+        picture.save(file, "webp", quality=quality, method=6)
+        if file.stat().st_size <= LARGEST:
+            break
+    print(f"{file.relative_to(ROOT)}: {file.stat().st_size / 1000:.0f} kB, quality {quality}", flush=True)
+
+
+def main(names: list[str]) -> None:
+    """Takes the pictures of these states; one state follows from the other, so all are made."""
+    FOLDER.mkdir(exist_ok=True)
+    with browser() as chromium, studio() as server:
+        page = begin(chromium, server.address, README)
+        wait_for_race(page)
+        Image.open(io.BytesIO(page.screenshot())).convert("RGB").save(ROOT / "docs/studio.png", optimize=True)
+        for kind, screen in SCREENS.items():
+            page = begin(chromium, server.address, screen)
+            for name, prepare in STATES.items():
+                if names and name not in names and not (name == "image" and "methods" in names):
+                    continue
+                prepare(page)
+                take(page, f"{name}-{kind}")
+                if name == "methods":
+                    page.keyboard.press("Escape")
+    together = sum(file.stat().st_size for file in FOLDER.glob("*.webp"))
+    print(f"together {together / 1000:,.0f} kB of at most {TOGETHER / 1000:,.0f}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,238 @@
+"""What axe-core finds serious, in any state of any tab, light and dark: nothing but what is listed here, which is Gradio's own markup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.app.conftest import lacking
+from tests.app.test_page import choose, finish, start
+
+pytestmark = pytest.mark.browser
+WRONG = ("serious", "critical")
+# The sizes of targets are not among axe's usual rules; colours are looked at again in the other theme.
+ALL = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}
+COLOURS = {"resultTypes": ["violations"], "runOnly": {"type": "rule", "values": ["color-contrast"]}}
+# (rule, selector): why we cannot mend it
+OF_GRADIO: dict[tuple[str, str], str] = {}
+FIND = """async (options) => (await axe.run(document, options)).violations.flatMap(({ id, impact, nodes }) => nodes.map((node) => ({
+  rule: id, impact, target: node.target.flat().join(" "), html: node.html.slice(0, 160),
+  why: [...node.any, ...node.all, ...node.none].map((check) => check.message).join("; ")
+})))"""
+STILL = "*, *::before, *::after { transition: none !important; animation: none !important; }"  # no colour on its way to another one
+
+
+@pytest.fixture(scope="session")
+def script() -> str:
+    """axe-core."""
+    try:
+        from axe_playwright_python.base import AXE_SCRIPT
+    except ImportError as e:
+        lacking(f"axe-core is not installed ({e}).")
+    return AXE_SCRIPT
+
+
+class Audit:
+    """Looks at a page in its states, and remembers what is wrong with them."""
+
+    def __init__(self, page: Any):
+        self.page = page
+        self.wrong: list[str] = []
+
+    def look(self, state: str) -> None:
+        """Everything in the dark, the colours in the light too."""
+        for dark, options in ((True, ALL), (False, COLOURS)):
+            self.page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
+            for found in self.page.evaluate(FIND, options):
+                if found["impact"] in WRONG and not self.excused(found):
+                    self.wrong.append(
+                        f"{state}, {'dark' if dark else 'light'}: {found['rule']} {found['target']} {found['html']} ({found['why']})"
+                    )
+
+    def end(self) -> None:
+        """Says all that was found, one line each."""
+        if self.wrong:
+            pytest.fail("\n".join(self.wrong), pytrace=False)
+
+    def excused(self, found: dict[str, str]) -> bool:
+        """Whether a finding is listed above."""
+        return any(
+            found["rule"] == rule
+            and self.page.evaluate("([target, of]) => document.querySelector(target)?.matches(of)", [found["target"], of])
+            for rule, of in OF_GRADIO
+        )
+
+
+@pytest.fixture
+def audit(open_page: Callable, script: str) -> Iterator[Callable]:
+    """A function that opens the page to look at; at the end it says all that was found."""
+    made: list[Audit] = []
+
+    def begin(width: int = 1366, height: int = 1000) -> Audit:
+        page = open_page(width, height)
+        page.emulate_media(reduced_motion="reduce")
+        page.add_style_tag(content=STILL)
+        page.evaluate(script)
+        made.append(Audit(page))
+        return made[-1]
+
+    yield begin
+    for each in made:
+        each.end()
+
+
+@contextmanager
+def growing(page: Any, run: str, cancel: str) -> Iterator[None]:
+    """While a run is in progress; it is cancelled at the end."""
+    yield
+    assert page.locator(run).get_attribute("data-state") == "running"
+    page.click(cancel)
+
+
+def open_tab(page: Any, name: str) -> None:
+    """Opens a tab."""
+    page.get_by_role("tab", name=name, exact=True).click()
+
+
+def test_the_image_tab(audit: Callable) -> None:
+    seen = audit()
+    page = seen.page
+    seen.look("settings")
+    page.click("#method .ft-picked")
+    seen.look("cards of methods")
+    page.keyboard.press("Escape")
+    page.click("[data-do=words]")
+    seen.look("words")
+    page.click("#words [data-do=close]")
+    prompt = page.locator("#prompt textarea, #prompt input")
+    prompt.fill("a girafe and a pengiun on snow")
+    page.wait_for_selector("#hints .ft-instead")
+    seen.look("unknown words")
+    prompt.fill(" ")
+    page.click("#generate")
+    page.wait_for_selector("#messages p[data-kind=error]")
+    seen.look("an error")
+    prompt.fill("two cats on snow")
+    choose(page, "settings", "repeat", "5 times")
+    start(page)
+    with growing(page, "#verdict .ft-verdict", "#cancel"):
+        seen.look("growing")
+    page.wait_for_selector("#generate")
+    choose(page, "settings", "repeat", "once")
+    start(page, "64 px")
+    finish(page)
+    page.click("#overlay [data-do=keep]")
+    page.locator("#trace canvas").first.focus()
+    page.keyboard.press("Home")
+    page.wait_for_selector(".ft-runs tbody tr")
+    seen.look("finished, with the map and the table of runs")
+    page.click("#overlay [data-do=wipe]")
+    page.locator("#replay input").evaluate("r => { r.value = 500; r.dispatchEvent(new Event('input')); }")
+    seen.look("replay and wipe")
+
+
+def test_what_is_wrong_is_found(audit: Callable) -> None:
+    seen = audit()
+    seen.page.evaluate("document.querySelector('.ft-header').insertAdjacentHTML('beforeend', '<button id=nameless></button>')")
+    seen.page.evaluate("document.querySelector('#verdict .ft-detail').style.color = 'silver'")
+    seen.look("broken on purpose")
+    rules = [line.split(": ")[1].split()[0] for line in seen.wrong]
+    assert rules.count("button-name") == 1 and rules.count("color-contrast") >= 1 and "nameless" in seen.wrong[0]
+    seen.wrong.clear()
+
+
+def test_the_first_page(browser: Any, served: Any, script: str) -> None:
+    context = browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(served.address)
+    page.wait_for_selector("#canvas-fast .ft-card[data-state=done]")
+    page.add_style_tag(content=STILL)
+    page.evaluate(script)
+    seen = Audit(page)
+    seen.look("the first page")
+    context.close()
+    seen.end()
+
+
+def test_the_mesh_tab(audit: Callable) -> None:
+    seen = audit()
+    page = seen.page
+    open_tab(page, "Mesh")
+    page.wait_for_selector("#mesh-ready i", state="attached")
+    page.wait_for_selector("#mesh-notes p")
+    seen.look("an example")
+    page.click("#mesh-generate")
+    page.wait_for_function("Number(document.querySelector('#mesh .ft-mesh').dataset.acceleratedFaces) > 0")
+    with growing(page, "#mesh-verdict .ft-verdict", "#mesh-cancel"):
+        seen.look("growing")
+    page.wait_for_selector("#mesh-generate")
+    page.wait_for_selector("#mesh-runs tbody tr")
+    seen.look("finished")
+    page.locator("#mesh [data-mode=both]").click()
+    page.locator("#mesh select").select_option("accepted")
+    page.locator("#mesh [data-wipe]").click()
+    seen.look("wireframe, map and wipe")
+
+
+def test_the_lab(audit: Callable) -> None:
+    seen = audit()
+    page = seen.page
+    open_tab(page, "Lab")
+    page.wait_for_selector("#lab-stage .ft-lab[data-state=empty]")
+    seen.look("empty")
+    choose(page, "lab-settings", "size", "64 px")
+    page.click("#lab-generate")
+    page.wait_for_selector("#lab-stage .ft-lab[data-state=running]:not([data-settings='0'])")
+    page.locator("#lab-stage [data-do=keep]:not([disabled])").first.click()
+    with growing(page, "#lab-stage .ft-lab", "#lab-cancel"):
+        seen.look("looping")
+    page.wait_for_selector("#lab-stage .ft-lab[data-state=stopped]")
+    seen.look("stopped")
+
+
+def test_the_bench_and_the_models(audit: Callable) -> None:
+    seen = audit()
+    page = seen.page
+    open_tab(page, "Bench")
+    page.wait_for_selector("#plane .ft-plane[data-state=done]")
+    page.locator("#plane canvas").focus()
+    page.keyboard.press("End")
+    seen.look("bench, a point")
+    choose(page, "bench-settings", "size", "256 px")
+    page.click("#bench-generate")
+    page.wait_for_selector("#bench-going .ft-going[data-state=running] >> text=Run")
+    with growing(page, "#bench-going .ft-going", "#bench-cancel"):
+        seen.look("bench, measuring")
+    page.wait_for_selector("#bench-going .ft-going[data-state=stopped]")
+    open_tab(page, "Models")
+    page.wait_for_selector('.ft-model[data-model="pictogram"]')
+    for fold in page.locator(".ft-fold summary").all():
+        fold.click()
+    page.fill("#import-path textarea, #import-path input", "/nowhere")
+    page.click("#import-look")
+    page.wait_for_selector(".ft-told[data-kind=error]")
+    seen.look("models")
+
+
+def test_a_phone(audit: Callable) -> None:
+    seen = audit(390, 844)
+    page = seen.page
+    seen.look("phone")
+    page.click(".ft-summary[data-do=settings]")
+    seen.look("phone, the sheet")
+    page.click("#method .ft-picked")
+    seen.look("phone, the cards")
+    page.keyboard.press("Escape")
+    page.click(".ft-sheet")
+    page.click("#bar button[data-size='64 px']")
+    page.click("#generate")
+    finish(page)
+    page.wait_for_selector(".ft-runs tbody tr")
+    seen.look("phone, finished")
+    for tab, there in (("Mesh", "#mesh-notes p"), ("Lab", "#lab-stage .ft-lab"), ("Bench", "#plane tbody tr"), ("Models", ".ft-model")):
+        open_tab(page, tab)
+        page.wait_for_selector(there)
+        seen.look(f"phone, {tab}")
