@@ -22,6 +22,8 @@ from app import endpoints
 from app.boards.lazy import Lazy
 from app.door import Door
 from app.limits import Limits
+from app.serving.key import VARIABLE
+from app.serving.page import Page, beside
 from app.session import Sessions
 from app.shelf import Shelf
 from app.ui import TABS, header, theme
@@ -51,7 +53,7 @@ def build(
     examples: Path | None = None,
     shelf: Shelf | None = None,
     runner: Here | Away | None = None,
-) -> gr.Blocks:
+) -> Page:
     """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one).
 
     local   : only this machine can open the page, so it may import models from folders that a visitor names
@@ -63,13 +65,15 @@ def build(
     shelf = shelf or Shelf(home() / "runs", Limits())
     limits, sessions = shelf.limits, sessions or visitors()
     parts = {"local": local, "weights": weights, "examples": examples, "limits": limits, "shelf": shelf, "runner": runner or Here()}
-    with gr.Blocks(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=limits.leftovers) as page:
+    with Page(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=limits.leftovers) as page:
         header.build(backbone, mesh)
         with gr.Tabs(elem_id="tabs"):
             for name, module in TABS.items():
                 with gr.Tab(name, id=name.lower()) as tab:
                     importlib.import_module(module).build(Place(page, tab, backbone, mesh, sessions, **parts))
-        endpoints.build(Place(page, tab, backbone, mesh, sessions, **parts))
+        place = Place(page, tab, backbone, mesh, sessions, **parts)
+        endpoints.build(place)
+        page.routes = beside(place, lambda caller: forget(page, caller), os.environ.get(VARIABLE, ""))
         if limits.shared:
             gr.HTML(f'<p class="ft-privacy">{limits.privacy}</p>', elem_id="privacy", apply_default_css=False)
 
@@ -247,7 +251,7 @@ def kept_where(shelf: Shelf) -> str:
 
 
 def open_to(
-    page: gr.Blocks, host: str, port: int, allowed_hosts: Iterable[str] = (), open_browser: bool = False, limits: Limits | None = None
+    page: Page, host: str, port: int, allowed_hosts: Iterable[str] = (), open_browser: bool = False, limits: Limits | None = None
 ) -> str:
     """Serves a page from its own threads; returns its URL."""
     limits = limits or Limits()
@@ -257,7 +261,7 @@ def open_to(
         server_name=host, server_port=port, inbrowser=open_browser, quiet=True, share=False, show_error=True, ssr_mode=False,
         theme=theme.theme(), css=theme.css(), head=theme.HEAD, footer_links=[], run_history=False, enable_monitoring=False,
         mcp_server=False, pwa=True, favicon_path=str(theme.ICON), prevent_thread_lock=True, max_file_size=limits.upload,
-        state_session_capacity=VISITORS, app_kwargs={"middleware": [door]},
+        state_session_capacity=VISITORS, app_kwargs={"middleware": [door], "routes": list(page.routes)},
     )  # fmt: skip
     return here
 
