@@ -288,6 +288,10 @@ class Sessions:
             visit.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return visit.folder
 
+    def new_folder(self, visitor: str) -> Path:
+        """A name among the visitor's files for a folder that holds one upload."""
+        return self.folder(visitor) / f"upload-{secrets.token_hex(8)}"
+
     def give(self, visitor: str, given: Any) -> None:
         """Keeps a visitor's input until they leave."""
         with self._lock:

@@ -25,5 +25,6 @@ class Key:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not given.strip():
             raise Refused(MISSING, status=401, code="invalid_api_key")
-        if not hmac.compare_digest(given.strip().encode(), self._expected):
+        # a server reads headers as Latin-1, whatever their bytes mean
+        if not hmac.compare_digest(given.strip().encode("latin-1"), self._expected):
             raise Refused(WRONG, status=401, code="invalid_api_key")

@@ -106,9 +106,8 @@ class Turns:
     async def _leave(self, order: Order) -> None:
         """Gives back whatever the order still holds: its place, its run, its files."""
         order.left.set()
-        waiting = self._orders.pop(order.caller, None) is not None
-        if waiting:  # its turn has not come
-            await self.page._queue.clean_events(session_hash=order.caller)
+        self._orders.pop(order.caller, None)
+        await self.page._queue.clean_events(session_hash=order.caller)  # its place, and else what Gradio would still say to nobody
         self.page._queue.pending_messages_per_session.pop(order.caller, None)
         await asyncio.to_thread(self.sessions.leave, order.caller)
         self._forget(order.caller)
