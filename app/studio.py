@@ -24,7 +24,7 @@ from app.door import Door
 from app.limits import Limits
 from app.serving.key import VARIABLE
 from app.serving.page import Page, beside
-from app.serving.tools import PATH, check_installed
+from app.serving.tools import PATH, check_installed, mend
 from app.session import Sessions
 from app.shelf import Shelf
 from app.ui import TABS, header, theme
@@ -278,6 +278,8 @@ def open_to(
         mcp_server=mcp, pwa=True, favicon_path=str(theme.ICON), prevent_thread_lock=True, max_file_size=limits.upload,
         state_session_capacity=VISITORS, app_kwargs={"middleware": [door], "routes": list(page.routes)},
     )  # fmt: skip
+    if mcp:
+        mend(page.mcp_server_obj)
     return here
 
 

@@ -19,10 +19,11 @@ from app.commands import studio as command
 from app.serving import tools
 from app.ui import image_tab, mesh_input
 from engine.errors import NotSupported
+from engine.mesh.read import read
 from engine.methods import find
 from engine.run import generate
 
-CHAIR = (mesh_input.EXAMPLES / "chair.ply").read_bytes()
+CHAIR = mesh_input.EXAMPLES / "chair.ply"
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +45,9 @@ def asking(address: str, ask: Callable[[ClientSession], Any]) -> Any:
     return asyncio.run(session())
 
 
-def call(address: str, tool: str, **arguments: Any) -> CallToolResult:
-    """The result of a tool."""
-    return asking(address, lambda client: client.call_tool(tool, arguments))
+def call(address: str, tool: str, progress: Callable | None = None, **arguments: Any) -> CallToolResult:
+    """The result of a tool. progress : is told how it goes"""
+    return asking(address, lambda client: client.call_tool(tool, arguments, progress_callback=progress))
 
 
 def named(address: str) -> dict[str, Any]:
@@ -68,9 +69,16 @@ def test_the_three_endpoints_are_tools_with_a_description(studio):
     assert set(found["generate_image"].inputSchema["properties"]) == {"prompt", "method", "seed", "size", "settings"}
 
 
-def test_a_picture_comes_as_a_picture(studio):
+@pytest.mark.parametrize("watched", [False, True])
+def test_a_picture_comes_as_a_picture(studio, watched):
+    told: list[Any] = []
+
+    async def progress(*news: Any) -> None:
+        told.append(news)
+
     name = named(studio)["generate_image"].name
-    result = call(studio, name, prompt="a red apple", size=64, seed=3, settings={"window": 5})
+    result = call(studio, name, progress if watched else None, prompt="a red apple", size=64, seed=3, settings={"window": 5})
+    assert bool(told) == watched
     (picture,) = [part for part in result.content if isinstance(part, ImageContent)]
     with Image.open(io.BytesIO(base64.b64decode(picture.data))) as image:
         assert image.size == (64, 64)
@@ -78,7 +86,8 @@ def test_a_picture_comes_as_a_picture(studio):
 
 
 def test_a_mesh_comes_from_a_cloud_in_the_call(studio):
-    cloud = f"data:application/octet-stream;base64,{base64.b64encode(CHAIR).decode()}"
+    lines = "\n".join(" ".join(map(str, point)) for point in read(CHAIR).points.tolist())  # x y z and a normal
+    cloud = f"data:text/plain;base64,{base64.b64encode(lines.encode()).decode()}"
     result = call(studio, named(studio)["generate_mesh"].name, cloud=cloud, settings={"face_budget": 8})
     assert not result.isError and ".glb" in texts(result) and "'watertight'" in texts(result), texts(result)
 
