@@ -158,11 +158,32 @@ class Ids:
 
     def along(self, more: Tensor) -> list[int]:
         """Other numbers, int64 [K], on the host. The ids come in the same transfer, and are not read again."""
+        if self.tokens.device.type == "cpu":
+            self.listed()
         if self._read is not None or not len(self.tokens):
             return more.tolist()
         both = torch.cat([more, self.tokens.to(more.device)]).tolist()
         self._read = both[len(more) :]
         return both[: len(more)]
+
+
+class Launch(Protocol):
+    """A pass that begins when something of it is needed, so that what is asked about its rows before can go along with it.
+
+    count : its rows; place : device and type of its results; ahead : see `Rows`, after a verdict
+    """
+
+    count: int
+    place: tuple[torch.device, torch.dtype]
+    ahead: Tensor | None
+
+    def start(self) -> tuple[Tensor, Tensor]:
+        """Hidden states and logits."""
+        ...
+
+    def verdict(self, asked: Any) -> Any | None:
+        """The verdicts (engine/kernels/verify.py) on a question (engine/kernels/fixed_verdict.py); None: too late, or not possible."""
+        ...
 
 
 class Rows:
@@ -176,6 +197,7 @@ class Rows:
         kernels that go from logits to tokens; None if there is no such function
     head   : [V, H] if the logits are hidden times this and nothing else, or None
     drafted : the ids of the draft's nodes
+    launch : the pass, if it may still wait for a question about its rows
     """
 
     def __init__(
@@ -186,16 +208,40 @@ class Rows:
         settings: Callable[[int], tuple[Sampling, Tensor | None]] | None = None,
         head: Tensor | None = None,
         drafted: Ids | None = None,
+        launch: Launch | None = None,
     ):
-        """logits : or a function that computes them on first use"""
-        self._logits, self.hidden = logits, hidden
+        """logits : or a function that computes them on first use; hidden : with a launch, its own"""
+        self._logits, self._hidden = logits, hidden
         self.drafted = Ids(NO_DRAFT.tokens) if drafted is None else drafted
-        self._warp, self.settings, self.head = warp, settings, head
+        self._warp, self.settings, self.head, self.launch = warp, settings, head, launch
 
     @cached_property
     def logits(self) -> Tensor:
         """The model's raw output [branches, N+1, V]."""
         return self._logits if isinstance(self._logits, Tensor) else self._logits()
+
+    @cached_property
+    def hidden(self) -> Tensor | None:
+        """The last hidden states [branches, N+1, H], or None."""
+        return self._hidden if self.launch is None else self.launch.start()[0]
+
+    @property
+    def count(self) -> int:
+        """N+1."""
+        return self.logits.shape[1] if self.launch is None else self.launch.count
+
+    @property
+    def place(self) -> tuple[torch.device, torch.dtype]:
+        """Device and type of the output. The logits may not have been computed yet."""
+        if self.launch is not None:
+            return self.launch.place
+        output = self.logits if self.hidden is None else self.hidden
+        return output.device, output.dtype
+
+    @property
+    def ahead(self) -> Tensor | None:
+        """What a drafter has computed inside the pass, from the row after the accepted drafts; None if it has not."""
+        return None if self.launch is None else self.launch.ahead
 
     def has(self, p: Tensor) -> None:
         """Takes distributions [N+1, V] that a kernel has computed from these logits, so that they are not computed again."""
@@ -274,9 +320,13 @@ NO_DRAFT = Draft(torch.empty(0, dtype=torch.int64))
 
 
 class Grammar(Protocol):
-    """Which tokens may follow, as a state machine of pure functions, so that drafts can be masked along a hypothetical path."""
+    """Which tokens may follow, as a state machine of pure functions, so that drafts can be masked along a hypothetical path.
+
+    masks : bool [M, V], the distinct answers of `allowed`, if they are few: a GPU then keeps them and is sent their numbers; else None
+    """
 
     start: Any
+    masks: Tensor | None
 
     def next(self, state: Any, token: int) -> Any:
         """The state after a token."""
@@ -284,6 +334,10 @@ class Grammar(Protocol):
 
     def allowed(self, state: Any) -> Tensor:
         """The ids that may come next, bool [V]; at least one."""
+        ...
+
+    def mask_index(self, state: Any) -> int:
+        """By grammars with `masks`: the row of a state."""
         ...
 
 
@@ -323,6 +377,7 @@ class Sequence(Protocol):
     sampling: Sampling
     codebook: Tensor | None  # by capability "codebook": [V, e], the code vector of each id; else None
     condition: Tensor | None  # by capability "condition": [C, H], features of the prompt, for drafters that attend to it; else None
+    masks: Tensor | None  # the distinct masks of its grammar, bool [M, V], on the device; None without a grammar, or if they are many
     adapter: Any  # by capability "predictive_stream": the weights of predictive rows; the drafter sets it when it starts
 
     def forward(self, draft: Draft) -> Rows:
@@ -345,6 +400,14 @@ class Sequence(Protocol):
 
     def state(self, path: list[int]) -> Hashable:
         """The grammar's state after a hypothetical path: if states are equal, equal logits give equal distributions."""
+        ...
+
+    def mask_index(self, path: list[int]) -> int:
+        """With `masks`: the row of those that may follow a hypothetical path."""
+        ...
+
+    def laws(self, logits: Tensor) -> Tensor:
+        """With `masks`: `law` under every one of them, [k, M, V]."""
         ...
 
     @property

@@ -12,9 +12,14 @@ import torch
 from torch import Tensor
 
 from engine.kernels.choice import choose
-from engine.kernels.noise import GOLDEN, KEPT, MASK, ONE, TWO, gumbel, keys, mix, mix_array, unit
+from engine.kernels.noise import GOLDEN, KEPT, MASK, ONE, TWO, gumbel, keys, mix, mix_array, uniform, unit
 
 DRAW, ACCEPT, RESIDUAL, INITIAL, DRAFTER, SCHEDULE = range(6)
+
+
+def is_made_there(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether a device makes its numbers itself: a GPU does, and is sent nothing."""
+    return choose(device, dtype).is_triton
 
 
 class Noise:
@@ -22,6 +27,7 @@ class Noise:
 
     def __init__(self, seed: int, vocabulary: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32):
         self.seed, self.vocabulary, self.device, self.dtype = seed, vocabulary, torch.device(device), dtype
+        self._is_made_there = is_made_there(self.device, dtype)
         self._root = mix((seed * GOLDEN + 1) & MASK)
         self._gumbel: dict[int, Tensor] = {}  # by position, the newest last
         self._most = KEPT // (vocabulary * dtype.itemsize)
@@ -36,6 +42,8 @@ class Noise:
 
     def uniform(self, stream: int, start: int, count: int, iteration: int, slot: int = 0) -> Tensor:
         """u for positions start .. start+count-1, float64 [count] on the run's device."""
+        if self._is_made_there:
+            return uniform(self._key(stream, iteration), torch.arange(start, start + count, device=self.device), slot)
         return self.host_uniform(stream, start, count, iteration, slot).to(self.device)
 
     def host_uniform(self, stream: int, start: int, count: int, iteration: int, slot: int = 0) -> Tensor:
@@ -50,7 +58,7 @@ class Noise:
     def gumbel(self, start: int, count: int) -> Tensor:
         """Standard Gumbel noise of positions start .. start+count-1, [count, V]. The counter has no iteration: a position keeps its
         noise for the whole run. This couples draws and makes `match seed` possible. On a GPU it is computed there, whenever asked for."""
-        if choose(self.device, self.dtype).is_triton:
+        if self._is_made_there:
             return gumbel(self.base, torch.arange(start, start + count, device=self.device), self.vocabulary, self.dtype)
         missing = [i for i in range(start, start + count) if i not in self._gumbel]
         if missing:

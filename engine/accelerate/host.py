@@ -27,6 +27,7 @@ from engine.layout import Layout, Line, Raster
 from engine.networks.hosted import DRAFT_ROWS, SlabLayer
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Fork
+from engine.networks.trunk import Trunk
 from engine.sampling import guide, warp
 
 NEEDED = ("input_ids", "attention_mask", "position_ids", "past_key_values")  # of the model's forward
@@ -79,7 +80,7 @@ class ExactLayer(SlabLayer):
         return self.slab.kept + query_length, 0
 
 
-class CallerTrunk:
+class CallerTrunk(Trunk):
     """The caller's model for one run. It holds no cache, so closing a run frees the slab."""
 
     def __init__(self, model: PreTrainedModel, branches: Sequence[Branch], layers: int):
@@ -139,6 +140,8 @@ class CallerTrunk:
 
 class Path:
     """A grammar that allows everything and only remembers: its state is the tuple of all ids so far, prompt included."""
+
+    masks = None
 
     def __init__(self, given: Sequence[int], vocabulary: int):
         self.start, self.vocabulary = tuple(given), vocabulary

@@ -32,6 +32,7 @@ from engine.networks.mesh_decoder import MeshModel, Settings, budget_bucket, des
 from engine.networks.native_blocks import quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Fork
+from engine.networks.trunk import Trunk
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors, refuse_stale
 
 FOLDER = MODELS / "lowpoly"
@@ -52,12 +53,16 @@ class MaskedGrammar:
         """The state after a token."""
         return self.rules.next(state, token)
 
+    def mask_index(self, state: int) -> int:
+        """The row of `masks` for a state."""
+        return self.rules.mask_index(state)
+
     def allowed(self, state: int) -> Tensor:
         """The ids allowed next, bool [V]."""
         return self.masks[self.rules.mask_index(state)]
 
 
-class _Trunk:
+class _Trunk(Trunk):
     """MeshDecoder with one condition, as a trunk for TransformerSequence."""
 
     takes_sets = fixed = True

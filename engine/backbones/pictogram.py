@@ -33,6 +33,7 @@ from engine.networks.attention import STEADY_KEYS, steady
 from engine.networks.native_blocks import is_native, quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Decoder, Fork, causal, rotary_table
+from engine.networks.trunk import Trunk
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors
 
@@ -128,7 +129,7 @@ def text_mask(count: int, device: torch.device) -> Tensor:
     return mask
 
 
-class _Trunk:
+class _Trunk(Trunk):
     """PictogramModel at one scale, as a trunk for TransformerSequence."""
 
     takes_sets = fixed = True

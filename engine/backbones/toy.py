@@ -133,7 +133,7 @@ class ToySequence:
     def __init__(self, toy: Toy, sampling: Sampling):
         self.toy, self.network, self.sampling = toy, toy.network, sampling
         self.vocabulary, self.layout, self.device = toy.vocabulary, toy.layout, toy.device
-        self.codebook, self.condition = toy.codes, None
+        self.codebook, self.condition, self.masks = toy.codes, None, None
         self.resampler = toy.resampler
         self.scales = tuple(s for s in sorted({-(-self.layout.columns // r) for r in (2, 4)}) if s < self.layout.columns)
         self.limit = toy.layout.rows * toy.layout.columns
@@ -385,9 +385,9 @@ class TableHeads:
         """The heads of a kind; the tables are the same for all."""
         return self
 
-    def start(self, sequence: Any) -> Callable[[Tensor, int], Tensor]:
-        """For one run: hidden [H], count -> logits [count, V]."""
-        return self.guess
+    def start(self, sequence: Any) -> Callable[[Rows, int, int], Tensor]:
+        """For one run: a pass, one of its rows, count -> logits [count, V]."""
+        return lambda rows, row, count: self.guess(rows.hidden[0, row], count)
 
     def guess(self, hidden: Tensor, count: int) -> Tensor:
         """logits [count, V]"""

@@ -28,7 +28,7 @@ class Initializer:
 
     def saw(self, start: int, rows: Rows) -> None:
         """Keeps a pass whose row i is the distribution of position start+i."""
-        count = rows.logits.shape[1]
+        count = rows.count
         back = start - self.sequence.layout.reach
         self.passes = [(start, start + count, rows), *(x for x in self.passes if x[1] > back and x[0] < start)]
 

@@ -35,6 +35,7 @@ from engine.decoding.rules import (
     probability_of,
     ratio,
 )
+from engine.decoding.verdict import Rule
 from engine.errors import NotSupported
 from engine.kernels.choice import choose
 from engine.kernels.pooled_mass import pooled_mass
@@ -150,6 +151,10 @@ class RelaxedWindow:
     def __init__(self, sequence: Sequence, knobs: Knobs, noise: Noise):
         self.sequence, self.knobs, self.noise = sequence, knobs, noise
         self.relaxed, self.iteration = Relaxed(sequence), 0
+
+    def rule(self, knobs: Knobs) -> Rule | None:
+        """`ratio` while a rule is relaxed; None: nothing replaces speculative sampling."""
+        return None if knobs.relax == "off" else self.ratio
 
     def ratio(self, p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """p, q [m, V], tokens int64 [m], u [m] -> accepted bool [m] and mass(x) / q(x) [m]."""

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.core import Rows, Step
+from engine.core import NO_DRAFT, Rows, Step
 from engine.decoding.rules import leading, matches, probability_of, ratio
 from engine.kernels import verify as kernel
 from engine.kernels.choice import choose
+from engine.kernels.fixed_verdict import Criterion, Question
 from engine.kernels.head_draw import head_draw, is_plain
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, entropy, residual
@@ -105,37 +106,59 @@ def judge(
     """
     size = len(tokens)
     if not is_fused(rows):
+        tokens = tokens.to(rows.place[0])
         accepted, ratios, answers = verify(rows, tokens, laws, noise, n, iteration, seeded, rule)
         a = leading(accepted)
         return Judged(accepted, ratios, answers, a, correct(rows, laws, answers, a, size, noise, n, iteration))
     found = fused(rows, tokens, laws, noise, list(range(n, n + size + 1)), iteration, seeded, store or rule is not None)
-    accepted, ratios = found.accepted, found.ratios
+    accepted, ratios, pair = found.accepted, found.ratios, found.pair
     if rule is not None and laws is not None:
         relaxed, ratios = rule(rows.p[:size], laws, tokens, noise.uniform(ACCEPT, n, size, iteration))
-        accepted = accepted if seeded else relaxed
-    a, token = kernel.settled(kernel.settle(found, accepted, seeded), rows.drafted)
+        accepted, pair = (accepted, pair) if seeded else (relaxed, None)
+    a, token = kernel.settled(kernel.settle(found, accepted, seeded) if pair is None else pair, rows.drafted)
     chance = found.chances if ratios is None else ratios.clamp(max=1)
     return Judged(accepted, ratios, found.answers if seeded else None, a, token, chance, found.entropy, found)
+
+
+def screen(rows: Rows, tokens: Tensor, criterion: Criterion, noise: Noise, n: int, iteration: int) -> Judged:
+    """The same by a rule that looks at the model's distributions alone, for rows that the kernel verifies. The token after the accepted
+    drafts is the row's answer."""
+    size = len(tokens)
+    found = fused(rows, tokens, None, noise, list(range(n, n + size + 1)), iteration, True, not criterion.raw, criterion)
+    accepted, pair = found.accepted, found.pair
+    if pair is None:
+        p = torch.softmax(rows.logits[0, :size].float(), -1) if criterion.raw else found.p[:size]
+        accepted = criterion.accepts(p, tokens.to(p.device), torch.tensor(criterion.limit, dtype=torch.float64))
+        pair = kernel.settle(found, accepted, True)
+    a, token = kernel.settled(pair, rows.drafted)
+    return Judged(accepted, None, found.answers, a, token, found.chances, found.entropy, found)
 
 
 def is_fused(rows: Rows) -> bool:
     """Whether the kernel verifies these rows: they are on a GPU, and their scores depend on sampling and allowed ids alone."""
     if rows.settings is None:
         return False
-    output = rows.hidden if rows.hidden is not None else rows.logits  # the logits may not have been computed yet
-    return choose(output.device, output.dtype).is_triton
+    return choose(*rows.place).is_triton
 
 
 def fused(
-    rows: Rows, tokens: Tensor, laws: Tensor | None, noise: Noise, positions: list[int], iteration: int, seeded: bool, store: bool = True
-) -> kernel.Verdicts:
-    """Verdicts and draws of rows at these positions, by the kernel. With `store` the rows have their distributions from then on."""
+    rows: Rows, tokens: Tensor, laws: Tensor | None, noise: Noise, positions: list[int], iteration: int, seeded: bool, store: bool = True,
+    criterion: Criterion | None = None,
+) -> kernel.Verdicts:  # fmt: skip
+    """Verdicts and draws of rows at these positions, by the kernel. With `store` the rows have their distributions from then on.
+
+    A pass in fixed shapes that waits for this question begins with it, and gives what it has settled, by the criterion if there is one.
+    """
     first, count = min(positions), max(positions) + 1 - min(positions)
     at = torch.tensor(positions)
     uniforms = torch.stack([noise.host_uniform(stream, first, count, iteration)[at - first] for stream in (ACCEPT, DRAW, RESIDUAL)])
-    sampling, allowed = rows.settings(len(positions))
-    uniforms, at = (x.to(rows.logits.device, non_blocking=True) for x in (uniforms, at))  # the pass may still run: do not wait for it
-    found = kernel.verify(kernel.Asked(rows.logits, sampling, allowed, tokens, laws, uniforms, noise.base, at, seeded, store))
+    found = None
+    if rows.launch is not None:
+        found = rows.launch.verdict(Question(laws, uniforms, at, noise.base, seeded, store, criterion))
+    if found is None:
+        sampling, allowed = rows.settings(len(positions))
+        uniforms, at, tokens = (x.to(rows.logits.device, non_blocking=True) for x in (uniforms, at, tokens))  # the pass may still run
+        found = kernel.verify(kernel.Asked(rows.logits, sampling, allowed, tokens, laws, uniforms, noise.base, at, seeded, store))
     if store:
         rows.has(found.p)
     return found
@@ -148,11 +171,11 @@ def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Tensor]:
     """
     if not is_fused(rows):
         return draw_gumbel(rows.scores, noise.gumbel(n, 1)).item(), entropy(rows.p[:1])
-    sampling, allowed = rows.settings(1)
-    if rows.head is not None and allowed is None and is_plain(sampling):
-        found = head_draw(rows.hidden, rows.head, sampling, noise.base, torch.tensor([n]).to(rows.hidden.device, non_blocking=True))
+    sampling, allowed = (None, None) if rows.head is None else rows.settings(1)
+    if sampling is not None and allowed is None and is_plain(sampling):
+        found = head_draw(rows.hidden, rows.head, sampling, noise.base, torch.full((1,), n, device=rows.hidden.device))
         return kernel.settled(torch.cat([torch.zeros_like(found.tokens), found.tokens]))[1], found.entropy
-    judged = judge(rows, torch.empty(0, dtype=torch.int64, device=rows.logits.device), None, noise, n, 0, True, store=False)
+    judged = judge(rows, NO_DRAFT.tokens, None, noise, n, 0, True, store=False)
     return judged.token, judged.entropies
 
 

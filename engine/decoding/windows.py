@@ -41,13 +41,13 @@ def speculative_jacobi(
     noise: Noise,
     refresh: Refresh,
     needs_laws: bool = False,
-    rule: Rule | None = None,
+    rule: Callable[[Knobs], Rule | None] = lambda knobs: None,
     exact: Callable[[Knobs], bool] = lambda knobs: True,
 ) -> Iterator[Step]:
     """The loop of SJD, SJD++ and GSD. State: the window's tokens and the distributions they were drawn from (None if not needed).
 
     needs_laws : whether the refresh needs the distributions
-    rule       : acceptance rule; default: speculative sampling
+    rule       : the acceptance rule under given knobs; None: speculative sampling, which a GPU verifies in the pass
     exact      : whether the rule is exact under given knobs
     """
     tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
@@ -66,7 +66,7 @@ def speculative_jacobi(
             laws = filled if keep_laws else None
             rows = sequence.forward(Draft(tokens, q=laws))  # eq. 2: the distributions of iteration j given the window of j - 1
             initializer.saw(n, rows)
-            judged = judge(rows, tokens, laws, noise, n, iteration, seeded, rule, keep_laws or knobs.init.startswith("sample"))
+            judged = judge(rows, tokens, laws, noise, n, iteration, seeded, rule(knobs), keep_laws or knobs.init.startswith("sample"))
             a = judged.a
             window = Verified(n, tokens, laws, judged.ratios, judged.accepted, rows, noise, iteration, judged.fused)
             committed = sequence.commit(list(range(a)), judged.token)

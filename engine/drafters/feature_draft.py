@@ -20,9 +20,10 @@ from torch.nn import functional as F
 from engine.cache import FixedView, Slab
 from engine.core import Sequence
 from engine.errors import MissingWeights
+from engine.kernels.tree_attention import fixed_mask, packed
 from engine.layout import Layout, Raster
 from engine.networks.sequence import TransformerSequence
-from engine.networks.static_step import bits, bucket, seen
+from engine.networks.static_step import bucket
 from engine.networks.transformer import Decoder, Norm, rotary_table
 from engine.networks.weights import built, need, read_tensors, refuse_stale
 from engine.sampling import guide
@@ -174,7 +175,7 @@ class NetworkGrowth:
         for i in range(count, shape.rows):
             wide[i, kept - self.committed + i] = True  # no row may be blind
         columns = [[self.committed] * shape.rows, [kept] * shape.rows, [*tokens, *[0] * fill], [*places, *[0] * fill]]
-        told = torch.cat([torch.tensor(columns).T, bits(wide)], 1)
+        told = torch.cat([torch.tensor(columns).T, packed(wide)], 1)
         states, logits = self.replays.call(
             (NAME, shape), partial(self.fixed_pass, shape.span), told, F.pad(features.float(), (0, 0, 0, fill))
         )
@@ -188,7 +189,7 @@ class NetworkGrowth:
         """
         committed, kept, tokens, places = told[:, :4].unbind(1)
         view = FixedView(self.slab.block, kept + torch.arange(len(told), device=told.device), span)
-        return self._pass(tokens, features, places, seen(told[:, 4:], committed, span), view)
+        return self._pass(tokens, features, places, fixed_mask(told[:, 4:], committed, span), view)
 
 
 def weights_file(folder: Path, suffix: str = "") -> Path:

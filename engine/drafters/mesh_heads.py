@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.core import Sequence
+from engine.core import Rows
 from engine.errors import NotSupported
 from engine.networks.attention import attend
 from engine.networks.mesh_decoder import COSINE_SCALE
+from engine.networks.sequence import TransformerSequence
 
 SHORT = {"cross-attention": "cross", "multilayer": "mlp"}  # kinds by their names in the interface, and in the names of files
 
@@ -93,14 +94,20 @@ class BoundHeads:
         self.heads, self.head = heads.eval(), head
         self.depth = heads.depth
 
-    def start(self, sequence: Sequence) -> Callable[[Tensor, int], Tensor]:
-        """For one run: hidden state [width], count -> logits [count, V]; row j is for the token j + 2 places after the row's own input.
-        The heads compute in float32, whatever the backbone does."""
+    def start(self, sequence: TransformerSequence) -> Callable[[Rows, int, int], Tensor]:
+        """For one run: a pass, one of its rows, count -> logits [count, V]; row j is for the token j + 2 places after the row's own input.
+        The heads compute in float32, whatever the backbone does. A pass in fixed shapes computes all of them with its verdict, for the row
+        after the accepted drafts; then no other row may be asked for."""
         looked = self.heads.look(sequence.condition[None].float())
 
-        def guess(hidden: Tensor, count: int) -> Tensor:
+        def logits(hidden: Tensor, count: int | None = None) -> Tensor:
+            """hidden [width]"""
             return self.heads.logits(self.heads.features(hidden[None, None].float(), looked, count)[:, 0, 0], self.head)
 
+        def guess(rows: Rows, row: int, count: int) -> Tensor:
+            return logits(rows.hidden[0, row], count) if rows.ahead is None else rows.ahead[:count]
+
+        sequence.look_ahead(lambda hidden, row: logits(hidden[0].index_select(0, row[None])[0]))
         return guess
 
 

@@ -63,7 +63,7 @@ class RowLora(nn.Module):
         self._layers = [trunk.get_submodule(path) for path in shapes]  # a list, which keeps them out of parameters and state
 
     @contextmanager
-    def worn(self, first: int) -> Iterator[None]:
+    def worn(self, first: int | Tensor) -> Iterator[None]:
         """In this context, rows from number `first` on of every pass of this thread run with the adapter; all others run without it."""
         thread = threading.get_ident()
 

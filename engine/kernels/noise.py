@@ -56,15 +56,55 @@ def unit(bits: np.ndarray) -> np.ndarray:
 
 
 def gumbel_reference(base: int, positions: Tensor, vocabulary: int) -> Tensor:
-    """Gumbel noise of positions, int64 [N] -> float64 [N, V], computed on the host and brought to the device of `positions`."""
+    """Gumbel noise of positions, int64 [N] -> float64 [N, V], computed where they are."""
+    if positions.device.type != "cpu":
+        return gumbel_elsewhere(base, positions, vocabulary)
     slots = np.arange(1, vocabulary + 1, dtype=np.uint64) * np.uint64(GOLDEN)
-    bits = mix_array(keys(base, positions.cpu().numpy())[:, None] + slots)
-    return (-torch.log(-torch.log(torch.from_numpy(unit(bits))))).to(positions.device)
+    bits = mix_array(keys(base, positions.numpy())[:, None] + slots)
+    return -torch.log(-torch.log(torch.from_numpy(unit(bits))))
 
 
 def uniform_reference(base: int, positions: Tensor, slot: int = 0) -> Tensor:
-    """Uniform numbers of positions, int64 [N] -> float64 [N] in (0, 1), computed on the host."""
-    return torch.from_numpy(unit(mix_array(keys(base, positions.cpu().numpy()) + np.uint64(slot)))).to(positions.device)
+    """Uniform numbers of positions, int64 [N] -> float64 [N] in (0, 1), computed where they are."""
+    if positions.device.type != "cpu":
+        return unit_of(mix_of(keys_of(base, positions) + signed(slot)))
+    return torch.from_numpy(unit(mix_array(keys(base, positions.numpy()) + np.uint64(slot))))
+
+
+# PyTorch has no arithmetic on uint64, so elsewhere than on a CPU the same bits are those of int64: products wrap, and shifts are masked.
+
+
+def gumbel_elsewhere(base: int, positions: Tensor, vocabulary: int) -> Tensor:
+    """Gumbel noise by PyTorch's operations on any device, which read nothing: the same bits, more slowly than numpy on a CPU."""
+    slots = torch.arange(1, vocabulary + 1, device=positions.device) * signed(GOLDEN)
+    return -torch.log(-torch.log(unit_of(mix_of(keys_of(base, positions)[:, None] + slots))))
+
+
+def signed(bits: int) -> int:
+    """64 bits as an int64."""
+    return bits - (1 << 64) if bits >> 63 else bits
+
+
+def mix_of(x: Tensor) -> Tensor:
+    """mix() of int64 that stand for 64 bits."""
+    x = (x ^ shifted(x, 30)) * signed(ONE)
+    x = (x ^ shifted(x, 27)) * signed(TWO)
+    return x ^ shifted(x, 31)
+
+
+def shifted(x: Tensor, count: int) -> Tensor:
+    """The bits of int64 moved down, with zeros above."""
+    return x >> count & (1 << 64 - count) - 1
+
+
+def keys_of(base: int, positions: Tensor) -> Tensor:
+    """keys() as int64."""
+    return mix_of((positions + 1) * signed(GOLDEN) + signed(base))
+
+
+def unit_of(bits: Tensor) -> Tensor:
+    """unit() of int64."""
+    return (shifted(bits, 12).double() + 0.5) * 2.0**-52
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -118,8 +158,9 @@ def _uniform_kernel(base_at, positions_at, out_at, count, BLOCK: tl.constexpr):
 
 
 def base_on(device: torch.device, base: int, *more: int) -> Tensor:
-    """A base, and more numbers, as the int64 of the same bits on a device. The host does not wait for the copy."""
-    return torch.tensor([base - (1 << 64) if base >> 63 else base, *more]).to(device, non_blocking=True)
+    """A base, and more numbers, as the int64 of the same bits on a device. They are arguments of a kernel there, so nothing is copied."""
+    numbers = [torch.full((1,), signed(each), dtype=torch.int64, device=device) for each in (base, *more)]
+    return torch.cat(numbers) if more else numbers[0]
 
 
 def bits_triton(base: int, positions: Tensor, vocabulary: int) -> Tensor:

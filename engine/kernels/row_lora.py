@@ -18,8 +18,13 @@ from engine.kernels.language import LAUNCH, power_of_two, tl, triton
 ROWS, INNER, OUTER = 16, 64, 64  # of a tile
 
 
-def row_lora_reference(y: Tensor, x: Tensor, down: Tensor, up: Tensor, first: int, scale: float) -> None:
+def row_lora_reference(y: Tensor, x: Tensor, down: Tensor, up: Tensor, first: int | Tensor, scale: float) -> None:
     """Adds in place; shapes as in `row_lora`."""
+    if isinstance(first, Tensor):
+        wanted = torch.arange(y.shape[1], device=y.device)[:, None] >= first
+        more = F.linear(F.linear(x.to(down.dtype), down), up)
+        y.add_(torch.where(wanted, more, 0).to(y.dtype), alpha=scale)
+        return
     more = F.linear(F.linear(x[:, first:].to(down.dtype), down), up)
     y[:, first:].add_(more.to(y.dtype), alpha=scale)
 
@@ -46,8 +51,8 @@ def _shrink_kernel(
 
 @triton.jit
 def _expand_kernel(
-    y_at, h_at, up_at, count, width, branch_stride, row_stride, rank, scale,
-    ROWS: tl.constexpr, RANK: tl.constexpr, OUTER: tl.constexpr, PRECISION: tl.constexpr,
+    y_at, h_at, up_at, first_at, count, width, branch_stride, row_stride, rank, scale,
+    TOLD: tl.constexpr, ROWS: tl.constexpr, RANK: tl.constexpr, OUTER: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     branch = tl.program_id(0).to(tl.int64)
     rows, ranks = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.arange(0, RANK)
@@ -57,12 +62,15 @@ def _expand_kernel(
     more = tl.dot(h, up, input_precision=PRECISION).to(up_at.dtype.element_ty).to(tl.float32)
     at = y_at + branch * branch_stride + rows[:, None].to(tl.int64) * row_stride + columns[None, :]
     inside = (rows < count)[:, None] & (columns < width)[None, :]
+    if TOLD:
+        inside &= (rows >= tl.load(first_at))[:, None]
     tl.store(at, (tl.load(at, inside, 0.0).to(tl.float32) + scale * more).to(y_at.dtype.element_ty), inside)
 
 
-def row_lora_triton(y: Tensor, x: Tensor, down: Tensor, up: Tensor, first: int, scale: float) -> None:
+def row_lora_triton(y: Tensor, x: Tensor, down: Tensor, up: Tensor, first: int | Tensor, scale: float) -> None:
     """The same by the kernels."""
-    x, part = x[:, first:], y[:, first:]
+    is_told = isinstance(first, Tensor)
+    x, part = (x, y) if is_told else (x[:, first:], y[:, first:])
     branches, count, width = x.shape
     rank, precision = len(down), "ieee" if down.dtype == torch.float32 else "tf32"
     h = torch.empty(branches, count, rank, dtype=down.dtype, device=x.device)
@@ -71,16 +79,19 @@ def row_lora_triton(y: Tensor, x: Tensor, down: Tensor, up: Tensor, first: int, 
         x, down, h, count, width, x.stride(0), x.stride(1), rank, ROWS, tall, INNER, precision, num_warps=4, **LAUNCH
     )
     _expand_kernel[(branches, blocks, triton.cdiv(len(up), OUTER))](
-        part, h, up, count, len(up), part.stride(0), part.stride(1), rank, float(scale), ROWS, tall, OUTER, precision, num_warps=4, **LAUNCH
-    )
+        part, h, up, first if is_told else None, count, len(up), part.stride(0), part.stride(1), rank, float(scale),
+        is_told, ROWS, tall, OUTER, precision, num_warps=4, **LAUNCH,
+    )  # fmt: skip
 
 
-def row_lora(y: Tensor, x: Tensor, down: Tensor, up: Tensor, first: int, scale: float) -> None:
+def row_lora(y: Tensor, x: Tensor, down: Tensor, up: Tensor, first: int | Tensor, scale: float) -> None:
     """Adds s B A x to the rows of y from number `first` on, in place.
 
     y : [branches, R, out]; x : [branches, R, in]; down : A [rank, in]; up : B [out, rank]
+    first : int64 [] in a pass in fixed shapes: the product is then made for all rows, and added to those
     """
-    fits = {x.dtype, y.dtype, down.dtype, up.dtype} <= set(COMPUTED) and x.stride(-1) == y.stride(-1) == 1 and first < x.shape[1]
+    fits = {x.dtype, y.dtype, down.dtype, up.dtype} <= set(COMPUTED) and x.stride(-1) == y.stride(-1) == 1
+    fits = fits and (isinstance(first, Tensor) or first < x.shape[1])
     fits = fits and down.is_contiguous() and up.is_contiguous()
     fits = fits and not (torch.is_grad_enabled() and (down.requires_grad or x.requires_grad))  # the kernels have no gradient
     (row_lora_triton if fits and choose(y.device, y.dtype).is_triton else row_lora_reference)(y, x, down, up, first, scale)

@@ -33,16 +33,20 @@ class Seen:
     places    : int64 [branches or 1, kept], of the slab's rows, or None; a row that nobody may see has the greatest int64
     positions : int64 [R], of the queries; needed with places
     kept      : number of rows in the slab before the pass
+    told      : int64 [], that number, in a pass in fixed shapes; `kept` is then the most that it can be
     """
 
     sets: Tensor
     kept: int
     places: Tensor | None = None
     positions: Tensor | None = None
+    told: Tensor | None = None
 
     def dense(self) -> Tensor:
         """The same as a mask, bool [branches or 1, R, kept + R]."""
         count = len(self.sets)
+        if self.told is not None:
+            return fixed_mask(self.sets, self.told.expand(count), self.kept + count)[None]
         tail = unpacked(self.sets)[None]
         if self.places is None:
             past = torch.ones(1, count, self.kept, dtype=torch.bool, device=tail.device)
@@ -52,9 +56,9 @@ class Seen:
 
 
 def packed(visible: Tensor) -> Tensor:
-    """Sets of bits from a mask among the rows of a pass: bool [R, R] -> int64 [R, words of 64]."""
-    count, words = len(visible), -(-len(visible) // 64)
-    bits = F.pad(visible.long(), (0, 64 * words - count)).view(count, words, 64)
+    """Sets of bits from a mask among some rows: bool [R, C] -> int64 [R, words of 64]."""
+    count, width = visible.shape
+    bits = F.pad(visible.long(), (0, -width % 64)).view(count, -(-width // 64), 64)
     return (bits << torch.arange(64, device=visible.device)).sum(-1)
 
 
@@ -62,6 +66,14 @@ def unpacked(sets: Tensor) -> Tensor:
     """The mask bool [R, R] of sets of bits."""
     bits = sets[:, :, None] >> torch.arange(64, device=sets.device) & 1
     return bits.flatten(1)[:, : len(sets)].bool()
+
+
+def fixed_mask(sets: Tensor, kept: Tensor, span: int) -> Tensor:
+    """The mask bool [R, span] of rows that see the first `kept` int64 [R] rows of a slab, and of those after them what their sets say."""
+    own = torch.arange(span, device=kept.device) - kept[:, None]
+    visible = (sets[:, :, None] >> torch.arange(64, device=kept.device) & 1).flatten(1).bool()
+    width = visible.shape[1]
+    return (own < 0) | (visible.gather(1, own.clamp(0, width - 1)) & (own < width))
 
 
 def tree_attention_reference(q: Tensor, k: Tensor, v: Tensor, seen: Seen | Tensor | None, scale: float | None = None) -> Tensor:
@@ -72,11 +84,13 @@ def tree_attention_reference(q: Tensor, k: Tensor, v: Tensor, seen: Seen | Tenso
 
 @triton.jit
 def _tree_attention_kernel(
-    q_at, k_at, v_at, sets_at, places_at, positions_at, out_at,
+    q_at, k_at, v_at, sets_at, places_at, positions_at, told_at, out_at,
     count, kept, words, heads, group, width, scale,
     q_branch, q_head, q_row, k_branch, k_head, k_row, v_branch, v_head, v_row, place_branch,
-    PLACED: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr,
+    PLACED: tl.constexpr, TOLD: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
+    if TOLD:
+        kept = tl.load(told_at).to(tl.int32)
     branch, head = (tl.program_id(0) // heads).to(tl.int64), (tl.program_id(0) % heads).to(tl.int64)
     line = tl.program_id(1) * ROWS + tl.arange(0, ROWS)  # (query, head of the group)
     row, member = line // group, line % group
@@ -136,10 +150,10 @@ def tree_attention_triton(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: fl
     placed = seen.places is not None
     places = seen.places.contiguous() if placed else None
     _tree_attention_kernel[(branches * heads, triton.cdiv(count * group, rows))](
-        q, k, v, seen.sets, places, seen.positions, out,
+        q, k, v, seen.sets, places, seen.positions, seen.told, out,
         count, seen.kept, seen.sets.shape[1], heads, group, width, 1 / math.sqrt(width) if scale is None else scale,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], places.stride(0) if placed and len(places) > 1 else 0,
-        placed, rows, KEYS, max(16, power_of_two(width)), "ieee" if q.dtype == torch.float32 else "tf32",
+        placed, seen.told is not None, rows, KEYS, max(16, power_of_two(width)), "ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=warps_of(rows), num_stages=2, **LAUNCH,
     )  # fmt: skip
     return out

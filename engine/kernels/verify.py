@@ -69,6 +69,7 @@ class Verdicts:
     accepted : bool [m]; chances : p(x) [m]; ratios : p(x)/q(x) [m], and deviations : TV(p, q) [m], None without laws
     answers, fresh, drawn : int64 [R]; drawn is from the residual, and from p in rows without a draft
     entropy  : [R] in nats; p : [R, V] or None; sound : bool [R], False for a row that cannot be drawn from
+    pair     : int64 [2], see `settle`, where the pass has settled it
     """
 
     accepted: Tensor
@@ -81,6 +82,7 @@ class Verdicts:
     entropy: Tensor
     p: Tensor | None
     sound: Tensor
+    pair: Tensor | None = None
 
 
 # --- reference --------------------------------------------------------------------------------------------------------
@@ -104,14 +106,16 @@ def verify_reference(asked: Asked) -> Verdicts:
     return Verdicts(accepted, chances, ratios, deviations, answers, fresh, drawn, entropy(p), p if asked.store else None, sound)
 
 
-def settle_reference(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
+def settle_reference(verdicts: Verdicts, accepted: Tensor, seeded: bool, drafts: Tensor | None = None) -> Tensor:
     """The first refusal a and the token after it, int64 [2]; the token is -1 if a row up to a is not sound."""
-    size = len(accepted)
-    a = accepted.long().cumprod(0).sum()
-    answer, drawn = (each.gather(0, a[None])[0] for each in (verdicts.answers, verdicts.drawn))  # an index would be read by the host
-    token = answer if seeded else torch.where(a == size, verdicts.fresh[size], drawn)
-    sound = (verdicts.sound | (torch.arange(size + 1, device=a.device) > a)).all()
-    return torch.stack([a, torch.where(sound, token, -1)])
+    row = torch.arange(len(verdicts.sound), device=accepted.device)
+    size = len(accepted) if drafts is None else drafts
+    a = (accepted & (row[: len(accepted)] < size)).long().cumprod(0).sum()
+    answer, fresh, drawn = (  # an index would be read by the host
+        each.gather(0, a[None])[0] for each in (verdicts.answers, verdicts.fresh, verdicts.drawn)
+    )
+    token = answer if seeded else torch.where(a == size, fresh, drawn)
+    return torch.stack([a, torch.where((verdicts.sound | (row > a)).all(), token, -1)])
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -343,8 +347,13 @@ def _verify_kernel(
 
 
 @triton.jit
-def _settle_kernel(accepted_at, answers_at, fresh_at, drawn_at, sound_at, out_at, drafts, SEEDED: tl.constexpr, BLOCK: tl.constexpr):
+def _settle_kernel(
+    accepted_at, answers_at, fresh_at, drawn_at, sound_at, out_at, drafts_at, drafts,
+    SEEDED: tl.constexpr, TOLD: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     lanes = tl.arange(0, BLOCK)
+    if TOLD:
+        drafts = tl.load(drafts_at).to(tl.int32)
     verdicts = tl.load(accepted_at + lanes, lanes < drafts, 1)
     a = tl.min(tl.where(verdicts != 0, drafts, lanes), 0)
     sound = tl.min(tl.load(sound_at + lanes, lanes <= a, 1), 0)
@@ -410,13 +419,13 @@ def verify_triton(asked: Asked) -> Verdicts:
     return Verdicts(accepted, numbers[3, :size], ratios, deviations, answers, fresh, drawn, numbers[0], p, sound)
 
 
-def settle_triton(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
+def settle_triton(verdicts: Verdicts, accepted: Tensor, seeded: bool, drafts: Tensor | None = None) -> Tensor:
     """The kernel's first refusal and token, int64 [2]."""
     out = torch.empty(2, dtype=torch.int64, device=accepted.device)
     size = len(accepted)
     _settle_kernel[(1,)](
         accepted.contiguous().view(torch.uint8), verdicts.answers, verdicts.fresh, verdicts.drawn, verdicts.sound.view(torch.uint8), out,
-        size, seeded, power_of_two(size + 1), num_warps=1, **LAUNCH,
+        drafts, size, seeded, drafts is not None, power_of_two(size + 1), num_warps=1, **LAUNCH,
     )  # fmt: skip
     return out
 
@@ -429,12 +438,13 @@ def verify(asked: Asked) -> Verdicts:
     return verify_triton(asked) if choose(asked.logits.device, asked.logits.dtype).is_triton else verify_reference(asked)
 
 
-def settle(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
+def settle(verdicts: Verdicts, accepted: Tensor, seeded: bool, drafts: Tensor | None = None) -> Tensor:
     """The first refusal a and the token after it, int64 [2] on the device.
 
     accepted : bool [m], the verdicts, or those of another rule; seeded : the token is the answer of row a
+    drafts   : int64 [], how many of the m are verdicts on drafts, if the rest fill up a pass in fixed shapes; None: all
     """
-    return (settle_triton if choose(accepted.device).is_triton else settle_reference)(verdicts, accepted, seeded)
+    return (settle_triton if choose(accepted.device).is_triton else settle_reference)(verdicts, accepted, seeded, drafts)
 
 
 def settled(pair: Tensor, drafted: Ids | None = None) -> tuple[int, int]:

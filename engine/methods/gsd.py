@@ -129,9 +129,9 @@ class Grouped:
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step per pass: SJD's loop with another ratio."""
     check_start(knobs, exact(knobs), f"half_width={knobs.half_width}", "half_width=0")
-    rule = Grouped(sequence, knobs, noise)
-    for step in speculative_jacobi(sequence, knobs, noise, redraw, rule=rule.ratio, exact=exact):
-        step.trace = replace(step.trace, deviation=rule.meter.trace())
+    groups = Grouped(sequence, knobs, noise)
+    for step in speculative_jacobi(sequence, knobs, noise, redraw, rule=lambda knobs: groups.ratio, exact=exact):
+        step.trace = replace(step.trace, deviation=groups.meter.trace())
         yield step
 
 

@@ -79,7 +79,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         return REFRESHES["coupled gumbel" if needs_laws and not neighbours.exact(knobs) else name](window, first, knobs)
 
     relaxed = neighbours.RelaxedWindow(sequence, knobs, noise)
-    for step in speculative_jacobi(sequence, knobs, noise, refresh, needs_laws, relaxed.ratio, neighbours.exact):
+    for step in speculative_jacobi(sequence, knobs, noise, refresh, needs_laws, relaxed.rule, neighbours.exact):
         if not neighbours.exact(knobs):
             step.trace = replace(step.trace, deviation=relaxed.relaxed.meter.trace())
         yield step

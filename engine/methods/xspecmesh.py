@@ -19,10 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.core import VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import policy
 from engine.decoding.rules import leading, more_probable_than, top_of, typical
-from engine.decoding.verdict import chances, describe, judge, levels_of
+from engine.decoding.verdict import Judged, chances, describe, is_fused, judge, levels_of, screen
+from engine.kernels.fixed_verdict import Criterion
 from engine.noise import DRAFTER, Noise
 from engine.sampling import draw, draw_gumbel, one_hot
 
@@ -64,30 +65,24 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     policy.check_start(knobs, is_exact(knobs), f"accept={knobs.accept}", "accept=residual")
     heads = drafter.of(knobs.heads)
     guess = heads.start(sequence)
-    none = Draft(torch.empty(0, dtype=torch.int64, device=sequence.device))
-    draft, iteration = none, 0
+    draft, iteration = NO_DRAFT, 0
     while not sequence.done:
         n, size = sequence.length, len(draft.tokens)
         seeded = policy.matches_seed(knobs, is_exact(knobs))
         rows = sequence.forward(draft)
         if is_exact(knobs):
             laws = draft.q if size else torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
-            found = judge(rows, draft.tokens, laws, noise, n, iteration, seeded)
-            a, token = found.a, found.token
+            found = judge(rows, draft.tokens, laws, noise, n, iteration, seeded, store=False)
         else:
-            accepted = RULES[knobs.accept](judged(rows, size, knobs.judge), draft.tokens, knobs)
-            a = leading(accepted)
-            rows = rows.first(a + 1)
-            token = replacement(rows, a, noise, n)
-        committed = sequence.commit(list(range(a)), token)
-        k = len(committed)
-        chance = chances(rows, draft.tokens, None, k)
-        step = describe(n, committed, a, size, rows.law(0, k), chance, depth=levels_of(a, committed))
+            found, rows = accepted(rows, draft.tokens, knobs, noise, n, iteration)
+        a = found.a
+        committed = sequence.commit(list(range(a)), found.token)
+        step = described(rows, draft.tokens, found, n, committed)
         iteration += 1
         if not sequence.done:
             count = min(heads.depth, knobs.depth, sequence.limit - sequence.length - 1)
-            newest = rows.hidden[0, a]  # it predicted the token after the accepted drafts: h at s* - 1 in the paper
-            draft = propose(guess(newest, count), sequence, knobs, noise, iteration, seeded) if count > 0 else none
+            # the row that predicted the token after the accepted drafts: h at s* - 1 in the paper
+            draft = propose(guess(rows, a, count), sequence, knobs, noise, iteration, seeded) if count > 0 else NO_DRAFT
             step.draft = {"tokens": draft.tokens, "positions": list(range(n + a + 1, n + a + 1 + len(draft.tokens))), "status": "draft"}
         yield step
 
@@ -97,16 +92,43 @@ def replacement(rows: Rows, a: int, noise: Noise, n: int) -> int:
     return draw_gumbel(rows.scores[a : a + 1], noise.gumbel(n + a, 1)).item()
 
 
-def judged(rows: Rows, size: int, which: str) -> Tensor:
+def judged(rows: Rows, size: int, is_raw: bool) -> Tensor:
     """The distributions [size, V] that a rule uses: softmax of the raw logits (eq. 3), or those that tokens are sampled from."""
-    return torch.softmax(rows.logits[0, :size].float(), -1) if which == "raw" else rows.law(0, size)
+    return torch.softmax(rows.logits[0, :size].float(), -1) if is_raw else rows.law(0, size)
 
 
-# distributions [m, V], drafts int64 [m], knobs -> accepted bool [m]
-RULES: dict[str, Callable[[Tensor, Tensor, Knobs], Tensor]] = {
-    "threshold": lambda p, tokens, knobs: more_probable_than(p, tokens, knobs.accept_probability),
-    "top k": lambda p, tokens, knobs: top_of(p, tokens, knobs.accept_top),
-    "typical": lambda p, tokens, knobs: typical(p, tokens, knobs.typical_floor, TYPICAL_SCALE),
+def accepted(rows: Rows, tokens: Tensor, knobs: Knobs, noise: Noise, n: int, iteration: int) -> tuple[Judged, Rows]:
+    """The verdicts of a rule that is not exact, on drafts int64 [m], and the rows that are still needed."""
+    accepts, limit = RULES[knobs.accept]
+    criterion = Criterion(accepts, float(knobs.values[limit]), knobs.judge == "raw")
+    if is_fused(rows):
+        return screen(rows, tokens, criterion, noise, n, iteration), rows
+    p = judged(rows, len(tokens), criterion.raw)
+    found = accepts(p, tokens.to(p.device), torch.tensor(criterion.limit, dtype=torch.float64))
+    a = leading(found)
+    rows = rows.first(a + 1)
+    return Judged(found, None, None, a, replacement(rows, a, noise, n)), rows
+
+
+def described(rows: Rows, tokens: Tensor, found: Judged, n: int, committed: list[int]) -> Step:
+    """The Step of a pass that verified drafts int64 [m]."""
+    k, more = len(committed), {"depth": levels_of(found.a, committed)}
+    if found.fused is not None:
+        return describe(n, committed, found.a, len(tokens), None, found.fused.chances, found.entropies, **more)
+    chance = chances(rows, tokens.to(rows.place[0]), None, k)
+    return describe(n, committed, found.a, len(tokens), rows.law(0, k), chance, **more)
+
+
+def likely(p: Tensor, tokens: Tensor, floor: Tensor) -> Tensor:
+    """Medusa's rule with its scale; shapes as in `typical`."""
+    return typical(p, tokens, floor, TYPICAL_SCALE)
+
+
+# distributions [m, V], drafts int64 [m], a number [] -> accepted bool [m]; and the knob that is the number
+RULES: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], str]] = {
+    "threshold": (more_probable_than, "accept_probability"),
+    "top k": (top_of, "accept_top"),
+    "typical": (likely, "typical_floor"),
 }
 
 
@@ -114,6 +136,8 @@ def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iter
     """A chain drawn from the heads' logits [count, V], each token under the grammar after the earlier ones, with its true distribution."""
     n, count = sequence.length, len(logits)
     u = noise.uniform(DRAFTER, n, count, iteration)
+    if sequence.masks is not None and sequence.device.type != "cpu" and knobs.drafts != "tree pruned":
+        return at_once(logits, sequence, knobs, noise, u, seeded)
     tree = PathTree(logits, sequence, count, knobs.tree_top) if knobs.drafts == "tree pruned" else None
     path: list[int] = []
     laws: list[Tensor] = []
@@ -128,7 +152,29 @@ def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iter
             token = draw_gumbel(law.log(), noise.gumbel(n + j, 1)) if seeded else draw(law, u[j : j + 1])
         path.append(token.item())
         laws.append(law)
-    return Draft(torch.tensor(path, device=sequence.device), q=torch.cat(laws))
+    return Draft(torch.tensor(path), q=torch.cat(laws))  # the host needs the ids again
+
+
+def at_once(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, u: Tensor, seeded: bool) -> Draft:
+    """The same chain with one read: on a device every head draws under every mask of the grammar, and the host follows the path."""
+    count, kinds = len(logits), len(sequence.masks)
+    if knobs.drafts == "most probable":
+        tokens = logits[:, None].masked_fill(~sequence.masks, -torch.inf).argmax(-1)
+        laws = one_hot(tokens.flatten(), sequence.vocabulary, noise.dtype)
+    else:
+        laws = sequence.laws(logits).flatten(0, 1)
+        laws = best_of(laws, knobs.tree_top) if knobs.drafts == "tree" else laws
+        if seeded:
+            tokens = draw_gumbel(laws.log().unflatten(0, (count, kinds)), noise.gumbel(sequence.length, count)[:, None])
+        else:
+            tokens = draw(laws, u[:, None].expand(-1, kinds).flatten())
+    path: list[int] = []
+    chosen: list[int] = []
+    for j, drawn in enumerate(tokens.view(count, kinds).tolist()):
+        chosen.append(sequence.mask_index(path))
+        path.append(drawn[chosen[j]])
+    laws = laws.unflatten(0, (count, kinds))
+    return Draft(torch.tensor(path), q=torch.stack([laws[j, mask] for j, mask in enumerate(chosen)]))
 
 
 def best_guess(logits: Tensor, allowed: Tensor | None) -> Tensor:

@@ -25,6 +25,7 @@ from transformers.cache_utils import CacheLayerMixin
 from engine.cache import FixedView, Laid, Slab
 from engine.networks.hosted_attention import NAME, whole_blocks
 from engine.networks.transformer import Fork
+from engine.networks.trunk import Trunk
 
 DRAFT_ROWS = 256  # rows of the cache after the longest sequence, for the drafts of a pass
 
@@ -173,7 +174,7 @@ class RowEndSlab:
         self.kept = length
 
 
-class HostedTrunk:
+class HostedTrunk(Trunk):
     """A hosted decoder for one run. It holds no cache, so closing a run frees the slab."""
 
     takes_forks, reads_slots, fixed = False, True, True

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,42 +19,13 @@ from engine.core import NO_DRAFT, Draft, Grammar, Ids, Rows, Sampling
 from engine.kernels.choice import choose
 from engine.kernels.tree_attention import Seen, packed
 from engine.layout import Layout
-from engine.networks.static_step import Pass, Replays, Static, is_static
+from engine.networks.static_step import Ahead, Pass, Replays, Static, Waiting, is_static
 from engine.networks.transformer import Fork, causal
+from engine.networks.trunk import RowAdapter, Trunk
 from engine.sampling import guide, warp
 from engine.tree import depths, is_chain, visibility
 
 HOST = torch.device("cpu")
-
-
-class Trunk(Protocol):
-    """What TransformerSequence needs from a model."""
-
-    def embed(self, tokens: Tensor) -> Tensor:
-        """[R] ids of the picture or mesh vocabulary -> [1 or branches, R, H]"""
-        ...
-
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | Seen | None, slab: Slab, fork: Fork | None = None) -> Tensor:
-        """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; with a
-        fork, one hidden row for each of the fork's rows. A model without forks says `takes_forks = False`; twins then run through
-        all layers. A model that looks at slots on the host says `reads_slots = True`, and gets them there, so that it need not wait for
-        a GPU. A model whose attention is `tree_attention` says `takes_sets = True`; on a GPU it then gets sets of bits instead of a
-        mask."""
-        ...
-
-    def head(self, hidden: Tensor) -> Tensor:
-        """[branches, R, H] -> logits [branches, R, V]"""
-        ...
-
-
-class RowAdapter(Protocol):
-    """The adapter of predictive rows: see engine/drafters/predictive_stream.py."""
-
-    first_layer: int  # the first block that it changes
-
-    def worn(self, first: int) -> AbstractContextManager[None]:
-        """In this context, rows from number `first` on of every pass of this thread run with the adapter; all others run without it."""
-        ...
 
 
 class TransformerSequence:
@@ -83,8 +54,7 @@ class TransformerSequence:
         condition : [C, H] for drafters to read, or None. codebook : [V, e], the vector of each id, or None.
         static : whether passes have fixed shapes; None: on a GPU (static_step.py)"""
         self.trunk, self.slab = trunk, slab
-        self._takes_sets, self._takes_forks = getattr(trunk, "takes_sets", False), getattr(trunk, "takes_forks", True)
-        self._slots_at = HOST if getattr(trunk, "reads_slots", False) else prefix.device
+        self._slots_at = HOST if trunk.reads_slots else prefix.device
         self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end
         self.grammar, self.condition, self.codebook = grammar, condition, codebook
         self._state = grammar.start if grammar else None  # after the committed tokens
@@ -99,7 +69,8 @@ class TransformerSequence:
         self.adapter: RowAdapter | None = None  # of predictive rows
         self._places: Tensor | None = None
         fixed = is_static(self.device) if static is None else static
-        self._static = Static(trunk, slab.below) if fixed and getattr(trunk, "fixed", False) else None
+        self._static = Static(trunk, slab.below) if fixed and trunk.fixed else None
+        self._launch: Waiting | None = None  # a pass that may not have begun
         if self.prefix > 1:
             mask = causal(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
             trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self._slots_at), mask, slab)
@@ -110,6 +81,12 @@ class TransformerSequence:
         """For the drafter of a run whose passes have fixed shapes; None: it has none."""
         return None if self._static is None else self._static.replays
 
+    def look_ahead(self, ahead: Ahead) -> None:
+        """For a drafter that reads the hidden state after the accepted drafts: passes in fixed shapes compute this, if they have a verdict,
+        and give it to `Rows.ahead`."""
+        if self._static is not None:
+            self._static.ahead = ahead
+
     @property
     def length(self) -> int:
         """The number of committed tokens."""
@@ -118,48 +95,58 @@ class TransformerSequence:
     def forward(self, draft: Draft) -> Rows:
         """One pass over the pending token and the nodes of the draft."""
         assert self.slab.kept == self.prefix + self.length - len(self.pending), (self.slab.kept, self.prefix, self.length, self.pending)
+        self._begun()
         count = len(draft.tokens)
+        control = count if draft.predictive is None else int((~draft.predictive).sum())
         parents = None if draft.parents is None else draft.parents.tolist()
-        if (found := self._fixed(draft, parents)) is not None:
-            return self._rows(draft, parents, count, *found)
+        self._draft = Ids(draft.tokens[:control])
+        self._places = draft.positions  # of the nodes; None: after what is pending
+        self._launch = self._fixed(draft, parents, control)
+        if self._launch is not None:
+            return self._rows(parents, None, lambda launch=self._launch: launch.start()[1])
         x = self._pending()
         if count:
             nodes = self.trunk.embed(draft.tokens.to(self.device))
             x = torch.cat([x, nodes.expand(x.shape[0], -1, -1)], 1)
-        control = count if draft.predictive is None else int((~draft.predictive).sum())
         slots, mask = self._slots(draft, parents, self._slots_at), self._mask(draft, parents, count)
         with self._adapted(slots, len(self.pending) + control if control < count else None):
-            if draft.twins and self.adapter.first_layer and self._takes_forks:
+            if draft.twins and self.adapter.first_layer and self.trunk.takes_forks:
                 below, low, fork = forked(mask, len(self.pending), control, draft.twins, self.adapter.first_layer)
                 hidden = self.trunk.run(x[:, below], slots[below], low, self.slab, fork)
             else:
                 hidden = self.trunk.run(x, slots, mask, self.slab)
         weight = plain_weight(self.trunk.head) if choose(hidden.device, hidden.dtype).is_triton else None
         logits = partial(self.trunk.head, hidden)
-        return self._rows(draft, parents, control, hidden, logits() if weight is None else logits, weight)
+        return self._rows(parents, hidden, logits() if weight is None else logits, weight)
+
+    def _begun(self) -> None:
+        """Begins the pass that waits, if there is one, before anything changes that it reads."""
+        if self._launch is not None:
+            self._launch.start()
+        self._launch = None
 
     def _rows(
-        self, draft: Draft, parents: list[int] | None, control: int, hidden: Tensor, logits: Tensor | Callable[[], Tensor],
-        weight: Tensor | None = None,
-    ) -> Rows:  # fmt: skip
-        """The Rows of a pass; remembers its draft for the commit."""
-        self._draft = Ids(draft.tokens[:control])
-        self._places = draft.positions  # of the nodes; None: after what is pending
+        self, parents: list[int] | None, hidden: Tensor | None, logits: Tensor | Callable[[], Tensor], weight: Tensor | None = None
+    ) -> Rows:
+        """The Rows of a pass."""
         after = (parents, self._draft, self._state)
         warping, settings = partial(self._warp, *after), partial(self._settings, *after)
-        return Rows(logits, warping, hidden, settings, weight, self._draft)
+        return Rows(logits, warping, hidden, settings, weight, self._draft, self._launch)
 
-    def _fixed(self, draft: Draft, parents: list[int] | None) -> tuple[Tensor, Tensor] | None:
-        """Hidden states and logits of a pass in fixed shapes; None for one that needs others: with predictive rows, after the end of the
-        prompt, or after a wavefront."""
-        if self._static is None or draft.predictive is not None or self._cached is not None or len(self._newest) != 1:
+    def _fixed(self, draft: Draft, parents: list[int] | None, control: int) -> Waiting | None:
+        """A pass in fixed shapes, which waits for its verdict; None for one that needs others: after the end of the prompt, or after a
+        wavefront."""
+        if self._static is None or self._cached is not None or len(self._newest) != 1:
             return None
         visible = draft.visible
         if visible is None:
             chain = parents is None or is_chain(parents)
             visible = causal(len(draft.tokens) + 1, 0, HOST) if chain else visibility(parents)
-        laid = self.slab.laid(self._slots(draft, parents, HOST), visible.cpu())
-        return self._static.run(Pass(self._newest[0], draft.tokens, laid))
+        slots, is_adapted = self._slots(draft, parents, HOST), control < len(draft.tokens)
+        adapted = self.slab.place(slots, 1 + control) if is_adapted else None
+        what = Pass(self._newest[0], draft.tokens, self.slab.laid(slots, visible.cpu()), adapted)
+        rules = partial(self._rules, parents, self._draft, self._state)
+        return self._static.prepare(what, rules, self.adapter if is_adapted else None)
 
     def _pending(self) -> Tensor:
         """The inputs of what is pending [branches, K, H]."""
@@ -182,7 +169,7 @@ class TransformerSequence:
 
     def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | Seen | None:
         """What the rows of a pass see: a mask bool [R, kept + R], None = everything, or for the kernel sets of bits."""
-        as_sets = self._takes_sets and not draft.twins and choose(self.device, self.slab.block.dtype).is_triton
+        as_sets = self.trunk.takes_sets and not draft.twins and choose(self.device, self.slab.block.dtype).is_triton
         if self._cached is not None:
             return self._scattered(draft, parents, count, as_sets)
         if draft.visible is None and (parents is None or is_chain(parents)):
@@ -224,12 +211,39 @@ class TransformerSequence:
         """The sampling, and the allowed ids bool [count, V] of the first rows of that pass; None without a grammar."""
         if self.grammar is None:
             return self.sampling, None
+        allowed = torch.stack([self.grammar.allowed(each) for each in self._states(parents, tokens, state)[:count]])
+        allowed = F.pad(allowed, (0, 0, 0, count - len(allowed)), value=True)  # predictive rows have no grammar yet
+        return self.sampling, allowed.to(self.device)
+
+    def _rules(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None, list[int]] | None:
+        """The same for a verdict in fixed shapes: sampling, the table of masks, and of each row its mask; None if there is no table."""
+        if self.grammar is None:
+            return self.sampling, None, [0] * count
+        if self.masks is None:
+            return None
+        return self.sampling, self.masks, [self.grammar.mask_index(each) for each in self._states(parents, tokens, state)[:count]]
+
+    def _states(self, parents: list[int] | None, tokens: Ids, state: Any) -> list[Any]:
+        """The grammar's states after the newest token and after each node of a pass."""
         states = [state]
         for i, token in enumerate(tokens.listed()):
             states.append(self.grammar.next(states[i if parents is None else parents[i] + 1], token))
-        allowed = torch.stack([self.grammar.allowed(s) for s in states[:count]])
-        allowed = F.pad(allowed, (0, 0, 0, count - len(allowed)), value=True)  # predictive rows have no grammar yet
-        return self.sampling, allowed.to(self.device)
+        return states
+
+    @cached_property
+    def masks(self) -> Tensor | None:
+        """The grammar's table of masks on the device; None if it has none, or there is no grammar."""
+        return None if self.grammar is None or self.grammar.masks is None else self.grammar.masks.to(self.device)
+
+    def mask_index(self, path: list[int]) -> int:
+        """The row of `masks` after a hypothetical path."""
+        return self.grammar.mask_index(self.state(path))
+
+    def laws(self, logits: Tensor) -> Tensor:
+        """Distributions [k, M, V] from guided logits [k, V], under every mask."""
+        scores = logits.float()[:, None].expand(-1, len(self.masks), -1).flatten(0, 1)
+        found = torch.softmax(warp(scores, self.sampling, self.masks.repeat(len(logits), 1)), -1)
+        return found.unflatten(0, (len(logits), -1))
 
     def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
@@ -238,7 +252,9 @@ class TransformerSequence:
 
     def allowed(self, path: list[int]) -> Tensor | None:
         """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
-        return None if self.grammar is None else self.grammar.allowed(self.state(path)).to(self.device)
+        if self.grammar is None:
+            return None
+        return self.grammar.allowed(self.state(path)).to(self.device) if self.masks is None else self.masks[self.mask_index(path)]
 
     def state(self, path: list[int]) -> Hashable:
         """The grammar's state after a hypothetical path; None without a grammar."""
@@ -250,6 +266,7 @@ class TransformerSequence:
     def commit(self, nodes: list[int], token: int) -> list[int]:
         """Keeps a path of the last pass and makes `token` pending; truncates at the end of sequence and at the limit."""
         assert self._cached is None, "the committed tokens are not a prefix; use commit_at"
+        self._begun()
         new = [*(self._draft.listed()[i] for i in nodes), token]
         new = new[: self.limit - self.length]
         if self.end is not None and self.end in new:
@@ -267,6 +284,7 @@ class TransformerSequence:
         """Keeps what was pending and some nodes (of a chain, if they have no positions), and makes tokens at any positions pending. Not for
         a grammar or an end of sequence, which need a prefix."""
         assert self.end is None and self.grammar is None, "a wavefront has no end of sequence and no grammar"
+        self._begun()
         nodes, waiting = list(nodes), len(self.pending)
         if self._cached is None:
             self._cached = list(range(self.length - 1))
@@ -282,6 +300,7 @@ class TransformerSequence:
         """Drops the committed tokens from `length` on. Grammars cannot go back."""
         prefix = self._cached is None or self._cached[: max(0, length - 1)] == list(range(length - 1))
         assert prefix and self.grammar is None and length <= self.length, "what is left must be a prefix, cached in order"
+        self._begun()
         self._cached = None
         self.tokens = self.tokens[:length]
         self.slab.rewind(self.prefix + length - 1)
@@ -291,7 +310,7 @@ class TransformerSequence:
 
     def close(self) -> None:
         """Frees the cache."""
-        self.slab = self._static = None
+        self.slab = self._static = self._launch = None
 
 
 def plain_weight(head: Any) -> Tensor | None:

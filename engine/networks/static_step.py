@@ -14,27 +14,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from engine.cache import FixedView, Laid, Slab
+from engine.core import Sampling
 from engine.errors import NotSupported
+from engine.kernels.choice import choose
+from engine.kernels.fixed_verdict import Kind, Question, columns, fixed_verdict, kind_of, unpacked
+from engine.kernels.tree_attention import Seen, fixed_mask, packed
+from engine.kernels.verify import Verdicts
+from engine.networks.trunk import RowAdapter, Trunk
 
 VARIABLE = "FORETOKEN_STEP"
 STATIC, DYNAMIC = "static", "dynamic"
 ROWS = (1, 4, 8, 16, 32, 64, 128, 256)  # of a pass
 LEAST_SPAN = 512  # rows of the slab that a pass reads, at least
+NAMED = 7  # numbers of a place that are told before its set
 WARMED = 2  # calls before a capture: libraries allocate what they need in the first
-
-
-def bits(visible: Tensor) -> Tensor:
-    """Sets of bits from bool [R, C], C a multiple of 64: int64 [R, C / 64]."""
-    return (visible.view(len(visible), -1, 64).long() << torch.arange(64, device=visible.device)).sum(-1)
 
 
 def is_static(device: torch.device) -> bool:
@@ -46,29 +49,18 @@ def is_static(device: torch.device) -> bool:
     return wanted == STATIC if wanted else device.type == "cuda"
 
 
-class FixedTrunk(Protocol):
-    """What a trunk needs for such passes, besides `Trunk`: its `run` depends on slots, mask and slab through tensors alone, and it says
-    `fixed = True`."""
-
-    def embed(self, tokens: Tensor) -> Tensor:
-        """[R] ids -> [1 or branches, R, H]"""
-        ...
-
-    def ended(self, x: Tensor, ends: Tensor) -> Tensor:
-        """By models whose rows have ends: x [branches, P, H] with row ends where bool [P] says so."""
-        ...
-
-
 @dataclass(frozen=True)
 class Pass:
     """What a pass is.
 
     pending : the first row's id; drafted : int64 [R-1], the ids of the others, anywhere; laid : where the rows are, on the host
+    adapted : the first place of a row that runs with an adapter, or None
     """
 
     pending: int
     drafted: Tensor
     laid: Laid
+    adapted: int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,41 +83,42 @@ def bucket(count: int, kept: int, capacity: int) -> Bucket | None:
 
 
 def said(what: Pass, kept: int, rows: int) -> Tensor:
-    """All that the host says about a pass, int64 [rows, 6 + words], filled up: the kept rows, id, row, end, last place and slot of each
-    place, and its set."""
+    """All that the host says about a pass, int64 [rows, NAMED + words], filled up: the kept rows, the first place with an adapter, and id,
+    row, end, last place and slot of each place; then its set."""
     laid = what.laid
     known = torch.tensor([what.pending, *(what.drafted.tolist() if what.drafted.device.type == "cpu" else [-1] * len(what.drafted))])
-    columns = (torch.full((rows,), kept), known, laid.rows, laid.ends.long(), laid.last, laid.slots)
+    whole = [torch.full((rows,), number) for number in (kept, rows if what.adapted is None else what.adapted)]
+    columns = (*whole, known, laid.rows, laid.ends.long(), laid.last, laid.slots)
     fill = rows - len(laid.slots)
     visible = F.pad(laid.visible, (0, fill, 0, fill)) | torch.eye(rows, dtype=torch.bool)
-    sets = bits(F.pad(visible, (0, -rows % 64)))
-    return torch.cat([torch.stack([F.pad(each, (0, rows - len(each))) for each in columns], 1), sets], 1)
+    return torch.cat([torch.stack([F.pad(each, (0, rows - len(each))) for each in columns], 1), packed(visible)], 1)
 
 
-def seen(sets: Tensor, kept: Tensor, span: int) -> Tensor:
-    """The mask bool [R, span] of rows that see the first `kept` int64 [R] rows of a slab, and of those after them what their sets say."""
-    own = torch.arange(span, device=kept.device) - kept[:, None]
-    visible = (sets[:, :, None] >> torch.arange(64, device=kept.device) & 1).flatten(1).bool()
-    width = visible.shape[1]
-    return (own < 0) | (visible.gather(1, own.clamp(0, width - 1)) & (own < width))
+def words(rows: int) -> int:
+    """The 64-bit words of a set of so many places."""
+    return -(-rows // 64)
 
 
-def fixed_pass(trunk: Any, block: Tensor, told: Tensor, drafted: Tensor | None, span: int) -> tuple[Tensor, Tensor]:
-    """Hidden states [branches, R, H] and logits [branches, R, V] of the rows of a pass; writes their keys and values into the slab.
+def fixed_pass(
+    trunk: Trunk, block: Tensor, told: Tensor, drafted: Tensor | None, span: int, adapter: RowAdapter | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Hidden states [branches, R, H], logits [branches, R, V] and ids int64 [R] of the rows of a pass, whose keys and values are written
+    into the slab.
 
-    block : the slab's; told : int64 [R, 6 + words], see `said`; drafted : int64 [R], the ids that the host does not know (-1); None:
+    block : the slab's; told : int64 [R, NAMED + words], see `said`; drafted : int64 [R], the ids that the host does not know (-1); None:
     it knows all
     """
     rows, branches = len(told), block.shape[2]
-    kept, ids, of, ends, last, slots = told[:, :6].unbind(1)
-    within = torch.arange(rows, device=told.device)
-    at, mask = kept + within, seen(told[:, 6:], kept, span)
-    x = trunk.embed(ids if drafted is None else torch.where(ids < 0, drafted, ids))
-    x = x[:, of].expand(branches, -1, -1)
-    if hasattr(trunk, "ended"):
-        x = trunk.ended(x, ends > 0)
-    hidden = trunk.run(x, slots, mask, FixedView(block, at, span))[:, last]
-    return hidden, trunk.head(hidden)
+    kept, first, ids, of, ends, last, slots = told[:, :NAMED].unbind(1)
+    sets = told[:, NAMED : NAMED + words(rows)]
+    at = kept + torch.arange(rows, device=told.device)
+    as_sets = trunk.takes_sets and choose(block.device, block.dtype).is_triton
+    mask = Seen(sets.contiguous(), span - rows, told=kept[0]) if as_sets else fixed_mask(sets, kept, span)
+    ids = ids if drafted is None else torch.where(ids < 0, drafted, ids)
+    x = trunk.embed(ids)[:, of].expand(branches, -1, -1)
+    with nullcontext() if adapter is None else adapter.worn(first[0]):
+        hidden = trunk.run(trunk.ended(x, ends > 0), slots, mask, FixedView(block, at, span))[:, last]
+    return hidden, trunk.head(hidden), ids
 
 
 class Graph:
@@ -177,27 +170,95 @@ class Replays:
         return held, partial(function, *held)
 
 
-class Static:
-    """The passes of one run in fixed shapes. Its drafter may use the same `replays`, so that graphs share their memory."""
+# (hidden states [branches, R, H] of a pass, the row int64 [] after its accepted drafts) -> what a drafter reads of them, a tensor
+Ahead = Callable[[Tensor, Tensor], Tensor]
+# (number of rows) -> sampling, the table of grammar masks bool [M, V] or None = all, and of each row its number in it; None: no such table
+Rules = Callable[[int], tuple[Sampling, Tensor | None, list[int]] | None]
 
-    def __init__(self, trunk: Any, slab: Slab):
+
+class Static:
+    """The passes of one run in fixed shapes. Its drafter may use the same `replays`, so that graphs share their memory.
+
+    ahead : what a drafter computes after a verdict, inside the pass; None: nothing
+    """
+
+    def __init__(self, trunk: Trunk, slab: Slab):
         self.trunk, self.slab = trunk, slab
         self.replays = Replays(slab.block.device)
+        self.ahead: Ahead | None = None
 
-    def run(self, what: Pass) -> tuple[Tensor, Tensor] | None:
-        """Hidden states and logits of the rows of a pass, or None if it fits into no bucket."""
+    def prepare(self, what: Pass, rules: Rules, adapter: RowAdapter | None = None) -> Waiting | None:
+        """A pass that waits for its verdict, or None if it fits into no bucket. adapter : of the rows that run with one"""
         shape = bucket(len(what.laid.slots), self.slab.kept, self.slab.capacity)
-        if shape is None:
+        return None if shape is None else Waiting(self, what, shape, rules, adapter)
+
+
+class Waiting:
+    """A pass that has not begun: see `Launch` in engine/core.py. It begins before the slab changes."""
+
+    def __init__(self, static: Static, what: Pass, shape: Bucket, rules: Rules, adapter: RowAdapter | None):
+        self.count = 1 + len(what.drafted)
+        self.place = static.slab.block.device, static.slab.block.dtype
+        self.ahead: Tensor | None = None
+        self._shape, self._rules = shape, rules
+        self._begin: Callable[..., list[Tensor]] | None = partial(_begin, static, what, shape, adapter)
+        self._found: list[Tensor] = []
+
+    def start(self) -> tuple[Tensor, Tensor]:
+        """Hidden states and logits of the rows; the pass begins without a verdict if it has not begun."""
+        if self._begin is not None:
+            self._run(None, None, None, [])
+        hidden, logits = (each[:, : self.count] for each in self._found)
+        return hidden, logits
+
+    def verdict(self, asked: Question) -> Verdicts | None:
+        """The verdicts of a pass that begins now; None if it has begun, or if the grammar has no table of masks."""
+        rules = None if self._begin is None else self._rules(len(asked.positions))
+        if rules is None:
             return None
-        given = [said(what, self.slab.kept, shape.rows)]
-        count = 1 + len(what.drafted)
-        is_known = what.drafted.device.type == "cpu"
-        if not is_known:
-            given.append(F.pad(what.drafted, (1, shape.rows - count)))
-        whole = partial(_fixed_pass, self.trunk, self.slab.block, shape.span)
-        hidden, logits = self.replays.call((shape, is_known), whole, *given)
-        return hidden[:, :count], logits[:, :count]
+        sampling, masks, numbers = rules
+        kind = kind_of(asked, sampling)
+        integers, floats, *rest = self._run(kind, asked.laws, masks, [columns(asked, numbers, self._shape.rows)])
+        p = rest.pop(0) if kind.store else None
+        self.ahead = rest.pop() if rest else None
+        return unpacked(kind, integers, floats, p, self._shape.rows, len(asked.positions))
+
+    def _run(self, *asked: Any) -> list[Tensor]:
+        hidden, logits, *rest = self._begin(*asked)
+        self._found, self._begin = [hidden, logits], None  # the cache is not held by results that somebody keeps
+        return rest
 
 
-def _fixed_pass(trunk: Any, block: Tensor, span: int, told: Tensor, drafted: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    return fixed_pass(trunk, block, told, drafted, span)
+def _begin(
+    static: Static, what: Pass, shape: Bucket, adapter: RowAdapter | None,
+    kind: Kind | None, laws: Tensor | None, masks: Tensor | None, more: list[Tensor],
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Begins a pass; the results are those of `_fixed_step`. more : what the host says about its verdict, see `columns`"""
+    rows, drafted = shape.rows, what.drafted
+    is_known = drafted.device.type == "cpu"
+    given = [torch.cat([said(what, static.slab.kept, rows), *more], 1)]
+    given += [] if is_known else [F.pad(drafted, (1, rows - 1 - len(drafted)))]
+    given += [] if laws is None else [F.pad(laws, (0, 0, 0, rows - 1 - len(laws)))]
+    ahead = None if kind is None else static.ahead
+    whole = partial(_fixed_step, static.trunk, static.slab.block, shape.span, adapter, kind, masks, ahead, is_known)
+    return static.replays.call((shape, adapter, kind, ahead, is_known), whole, *given)
+
+
+def _fixed_step(
+    trunk: Trunk, block: Tensor, span: int, adapter: RowAdapter | None, kind: Kind | None, masks: Tensor | None, ahead: Ahead | None,
+    is_known: bool, told: Tensor, *given: Tensor,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Hidden states and logits of a pass, and of a verdict its integers, its numbers, p if it is stored, and what a drafter makes of it.
+
+    given : the ids of the drafts, unless they are known, and their distributions, if the verdict needs them
+    """
+    drafted, *laws = given if not is_known else (None, *given)
+    hidden, logits, ids = fixed_pass(trunk, block, told, drafted, span, adapter)
+    if kind is None:
+        return hidden, logits
+    about = told[:, NAMED + words(len(told)) :]
+    integers, numbers, p = fixed_verdict(kind, logits, ids[1:], about, laws[0] if laws else None, masks)
+    found = [hidden, logits, integers, numbers, *([] if p is None else [p])]
+    if ahead is not None:
+        found.append(ahead(hidden, integers[len(told) - 1]))
+    return tuple(found)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from engine.kernels import noise as kernel
 from engine.kernels.noise import GOLDEN, mix, mix_array
 from engine.noise import ACCEPT, DRAFTER, DRAW, INITIAL, RESIDUAL, SCHEDULE, Noise
 
@@ -140,3 +141,13 @@ def test_a_run_keeps_little_noise_and_makes_the_rest_again(monkeypatch: pytest.M
         assert sum(row.untyped_storage().nbytes() for row in small._gumbel.values()) <= 40 * 100 * 4
     assert torch.equal(small.gumbel(0, 400), whole)  # a pass wider than what is kept
     assert torch.equal(small.gumbel(300, 1), whole[300:301]) and len(small._gumbel) <= 40
+
+
+@pytest.mark.parametrize("base", [0, 2**63 - 1, 2**63, 2**64 - 1, kernel.mix(7)])
+def test_other_devices_make_the_same_bits_by_pytorch_s_operations(base: int) -> None:
+    """Which have no unsigned integers, and read nothing."""
+    at = torch.tensor([0, 1, 4095, 2**31, 2**40])
+    assert torch.equal(kernel.gumbel_elsewhere(base, at, 1000), kernel.gumbel_reference(base, at, 1000))
+    for slot in (0, 3, 2**63 + 1):
+        found = kernel.unit_of(kernel.mix_of(kernel.keys_of(base, at) + kernel.signed(slot)))
+        assert torch.equal(found, kernel.uniform_reference(base, at, slot))

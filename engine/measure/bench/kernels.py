@@ -60,7 +60,7 @@ _VERIFY = _types(
 _ALL = {name: True for name in ("PAIR", "MASKED", "LAWS", "TOP_K", "TOP_P", "STORE")} | {"GREEDY": False}
 _TILE = verify.WIDEST
 _ATTENTION = _types(
-    "", "sets_at places_at positions_at", "q_at k_at v_at out_at",
+    "", "sets_at places_at positions_at told_at", "q_at k_at v_at out_at",
     "count kept words heads group width q_branch q_head q_row k_branch k_head k_row v_branch v_head v_row place_branch", "scale",
 )  # fmt: skip
 _TENSOR_CORES = {"PRECISION": "tf32"}
@@ -77,8 +77,8 @@ KERNELS: dict[str, tuple[Program, ...]] = {
         ),
         Program(
             verify._settle_kernel,
-            _types("", "answers_at fresh_at drawn_at out_at", "", "drafts", accepted_at="*u8", sound_at="*u8"),
-            {"SEEDED": False, "BLOCK": 128}, 1,
+            _types("", "answers_at fresh_at drawn_at out_at drafts_at", "", "drafts", accepted_at="*u8", sound_at="*u8"),
+            {"SEEDED": False, "TOLD": True, "BLOCK": 128}, 1,
         ),
     ),
     "slab_keep": (
@@ -87,7 +87,7 @@ KERNELS: dict[str, tuple[Program, ...]] = {
     "tree_attention": (
         Program(
             tree_attention._tree_attention_kernel, _ATTENTION,
-            {"PLACED": True, "ROWS": 64, "KEYS": tree_attention.KEYS, "WIDTH": 128} | _TENSOR_CORES,
+            {"PLACED": True, "TOLD": True, "ROWS": 64, "KEYS": tree_attention.KEYS, "WIDTH": 128} | _TENSOR_CORES,
             tree_attention.warps_of(64), {"num_stages": 2},
             "width q_branch q_head q_row k_branch k_head k_row v_branch v_head v_row",
         ),
@@ -108,8 +108,9 @@ KERNELS: dict[str, tuple[Program, ...]] = {
             {"ROWS": row_lora.ROWS, "RANK": 32, "INNER": row_lora.INNER} | _TENSOR_CORES, 4, {}, "width branch_stride row_stride rank",
         ),
         Program(
-            row_lora._expand_kernel, _types("", "", "y_at h_at up_at", "count width branch_stride row_stride rank", "scale"),
-            {"ROWS": row_lora.ROWS, "RANK": 32, "OUTER": row_lora.OUTER} | _TENSOR_CORES, 4, {}, "width branch_stride row_stride rank",
+            row_lora._expand_kernel, _types("", "first_at", "y_at h_at up_at", "count width branch_stride row_stride rank", "scale"),
+            {"TOLD": True, "ROWS": row_lora.ROWS, "RANK": 32, "OUTER": row_lora.OUTER} | _TENSOR_CORES, 4, {},
+            "width branch_stride row_stride rank",
         ),
     ),
     "energy_scan": (

@@ -26,6 +26,10 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
 
+from engine import noise
+from engine.decoding import trees, verdict
+from engine.methods import xspecmesh
+
 FAR = torch.device("lazy")  # of PyTorch's devices without memory here, the one that the operations of this project accept
 NEAR = torch.device("cpu")
 ENGINE = str(Path(__file__).parents[3] / "engine")
@@ -204,6 +208,16 @@ def _place() -> str:
 def _function(code: Any) -> str:
     parts = [part for part in code.co_qualname.split(".") if not part.startswith("<")]
     return ".".join(parts)
+
+
+@contextmanager
+def as_on_a_gpu(monkeypatch: Any) -> Iterator[Far]:
+    """The device, entered, where what kernels do on a GPU is done by their references, through the same interface: verdicts, and noise."""
+    for module in (verdict, trees, xspecmesh):
+        monkeypatch.setattr(module, "is_fused", lambda rows: rows.settings is not None)
+    monkeypatch.setattr(noise, "is_made_there", lambda device, dtype: device.type == FAR.type)
+    with Far() as device:
+        yield device
 
 
 def moved(module: nn.Module) -> nn.Module:

@@ -20,13 +20,12 @@ import pytest
 import torch
 
 from engine.core import Step
-from engine.decoding import trees, verdict
 from engine.drafters.resampler import TrainedResampler
 from engine.judge import Judge
 from engine.layout import Raster
 from engine.methods import METHODS, PRESETS, find
 from engine.run import generate
-from tests.engine.device.far import FAR, Far, moved
+from tests.engine.device.far import FAR, Far, as_on_a_gpu, moved
 from tests.engine.device.models import MODELS, Model
 from tests.engine.drafters.test_resampler import trained
 
@@ -40,7 +39,7 @@ SIBLINGS = {"decoding/rules.py: multi_round": 6, "decoding/trees.py: verify": 1}
 ANSWERED = {"decoding/trees.py: answers": 1}  # instead, where the whole tree is answered at once
 TOLD = {"decoding/trees.py: _step": 1}  # the probabilities of the nodes, for the panels
 CHAIN = {"decoding/rules.py: leading": 1, "decoding/verdict.py: correct": 1, "core.py: Ids.listed": 1}  # not in one kernel yet
-HEADS = {"methods/xspecmesh.py: propose": 2}  # once a draft: the next head draws under the grammar after it
+HEADS = {"methods/xspecmesh.py: at_once": 1}  # the heads' draws under every mask: the host follows the path that the grammar allows
 LENT = {"decoding/neighbours.py: is_sure": 3, "decoding/neighbours.py: Relaxed.measure": 1}
 TREE = GROWN | SIBLINGS | ANSWERED | TOLD
 READS: dict[str, dict[str, int]] = {
@@ -54,7 +53,7 @@ READS: dict[str, dict[str, int]] = {
     "lookup": CHAIN,
     "zipar": {"methods/zipar.py: published": 1},
     "zipar_verified": CHAIN,
-    "xspecmesh": {"decoding/rules.py: leading": 1, "methods/xspecmesh.py: replacement": 1} | HEADS,
+    "xspecmesh": SETTLED | HEADS,
     "xspecmesh_exact": SETTLED | HEADS,
     "eagle": TREE,
     "adt_tree": TREE | DEEPER,
@@ -103,10 +102,8 @@ def cases() -> list[tuple[str, str]]:
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
-    """The device, entered; verdicts go through the kernels' interface."""
-    for module in (verdict, trees):
-        monkeypatch.setattr(module, "is_fused", lambda rows: rows.settings is not None)
-    with Far() as found:
+    """The device, entered; verdicts and noise go through the kernels' interface."""
+    with as_on_a_gpu(monkeypatch) as found:
         yield found
 
 

@@ -8,7 +8,7 @@ import torch
 
 from engine.kernels import noise
 from engine.kernels.choice import TRITON, VARIABLE
-from engine.noise import Noise
+from engine.noise import ACCEPT, Noise
 from tests.engine.kernels.near import DEVICE, near, needs_triton
 
 pytestmark = needs_triton
@@ -50,3 +50,10 @@ def test_a_run_s_noise_is_made_on_the_device(monkeypatch: pytest.MonkeyPatch) ->
     ours = Noise(11, 50, DEVICE)
     near("noise", ours.gumbel(3, 5), theirs, 1e-6, 1e-6)
     assert ours.gumbel(0, 0).shape == (0, 50)
+
+
+def test_a_run_s_uniforms_are_made_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = Noise(11, 50).uniform(ACCEPT, 3, 20, 4, 2)
+    monkeypatch.setenv(VARIABLE, TRITON)
+    monkeypatch.setattr(Noise, "host_uniform", None)
+    assert torch.equal(Noise(11, 50, DEVICE).uniform(ACCEPT, 3, 20, 4, 2).cpu(), theirs)

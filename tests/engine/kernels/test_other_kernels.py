@@ -11,6 +11,7 @@ from engine.core import Sampling
 from engine.decoding.rules import CONSISTENT, LITERAL
 from engine.kernels import slab_keep, tree_attention
 from engine.kernels.head_draw import head_draw, is_plain
+from engine.kernels.row_lora import row_lora_reference, row_lora_triton
 from engine.kernels.tree_attention import Seen, packed, tree_attention_reference, tree_attention_triton, unpacked
 from engine.measure.bench import kernel_cases as cases
 from tests.engine.kernels.near import DEVICE, near, needs_triton
@@ -54,6 +55,20 @@ def test_attention_in_half_precision_and_without_groups() -> None:
     made = cases.tree_pass(13, 40, heads=3, key_heads=3, width=64, dtype=HALF)
     ours = tree_attention_triton(*(x.to(DEVICE) for x in (made.q, made.k, made.v)), Seen(made.seen.sets.to(DEVICE), 40))
     near("attention", ours, tree_attention_reference(made.q.float(), made.k.float(), made.v.float(), made.seen), 2e-3, 2e-3)
+
+
+@needs_triton
+@pytest.mark.parametrize(("rows", "kept", "span"), [(1, 33, 64), (7, 0, 40), (7, 70, 80), (70, 5, 130)])
+def test_attention_may_be_told_how_many_rows_are_kept(rows: int, kept: int, span: int) -> None:
+    """In fixed shapes: the keys go on after the rows of the pass, and nobody sees those."""
+    made = cases.tree_pass(rows, kept)
+    q, sets = made.q.to(DEVICE), made.seen.sets.to(DEVICE)
+    after = torch.full_like(made.k[:, :, :1], 1e4).expand(-1, -1, span - kept - rows, -1)
+    k, v = (torch.cat([x, after], 2).to(DEVICE) for x in (made.k, made.v))
+    seen = Seen(sets, span - rows, told=torch.tensor(kept, device=DEVICE))
+    plain = tree_attention_reference(q, made.k.to(DEVICE), made.v.to(DEVICE), Seen(sets, kept))
+    near("reference", tree_attention_reference(q, k, v, seen), plain, 1e-5, 1e-5)
+    near("attention", tree_attention_triton(q, k, v, seen), plain, 1e-4, 3e-5)
 
 
 def test_a_mask_goes_to_pytorch() -> None:
@@ -103,6 +118,22 @@ def test_an_adapter_acts_on_its_rows_alone(rows: int, inner: int, outer: int, ra
     ours, theirs = case.kernel(), case.reference()
     near("rows", ours, theirs, 1e-5 if dtype == torch.float32 else 4e-3, 2e-6 if dtype == torch.float32 else 4e-3)
     assert torch.equal(ours[:, : rows // 2], before[:, : rows // 2]) and not torch.equal(ours, before)
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", [torch.float32, HALF])
+@pytest.mark.parametrize("way", [row_lora_reference, row_lora_triton])
+def test_an_adapter_may_be_told_its_first_row(way, dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(3)
+    shapes = ((2, 33, 130), (2, 33, 64), (8, 64), (130, 8))
+    before, x, down, up = (torch.randn(*shape, generator=random).to(DEVICE, dtype) for shape in shapes)
+    ours, theirs = before.clone(), before.clone()
+    way(ours, x, down, up, torch.tensor(20, device=DEVICE), 0.5)
+    row_lora_reference(theirs, x, down, up, 20, 0.5)
+    near("rows", ours, theirs, 1e-5 if dtype == torch.float32 else 4e-3, 2e-5 if dtype == torch.float32 else 4e-2)
+    assert torch.equal(ours[:, :20], before[:, :20]) and not torch.equal(ours, before)
+    way(ours.copy_(before), x, down, up, torch.tensor(33, device=DEVICE), 0.5)
+    assert torch.equal(ours, before), "no row has the adapter"
 
 
 # --- the head ---------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -13,12 +14,15 @@ import torch
 from engine.core import Backbone, Draft, Prompt, Sampling
 from engine.decoding import trees, verdict
 from engine.decoding.growth import Tree
-from engine.kernels import head_draw, slab_keep, tree_attention, verify
+from engine.kernels import head_draw, row_lora, slab_keep, tree_attention, verify
 from engine.kernels.choice import REFERENCE, TRITON, VARIABLE
 from engine.methods import METHODS
+from engine.networks.static_step import DYNAMIC, STATIC
+from engine.networks.static_step import VARIABLE as STEP
 from engine.noise import Noise
 from engine.run import generate
 from tests.engine.backbones import tiny
+from tests.engine.device.models import MODELS
 from tests.engine.kernels.near import DEVICE, near, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.skipif(DEVICE.type == "cuda", reason="the tiny models of this test are on the processor")]
@@ -39,7 +43,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
 
         return call
 
-    for module in (verify, slab_keep, tree_attention, head_draw):
+    for module in (verify, slab_keep, tree_attention, head_draw, row_lora):
         name = module.__name__.rsplit(".", 1)[1] + "_triton"
         monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
     yield counts
@@ -99,6 +103,24 @@ def test_a_mesh_obeys_its_grammar_in_the_kernel(
         monkeypatch.setenv(VARIABLE, mode)
         found.append([step.tokens for step in steps(tiny.lowpoly(), method, knobs, prompt, 3)])
     assert found[0] == found[1] and launches["verify_triton"] == 3
+
+
+@pytest.mark.parametrize(("method", "prompt", "drafter"), [("sjdpp", OPEN, ""), ("cross_regression", OPEN, "predictive_stream")])
+def test_the_kernels_run_in_fixed_shapes(
+    method: str, prompt: Prompt, drafter: str, monkeypatch: pytest.MonkeyPatch, launches: dict[str, int]
+) -> None:
+    """Attention is told how many rows are kept, the adapter its first row, and the verdict how many drafts there are."""
+    model, knobs = MODELS["pictogram"](lambda module: module), {"window": 4, "horizon": 3}
+    known, found = {knob.name for knob in METHODS[method].knobs}, []
+    for way, step in ((REFERENCE, DYNAMIC), (TRITON, STATIC)):
+        monkeypatch.setenv(VARIABLE, way)
+        monkeypatch.setenv(STEP, step)
+        chosen = {name: value for name, value in knobs.items() if name in known}
+        run = generate(model.backbone, METHODS[method], replace(prompt, size=64), chosen, model.drafters.get(drafter))
+        found.append([step.tokens for step in islice(run, 4)])
+        run.close()
+    assert found[0] == found[1]
+    assert launches["tree_attention_triton"] and (launches.get("verify_triton") if method == "sjdpp" else launches["row_lora_triton"])
 
 
 def test_a_tree_is_seen_and_answered_and_its_path_kept(monkeypatch: pytest.MonkeyPatch, launches: dict[str, int]) -> None:

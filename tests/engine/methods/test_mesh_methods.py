@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from engine.core import Prompt, Sampling
+from engine.core import NO_DRAFT, Knobs, Prompt, Sampling
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.errors import BadKnob, NotSupported
 from engine.mesh.bpt_grammar import Grammar
@@ -15,6 +17,7 @@ from engine.mesh.bpt_tokens import BPT
 from engine.methods import METHODS, xspecmesh
 from engine.methods.lookup import Index
 from engine.methods.xspecmesh import PathTree, best_guess, best_of
+from engine.noise import DRAFTER, Noise
 from engine.run import Run, generate
 from tests.engine.backbones import tiny
 
@@ -91,9 +94,13 @@ def test_one_row_of_heads_is_what_all_rows_would_give() -> None:
         condition, hidden = torch.randn(7, 32), torch.randn(5, 32)
         many = bound.heads.features(hidden[None], bound.heads.look(condition[None]))
         logits = bound.heads.logits(many, bound.head)[:, 0]
-        sequence = type("Sequence", (), {"condition": condition})()
+        given: list[Any] = []
+        sequence = SimpleNamespace(condition=condition, look_ahead=given.append)
+        rows = SimpleNamespace(hidden=hidden[None], ahead=None)
+        guess = bound.start(sequence)
         for i in range(5):
-            torch.testing.assert_close(bound.start(sequence)(hidden[i], 3), logits[:3, i], atol=2e-5, rtol=1e-4)
+            torch.testing.assert_close(guess(rows, i, 3), logits[:3, i], atol=2e-5, rtol=1e-4)
+            torch.testing.assert_close(given[0](hidden[None], torch.tensor(i)), logits[:, i], atol=2e-5, rtol=1e-4)
 
 
 def test_fresh_heads_hand_on_a_share_of_the_hidden_state() -> None:
@@ -169,3 +176,25 @@ def test_lookup_of_a_repeated_token_verifies_its_first_draft() -> None:
     done = run("lookup", 2)
     assert sum(len(s.tokens) for s in done.steps) == len(done.tokens)
     assert all(len(s.tokens) <= s.drafted + 1 for s in done.steps)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("seeded", [False, True])
+@pytest.mark.parametrize("drafts", ["independent", "most probable", "tree"])
+def test_a_chain_drawn_at_once_is_the_chain_drawn_head_by_head(drafts: str, seeded: bool) -> None:
+    """On a device, where all heads draw under every mask before the host follows the path; here head by head."""
+    sequence = tiny.lowpoly().start(Prompt(points=tiny.sphere(), seed=1))
+    noise, knobs = Noise(3, sequence.vocabulary), Knobs({"drafts": drafts, "tree_top": 3})
+    seen = set()
+    for iteration in range(6):
+        random = torch.Generator().manual_seed(iteration)
+        logits = 2 * torch.randn(4, sequence.vocabulary, generator=random)
+        plain = xspecmesh.propose(logits, sequence, knobs, noise, iteration, seeded)
+        u = noise.uniform(DRAFTER, sequence.length, 4, iteration)
+        found = xspecmesh.at_once(logits, sequence, knobs, noise, u, seeded)
+        assert found.tokens.tolist() == plain.tokens.tolist()
+        torch.testing.assert_close(found.q, plain.q)
+        seen |= {sequence.mask_index(found.tokens[:j].tolist()) for j in range(4)}
+        sequence.forward(NO_DRAFT)
+        sequence.commit([], found.tokens[0].item())
+    assert len(seen) > 1, "one mask was enough, so no choice was made"

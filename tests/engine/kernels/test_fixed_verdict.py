@@ -1,0 +1,107 @@
+"""A verdict in fixed shapes is the verdict on its first rows, whatever fills it up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.core import Sampling
+from engine.decoding.rules import more_probable_than
+from engine.kernels import fixed_verdict as fixed
+from engine.kernels.choice import REFERENCE, TRITON, VARIABLE
+from engine.kernels.fixed_verdict import Criterion, Question
+from engine.kernels.verify import Asked, Verdicts, settle, verify
+from engine.measure.bench.kernel_cases import window
+from tests.engine.kernels.near import DEVICE, needs_triton
+
+ROWS = 9  # of the pass
+WAYS = [REFERENCE, pytest.param(TRITON, marks=needs_triton)]
+CASES = {
+    "ratio": window(5, 300, Sampling(0.9, guidance=2.0)),
+    "one row": window(1, 300),
+    "all rows": window(ROWS, 300, store=False),
+    "match seed": window(5, 300, drawn=False, seeded=True, store=False),
+    "filtered": window(6, 300, Sampling(0.8, top_k=40)),
+}
+
+
+def filled(asked: Asked, kind: fixed.Kind, question: Question, masks: Tensor | None, numbers: list[int]) -> Verdicts:
+    """The verdict in fixed shapes; what fills it up is noise."""
+    count = asked.logits.shape[1]
+    random = torch.Generator().manual_seed(5)
+    more = torch.randn(len(asked.logits), ROWS - count, 300, generator=random).to(DEVICE)
+    laws = None if asked.laws is None else F.pad(asked.laws, (0, 0, 0, ROWS - 1 - len(asked.laws)))
+    drafts = torch.cat([asked.tokens.to(DEVICE), torch.randint(0, 300, (ROWS - count,), generator=random).to(DEVICE)])
+    said = fixed.columns(question, numbers, ROWS).to(DEVICE)
+    logits = torch.cat([asked.logits.to(DEVICE), more], 1)
+    found = fixed.fixed_verdict(kind, logits, drafts, said, None if laws is None else laws.to(DEVICE), masks)
+    return fixed.unpacked(kind, *found, ROWS, count)
+
+
+def there(asked: Asked) -> Asked:
+    """The same on the device of the tests."""
+    return replace(asked, **{k: v.to(DEVICE) for k, v in vars(asked).items() if isinstance(v, Tensor)})
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_the_verdict_on_the_first_rows(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, way)
+    asked = CASES[name]
+    question = Question(asked.laws, asked.uniforms, asked.positions, asked.base, asked.seeded, asked.store)
+    found = filled(asked, fixed.kind_of(question, asked.sampling), question, None, [0] * asked.logits.shape[1])
+    plain = verify(there(asked))
+    plain.pair = settle(plain, plain.accepted, asked.seeded)
+    for field, expected in vars(plain).items():
+        value = getattr(found, field)
+        assert (value is None) == (expected is None), field
+        if value is not None:
+            torch.testing.assert_close(value, expected, msg=lambda text, field=field: f"{field}: {text}")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_masks_are_told_by_number(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, way)
+    asked, random = CASES["ratio"], torch.Generator().manual_seed(3)
+    masks, numbers = torch.rand(3, 300, generator=random) < 0.5, [2, 0, 1, 1, 0]
+    question = Question(asked.laws, asked.uniforms, asked.positions, asked.base, False, True)
+    found = filled(asked, fixed.kind_of(question, asked.sampling), question, masks.to(DEVICE), numbers)
+    plain = verify(there(replace(asked, allowed=masks[numbers])))
+    torch.testing.assert_close(found.p, plain.p)
+    assert found.pair.tolist() == settle(plain, plain.accepted, False).tolist()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_criterion_replaces_the_rule(raw: bool, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It accepts by the raw logits or by what tokens are drawn from; the token after the drafts is the row's answer."""
+    monkeypatch.setenv(VARIABLE, way)
+    asked = CASES["ratio"]
+    plain = verify(there(asked))
+    p = torch.softmax(asked.logits[0], -1) if raw else plain.p.cpu()
+    some = p[:4].gather(1, asked.tokens[:, None]).min().item() * 1.5  # not all drafts are as probable
+    for limit in (0.0, some, 1.0):
+        criterion = Criterion(more_probable_than, limit, raw)
+        question = Question(None, asked.uniforms, asked.positions, asked.base, True, False, criterion)
+        found = filled(replace(asked, laws=None), fixed.kind_of(question, asked.sampling), question, None, [0] * 5)
+        accepted = more_probable_than(p[:4], asked.tokens, limit)
+        a = int(accepted.long().cumprod(0).sum())
+        assert found.accepted.tolist() == accepted.tolist() and found.p is None
+        assert found.pair.tolist() == [a, plain.answers[a].item()]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_row_that_fills_up_may_be_unsound(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only rows up to the first refusal are asked for."""
+    monkeypatch.setenv(VARIABLE, way)
+    asked = there(CASES["match seed"])
+    asked.logits[:, 4] = torch.nan
+    found = verify(asked)
+    accepted = torch.ones(4, dtype=torch.bool, device=DEVICE)
+    for count, token in ((3, found.answers[3].item()), (4, -1)):
+        pair = settle(found, accepted, True, torch.tensor(count, device=DEVICE))
+        assert pair.tolist() == [count, token]

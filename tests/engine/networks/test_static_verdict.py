@@ -1,0 +1,282 @@
+"""Verdicts and heads inside of a pass in fixed shapes: the same tokens, told with the pass, no host inside, one graph."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine import sampling
+from engine.core import NO_DRAFT, Draft
+from engine.decoding import verdict
+from engine.drafters.mesh_heads import MeshHeads
+from engine.kernels import noise, verify
+from engine.kernels.choice import REFERENCE
+from engine.kernels.choice import VARIABLE as KERNELS
+from engine.kernels.fixed_verdict import Kind, Question, fixed_verdict
+from engine.methods import find
+from engine.networks import static_step
+from engine.networks.sequence import TransformerSequence
+from engine.networks.static_step import DYNAMIC, STATIC, VARIABLE
+from engine.noise import Noise
+from engine.run import generate
+from tests.engine.backbones import tiny
+from tests.engine.device.far import Far, as_on_a_gpu, moved
+from tests.engine.device.models import MODELS, Model
+from tests.engine.networks.test_static_step import Made, begun, near
+
+SMALL = {"window": 6, "depth": 3, "width": 3, "nodes": 6}
+CHAIN = Draft(torch.tensor([4, 1, 7]))
+
+
+def steps(model: Model, method: str, knobs: dict[str, Any], count: int) -> list[Any]:
+    """The first steps of a run."""
+    found, preset = find(method)
+    chosen: dict[str, Any] = {k.name: SMALL[k.name] for k in found.knobs if k.name in SMALL}
+    run = generate(model.backbone, found, model.prompt, chosen | preset | knobs, model.drafters.get(found.drafter))
+    made = list(islice(run, count))
+    run.close()
+    return made
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[Kind]:
+    """The kinds of all verdicts inside of a pass."""
+    found: list[Kind] = []
+
+    def counted(kind: Kind, *given: Any) -> Any:
+        found.append(kind)
+        return fixed_verdict(kind, *given)
+
+    monkeypatch.setattr(static_step, "fixed_verdict", counted)
+    return found
+
+
+# --- the same tokens --------------------------------------------------------------------------------------------------
+
+SEED = {"verify": "match seed"}
+CASES: list[tuple[str, str, dict[str, Any]]] = [
+    ("pictogram", "ar", {}), ("pictogram", "sjd", {}), ("pictogram", "sjdpp", {}), ("pictogram", "sjdpp", SEED),
+    ("pictogram", "sjdpp", {"refresh": "reuse mixture"}), ("pictogram", "sjdpp", {"refresh": "coupled maximal", "init": "random"}),
+    ("pictogram", "lantern_window", {}), ("pictogram", "eagle", {}), ("pictogram", "eagle", SEED),
+    ("lowpoly", "sjdpp", {}), ("lowpoly", "eagle", SEED), ("lowpoly", "xspecmesh", {}), ("lowpoly", "xspecmesh", {"judge": "warped"}),
+    ("lowpoly", "xspecmesh", {"accept": "top k", "accept_top": 3}), ("lowpoly", "xspecmesh", {"accept": "typical"}),
+    ("lowpoly", "xspecmesh", {"heads": "multilayer", "drafts": "tree"}), ("lowpoly", "xspecmesh_exact", {}),
+    ("lowpoly", "xspecmesh_exact", SEED), ("emu3", "sjdpp", {}), ("lumina", "sjdpp", {}),
+]  # fmt: skip
+OUTSIDE = {("pictogram", "eagle", ""): "drawn siblings are verified one after another, each on what the last one left"}
+
+
+@pytest.mark.parametrize(("name", "method", "knobs"), CASES)
+def test_the_steps_are_those_of_the_dynamic_step(
+    name: str, method: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, judged: list[Kind]
+) -> None:
+    """Tokens, drafts and what the panels are told; every pass but the first, which is at the end of the prompt, has its verdict inside."""
+    monkeypatch.setenv(VARIABLE, DYNAMIC)
+    plain = steps(near(name), method, knobs, 10)
+    monkeypatch.setenv(VARIABLE, STATIC)
+    with as_on_a_gpu(monkeypatch):  # only for its choice of the kernels' interface: the model is on the processor
+        found = steps(near(name), method, knobs, 10)
+    assert [(s.tokens, s.drafted) for s in found] == [(s.tokens, s.drafted) for s in plain]
+    for ours, theirs in zip(found, plain, strict=True):
+        for field in ("accept_probability", "entropy"):
+            pair = (torch.as_tensor(getattr(step.trace, field)).float() for step in (ours, theirs))
+            torch.testing.assert_close(*pair, atol=1e-4, rtol=1e-3)
+    inside = 0 if (name, method, knobs.get("verify", "")) in OUTSIDE else len(found) - 1
+    assert len(judged) == inside
+
+
+def test_heads_are_computed_in_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them, for one row; by themselves only after the first pass."""
+    asked: list[tuple[tuple[int, ...], int | None]] = []
+    right = MeshHeads.features
+
+    def features(self: MeshHeads, hidden: Tensor, looked: Any, count: int | None = None) -> Tensor:
+        asked.append((tuple(hidden.shape[:2]), count))
+        return right(self, hidden, looked, count)
+
+    monkeypatch.setattr(MeshHeads, "features", features)
+    monkeypatch.setenv(VARIABLE, STATIC)
+    with as_on_a_gpu(monkeypatch):
+        steps(near("lowpoly"), "xspecmesh", {}, 5)
+    assert asked == [((1, 1), 3), *[((1, 1), None)] * 4]
+
+
+def test_a_knob_that_moves_needs_no_new_graph(monkeypatch: pytest.MonkeyPatch, judged: list[Kind]) -> None:
+    """The rule's number is told; another rule is another graph."""
+    monkeypatch.setenv(VARIABLE, STATIC)
+    model = near("lowpoly")
+    method, _ = find("xspecmesh")
+    with as_on_a_gpu(monkeypatch):
+        run = generate(model.backbone, method, model.prompt, {"depth": 3}, model.drafters["mesh_heads"])
+        for knobs in ({}, {}, {"accept_probability": 0.05}, {"accept_probability": 0.95}, {"accept": "top k"}):
+            run.set(**knobs)
+            next(run)
+        run.close()
+    assert len(judged) == 4 and len(set(judged)) == 2
+
+
+# --- one send, one read -----------------------------------------------------------------------------------------------
+
+GRAMMAR = {"core.py: Ids.listed": 1}  # drafts are read before the pass, because the host runs the grammar
+HEADS = {"methods/xspecmesh.py: at_once": 1}  # the heads' draws under every mask of the grammar
+READS = {"core.py: Ids.along": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "reads"),
+    [
+        ("pictogram", "ar", {}), ("pictogram", "sjd", {}), ("pictogram", "sjdpp", {}), ("lowpoly", "ar", {}), ("lowpoly", "sjdpp", GRAMMAR),
+        ("lowpoly", "xspecmesh", HEADS), ("lowpoly", "xspecmesh_exact", HEADS), ("emu3", "sjdpp", {}), ("janus", "sjdpp", {}),
+    ],
+)  # fmt: skip
+def test_all_that_is_sent_is_one_small_tensor(name: str, method: str, reads: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, STATIC)
+    sent: list[Tensor] = []
+    right = static_step.said
+    monkeypatch.setattr(static_step, "said", lambda *given: sent.append(right(*given)) or sent[-1])
+    with as_on_a_gpu(monkeypatch) as device:
+        model = MODELS[name](moved)
+        found, knobs = find(method)
+        chosen = {k.name: SMALL[k.name] for k in found.knobs if k.name in SMALL}
+        run = generate(model.backbone, found, model.prompt, chosen | knobs, model.drafters.get(found.drafter))
+        list(islice(run, 2))
+        sent.clear()
+        with device.counted() as traffic:
+            next(run)
+        run.close()
+    assert traffic.sends == {"networks/static_step.py: Replays.call": 1}
+    assert traffic.reads == READS | reads
+    assert len(sent) == 1 and sent[0].nbytes < 2048
+
+
+# --- what a capture needs ---------------------------------------------------------------------------------------------
+
+WHOLE = [("pictogram", "sjdpp"), ("lowpoly", "xspecmesh_exact"), ("lowpoly", "xspecmesh"), ("emu3", "sjdpp")]
+
+
+def whole_pass(name: str, method: str, monkeypatch: pytest.MonkeyPatch, model: Model) -> tuple[Callable[..., Any], tuple[Tensor, ...]]:
+    """The function of a method's third pass, and what it is given."""
+    monkeypatch.setenv(VARIABLE, STATIC)
+    calls: list[tuple[Callable[..., Any], tuple[Tensor, ...]]] = []
+    right = static_step.Replays.call
+
+    def call(self: Any, key: Any, function: Callable[..., Any], *given: Tensor) -> Any:
+        calls.append((function, given))
+        return right(self, key, function, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(static_step.Replays, "call", call)
+        steps(model, method, {}, 3)
+    return calls[-1]
+
+
+@pytest.mark.parametrize(("name", "method"), WHOLE)
+def test_it_reads_nothing_not_even_in_the_references(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the device that is not there; a GPU without Triton captures the references."""
+    with as_on_a_gpu(monkeypatch) as device:
+        function, given = whole_pass(name, method, monkeypatch, MODELS[name](moved))
+        there = [each.to(given[-1].device if each.device.type == "cpu" else each.device) for each in given]
+        there[0] = given[0].to(torch.device("lazy"))
+        noted: Counter[str] = Counter()
+        monkeypatch.setattr(Far, "_note", lambda self, transfers, count=1: noted.update(some=count))
+        with torch.inference_mode(), device.counted():
+            found = function(*there)
+        assert not noted and len(found) >= 4 and all(each.device.type == "lazy" for each in found)
+
+
+@pytest.mark.parametrize(("name", "method"), WHOLE)
+def test_nothing_is_left_behind_but_the_results(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with as_on_a_gpu(monkeypatch):
+        function, given = whole_pass(name, method, monkeypatch, near(name))
+        with torch.inference_mode(), Made() as watched:
+            found = function(*given)
+    gc.collect()
+    alive = {storage for each in watched.made if (storage := each()) is not None}
+    assert len(watched.made) > 80
+    assert alive <= {each.untyped_storage() for each in found}, "more than the results are alive"
+
+
+@pytest.mark.parametrize(("name", "method"), WHOLE)
+def test_it_is_one_graph(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on another device than the processor: noise by PyTorch's own operations, and no shortcut for top-p."""
+    monkeypatch.setenv(KERNELS, REFERENCE)
+    monkeypatch.setattr(verify, "gumbel_reference", noise.gumbel_elsewhere)
+    monkeypatch.setattr(sampling, "FEW", 10**6)
+    with as_on_a_gpu(monkeypatch):
+        function, given = whole_pass(name, method, monkeypatch, MODELS[name](lambda module: module))
+    with torch.inference_mode():
+        plain = function(*given)
+        torch.compiler.reset()
+        found = torch.compile(function, fullgraph=True, backend="eager")(*given)
+    assert len(found) == len(plain) >= 4
+    for ours, theirs in zip(found, plain, strict=True):
+        torch.testing.assert_close(ours, theirs, equal_nan=True)
+
+
+# --- the pass that waits ----------------------------------------------------------------------------------------------
+
+
+def question(sequence: TransformerSequence, count: int) -> Question:
+    """Any question about rows of a pass."""
+    made = Noise(1, sequence.vocabulary)
+    uniforms = torch.full((3, count), 0.5, dtype=torch.float64)
+    return Question(None, uniforms, torch.arange(count), made.base, True, False)
+
+
+@torch.inference_mode()
+def test_a_pass_that_has_begun_takes_no_question(monkeypatch: pytest.MonkeyPatch, judged: list[Kind]) -> None:
+    """Its verdict is then one of its own."""
+    sequence = begun(near("pictogram"), monkeypatch)
+    rows = sequence.forward(CHAIN)
+    assert rows.count == 4 and rows.place == (sequence.device, torch.float32) and not judged
+    logits = rows.logits
+    assert rows.launch.verdict(question(sequence, 4)) is None and not judged
+    monkeypatch.setattr(verdict, "is_fused", lambda rows: True)
+    late = verdict.judge(rows, CHAIN.tokens, None, Noise(1, sequence.vocabulary), 2, 0, True)
+    again = sequence.forward(CHAIN)
+    early = verdict.judge(again, CHAIN.tokens, None, Noise(1, sequence.vocabulary), 2, 0, True)
+    assert len(judged) == 1 and (late.a, late.token) == (early.a, early.token)
+    torch.testing.assert_close(again.logits, logits)
+
+
+@torch.inference_mode()
+def test_a_pass_that_nobody_reads_is_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins before the commit, and before the next pass."""
+    pair = [begun(near("pictogram"), monkeypatch, step) for step in (STATIC, DYNAMIC)]
+    for sequence in pair:
+        sequence.forward(CHAIN)
+        sequence.forward(CHAIN)
+        sequence.commit([0, 1], 6)
+    torch.testing.assert_close(*(sequence.forward(NO_DRAFT).logits for sequence in pair), atol=1e-4, rtol=1e-4)
+
+
+@torch.inference_mode()
+def test_rows_that_are_kept_do_not_hold_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    sequence = begun(near("pictogram"), monkeypatch)
+    rows = sequence.forward(CHAIN)
+    sequence.commit([0], 5)
+    block = weakref.ref(sequence.slab.block)
+    sequence.close()
+    gc.collect()
+    assert block() is None and rows.logits.shape[1] == 4
+
+
+@torch.inference_mode()
+def test_a_grammar_without_a_table_has_its_verdict_outside(monkeypatch: pytest.MonkeyPatch, judged: list[Kind]) -> None:
+    sequence = begun(near("lowpoly"), monkeypatch)
+    assert sequence.masks is not None and sequence.forward(NO_DRAFT).launch.verdict(question(sequence, 1)) is not None
+    sequence = begun(near("pictogram"), monkeypatch)
+    sequence.grammar, sequence._state = tiny.Unlike(sequence.vocabulary), (1, 2)
+    rows = sequence.forward(CHAIN)
+    assert rows.launch.verdict(question(sequence, 4)) is None and len(judged) == 1
+    monkeypatch.setattr(verdict, "is_fused", lambda rows: True)
+    answered = verdict.judge(rows, CHAIN.tokens, None, Noise(1, sequence.vocabulary), 2, 0, True).answers
+    assert len(judged) == 1 and answered[0] not in (1, 2)
