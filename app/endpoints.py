@@ -154,14 +154,9 @@ class Endpoints:
         return run
 
     def taken(self, caller: str, cloud: object) -> Input:
-        """The input in the file that came with a call, which is deleted. Gradio has not checked the path, so nothing is read but what lies
-        where uploads are put."""
-        path = Path(str(cloud.get("path"))) if isinstance(cloud, Mapping) and isinstance(cloud.get("path"), str) else None
-        if path is None or "\0" in str(path) or path.resolve() != path or path.parent.parent != Path(get_upload_folder()).resolve():
-            raise BadFile(NO_FILE)
-        if path.parent.name.startswith("foretoken-"):  # a visitor's folder
-            raise BadFile(NO_FILE)
-        own = self.sessions.folder(caller) / f"upload-{secrets.token_hex(8)}"
+        """The input in the file that came with a call, which is deleted."""
+        path = path_sent(cloud, NO_FILE)
+        own = self.sessions.new_folder(caller)
         try:
             return read_upload(adopt(path, own), work=READING)
         finally:
@@ -176,6 +171,17 @@ class Endpoints:
         made = root / secrets.token_hex(8)
         made.mkdir()
         return made / name
+
+
+def path_sent(value: object, refusal: str) -> Path:
+    """Where the file is that came with a call. Gradio has not checked the path, so nothing passes but what lies where uploads are put;
+    raises BadFile with the refusal."""
+    path = Path(str(value.get("path"))) if isinstance(value, Mapping) and isinstance(value.get("path"), str) else None
+    if path is None or "\0" in str(path) or path.resolve() != path or path.parent.parent != Path(get_upload_folder()).resolve():
+        raise BadFile(refusal)
+    if path.parent.name.startswith("foretoken-"):  # a visitor's folder
+        raise BadFile(refusal)
+    return path
 
 
 def split(

@@ -210,11 +210,16 @@ def write_settings(settings: dict[str, Any], path: Path) -> None:
 
 
 def picture_with_settings(picture: np.ndarray, settings: dict[str, Any], path: Path) -> None:
-    """Writes a PNG whose text chunk "foretoken" holds the settings as JSON; raises BadOutput if the disk refuses."""
+    """Writes a PNG with the settings in it; raises BadOutput if the disk refuses."""
+    with as_sentence(path):
+        Image.fromarray(picture).save(path, pnginfo=text_of(settings))
+
+
+def text_of(settings: dict[str, Any]) -> PngInfo:
+    """A PNG's text chunk "foretoken", which holds the settings as JSON."""
     info = PngInfo()
     info.add_text("foretoken", json.dumps(settings, ensure_ascii=False))
-    with as_sentence(path):
-        Image.fromarray(picture).save(path, pnginfo=info)
+    return info
 
 
 def write_mesh(run: Run, mesh: Mesh, folder: Path, settings: dict[str, Any], given: Input | None, formats: tuple[str, ...]) -> None:

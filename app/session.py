@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from tempfile import gettempdir
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from engine.run import Run
 
@@ -42,16 +42,19 @@ class Wait(NamedTuple):
 
 @dataclass(eq=False)
 class Ticket:
-    """A place in the queue, then the right to use the engine. tab: the one that asked; seen: time of its last activity; began: when it took
-    the engine."""
+    """A place in the queue, then the right to use the engine. tab: the one that asked; seen: time of its last activity; asked, began, held:
+    when it was asked for, took the engine, and had its first runs, of which `first` is one."""
 
     number: int
     visitor: str
     tab: str
     seen: float
+    asked: float = 0.0
     began: float = 0.0
+    held: float = 0.0
     stopped: bool = False
     runs: list[Run] = field(default_factory=list)
+    first: Run | None = None
 
 
 @dataclass
@@ -64,6 +67,18 @@ class Visit:
     reading: tuple[str, float] | None = None  # its name, and when the entry expires
     wants: str = ""  # the tab that starts a run when the file is read
     left: dict[str, dict[str, Any]] = field(default_factory=dict)  # by tab, what its last run leaves for the page
+
+
+class Watcher(Protocol):
+    """What wants to know of every run: see app/serving/metrics.py."""
+
+    def count(self, runs: list[Run]) -> None:
+        """Runs have ended."""
+        ...
+
+    def request(self, runs: list[Run], waited: float, first: float, lasted: float) -> None:
+        """A ticket with runs was given back. waited, first, lasted : seconds until it had the engine, its first token, its end"""
+        ...
 
 
 class Sessions:
@@ -87,6 +102,7 @@ class Sessions:
         self._lasted: deque[float] = deque(maxlen=REMEMBERED)  # seconds that the last runs held the engine
         self._numbers = 0
         self._queued: Callable[[], int] = lambda: 0
+        self._watcher: Watcher | None = None
 
     # --- the queue ------------------------------------------------------------------------------------------------
 
@@ -99,7 +115,8 @@ class Sessions:
             self._visit(visitor)
             self._line = [ticket for ticket in self._line if ticket.visitor != visitor]
             self._numbers += 1
-            self._line.append(Ticket(self._numbers, visitor, tab, self._clock()))
+            now = self._clock()
+            self._line.append(Ticket(self._numbers, visitor, tab, now, now))
             return self._numbers
 
     def place(self, visitor: str) -> int:
@@ -140,6 +157,16 @@ class Sessions:
     def count_also(self, queued: Callable[[], int]) -> None:
         """Sets what says how many requests for the engine wait in Gradio's queue, with a ticket or without."""
         self._queued = queued
+
+    def running(self) -> int:
+        """1 while somebody has the engine, else 0."""
+        with self._lock:
+            self._expire()
+            return int(self._running is not None)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Sets what is told of every run."""
+        self._watcher = watcher
 
     def begin(self, visitor: str, number: int) -> bool:
         """Takes the engine with a ticket; False if the ticket was given up, has expired or is another visitor's.
@@ -182,6 +209,8 @@ class Sessions:
         try:
             for run in ticket.runs if ticket else []:
                 run.close()
+            if ticket is not None:
+                self._tell(ticket)
         finally:
             with self._lock:
                 if ticket is not None and self._running is ticket:
@@ -195,8 +224,13 @@ class Sessions:
         """Keeps the handles of the runs that are about to start; stops them if the visitor has stopped or left meanwhile."""
         with self._lock:
             ticket = self._of(visitor, number)
+            before = ticket.runs if ticket is not None else []
             if ticket is not None:
                 ticket.runs = runs
+            if ticket is not None and ticket.first is None:
+                ticket.first, ticket.held = runs[0], self._clock()
+            if before and self._watcher is not None:  # they have ended, or these would not begin
+                self._watcher.count(before)
             if ticket is None or ticket.stopped:
                 for run in runs:
                     run.stop()
@@ -253,6 +287,10 @@ class Sessions:
                 visit.folder = self._root / f"foretoken-{secrets.token_hex(16)}"
             visit.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return visit.folder
+
+    def new_folder(self, visitor: str) -> Path:
+        """A name among the visitor's files for a folder that holds one upload."""
+        return self.folder(visitor) / f"upload-{secrets.token_hex(8)}"
 
     def give(self, visitor: str, given: Any) -> None:
         """Keeps a visitor's input until they leave."""
@@ -332,6 +370,15 @@ class Sessions:
         """The visitor's ticket with this number if its generator has begun and not ended, else None."""
         ticket = self._begun.get(number)
         return ticket if ticket is not None and ticket.visitor == visitor else None
+
+    def _tell(self, ticket: Ticket) -> None:
+        """Tells the watcher of a ticket that is given back, unless it had no runs."""
+        if self._watcher is None or not ticket.runs:
+            return
+        self._watcher.count(ticket.runs)
+        if ticket.first is not None and ticket.first.steps:
+            first = ticket.held - ticket.asked + ticket.first.steps[0].seconds
+            self._watcher.request(ticket.runs, ticket.began - ticket.asked, first, self._clock() - ticket.asked)
 
     def _stop_running(self) -> None:
         self._running.stopped = True

@@ -18,10 +18,13 @@ import gradio as gr
 from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
 
-from app import endpoints
+from app import endpoints, replaying
 from app.boards.lazy import Lazy
 from app.door import Door
 from app.limits import Limits
+from app.serving.key import VARIABLE
+from app.serving.page import Page, beside
+from app.serving.tools import PATH, check_installed, mend
 from app.session import Sessions
 from app.shelf import Shelf
 from app.ui import TABS, header, theme
@@ -51,7 +54,7 @@ def build(
     examples: Path | None = None,
     shelf: Shelf | None = None,
     runner: Here | Away | None = None,
-) -> gr.Blocks:
+) -> Page:
     """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one).
 
     local   : only this machine can open the page, so it may import models from folders that a visitor names
@@ -63,13 +66,16 @@ def build(
     shelf = shelf or Shelf(home() / "runs", Limits())
     limits, sessions = shelf.limits, sessions or visitors()
     parts = {"local": local, "weights": weights, "examples": examples, "limits": limits, "shelf": shelf, "runner": runner or Here()}
-    with gr.Blocks(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=limits.leftovers) as page:
+    with Page(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=limits.leftovers) as page:
         header.build(backbone, mesh)
         with gr.Tabs(elem_id="tabs"):
             for name, module in TABS.items():
                 with gr.Tab(name, id=name.lower()) as tab:
                     importlib.import_module(module).build(Place(page, tab, backbone, mesh, sessions, **parts))
-        endpoints.build(Place(page, tab, backbone, mesh, sessions, **parts))
+        place = Place(page, tab, backbone, mesh, sessions, **parts)
+        endpoints.build(place)
+        replaying.build(place)
+        page.routes = beside(place, lambda caller: forget(page, caller), os.environ.get(VARIABLE, ""))
         if limits.shared:
             gr.HTML(f'<p class="ft-privacy">{limits.privacy}</p>', elem_id="privacy", apply_default_css=False)
 
@@ -165,6 +171,7 @@ def launch(
     data: Path | None = None,
     limits: Limits | None = None,
     gpu: Callable[..., Any] | None = None,
+    mcp: bool = False,
 ) -> None:
     """Serves the studio until it is interrupted. If a port is in use, it takes the next free one and prints it.
 
@@ -172,15 +179,18 @@ def launch(
     allowed_hosts  : host names that requests may use, besides loopback and `host`; "*" allows all
     data, limits   : where finished runs are kept (default: the user's runs), and what the page may keep and take
     gpu            : ZeroGPU's decorator, see app/worker.py
+    mcp            : the endpoints are tools for MCP clients, too; raises NotSupported without the package
     """
     os.environ.setdefault("MPLBACKEND", "agg")  # else Gradio's first update asks which one is in use, which imports pyplot for seconds
+    if mcp:
+        check_installed()
     device = device_of(device)
     clean_scratch()
     shelf = Shelf(data or home() / "runs", limits or Limits())
     clean(shelf.folder)
     shelf.prune()
     with own_folder():
-        _serve(models_of(backbone, path), device, port, host, open_browser, dtype, mesh_path, allowed_hosts, shelf, gpu)
+        _serve(models_of(backbone, path), device, port, host, open_browser, dtype, mesh_path, allowed_hosts, shelf, gpu, mcp)
 
 
 def _serve(
@@ -194,6 +204,7 @@ def _serve(
     allowed_hosts: Iterable[str],
     shelf: Shelf,
     gpu: Callable[..., Any] | None,
+    mcp: bool,
 ) -> None:
     """Loads the models and serves the studio until it is interrupted."""
     (picture_name, picture_path), (mesh_name, found_path) = models
@@ -211,7 +222,9 @@ def _serve(
     local = is_local(host) and not tuple(allowed_hosts) and not shared
     page = build(model, mesh, sessions, local, Path(picture_path) if picture_path else None, home() / "examples", shelf, runner)
     print(f"Foretoken studio: {address(host, found)}\n{kept_where(shelf)}", flush=True)
-    open_to(page, host, found, allowed_hosts, open_browser, shelf.limits)
+    open_to(page, host, found, allowed_hosts, open_browser, shelf.limits, mcp)
+    if mcp:
+        print(f"MCP: {address(host, found)}{PATH}", flush=True)
     wait_for_interrupt()
     sessions.close()
     sessions.wait_until_free(FAREWELL)
@@ -247,18 +260,26 @@ def kept_where(shelf: Shelf) -> str:
 
 
 def open_to(
-    page: gr.Blocks, host: str, port: int, allowed_hosts: Iterable[str] = (), open_browser: bool = False, limits: Limits | None = None
+    page: Page,
+    host: str,
+    port: int,
+    allowed_hosts: Iterable[str] = (),
+    open_browser: bool = False,
+    limits: Limits | None = None,
+    mcp: bool = False,
 ) -> str:
-    """Serves a page from its own threads; returns its URL."""
+    """Serves a page from its own threads; returns its URL. mcp : its endpoints are tools for MCP clients, too"""
     limits = limits or Limits()
     page.queue(default_concurrency_limit=4, api_open=False, max_size=limits.waiting)
     door = Middleware(Door, host=host, allowed=tuple(allowed_hosts), largest=limits.upload, public=limits.shared)
     _, here, _ = page.launch(
         server_name=host, server_port=port, inbrowser=open_browser, quiet=True, share=False, show_error=True, ssr_mode=False,
         theme=theme.theme(), css=theme.css(), head=theme.HEAD, footer_links=[], run_history=False, enable_monitoring=False,
-        mcp_server=False, pwa=True, favicon_path=str(theme.ICON), prevent_thread_lock=True, max_file_size=limits.upload,
-        state_session_capacity=VISITORS, app_kwargs={"middleware": [door]},
+        mcp_server=mcp, pwa=True, favicon_path=str(theme.ICON), prevent_thread_lock=True, max_file_size=limits.upload,
+        state_session_capacity=VISITORS, app_kwargs={"middleware": [door], "routes": list(page.routes)},
     )  # fmt: skip
+    if mcp:
+        mend(page.mcp_server_obj)
     return here
 
 

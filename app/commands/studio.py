@@ -17,6 +17,7 @@ def parser() -> Parser:
     p.add_argument("--no-browser", action="store_true")
     p.add_argument("--data", type=file_path, metavar="FOLDER", help="where finished runs are kept (the user's data folder)")
     p.add_argument("--keep", type=whole(1, 1_000_000), metavar="RUNS", help="how many runs are kept; then the oldest are deleted (1000)")
+    p.add_argument("--mcp", action="store_true", help="offers the endpoints as tools to MCP clients, too")
     add_model(p)
     return p
 
@@ -35,6 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.data:
         check_writable(options.data)
         more["data"] = options.data.resolve()
+    if options.mcp:
+        more["mcp"] = True
     if options.keep:
         more["limits"] = Limits(runs=options.keep)
     launch(name, path, options.device, options.port, options.host, not options.no_browser, options.dtype, **more)

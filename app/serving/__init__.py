@@ -1,0 +1,1 @@
+"""What other programs speak to on the studio's port: OpenAI's images API under /v1, and /metrics for Prometheus."""

@@ -1,0 +1,30 @@
+"""The named endpoints as tools for MCP clients: Gradio's own server, which is off unless it is asked for."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from anyio.to_thread import run_sync
+
+from engine.errors import NotSupported
+
+PATH = "/gradio_api/mcp/"
+INSTALL = "--mcp needs the package mcp below version 2, which Gradio's server speaks. Install it: .venv/bin/python -m pip install 'mcp<2'."
+
+
+def check_installed() -> None:
+    """Raises NotSupported unless the package `mcp` is there in a version that Gradio's server can use."""
+    if find_spec("mcp") is None or find_spec("mcp.server.lowlevel.helper_types") is None or find_spec("mcp.server.fastmcp") is None:
+        raise NotSupported(INSTALL)
+
+
+def mend(server: Any) -> None:
+    """Makes Gradio's MCP server tell the results of an endpoint apart. Unless a client asks for progress, it takes several for one, and a
+    picture would come as the text of its path."""
+
+    async def results(job: Any) -> list[Any]:
+        found = await run_sync(job.result)
+        return list(found) if isinstance(found, tuple | list) else [found]
+
+    server._execute_tool_without_progress = results

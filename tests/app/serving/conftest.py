@@ -1,0 +1,44 @@
+"""Studios in this process, each with limits, a key or tools of its own. The one that all tests share is in tests/app/conftest.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from app import studio
+from app.boards.lazy import Lazy
+from app.limits import Limits
+from app.serving.page import Page
+from app.shelf import Shelf
+from app.worker import Here
+
+
+class Open(str):
+    """A studio's address. page : what it serves; shelf : where its runs are"""
+
+    page: Page
+    shelf: Shelf
+
+
+@pytest.fixture(scope="module")
+def opened(picto, low, tmp_path_factory) -> Iterator[Callable]:
+    """A function that opens a studio as a context."""
+    folder = tmp_path_factory.mktemp("own-studios")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORETOKEN_HOME", str(folder / "home"))
+        patch.setenv("GRADIO_TEMP_DIR", str(folder / "gradio"))
+        patch.delenv("FORETOKEN_API_KEY", raising=False)
+
+        @contextmanager
+        def open_one(limits: Limits | None = None, local: bool = True, mcp: bool = False, runner: Here | None = None) -> Iterator[Open]:
+            shelf = Shelf(folder / "runs", limits or Limits())
+            page = studio.build(picto, Lazy("lowpoly", folder, lambda: low), local=local, shelf=shelf, runner=runner)
+            where = studio.open_to(page, "127.0.0.1", studio.free_port("127.0.0.1", 8150), limits=limits, mcp=mcp)
+            found = Open(where.rstrip("/"))
+            found.page, found.shelf = page, shelf
+            yield found
+            page.close(verbose=False)
+
+        yield open_one

@@ -1,0 +1,49 @@
+"""/metrics as Prometheus sees it: read by prometheus_client's own parser."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+Numbers = dict[tuple[str, frozenset[tuple[str, str]]], float]
+LIMIT = 60.0  # seconds that a test waits for a number
+
+
+def numbers(address: str) -> Numbers:
+    """All samples of a studio by name and labels."""
+    answer = httpx.get(f"{address}/metrics", timeout=60)
+    assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return samples(answer.text)
+
+
+def samples(text: str) -> Numbers:
+    """All samples in a text."""
+    return {(s.name, frozenset(s.labels.items())): s.value for family in text_string_to_metric_families(text) for s in family.samples}
+
+
+def total(found: Numbers, name: str, **labels: str) -> float:
+    """The sum of the samples of a name that have these labels."""
+    return sum(value for (each, has), value in found.items() if each == name and has >= frozenset(labels.items()))
+
+
+def until(address: str, holds: Callable[[Numbers], bool]) -> Numbers:
+    """The samples once they hold something."""
+    pause = threading.Event()
+    for _ in range(int(LIMIT / 0.05)):
+        if holds(found := numbers(address)):
+            return found
+        pause.wait(0.05)
+    raise AssertionError(f"It never held: {found}")
+
+
+def waiting(count: int) -> Callable[[Numbers], bool]:
+    """True while so many requests wait."""
+    return lambda found: total(found, "vllm:num_requests_waiting") == count
+
+
+def idle(found: Numbers) -> bool:
+    """True while nobody has the engine and nobody waits."""
+    return total(found, "vllm:num_requests_running") == total(found, "vllm:num_requests_waiting") == 0
