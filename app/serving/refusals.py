@@ -24,9 +24,8 @@ class Refused(ForetokenError):
         self.status, self.param, self.code, self.kind = status, param, code, kind
 
     def told(self) -> dict[str, Any]:
-        """The body of the answer, without this machine's folders."""
-        message = notice.without_paths(str(self))
-        return {"error": {"message": message, "type": self.kind, "param": self.param, "code": self.code}}
+        """The body of the answer."""
+        return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
 
 
 @contextmanager
@@ -37,4 +36,9 @@ def concerning(param: str, code: str = "invalid_value") -> Iterator[None]:
     except Refused:
         raise
     except ForetokenError as e:
-        raise Refused(str(e), param=param, code=code) from e
+        raise refusal_of(e, param, code) from e
+
+
+def refusal_of(error: ForetokenError, param: str | None = None, code: str | None = None) -> Refused:
+    """An error of the engine as a refusal, without this machine's folders."""
+    return Refused(notice.without_paths(str(error)), param=param, code=code)

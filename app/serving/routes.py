@@ -17,7 +17,7 @@ from app.serving import images_reply
 from app.serving.drawing import Drawn, draw
 from app.serving.images_request import NO_MODEL, NOT_AN_OBJECT, ImagesRequest, read
 from app.serving.key import Key
-from app.serving.refusals import Refused
+from app.serving.refusals import Refused, refusal_of
 from app.serving.turns import ClientLeft, Turns
 from app.ui import asked as values
 from app.ui.place import Place
@@ -108,7 +108,7 @@ class ImagesApi:
             except Refused:
                 raise
             except ForetokenError as e:
-                raise Refused(str(e)) from e
+                raise refusal_of(e) from e
 
 
 class EventStream(Response):

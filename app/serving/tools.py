@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.util import find_spec
 from typing import Any
-
-from anyio.to_thread import run_sync
 
 from engine.errors import NotSupported
 
@@ -24,7 +23,7 @@ def mend(server: Any) -> None:
     picture would come as the text of its path."""
 
     async def results(job: Any) -> list[Any]:
-        found = await run_sync(job.result)
+        found = await asyncio.to_thread(job.result)
         return list(found) if isinstance(found, tuple | list) else [found]
 
     server._execute_tool_without_progress = results
