@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 
 import pytest
 
@@ -26,6 +28,7 @@ class Open(str):
 def opened(picto, low, tmp_path_factory) -> Iterator[Callable]:
     """A function that opens a studio as a context."""
     folder = tmp_path_factory.mktemp("own-studios")
+    ports = count(40_000 + os.getpid() % 10_000 * 2)  # not those of tests that run at the same moment, nor of a studio that is closing
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FORETOKEN_HOME", str(folder / "home"))
         patch.setenv("GRADIO_TEMP_DIR", str(folder / "gradio"))
@@ -35,7 +38,7 @@ def opened(picto, low, tmp_path_factory) -> Iterator[Callable]:
         def open_one(limits: Limits | None = None, local: bool = True, mcp: bool = False, runner: Here | None = None) -> Iterator[Open]:
             shelf = Shelf(folder / "runs", limits or Limits())
             page = studio.build(picto, Lazy("lowpoly", folder, lambda: low), local=local, shelf=shelf, runner=runner)
-            where = studio.open_to(page, "127.0.0.1", studio.free_port("127.0.0.1", 8150), limits=limits, mcp=mcp)
+            where = studio.open_to(page, "127.0.0.1", studio.free_port("127.0.0.1", next(ports)), limits=limits, mcp=mcp)
             found = Open(where.rstrip("/"))
             found.page, found.shelf = page, shelf
             yield found
