@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from tempfile import gettempdir
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from engine.run import Run
 
@@ -28,16 +28,6 @@ PATIENCE = 30.0  # seconds that the engine may be free before an unused ticket e
 SILENCE = 600.0  # seconds without activity of a run before its ticket expires
 REMEMBERED = 20  # runs, from which the length of the next one is estimated
 IDLE = 86_400.0  # seconds after which a visit ends if its page was never seen to close
-
-
-RECENT = 9  # uses of the engine that an estimate is made from
-
-
-class Wait(NamedTuple):
-    """ahead : how many runs must end first; seconds : about how long that takes, None if too little is known"""
-
-    ahead: int
-    seconds: float | None
 
 
 @dataclass(eq=False)
@@ -360,11 +350,6 @@ class Sessions:
         visit = self._visits.setdefault(visitor, Visit(now))
         visit.seen = now
         return visit
-
-    def _usual(self, tab: str) -> float | None:
-        """How long a tab usually uses the engine, in seconds; None if it has not yet."""
-        lasted = [seconds for of, seconds in self._lasted if of == tab]
-        return median(lasted) if lasted else None
 
     def _of(self, visitor: str, number: int) -> Ticket | None:
         """The visitor's ticket with this number if its generator has begun and not ended, else None."""
