@@ -46,7 +46,7 @@ FILES = {  # name of the offer: (label, ending of the file)
     "gif": ("GIF of the race", ".gif"),
     "mp4": ("MP4 of the race", ".mp4"),
     "html": ("HTML replay", ".html"),
-    "trace": ("Trace (ZIP)", "-runs.zip"),
+    "folders": ("Trace (ZIP)", "-runs.zip"),
 }
 LOOKED_UP = 40  # words of a prompt that are looked up while the user types; more than a model reads
 LONGEST_WORD = 40  # characters
@@ -340,6 +340,6 @@ class ImageTab(Comparing):
             "gif": lambda file: race_files.write_gif(shown, titles, file),
             "mp4": lambda file: race_files.write_video(shown, titles, file),
             "html": write_page,
-            "trace": lambda file: race_files.write_folders([board.run for board in boards], file),
+            "folders": lambda file: race_files.write_folders([board.run for board in boards], file),
         }
         return {name: write for name, write in found.items() if name in self.downloads}

@@ -53,7 +53,7 @@ DRAWN = {  # of a race, made behind the page: (label, ending of the file)
     "race": ("Race GIF", "-race.gif"),
     "mp4": ("Race MP4", "-race.mp4"),
     "turntable": ("Turntable", "-turntable.gif"),
-    "trace": ("Trace (ZIP)", "-runs.zip"),
+    "folders": ("Trace (ZIP)", "-runs.zip"),
 }
 # one at a time: a process that draws takes some hundred megabytes
 DRAWING = DIRECT | {"queue": True, "concurrency_id": "drawing", "concurrency_limit": 1, "trigger_mode": "multiple"}
@@ -305,7 +305,7 @@ class MeshTab(MeshInput):
             told = replay_page.told(boards, given.name, history.describe(boards[0].run, given))
             return replay_page.write(path, replay_page.MESHES, parts, values, told)
 
-        found = {"html": write_page, "trace": lambda path: write_folders([board.run for board in boards], path, given)}
+        found = {"html": write_page, "folders": lambda path: write_folders([board.run for board in boards], path, given)}
         if drawn:
             found |= {
                 "race": lambda path: write_race(drawn, boards, titles, path),

@@ -65,7 +65,7 @@ class Subject:
 
 def of(kind: object, backbone: Backbone, mesh: Lazy) -> Subject:
     """The subject that a page asks for. Raises BadPrompt for another word, MissingWeights without the model of meshes."""
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise BadPrompt(f"There is no kind {asked.brief(kind)}. Choose pictures or meshes.")
     return pictures(backbone) if kind == PICTURES else meshes(mesh.get())
 

@@ -218,8 +218,8 @@ def test_a_file_of_pictures_plays_from_the_disk(open_file, pictures, tmp_path):
         steps.append(seen(page, "plain") + seen(page, "fast"))
         assert page.locator("#trace .ft-chart").get_attribute("data-tokens") == str(seen(page, "fast"))
     assert steps[0] > 0 and (np.diff(steps) > 0).all()
-    page.locator("#replay input").evaluate("(r) => { r.value = 150; r.dispatchEvent(new Event('input')); }")
-    assert 0 < seen(page, "plain") < 64
+    page.locator("#replay input").evaluate("(r) => { r.value = 600; r.dispatchEvent(new Event('input')); }")
+    assert 0 < seen(page, "plain") + seen(page, "fast") < 128  # by their clocks, either side may be ahead
     page.locator("#replay select").select_option("2")
     page.click("#replay [data-do=play]")
     page.wait_for_selector("#canvas-fast .ft-card[data-replayed='']")

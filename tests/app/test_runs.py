@@ -66,7 +66,7 @@ def test_the_result_stands_alone_and_the_map_comes_when_asked(open_page):
     page.locator("#canvas-fast .ft-wipe").evaluate("r => { r.value = 250; r.dispatchEvent(new Event('input')); }")
     assert page.locator("#canvas-fast .ft-other").evaluate("c => c.style.clipPath") == "inset(0px 75% 0px 0px)"
     page.wait_for_selector("#gif:not([disabled])")
-    files = {"large": "-4x.png", "both": "-both.png", "gif": ".gif", "html": ".html", "trace": "-runs.zip"}
+    files = {"large": "-4x.png", "both": "-both.png", "gif": ".gif", "html": ".html", "folders": "-runs.zip"}
     for name, ending in files.items() | ({("mp4", ".mp4")} if video.is_there() else set()):
         with page.expect_download() as found:
             page.click(f"#{name}")

@@ -25,6 +25,12 @@ def test_every_tab_is_on_the_page(picto):
     assert labels == set(TABS)
 
 
+def test_no_two_components_have_the_same_id(picto):
+    ids = [c["props"].get("elem_id") for c in studio.build(picto).config["components"]]
+    twice = {i for i in ids if i and ids.count(i) > 1}
+    assert not twice
+
+
 def test_generate_shares_one_slot_and_knobs_do_not_wait_for_it(picto):
     page = studio.build(picto, local=True)
     queued = [f for f in page.fns.values() if f.queue and f.name != "leave"]  # a closing page waits for nothing
