@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import shutil
@@ -236,7 +237,7 @@ def test_bench_of_the_merged_weights_measures_them(folder: Path, tmp_path: Path,
 
 def add_adapter(folder: Path) -> None:
     """A random adapter as the training of heads leaves it."""
-    blocks = tiny.mesh_model().decoder.blocks
+    blocks = copy.deepcopy(tiny.mesh_model().decoder.blocks)  # which peft changes
     kinds = sorted({name.rsplit(".", 1)[-1] for name, module in blocks.named_modules() if isinstance(module, torch.nn.Linear)})
     settings = LoraConfig(r=2, lora_alpha=4, target_modules=kinds, inference_mode=True)
     inject_adapter_in_model(settings, blocks)
