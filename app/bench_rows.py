@@ -44,18 +44,20 @@ COLUMNS = ("Method", "Exact", "Tokens / pass", "ms / pass", "Speed-up")
 LAST = {"image": "Log probability", "mesh": "Distance / floor"}
 MACHINE = ("processor", "threads", "device", "dtype", "torch", "commit", "weights")
 SAMPLING = ("temperature", "top_k", "top_p", "guidance")
+KINDS = ("image", "mesh", "other")
 NAMES = {"kernels": "GPU kernels, compiled", "epyc-cpu": "Passes on a CPU: AMD EPYC", "epyc-page": "The page in a browser: AMD EPYC"}
 
 
 def recorded(folder: Path) -> list[dict[str, Any]]:
-    """The tables of a folder's CSV files, those with speeds first; [] if there is none."""
-    tables = []
+    """The tables of a folder's CSV files: pictures, meshes, others; of each kind the one with most methods first; [] if there is none."""
+    tables, methods = [], {}
     for path in sorted(folder.glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
             rows = [{name: parsed(text) for name, text in row.items()} for row in csv.DictReader(file)]
         if rows:
             tables.append(table(path.stem, rows))
-    return sorted(tables, key=lambda each: each["kind"] == "other")
+            methods[path.stem] = len({row.get("method") for row in rows})
+    return sorted(tables, key=lambda each: (KINDS.index(each["kind"]), -methods[each["name"]]))
 
 
 def parsed(text: str) -> Any:
@@ -77,12 +79,14 @@ def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
     kind = "image" if first.get("log_probability") else "mesh"
     prompts = "1 prompt" if first.get("prompts") == 1 else f"{first.get('prompts')} prompts"
     what = f"{prompts}, {first['size']} px" if kind == "image" else f"{first['inputs']} point clouds"
-    machine = f"{first['processor']}, {first['dtype']} on {first['device']}"
+    subject = f"{'Pictures' if kind == 'image' else 'Meshes'}{', auto against fixed choices' if name.startswith('auto-') else ''}"
+    dtypes = " and ".join(dict.fromkeys(str(row["dtype"]) for row in timed))
+    machine = f"{first['processor']}, {dtypes} on {first['device']}"
     made = {key: str(first.get(key, "")) for key in MACHINE}
     sampling = ", ".join(f"{key.replace('_', ' ')} {first[key]}" for key in SAMPLING)
     return {
         "name": name,
-        "title": title or f"{'Pictures' if kind == 'image' else 'Meshes'}: {what}, {machine}",
+        "title": title or f"{subject}: {what}, {machine}",
         "about": f"{what}, each {times(first['repeats'])} in turns with plain decoding; {sampling}. {machine}, PyTorch {first['torch']}, "
         f"commit {first['commit']}, weights {first['weights']}.",
         "kind": kind,

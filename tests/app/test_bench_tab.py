@@ -36,6 +36,8 @@ def test_every_recorded_row_with_a_speed_is_a_point(tables):
         assert {row["point"]["group"] for row in shown["rows"]} == {"plain", "exact", "relaxed"}
         assert all(len(row["cells"]) == len(row["order"]) == len(shown["columns"]) for row in shown["rows"])
         assert shown["made"]["processor"] and shown["made"]["commit"]
+    assert next(iter(tables)) == "epyc-image", "the table that opens compares most methods"
+    assert len({each["title"] for each in tables.values()}) == len(tables)
     assert tables["kernels"]["axes"] is None and tables["kernels"]["rows"][0]["point"] is None
 
 
