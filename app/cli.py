@@ -15,6 +15,7 @@ COMMANDS = {  # each is app/commands/NAME.py
     "studio": "open the studio in the browser (the default)",
     "image": "generate a picture from a prompt",
     "mesh": "generate a mesh from a point cloud or another mesh",
+    "batch": "make many pictures or meshes, and go on after a stop",
     "verify": "test the claims of exactness on the toy model",
     "bench": "measure the speed of methods",
     "train": "run a training recipe",

@@ -25,6 +25,11 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "studio": MODEL | {"--port", "--host", "--allow-host", "--no-browser", "--data", "--keep", "--mcp"},
     "image": MODEL | SAMPLING | RUN | {"--guidance", "--size"},
     "mesh": MODEL | SAMPLING | RUN | {"--faces", "--up", "--formats"},
+    "batch": MODEL
+    | SAMPLING
+    | (RUN - {"--compare"})
+    | {"--guidance", "--size", "--faces", "--up", "--formats"}
+    | {"--retries", "--no-sheet", "--ray", "--actors"},
     "verify": {"--full", "--json"},
     "bench_image": MODEL | SAMPLING | TABLE | {"--guidance", "--size", "--prompts", "--figure", "--judge", "--eye"},
     "bench_mesh": MODEL | SAMPLING | TABLE | {"--faces", "--size", "--full", "--up", "--judge", "--each", "--packs", "--upright"},

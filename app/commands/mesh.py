@@ -57,6 +57,7 @@ class Work:
 def main(arguments: Sequence[str]) -> int:
     """Generates the meshes; if a file of a folder cannot be used, finishes the others and returns 2."""
     options = parser().read(arguments)
+    from app.clouds import files_in
     from app.history import check_writable, home
     from engine.errors import ForetokenError, NotSupported
     from engine.recognition.up import read_standing
@@ -100,20 +101,6 @@ def formats_of(text: str) -> tuple[str, ...]:
     if unknown := [name for name in formats if name not in MESH_FORMATS]:
         raise NotSupported(f"There is no mesh format '{unknown[0]}'. Choose from: {', '.join(MESH_FORMATS)}.")
     return formats
-
-
-def files_in(folder: Path) -> list[Path]:
-    """The readable files of a folder; raises BadPrompt if there are none, BadFile if the folder cannot be read."""
-    from engine.errors import BadFile, BadPrompt
-    from engine.mesh.read import READERS
-
-    try:
-        files = sorted(p for p in folder.iterdir() if p.suffix.lower() in READERS)
-    except OSError as e:
-        raise BadFile(f"Cannot read the folder {folder} ({e.strerror or e}). Give another.") from e
-    if not files:
-        raise BadPrompt(f"{folder} holds no file that can be read ({', '.join(READERS)}). Give another folder.")
-    return files
 
 
 def own_name(path: Path, files: Sequence[Path]) -> str:

@@ -1,0 +1,160 @@
+"""The folder of a batch on disk: each result is a folder that appears whole, with the hashes of its files, so a kill loses nothing.
+
+DIR/batch.json    the settings, see plan.py
+DIR/results/*/    a folder for each input that is done: that of a saved run, and row.json
+DIR/results.csv   a row for each input, see table.py
+DIR/sheet.jpg     see sheet.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from app.batch.inputs import Entry
+from app.batch.plan import Plan, going_on
+from app.history import as_sentence, check_writable
+from engine import files
+from engine.errors import BadOutput
+
+SETTINGS, RESULTS, ROW, LOCK = "batch.json", "results", "row.json", ".lock"
+SHOWN, HEX = 40, 12  # characters of a folder's name: of the input, of its key
+
+Row = dict[str, Any]
+
+
+class BatchFolder:
+    """The results of a batch. Several processes may write into one; the first result of an input stays."""
+
+    def __init__(self, root: Path):
+        self.root, self.results = root, root / RESULTS
+
+    def open(self, plan: Plan) -> Plan:
+        """Makes the folder, or goes on in it: returns the plan with the method that it began with. Raises BadOutput."""
+        check_writable(self.results)
+        files.clean(self.root)
+        files.clean(self.results)
+        if (before := stored(self.root)) is not None:
+            return going_on(plan, before, str(self.root))
+        with as_sentence(self.root):
+            files.write_text(self.root / SETTINGS, json.dumps(plan.row(), indent=1, ensure_ascii=False) + "\n")
+        return plan
+
+    def place(self, entry: Entry) -> Path:
+        """The folder of an input's result."""
+        words = re.sub(r"[^a-z0-9]+", "-", entry.text.lower()).strip("-")[:SHOWN].strip("-")
+        return self.results / f"{words or 'input'}-{entry.key[:HEX]}"
+
+    def done(self, entry: Entry) -> Row | None:
+        """The row of an input that is done, without a look at its other files; None if it is not."""
+        try:
+            row = json.loads((self.place(entry) / ROW).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return row if isinstance(row, dict) and row.get("hash") == entry.key else None
+
+    def checked(self, entry: Entry) -> Row | None:
+        """The same, if every file has the hash that it was written with. A damaged result is deleted, so that it is made again."""
+        row, place = self.done(entry), self.place(entry)
+        if row is not None and isinstance(row.get("files"), dict) and all(hash_of(place / n) == h for n, h in row["files"].items()):
+            return row
+        if place.exists():
+            with as_sentence(place):
+                shutil.rmtree(place)
+        return None
+
+    def keep(self, entry: Entry, write: Callable[[Path], Row]) -> Row:
+        """Writes a result whole; returns its row. If another process was first, its result stays and its row is returned.
+
+        write : fills an empty folder and returns what the row says of it
+        """
+        target = self.place(entry)
+        with as_sentence(self.results), files.whole_folder(self.results, target.name, lambda part: first(part, target)) as part:
+            row = write(part)
+            hashes = {path.name: hash_of(path) for path in sorted(part.iterdir())}
+            row = row | {"hash": entry.key, "files": hashes}
+            (part / ROW).write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
+        return self.done(entry) or row
+
+    def reference(self, path: Path) -> str:
+        """A path as the table names it: from the batch's folder on."""
+        return path.relative_to(self.root).as_posix()
+
+
+def stored(root: Path) -> dict[str, Any] | None:
+    """The settings that a batch in this folder began with; None if there is none. Raises BadOutput."""
+    path = root / SETTINGS
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    except (OSError, ValueError) as e:
+        raise BadOutput(f"{path} cannot be read ({e}). Choose another folder with --out.") from e
+    if found is not None and not (isinstance(found, dict) and isinstance(found.get("method"), str) and isinstance(found.get("dtype"), str)):
+        raise BadOutput(f"{path} holds no settings of a batch. Choose another folder with --out.")
+    return found
+
+
+def first(part: Path, target: Path) -> Path:
+    """Moves a finished folder to its name, or deletes it if a result has that name already."""
+    try:
+        part.rename(target)
+    except OSError:
+        if not target.exists():
+            raise
+        shutil.rmtree(part)
+    return target
+
+
+def hash_of(path: Path) -> str | None:
+    """The hash of a file's content; None if it cannot be read."""
+    try:
+        return sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+@contextmanager
+def alone(root: Path) -> Iterator[None]:
+    """In this context no other process of this machine works at this batch; the system frees the lock of a killed one. Raises BadOutput."""
+    with as_sentence(root):
+        check_writable(root)
+        handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            lock(handle)
+        except OSError:
+            raise BadOutput(
+                f"Another process works at the batch in {root}. Wait for its end, or choose another folder with --out."
+            ) from None
+        yield
+    finally:
+        with suppress(OSError):
+            os.close(handle)
+
+
+def lock(handle: int) -> None:
+    """Locks an open file for this process; raises OSError if another has it."""
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def failed(entry: Entry, error: str, attempts: int = 0) -> Row:
+    """The row of an input that has no result."""
+    return {"status": "failed", "hash": entry.key, "error": error, "attempts": attempts}
+
+
+def with_entry(row: Mapping[str, Any], entry: Entry) -> Row:
+    """A row with what the input says of itself: its number may differ from that of an earlier start."""
+    return {**row, "number": entry.number, "input": entry.text, "seed": None if entry.problem else entry.seed}

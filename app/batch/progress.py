@@ -1,0 +1,52 @@
+"""Progress of a batch on stderr: how many are done, how many failed, and how long the rest takes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+SHOWN = 50  # characters of an input
+
+
+class Progress:
+    """Counts rows. A terminal shows one line, which changes; a file or a pipe gets a line for each row."""
+
+    def __init__(self, total: int, done: int, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic):
+        """done : of the total, before this start"""
+        self.total, self.done, self.failed, self.made = total, done, 0, 0
+        self.out, self._clock = out or sys.stderr, clock
+        self._began, self._width = clock(), 0
+
+    def add(self, row: Mapping[str, Any], is_last: bool = True) -> None:
+        """Counts a row and shows it. is_last : it is not tried again"""
+        self.made += 1
+        self.done += row["status"] == "done"
+        self.failed += row["status"] != "done" and is_last
+        text = f"{self.text()} · {row['status']}: {str(row['input'])[:SHOWN]}"
+        if self.out.isatty():
+            self.out.write("\r" + text.ljust(self._width))
+            self._width = len(text)
+        else:
+            self.out.write(text + "\n")
+        self.out.flush()
+
+    def text(self) -> str:
+        """The numbers so far."""
+        each = (self._clock() - self._began) / max(1, self.made)
+        left = self.total - self.done - self.failed
+        more = f" · {each:.1f} s each · {duration(each * left)} left" if self.made and left else ""
+        return f"{self.done} of {self.total} done" + (f", {self.failed} failed" if self.failed else "") + more
+
+    def end(self) -> None:
+        """Leaves the line that changes."""
+        if self.out.isatty() and self._width:
+            self.out.write("\n")
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,85 @@
+"""Runs a batch: skips what is done, makes the rest, tries failed inputs again, and writes the table as it goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from app.batch import table
+from app.batch.folder import BatchFolder, Row, failed, with_entry
+from app.batch.inputs import Entry
+from app.batch.progress import Progress
+
+PERIOD = 10.0  # seconds between two writings of the table
+
+Make = Callable[[Sequence[Entry]], Iterable[Row]]  # the rows of some inputs, in any order, as they come
+
+
+@dataclass
+class Batch:
+    """All inputs of a batch and their rows so far.
+
+    retries : how many more times an input is tried after it failed; before : how many were done before this start
+    """
+
+    folder: BatchFolder
+    entries: Sequence[Entry]
+    retries: int
+    clock: Callable[[], float] = time.monotonic
+    rows: dict[int, Row] = field(default_factory=dict)
+    before: int = 0
+
+    def look(self) -> list[Entry]:
+        """Reads what is done; returns the inputs that are to be made."""
+        waiting = []
+        for entry in self.entries:
+            if entry.problem:
+                self.rows[entry.number] = with_entry(failed(entry, entry.problem), entry)
+            elif (row := self.folder.checked(entry)) is not None:
+                self.rows[entry.number] = with_entry(row, entry)
+                self.before += 1
+            else:
+                waiting.append(entry)
+        return waiting
+
+    def run(self, make: Make, progress: Progress | None = None) -> None:
+        """Makes what is not done. The table is written even if this is interrupted."""
+        waiting = self.look()
+        progress = progress or Progress(len(self.entries), self.before)
+        progress.failed += sum(bool(entry.problem) for entry in self.entries)
+        by_number = {entry.number: entry for entry in waiting}
+        self.write()
+        try:
+            for attempt in range(1, self.retries + 2):
+                for row in self._written(make(waiting)):
+                    self.rows[row["number"]] = row | {"attempts": attempt}
+                    progress.add(row, is_last=attempt > self.retries)
+                waiting = [entry for number, entry in by_number.items() if self.rows.get(number, {}).get("status") != "done"]
+                if not waiting:
+                    break
+        finally:
+            progress.end()
+            self.write()
+
+    def _written(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """The same rows; writes the table now and then."""
+        last = self.clock()
+        for row in rows:
+            yield row
+            if self.clock() - last >= PERIOD:
+                self.write()
+                last = self.clock()
+
+    def table(self) -> list[Row]:
+        """A row for each input; one that has not been tried yet failed for that reason."""
+        return [self.rows.get(e.number) or with_entry(failed(e, "It was not tried yet. Start the batch again."), e) for e in self.entries]
+
+    def write(self) -> None:
+        """Writes results.csv."""
+        table.write(self.table(), self.folder.root)
+
+    @property
+    def failures(self) -> list[Row]:
+        """The rows of inputs without a result."""
+        return [row for row in self.table() if row["status"] != "done"]

@@ -1,0 +1,41 @@
+"""results.csv: a row for each input, in the order of the inputs, written whole."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from app.history import as_sentence
+from engine import files
+
+NAME = "results.csv"
+COLUMNS = (
+    "number", "input", "file", "status", "seed", "method", "exact", "tokens", "passes", "draft_passes", "tokens_per_pass", "seconds",
+    "faces", "vertices", "watertight", "chamfer", "hausdorff", "unknown_words", "attempts", "process", "hash", "error",
+)  # fmt: skip
+
+
+def write(rows: Iterable[Mapping[str, Any]], root: Path) -> Path:
+    """Writes the table; returns its path. Columns that no row has are left out, but for those up to `seconds`."""
+    rows = list(rows)
+    named = COLUMNS.index("seconds") + 1
+    columns = [*COLUMNS[:named], *(name for name in COLUMNS[named:] if any(row.get(name) not in (None, "") for row in rows))]
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(columns)
+    table.writerows([said(row.get(name)) for name in columns] for row in rows)
+    path = root / NAME
+    with as_sentence(root):
+        files.write_text(path, text.getvalue())
+    return path
+
+
+def said(value: Any) -> Any:
+    """A value as the table holds it; nothing for None and for what is no number."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    return str(value).lower() if isinstance(value, bool) else value

@@ -1,0 +1,130 @@
+"""A batch through Ray Data: a pool of actors, each with a loaded model, over one machine or a cluster. Ray is an optional dependency.
+
+Ray promises that every input is handed out at least once: it hands out again what an actor had in hand when it died. Results are kept
+once: an actor skips what is done, and of two equal results the first stays (see folder.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from app.batch.folder import BatchFolder, Row, failed, with_entry
+from app.batch.inputs import Entry
+from app.batch.plan import Plan
+from engine.errors import BadFile, NotSupported
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCAL = "local"  # a Ray of this command's own, on this machine
+BLOCKS = 2000  # most parts into which the inputs are cut; a part is what an actor gets at once
+TRIES = 3  # how often a part may lose its actor; then its inputs failed
+KEEP = ("FORETOKEN_HOME", "FORETOKEN_DTYPE", "FORETOKEN_KERNELS", "FORETOKEN_THREADS")  # settings that actors get from this process
+
+
+@dataclass(frozen=True)
+class Pool:
+    """How many actors there are, and what each takes of the cluster."""
+
+    actors: int
+    cpus: int
+    gpus: int
+
+
+class Worker:
+    """An actor: one loaded model. It is called with parts of the inputs."""
+
+    def __init__(self, plan: str, root: str):
+        """plan : as JSON; root : the batch's folder, on a file system that this machine sees. Raises BadFile if it does not."""
+        from app.batch.making import Maker
+
+        if not (Path(root) / "batch.json").exists():
+            raise BadFile(f"This machine does not see {root}. Give --out a folder on a file system that all machines share.")
+        values = json.loads(plan)
+        self.maker = Maker(Plan(**{**values, "formats": tuple(values["formats"])}), BatchFolder(Path(root)))
+
+    def __call__(self, part: dict[str, Any]) -> dict[str, list[str]]:
+        """{"entry": inputs as JSON} -> {"row": their rows as JSON}."""
+        entries = [Entry(**json.loads(str(text))) for text in part["entry"]]
+        return {"row": [json.dumps(self.maker.row(entry), allow_nan=True) for entry in entries]}
+
+
+class Cluster:
+    """The pool of a batch. Leave it with `with`, so that a Ray that was started here ends."""
+
+    def __init__(self, address: str, plan: Plan, folder: BatchFolder, actors: int | None = None):
+        """address : "local", or that of a running cluster; actors : None: see `pool`. Raises NotSupported without Ray."""
+        if find_spec("ray") is None or find_spec("pyarrow") is None:
+            raise NotSupported("Ray Data is not installed. Install it: .venv/bin/python -m pip install 'ray[data]>=2.60'")
+        self.plan, self.folder, self.address, self.actors = plan, folder, address, actors
+
+    def __enter__(self) -> Cluster:
+        import ray
+
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+        given = {name: os.environ[name] for name in KEEP if name in os.environ}
+        settings = {"runtime_env": {"env_vars": given | {"PYTHONPATH": path_of_code()}}, "log_to_driver": True, "configure_logging": False}
+        try:
+            if self.address == LOCAL:
+                ray.init(address="local", include_dashboard=False, num_cpus=max(self.actors or 0, os.cpu_count() or 1), **settings)
+            else:
+                ray.init(address=self.address, **settings)
+        except (ConnectionError, ValueError, RuntimeError, TimeoutError) as e:
+            reason = (str(e).strip().splitlines() or [type(e).__name__])[0].rstrip(".")
+            raise NotSupported(
+                f"Ray cannot be used at {self.address} ({reason}). Start it with `ray start --head`, or leave ADDRESS out."
+            ) from e
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        import ray
+
+        ray.shutdown()
+
+    def rows(self, entries: Sequence[Entry]) -> Iterator[Row]:
+        """The rows of some inputs as their parts end. An input whose actors died TRIES times is in none of them and has failed."""
+        import ray
+
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars, context.max_errored_blocks = False, -1
+        sized = pool(ray.cluster_resources(), len(entries), self.actors)
+        items = [{"entry": json.dumps(asdict(entry))} for entry in entries]
+        made = ray.data.from_items(items, override_num_blocks=min(len(items), BLOCKS)).map_batches(
+            Worker,
+            fn_constructor_args=(json.dumps(self.plan.row()), str(self.folder.root.resolve())),
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=sized.actors),
+            num_cpus=sized.cpus,
+            num_gpus=sized.gpus,
+            max_restarts=-1,
+            max_task_retries=TRIES,
+        )
+        missing = {entry.number: entry for entry in entries}
+        for found in made.iter_rows():
+            row = json.loads(found["row"])
+            missing.pop(row["number"], None)
+            yield row
+        for entry in missing.values():
+            yield with_entry(
+                failed(entry, f"Its worker ended {TRIES + 1} times. Look for lack of memory, and start the batch again."), entry
+            )
+
+
+def pool(resources: dict[str, float], inputs: int, actors: int | None) -> Pool:
+    """One actor a GPU; without any, one a core, which computes with one thread. Never more than there are inputs.
+
+    resources : of the cluster, as Ray counts them; actors : as many as the user wants, None: all that fit
+    """
+    gpus, cpus = int(resources.get("GPU", 0)), max(1, int(resources.get("CPU", 1)))
+    count = actors or gpus or cpus
+    return Pool(max(1, min(count, inputs)), 1, 1 if gpus else 0)
+
+
+def path_of_code() -> str:
+    """PYTHONPATH of the actors: this checkout or installation, then what was there."""
+    return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])

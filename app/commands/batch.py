@@ -1,0 +1,159 @@
+"""`launch.py batch`: many prompts or clouds to a folder of results. It can be killed at any moment and goes on where it was."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from app.commands.options import (
+    MOST_FACES,
+    Parser,
+    add_json,
+    add_knobs,
+    add_model,
+    add_sampling,
+    add_size,
+    check_method,
+    check_seed,
+    file_path,
+    load_backbone,
+    method_of,
+    sampling_of,
+    whole,
+)
+from app.commands.report import print_json
+
+PICTURES, MESHES = "pictogram", "lowpoly"
+LISTED = 20  # failures that stderr names; results.csv has all
+LOCAL = "local"
+
+
+def parser() -> Parser:
+    """The parser of the command's options."""
+    p = Parser("batch", "Makes a picture of every prompt of a file, or a mesh of every cloud of a folder. A later start goes on.")
+    p.add_argument("input", type=file_path, help="prompts as text, CSV or JSON lines, or a folder of clouds and meshes")
+    p.add_argument("--out", type=file_path, required=True, metavar="DIR", help="the folder of the results")
+    p.add_argument("--method", default="auto", help="a method or preset, or auto: the fastest exact one here (auto)")
+    add_knobs(p)
+    p.add_argument("--seed", type=check_seed, default=0, help="of inputs that name none; equal inputs count on from it (0)")
+    add_size(p)
+    p.add_argument("--faces", type=whole(1, MOST_FACES), help="most faces of a mesh (unlimited)")
+    p.add_argument("--up", default="auto", help="the up axis of clouds: x, y, z or auto (a network decides); a negative one as --up=-x")
+    p.add_argument("--formats", default="glb", help="files of a mesh besides acceptance.glb: glb,obj,ply,stl")
+    p.add_argument("--retries", type=whole(0, 100), default=1, help="how often a failed input is tried again (1)")
+    p.add_argument("--no-sheet", action="store_true", help="write no contact sheet")
+    p.add_argument(
+        "--ray", nargs="?", const=LOCAL, metavar="ADDRESS", help="work through Ray: on this machine, or on a cluster (auto, HOST:PORT)"
+    )
+    p.add_argument("--actors", type=whole(1, 10_000), help="with --ray: how many models work at once (one a GPU; without any, one a core)")
+    add_sampling(p)
+    add_model(p, f"{PICTURES}, of clouds {MESHES}")
+    p.set_defaults(backbone=None)
+    add_json(p)
+    return p
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Makes what is not done yet; returns 2 if an input has no result."""
+    options = parser().read(arguments)
+    from app.batch.folder import BatchFolder, alone
+    from app.batch.inputs import read_inputs
+    from app.batch.running import Batch
+
+    check_method(options)
+    sampling_of(options)
+    inputs = read_inputs(options.input, options.seed)
+    check(options, inputs.are_files)
+    if inputs.unused:
+        print(f"These fields of {options.input.name} are not used: {', '.join(inputs.unused)}.", file=sys.stderr)
+    with alone(options.out):
+        folder = BatchFolder(options.out)
+        plan, backbone = ready(options, folder, inputs.are_files)
+        from app.batch.making import Maker, planned
+
+        batch = Batch(folder, [planned(entry, plan) for entry in inputs.entries], options.retries)
+        if options.ray is None:
+            maker = Maker(plan, folder, backbone)
+            batch.run(lambda entries: map(maker.row, entries))
+        else:
+            from app.batch.with_ray import Cluster
+
+            with Cluster(options.ray, plan, folder, options.actors) as cluster:
+                batch.run(cluster.rows)
+        return told(options, batch)
+
+
+def check(options: argparse.Namespace, are_files: bool) -> None:
+    """Names the model if the user did not, and raises ForetokenError for options of the other kind of input, or without Ray."""
+    own = parser()
+    for name in ("size",) if are_files else ("faces", "up", "formats"):
+        if getattr(options, name) != own.get_default(name):
+            own.error(f"{options.input.name} holds {'clouds' if are_files else 'prompts'}, which do not use --{name}")
+    if options.actors is not None and options.ray is None:
+        own.error("--actors belongs to --ray")
+    options.backbone = options.backbone or (MESHES if are_files else PICTURES)
+
+
+def ready(options: argparse.Namespace, folder: Any, are_files: bool) -> tuple[Any, Any]:
+    """The plan of the batch, that of an earlier start if there was one, and the loaded model. Raises ForetokenError if they do not fit."""
+    from app.batch.folder import stored
+    from app.batch.plan import Plan
+    from app.commands.mesh import check_up, formats_of
+    from engine.backbones import resolve
+    from engine.errors import NotSupported
+    from engine.sampling import changed
+
+    check_up(options.up)
+    formats = formats_of(options.formats)
+    before = stored(options.out)
+    asked = options.method
+    if before is not None and before.get("asked") == asked:
+        options.method = str(before["method"])
+        options.dtype = str(before["dtype"]) if options.dtype == "auto" else options.dtype
+    backbone = load_backbone(options)
+    if ("mesh" in backbone.capabilities) != are_files:
+        made, given = ("meshes from clouds", "prompts") if not are_files else ("pictures from words", "clouds")
+        raise NotSupported(f"{backbone.name} makes {made}, and {options.input.name} holds {given}. Choose another --backbone.")
+    changed(backbone.sampling, sampling_of(options))
+    _, knobs = method_of(options, backbone)
+    name, path = resolve(options.backbone)
+    plan = Plan(
+        name, path, backbone.weights_hash, str(backbone.dtype).removeprefix("torch."), asked, options.method, knobs, sampling_of(options),
+        options.faces if are_files else options.size, options.up, formats,
+    )  # fmt: skip
+    return folder.open(plan), backbone
+
+
+def told(options: argparse.Namespace, batch: Any) -> int:
+    """Writes the contact sheet and says what was made; returns the exit code."""
+    from app.batch import sheet, table
+    from engine.errors import ForetokenError
+
+    pages: list[str] = []
+    if not options.no_sheet:
+        try:
+            pages = [str(path) for path in sheet.write(batch.table(), batch.folder.root)]
+        except ForetokenError as e:
+            print(f"There is no contact sheet: {e}", file=sys.stderr)
+    failures = batch.failures
+    for row in failures[:LISTED]:
+        print(f"input {row['number']} failed: {row['error']}", file=sys.stderr)
+    if len(failures) > LISTED:
+        print(f"{len(failures) - LISTED} more inputs failed; results.csv lists them.", file=sys.stderr)
+    count, path = len(batch.entries), str(batch.folder.root / table.NAME)
+    line = {
+        "inputs": count,
+        "done": count - len(failures),
+        "before": batch.before,
+        "failed": len(failures),
+        "results": path,
+        "sheets": pages,
+    }
+    if options.json:
+        print_json(line)
+    else:
+        print(f"{line['done']} of {count} done, {line['before']} of them before; {line['failed']} failed")
+        print("\n".join([path, *pages]))
+    return 2 if failures else 0

@@ -1,0 +1,244 @@
+"""A batch on one machine: each input once, whatever stops it; failures are listed and tried again; damage is noticed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from app import cli
+from app.batch import making, table
+from app.batch.folder import ROW, BatchFolder, alone
+from app.batch.inputs import Entry, read_inputs
+from app.batch.plan import Plan
+from app.batch.progress import Progress, duration
+from app.batch.running import Batch
+from app.batch.sheet import COLUMNS as ACROSS
+from engine.errors import BadOutput
+
+ROOT = Path(__file__).resolve().parents[3]
+PROMPTS = ["a red apple", "two cats", "a green balloon", "a dog and a tree", "a yellow star", "a red apple"]
+OPTIONS = ["--method", "sjdpp", "--set", "window=8", "--size", "64", "--dtype", "float32"]
+
+
+def prompts(folder: Path, lines: list[str] = PROMPTS) -> Path:
+    path = folder / "prompts.txt"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def rows_of(out: Path) -> list[dict[str, str]]:
+    with (out / table.NAME).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def marks(out: Path) -> dict[str, tuple[int, int]]:
+    """Of each result when it was written and where: a result that is made again has another."""
+    found = {path.parent.name: path.stat() for path in out.glob(f"results/*/{ROW}")}
+    return {name: (stat.st_mtime_ns, stat.st_ino) for name, stat in found.items()}
+
+
+def pixels(path: Path) -> bytes:
+    with Image.open(path) as picture:
+        return picture.tobytes()
+
+
+def test_each_prompt_becomes_the_picture_that_the_image_command_makes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "out"
+    assert cli.main(["batch", str(prompts(tmp_path)), "--out", str(out), *OPTIONS, "--seed", "3", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (said["inputs"], said["done"], said["failed"], said["before"]) == (6, 6, 0, 0)
+    rows = rows_of(out)
+    assert [(row["input"], row["seed"], row["status"]) for row in rows] == [
+        (p, "3" if i < 5 else "4", "done") for i, p in enumerate(PROMPTS)
+    ]
+    assert all(int(row["tokens"]) == 64 > int(row["passes"]) and float(row["seconds"]) > 0 for row in rows)
+    alone_in = tmp_path / "alone"
+    assert cli.main(["image", PROMPTS[1], *OPTIONS, "--seed", "3", "--out", str(alone_in)]) == 0
+    assert pixels(out / rows[1]["file"]) == pixels(alone_in / "result.png")
+    with Image.open(out / "sheet.jpg") as sheet:
+        assert sheet.width > sheet.height and len(PROMPTS) < ACROSS
+    before, said = marks(out), capsys.readouterr()
+    assert cli.main(["batch", str(prompts(tmp_path, [*PROMPTS, "a blue fish"])), "--out", str(out), *OPTIONS, "--seed", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["before"] == 6
+    assert {name: mark for name, mark in marks(out).items() if name in before} == before and len(marks(out)) == 7
+
+
+def test_killed_in_the_middle_it_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path, out = prompts(tmp_path), tmp_path / "out"
+    command = [sys.executable, "launch.py", "batch", str(path), "--out", str(out), *OPTIONS]
+    running = subprocess.Popen(
+        [sys.executable, "-c", "import sys; from app import cli; cli.main(sys.argv[1:])", *command[2:]],
+        cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    for _ in range(random.randint(1, 4)):
+        while " done" not in (line := running.stderr.readline()):
+            assert line, "it ended before it was killed"
+    os.kill(running.pid, signal.SIGKILL)
+    running.wait()
+    running.stderr.close()
+    before = marks(out)
+    assert 0 < len(before) <= len(PROMPTS)
+    assert cli.main(command[2:]) == 0
+    assert {name: mark for name, mark in marks(out).items() if name in before} == before  # what was done was not done again
+    rows = rows_of(out)
+    assert len(rows) == len(marks(out)) == len({row["hash"] for row in rows}) == len(PROMPTS)
+    assert {row["status"] for row in rows} == {"done"} and not list(out.rglob(".part-*"))
+
+
+def test_bad_lines_are_refused_and_the_others_are_made(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path, out = tmp_path / "list.csv", tmp_path / "out"
+    path.write_text("prompt,seed,size\na red apple,,\n,3,\ntwo cats,no,\nxyzzy,,\na dog,1,100\na cat,1,\n", encoding="utf-8")
+    assert cli.main(["batch", str(path), "--out", str(out), *OPTIONS, "--no-sheet"]) == 2
+    said = capsys.readouterr()
+    rows = rows_of(out)
+    assert [row["status"] for row in rows] == ["done", "failed", "failed", "failed", "failed", "done"]
+    told = ("no prompt", "'no' is not a whole number", "knows no word", "not 100")
+    assert all(part in row["error"] and row["error"] in said.err for part, row in zip(told, rows[1:5], strict=True))
+    assert "2 of 6 done" in said.out and "4 failed" in said.out and "Traceback" not in said.err
+    path.write_text("prompt,seed,size\na red apple,,\na bee,3,\ntwo cats,,\na fish,,\na dog,1,64\na cat,1,\n", encoding="utf-8")
+    before = marks(out)
+    assert cli.main(["batch", str(path), "--out", str(out), *OPTIONS, "--no-sheet"]) == 0
+    assert [row["status"] for row in rows_of(out)] == ["done"] * 6 and marks(out).items() >= before.items()
+
+
+class Fails(making.Maker):
+    """A maker that breaks on its first inputs."""
+
+    broken = 0
+
+    def make(self, entry: Entry) -> dict:
+        if type(self).broken:
+            type(self).broken -= 1
+            raise OSError("the disk is away")
+        return super().make(entry)
+
+
+@pytest.mark.parametrize(("retries", "done"), [("0", 1), ("1", 2)])
+def test_a_failure_is_tried_again(retries: str, done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setattr(Fails, "broken", 1)
+    monkeypatch.setattr(making, "Maker", Fails)
+    command = ["batch", str(prompts(tmp_path, PROMPTS[:2])), "--out", str(tmp_path / "out"), *OPTIONS, "--retries", retries, "--no-sheet"]
+    assert cli.main(command) == (0 if done == 2 else 2)
+    said, rows = capsys.readouterr(), rows_of(tmp_path / "out")
+    assert [row["status"] for row in rows].count("done") == done
+    assert "Traceback" in said.err  # a bug keeps its own
+    assert rows[0].get("attempts") == ("2" if done == 2 else "1")
+    assert cli.main(command) == 0 and [row["status"] for row in rows_of(tmp_path / "out")] == ["done", "done"]
+
+
+def test_a_damaged_result_is_made_again(tmp_path: Path) -> None:
+    command = ["batch", str(prompts(tmp_path, PROMPTS[:2])), "--out", str(tmp_path / "out"), *OPTIONS, "--no-sheet"]
+    assert cli.main(command) == 0
+    out = tmp_path / "out"
+    first, second = (out / row["file"] for row in rows_of(out))
+    shown, before = pixels(first), marks(out)
+    first.write_bytes(first.read_bytes()[:-1])
+    assert cli.main(command) == 0
+    assert pixels(first) == shown
+    after = marks(out)
+    assert after[first.parent.name] != before[first.parent.name] and after[second.parent.name] == before[second.parent.name]
+
+
+def test_other_settings_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path, out = prompts(tmp_path, PROMPTS[:1]), tmp_path / "out"
+    assert cli.main(["batch", str(path), "--out", str(out), *OPTIONS, "--no-sheet"]) == 0
+    for other in (["--size", "128"], ["--set", "window=9"], ["--temperature", "0.5"], ["--method", "ar"]):
+        changed = [*OPTIONS, *other] if other[0] != "--method" else [*other, "--size", "64"]
+        assert cli.main(["batch", str(path), "--out", str(out), *changed, "--no-sheet"]) == 2
+        assert "holds a batch with" in capsys.readouterr().err
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    with alone(tmp_path), pytest.raises(BadOutput, match="Another process"), alone(tmp_path):
+        pass
+    with alone(tmp_path):  # and after its end the next
+        assert (tmp_path / ".lock").exists()
+
+
+def test_the_first_result_stays(tmp_path: Path) -> None:
+    """Two workers that make the same input at once: the second one's result is thrown away, and both return the same row."""
+    folder = BatchFolder(tmp_path)
+    plan = Plan("toy", None, None, "float32", "ar", "ar", {}, {}, None, "auto", ("glb",))
+    folder.open(plan)
+    entry = Entry(1, "a cat", key="ab" * 32)
+
+    def write(own: str):
+        def fill(part: Path) -> dict:
+            (part / "result.png").write_text(own)
+            if own == "slow":
+                folder.keep(entry, write("quick"))
+            return {"status": "done", "process": own}
+
+        return fill
+
+    assert folder.keep(entry, write("slow"))["process"] == "quick"
+    assert [path.read_text() for path in folder.results.rglob("result.png")] == ["quick"] and folder.checked(entry)["process"] == "quick"
+
+
+def test_a_stop_leaves_a_table_of_all_inputs(tmp_path: Path) -> None:
+    folder = BatchFolder(tmp_path)
+    entries = read_inputs(prompts(tmp_path)).entries
+    batch = Batch(folder, entries, 0)
+
+    def make(waiting: list[Entry]):
+        yield {"number": waiting[0].number, "input": waiting[0].text, "status": "done", "seed": 0}
+        raise KeyboardInterrupt
+
+    folder.results.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        batch.run(make, Progress(len(entries), 0, io.StringIO()))
+    assert [row["status"] for row in rows_of(tmp_path)] == ["done", *["failed"] * 5]
+    assert "not tried yet" in rows_of(tmp_path)[5]["error"]
+
+
+def test_progress_says_what_is_left() -> None:
+    now = iter([0.0, 2.0, 8.0, 9.0])
+    out = io.StringIO()
+    progress = Progress(13, 10, out, lambda: next(now))
+    progress.add({"status": "done", "input": "a"})
+    progress.add({"status": "failed", "input": "b"})
+    assert out.getvalue().splitlines() == [
+        "11 of 13 done · 2.0 s each · 4 s left · done: a",
+        "11 of 13 done, 1 failed · 4.0 s each · 4 s left · failed: b",
+    ]
+    assert [duration(s) for s in (3, 600, 90_000)] == ["3 s", "10 min", "25.0 h"]
+
+
+def test_clouds_become_meshes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    clouds = tmp_path / "clouds"
+    clouds.mkdir()
+    (clouds / "chair.ply").write_bytes((ROOT / "assets/examples/clouds/chair.ply").read_bytes())
+    (clouds / "damaged.ply").write_text("ply\n")
+    out = tmp_path / "out"
+    command = ["batch", str(clouds), "--out", str(out), "--method", "xspecmesh", "--faces", "24", "--formats", "obj", "--up", "y"]
+    assert cli.main([*command, "--retries", "0"]) == 2
+    chair, damaged = rows_of(out)
+    assert damaged["status"] == "failed" and "damaged.ply" in damaged["error"]
+    assert chair["status"] == "done" and chair["file"].endswith("result.obj") and (out / chair["file"]).exists()
+    assert 0 < int(chair["faces"]) <= 24 and float(chair["chamfer"]) > 0
+
+
+WRONG = [
+    (["--faces", "9"], "do not use --faces"),
+    (["--actors", "2"], "--actors belongs to --ray"),
+    (["--backbone", "lowpoly"], "makes meshes from clouds"),
+    (["--method", "sjdp"], "Did you mean"),
+    (["--ray", "--actors", "0"], "out of range"),
+]
+
+
+@pytest.mark.parametrize(("more", "said"), WRONG)
+def test_wrong_options_are_one_sentence(more: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert cli.main(["batch", str(prompts(tmp_path)), "--out", str(tmp_path / "out"), *more]) == 2
+    told = capsys.readouterr().err
+    assert said in told and len(told.splitlines()) == 1 and not list(tmp_path.glob("out/results/*"))

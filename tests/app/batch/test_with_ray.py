@@ -1,0 +1,82 @@
+"""A batch through Ray: the pool's size, and two actors of which one is killed in the middle."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from app import cli
+from app.batch.with_ray import Pool, path_of_code, pool
+
+ROOT = Path(__file__).resolve().parents[3]
+HAS_RAY = find_spec("ray") is not None and find_spec("pyarrow") is not None
+WORDS = ("apple", "cat", "dog", "fish", "star", "tree", "balloon", "house")
+
+
+@pytest.mark.parametrize(
+    ("resources", "inputs", "actors", "expected"),
+    [
+        ({"CPU": 16.0, "GPU": 4.0}, 100, None, Pool(4, 1, 1)),
+        ({"CPU": 16.0, "GPU": 4.0}, 100, 2, Pool(2, 1, 1)),
+        ({"CPU": 8.0}, 100, None, Pool(8, 1, 0)),
+        ({"CPU": 8.0}, 3, None, Pool(3, 1, 0)),
+        ({}, 5, None, Pool(1, 1, 0)),
+    ],
+)
+def test_the_pool(resources: dict, inputs: int, actors: int | None, expected: Pool) -> None:
+    assert pool(resources, inputs, actors) == expected
+
+
+def test_actors_find_this_code_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "elsewhere")
+    assert path_of_code() == f"{ROOT}{os.pathsep}elsewhere"
+
+
+@pytest.mark.skipif(HAS_RAY, reason="Ray is installed here")
+def test_without_ray_it_says_what_to_install(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "prompts.txt").write_text("a red apple\n")
+    command = ["batch", str(tmp_path / "prompts.txt"), "--out", str(tmp_path / "out"), "--method", "sjdpp", "--size", "64", "--ray"]
+    assert cli.main(command) == 2
+    assert "Install it" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not HAS_RAY, reason="Ray Data is not installed: pip install 'ray[data]>=2.60'")
+def test_an_actor_is_killed_and_nothing_is_lost_or_made_twice(tmp_path: Path) -> None:
+    inputs = tmp_path / "prompts.txt"
+    inputs.write_text("\n".join(f"{n} {word}" for word in WORDS for n in ("one", "two", "three")), encoding="utf-8")
+    out = tmp_path / "out"
+    code = "import sys; from app import cli; sys.exit(cli.main(sys.argv[1:]))"
+    command = ["batch", str(inputs), "--out", str(out), "--method", "sjdpp", "--size", "64", "--dtype", "float32", "--ray", "--actors", "2"]
+    running = subprocess.Popen(
+        [sys.executable, "-c", code, *command], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    told, killed = [], 0
+    for line in running.stderr:
+        told.append(line)
+        if not killed and " done · " in line and (found := list(rows_before(out))):
+            killed = found[0]
+            os.kill(killed, signal.SIGKILL)
+    running.stderr.close()
+    assert running.wait() == 0, "".join(told)
+    assert killed
+    with (out / "results.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    made = list(out.glob("results/*/row.json"))
+    assert [row["status"] for row in rows] == ["done"] * 24 and len(made) == len({row["hash"] for row in rows}) == 24
+    processes = {int(row["process"].rpartition(":")[2]) for row in rows}
+    assert killed in processes and len(processes) >= 2 and not list(out.rglob(".part-*/row.json"))
+
+
+def rows_before(out: Path):
+    """The processes that have made a result so far."""
+    import json
+
+    for path in out.glob("results/*/row.json"):
+        yield int(json.loads(path.read_text(encoding="utf-8"))["process"].rpartition(":")[2])
