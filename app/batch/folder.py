@@ -39,13 +39,17 @@ class BatchFolder:
     def open(self, plan: Plan) -> Plan:
         """Makes the folder, or goes on in it: returns the plan with the method that it began with. Raises BadOutput."""
         check_writable(self.results)
-        files.clean(self.root)
-        files.clean(self.results)
+        self.clean()
         if (before := stored(self.root)) is not None:
             return going_on(plan, before, str(self.root))
         with as_sentence(self.root):
             files.write_text(self.root / SETTINGS, json.dumps(plan.row(), indent=1, ensure_ascii=False) + "\n")
         return plan
+
+    def clean(self) -> None:
+        """Deletes what dead processes of this machine left unfinished."""
+        files.clean(self.root)
+        files.clean(self.results)
 
     def place(self, entry: Entry) -> Path:
         """The folder of an input's result."""

@@ -82,6 +82,7 @@ def main(arguments: Sequence[str]) -> int:
 
             with Cluster(options.ray, plan, folder, options.actors) as cluster:
                 batch.run(cluster.rows)
+        folder.clean()  # of actors that died
         return told(options, batch)
 
 
