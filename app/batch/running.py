@@ -52,12 +52,12 @@ class Batch:
         self.write()
         try:
             for attempt in range(1, self.retries + 2):
+                if not waiting:
+                    break
                 for row in self._written(make(waiting)):
                     self.rows[row["number"]] = row | {"attempts": attempt}
                     progress.add(row, is_last=attempt > self.retries)
                 waiting = [entry for number, entry in by_number.items() if self.rows.get(number, {}).get("status") != "done"]
-                if not waiting:
-                    break
         finally:
             progress.end()
             self.write()

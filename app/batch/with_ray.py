@@ -118,11 +118,11 @@ class Cluster:
 def pool(resources: dict[str, float], inputs: int, actors: int | None) -> Pool:
     """One actor a GPU; without any, one a core, which computes with one thread. Never more than there are inputs.
 
-    resources : of the cluster, as Ray counts them; actors : as many as the user wants, None: all that fit
+    resources : of the cluster, as Ray counts them; actors : the most that the user wants, None: all that fit
     """
     gpus, cpus = int(resources.get("GPU", 0)), max(1, int(resources.get("CPU", 1)))
-    count = actors or gpus or cpus
-    return Pool(max(1, min(count, inputs)), 1, 1 if gpus else 0)
+    fit = gpus or cpus  # Ray would wait forever for more
+    return Pool(max(1, min(fit, actors or fit, inputs)), 1, 1 if gpus else 0)
 
 
 def path_of_code() -> str:

@@ -47,7 +47,9 @@ def parser() -> Parser:
     p.add_argument(
         "--ray", nargs="?", const=LOCAL, metavar="ADDRESS", help="work through Ray: on this machine, or on a cluster (auto, HOST:PORT)"
     )
-    p.add_argument("--actors", type=whole(1, 10_000), help="with --ray: how many models work at once (one a GPU; without any, one a core)")
+    p.add_argument(
+        "--actors", type=whole(1, 10_000), help="with --ray: the most models that work at once (one a GPU; without any, one a core)"
+    )
     add_sampling(p)
     add_model(p, f"{PICTURES}, of clouds {MESHES}")
     p.set_defaults(backbone=None)

@@ -201,6 +201,13 @@ def test_a_stop_leaves_a_table_of_all_inputs(tmp_path: Path) -> None:
     assert "not tried yet" in rows_of(tmp_path)[5]["error"]
 
 
+def test_where_all_is_done_nothing_is_asked_for(tmp_path: Path) -> None:
+    entries = [Entry(1, "", problem="It has no prompt.")]
+    asked: list = []
+    Batch(BatchFolder(tmp_path), entries, 3).run(lambda waiting: asked.append(waiting) or [], Progress(1, 0, io.StringIO()))
+    assert not asked and [row["status"] for row in rows_of(tmp_path)] == ["failed"]
+
+
 def test_progress_says_what_is_left() -> None:
     now = iter([0.0, 2.0, 8.0, 9.0])
     out = io.StringIO()

@@ -27,6 +27,7 @@ WORDS = ("apple", "cat", "dog", "fish", "star", "tree", "balloon", "house")
         ({"CPU": 16.0, "GPU": 4.0}, 100, 2, Pool(2, 1, 1)),
         ({"CPU": 8.0}, 100, None, Pool(8, 1, 0)),
         ({"CPU": 8.0}, 3, None, Pool(3, 1, 0)),
+        ({"CPU": 8.0}, 100, 20, Pool(8, 1, 0)),
         ({}, 5, None, Pool(1, 1, 0)),
     ],
 )
