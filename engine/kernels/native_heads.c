@@ -3,6 +3,7 @@
 
    Every sum has one order, whatever the number of heads and threads. */
 
+#include "native_team.h"
 #include "native_vectors.c"
 
 /* hidden : [width]; gain : [count]; every panel as in native.c, those of the heads one after another
@@ -102,8 +103,9 @@ static void attend_to_condition(const Heads *h, const float *read, float *reads,
 void draft_heads(const Heads *h) {
     const long width = h->width, all_rows = h->count * width;
     float *read = h->work, *reads = read + width, *x = reads + all_rows, *wide = x + all_rows, *scores = wide + 2 * all_rows;
+    const int threads = team(h->threads); /* the output layer below says how long threads wait here */
     normed(read, h->hidden, width, h->epsilon);
-#pragma omp parallel num_threads(h->threads) if (h->threads > 1)
+#pragma omp parallel num_threads(threads) if (threads > 1)
     {
 #pragma omp for schedule(static)
         for (long d = 0; d < h->count; d++)

@@ -24,7 +24,7 @@ typedef uint8_t bytes __attribute__((vector_size(LANES), aligned(1)));
 
 /* of native.c, which says what it does */
 void linear(const float *x, long rows, long stride, long inner, int kind, const float *weight, const float *bias_of_norm, float constant,
-            float *scratch, const void *packed, int half, const float *bias, const float *residual, float *out, long outer, int threads);
+            float *scratch, const void *packed, int half, const float *bias, const float *residual, float *out, long outer, int most);
 
 INLINE vec load(const float *at) { return *(const loose *)at; }
 INLINE void store(float *at, vec x) { *(loose *)at = x; }

@@ -86,7 +86,7 @@ def lowpoly(grammar: bool = True) -> Lowpoly:
 
 def quick_lowpoly(grammar: bool = True) -> Lowpoly:
     """The same with the blocks and layers that a loaded model has on a CPU."""
-    return Lowpoly(ready(mesh_model(), "cpu"), {}, grammar=grammar)
+    return Lowpoly(ready(mesh_model.__wrapped__(), "cpu"), {}, grammar=grammar)  # its own: others share the model
 
 
 def sphere(count: int = 64) -> torch.Tensor:
