@@ -16,10 +16,13 @@ from torch.nn import functional as F
 
 from engine.core import Rows
 from engine.errors import NotSupported
+from engine.kernels.native import native
+from engine.kernels.native_heads import NativeHeads, Weights, native_heads
 from engine.networks.attention import attend
 from engine.networks.mesh_decoder import COSINE_SCALE
 from engine.networks.sequence import TransformerSequence
 
+EPSILON = 1e-5  # of the norm of the hidden state
 SHORT = {"cross-attention": "cross", "multilayer": "mlp"}  # kinds by their names in the interface, and in the names of files
 
 
@@ -67,7 +70,7 @@ class MeshHeads(nn.Module):
         b, r, width = hidden.shape
         depth = self.depth if count is None else count
         x = hidden.expand(depth, -1, -1, -1).reshape(depth, b * r, width)
-        read = F.layer_norm(x, (width,))
+        read = F.layer_norm(x, (width,), eps=EPSILON)
         x = x * self.gain[:depth]
         if looked is not None:
             asked = torch.bmm(read * self.norm_weight[:depth], self.query[:depth])
@@ -86,22 +89,34 @@ class MeshHeads(nn.Module):
         rows = torch.bmm(features.reshape(depth, -1, features.shape[-1]), self.rows[:depth].transpose(1, 2)) + self.bias[:depth, None]
         return rows.view(*features.shape[:-1], -1)
 
+    def quick(self, output: nn.Module) -> NativeHeads | None:
+        """The same in one call on a CPU, with an output layer; None where the compiled function does not know them."""
+        if not self.tied:
+            return None
+        cross = (self.norm_weight, self.query, self.cross_out) if self.kind == "cross" else (None,) * 3
+        return native_heads(native(), Weights(self.gain, self.up, self.down, *cross, self.heads, COSINE_SCALE), output, EPSILON)
+
 
 class BoundHeads:
     """Heads with the backbone's output layer."""
 
-    def __init__(self, heads: MeshHeads, head: Callable[[Tensor], Tensor]):
+    def __init__(self, heads: MeshHeads, head: Callable[[Tensor], Tensor], layer: nn.Module | None = None):
+        """layer : the module that `head` calls, for heads in one call; None: there is no such module"""
         self.heads, self.head = heads.eval(), head
         self.depth = heads.depth
+        self.quick = None if layer is None else heads.quick(layer)
 
     def start(self, sequence: TransformerSequence) -> Callable[[Rows, int, int], Tensor]:
         """For one run: a pass, one of its rows, count -> logits [count, V]; row j is for the token j + 2 places after the row's own input.
         The heads compute in float32, whatever the backbone does. A pass in fixed shapes computes all of them with its verdict, for the row
         after the accepted drafts; then no other row may be asked for."""
-        looked = self.heads.look(sequence.condition[None].float())
+        looked, quick = self.heads.look(sequence.condition[None].float()), self.quick
+        laid = None if looked is None or quick is None else tuple(each[:, 0].contiguous() for each in looked)
 
         def logits(hidden: Tensor, count: int | None = None) -> Tensor:
             """hidden [width]"""
+            if quick is not None and quick.can_run(hidden):
+                return quick(hidden, laid, self.depth if count is None else count)
             return self.heads.logits(self.heads.features(hidden[None, None].float(), looked, count)[:, 0, 0], self.head)
 
         def guess(rows: Rows, row: int, count: int) -> Tensor:

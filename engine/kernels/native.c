@@ -14,11 +14,8 @@
 #include <immintrin.h>
 #endif
 
-#define PANEL (2 * LANES) /* output columns whose weights lie together */
 #define ROWS 6            /* rows of a tile: 6 x 4 sums, 4 weights and 1 number fit into 32 registers */
 #define QUERIES 4         /* rows that read a key together */
-
-INLINE vec silu(vec x) { return x / (1.0f + exponential(-x)); }
 
 /* x times the normal distribution function; the error function by Abramowitz and Stegun 7.1.26, to 1.5e-7. */
 INLINE vec gelu(vec x) {

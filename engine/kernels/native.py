@@ -1,4 +1,4 @@
-"""The functions of native.c, native_verdict.c and native_team.c, compiled once by the C compiler of the machine and kept for later use.
+"""The functions of native.c, native_heads.c, native_verdict.c and native_team.c, compiled once by the machine's C compiler and kept.
 
 `native(dtype)` chooses: FORETOKEN_KERNELS=native asks for them, `reference` and `triton` refuse them, and by default they run where gcc
 or clang compiles them. The library lies in the user's cache under a name that changes with the source, the flags, the compiler
@@ -26,7 +26,7 @@ from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
 from engine.machine import has_matrix_units
 
 FOLDER = Path(__file__).parent
-SOURCES = tuple(FOLDER / name for name in ("native.c", "native_verdict.c", "native_team.c"))
+SOURCES = tuple(FOLDER / name for name in ("native.c", "native_heads.c", "native_verdict.c", "native_team.c"))
 INCLUDED = tuple(FOLDER / name for name in ("native_vectors.c", "native_team.h"))
 FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
@@ -104,9 +104,12 @@ class Library:
         )  # base, positions, rows, vocabulary, result, scratch
         self.uniform.argtypes = (c_void_p, c_long, c_void_p, c_long, c_uint64, c_void_p)  # bases, streams, positions, rows, slot, result
         self.verdicts.argtypes = (c_void_p,)  # engine/kernels/native_verdict.py has the structure
+        self.draft_heads, self.best_allowed = found.draft_heads, found.best_allowed
+        self.draft_heads.argtypes = (c_void_p,)  # engine/kernels/native_heads.py has the structure
+        self.best_allowed.argtypes, self.best_allowed.restype = (c_void_p, c_long, c_void_p), c_long  # logits, vocabulary, allowed or 0
         for function in (
             self.prepare, self.linear, self.attend, self.picture_block, self.mesh_block, self.all_blocks, self.gumbel, self.uniform,
-            self.verdicts,
+            self.verdicts, self.draft_heads,
         ):  # fmt: skip
             function.restype = None
         self.team_at, self.waited_at = found.team_at, found.waited_at  # of native_team.h, for its tests: the first argument is a Team

@@ -1,4 +1,5 @@
-/* Vectors of the compiler's extension, and what both native.c and native_verdict.c do with them. Those two files include this one. */
+/* Vectors of the compiler's extension, and what more than one of native.c, native_heads.c and native_verdict.c does with them. Those files
+   include this one. */
 
 #include <math.h>
 #include <stdint.h>
@@ -11,6 +12,7 @@
 #else
 #define LANES 4
 #endif
+#define PANEL (2 * LANES) /* output columns whose weights lie together */
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
@@ -18,6 +20,11 @@ typedef float loose __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef int32_t ints __attribute__((vector_size(4 * LANES)));
 typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2)));
 typedef uint32_t words __attribute__((vector_size(4 * LANES)));
+typedef uint8_t bytes __attribute__((vector_size(LANES), aligned(1)));
+
+/* of native.c, which says what it does */
+void linear(const float *x, long rows, long stride, long inner, int kind, const float *weight, const float *bias_of_norm, float constant,
+            float *scratch, const void *packed, int half, const float *bias, const float *residual, float *out, long outer, int most);
 
 INLINE vec load(const float *at) { return *(const loose *)at; }
 INLINE void store(float *at, vec x) { *(loose *)at = x; }
@@ -103,3 +110,5 @@ INLINE vec exponential(vec x) {
     y = (vec)((ints)y + (((ints)shifted - 0x4b400000) << 23));
     return (vec)((ints)y & (x >= -87.0f));
 }
+
+INLINE vec silu(vec x) { return x / (1.0f + exponential(-x)); }

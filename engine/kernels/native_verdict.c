@@ -18,7 +18,6 @@ typedef int64_t signed_longs __attribute__((vector_size(4 * LANES)));
 typedef float narrow __attribute__((vector_size(2 * LANES), aligned(4)));
 typedef uint32_t few_words __attribute__((vector_size(2 * LANES), aligned(4)));
 typedef int32_t loose_ints __attribute__((vector_size(4 * LANES), aligned(4)));
-typedef uint8_t bytes __attribute__((vector_size(LANES), aligned(1)));
 
 /* --- noise ----------------------------------------------------------------------------------------------------------- */
 

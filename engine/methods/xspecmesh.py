@@ -24,6 +24,8 @@ from engine.decoding import policy
 from engine.decoding.rules import leading, more_probable_than, top_of, typical
 from engine.decoding.verdict import Judged, chances, describe, is_fused, judge, levels_of, screen
 from engine.kernels.fixed_verdict import Criterion
+from engine.kernels.native import Library, native
+from engine.kernels.native_heads import best_allowed
 from engine.noise import DRAFTER, Noise
 from engine.sampling import draw, draw_gumbel, one_hot
 
@@ -135,6 +137,8 @@ RULES: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], str]] = {
 def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool) -> Draft:
     """A chain drawn from the heads' logits [count, V], each token under the grammar after the earlier ones, with its true distribution."""
     n, count = sequence.length, len(logits)
+    if knobs.drafts == "most probable" and (library := _library(logits, sequence)) is not None:
+        return most_probable(library, logits, sequence, noise.dtype)
     u = noise.uniform(DRAFTER, n, count, iteration)
     if sequence.masks is not None and sequence.device.type != "cpu" and knobs.drafts != "tree pruned":
         return at_once(logits, sequence, knobs, noise, u, seeded)
@@ -153,6 +157,22 @@ def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iter
         path.append(token.item())
         laws.append(law)
     return Draft(torch.tensor(path), q=torch.cat(laws))  # the host needs the ids again
+
+
+def _library(logits: Tensor, sequence: Sequence) -> Library | None:
+    """The compiled functions, if they know these logits and what may follow is a row of a table, or anything; else None."""
+    known = logits.device.type == "cpu" and logits.dtype == torch.float32
+    return native() if known and (sequence.masks is not None or sequence.allowed([]) is None) else None
+
+
+def most_probable(library: Library, logits: Tensor, sequence: Sequence, dtype: torch.dtype) -> Draft:
+    """The chain of the most probable tokens, on a CPU, by the compiled function."""
+    masks, logits, path = sequence.masks, logits.contiguous(), []
+    for j in range(len(logits)):
+        allowed = 0 if masks is None else masks.data_ptr() + sequence.mask_index(path) * masks.shape[1]
+        path.append(best_allowed(library, logits, j, allowed))
+    tokens = torch.tensor(path)
+    return Draft(tokens, q=one_hot(tokens, sequence.vocabulary, dtype))
 
 
 def at_once(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, u: Tensor, seeded: bool) -> Draft:

@@ -249,8 +249,10 @@ class TransformerSequence:
 
     def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
-        allowed = None if self.grammar is None else torch.stack([self.allowed(path) for path in paths])
-        return torch.softmax(warp(logits.float(), self.sampling, allowed), -1)
+        allowed = None if self.grammar is None else [self.allowed(path) for path in paths]
+        if allowed is not None:
+            allowed = allowed[0] if len(allowed) == 1 else torch.stack(allowed)
+        return torch.softmax(scored(logits[None], self.sampling, allowed), -1)
 
     def allowed(self, path: list[int]) -> Tensor | None:
         """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""

@@ -28,6 +28,7 @@ from engine.tuning.watch import BUSY, Lap, Watch, believed
 
 STEPS = 16  # of a run that is timed for the cost beside its passes; the first WARM are left out
 WARM = 3
+CLOSE, TURNS = 0.8, 2  # rows that are so fast, as a part of the best one's speed, are measured so many times more
 MOST_STEPS, FEW = 48, 3  # steps of a run that other programs disturb, and quiet ones that are enough
 WINDOWS = (4, 8, 12, 16, 24, 32, 48, 64)  # of pictures
 SHORT = (4,)  # of meshes
@@ -93,7 +94,8 @@ def expected(name: str, knobs: dict[str, float | str], runs: Sequence[Run]) -> E
 
 def beside(backbone: Backbone, name: str, knobs: dict[str, float | str], curve: Curve, watch: Watch | None = None) -> tuple[float, bool]:
     """Milliseconds that a method takes beside its passes here: for each pass of its drafter, or of a step if it has none; the median of
-    quiet steps. And whether there were enough of them; if not, it is the least of all."""
+    quiet steps. And whether there were enough of them; if not, it is the least of all. Negative for a method whose passes cost less than
+    those of the curve, which store all distributions."""
     run, watch, extra = begin(backbone, name, knobs, probe_prompt(backbone)), watch or Watch(backbone.device), []
     for _ in range(MOST_STEPS):
         step, lap = watch.lap(partial(next, run, None))
@@ -105,7 +107,7 @@ def beside(backbone: Backbone, name: str, knobs: dict[str, float | str], curve: 
             break
     run.close()
     found, quiet = believed(extra[WARM:] or extra, FEW)
-    return round(max(0.0, median(found) if quiet else min(found)), 3), quiet
+    return round(median(found) if quiet else min(found), 3), quiet
 
 
 def table_of(backbone: Backbone, measured: Measured) -> list[Expected]:
@@ -115,6 +117,38 @@ def table_of(backbone: Backbone, measured: Measured) -> list[Expected]:
     except (KeyError, TypeError, ValueError):  # of the stored file; a damaged card is an error
         return []
     return [each for each in rows if find(each.name)[0].needs <= backbone.capabilities]
+
+
+@torch.inference_mode()
+def find_out(backbone: Backbone, rows: Sequence[Expected], costs: Costs) -> bool:
+    """Measures what plain decoding does beside its passes, then the row that seems fastest, until that one has been measured. So the choice
+    is among steps that were timed, and most rows need not be. Returns whether anything was measured."""
+    before = len(costs.beside)
+    time_the_best(backbone, rows, costs)
+    if found := len(costs.beside) > before:
+        again(backbone, rows, costs)
+        time_the_best(backbone, rows, costs)
+    return found
+
+
+def time_the_best(backbone: Backbone, rows: Sequence[Expected], costs: Costs) -> None:
+    """Measures what `find_out` says, once."""
+    plain = [each for each in rows if each.name == "ar"]
+    while (row := next((each for each in (*plain, best(rows, costs)) if each.key not in costs.beside), None)) is not None:
+        costs.beside[row.key], quiet = beside(backbone, row.name, dict(row.knobs), costs.curve)
+        if not quiet:
+            costs.loud.add(row.key)
+
+
+def again(backbone: Backbone, rows: Sequence[Expected], costs: Costs) -> None:
+    """Measures rows that are about as fast as the best one in turns; the least counts, because other programs only add time. Else the row
+    would win that was measured at the quietest moment."""
+    least = CLOSE * best(rows, costs).speed(costs)
+    for each in [each for each in rows if each.key in costs.beside and each.speed(costs) >= least] * TURNS:
+        cost, quiet = beside(backbone, each.name, dict(each.knobs), costs.curve)
+        if quiet >= (each.key not in costs.loud):  # a disturbed time does not replace a quiet one
+            costs.beside[each.key] = cost if quiet and each.key in costs.loud else min(cost, costs.beside[each.key])
+            costs.loud -= {each.key} if quiet else set()
 
 
 def resolve(backbone: Backbone, say: Say = to_stderr, measured: Measured | None = None) -> str:
@@ -130,13 +164,7 @@ def resolve(backbone: Backbone, say: Say = to_stderr, measured: Measured | None 
         say(f"No tokens a pass are recorded for {backbone.name}, so {AUTO} takes {name}. Record them: python launch.py doctor --model NAME")
         return f"{AUTO}:{name}"
     costs = costs_here(backbone, measured, say)
-    plain = Costs(costs.curve)  # of each method the knobs that are fastest by the passes alone: what they do beside is measured there
-    families = {name: dict(best([each for each in rows if each.name == name], plain).knobs) for name in {each.name for each in rows}}
-    if new := [name for name in sorted(families) if name not in costs.beside]:
-        with torch.inference_mode():
-            found = {name: beside(backbone, name, families[name], costs.curve) for name in new}
-        costs.beside |= {name: cost for name, (cost, _) in found.items()}
-        costs.loud |= {name for name, (_, quiet) in found.items() if not quiet}
+    if find_out(backbone, rows, costs):
         if backbone.weights_hash is not None:
             keep(measured, say)
         if costs.loud and costs.curve.quiet:  # else it was said of the curve

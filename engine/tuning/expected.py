@@ -16,6 +16,7 @@ from engine.methods import AUTO
 from engine.tuning.store import Costs
 
 ENTRY = "expected"  # of a card
+LEAST = 1e-3  # milliseconds of a step
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,24 @@ class Expected:
     @property
     def full_name(self) -> str:
         """The name by which `methods.find` finds it: "auto:sjdpp,window=16"."""
-        return ",".join([f"{AUTO}:{self.name}", *(f"{name}={value}" for name, value in self.knobs.items())])
+        return f"{AUTO}:{self.key}"
+
+    @property
+    def key(self) -> str:
+        """The same without "auto:", by which its cost beside a pass is stored."""
+        return ",".join([self.name, *(f"{name}={value}" for name, value in self.knobs.items())])
 
     def milliseconds(self, costs: Costs) -> float:
-        """Of a step here: the pass, and what the method does beside it, for every pass of a drafter or else once."""
-        return costs.curve.at(self.rows) + costs.beside.get(self.name, 0.0) * max(1.0, self.draft_passes)
+        """Of a step here: the pass, and what the method does beside it, for every pass of a drafter or else once.
+
+        Beside a pass, knobs that were not measured take the least that was measured for any, so that no fast one is passed over unmeasured.
+        """
+        extra = costs.beside.get(self.key)
+        if extra is None:
+            extra = min(costs.beside.values(), default=0.0)
+        else:
+            extra *= max(1.0, self.draft_passes)
+        return max(LEAST, costs.curve.at(self.rows) + extra)
 
     def speed(self, costs: Costs) -> float:
         """Expected tokens a second here."""

@@ -21,14 +21,15 @@ from engine.kernels.native import native
 from engine.machine import processor
 from engine.tuning.curve import Curve
 
-FORM = 1  # of the files
+FORM = 2  # of the files
 
 
 @dataclass
 class Costs:
-    """Of one dtype and number of threads: the cost curve, and milliseconds of a step beside its pass, by method.
+    """Of one dtype and number of threads: the cost curve, and milliseconds of a step beside its pass, by method and knobs.
 
-    loud : the methods whose milliseconds were measured while other programs took the processor; they are not stored
+    beside : may be negative, because the passes of the curve store distributions that some methods do not need
+    loud   : those of them whose milliseconds were measured while other programs took the processor; they are not stored
     """
 
     curve: Curve

@@ -9,7 +9,7 @@ from torch import nn
 from transformers import JanusConfig, JanusForConditionalGeneration, JanusVisionConfig, JanusVQVAEConfig, LlamaConfig
 
 from engine.backbones.janus import Janus
-from engine.backbones.lowpoly import Lowpoly
+from engine.backbones.lowpoly import Lowpoly, ready
 from engine.backbones.pictogram import Pictogram, PictogramModel
 from engine.core import Prompt, Sampling
 from engine.networks.mesh_decoder import MeshModel, Settings
@@ -82,6 +82,11 @@ def mesh_model() -> MeshModel:
 def lowpoly(grammar: bool = True) -> Lowpoly:
     """Random weights: its meshes are nonsense, its grammar is not."""
     return Lowpoly(mesh_model(), {}, grammar=grammar)
+
+
+def quick_lowpoly(grammar: bool = True) -> Lowpoly:
+    """The same with the blocks and layers that a loaded model has on a CPU."""
+    return Lowpoly(ready(mesh_model.__wrapped__(), "cpu"), {}, grammar=grammar)  # its own: others share the model
 
 
 def sphere(count: int = 64) -> torch.Tensor:

@@ -34,8 +34,8 @@ def test_a_machine_of_cheap_windows_takes_a_wide_one_and_a_dear_one_does_not() -
 
 @pytest.mark.parametrize("curve", [CHEAP, DEAR])
 def test_no_row_is_faster_than_the_one_that_is_taken(curve: Curve) -> None:
-    costs = Costs(curve, {"sjdpp": 1.5})
-    assert best(WINDOWS, costs).speed(costs) == max(each.tokens / each.milliseconds(costs) for each in WINDOWS) * 1000
+    costs = Costs(curve, {"ar": 0.1, "sjdpp,window=8": 1.5})
+    assert best(WINDOWS, costs).speed(costs) == pytest.approx(1000 * max(each.tokens / each.milliseconds(costs) for each in WINDOWS))
 
 
 def test_where_windows_do_not_pay_it_takes_plain_decoding() -> None:
@@ -45,7 +45,7 @@ def test_where_windows_do_not_pay_it_takes_plain_decoding() -> None:
 
 def test_what_a_method_does_beside_its_pass_counts_once_for_each_pass_of_its_drafter() -> None:
     tree, window = Expected("eagle", {"nodes": 8}, 4.0, 9.0, 5.0), Expected("sjdpp", {"window": 8}, 3.5, 8.0)
-    free, costs = Costs(CHEAP), Costs(CHEAP, {"eagle": 2.0, "sjdpp": 2.0})
+    free, costs = Costs(CHEAP), Costs(CHEAP, {tree.key: 2.0, window.key: 2.0})
     assert best([tree, window], free) is tree and best([tree, window], costs) is window
     assert tree.milliseconds(costs) == pytest.approx(CHEAP.at(9) + 10.0) and window.milliseconds(costs) == pytest.approx(CHEAP.at(8) + 2.0)
 
@@ -101,7 +101,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 def known(model: SimpleNamespace, curve: Curve, rows: list[Expected]) -> None:
     """Stores costs and rows as if doctor had measured them."""
-    costs = Costs(curve, {each.name: 0.0 for each in rows})
+    costs = Costs(curve, {each.key: 0.0 for each in rows})
     store.write(Measured(store.about(model), costs={(torch.get_num_threads(), model.dtype): costs}, tokens=[each.row() for each in rows]))
 
 
@@ -128,7 +128,7 @@ def test_without_recorded_tokens_it_takes_what_suits_the_model_and_says_so(model
 
 def test_the_rows_of_the_card_come_first_if_they_are_of_these_weights(model: SimpleNamespace) -> None:
     row = Expected("sjdpp", {"window": 12}, 5.0, 12.0)
-    known(model, CHEAP, WINDOWS)
+    known(model, CHEAP, [*WINDOWS, row])
     model.card = {"expected": {"weights": "abc", "rows": [row.row()]}}
     assert of_card(model) == [row] and auto.resolve(model) == "auto:sjdpp,window=12"
     model.weights_hash = "other weights"
@@ -148,7 +148,64 @@ def test_what_it_measures_is_measured_once(model: SimpleNamespace, monkeypatch: 
     names = [auto.resolve(model, said.append) for _ in range(2)]
     assert names[0] == names[1] and len(said) == 1
     found = store.read(model).costs[torch.get_num_threads(), model.dtype]
-    assert set(found.beside) == {"ar", "sjdpp"} and found.curve.points[0][0] == 1
+    assert "ar" in found.beside and names[0].removeprefix("auto:") in found.beside and found.curve.points[0][0] == 1
+
+
+# milliseconds beside passes of CHEAP
+TRUTH = {"ar": -3.6, "sjdpp,window=4": 2.0, "sjdpp,window=8": 2.5, "sjdpp,window=16": 3.0, "sjdpp,window=64": 60.0}
+
+
+def test_the_choice_is_among_steps_that_were_timed(model: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By passes alone a window of 64 is the fastest; its steps are not, and nor is any window beside the short steps of plain decoding."""
+    timed: list[str] = []
+
+    def beside(backbone: SimpleNamespace, name: str, knobs: dict[str, int], curve: Curve) -> tuple[float, bool]:
+        timed.append(Expected(name, knobs, 1.0, 1.0).key)
+        return truth[timed[-1]], True
+
+    monkeypatch.setattr(auto, "beside", beside)
+    for truth, fastest in ((TRUTH, "ar"), (TRUTH | {"ar": 0.0}, "sjdpp,window=16"), (dict.fromkeys(TRUTH, 0.0), "sjdpp,window=64")):
+        timed.clear()
+        costs = Costs(CHEAP)
+        assert auto.find_out(model, WINDOWS, costs) and best(WINDOWS, costs).key == fastest and fastest in timed
+        assert best(WINDOWS, Costs(CHEAP, truth)).key == fastest
+        assert not auto.find_out(model, WINDOWS, costs)
+    assert set(timed) == {"ar", "sjdpp,window=64"}  # the others cannot be faster
+    with pytest.MonkeyPatch.context() as patch:  # a method that is measured once for all its knobs passes the best window over
+        patch.setattr(Expected, "key", property(lambda row: row.name))
+        assert best(WINDOWS, Costs(CHEAP, {"ar": 0.0, "sjdpp": 60.0})).full_name == "auto:ar"
+
+
+@pytest.mark.parametrize(("first", "later", "cost", "is_loud"), [
+    ((2.0, True), (1.5, True), 1.5, False), ((2.0, True), (2.5, True), 2.0, False), ((2.0, True), (1.0, False), 2.0, False),
+    ((1.0, False), (2.5, True), 2.5, False), ((3.0, False), (2.5, False), 2.5, True),
+])  # fmt: skip
+def test_rows_that_are_about_as_fast_are_timed_in_turns(
+    model: SimpleNamespace,
+    first: tuple[float, bool],
+    later: tuple[float, bool],
+    cost: float,
+    is_loud: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    timed: list[str] = []
+
+    def beside(backbone: SimpleNamespace, name: str, knobs: dict[str, int], curve: Curve) -> tuple[float, bool]:
+        timed.append(name)
+        return {"ar": (0.0, True), "sjdpp": first if timed.count("sjdpp") == 1 else later, "zipar": (50.0, True)}[name]
+
+    monkeypatch.setattr(auto, "beside", beside)
+    rows, costs = [Expected("ar", {}, 1.0, 1.0), Expected("sjdpp", {}, 1.5, 4.0), Expected("zipar", {}, 1.6, 4.0)], Costs(CHEAP)
+    assert auto.find_out(model, rows, costs) and costs.beside["sjdpp"] == cost and (costs.loud == {"sjdpp"}) == is_loud
+    assert timed[-4:] == ["ar", "sjdpp"] * 2 and timed.count("zipar") == 1
+
+
+def test_knobs_that_were_not_timed_count_as_the_least_beside_a_pass() -> None:
+    rows = [Expected("sjdpp", {"window": 8}, 4.0, 8.0), Expected("eagle", {}, 4.0, 8.0, 5.0)]
+    costs = Costs(CHEAP, {"ar": -0.5, "sjdpp,window=64": 3.0})
+    assert [each.milliseconds(costs) for each in rows] == [pytest.approx(CHEAP.at(8) - 0.5)] * 2
+    assert rows[0].milliseconds(Costs(CHEAP, {"sjdpp,window=8": 2.0})) == pytest.approx(CHEAP.at(8) + 2.0)
+    assert rows[0].milliseconds(Costs(CHEAP, {"ar": -9.0})) > 0  # no step takes less than nothing
 
 
 def test_recorded_tokens_are_those_of_runs() -> None:

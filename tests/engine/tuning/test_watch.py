@@ -108,6 +108,7 @@ def test_what_a_method_does_beside_its_passes_is_taken_from_quiet_steps() -> Non
     script = [(0.006, True)] * 3 + [(0.4, False), (0.007, True), (0.008, True), (0.4, False), (0.009, True), (0.381, False)]
     assert auto.beside(tiny.pictogram(), "ar", {}, flat, Scripted(*script)) == (4.0, True)  # the median of 3, 4 and 5
     assert auto.beside(tiny.pictogram(), "ar", {}, flat, Scripted((0.381, False), (0.010, False))) == (6.0, False)
+    assert auto.beside(tiny.pictogram(), "ar", {}, flat, Scripted((0.003, True))) == (-1.0, True)  # its passes store no distributions
 
 
 def test_threads_are_not_chosen_for_good_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
