@@ -17,6 +17,7 @@ COMMANDS = {  # each is app/commands/NAME.py
     "mesh": "generate a mesh from a point cloud or another mesh",
     "verify": "test the claims of exactness on the toy model",
     "bench": "measure the speed of methods",
+    "papers": "list the experiments of the five papers, or run one",
     "train": "run a training recipe",
     "models": "list the models and whether their weights are here",
     "export": "replay saved runs in one HTML file, a GIF or an MP4",
