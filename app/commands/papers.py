@@ -16,11 +16,9 @@ def parser() -> Parser:
     """The parser of the command's options."""
     p = Parser("papers", "Lists every table and figure of the five papers, or runs one.")
     p.add_argument("paper", nargs="?", help="a paper; without one, all are listed")
-    p.add_argument("experiment", nargs="?", help="a table or figure to run, as it is listed; without one, those of the paper are listed")
+    p.add_argument("experiment", nargs="?", help="a table or figure to run; without one, the paper's are listed")
     p.add_argument("--count", type=whole(1, 10_000), help="inputs (as declared)")
-    p.add_argument(
-        "--minutes", type=whole(1, 1_000), help=f"stop after the inputs that fit into this time; run again to go on ({MOST_MINUTES})"
-    )
+    p.add_argument("--minutes", type=whole(1, 1_000), help=f"stop after this time; run again to go on ({MOST_MINUTES})")
     p.add_argument("--to", type=file_path, help="folder of the CSV, the figure and the page (papers)")
     p.add_argument("--backbone", metavar="NAME|PATH", help="a model or a folder of weights in the place of the declared one")
     add_device(p)
@@ -52,9 +50,8 @@ def show(options: argparse.Namespace) -> int:
         print(f"{row['paper']:17}{row['experiment']:11}{how:26}{row['title']}. {row['asks']} {row['reports']}")
         if not row["runs"]:
             print(" " * 28 + f"{row['reason']}" + (f"; nearest: {row['nearest']}" if row["nearest"] else ""))
-    print(
-        f"{sum(row['runs'] for row in rows)} of {len(rows)} run, each at most {MOST_MINUTES} minutes at a time: launch.py papers PAPER EXPERIMENT"
-    )
+    can = sum(row["runs"] for row in rows)
+    print(f"{can} of {len(rows)} run, each at most {MOST_MINUTES} minutes at a time: launch.py papers PAPER EXPERIMENT")
     return 0
 
 

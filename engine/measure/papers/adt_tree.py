@@ -27,7 +27,8 @@ PAPER = Paper(
                     Claim("ADT-Tree's trees are less deep", "ADT-Tree", "less", "EAGLE-2", "depth"),
                     Claim("LANTERN makes it faster still", "ADT-Tree + LANTERN", "more", "ADT-Tree", "speedup"), KEEPS),
         ),
-        listed("table-2", "Table II: PartiPrompt", "The same as table I.", "1.57 times at T = 1.", "other prompts, same question", "table-1"),
+        listed("table-2", "Table II: PartiPrompt", "The same as table I.", "1.57 times at T = 1.", "other prompts, same question",
+               "table-1"),
         listed("table-3", "Table III: quality", "Does the quality hold?", "It does.", MODELS, "table-1, which has log p and the judge"),
         listed("table-4", "Table IV: quality", "Does the quality hold?", "It does.", MODELS, "table-1, which has log p and the judge"),
         Experiment(
@@ -44,7 +45,8 @@ PAPER = Paper(
                "the recipe does not write top-1 and top-3 accuracy yet", "table-1, acceptance"),
         listed("figure-3", "Figure 3: acceptance lengths and ranks", "How are they distributed?", "Widely at T = 1.",
                "histograms of runs are not made yet", "accepted_by_place in the rows of table-1"),
-        *(listed(f"figure-{n}", f"Figure {n}: distribution by place", "Where is the model sure?", "At edges.", MAPS, "the lab of the studio")
+        *(listed(f"figure-{n}", f"Figure {n}: distribution by place", "Where is the model sure?", "At edges.", MAPS,
+                 "the lab of the studio")
           for n in (4, 5, 9)),
         listed("figure-7", "Figure 7: pictures", "Do they look alike?", "They do.", "sheets by method are not made yet", "table-1"),
         Experiment(

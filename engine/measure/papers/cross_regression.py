@@ -47,7 +47,8 @@ PAPER = Paper(
         Experiment(
             key=KEY, title="Table 10: temperature", asks="Does acceptance hold at a higher temperature?",
             reports="It falls slightly.", reported_on="LLaMA-3 8B, GSM8K", differs=DIFFERS,
-            runs=Pictures(arms=at_settings("lossless", NAME, "temperature", (0.0, 0.6, 1.0))), drawing=Drawing(kind="curve", x="temperature"),
+            runs=Pictures(arms=at_settings("lossless", NAME, "temperature", (0.0, 0.6, 1.0))),
+            drawing=Drawing(kind="curve", x="temperature"),
             reported={f"lossless, {t}": {"step_compression": v} for t, v in ((0.0, 3.95), (0.6, 3.83), (1.0, 3.52))},
             claims=(Claim("Acceptance falls with the temperature", "lossless, 1.0", "less", "lossless, 0.0", "step_compression"),),
         ),

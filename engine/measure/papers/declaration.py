@@ -52,7 +52,8 @@ class Arm:
     x: float | str | None = None
 
     def __post_init__(self) -> None:
-        """Raises NotSupported for a method, BadKnob for a knob, that does not exist."""
+        """Raises NotSupported for a method, BadKnob for a knob, that does not exist; checks that whole settings are whole."""
+        assert all(isinstance(value, int) for name, value in self.settings.items() if name in ("top_k", "size")), self
         from engine.core import KnobArray
 
         KnobArray(find(self.method)[0].knobs, find(self.method)[1] | dict(self.knobs))

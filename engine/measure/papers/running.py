@@ -1,7 +1,8 @@
 """Measures a declared experiment with the loops of `bench` and stores a CSV row for every input and row as soon as it is measured.
 
 Inputs are measured in chunks, all rows of a chunk in turns. What is stored is not measured again, so an experiment that was interrupted, or
-that reached its time, goes on when it is run again. A file that belongs to another declaration, other weights or another machine is refused.
+that reached its time, goes on when it is run again. A file of another
+declaration, other weights or another machine is refused.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ PAPER = Paper(
                    "figure-3": "verification as a diagram", "figure-7": "samples of the test data"},
     experiments=(
         Experiment(
-            key="table-2", title="Table 2: quality and latency", asks="Is it faster at equal quality?", reports="1.7 times as fast, as near.",
+            key="table-2", title="Table 2: quality and latency", asks="Is it faster at equal quality?",
+            reports="1.7 times as fast, as near.",
             runs=Meshes(rows={name: TABLE[name] for name in (PLAIN, BEST)}, count=40), reported_on=BPT, claims=(FASTER, NEAR),
             reported={PLAIN: {"chamfer_published": 0.1165, "hausdorff_published": 0.2223},
                       BEST: {"chamfer_published": 0.1168, "hausdorff_published": 0.2261, "speedup": 1.70}},
@@ -29,8 +30,10 @@ PAPER = Paper(
         Experiment(
             key="table-3", title="Table 3: heads and LoRA", asks="What do cross-attention and LoRA give?",
             reports="LoRA gives most of the speed, cross-attention keeps the quality.", runs=Meshes(rows=ROWS, count=40), reported_on=BPT,
-            reported={"B MLP": {"step_compression": 1.181, "speedup": 1.07}, "C MLP + LoRA": {"step_compression": 1.909, "speedup": 1.65},
-                      "D cross-attention": {"step_compression": 1.334, "speedup": 1.13}, BEST: {"step_compression": 2.021, "speedup": 1.71}},
+            reported={"B MLP": {"step_compression": 1.181, "speedup": 1.07},
+                      "C MLP + LoRA": {"step_compression": 1.909, "speedup": 1.65},
+                      "D cross-attention": {"step_compression": 1.334, "speedup": 1.13},
+                      BEST: {"step_compression": 2.021, "speedup": 1.71}},
             claims=(Claim("Cross-attention beats MLP heads", "D cross-attention", "more", "B MLP", "step_compression"),
                     Claim("LoRA raises the compression", BEST, "more", "D cross-attention", "step_compression"), FASTER, NEAR),
             differs=DIFFERS,
