@@ -18,6 +18,7 @@ COMMANDS = {  # each is app/commands/NAME.py
     "batch": "make many pictures or meshes, and go on after a stop",
     "verify": "test the claims of exactness on the toy model",
     "bench": "measure the speed of methods",
+    "papers": "list the experiments of the five papers, or run one",
     "train": "run a training recipe",
     "models": "list the models and whether their weights are here",
     "export": "replay saved runs in one HTML file, a GIF or an MP4",

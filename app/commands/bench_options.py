@@ -13,7 +13,13 @@ METHODS = ("methods", "sweep", "grid", "set", "verify")  # the options of add_ch
 def add_choice(parser: Parser) -> None:
     """--methods, --sweep, --grid and the knobs."""
     parser.add_argument("--methods", default="all", help="methods and presets, separated by commas (all that the backbone supports)")
-    parser.add_argument("--sweep", action="append", default=[], metavar="NAME=A,B", help="a row for each value of this knob")
+    parser.add_argument(
+        "--sweep",
+        action="append",
+        default=[],
+        metavar="NAME=A,B",
+        help="a row for each value of this knob; of temperature, top_k, top_p, guidance or size: all rows at each value",
+    )
     parser.add_argument("--grid", action="store_true", help="a row for each combination of the swept values")
     add_knobs(parser)
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from engine import judge
-from engine.core import Prompt
+from engine.core import Backbone, Prompt
 from engine.data.emoji_scenes import LESSONS, Lessons, Scene, caption, held_out_scenes, lessons_of
 from engine.errors import NotSupported
 from engine.judge import Judge, Verdict, compare
 from engine.measure.bench.plan import Entry, JudgeBench
-from engine.measure.bench.rows import check_csv, experiment, publish
+from engine.measure.bench.rows import check_csv, experiment, of_sampling, publish
 from engine.methods import find
 from engine.networks.weights import read_card
 from engine.run import generate
@@ -28,11 +28,18 @@ def bench(plan: JudgeBench) -> list[dict[str, Any]]:
     """Returns the rows of the table, plain decoding first; raises MissingWeights if there is no judge."""
     check_csv(plan.csv)
     backbone = plan.load()
-    sampling = plan.sampling_of(backbone)
     lessons = lessons_of(backbone.card)
     reader = judge_of(lessons)
     scenes = held_out_scenes(plan.count, lessons)
-    verdicts: dict[str, list[Verdict]] = {}
+    rows = [row for label, part in plan.parts().items() for row in judged_rows(part, backbone, reader, scenes, label)]
+    seeds, held_out = f"0..{len(scenes) - 1}", read_card(judge.FOLDER)["judge"]["held_out"]
+    stamp = experiment(backbone, plan.sampling_of(backbone), prompts_from="held out", seeds=seeds, judge=held_out)
+    return publish(rows, readable, stamp, plan.csv)
+
+
+def judged_rows(plan: JudgeBench, backbone: Backbone, reader: Judge, scenes: list[Scene], label: str) -> list[dict[str, Any]]:
+    """Returns the rows at one value of every swept setting, which `label` names; plain decoding first."""
+    sampling, verdicts = plan.sampling_of(backbone), {}
     rows = []
     for name, entry in ({"ar": Entry("ar", {})} | plan.resolved(backbone).entries(backbone.capabilities)).items():
         method, knobs = find(entry.name)[0], entry.knobs
@@ -42,11 +49,10 @@ def bench(plan: JudgeBench) -> list[dict[str, Any]]:
         ]
         pictures = [run.result() for run in runs]
         verdicts[name] = [compare(r, s) for r, s in zip(reader.read(pictures), scenes, strict=True)]
-        told = {"method": name, "exact": runs[0].exact, "prompts": len(scenes), "knobs": runs[0].steps[-1].knobs}
-        rows.append(told | {"size": pictures[0].shape[1]} | shares(verdicts[name], scenes) | difference(verdicts, name))
-    seeds, held_out = f"0..{len(scenes) - 1}", read_card(judge.FOLDER)["judge"]["held_out"]
-    stamp = experiment(backbone, sampling, prompts_from="held out", seeds=seeds, judge=held_out)
-    return publish(rows, readable, stamp, plan.csv)
+        told = {"method": f"{name} {label}".strip(), "exact": runs[0].exact, "prompts": len(scenes), "knobs": runs[0].steps[-1].knobs}
+        told |= of_sampling(sampling) | {"size": pictures[0].shape[1]}
+        rows.append(told | shares(verdicts[name], scenes) | difference(verdicts, name))
+    return rows
 
 
 def judge_of(lessons: Lessons) -> Judge:

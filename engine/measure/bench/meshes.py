@@ -29,7 +29,7 @@ from engine.measure.bench.against_best import readable as best_of
 from engine.measure.bench.mesh_fidelity import Near, apart, fidelity, together
 from engine.measure.bench.mesh_inputs import Subject, subjects
 from engine.measure.bench.plan import MeshBench, MeshSheet
-from engine.measure.bench.rows import bootstrap, check_csv, experiment, of_weights, publish, quartiles
+from engine.measure.bench.rows import bootstrap, check_csv, experiment, of_sampling, of_weights, publish, quartiles
 from engine.measure.bench.speed import drafted, drafting
 from engine.mesh.bpt_grammar import Grammar
 from engine.mesh.bpt_tokens import BPT
@@ -82,9 +82,15 @@ class Models:
 
     def __init__(self, plan: MeshBench | MeshSheet):
         name, self.folder = resolve(plan.backbone)
-        self.plan, self.own = plan, "cross" if name == lowpoly_lora.LowpolyLora.name else "plain"
+        self.plan = plan
+        self.own = "cross" if name == lowpoly_lora.LowpolyLora.name else "plain"
         self.plain_row = PLAIN_ROW[self.own]
         self._loaded: dict[str, Lowpoly] = {}
+        self.use(plan)
+
+    def use(self, plan: MeshBench | MeshSheet) -> None:
+        """Takes the sampling and the budget of a plan for the same models."""
+        self.plan = plan
         self.sampling = plan.sampling_of(self.model(self.own))
 
     def model(self, weights: str) -> Lowpoly:
@@ -131,12 +137,20 @@ def bench(plan: MeshBench) -> list[dict[str, Any]]:
     told = {"inputs": len(inputs), "seeds": f"0..{plan.seeds - 1}", "repeats": plan.repeats, "faces_allowed": plan.faces}
     stamp = experiment(own, models.sampling, **told)
     if not plan.is_table:
-        return publish(chosen(models, plan, inputs), readable, stamp, plan.csv)
+        return publish(parts(models, plan, inputs), readable, stamp, plan.csv)
     known = {name: row for name, row in TABLE.items() if models.own in ("plain", row.weights)}
     table = {name: row for name, row in known.items() if models.can(row)}
     for name in [name for name in known if name not in table]:
         print(f"{name}: its heads or its adapter are not trained yet. Train them: python launch.py train mesh-heads")
     return publish(rows(models, table, inputs), readable, stamp, plan.csv)
+
+
+def parts(models: Models, plan: MeshBench, inputs: list[Subject]) -> Iterator[dict[str, Any]]:
+    """Yields the rows of `chosen` at each value of the swept settings, each over plain decoding at that value."""
+    for label, part in plan.parts().items():
+        models.use(part)
+        settings = of_sampling(models.sampling) | {"faces_allowed": part.faces}
+        yield from (row | settings | {"row": f"{row['row']} {label}".strip()} for row in chosen(models, part, inputs))
 
 
 def chosen(models: Models, plan: MeshBench, inputs: list[Subject]) -> Iterator[dict[str, Any]]:

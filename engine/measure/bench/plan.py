@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from engine.backbones import resolve
 from engine.core import Backbone, KnobArray, Prompt, Sampling
@@ -16,7 +16,7 @@ from engine.errors import BadKnob, BadPrompt, NotSupported
 from engine.machine import device_of
 from engine.mesh.frame import UP
 from engine.methods import AUTO, METHODS, PRESETS, find
-from engine.sampling import changed
+from engine.sampling import RANGES, changed
 from engine.tuning.auto import resolve as resolve_auto
 from engine.tuning.prepare import prepared
 
@@ -24,7 +24,8 @@ MOST_INPUTS, MOST_REPEATS = 10_000, 1_000
 PROMPT_BYTES = 10_000_000  # of a file of prompts
 MESHES = ("lowpoly", "lowpoly_lora")  # the backbones of `bench mesh`
 
-Sweep = tuple[str, tuple[str, ...]]  # a knob and its values
+Sweep = tuple[str, tuple[str, ...]]  # a knob or a setting, and its values
+SIZE = "size"  # the setting of a sweep that is not one of the sampling
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,12 @@ class Choice(Model):
     methods : names of methods and presets, measured beside plain decoding; () = all that the backbone supports
     knobs   : values by name, for the methods that have the knob
     verify  : the verification mode, for the methods that have one
-    sweep   : knobs with values; one row for each value, for the methods that have the knob
+    sweep   : knobs with values; one row for each value, for the methods that have the knob. A setting of the sampling or `size` with
+              values: all rows at each value, plain decoding too
     grid    : one row for each combination of the sweeps' values instead
     """
+
+    side: ClassVar[str] = "size"  # the field that a sweep of `size` sets
 
     methods: tuple[str, ...] = ()
     knobs: Mapping[str, str] = field(default_factory=dict)
@@ -84,7 +88,35 @@ class Choice(Model):
         super().__post_init__()
         if self.grid and not self.sweep:
             raise BadKnob("--grid combines the values of sweeps, but there is no sweep. Add --sweep NAME=A,B.")
+        if self.settings:
+            self.parts()  # each is checked as it is made
+            return
         self.without_auto().entries(frozenset().union(*(find(name)[0].needs for name in (*METHODS, *PRESETS))))
+
+    @property
+    def settings(self) -> tuple[Sweep, ...]:
+        """The sweeps of settings, which are measured for plain decoding too."""
+        return tuple(sweep for sweep in self.sweep if sweep[0] in (*RANGES, SIZE))
+
+    def parts(self) -> dict[str, Self]:
+        """Returns the plans to measure one after another, each with one value of every setting, by the text that labels its rows ("" for
+        the given settings). Raises BadKnob for a value that is no number, BadPrompt for one out of range."""
+        settings = self.settings
+        if not settings:
+            return {"": self}
+        knobs = tuple(sweep for sweep in self.sweep if sweep not in settings)
+        given = [[(name, setting_of(name, text)) for text in values] for name, values in settings]
+        groups = [*itertools.product(*given)] if self.grid else [(setting,) for values in given for setting in values]
+        swept = replace(self, sweep=knobs, grid=bool(self.grid and knobs))
+        found = {"": swept} if knobs and not self.grid else {}
+        rest = swept if self.grid else replace(self, sweep=())
+        return found | {" ".join(f"{name}={value:g}" for name, value in group): rest.at(dict(group)) for group in groups}
+
+    def at(self, values: Mapping[str, float]) -> Self:
+        """Returns the plan with these values of settings."""
+        sampling = {name: value for name, value in values.items() if name != SIZE}
+        side = {self.side: values[SIZE]} if SIZE in values else {}
+        return replace(self, sampling=dict(self.sampling) | sampling, **side)
 
     def without_auto(self) -> Self:
         """Returns the plan as it can be checked before a model is loaded: what `auto` takes is known after that."""
@@ -136,6 +168,16 @@ class Choice(Model):
         if unknown:
             asked = ", ".join(dict.fromkeys(methods)) or "plain decoding"
             raise BadKnob(f"There is no knob '{unknown[0]}' in {asked}. Choose from: {', '.join(sorted(own)) or 'none'}.")
+
+
+def setting_of(name: str, text: str) -> float:
+    """Returns a value of a setting; raises BadKnob for text that is not a number, or not a whole one where one is needed."""
+    kind = int if name in (SIZE, "top_k") else float
+    try:
+        return kind(text)
+    except ValueError:
+        whole = "whole number" if kind is int else "number"
+        raise BadKnob(f"--sweep {name} needs {whole}s, not '{text}'.") from None
 
 
 def copied(plan: Choice, methods: tuple[str, ...]) -> Any:
@@ -222,8 +264,10 @@ class ImageSheet(Model):
 class MeshBench(Choice):
     """`bench mesh`: methods on point clouds of `count` held-out shapes with `seeds` seeds each; XSpecMesh's table by default.
 
-    faces : the most faces of a mesh (None: no budget)
+    faces : the most faces of a mesh (None: no budget); a sweep of `size` sets it
     """
+
+    side: ClassVar[str] = "faces"
 
     count: int = 40
     seeds: int = 1

@@ -3,7 +3,8 @@
 Plain and accelerated runs alternate (see `measure/alternate.py`). A prompt's speed-up is the ratio of the medians. The table gives the
 median, quartiles and a bootstrap interval of the median over prompts, and the log probability of the pictures, which relaxed methods lower.
 Every row names its experiment: machine, commit, weights, sampling, size, seeds and knobs. `--sweep NAME=A,B,C` instead measures the methods
-that have this knob once with each value; `--grid` measures each combination of several sweeps.
+that have this knob once with each value; of a setting (temperature, top_k, top_p, guidance, size) all rows at each value, over plain
+decoding at that value. `--grid` measures each combination of several sweeps.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from engine.measure.bench.against_best import against_best
 from engine.measure.bench.against_best import readable as best_of
 from engine.measure.bench.likelihood import log_probabilities
 from engine.measure.bench.plan import Entry, ImageBench, ImageSheet
-from engine.measure.bench.rows import bootstrap, check_csv, check_file, experiment, of_weights, publish, quartiles
+from engine.measure.bench.rows import bootstrap, check_csv, check_file, experiment, of_sampling, of_weights, publish, quartiles
 from engine.measure.bench.step_split import split
 from engine.measure.figures import style
 from engine.methods import METHODS, find
@@ -41,25 +42,48 @@ def bench(plan: ImageBench) -> list[dict[str, Any]]:
     check_csv(plan.csv)
     check_file(plan.figure, "--figure")
     backbone = plan.load()
-    entries, sampling = plan.resolved(backbone).entries(backbone.capabilities), plan.sampling_of(backbone)
-    figure = style.drawn([find(entry.name)[0].name for entry in entries.values()]) if plan.figure else None
-    prompts = [Prompt(text, seed=i, size=plan.size, sampling=sampling) for i, text in enumerate(texts_of(plan, backbone))]
-    for prompt in prompts:
+    parts = {label: part.resolved(backbone) for label, part in plan.parts().items()}
+    entries = {label: part.entries(backbone.capabilities) for label, part in parts.items()}
+    names = [find(entry.name)[0].name for of in entries.values() for entry in of.values()]
+    figure = style.drawn(names) if plan.figure else None
+    prompts = {label: prompts_of(part, backbone) for label, part in parts.items()}
+    for prompt in (each for of in prompts.values() for each in of):
         backbone.start(prompt).close()  # raises for a prompt that the model cannot read
     exact = backbone if backbone.dtype == "float32" else plan.load("float32")
-    runs = measure(backbone, exact, entries, prompts, plan.repeats)
-    rows = [
-        summary(n, runs) | against_best(n, runs) | drafting([of[0] for of in runs[n]]) | plausibility(backbone, prompts, runs[n])
+    rows: list[dict[str, Any]] = []
+    drawn: dict[str, list[list[Run]]] = {}
+    for label in parts:
+        runs = measure(backbone, exact, entries[label], prompts[label], plan.repeats)
+        rows += [labelled(row, label) for row in summaries(backbone, prompts[label], runs)]
+        drawn |= {f"{name} {label}".strip(): of for name, of in runs.items()}
+    if figure:
+        style.draw(figure, drawn, plan.figure)
+    sampling, own = plan.sampling_of(backbone), next(iter(prompts.values()))
+    if backbone.name == "pictogram" and sampling == backbone.sampling and not plan.settings:
+        rows += peer_rows(exact, own[:5])
+        rows += [split(backbone, n, e.knobs, own[0]) for n, e in entries[""].items() if n in ("sjd", "sjdpp")]
+    stamp = experiment(backbone, sampling, prompts_from=plan.prompts_from, seeds=f"0..{len(own) - 1}", repeats=plan.repeats)
+    return publish(rows, readable, stamp, plan.csv)
+
+
+def summaries(backbone: Backbone, prompts: list[Prompt], runs: dict[str, list[list[Run]]]) -> list[dict[str, Any]]:
+    """Returns the rows of the table for runs with equal settings, which the rows name."""
+    settings = of_sampling(prompts[0].sampling or backbone.sampling) | {"size": prompts[0].size or pixels(runs["ar"][0][0])}
+    return [
+        summary(n, runs) | against_best(n, runs) | drafting([of[0] for of in runs[n]]) | plausibility(backbone, prompts, runs[n]) | settings
         for n in runs
     ]
-    if figure:
-        style.draw(figure, runs, plan.figure)
-    if backbone.name == "pictogram" and sampling == backbone.sampling:
-        rows += peer_rows(exact, prompts[:5])
-    rows += [split(backbone, n, entry.knobs, prompts[0]) for n, entry in entries.items() if n in ("sjd", "sjdpp")]
-    told = {"size": plan.size or pixels(runs["ar"][0][0]), "seeds": f"0..{len(prompts) - 1}", "repeats": plan.repeats}
-    stamp = experiment(backbone, sampling, prompts_from=plan.prompts_from, **told)
-    return publish(rows, readable, stamp, plan.csv)
+
+
+def labelled(row: dict[str, Any], label: str) -> dict[str, Any]:
+    """Returns a row whose method also names the values of swept settings."""
+    return row | {"method": f"{row['method']} {label}".strip()}
+
+
+def prompts_of(plan: ImageBench, backbone: Backbone) -> list[Prompt]:
+    """Returns the prompts of a plan with its sampling and size; prompt i has seed i."""
+    sampling = plan.sampling_of(backbone)
+    return [Prompt(text, seed=i, size=plan.size, sampling=sampling) for i, text in enumerate(texts_of(plan, backbone))]
 
 
 def texts_of(plan: ImageBench | ImageSheet, backbone: Backbone) -> Sequence[str]:

@@ -29,6 +29,10 @@ ALL = frozenset({"raster", "wavefront", "mesh", "hidden", "mesh_heads", "feature
         (ImageBench, {"methods": ("sjd",), "knobs": {"window": "inf"}}, BadKnob),
         (ImageBench, {"sweep": (("window", ("4", "-1")),)}, BadKnob),
         (ImageBench, {"grid": True}, BadKnob),
+        (ImageBench, {"sweep": (("temperature", ("warm",)),)}, BadKnob),
+        (ImageBench, {"sweep": (("top_k", ("2.5",)),)}, BadKnob),
+        (ImageBench, {"sweep": (("temperature", ("9",)),)}, BadPrompt),
+        (ImageBench, {"sweep": (("size", ("0",)),)}, BadPrompt),
         (ImageBench, {"backbone": "nowhere"}, NotSupported),
         (ImageBench, {"device": "abacus"}, NotSupported),
         (JudgeBench, {"count": -1}, BadPrompt),
@@ -83,3 +87,24 @@ def test_prompts_of_a_file_say_where_they_come_from(tmp_path: Path) -> None:
     assert name == "mine.txt" and len(short) == 12
     path.write_bytes(b"another\n")
     assert read_prompts(path, 20)[1] not in (told, name)
+
+
+def test_a_swept_setting_makes_a_plan_for_each_value() -> None:
+    swept = (("temperature", ("0.5", "1")), ("size", ("8",)), ("window", ("4", "8")))
+    parts = ImageBench(**TOY, methods=("sjd",), sampling={"top_k": 3}, sweep=swept).parts()
+    assert list(parts) == ["", "temperature=0.5", "temperature=1", "size=8"]
+    assert list(parts[""].entries(ALL)) == ["sjd window=4", "sjd window=8"] and parts[""].sampling == {"top_k": 3}
+    assert parts["temperature=0.5"].sampling == {"top_k": 3, "temperature": 0.5} and parts["temperature=0.5"].size is None
+    assert list(parts["size=8"].entries(ALL)) == ["sjd"] and parts["size=8"].size == 8 and parts["size=8"].sampling == {"top_k": 3}
+
+
+def test_a_grid_of_settings_and_knobs_has_every_combination() -> None:
+    swept = (("temperature", ("0.5", "1")), ("top_k", ("2",)), ("window", ("4", "8")))
+    parts = ImageBench(**TOY, methods=("sjd",), sweep=swept, grid=True).parts()
+    assert list(parts) == ["temperature=0.5 top_k=2", "temperature=1 top_k=2"]
+    assert all(list(part.entries(ALL)) == ["sjd window=4", "sjd window=8"] for part in parts.values())
+
+
+def test_a_mesh_s_size_is_its_number_of_faces() -> None:
+    parts = MeshBench(backbone="lowpoly", methods=("lookup",), sweep=(("size", ("20", "40")),)).parts()
+    assert [part.faces for part in parts.values()] == [20, 40]

@@ -8,7 +8,8 @@ import pytest
 
 from engine.backbones.toy import Toy
 from engine.core import Prompt, Sampling
-from engine.measure.bench.speed import by_place, drafting, plausibility
+from engine.measure.bench.plan import ImageBench
+from engine.measure.bench.speed import bench, by_place, drafting, plausibility
 from engine.methods import METHODS
 from engine.run import Run, generate
 from engine.trace import Trace
@@ -63,3 +64,14 @@ def test_impossible_tokens_are_counted_and_do_not_make_a_mean_infinite() -> None
     likely = plausibility(backbone, [narrow], inside)["log_probability"][0]
     found = plausibility(backbone, [narrow], outside)
     assert 0.05 < found["impossible"] <= 1 and -20 < found["log_probability"][0] < likely
+
+
+def test_rows_at_a_value_of_a_setting_are_over_plain_decoding_at_that_value() -> None:
+    """With `match seed` the tokens are those of plain decoding at the same temperature, and of no other."""
+    sweep = (("temperature", ("0", "1")),)
+    rows = bench(ImageBench(backbone="toy", methods=("jacobi",), knobs={"verify": "match seed"}, prompts=("a", "b"), sweep=sweep))
+    names = ("ar in float32", "ar", "jacobi")
+    assert [row["method"] for row in rows] == [f"{name} temperature={value}" for value in "01" for name in names]
+    assert [row["temperature"] for row in rows] == [0, 0, 0, 1, 1, 1]
+    assert [row["same_tokens_as_plain"] for row in rows] == [2] * 6
+    assert rows[0]["speedup"] == rows[3]["speedup"] == [1.0, 1.0, 1.0]

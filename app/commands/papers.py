@@ -1,0 +1,95 @@
+"""`launch.py papers [PAPER [EXPERIMENT]]`: lists the tables and figures of the papers, or runs one and writes its CSV, figure and page."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from app.commands.options import Parser, add_device, add_json, file_path, refuse_unused, whole
+from app.commands.report import print_json
+
+MOST_MINUTES = 30
+
+
+def parser() -> Parser:
+    """The parser of the command's options."""
+    p = Parser("papers", "Lists every table and figure of the five papers, or runs one.")
+    p.add_argument("paper", nargs="?", help="a paper; without one, all are listed")
+    p.add_argument("experiment", nargs="?", help="a table or figure to run; without one, the paper's are listed")
+    p.add_argument("--count", type=whole(1, 10_000), help="inputs (as declared)")
+    p.add_argument("--minutes", type=whole(1, 1_000), help=f"stop after this time; run again to go on ({MOST_MINUTES})")
+    p.add_argument("--to", type=file_path, help="folder of the CSV, the figure and the page (papers)")
+    p.add_argument("--backbone", metavar="NAME|PATH", help="a model or a folder of weights in the place of the declared one")
+    add_device(p)
+    add_json(p)
+    return p
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Lists or runs."""
+    own = parser()
+    options = own.read(arguments)
+    if options.experiment is None:
+        refuse_unused(own, options, ("paper", "json"), "papers without an experiment")
+        return show(options)
+    return go(options)
+
+
+def show(options: argparse.Namespace) -> int:
+    """Lists all papers, or one."""
+    from engine.measure.papers import PAPERS, paper_of
+
+    papers = [paper_of(options.paper)] if options.paper else [*PAPERS.values()]
+    rows = [row_of(paper, each) for paper in papers for each in paper.experiments]
+    if options.json:
+        print_json(rows)
+        return 0
+    for row in rows:
+        how = f"{row['backbone']}, {row['generations']} runs" if row["runs"] else "does not run"
+        print(f"{row['paper']:17}{row['experiment']:11}{how:26}{row['title']}. {row['asks']} {row['reports']}")
+        if not row["runs"]:
+            print(" " * 28 + f"{row['reason']}" + (f"; nearest: {row['nearest']}" if row["nearest"] else ""))
+    can = sum(row["runs"] for row in rows)
+    print(f"{can} of {len(rows)} run, each at most {MOST_MINUTES} minutes at a time: launch.py papers PAPER EXPERIMENT")
+    return 0
+
+
+def row_of(paper: Any, each: Any) -> dict[str, Any]:
+    """A row of the list. generations : decodings of a whole measurement; most_minutes : of one start, unless --minutes says otherwise"""
+    return {
+        "paper": paper.name, "experiment": each.key, "title": each.title, "asks": each.asks, "reports": each.reports,
+        "reported_on": each.reported_on, "reported": {label: dict(row) for label, row in each.reported.items()},
+        "runs": each.runs is not None, "backbone": each.backbone, "inputs": each.runs.count if each.runs else 0,
+        "generations": each.generations, "most_minutes": MOST_MINUTES if each.runs else 0, "reason": each.reason, "nearest": each.nearest,
+    }  # fmt: skip
+
+
+def go(options: argparse.Namespace) -> int:
+    """Measures an experiment, draws it and writes its page."""
+    from pathlib import Path
+
+    from engine.errors import BadOutput
+    from engine.measure.papers import experiment_of, figures, paper_of, report, running
+    from engine.measure.papers.results import table_of, values_of
+
+    paper = paper_of(options.paper)
+    asked = experiment_of(paper, options.experiment)
+    folder, count = options.to or Path("papers"), options.count or asked.runs.count
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise BadOutput(f"Cannot make {folder} ({e.strerror}). Choose another folder with --to.") from e
+    name = f"{paper.name}-{asked.key}"
+    seconds = 60 * (options.minutes or MOST_MINUTES)
+    rows = running.run(asked, folder / f"{name}.csv", count, seconds, options.backbone or "", options.device)
+    figures.draw(asked, values_of(table_of(rows)), folder / f"{name}.png")
+    page = report.told(paper, asked, rows, count)
+    try:
+        (folder / f"{name}.md").write_text(page, encoding="utf-8")
+    except OSError as e:
+        raise BadOutput(f"Cannot write {folder / name}.md ({e.strerror}). Choose another folder with --to.") from e
+    print(page)
+    if options.json:
+        print_json({"csv": str(folder / f"{name}.csv"), "figure": str(folder / f"{name}.png"), "page": str(folder / f"{name}.md")})
+    return 0

@@ -1,0 +1,60 @@
+"""ADT-Tree: Adjacency-Adaptive Dynamical Draft Trees, Lei et al.: tables I to V and figures 1 to 9."""
+
+from __future__ import annotations
+
+from engine.measure.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, listed, swept
+
+ARMS = (Arm("plain", "ar"), Arm("EAGLE-2", "eagle"), Arm("LANTERN", "lantern"), Arm("ADT-Tree", "adt_tree_published"),
+        Arm("ADT-Tree + LANTERN", "adt_tree_lantern"), Arm("ADT-Tree, throughput (ours)", "adt_tree"))  # fmt: skip
+AT_ONE = {"temperature": 1.0}
+DRIFT = "The drafter and the model are ours, and small: a level of the tree costs about as much as a pass."
+KEEPS = Claim("ADT-Tree keeps the quality", "ADT-Tree", "alike", "plain", "log_probability", 0.02)
+MODELS = "IS, FID and aesthetic scores need models and data that are not here"
+MAPS = "maps of the distribution by place are not made yet"
+PAPER = Paper(
+    name="adt_tree", title="ADT-Tree", method="adt_tree_published", tables=(1, 5), figures=(1, 9),
+    illustrations={"figure-2": "two regions of a picture as a diagram", "figure-6": "the adapting phase as a diagram"},
+    experiments=(
+        Experiment(
+            key="table-1", title="Table I: speed", asks="Is an adaptive tree faster than a fixed one?",
+            reports="At T = 1 it is: 1.06 times plain decoding against 0.76.", reported_on="Anole, MS-COCO 2017, T = 1", differs=DRIFT,
+            runs=Pictures(arms=ARMS, settings=AT_ONE), drawing=Drawing(y="speedup"),
+            reported={"EAGLE-2": {"speedup": 0.76, "step_compression": 1.11, "depth": 5.0},
+                      "LANTERN": {"speedup": 1.38, "step_compression": 2.0, "depth": 5.0},
+                      "ADT-Tree": {"speedup": 1.06, "step_compression": 1.10, "depth": 2.09},
+                      "ADT-Tree + LANTERN": {"speedup": 1.53, "step_compression": 1.87, "depth": 2.10}},
+            claims=(Claim("ADT-Tree is faster than EAGLE-2", "ADT-Tree", "more", "EAGLE-2", "speedup"),
+                    Claim("ADT-Tree's trees are less deep", "ADT-Tree", "less", "EAGLE-2", "depth"),
+                    Claim("LANTERN makes it faster still", "ADT-Tree + LANTERN", "more", "ADT-Tree", "speedup"), KEEPS),
+        ),
+        listed("table-2", "Table II: PartiPrompt", "The same as table I.", "1.57 times at T = 1.", "other prompts, same question",
+               "table-1"),
+        listed("table-3", "Table III: quality", "Does the quality hold?", "It does.", MODELS, "table-1, which has log p and the judge"),
+        listed("table-4", "Table IV: quality", "Does the quality hold?", "It does.", MODELS, "table-1, which has log p and the judge"),
+        Experiment(
+            key="table-5", title="Table V: first depth and width", asks="What should a tree begin with?",
+            reports="With the neighbour's or a flock's values; a fixed depth of 1 is slower.", reported_on="LlamaGen GPT-XL, ImageNet",
+            runs=Pictures(arms=(Arm("TokenFlock", "adt_tree_published", {"tree_init": "flock"}), Arm("ADT-Tree", "adt_tree_published")),
+                          settings=AT_ONE),
+            reported={"TokenFlock": {"speedup": 1.36, "step_compression": 2.52, "depth": 3.35},
+                      "ADT-Tree": {"speedup": 1.39, "step_compression": 2.53, "depth": 3.51}},
+            claims=(Claim("A flock gains nothing over the neighbour", "TokenFlock", "alike", "ADT-Tree", "step_compression", 0.1),),
+            differs="The rows with a fixed depth or width are not measured: the method has no such knob yet.",
+        ),
+        listed("figure-1", "Figure 1: the drafter's accuracy", "How often is the drafter right?", "Half as often as for text.",
+               "the recipe does not write top-1 and top-3 accuracy yet", "table-1, acceptance"),
+        listed("figure-3", "Figure 3: acceptance lengths and ranks", "How are they distributed?", "Widely at T = 1.",
+               "histograms of runs are not made yet", "accepted_by_place in the rows of table-1"),
+        *(listed(f"figure-{n}", f"Figure {n}: distribution by place", "Where is the model sure?", "At edges.", MAPS,
+                 "the lab of the studio")
+          for n in (4, 5, 9)),
+        listed("figure-7", "Figure 7: pictures", "Do they look alike?", "They do.", "sheets by method are not made yet", "table-1"),
+        Experiment(
+            key="figure-8", title="Figure 8: first tree", asks="Which neighbour gives the best first tree?", reports="The left one.",
+            runs=Pictures(arms=swept("ADT-Tree", "adt_tree_published", "tree_init", ("left", "above", "random")), settings=AT_ONE),
+            drawing=Drawing(y="speedup"), differs=DRIFT,
+            claims=(Claim("Left is faster than above", "ADT-Tree, left", "more", "ADT-Tree, above", "speedup"),
+                    Claim("Random trees are deeper", "ADT-Tree, random", "more", "ADT-Tree, left", "depth")),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,41 @@
+"""MuLo-SD: Multi-Scale Local Speculative Decoding; the supplement: table 2 and figures 6 to 13. The main text is not at hand."""
+
+from __future__ import annotations
+
+from engine.measure.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, listed
+
+MASSES = (1e-5, 1e-4, 1e-3, 1e-2)
+SHEETS = "sheets by method and value are not made yet"
+DIFFERS = "Quality is our judge's, on pictograms of 128 pixels from drafts of 64. Drafting and redrawing run one token a pass in this form."
+
+
+def masses(line: str, radius: float) -> tuple[Arm, ...]:
+    """A line of the plane: the sweep over τ at a radius."""
+    return tuple(Arm(line, "mulo", {"least_mass": mass, "radius": radius}, x=mass) for mass in MASSES)
+
+
+PAPER = Paper(
+    name="mulo_sd", title="MuLo-SD", method="mulo", tables=(2, 2), figures=(6, 13),
+    illustrations={"table-2": "settings and latency of the published models", "figure-6": "three methods as diagrams"},
+    experiments=(
+        listed("figure-7", "Figure 7: time by step", "Where does the time go?", "Into drafting and redrawing.",
+               "the time of the method's steps is not recorded yet", "figure-8"),
+        Experiment(
+            key="figure-8", title="Figure 8: speed and quality", asks="What does speed cost in quality?",
+            reports="A lower τ is faster and worse; ZipAR dominates, then MuLo-SD, then LANTERN.", differs=DIFFERS,
+            runs=Pictures(arms=(*masses("MuLo-SD", 3.0), Arm("plain", "ar"), Arm("ZipAR", "zipar"), Arm("EAGLE-2", "eagle"),
+                                Arm("LANTERN", "lantern"))),
+            drawing=Drawing(kind="plane", x="speedup", y="objects"),
+            claims=(Claim("A lower τ is faster", "MuLo-SD, 1e-05", "more", "MuLo-SD, 0.001", "speedup"),
+                    Claim("ZipAR is faster than MuLo-SD", "ZipAR", "more", "MuLo-SD, 0.0001", "speedup")),
+        ),
+        Experiment(
+            key="figure-9", title="Figure 9: radius", asks="Which radius of rejection is best?", reports="3, closely followed by 1.",
+            runs=Pictures(arms=tuple(arm for r in (1.0, 3.0, 5.0) for arm in masses(f"radius {r:g}", r)), count=12),
+            drawing=Drawing(kind="plane", x="speedup", y="objects"), differs=DIFFERS,
+            claims=(Claim("A smaller radius is faster", "radius 1, 0.0001", "more", "radius 5, 0.0001", "speedup"),),
+        ),
+        *(listed(f"figure-{n}", f"Figure {n}: pictures", "What do the pictures look like?", "Slightly worse.", SHEETS, "figure-8")
+          for n in (10, 11, 12, 13)),
+    ),
+)  # fmt: skip

@@ -1,0 +1,86 @@
+"""Sums up the stored rows of an experiment: the mean of every row with its interval, and whether the paper's claims hold here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engine.measure.papers.declaration import NAMED, Claim
+from engine.measure.papers.running import number
+
+DRAWS = 4000
+FEWEST = 3  # inputs; with fewer an interval says nothing
+
+
+@dataclass(frozen=True)
+class Value:
+    """A mean over inputs and its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+    inputs: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a claim. verdict : agrees, contradicts, undecided or not measured; difference : left minus right"""
+
+    claim: Claim
+    verdict: str
+    difference: Value | None
+
+
+Table = dict[str, dict[str, dict[int, float]]]  # by row, metric and input
+
+
+def table_of(rows: Sequence[dict[str, Any]]) -> Table:
+    """Returns the numbers of the stored rows."""
+    found: Table = {}
+    for row in rows:
+        mine = found.setdefault(row["label"], {})
+        for name in NAMED:
+            if (value := number(row.get(name) or "")) is not None:
+                mine.setdefault(name, {})[int(row["input"])] = value
+    return found
+
+
+def value_of(numbers: Sequence[float]) -> Value:
+    """Returns the mean and its interval; NaN bounds with fewer inputs than an interval needs."""
+    values = np.array(numbers, float)
+    if len(values) < FEWEST:
+        return Value(float(values.mean()), float("nan"), float("nan"), len(values))
+    drawn = np.random.default_rng(0).choice(values, (DRAWS, len(values))).mean(1)
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    return Value(float(values.mean()), float(low), float(high), len(values))
+
+
+def values_of(table: Table) -> dict[str, dict[str, Value]]:
+    """Returns the mean of every row and metric."""
+    return {label: {name: value_of([*by.values()]) for name, by in metrics.items()} for label, metrics in table.items()}
+
+
+def answer(claim: Claim, table: Table) -> Answer:
+    """Returns whether a claim holds: its interval, paired by input, must lie on one side of zero, or inside or outside the margin."""
+    left, right = (table.get(name, {}).get(claim.metric, {}) for name in (claim.left, claim.right))
+    both = sorted({*left} & {*right})
+    if not both:
+        return Answer(claim, "not measured", None)
+    difference = value_of([left[i] - right[i] for i in both])
+    return Answer(claim, judged(claim, difference), difference)
+
+
+def judged(claim: Claim, difference: Value) -> str:
+    """Returns the verdict of an interval."""
+    low, high = difference.low, difference.high
+    if difference.inputs < FEWEST:
+        return "undecided"
+    if claim.relation == "alike":
+        inside, outside = -claim.margin <= low and high <= claim.margin, low > claim.margin or high < -claim.margin
+        return "agrees" if inside else "contradicts" if outside else "undecided"
+    if claim.relation == "less":
+        low, high = -high, -low
+    return "agrees" if low > 0 else "contradicts" if high < 0 else "undecided"

@@ -1,0 +1,183 @@
+"""Measures a declared experiment with the loops of `bench` and stores a CSV row for every input and row as soon as it is measured.
+
+Inputs are measured in chunks, all rows of a chunk in turns. What is stored is not measured again, so an experiment that was interrupted, or
+that reached its time, goes on when it is run again. A file of another
+declaration, other weights or another machine is refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from engine.core import Backbone, Prompt
+from engine.data.emoji_scenes import Scene, held_out_pairs, lessons_of
+from engine.errors import BadFile, NotSupported
+from engine.judge import compare
+from engine.measure.bench import meshes, speed
+from engine.measure.bench.judged import judge_of
+from engine.measure.bench.mesh_inputs import subjects
+from engine.measure.bench.plan import SIZE, Entry, ImageBench, MeshBench, Model
+from engine.measure.bench.rows import append_csv, check_csv, experiment
+from engine.measure.papers.declaration import Arm, Experiment, Meshes, Pictures
+from engine.methods import find
+from engine.run import Run
+
+CHUNK = 4  # inputs that are measured in turns and stored together
+PLAIN = "plain"  # the label of plain decoding where no arm is plain decoding
+Row = dict[str, Any]
+Groups = dict[tuple[tuple[str, float], ...], list[Arm]]
+
+
+def run(asked: Experiment, path: Path, count: int, seconds: float, backbone: str = "", device: str = "auto") -> list[Row]:
+    """Measures until `count` inputs are done or `seconds` have passed, at least one chunk. Returns the stored rows of whole inputs.
+
+    backbone : in the place of the declared one. Raises BadFile if the rows at `path` are of another experiment.
+    """
+    assert asked.runs is not None
+    check_csv(path)
+    started = time.monotonic()
+    measure = of_pictures if isinstance(asked.runs, Pictures) else of_meshes
+    for done, rows in measure(asked.runs, path, count, backbone or asked.backbone, device):
+        if rows:
+            append_csv(path, rows)
+        spent = time.monotonic() - started
+        print(f"{done} of {count} inputs, {spent / 60:.1f} of {seconds / 60:.0f} minutes", file=sys.stderr, flush=True)
+        if spent > seconds:
+            break
+    return [row for row in read(path) if int(row["input"]) < count]
+
+
+def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str) -> Iterator[tuple[int, list[Row]]]:
+    """Yields the number of prompts that are done and the new rows, chunk by chunk."""
+    backbone = Model(backbone=name, device=device, dtype="float32").load()
+    groups = grouped(runs, backbone)
+    pairs = scenes_of(backbone, count)
+    reader = judge_of(lessons_of(backbone.card)) if name == "pictogram" else None
+    stamp = experiment(backbone, backbone.sampling, declared=digest(runs))
+    start = resumed(path, stamp)
+    yield start, []
+    for first in range(start, count, CHUNK):
+        rows: list[Row] = []
+        chunk = pairs[first : first + CHUNK]
+        for settings, arms in groups.items():
+            prompts = prompts_at(name, dict(settings), backbone, chunk, first)
+            entries = {arm.label: Entry(arm.method, find(arm.method)[1] | dict(arm.knobs)) for arm in arms if arm.method != "ar"}
+            found = speed.measure(backbone, backbone, entries, prompts, 1)
+            plain = next((arm.label for arm in arms if arm.method == "ar"), None)
+            for i, prompt in enumerate(prompts):
+                each = {label: [of[i]] for label, of in found.items()}
+                for row in speed.summaries(backbone, [prompt], each):
+                    label = row["method"]
+                    judged = verdict(reader, each[label][0][0], chunk[i][0]) if reader else {}
+                    said = (plain or f"{PLAIN} {told(settings)}".strip()) if label == "ar" else label
+                    rows.append(row | judged | stamp_of(stamp, row) | {"label": said, "input": first + i})
+        yield first + len(chunk), rows
+
+
+def scenes_of(backbone: Backbone, count: int) -> list[tuple[Scene, str]]:
+    """Returns the first held-out scenes with their captions."""
+    return held_out_pairs(count, lessons_of(backbone.card))
+
+
+def grouped(runs: Pictures, backbone: Backbone) -> Groups:
+    """Returns the arms that the model can run by their settings, plain decoding of each; raises NotSupported if none is left."""
+    found: Groups = {}
+    for arm in runs.arms:
+        if missing := find(arm.method)[0].needs - backbone.capabilities:
+            print(f"{arm.label}: {backbone.name} has no {', '.join(sorted(missing))}, so this row is left out.", file=sys.stderr)
+            continue
+        found.setdefault(tuple(sorted({**runs.settings, **arm.settings}.items())), []).append(arm)
+    if not found:
+        raise NotSupported(f"{backbone.name} can run no row of this experiment. Choose another model with --backbone.")
+    return found
+
+
+def prompts_at(name: str, settings: dict[str, float], backbone: Backbone, chunk: list[tuple[Scene, str]], first: int) -> list[Prompt]:
+    """Returns the prompts of a chunk at these settings; the seed of a prompt is its number."""
+    plan = ImageBench(backbone=name, prompts=tuple(text for _, text in chunk)).at(settings)
+    return [replace(prompt, seed=first + i) for i, prompt in enumerate(speed.prompts_of(plan, backbone))]
+
+
+def verdict(reader: Any, run: Run, scene: Scene) -> Row:
+    """Returns what the judge says of a run's picture."""
+    found = compare(reader.read([run.result()])[0], scene)
+    return {name: getattr(found, name) for name in ("objects", "counts", "colours", "relation", "all")}
+
+
+def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str) -> Iterator[tuple[int, list[Row]]]:
+    """Yields the number of clouds that are done and the new rows, chunk by chunk."""
+    models = meshes.Models(MeshBench(backbone=name, device=device, dtype="float32"))
+    table = {label: row for label, row in runs.rows.items() if models.can(row)}
+    for label in [label for label in runs.rows if label not in table]:
+        print(f"{label}: its heads or its adapter are not here, so this row is left out.", file=sys.stderr)
+    own = models.model(models.own)
+    inputs = subjects(count, "boxes", own.card["families"])
+    stamp = experiment(own, models.sampling, declared=digest(runs))
+    start = resumed(path, stamp)
+    yield start, []
+    plain = next(iter(table))
+    for first in range(start, count, CHUNK):
+        chunk = inputs[first : first + CHUNK]
+        found = models.measure(table, chunk)
+        rows = []
+        for i, subject in enumerate(chunk):
+            each = {label: [of[i]] for label, of in found.items()}
+            summed = {label: meshes.summary(label, each, [subject], plain) | speed.drafting([of[0][0]]) for label, of in each.items()}
+            rows += [row | stamp_of(stamp, row) | {"label": label, "input": first + i} for label, row in summed.items()]
+        yield first + len(chunk), rows
+
+
+# --- what is stored ---------------------------------------------------------------------------------------------------
+
+
+def told(settings: tuple[tuple[str, float], ...]) -> str:
+    """Returns settings as text."""
+    return " ".join(f"{'size' if name == SIZE else name}={value:g}" for name, value in settings)
+
+
+def stamp_of(stamp: Row, row: Row) -> Row:
+    """Returns the columns of the stamp that the row lacks."""
+    return {name: value for name, value in stamp.items() if name not in row}
+
+
+def digest(runs: Pictures | Meshes) -> str:
+    """Returns a hash of what is measured; the number of inputs is no part of it."""
+    return hashlib.sha256(repr(replace(runs, count=1)).encode()).hexdigest()[:12]
+
+
+def read(path: Path) -> list[Row]:
+    """Returns the stored rows, [] without a file."""
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return [*csv.DictReader(file)]
+
+
+def resumed(path: Path, stamp: Row) -> int:
+    """Returns the number of inputs that are stored. Raises BadFile if the file is of another declaration, model or machine."""
+    rows = read(path)
+    for name in ("declared", "weights", "device", "processor", "threads"):
+        if rows and rows[0].get(name) != str(stamp[name]):
+            said = f"{name.replace('_', ' ')} {rows[0].get(name)}, and now it is {stamp[name]}"
+            raise BadFile(f"{path} was measured with {said}. Move it away, or choose another folder with --to.")
+    return 1 + max((int(row["input"]) for row in rows), default=-1)
+
+
+def number(cell: str) -> float | None:
+    """Returns a cell as a number: the median of a list, 1 for True, None for nothing."""
+    if cell in ("True", "False"):
+        return float(cell == "True")
+    try:
+        value = json.loads(cell) if cell else None
+    except json.JSONDecodeError:
+        return None
+    value = value[0] if isinstance(value, list) and value else value
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,121 @@
+"""SJD++: Improved Speculative Jacobi Decoding, Teng et al.: tables 1 to 10 and figures 1 to 14."""
+
+from __future__ import annotations
+
+from engine.measure.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings, listed, swept
+
+LUMINA = "Lumina-mGPT 7B at 768 pixels"
+OURS = "The pictures are small pictograms and the window is 16, so the factors are not comparable, only their order is."
+THREE = (Arm("plain", "ar"), Arm("SJD", "sjd"), Arm("SJD++", "sjdpp_published"), Arm("SJD++, coupled (ours)", "sjdpp"))
+FASTER = (
+    Claim("SJD++ commits more tokens a pass than SJD", "SJD++", "more", "SJD", "step_compression"),
+    Claim("SJD is faster than plain decoding", "SJD", "more", "plain", "speedup"),
+)
+ALIKE = Claim("SJD++ keeps the quality of plain decoding", "SJD++", "alike", "plain", "objects", 0.05)
+TOP_K = (1, 10, 100, 2000)
+SIZES = (64, 128, 256)
+WINDOWS = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+STARTS = ("sample left", "sample above", "repeat left", "repeat above", "random")
+
+
+def by(name: str, values: tuple[float, ...]) -> tuple[Arm, ...]:
+    """The four decoders of the paper at each value of a setting."""
+    methods = {"plain": "ar", "Jacobi": "jacobi", "SJD": "sjd", "SJD++": "sjdpp_published"}
+    return tuple(arm for line, method in methods.items() for arm in at_settings(line, method, name, values))
+
+
+def benchmark(key: str, data: str, compression: tuple[float, float], faster: tuple[float, float]) -> Experiment:
+    """A main table: plain decoding, SJD and SJD++ on one benchmark."""
+    return Experiment(
+        key=key, title=f"Table {key[6:]}: {data}", asks="How much faster are SJD and SJD++, and what do they cost in quality?",
+        reports="SJD++ is 2 to 3 times as fast as plain decoding with nearly the same quality.",
+        runs=Pictures(arms=THREE, count=40), reported_on=f"{LUMINA}, {data}", claims=(*FASTER, ALIKE), differs=OURS,
+        reported={
+            "SJD": {"step_compression": compression[0], "speedup": faster[0]},
+            "SJD++": {"step_compression": compression[1], "speedup": faster[1]},
+        },
+    )  # fmt: skip
+
+
+JACOBI_FAILS = Claim("Jacobi decoding gains nothing at a high top-k", "Jacobi, 2000", "alike", "plain, 2000", "step_compression", 0.1)
+IMAGES = "pictures are shown, not measured, and sheets by method are not made yet"
+PAPER = Paper(
+    name="sjdpp", title="SJD++", method="sjdpp", tables=(1, 10), figures=(1, 14),
+    illustrations={"figure-3": "Jacobi decoding as a diagram", "figure-4": "an iteration of SJD++ as a diagram"},
+    experiments=(
+        benchmark("table-1", "MS-COCO 2017", (2.22, 6.44), (2.04, 3.12)),
+        benchmark("table-2", "GenEval", (2.23, 6.44), (2.04, 3.13)),
+        listed("table-3", "Table 3: PartiPrompt", "The same question as table 1.", "The same factors.",
+               "HPSv2 and CLIP need models that are not here, and speed repeats table 1", "table-1"),
+        listed("table-4", "Table 4: T2I-CompBench", "The same question as table 2, by attribute.", "The same factors.",
+               "its questions need models that are not here", "table-2, whose judge has objects, counts, colours and places"),
+        Experiment(
+            key="table-5", title="Table 5: other methods", asks="How does SJD++ compare with other ways to accelerate?",
+            reports="SJD++ commits the most tokens a pass.", reported_on=f"{LUMINA}, MS-COCO 2017", differs=OURS,
+            runs=Pictures(count=20, arms=(Arm("plain", "ar"), Arm("Jacobi", "jacobi"), Arm("EAGLE", "eagle"), Arm("LANTERN", "lantern"),
+                                          Arm("ZipAR", "zipar"), Arm("SJD", "sjd"), Arm("SJD++", "sjdpp_published"))),
+            reported={"Jacobi": {"step_compression": 1.04, "speedup": 1.02}, "EAGLE": {"step_compression": 2.94, "speedup": 2.10},
+                      "LANTERN": {"step_compression": 3.63, "speedup": 2.56}, "ZipAR": {"step_compression": 4.0, "speedup": 1.82},
+                      "SJD": {"step_compression": 2.23, "speedup": 2.05}, "SJD++": {"step_compression": 6.44, "speedup": 3.12}},
+            claims=(Claim("SJD++ commits more tokens a pass than EAGLE", "SJD++", "more", "EAGLE", "step_compression"),
+                    Claim("SJD++ is faster than LANTERN", "SJD++", "more", "LANTERN", "speedup")),
+        ),
+        Experiment(
+            key="table-6", title="Table 6: quality by top-k", asks="Does the quality hold at each top-k?", reports="It does.",
+            runs=Pictures(arms=by("top_k", TOP_K)), drawing=Drawing(kind="curve", x="top-k", y="objects"), differs=OURS,
+            claims=(Claim("At top-k 2000 SJD keeps the quality", "SJD, 2000", "alike", "plain, 2000", "objects", 0.05),),
+        ),
+        Experiment(
+            key="table-7", title="Table 7: quality by resolution", asks="Does the quality hold at each size?", reports="It does.",
+            runs=Pictures(arms=by("size", SIZES), count=12), drawing=Drawing(kind="curve", x="pixels", y="objects"), differs=OURS,
+            claims=(Claim("At the largest size SJD++ keeps the quality", "SJD++, 256", "alike", "plain, 256", "objects", 0.05),),
+        ),
+        Experiment(
+            key="table-8", title="Table 8: quality by first draft", asks="Does the first draft change the quality?",
+            reports="It does not.",
+            runs=Pictures(arms=(Arm("plain", "ar"), *swept("SJD", "sjd", "init", STARTS))), differs=OURS,
+            drawing=Drawing(y="log_probability"),
+            claims=(Claim("Drafts from the left keep log p", "SJD, sample left", "alike", "plain", "log_probability", 0.02),),
+        ),
+        Experiment(
+            key="table-9", title="Table 9: token statistics", asks="Are the tokens of SJD as probable as those of plain decoding?",
+            reports="They are: mean log p -4.90 for both.", runs=Pictures(arms=(Arm("plain", "ar"), Arm("SJD", "sjd")), count=100),
+            drawing=Drawing(y="log_probability"), reported_on=LUMINA, differs="The paper's deviation over tokens is not measured.",
+            reported={"plain": {"log_probability": -4.895}, "SJD": {"log_probability": -4.9007}},
+            claims=(Claim("SJD's tokens are as probable", "SJD", "alike", "plain", "log_probability", 0.02),),
+        ),
+        Experiment(
+            key="table-10", title="Table 10: window", asks="Which window is best?", reports="96 of 576 tokens; larger ones gain nothing.",
+            runs=Pictures(arms=swept("SJD++", "sjdpp_published", "window", WINDOWS)), drawing=Drawing(kind="curve", x="window"),
+            claims=(Claim("A window beyond the best gains nothing", "SJD++, 128.0", "alike", "SJD++, 64.0", "step_compression", 0.5),),
+            differs="The paper's windows are 16 to 512 of 576 tokens; these are of 256.",
+        ),
+        listed("figure-1", "Figure 1: pictures with steps", "What do the pictures look like?", "The same in fewer steps.", IMAGES,
+               "table-1"),
+        listed("figure-2", "Figure 2: diversity by top-k", "Does top-k make diversity?", "It does.", IMAGES, "table-6"),
+        Experiment(
+            key="figure-5", title="Figure 5: speed by top-k", asks="Does the gain hold at each top-k?",
+            reports="SJD and SJD++ gain over 2 times at each; Jacobi decoding gains at top-1 only.", runs=Pictures(arms=by("top_k", TOP_K)),
+            drawing=Drawing(kind="curve", x="top-k"), claims=(JACOBI_FAILS,),
+            differs=OURS,
+        ),
+        Experiment(
+            key="figure-6", title="Figure 6: speed by resolution", asks="Does the gain grow with the size?", reports="Slightly.",
+            runs=Pictures(arms=by("size", SIZES), count=12), drawing=Drawing(kind="curve", x="pixels"), differs=OURS,
+            claims=(Claim("SJD gains more at a larger size", "SJD, 256", "more", "SJD, 64", "step_compression"),),
+        ),
+        *(listed(f"figure-{n}", f"Figure {n}: pictures", "Do the pictures look alike?", "They do.", IMAGES, "table-1") for n in (7, 8, 9)),
+        listed("figure-10", "Figure 10: randomness", "Do methods keep the diversity?", "They do.", IMAGES, "table-6"),
+        listed("figure-11", "Figure 11: acceleration map", "Where are tokens committed early?", "In smooth regions.",
+               "a map of the tokens that each pass commits is not made yet", "the panels of a run in the studio"),
+        listed("figure-12", "Figure 12: without refinement", "Is refinement what accelerates?", "Without it next to nothing is gained.",
+               "SJD has no refresh that draws the first draft anew", "figure-13"),
+        Experiment(
+            key="figure-13", title="Figure 13: first draft", asks="Which first draft is best?",
+            reports="Drafts from neighbours beat random ones on simple pictures.", differs=OURS,
+            runs=Pictures(arms=swept("SJD", "sjd", "init", STARTS)),
+            claims=(Claim("Drafts from the left beat random ones", "SJD, sample left", "more", "SJD, random", "step_compression"),),
+        ),
+        listed("figure-14", "Figure 14: failures", "When does it fail?", "With many details.", IMAGES, "table-2"),
+    ),
+)  # fmt: skip

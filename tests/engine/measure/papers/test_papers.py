@@ -1,0 +1,73 @@
+"""The declared experiments, and a small run of one that is stored, resumed and refused."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from engine.core import KnobArray
+from engine.errors import BadFile, BadPrompt, NotSupported
+from engine.measure.bench.plan import ImageBench
+from engine.measure.papers import PAPERS, experiment_of, running
+from engine.measure.papers.declaration import Arm, Experiment, Meshes, Pictures
+from engine.measure.papers.figures import DRAWN
+from engine.methods import find
+
+ALL = [(paper, each) for paper in PAPERS.values() for each in paper.experiments]
+RUN = [each for _, each in ALL if each.runs]
+
+
+def test_every_table_and_figure_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """38 tables and 43 figures have a caption in the five texts."""
+    assert sum(len(paper.experiments) + len(paper.illustrations) for paper in PAPERS.values()) == 4 + 9 + 1 + 8 + 10 + 14 + 5 + 9 + 17 + 3
+    assert main(["papers"]) == 0
+    shown = capsys.readouterr().out
+    assert all(each.title in shown and each.reason in shown for _, each in ALL)
+
+
+@pytest.mark.parametrize("each", RUN, ids=lambda each: each.key)
+def test_a_declaration_can_be_measured_and_drawn(each: Experiment) -> None:
+    assert each.drawing.kind in DRAWN
+    if isinstance(each.runs, Meshes):
+        assert next(iter(each.runs.rows.values())).method == "ar"
+        for row in each.runs.rows.values():
+            KnobArray(find(row.method)[0].knobs, row.knobs)
+        return
+    for arm in each.runs.arms:
+        ImageBench(backbone="pictogram", methods=(arm.method,)).at({**each.runs.settings, **arm.settings})
+
+
+def test_a_setting_out_of_range_is_refused() -> None:
+    with pytest.raises(BadPrompt):
+        ImageBench(backbone="pictogram").at({"temperature": 9.0})
+
+
+def test_what_does_not_run_says_why() -> None:
+    with pytest.raises(NotSupported, match=r"there is no speech model\. table-3"):
+        experiment_of(PAPERS["cross_regression"], "table-4")
+    with pytest.raises(NotSupported, match="diagram"):
+        experiment_of(PAPERS["sjdpp"], "figure-3")
+    with pytest.raises(NotSupported, match="no experiment"):
+        experiment_of(PAPERS["sjdpp"], "table-99")
+
+
+def test_a_run_goes_on_where_it_stopped_and_refuses_another_declaration(tmp_path: Path) -> None:
+    """Two prompts, then three: the first two are not measured again. Plain decoding is measured at each value of a setting."""
+    path, arms = tmp_path / "rows.csv", (Arm("SJD", "sjd", {}, {"size": 64}), Arm("SJD+", "sjd", {"window": 4}, {"size": 64, "top_k": 5}))
+    asked = Experiment(key="table-1", title="", asks="", reports="", runs=Pictures(arms=arms, count=3))
+    first = running.run(asked, path, 2, 60)
+    assert [(row["label"], row["input"]) for row in first if row["input"] == "1"] == [
+        ("plain size=64", "1"), ("SJD", "1"), ("plain size=64 top_k=5", "1"), ("SJD+", "1")
+    ]  # fmt: skip
+    assert {row["label"]: row["top_k"] for row in first} == {"plain size=64": "0", "SJD": "0", "plain size=64 top_k=5": "5", "SJD+": "5"}
+    assert all(row["objects"] in ("True", "False") for row in first)
+    more = running.run(asked, path, 3, 60)
+    assert more[: len(first)] == first and {row["input"] for row in more} == {"0", "1", "2"}
+    with path.open(newline="", encoding="utf-8") as file:
+        assert len([*csv.DictReader(file)]) == 12
+    other = Experiment(key="table-1", title="", asks="", reports="", runs=Pictures(arms=arms[:1], count=3))
+    with pytest.raises(BadFile, match="declared"):
+        running.run(other, path, 3, 60)

@@ -1,0 +1,77 @@
+"""What is summed up of stored rows: means, claims, and the page about them."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.measure.papers import figures, report
+from engine.measure.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings, listed
+from engine.measure.papers.results import answer, table_of, values_of
+from engine.measure.papers.running import number
+
+
+def rows_of(**by: list[float]) -> list[dict[str, str]]:
+    """Stored rows of some labels: tokens a pass by input."""
+    return [
+        {"label": label, "input": str(i), "step_compression": f"[{value}, {value}, {value}]", "backbone": "toy", "weights": "w"}
+        | {"processor": "p", "torch": "t", "commit": "c"}
+        for label, values in by.items()
+        for i, value in enumerate(values)
+    ]
+
+
+def claimed(relation: str, margin: float = 0.0) -> Claim:
+    """A claim about a and b."""
+    return Claim("a against b", "a", relation, "b", "step_compression", margin)
+
+
+@pytest.mark.parametrize(
+    ("claim", "a", "verdict"),
+    [
+        (claimed("more"), [2, 3, 4], "agrees"),
+        (claimed("less"), [2, 3, 4], "contradicts"),
+        (claimed("more"), [0, 5, 1], "undecided"),
+        (claimed("alike", 1.5), [2, 3, 4], "agrees"),
+        (claimed("alike", 0.5), [2, 3, 4], "contradicts"),
+        (claimed("alike", 1.0), [0, 5, 1], "undecided"),
+        (claimed("more"), [2, 3], "undecided"),  # too few inputs
+    ],
+)
+def test_a_claim_is_decided_by_the_paired_interval(claim: Claim, a: list[float], verdict: str) -> None:
+    table = table_of(rows_of(a=a, b=[1, 2, 3][: len(a)]))
+    assert answer(claim, table).verdict == verdict
+
+
+def test_a_claim_about_a_row_that_was_left_out_is_not_measured() -> None:
+    assert answer(claimed("more"), table_of(rows_of(a=[1, 2, 3]))).verdict == "not measured"
+
+
+def test_cells_become_numbers() -> None:
+    cells = {"[2.5, 1, 3]": 2.5, "True": 1.0, "False": 0.0, "": None, "null": None, "1.5": 1.5, "sjd": None, "[]": None}
+    assert {cell: number(cell) for cell in cells} == cells
+
+
+def test_a_page_has_our_numbers_beside_the_paper_s_and_a_figure_is_drawn(tmp_path) -> None:
+    runs = Pictures(arms=at_settings("SJD", "sjd", "top_k", (1, 10)), backbone="toy", count=5)
+    for drawing in (Drawing(), Drawing(kind="curve", x="top-k"), Drawing(kind="plane", x="step_compression")):
+        asked = Experiment(
+            key="table-1", title="One", asks="A?", reports="B.", runs=runs, drawing=drawing, reported={"SJD, 10": {"step_compression": 7.5}}
+        )
+        paper = Paper(
+            name="p", title="P", method="sjd", tables=(1, 1), figures=(1, 1), experiments=(asked,), illustrations={"figure-1": "x"}
+        )
+        rows = rows_of(**{"SJD, 1": [1, 2, 3], "SJD, 10": [2, 2, 2]})
+        page = report.told(paper, asked, rows, 5)
+        assert "| SJD, 10 | 2 (2 to 2); paper 7.5 |" in page and "Of 5 inputs, 3 are measured" in page
+        figures.draw(asked, values_of(table_of(rows)), tmp_path / "figure.png")
+        assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_declaration_with_a_hole_is_refused() -> None:
+    one = listed("table-1", "One", "A?", "B.", "no data")
+    settings = {"name": "p", "title": "P", "method": "sjd", "tables": (1, 2), "figures": (1, 1), "illustrations": {"figure-1": "x"}}
+    with pytest.raises(AssertionError, match="table-2"):
+        Paper(experiments=(one,), **settings)
+    with pytest.raises(AssertionError, match="nobody"):
+        runs = Pictures(arms=(Arm("SJD", "sjd"),))
+        Experiment(key="table-1", title="", asks="", reports="", runs=runs, reported={"nobody": {"speedup": 1.0}})
