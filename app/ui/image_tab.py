@@ -150,7 +150,8 @@ class ImageTab(Comparing):
             self.right = canvas.build("fast", title_of(self.favourite), self.right_words)
         self.replay = replay.build()
         self.overlay = overlay.build()
-        self.odds = odds_panel.build()
+        self.no_odds = odds_panel.IDLE if isinstance(self.runner, Here) else odds_panel.ELSEWHERE
+        self.odds = odds_panel.build(self.no_odds)
         with gr.Row(elem_classes="ft-files"):
             self.downloads = self._build_downloads()
         self.runs = runs.build(runs.PICTURES)
@@ -259,7 +260,7 @@ class ImageTab(Comparing):
             "right": canvas.waiting("fast", title_of(sides[0][0]), self.right_words),
             "trace": trace.IDLE,
             "tree": tree.IDLE,
-            "odds": odds_panel.IDLE,
+            "odds": self.no_odds,
             "verdict": {"state": "running", "live": "Reading the prompt"},
         }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.app.conftest import lacking
-from tests.app.test_page import choose, finish, start
+from tests.app.test_page import cancel, choose, finish, start
 
 pytestmark = pytest.mark.browser
 WRONG = ("serious", "critical")
@@ -85,11 +85,11 @@ def audit(open_page: Callable, script: str) -> Iterator[Callable]:
 
 
 @contextmanager
-def growing(page: Any, run: str, cancel: str) -> Iterator[None]:
+def growing(page: Any, run: str, button: str) -> Iterator[None]:
     """While a run is in progress; it is cancelled at the end."""
     yield
     assert page.locator(run).get_attribute("data-state") == "running"
-    page.click(cancel)
+    cancel(page, button)
 
 
 def open_tab(page: Any, name: str) -> None:

@@ -1,34 +1,22 @@
-"""The mesh panel: its value, and what a user sees of it on a small page that grows procedural meshes."""
+"""What a user sees of the mesh panel, on a small page that grows procedural meshes."""
 
 from __future__ import annotations
 
-import base64
 import io
-import json
 import os
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 
-import gradio as gr
 import numpy as np
 import pytest
-from gradio.utils import diff
 from PIL import Image
 
-from app.studio import free_port
-from app.ui import theme
 from app.ui.panels import mesh
-from app.ui.panels.mesh import UNKNOWN, Side
 from tests.app.conftest import ROOT, wait_for
+from tests.app.mesh_page import GROWN, HALF
+from tests.app.still_life import side
 
-TOTALS = {"seconds": 1.5, "tokens_per_second": 88.4, "forwards": 61, "step_compression": 3.214}
-GROWN = {"plain": 300, "accelerated": 634}  # faces at the end of a growth
-UPDATES = 16
-HALF = GROWN["accelerated"] // 2
 WITH_A_CARD = """
   const real = WebGL2RenderingContext.prototype.getParameter;
   WebGL2RenderingContext.prototype.getParameter = function (name) {
@@ -37,208 +25,13 @@ WITH_A_CARD = """
 """
 
 
-# ---------------------------------------------------------------- meshes
-
-
-def box(low: tuple[float, ...], high: tuple[float, ...], cells: int = 1) -> np.ndarray:
-    """float [F, 3, 3]: the triangles of a box, each side cut into cells x cells."""
-    low, high = np.array(low), np.array(high)
-    faces = []
-    for axis in range(3):
-        across, down = (axis + 1) % 3, (axis + 2) % 3
-        for end in (0.0, 1.0):
-            for u in range(cells):
-                for v in range(cells):
-                    quad = np.full((4, 3), end)
-                    quad[:, across] = np.array([u, u + 1, u + 1, u]) / cells
-                    quad[:, down] = np.array([v, v, v + 1, v + 1]) / cells
-                    faces += [quad[corners] for corners in (([0, 1, 2], [0, 2, 3]) if end else ([2, 1, 0], [3, 2, 0]))]
-    return low + np.array(faces) * (high - low)
-
-
-def turned(profile: list[tuple[float, float]], x: float, z: float, sides: int = 12) -> np.ndarray:
-    """float [F, 3, 3]: a profile of (radius, height) turned around an upright axis."""
-    angles = np.arange(sides + 1) * 2 * np.pi / sides
-    faces = []
-    for (r, y), (s, t) in pairwise(profile):
-        for a, b in pairwise(angles):
-            corners = [(r, y, a), (r, y, b), (s, t, b), (s, t, a)]
-            quad = np.array([[x + radius * np.cos(way), height, z + radius * np.sin(way)] for radius, height, way in corners])
-            faces += [quad[chosen] for chosen, radius in (([2, 1, 0], r), ([3, 2, 0], s)) if radius > 1e-6]
-    return np.array(faces)
-
-
-def still_life() -> np.ndarray:
-    """uint8 [F, 3, 3]: a table with a vase, a ball and a box, from the ground up as the tokens of a mesh come."""
-    legs = [box((x, -0.9, z), (x + 0.12, 0.0, z + 0.12), 2) for x in (-0.86, 0.74) for z in (-0.56, 0.44)]
-    top = box((-0.94, 0.0, -0.64), (0.94, 0.1, 0.64), 3)
-    vase = turned([(0, 0.1), (0.16, 0.1), (0.27, 0.3), (0.24, 0.48), (0.11, 0.66), (0.1, 0.76), (0.18, 0.88)], -0.42, -0.08, 14)
-    ball = turned([(0.24 * np.sin(a), 0.34 - 0.24 * np.cos(a)) for a in np.linspace(0, np.pi, 8)], 0.4, -0.22, 14)
-    cube = box((0.12, 0.1, 0.16), (0.4, 0.32, 0.44))
-    soup = np.concatenate([*legs, top, vase, ball, cube])
-    cells = np.clip(((soup + 1) / 2 * 128 - 0.5).round(), 0, 127).astype(np.uint8)
-    return cells[np.argsort(cells[:, :, 1].min(1), kind="stable")]
-
-
-def cloud(count: int = 2048) -> np.ndarray:
-    """float32 [N, 6]: points on the still life and their normals."""
-    soup = (still_life() + 0.5) / 64 - 1
-    noise = np.random.default_rng(3)
-    normals = np.cross(soup[:, 1] - soup[:, 0], soup[:, 2] - soup[:, 0])
-    area = np.linalg.norm(normals, axis=1)
-    chosen = noise.choice(len(soup), count, p=area / area.sum())
-    weights = noise.dirichlet((1, 1, 1), count)
-    points = (soup[chosen] * weights[:, :, None]).sum(1)
-    return np.concatenate([points, normals[chosen] / area[chosen, None]], 1).astype(np.float32)
-
-
-def side(name: str, count: int, ghosts: int = 0, state: str = "running") -> Side:
-    """A side with the first faces of the still life; on the accelerated one three or so arrive in a step."""
-    faces = still_life()
-    noise = np.random.default_rng(5)
-    tokens = noise.integers(2, 6, len(faces))
-    steps = np.repeat(np.arange(len(faces)), noise.integers(1, 6, len(faces)))[: len(faces)]  # faces that one step completed
-    depth = np.arange(len(faces)) - np.searchsorted(steps, steps)
-    accepted = np.where(depth, 255 - 60 // (depth + 1), noise.integers(0, 150, len(faces)))
-    if name == "plain":
-        steps, depth, accepted = np.cumsum(tokens), np.full(len(faces), UNKNOWN), np.full(len(faces), UNKNOWN)
-    heat, chance, top = noise.integers(0, 200, len(faces)), accepted[::-1], noise.integers(100, 255, len(faces))
-    columns = [column[:count] for column in (faces, accepted, depth, steps, tokens, heat, chance, top)]
-    title, badge = ("Plain decoding", None) if name == "plain" else ("XSpecMesh", {"exact": False, "why": "Drafts above a threshold pass."})
-    return Side(*columns, ghost=faces[count : count + ghosts], title=title, state=state, badge=badge, counters=TOTALS)
-
-
-def waiting() -> dict:
-    """The panel before the first run."""
-    return mesh.encode({"plain": Side.waiting("Plain decoding", "One token at a time."), "accelerated": Side.waiting("XSpecMesh")})
-
-
-# ---------------------------------------------------------------- what the panel is sent
-
-
-def numbers(text: str, kind: str = "u1") -> np.ndarray:
-    """The array behind base64."""
-    return np.frombuffer(base64.b64decode(text), kind)
-
-
-def encoded(count: int) -> dict:
-    """A value in which both sides have so many faces."""
-    return mesh.encode({name: side(name, count) for name in mesh.SIDES}, cloud(64))
-
-
-def test_faces_travel_as_eighteen_bytes_each():
-    made = side("accelerated", 200)
-    made.step = made.step + 70_000  # more than two bytes hold
-    rows = numbers(mesh.encode({"accelerated": made})["sides"]["accelerated"]["faces"]).reshape(-1, mesh.RECORD)
-    assert (rows[:, :9].reshape(-1, 3, 3) == made.faces).all()
-    assert (rows[:, 9:12] == np.stack([made.accepted, made.depth, made.tokens], 1)).all()
-    assert (rows[:, 12:15].astype(int) @ [1, 256, 65536] == made.step).all()
-    assert (rows[:, 15:] == np.stack([made.entropy, made.probability, made.top], 1)).all()
-
-
-def test_an_update_costs_only_its_new_faces():
-    before, after = encoded(600), encoded(603)
-    edits = diff(before, after)
-    assert sorted((edit[0], edit[1][1:]) for edit in edits) == [("append", ["accelerated", "faces"]), ("append", ["plain", "faces"])]
-    assert len(json.dumps(edits)) < 300
-    assert len(json.dumps(after)) < 33_000
-    assert diff(after, encoded(603)) == []
-
-
-def test_sides_may_be_missing_and_states_add_up():
-    assert list(mesh.encode({"plain": None, "accelerated": side("accelerated", 3)})["sides"]) == ["accelerated"]
-    states = ("running", "done"), ("done", "done"), ("stopped", "done")
-    found = [mesh.encode({n: side(n, 3, state=s) for n, s in zip(mesh.SIDES, pair)})["state"] for pair in states]
-    assert found == ["running", "done", "stopped"]
-    assert waiting()["state"] == "empty"
-    with pytest.raises(AssertionError, match="at least one side"):
-        mesh.encode({})
-
-
-def test_counters_are_words_and_unknown_ones_are_left_out():
-    made = side("plain", 3)
-    made.counters = {"seconds": np.float64(2.5), "forwards": 12_345, "draft_forwards": 7}
-    assert mesh.encode({"plain": made})["sides"]["plain"]["counters"] == {"seconds": "2.50", "forwards": "12,345"}
-
-
-def test_points_are_int16_with_or_without_normals():
-    points = cloud(50)
-    points[0, 0] = 1.5  # outside the box: kept at its wall
-    full = numbers(mesh.encode(SIDE, points)["points"], "<i2").reshape(-1, 6) / 32767
-    assert np.abs(full - np.clip(points, -1, 1)).max() < 1 / 32767
-    bare = numbers(mesh.encode(SIDE, points[:, :3])["points"], "<i2").reshape(-1, 6)
-    assert (bare[:, 3:] == 0).all() and bare[:, :3].any()
-
-
-def test_a_corner_outside_the_lattice_is_a_bug():
-    made = side("plain", 3)
-    made.faces = made.faces + np.uint8(128)
-    with pytest.raises(AssertionError, match=r"corners lie in 0\.\.127"):
-        mesh.encode({"plain": made})
-
-
-SIDE = {"accelerated": Side.waiting("XSpecMesh")}
-
-
-# ---------------------------------------------------------------- the page that the browser opens
-
-
-def ask(text: str) -> dict:
-    """What a line like "plain=40 accelerated=90 ghost=8 state=done points=1" asks for."""
-    words = dict(pair.split("=") for pair in text.split())
-    shown = {n: side(n, int(words[n]), int(words.get("ghost", 0)), words.get("state", "running")) for n in mesh.SIDES if n in words}
-    return mesh.encode(shown or {"accelerated": Side.waiting("XSpecMesh", "Press Generate.")}, cloud() if "points" in words else None)
-
-
-def grow() -> Iterator[tuple[dict, dict]]:
-    """Both sides grow, with drafts ahead, and wait at half; at the end they stand still. The other tab's panel gets the same."""
-    goes_on.clear()
-    for update in range(1, UPDATES + 1):
-        state = "done" if update == UPDATES else "running"
-        ghosts = {"plain": 0, "accelerated": 0 if state == "done" else 6}
-        value = mesh.encode({n: side(n, GROWN[n] * update // UPDATES, ghosts[n], state) for n in mesh.SIDES}, cloud())
-        yield value, value
-        if update == UPDATES // 2:
-            goes_on.wait(60)
-        time.sleep(0.08)
-
-
-goes_on = threading.Event()
-
-
-def page() -> gr.Blocks:
-    """A panel, a second one in a tab that nobody has opened yet, a line that says what to show, and a growth."""
-    with gr.Blocks(analytics_enabled=False, fill_width=True) as blocks:
-        with gr.Tabs():
-            with gr.Tab("First"):
-                panel = mesh.build(waiting())
-            with gr.Tab("Late"):
-                late = mesh.build(waiting(), "late")
-        line = gr.Textbox(elem_id="line", label="Show")
-        button, on = gr.Button("Grow", elem_id="grow"), gr.Button("Go on", elem_id="on")
-        line.submit(ask, line, panel, show_progress="hidden")
-        button.click(grow, None, [panel, late], show_progress="hidden")
-        on.click(goes_on.set, None, None, queue=False)
-    return blocks
-
-
-def serve(port: int) -> None:
-    """Serves the page until it is interrupted."""
-    address = free_port("127.0.0.1", port)
-    print(f"http://127.0.0.1:{address}", flush=True)
-    page().launch(
-        server_port=address, quiet=True, ssr_mode=False, theme=theme.theme(), css=theme.css(), head=theme.HEAD, footer_links=[],
-        run_history=False,
-    )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The page in another process."""
     folder = tmp_path_factory.mktemp("mesh")
     log = folder / "log.txt"
     own = {"GRADIO_TEMP_DIR": str(folder), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", "from tests.app.test_mesh_panel import serve; serve(7960)"]
+    command = [sys.executable, "-c", "from tests.app.mesh_page import serve; serve(7960)"]
     with log.open("w") as file:
         process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file, env={**os.environ, **own})
     try:

@@ -13,6 +13,7 @@ from app.ui import mesh_input
 from engine.mesh.read import read
 from tests.app.test_mesh_tab import FACES, VIEW, finished, grown, set_knob, take
 from tests.app.test_mesh_tab import open_mesh as open_mesh
+from tests.app.test_page import cancel
 from tests.app.test_runs import drop
 
 pytestmark = pytest.mark.browser
@@ -148,12 +149,13 @@ def test_who_opens_the_tab_during_a_run_sees_their_place_and_an_input(open_mesh)
     second.wait_for_selector("#mesh-line p:has-text('Yours would be number 1 in line')")
     second.click("[data-cloud=bottle]")
     second.wait_for_selector("#mesh-notes p:has-text('bottle.ply')")
-    first.locator("#mesh-cancel").dispatch_event("click")  # the stage above it still grows, so it is never at rest
+    cancel(first, "#mesh-cancel")
     second.wait_for_selector("#mesh-line p", state="detached")
+    first.wait_for_selector("#mesh-generate")
     first.get_by_role("tab", name="Image").click()
     first.locator("#settings .ft-knob[data-knob=size] select").select_option("256 px")
-    first.click("#generate")
+    first.locator("#generate").dispatch_event("click")
     first.wait_for_selector("#cancel")
-    first.get_by_role("tab", name="Mesh").click()
-    first.click("[data-cloud=bottle]")  # a run of the other tab does not hold this tab's input
+    first.get_by_role("tab", name="Mesh").dispatch_event("click")
+    first.locator("[data-cloud=bottle]").dispatch_event("click")  # a run of the other tab does not hold this tab's input
     first.wait_for_selector("#mesh-notes p:has-text('bottle.ply')")

@@ -15,6 +15,11 @@ from engine.methods.mulo import LEAST
 
 pytestmark = pytest.mark.browser
 TOKENS = "Number(document.querySelector('#canvas-{} .ft-card').dataset.tokens)"
+SPREAD = """c => {
+  const values = c.getContext("2d").getImageData(0, 0, c.width, c.height).data.filter((_, i) => i % 4 < 3);
+  const mean = values.reduce((sum, x) => sum + x, 0) / values.length;
+  return Math.sqrt(values.reduce((sum, x) => sum + (x - mean) ** 2, 0) / values.length);
+}"""
 STATE = "document.querySelector('#canvas-fast .ft-card').dataset.state"
 
 
@@ -37,11 +42,16 @@ def take(page, title: str, knob: str) -> None:
     page.wait_for_selector(f"#knobs .ft-knob[data-knob={knob}]")
 
 
-def start(page, size: str = "256 px") -> None:
-    """Presses Generate and waits until both sides have tokens; 256 pixels last long enough to be watched."""
+def start(page, size: str = "256 px", sides: tuple[str, ...] = ("fast", "plain")) -> None:
+    """Presses Generate and waits until the sides have tokens; 256 pixels last long enough to be watched."""
     choose(page, "settings", "size", size)
     page.click("#generate")
-    page.wait_for_function(f"{TOKENS.format('fast')} > 0 && {TOKENS.format('plain')} > 0")
+    page.wait_for_function(" && ".join(f"{TOKENS.format(side)} > 0" for side in sides))
+
+
+def cancel(page, button: str = "#cancel") -> None:
+    """Presses Cancel without waiting for a page at rest: it grows, and a real click would wait for seconds."""
+    page.locator(button).dispatch_event("click")
 
 
 def finish(page) -> None:
@@ -74,16 +84,16 @@ def test_both_sides_grow_and_finish(open_page):
 
 def spread(page, side: str) -> float:
     """The standard deviation of the pixels that a canvas shows: an empty one has none."""
-    values = page.locator(f"#canvas-{side} .ft-picture").evaluate(
-        "c => Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data)"
-    )
-    return float(np.std(np.array(values).reshape(-1, 4)[:, :3]))
+    return page.locator(f"#canvas-{side} .ft-picture").evaluate(SPREAD)
 
 
 def test_a_slider_acts_in_the_running_run_and_is_recorded(open_page, served):
     page = open_page()
     start(page)
     move(page, "knobs", "window", 2)
+    page.wait_for_function("document.querySelector('#trace .ft-chart').dataset.moves === '1'")  # its first step is on the page
+    assert page.evaluate(STATE) == "running"
+    cancel(page)
     finish(page)
     with np.load(served.runs()[-1] / "trace.npz") as file:
         trace = dict(file)
@@ -150,7 +160,7 @@ def test_a_second_visitor_sees_their_place(open_page):
     start(first)
     second.click("#generate")
     second.wait_for_selector("#line p:has-text('You are number 1 in line')")
-    first.click("#cancel")
+    cancel(first)
     finish(first)
     second.wait_for_function(f"{TOKENS.format('fast')} > 0")
     second.wait_for_selector("#line p", state="detached")
@@ -162,13 +172,13 @@ def test_a_wait_can_be_given_up(open_page):
     start(first)
     second.click("#generate")
     second.wait_for_selector("#line p")
-    second.click("#cancel")
+    cancel(second)
     second.wait_for_selector("#generate")
     second.wait_for_selector("#line p", state="detached")
     choose(second, "settings", "size", "64 px")
     second.click("#generate")
     second.wait_for_selector("#line p")
-    first.click("#cancel")
+    cancel(first)
     finish(second)
     assert second.locator("#canvas-fast .ft-card").get_attribute("data-tokens") == "64"  # what was asked for last
 
@@ -264,10 +274,12 @@ def test_a_tolerance_that_is_moved_is_marked_on_the_trace_and_ends_exactness(ope
     move(page, "knobs", "energy_smoothing", 4)
     page.wait_for_selector("#badge .ft-badge[data-exact=false]")
     page.wait_for_selector("#canvas-fast .ft-badge[data-exact=false]")
+    page.wait_for_function("Number(document.querySelector('#trace .ft-chart').dataset.moves) >= 2")
     assert page.evaluate(STATE) == "running"
+    cancel(page)  # the rest of the picture would show nothing new
     finish(page)
     chart = page.locator("#trace .ft-chart")
-    assert chart.get_attribute("data-tokens") == "1024" and int(chart.get_attribute("data-moves")) >= 2
+    assert chart.get_attribute("data-tokens") == page.locator("#canvas-fast .ft-card").get_attribute("data-tokens")
     assert "Energy of each draft" in page.inner_text("#trace") and "a knob was moved" in page.inner_text("#trace")
     assert "deviation from plain decoding" in page.inner_text("#trace") and "drafts accepted (shaded)" in page.inner_text("#trace")
     assert "tokens equal" not in page.inner_text("#verdict")
@@ -347,7 +359,8 @@ def test_a_small_draft_grows_into_the_picture_and_its_repairs_are_mapped(open_pa
     take(page, "MuLo-SD", "least_mass")
     assert "0.0001" in page.inner_text("#knobs .ft-knob[data-knob=least_mass]")
     move(page, "knobs", "least_mass", int(np.abs(np.array(stops(LEAST)) - 0.02).argmin()))
-    start(page)
+    page.uncheck("#compare input")
+    start(page, sides=("fast",))
     assert page.evaluate(STATE) == "running"
     for knob in ("least_mass", "radius"):
         assert page.locator(f"#knobs .ft-knob[data-knob={knob}] input").is_enabled()

@@ -7,14 +7,18 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import gradio as gr
 import numpy as np
 import pytest
 import torch
 
+from app.boards.lazy import Lazy
 from app.boards.picture import Board
 from app.history import describe
 from app.session import Sessions
 from app.stream import Throttle, updates
+from app.ui.image_tab import ImageTab
+from app.ui.place import Place
 from app.worker import Away, Here, portable
 from engine.core import Prompt
 from engine.decoding.initializers import WINDOW
@@ -143,3 +147,13 @@ def test_each_race_has_numbers_of_its_own(picto, away):
     assert [run.live.read()["window"] for run in (first[0], second[0])] == [5, 6]
     first[1].stop()
     assert not second[1].stopped and second[0].live.read()["window"] == 6
+
+
+def test_the_page_says_that_the_distributions_stay_in_the_worker(picto, low, away, tmp_path):
+    said = {}
+    for name, runner in (("here", Here()), ("away", away)):
+        with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Image") as tab:
+            made = ImageTab(Place(page, tab, picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(), runner=runner))
+        said[name] = made.odds.value["about"]
+    assert "point at its picture" in said["here"]
+    assert "decoded in another process" in said["away"] and "point at" not in said["away"]

@@ -22,12 +22,13 @@ TEMPLATE = """
 </section>
 """
 IDLE = {"state": "empty", "about": "When a run has ended, point at its picture to see between which tokens the model chose there."}
+ELSEWHERE = {"state": "empty", "about": "Not on this page: its runs are decoded in another process, and the distributions stay there."}
 
 
-def build(elem_id: str = "odds") -> gr.HTML:
-    """The panel below the pictures."""
+def build(idle: Mapping[str, str] = IDLE, elem_id: str = "odds") -> gr.HTML:
+    """The panel below the pictures. idle: what it says without a run, IDLE or ELSEWHERE"""
     constants = {"CHART": chart_script(), "SHEET": json.dumps([PLAIN, SIDE])}
-    return panel("odds", dict(IDLE), TEMPLATE, constants, elem_id=elem_id)
+    return panel("odds", dict(idle), TEMPLATE, constants, elem_id=elem_id)
 
 
 def encode(board: Board, found: Odds, patches: Patches, made: Mapping[str, str]) -> dict[str, Any]:

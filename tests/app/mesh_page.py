@@ -1,0 +1,68 @@
+"""A small page with the mesh panel, for a browser: it grows the still life without a model."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import gradio as gr
+
+from app.studio import free_port
+from app.ui import theme
+from app.ui.panels import mesh
+from app.ui.panels.mesh import Side
+from tests.app.still_life import cloud, side, waiting
+
+GROWN = {"plain": 300, "accelerated": 634}  # faces at the end of a growth
+UPDATES = 16
+HALF = GROWN["accelerated"] // 2
+
+
+def ask(text: str) -> dict:
+    """What a line like "plain=40 accelerated=90 ghost=8 state=done points=1" asks for."""
+    words = dict(pair.split("=") for pair in text.split())
+    shown = {n: side(n, int(words[n]), int(words.get("ghost", 0)), words.get("state", "running")) for n in mesh.SIDES if n in words}
+    return mesh.encode(shown or {"accelerated": Side.waiting("XSpecMesh", "Press Generate.")}, cloud() if "points" in words else None)
+
+
+def grow() -> Iterator[tuple[dict, dict]]:
+    """Both sides grow, with drafts ahead, and wait at half; at the end they stand still. The other tab's panel gets the same."""
+    goes_on.clear()
+    for update in range(1, UPDATES + 1):
+        state = "done" if update == UPDATES else "running"
+        ghosts = {"plain": 0, "accelerated": 0 if state == "done" else 6}
+        value = mesh.encode({n: side(n, GROWN[n] * update // UPDATES, ghosts[n], state) for n in mesh.SIDES}, cloud())
+        yield value, value
+        if update == UPDATES // 2:
+            goes_on.wait(60)
+        time.sleep(0.08)
+
+
+goes_on = threading.Event()
+
+
+def page() -> gr.Blocks:
+    """A panel, a second one in a tab that nobody has opened yet, a line that says what to show, and a growth."""
+    with gr.Blocks(analytics_enabled=False, fill_width=True) as blocks:
+        with gr.Tabs():
+            with gr.Tab("First"):
+                panel = mesh.build(waiting())
+            with gr.Tab("Late"):
+                late = mesh.build(waiting(), "late")
+        line = gr.Textbox(elem_id="line", label="Show")
+        button, on = gr.Button("Grow", elem_id="grow"), gr.Button("Go on", elem_id="on")
+        line.submit(ask, line, panel, show_progress="hidden")
+        button.click(grow, None, [panel, late], show_progress="hidden")
+        on.click(goes_on.set, None, None, queue=False)
+    return blocks
+
+
+def serve(port: int) -> None:
+    """Serves the page until it is interrupted."""
+    address = free_port("127.0.0.1", port)
+    print(f"http://127.0.0.1:{address}", flush=True)
+    page().launch(
+        server_port=address, quiet=True, ssr_mode=False, theme=theme.theme(), css=theme.css(), head=theme.HEAD, footer_links=[],
+        run_history=False,
+    )  # fmt: skip

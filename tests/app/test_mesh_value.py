@@ -1,0 +1,77 @@
+"""What the mesh panel is sent."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import numpy as np
+import pytest
+from gradio.utils import diff
+
+from app.ui.panels import mesh
+from app.ui.panels.mesh import Side
+from tests.app.still_life import cloud, side, waiting
+
+SIDE = {"accelerated": Side.waiting("XSpecMesh")}
+
+
+def numbers(text: str, kind: str = "u1") -> np.ndarray:
+    """The array behind base64."""
+    return np.frombuffer(base64.b64decode(text), kind)
+
+
+def encoded(count: int) -> dict:
+    """A value in which both sides have so many faces."""
+    return mesh.encode({name: side(name, count) for name in mesh.SIDES}, cloud(64))
+
+
+def test_faces_travel_as_eighteen_bytes_each():
+    made = side("accelerated", 200)
+    made.step = made.step + 70_000  # more than two bytes hold
+    rows = numbers(mesh.encode({"accelerated": made})["sides"]["accelerated"]["faces"]).reshape(-1, mesh.RECORD)
+    assert (rows[:, :9].reshape(-1, 3, 3) == made.faces).all()
+    assert (rows[:, 9:12] == np.stack([made.accepted, made.depth, made.tokens], 1)).all()
+    assert (rows[:, 12:15].astype(int) @ [1, 256, 65536] == made.step).all()
+    assert (rows[:, 15:] == np.stack([made.entropy, made.probability, made.top], 1)).all()
+
+
+def test_an_update_costs_only_its_new_faces():
+    before, after = encoded(600), encoded(603)
+    edits = diff(before, after)
+    assert sorted((edit[0], edit[1][1:]) for edit in edits) == [("append", ["accelerated", "faces"]), ("append", ["plain", "faces"])]
+    assert len(json.dumps(edits)) < 300
+    assert len(json.dumps(after)) < 33_000
+    assert diff(after, encoded(603)) == []
+
+
+def test_sides_may_be_missing_and_states_add_up():
+    assert list(mesh.encode({"plain": None, "accelerated": side("accelerated", 3)})["sides"]) == ["accelerated"]
+    states = ("running", "done"), ("done", "done"), ("stopped", "done")
+    found = [mesh.encode({n: side(n, 3, state=s) for n, s in zip(mesh.SIDES, pair)})["state"] for pair in states]
+    assert found == ["running", "done", "stopped"]
+    assert waiting()["state"] == "empty"
+    with pytest.raises(AssertionError, match="at least one side"):
+        mesh.encode({})
+
+
+def test_counters_are_words_and_unknown_ones_are_left_out():
+    made = side("plain", 3)
+    made.counters = {"seconds": np.float64(2.5), "forwards": 12_345, "draft_forwards": 7}
+    assert mesh.encode({"plain": made})["sides"]["plain"]["counters"] == {"seconds": "2.50", "forwards": "12,345"}
+
+
+def test_points_are_int16_with_or_without_normals():
+    points = cloud(50)
+    points[0, 0] = 1.5  # outside the box: kept at its wall
+    full = numbers(mesh.encode(SIDE, points)["points"], "<i2").reshape(-1, 6) / 32767
+    assert np.abs(full - np.clip(points, -1, 1)).max() < 1 / 32767
+    bare = numbers(mesh.encode(SIDE, points[:, :3])["points"], "<i2").reshape(-1, 6)
+    assert (bare[:, 3:] == 0).all() and bare[:, :3].any()
+
+
+def test_a_corner_outside_the_lattice_is_a_bug():
+    made = side("plain", 3)
+    made.faces = made.faces + np.uint8(128)
+    with pytest.raises(AssertionError, match=r"corners lie in 0\.\.127"):
+        mesh.encode({"plain": made})
