@@ -14,7 +14,7 @@ from engine.core import Draft, Knobs
 from engine.decoding import rules
 from engine.measure.verify.mutation import Patch, Watcher, get
 from engine.measure.verify.wrong_rules import drawn_from
-from engine.methods import cross_regression, jacobi, lookup, mulo, sjd, sjdpp, xspecmesh, zipar
+from engine.methods import cross_regression, jacobi, lookup, mulo, sjd, sjd_pac, sjdpp, xspecmesh, zipar
 
 # --- Jacobi windows ---------------------------------------------------------------------------------------------------
 
@@ -47,6 +47,17 @@ def _law_of_the_first_draw() -> list[Patch]:
         return tokens, torch.cat([window.laws[first:], window.rows.p[-1:]])
 
     return [(sjdpp.REFRESHES, "reuse mixture", refresh)]
+
+
+def _stale_law_of_candidates() -> list[Patch]:
+    right = sjd_pac.coupled_gumbel
+
+    def continued(p: Tensor, tokens: Tensor, laws: Tensor, *rest: Any) -> Tensor:
+        drawn = right(p, tokens, laws, *rest)
+        p[:-1] = laws  # what the new drafts will be verified against
+        return drawn
+
+    return [(sjd_pac.CONTINUATIONS, "coupled gumbel", continued)]
 
 
 # --- heads and lookup -------------------------------------------------------------------------------------------------
@@ -266,6 +277,7 @@ TABLE: dict[str, Callable[[], list[Patch]]] = {
     "stale law after refinement": _stale_law,
     "published law": _published_law,
     "law of the first draw": _law_of_the_first_draw,
+    "pac: stale law": _stale_law_of_candidates,
     "heads: full law": _full_law_of_a_cut_draw,
     "heads: residual behind a threshold": _residual_behind_a_threshold,
     "heads: row before": _row_before,
