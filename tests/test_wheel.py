@@ -22,7 +22,7 @@ from tests.readme import ROOT, python_block, run_python
 
 SOURCES = ("app", "engine", "assets", "docs/bench", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 CARRIED = {
-    "app": (".py", ".js", ".css"), "engine": (".py", ".c"), "assets/models": (".json", ".safetensors"), "assets/examples": (".ply",),
+    "app": (".py", ".js", ".css"), "engine": (".py", ".c", ".h"), "assets/models": (".json", ".safetensors"), "assets/examples": (".ply",),
     "docs/bench": (".csv",),
 }  # fmt: skip
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")

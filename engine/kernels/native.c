@@ -5,7 +5,10 @@
    Vectors are those of the compiler's extension; the number of lanes is the only thing that is known of the processor, except for
    bfloat16, whose products need AVX-512's instruction. */
 
+#include "native_team.h"
 #include "native_vectors.c"
+
+#include <omp.h>
 
 #if defined(__AVX512BF16__)
 #include <immintrin.h>
@@ -90,8 +93,17 @@ static __attribute__((noinline)) void prepare_row(
 
 void prepare(const float *x, long rows, long stride, long width, int kind, const float *weight, const float *bias, float constant, float *out,
              int threads) {
-#pragma omp parallel for num_threads(threads) if (threads > 1 && rows > 4)
-    for (long r = 0; r < rows; r++) prepare_row(out + r * width, x + r * stride, width, kind, weight, bias, constant);
+    const int many = rows > 4 ? team(threads) : 1;
+    Share own = share_of(many);
+#pragma omp parallel num_threads(many) if (many > 1)
+    {
+        const int first = many > 1 && !omp_get_thread_num();
+        if (first) own.began = moment();
+#pragma omp for schedule(static) nowait
+        for (long r = 0; r < rows; r++) prepare_row(out + r * width, x + r * stride, width, kind, weight, bias, constant);
+        if (first) own.done = moment();
+    }
+    waited(&own);
 }
 
 /* --- products ------------------------------------------------------------------------------------------------------- */
@@ -201,23 +213,30 @@ int multiplies_half(void) {
 
 /* out = prepared(x) W^T + bias + residual. `scratch` holds the prepared rows: 4 bytes a number, and 2 more in bfloat16. */
 void linear(const float *x, long rows, long stride, long inner, int kind, const float *weight, const float *bias_of_norm, float constant,
-            float *scratch, const void *packed, int half, const float *bias, const float *residual, float *out, long outer, int threads) {
+            float *scratch, const void *packed, int half, const float *bias, const float *residual, float *out, long outer, int most) {
     const Target to = {bias, residual, out, outer};
     const long panels = (outer + PANEL - 1) / PANEL, pairs = inner / 2;
     const int direct = kind == AS_IT_IS && stride == inner && !half;
     const float *from = direct ? x : scratch;
     uint16_t *rounded = (uint16_t *)(scratch + rows * inner);
+    const int threads = team(most);
+    Share own = share_of(threads);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
+        const int first = threads > 1 && !omp_get_thread_num();
+        if (first) own.began = moment();
         if (!direct) {
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
             for (long r = 0; r < rows; r++) {
                 prepare_row(scratch + r * inner, x + r * stride, inner, kind, weight, bias_of_norm, constant);
                 if (half)
                     for (long i = 0; i < inner; i++) rounded[r * inner + i] = half_of(scratch[r * inner + i]);
             }
+            if (first) own.done = moment();
+#pragma omp barrier
+            if (first) waited(&own), own.came = own.began = moment();
         }
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
         for (long share = 0; share < threads; share++) {
             const long last = panels * (share + 1) / threads;
             for (long p = panels * share / threads; p < last;) {
@@ -232,7 +251,9 @@ void linear(const float *x, long rows, long stride, long inner, int kind, const 
                 p += wide;
             }
         }
+        if (first) own.done = moment();
     }
+    waited(&own);
 }
 
 /* --- attention ------------------------------------------------------------------------------------------------------ */
@@ -371,33 +392,42 @@ INLINE void look_all(const int vectors, const int half, const Attention *a, cons
 void attend(const Attention *a) {
     const long pairs = a->branches * a->heads, width = a->width, all_keys = a->kept + a->count, room = (all_keys + LANES - 1) / LANES * LANES;
     const long size = a->half ? 2 : 4;
-#pragma omp parallel for num_threads(a->threads) if (a->threads > 1) schedule(static)
-    for (long share = 0; share < a->threads; share++) {
-        float *q = a->scratch + share * a->scratch_size, *key = q + a->count * width, *scores = key + width;
-        for (long pair = pairs * share / a->threads; pair < pairs * (share + 1) / a->threads; pair++) {
-            const long branch = pair / a->heads, head = pair % a->heads, start = branch * a->branch_stride + head * a->head_stride;
-            for (long r = 0; r < a->count; r++) {
-                const long from = (branch * a->count + r) * a->stride + head * width, place = start + (a->kept + r) * width;
-                turn(q + r * width, a->queries + from, a, a->norm_query, r);
-                for (long i = 0; i < width; i++) q[r * width + i] *= a->scale;
-                if (!a->new_keys) continue;
-                turn(key, a->new_keys + from, a, a->norm_key, r);
-                put(a->keys, place, key, width, a->half);
-                put(a->values, place, a->new_values + from, width, a->half);
-            }
-            const char *keys = (const char *)a->keys + start * size, *values = (const char *)a->values + start * size;
-            switch (2 * (width / LANES) + a->half) {
-            case 2: look_all(1, 0, a, q, keys, values, scores, room, branch, head); break;
-            case 3: look_all(1, 1, a, q, keys, values, scores, room, branch, head); break;
-            case 4: look_all(2, 0, a, q, keys, values, scores, room, branch, head); break;
-            case 5: look_all(2, 1, a, q, keys, values, scores, room, branch, head); break;
-            case 8: look_all(4, 0, a, q, keys, values, scores, room, branch, head); break;
-            case 9: look_all(4, 1, a, q, keys, values, scores, room, branch, head); break;
-            case 16: look_all(8, 0, a, q, keys, values, scores, room, branch, head); break;
-            case 17: look_all(8, 1, a, q, keys, values, scores, room, branch, head); break;
+    const int threads = team(a->threads);
+    Share own = share_of(threads);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        const int first = threads > 1 && !omp_get_thread_num();
+        if (first) own.began = moment();
+#pragma omp for schedule(static) nowait
+        for (long share = 0; share < threads; share++) {
+            float *q = a->scratch + share * a->scratch_size, *key = q + a->count * width, *scores = key + width;
+            for (long pair = pairs * share / threads; pair < pairs * (share + 1) / threads; pair++) {
+                const long branch = pair / a->heads, head = pair % a->heads, start = branch * a->branch_stride + head * a->head_stride;
+                for (long r = 0; r < a->count; r++) {
+                    const long from = (branch * a->count + r) * a->stride + head * width, place = start + (a->kept + r) * width;
+                    turn(q + r * width, a->queries + from, a, a->norm_query, r);
+                    for (long i = 0; i < width; i++) q[r * width + i] *= a->scale;
+                    if (!a->new_keys) continue;
+                    turn(key, a->new_keys + from, a, a->norm_key, r);
+                    put(a->keys, place, key, width, a->half);
+                    put(a->values, place, a->new_values + from, width, a->half);
+                }
+                const char *keys = (const char *)a->keys + start * size, *values = (const char *)a->values + start * size;
+                switch (2 * (width / LANES) + a->half) {
+                case 2: look_all(1, 0, a, q, keys, values, scores, room, branch, head); break;
+                case 3: look_all(1, 1, a, q, keys, values, scores, room, branch, head); break;
+                case 4: look_all(2, 0, a, q, keys, values, scores, room, branch, head); break;
+                case 5: look_all(2, 1, a, q, keys, values, scores, room, branch, head); break;
+                case 8: look_all(4, 0, a, q, keys, values, scores, room, branch, head); break;
+                case 9: look_all(4, 1, a, q, keys, values, scores, room, branch, head); break;
+                case 16: look_all(8, 0, a, q, keys, values, scores, room, branch, head); break;
+                case 17: look_all(8, 1, a, q, keys, values, scores, room, branch, head); break;
+                }
             }
         }
+        if (first) own.done = moment();
     }
+    waited(&own);
 }
 
 /* --- whole blocks: the same functions, one after another, without a way through Python between them ------------------ */

@@ -1,4 +1,4 @@
-"""The functions of native.c and native_verdict.c, compiled once by the C compiler of the machine and kept for later processes.
+"""The functions of native.c, native_verdict.c and native_team.c, compiled once by the C compiler of the machine and kept for later use.
 
 `native(dtype)` chooses: FORETOKEN_KERNELS=native asks for them, `reference` and `triton` refuse them, and by default they run where gcc
 or clang compiles them. The library lies in the user's cache under a name that changes with the source, the flags, the compiler
@@ -14,7 +14,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from ctypes import c_float, c_int, c_long, c_uint64, c_void_p
+from ctypes import c_float, c_int, c_int64, c_long, c_uint64, c_void_p
 from functools import lru_cache
 from pathlib import Path
 
@@ -26,8 +26,8 @@ from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
 from engine.machine import has_matrix_units
 
 FOLDER = Path(__file__).parent
-SOURCES = (FOLDER / "native.c", FOLDER / "native_verdict.c")
-INCLUDED = (FOLDER / "native_vectors.c",)
+SOURCES = tuple(FOLDER / name for name in ("native.c", "native_verdict.c", "native_team.c"))
+INCLUDED = tuple(FOLDER / name for name in ("native_vectors.c", "native_team.h"))
 FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
 PATIENCE = 300  # seconds that a compiler gets; it needs two on a quiet machine
@@ -109,6 +109,9 @@ class Library:
             self.verdicts,
         ):  # fmt: skip
             function.restype = None
+        self.team_at, self.waited_at = found.team_at, found.waited_at  # of native_team.h, for its tests: the first argument is a Team
+        self.team_at.argtypes = (c_void_p, c_int, c_int64)
+        self.waited_at.argtypes, self.waited_at.restype = (c_void_p, c_int, c_int64, c_int64, c_int64), None
         self.verdict_scratch = found.verdict_scratch
         self.verdict_scratch.argtypes, self.verdict_scratch.restype = (c_long,), c_long
         self.lanes: int = found.lanes()

@@ -3,7 +3,10 @@
 
    A row is computed alone and in one order, so its bits do not depend on the other rows or on the number of threads. */
 
+#include "native_team.h"
 #include "native_vectors.c"
+
+#include <omp.h>
 
 #define WIDE (LANES / 2) /* float64 numbers of a vector */
 #define GOLDEN 0x9e3779b97f4a7c15
@@ -435,11 +438,20 @@ long verdict_scratch(long vocabulary) { return (SPACES + 1) * (rounded_up(vocabu
 
 void verdicts(const Verdict *a) {
     const long padded = rounded_up(a->vocabulary), room = padded + LANES * LANES;
-#pragma omp parallel for num_threads(a->threads) if (a->threads > 1) schedule(static)
-    for (long share = 0; share < a->threads; share++) {
-        float *at = a->scratch + share * a->scratch_size;
-        const Space space = {at, at + room, at + 2 * room, at + 3 * room, at + 4 * room, at + 5 * room, (int32_t *)(at + 6 * room),
-                             (double *)(at + 7 * room)};
-        for (long row = a->rows * share / a->threads; row < a->rows * (share + 1) / a->threads; row++) verdict_of(a, row, &space);
+    const int threads = team(a->threads);
+    Share own = share_of(threads);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        const int first = threads > 1 && !omp_get_thread_num();
+        if (first) own.began = moment();
+#pragma omp for schedule(static) nowait
+        for (long share = 0; share < threads; share++) {
+            float *at = a->scratch + share * a->scratch_size;
+            const Space space = {at, at + room, at + 2 * room, at + 3 * room, at + 4 * room, at + 5 * room, (int32_t *)(at + 6 * room),
+                                 (double *)(at + 7 * room)};
+            for (long row = a->rows * share / threads; row < a->rows * (share + 1) / threads; row++) verdict_of(a, row, &space);
+        }
+        if (first) own.done = moment();
     }
+    waited(&own);
 }
