@@ -91,6 +91,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 
 _TREE = {"window": 5, "candidates": 2, "levels": 3, "init": "random"}
 _LINE = {"rows": 1, "columns": 3, "vocabulary": 4, "sharpness": 2.2}
+_SHARP = {"rows": 1, "columns": 4, "vocabulary": 3, "sharpness": 2.5}  # the released sampler's path differs enough from the first accepted
 
 METHOD = Method(
     name="sjd_pac",
@@ -104,6 +105,7 @@ METHOD = Method(
     cases=(
         Case("PAC-EXACT coupled gumbel", "same law", _TREE, _LINE, ("pac: stale law", "tree: residual is p")),
         Case("PAC-EXACT coupled maximal", "same law", _TREE | {"continuation": "coupled maximal"}, _LINE, ("tree: residual is p",)),
+        Case("PAC-EXACT released path", "same law", _TREE, _SHARP, ("pac: longest path",)),
         Case("SEED-EXACT", "same tokens", _TREE | {"verify": "match seed"}, mutants=("iteration in the noise",)),
     ),
 )
