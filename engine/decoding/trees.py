@@ -80,7 +80,7 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
             relaxed.measure(rows, tokens, tree.laws[0] if tree.drawn[0] else None, mass)
         hidden = rows.hidden[:, [0, *(node + 1 for node in path)]]
         committed = sequence.commit(path, token)
-        step = _step(rows, tree, path, chances, n, committed, None if mass is None else relaxed.meter.trace())
+        step = step_of(rows, tree, path, chances, n, committed, None if mass is None else relaxed.meter.trace())
         if tree.shape is not None:
             levels = max(depths(tree.parents), default=0)
             schedule.saw(Cycle(n, tree.shape, levels, len(tree.tokens), tree.passes, len(path), len(committed)))
@@ -139,7 +139,7 @@ def law_behind(rows: Rows, node: int) -> Tensor:
     return rows.p[node + 1]
 
 
-def _step(
+def step_of(
     rows: Rows, tree: Tree, path: list[int], chances: list[float] | None, n: int, committed: list[int], deviation: DeviationTrace | None
 ) -> Step:
     """The Step of a pass, with the tree that it verified. p and q of a node: its probability under the model given its path, and under the

@@ -8,13 +8,14 @@ from dataclasses import replace
 
 from engine.core import KnobArray, Method
 from engine.errors import NotSupported
-from engine.methods import adt_tree, ar, cross_regression, eagle, gsd, jacobi, lookup, mulo, sjd, sjdpp, xspecmesh, zipar
+from engine.methods import adt_tree, ar, cross_regression, eagle, gsd, jacobi, lookup, mulo, sjd, sjd_pac, sjdpp, xspecmesh, zipar
 
 METHODS: dict[str, Method] = {
     "ar": ar.METHOD,
     "jacobi": jacobi.METHOD,
     "sjd": sjd.METHOD,
     "sjdpp": sjdpp.METHOD,
+    "sjd_pac": sjd_pac.METHOD,
     "gsd": gsd.METHOD,
     "xspecmesh": xspecmesh.METHOD,
     "lookup": lookup.METHOD,
@@ -42,6 +43,7 @@ ABOUT: dict[str, str] = {  # of every method and preset: one sentence for a pers
     "jacobi": "Guesses a window of tokens, and keeps those that the model then gives itself.",
     "sjd": "Draws a window of tokens at once, and keeps a draw as often as the model would have made it.",
     "sjdpp": "Like SJD, but tokens after a refused one stay in the window wherever they can.",
+    "sjd_pac": "Like SJD++, but the first places of the window get several guesses each.",
     "gsd": "Accepts a token if the model finds a group of similar ones likely enough.",
     "xspecmesh": "Small extra heads guess the next tokens of a mesh; the model keeps the likely ones.",
     "lookup": "Copies what followed the last time the same tokens occurred; the model checks the copy.",

@@ -11,10 +11,11 @@ from torch import Tensor
 from engine import noise, sampling
 from engine.backbones import toy
 from engine.core import Draft, Knobs
-from engine.decoding import rules
+from engine.decoding import rules, trees
 from engine.measure.verify.mutation import Patch, Watcher, get
 from engine.measure.verify.wrong_rules import drawn_from
-from engine.methods import cross_regression, jacobi, lookup, mulo, sjd, sjdpp, xspecmesh, zipar
+from engine.methods import cross_regression, jacobi, lookup, mulo, sjd, sjd_pac, sjdpp, xspecmesh, zipar
+from engine.tree import children
 
 # --- Jacobi windows ---------------------------------------------------------------------------------------------------
 
@@ -47,6 +48,42 @@ def _law_of_the_first_draw() -> list[Patch]:
         return tokens, torch.cat([window.laws[first:], window.rows.p[-1:]])
 
     return [(sjdpp.REFRESHES, "reuse mixture", refresh)]
+
+
+def _longest_path() -> list[Patch]:
+    """The released sampler of SJD-PAC: asks every node as if its earlier siblings had been refused, and takes the longest path."""
+
+    def verify(rows: Any, tree: Any, made: noise.Noise, n: int, iteration: int, seeded: bool, mass: Any) -> Any:
+        below, length, behind = children(tree.parents), [0] * len(tree.tokens), {}
+        for node in reversed(range(-1, len(tree.tokens))):
+            p, best = trees.law_behind(rows, node), (0, -1)
+            for child in below[node + 1]:
+                token, u = torch.tensor(tree.tokens[child : child + 1]), made.host_uniform(noise.ACCEPT, n, 1, iteration, child).item()
+                if rules.multi_round(p, token, tree.laws[child : child + 1], [u])[0] == 0:
+                    length[child] = 1 + behind[child][0]
+                    best = max(best, (length[child], -child - 2))
+                p = sampling.residual(p, tree.laws[child])
+                p = p / p.sum()
+            behind[node] = (best[0], -best[1] - 2 if best[0] else -1, p)
+        path, at = [], -1
+        while behind[at][0]:
+            at = behind[at][1]
+            path.append(at)
+        u = made.uniform(noise.DRAW, n + len(path), 1, iteration)
+        return path, sampling.draw(behind[at][2][None], u).item(), None
+
+    return [(trees, "verify", verify)]
+
+
+def _stale_law_of_candidates() -> list[Patch]:
+    right = sjd_pac.coupled_gumbel
+
+    def continued(p: Tensor, tokens: Tensor, laws: Tensor, *rest: Any) -> Tensor:
+        drawn = right(p, tokens, laws, *rest)
+        p[:-1] = laws  # what the new drafts will be verified against
+        return drawn
+
+    return [(sjd_pac.CONTINUATIONS, "coupled gumbel", continued)]
 
 
 # --- heads and lookup -------------------------------------------------------------------------------------------------
@@ -266,6 +303,8 @@ TABLE: dict[str, Callable[[], list[Patch]]] = {
     "stale law after refinement": _stale_law,
     "published law": _published_law,
     "law of the first draw": _law_of_the_first_draw,
+    "pac: longest path": _longest_path,
+    "pac: stale law": _stale_law_of_candidates,
     "heads: full law": _full_law_of_a_cut_draw,
     "heads: residual behind a threshold": _residual_behind_a_threshold,
     "heads: row before": _row_before,

@@ -37,7 +37,7 @@ GROWN = {"decoding/growth.py: families": 2, "decoding/growth.py: drawn_at": 2}  
 DEEPER = {"decoding/growth.py: families": 4, "decoding/growth.py: drawn_at": 4}  # trees that choose their depth
 SIBLINGS = {"decoding/rules.py: multi_round": 6, "decoding/trees.py: verify": 1}  # one after another, each on what the last one left
 ANSWERED = {"decoding/trees.py: answers": 1}  # instead, where the whole tree is answered at once
-TOLD = {"decoding/trees.py: _step": 1}  # the probabilities of the nodes, for the panels
+TOLD = {"decoding/trees.py: step_of": 1}  # the probabilities of the nodes, for the panels
 CHAIN = {"decoding/rules.py: leading": 1, "decoding/verdict.py: correct": 1, "core.py: Ids.listed": 1}  # not in one kernel yet
 HEADS = {"methods/xspecmesh.py: at_once": 1}  # the heads' draws under every mask: the host follows the path that the grammar allows
 LENT = {"decoding/neighbours.py: is_sure": 3, "decoding/neighbours.py: Relaxed.measure": 1}
@@ -48,6 +48,7 @@ READS: dict[str, dict[str, int]] = {
     "sjd": SETTLED,
     "sjdpp": SETTLED,
     "sjdpp_published": SETTLED,
+    "sjd_pac": SIBLINGS | TOLD | ANSWERED | {"decoding/candidates.py: race": 1, "decoding/candidates.py: tree_of": 1},
     "gsd": SETTLED | {"methods/gsd.py: Grouped._deviation": 1},
     "lantern_window": SETTLED | {"decoding/neighbours.py: RelaxedWindow.ratio": 1},
     "lookup": CHAIN,
