@@ -31,6 +31,7 @@ ENVIRONMENTS = tuple(
     for python in PYTHONS
 )
 PINNED_ELSEWHERE = frozenset({"torch"})
+UNTESTED = frozenset({"ray"})  # extras that the tests do not install, so no version of them is tested
 HEADER = """\
 # The versions that were tested. launch.py installs them, launch.py --latest the newest ones.
 # Written by .ci/constraints.py; CI checks that it is current. PyTorch is pinned in pyproject.toml.
@@ -42,9 +43,9 @@ class NotInstalled(Exception):
 
 
 def requirements(pyproject: str) -> list[str]:
-    """All requirements in pyproject.toml: those of the build, the project and its extras."""
+    """All requirements in pyproject.toml: those of the build, the project and its extras but UNTESTED."""
     read = tomllib.loads(pyproject)
-    extras = read["project"]["optional-dependencies"].values()
+    extras = [wanted for name, wanted in read["project"]["optional-dependencies"].items() if name not in UNTESTED]
     return [*read["build-system"]["requires"], *read["project"]["dependencies"], *(r for extra in extras for r in extra)]
 
 

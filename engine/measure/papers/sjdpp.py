@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.measure.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings, listed, swept
 
 LUMINA = "Lumina-mGPT 7B at 768 pixels"
-OURS = "The pictures are small pictograms and the window is 16, so the factors are not comparable, only their order is."
+OURS = "The pictures are small pictograms and the windows are short, so the factors are not comparable, only their order is."
 THREE = (Arm("plain", "ar"), Arm("SJD", "sjd"), Arm("SJD++", "sjdpp_published"), Arm("SJD++, coupled (ours)", "sjdpp"))
 FASTER = (
     Claim("SJD++ commits more tokens a pass than SJD", "SJD++", "more", "SJD", "step_compression"),
