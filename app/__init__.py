@@ -11,9 +11,9 @@ OFFLINE = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "GRADIO_ANALYTICS_ENABLED": "False",
 }
-# A thread that waits for the others of a pass gives up its core at once. With libgomp's own 300,000 turns the waiting one keeps the core
+# A thread that waits for the others of a pass gives up its core after some ten microseconds. With libgomp's own 300,000 turns the waiting one keeps the core
 # that the late one needs, if another program has the other core; see docs/cpu.md.
-SPINS = "0"
+SPINS = "10000"
 
 os.environ.update(OFFLINE)
 if "OMP_WAIT_POLICY" not in os.environ:
