@@ -1,4 +1,4 @@
-"""The public API: load a model, generate with a method, race two runs.
+"""The public API: load a model, generate with a method, one run or many at once, race two runs.
 
 `methods` is the package of methods: `methods.find("sjdpp")`, `methods.METHODS`, `methods.PRESETS`. Each name is imported on first use,
 so that `import engine` does not import PyTorch and the command line prints its help at once.
@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from engine import methods
     from engine.core import Prompt, Sampling
     from engine.loading import load
+    from engine.many import generate_many
     from engine.run import generate, race
 
-__all__ = ["Prompt", "Sampling", "generate", "load", "methods", "race"]
+__all__ = ["Prompt", "Sampling", "generate", "generate_many", "load", "methods", "race"]
 
 _HOMES = {
     "Prompt": "engine.core",
     "Sampling": "engine.core",
     "generate": "engine.run",
+    "generate_many": "engine.many",
     "load": "engine.loading",
     "race": "engine.run",
 }

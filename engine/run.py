@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from statistics import median
 from typing import Any, Protocol
 
@@ -41,6 +41,8 @@ class Run:
         self.tokens: list[int] = []
         self.positions: list[int] = []
         self.seconds = 0.0
+        self.clock: Callable[[], float] = time.perf_counter
+        self.began: Callable[[Sequence], None] | None = None  # called with the sequence, before the method
         self.stopped = self.finished = False
         self.sequence: Sequence | None = None
         self._current = Knobs({})
@@ -56,7 +58,7 @@ class Run:
             raise StopIteration
         self._current.values = self.live.read() | self.fixed
         torch.set_flush_denormal(True)  # a per-thread setting, and a page may advance a run from several threads
-        start = time.perf_counter()
+        start = self.clock()
         try:
             if self._decode is None:
                 self._begin()
@@ -64,7 +66,7 @@ class Run:
         except BaseException:
             self.close()  # frees the cache of a method that failed
             raise
-        elapsed = time.perf_counter() - start
+        elapsed = self.clock() - start
         if step is None:
             self.seconds += elapsed
             self.finished = True
@@ -84,6 +86,8 @@ class Run:
 
     def _begin(self) -> None:
         self.sequence = self.backbone.start(self.prompt)
+        if self.began is not None:
+            self.began(self.sequence)
         noise = Noise(self.prompt.seed, self.sequence.vocabulary, self.sequence.device)
         self._decode = self.method.decode(self.sequence, self._current, noise, self.drafter)
 

@@ -6,7 +6,7 @@ in the model's frame: bounding box centred at 0, longest side 1.9, +Y up, with u
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.errors import BadPrompt, MissingWeights, NotSupported
+from engine.kernels.native_layers import Brought
 from engine.kernels.packed_linear import can_pack, pack
 from engine.layout import Line
 from engine.mesh.bpt_grammar import Grammar
@@ -32,7 +33,7 @@ from engine.networks.mesh_decoder import MeshModel, Settings, budget_bucket, des
 from engine.networks.native_blocks import quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Fork
-from engine.networks.trunk import Trunk
+from engine.networks.trunk import Asked, Trunk, divided
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors, refuse_stale
 
 FOLDER = MODELS / "lowpoly"
@@ -80,6 +81,19 @@ class _Trunk(Trunk):
 
     def head(self, hidden: Tensor) -> Tensor:
         return self.decoder.head(hidden)
+
+    def together(self, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]] | None:
+        quick = self.decoder.quick
+        found = None if quick is None else quick.together([each.trunk.brought(each) for each in asked])
+        if found is None:
+            return None
+        hidden = self.decoder.norm(found)
+        return divided(hidden, self.head(hidden), asked)
+
+    def brought(self, asked: Asked) -> Brought:
+        """What a run over this condition brings to a pass of several."""
+        crossed = self.decoder.quick.crossed(self.looked)
+        return Brought(asked.x + self.positions[asked.slots], asked.slab, asked.mask, crossed=crossed)
 
 
 @dataclass

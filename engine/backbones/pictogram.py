@@ -8,6 +8,7 @@ normalised to the picture. Guidance pairs the caption with the empty caption, wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,13 +28,14 @@ from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.drafters.resampler import read_resampler, refuse_other_tokens
 from engine.errors import BadPrompt, MissingWeights, NotSupported
+from engine.kernels.native_layers import Brought
 from engine.kernels.packed_linear import can_pack
 from engine.layout import Raster
 from engine.networks.attention import STEADY_KEYS, steady
 from engine.networks.native_blocks import is_native, quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Decoder, Fork, causal, rotary_table
-from engine.networks.trunk import Trunk
+from engine.networks.trunk import Asked, Trunk, divided
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors
 
@@ -150,6 +152,19 @@ class _Trunk(Trunk):
             fork = fork and replace(fork, mask=steady(fork.mask, *fork.mask.shape, x.device))
         return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, slab, fork, self.places[slots])
 
+    def together(self, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]] | None:
+        quick = self.model.decoder.quick
+        found = None if quick is None else quick.together([each.trunk.brought(each) for each in asked])
+        if found is None:
+            return None
+        hidden = self.model.decoder.norm(found)
+        return divided(hidden, self.head(hidden), asked)
+
+    def brought(self, asked: Asked) -> Brought:
+        """What a run of this prompt brings to a pass of several."""
+        slots = asked.slots
+        return Brought(asked.x + self.places[slots], asked.slab, asked.mask, self.cos[slots], self.sin[slots])
+
 
 class PictogramSequence(TransformerSequence):
     """One run at one scale. It can start the same prompt at a smaller scale, if the model was trained on it."""
@@ -162,7 +177,9 @@ class PictogramSequence(TransformerSequence):
 
     def at_scale(self, size: int) -> TransformerSequence:
         """A new sequence of the same prompt at another size; raises BadPrompt for a size that was not trained."""
-        return self._backbone.start(replace(self._prompt, size=size))
+        found = self._backbone.start(replace(self._prompt, size=size))
+        found.together = self.together
+        return found
 
 
 class Pictogram:

@@ -386,10 +386,41 @@ INLINE void look_all(const int vectors, const int half, const Attention *a, cons
     }
 }
 
-void attend(const Attention *a) {
-    const long pairs = a->branches * a->heads, width = a->width, all_keys = a->kept + a->count, room = (all_keys + LANES - 1) / LANES * LANES;
-    const long size = a->half ? 2 : 4;
-    const int threads = team(a->threads);
+/* One head of one branch: `scratch` is the thread's. */
+static __attribute__((noinline)) void attend_pair(const Attention *a, long pair, float *scratch) {
+    const long width = a->width, all_keys = a->kept + a->count, room = (all_keys + LANES - 1) / LANES * LANES, size = a->half ? 2 : 4;
+    const long branch = pair / a->heads, head = pair % a->heads, start = branch * a->branch_stride + head * a->head_stride;
+    float *q = scratch, *key = q + a->count * width, *scores = key + width;
+    for (long r = 0; r < a->count; r++) {
+        const long from = (branch * a->count + r) * a->stride + head * width, place = start + (a->kept + r) * width;
+        turn(q + r * width, a->queries + from, a, a->norm_query, r);
+        for (long i = 0; i < width; i++) q[r * width + i] *= a->scale;
+        if (!a->new_keys) continue;
+        turn(key, a->new_keys + from, a, a->norm_key, r);
+        put(a->keys, place, key, width, a->half);
+        put(a->values, place, a->new_values + from, width, a->half);
+    }
+    const char *keys = (const char *)a->keys + start * size, *values = (const char *)a->values + start * size;
+    switch (2 * (width / LANES) + a->half) {
+    case 2: look_all(1, 0, a, q, keys, values, scores, room, branch, head); break;
+    case 3: look_all(1, 1, a, q, keys, values, scores, room, branch, head); break;
+    case 4: look_all(2, 0, a, q, keys, values, scores, room, branch, head); break;
+    case 5: look_all(2, 1, a, q, keys, values, scores, room, branch, head); break;
+    case 8: look_all(4, 0, a, q, keys, values, scores, room, branch, head); break;
+    case 9: look_all(4, 1, a, q, keys, values, scores, room, branch, head); break;
+    case 16: look_all(8, 0, a, q, keys, values, scores, room, branch, head); break;
+    case 17: look_all(8, 1, a, q, keys, values, scores, room, branch, head); break;
+    }
+}
+
+/* About the time of a pair: products with the keys, and queries and keys that are turned. */
+static long cost_of(const Attention *a) { return a->count * (a->kept + a->count + 16); }
+
+/* Several of them, which share the scratch of the first; threads get shares of about equal cost. */
+static void attend_all(const Attention *all, long many, int most) {
+    const int threads = team(most);
+    long total = 0;
+    for (long i = 0; i < many; i++) total += all[i].branches * all[i].heads * cost_of(all + i);
     Share own = share_of(threads);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
@@ -397,35 +428,21 @@ void attend(const Attention *a) {
         if (first) own.began = moment();
 #pragma omp for schedule(static) nowait
         for (long share = 0; share < threads; share++) {
-            float *q = a->scratch + share * a->scratch_size, *key = q + a->count * width, *scores = key + width;
-            for (long pair = pairs * share / threads; pair < pairs * (share + 1) / threads; pair++) {
-                const long branch = pair / a->heads, head = pair % a->heads, start = branch * a->branch_stride + head * a->head_stride;
-                for (long r = 0; r < a->count; r++) {
-                    const long from = (branch * a->count + r) * a->stride + head * width, place = start + (a->kept + r) * width;
-                    turn(q + r * width, a->queries + from, a, a->norm_query, r);
-                    for (long i = 0; i < width; i++) q[r * width + i] *= a->scale;
-                    if (!a->new_keys) continue;
-                    turn(key, a->new_keys + from, a, a->norm_key, r);
-                    put(a->keys, place, key, width, a->half);
-                    put(a->values, place, a->new_values + from, width, a->half);
-                }
-                const char *keys = (const char *)a->keys + start * size, *values = (const char *)a->values + start * size;
-                switch (2 * (width / LANES) + a->half) {
-                case 2: look_all(1, 0, a, q, keys, values, scores, room, branch, head); break;
-                case 3: look_all(1, 1, a, q, keys, values, scores, room, branch, head); break;
-                case 4: look_all(2, 0, a, q, keys, values, scores, room, branch, head); break;
-                case 5: look_all(2, 1, a, q, keys, values, scores, room, branch, head); break;
-                case 8: look_all(4, 0, a, q, keys, values, scores, room, branch, head); break;
-                case 9: look_all(4, 1, a, q, keys, values, scores, room, branch, head); break;
-                case 16: look_all(8, 0, a, q, keys, values, scores, room, branch, head); break;
-                case 17: look_all(8, 1, a, q, keys, values, scores, room, branch, head); break;
-                }
+            const long from = total * share / threads, to = total * (share + 1) / threads;
+            long before = 0;
+            for (long i = 0; i < many && before < to; i++) {
+                const Attention *a = all + i;
+                const long cost = cost_of(a), pairs = a->branches * a->heads;
+                for (long pair = 0; pair < pairs; pair++, before += cost)
+                    if (before >= from && before < to) attend_pair(a, pair, all->scratch + share * all->scratch_size);
             }
         }
         if (first) own.done = moment();
     }
     waited(&own);
 }
+
+void attend(const Attention *a) { attend_all(a, 1, a->threads); }
 
 /* --- whole blocks: the same functions, one after another, without a way through Python between them ------------------ */
 
@@ -441,7 +458,18 @@ typedef struct {
     int kind;
 } Norm;
 
-/* What the blocks of both networks have. `attention` lacks its addresses in `work`; its scratch is behind them. */
+/* What one run brings to a pass of several: its rows, from `first` on, its slab and its condition. `attention` is the first block's, without
+   addresses in `work`. crossed, cross_... : as in `Pass` */
+typedef struct {
+    Attention attention;
+    long first, layer_stride;
+    const void *const *crossed;
+    long cross_count, cross_branch_stride, cross_head_stride;
+    int cross_half;
+} Part;
+
+/* What the blocks of both networks have. `attention` lacks its addresses in `work`; its scratch is behind them. With parts, it only says what
+   is done to queries and keys; `room` has a place for each of them. */
 typedef struct {
     const float *x;
     float *out, *work;
@@ -453,6 +481,9 @@ typedef struct {
     const void *cross_keys, *cross_values; /* of mesh blocks */
     long cross_count, cross_branch_stride, cross_head_stride;
     int cross_half;
+    const Part *parts; /* or null: the rows are one run's */
+    Attention *room;
+    long part_count, number; /* number : of the block in its network */
 } Block;
 
 static void multiply(const Block *b, int layer, const Norm *norm, const float *x, float *scratch, const float *residual, float *out) {
@@ -462,13 +493,43 @@ static void multiply(const Block *b, int layer, const Norm *norm, const float *x
            norm ? norm->constant : 0.0f, scratch, l->panels, b->half, l->bias, residual, out, l->outer, b->threads);
 }
 
+/* The attention of every part to its own slab, over queries, keys and values side by side. */
+static void attend_parts(const Block *b, const float *mixed, float *seen, float *scratch) {
+    const long width = b->layers[0].inner;
+    for (long i = 0; i < b->part_count; i++) {
+        const Part *part = b->parts + i;
+        Attention *a = b->room + i;
+        *a = part->attention;
+        a->norm_query = b->attention.norm_query, a->norm_key = b->attention.norm_key, a->floor = b->attention.floor, a->scale = b->attention.scale;
+        a->keys = (char *)a->keys + b->number * part->layer_stride, a->values = (char *)a->values + b->number * part->layer_stride;
+        a->queries = mixed + part->first * 3 * width, a->new_keys = a->queries + width, a->new_values = a->queries + 2 * width;
+        a->out = seen + part->first * width, a->scratch = scratch;
+    }
+    attend_all(b->room, b->part_count, b->threads);
+}
+
+/* The attention of every part to its own condition, over queries. */
+static void cross_parts(const Block *b, const float *queries, float *seen) {
+    const long width = b->layers[0].inner;
+    for (long i = 0; i < b->part_count; i++) {
+        const Part *part = b->parts + i;
+        Attention *a = b->room + i;
+        a->queries = queries + part->first * width, a->out = seen + part->first * width;
+        a->new_keys = a->new_values = 0, a->stride = width, a->kept = part->cross_count, a->seen = 0, a->half = part->cross_half;
+        a->keys = (void *)part->crossed[2 * b->number], a->values = (void *)part->crossed[2 * b->number + 1];
+        a->branch_stride = part->cross_branch_stride, a->head_stride = part->cross_head_stride;
+    }
+    attend_all(b->room, b->part_count, b->threads);
+}
+
 /* Self-attention, added to x. */
 static void attended(Block *b, float *mixed, float *seen, float *scratch) {
     const long width = b->layers[0].inner;
     Attention *a = &b->attention;
     multiply(b, 0, &b->norms[0], b->x, scratch, 0, mixed);
     a->queries = mixed, a->new_keys = mixed + width, a->new_values = mixed + 2 * width, a->out = seen, a->scratch = scratch;
-    attend(a);
+    if (b->parts) attend_parts(b, mixed, seen, scratch);
+    else attend(a);
     multiply(b, 1, 0, seen, scratch, b->x, b->out);
 }
 
@@ -488,11 +549,15 @@ void mesh_block(Block *b) {
     const Norm gate = {0, 0, 0.0f, GELU_GATE};
     attended(b, mixed, seen, scratch);
     multiply(b, 2, &b->norms[1], b->out, scratch, 0, mixed);
-    Attention cross = b->attention;
-    cross.new_keys = cross.new_values = 0, cross.stride = width, cross.kept = b->cross_count, cross.seen = 0, cross.half = b->cross_half;
-    cross.keys = (void *)b->cross_keys, cross.values = (void *)b->cross_values;
-    cross.branch_stride = b->cross_branch_stride, cross.head_stride = b->cross_head_stride;
-    attend(&cross);
+    if (b->parts) {
+        cross_parts(b, mixed, seen);
+    } else {
+        Attention cross = b->attention;
+        cross.new_keys = cross.new_values = 0, cross.stride = width, cross.kept = b->cross_count, cross.seen = 0, cross.half = b->cross_half;
+        cross.keys = (void *)b->cross_keys, cross.values = (void *)b->cross_values;
+        cross.branch_stride = b->cross_branch_stride, cross.head_stride = b->cross_head_stride;
+        attend(&cross);
+    }
     multiply(b, 3, 0, seen, scratch, b->out, b->out);
     multiply(b, 4, &b->norms[2], b->out, scratch, 0, wide);
     multiply(b, 5, &gate, wide, scratch, b->out, b->out);
@@ -501,7 +566,8 @@ void mesh_block(Block *b) {
 /* --- all blocks of a network -------------------------------------------------------------------------------------------- */
 
 /* What the blocks of a pass share. `attention` is the first block's; keys and values of a block lie `layer_stride` bytes after those of
-   the one before. crossed : keys and values of the condition, block by block, or null for blocks of pictures */
+   the one before. crossed : keys and values of the condition, block by block, or null for blocks of pictures
+   parts : of the runs that share the pass, all of them pictures or all of them meshes, instead of `attention` and `crossed`, or null */
 typedef struct {
     float *x, *work; /* x : the rows, before and after */
     long rows, layer_stride;
@@ -510,6 +576,9 @@ typedef struct {
     const void *const *crossed;
     long cross_count, cross_branch_stride, cross_head_stride;
     int cross_half;
+    const Part *parts;
+    Attention *room; /* for as many as there are parts */
+    long part_count;
 } Pass;
 
 /* One block after another, in place. Each of them has the norms and layers of its own. */
@@ -523,11 +592,13 @@ void all_blocks(const Block *blocks, long count, const Pass *p) {
         b.attention.norm_query = query, b.attention.norm_key = key, b.attention.floor = floor, b.attention.scale = scale;
         b.attention.keys = (char *)p->attention.keys + i * p->layer_stride;
         b.attention.values = (char *)p->attention.values + i * p->layer_stride;
-        if (!p->crossed) {
+        b.parts = p->parts, b.room = p->room, b.part_count = p->part_count, b.number = i;
+        if (!(p->parts ? p->parts->crossed : p->crossed)) {
             picture_block(&b);
             continue;
         }
-        b.cross_keys = p->crossed[2 * i], b.cross_values = p->crossed[2 * i + 1], b.cross_count = p->cross_count;
+        if (p->crossed) b.cross_keys = p->crossed[2 * i], b.cross_values = p->crossed[2 * i + 1];
+        b.cross_count = p->cross_count;
         b.cross_branch_stride = p->cross_branch_stride, b.cross_head_stride = p->cross_head_stride, b.cross_half = p->cross_half;
         mesh_block(&b);
     }

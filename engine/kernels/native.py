@@ -65,6 +65,16 @@ class Block(ctypes.Structure):
         ("x", c_void_p), ("out", c_void_p), ("work", c_void_p), ("rows", c_long), ("half", c_int), ("threads", c_int),
         ("attention", Attention), ("norms", Norm * 3), ("layers", Layer * 6), ("cross_keys", c_void_p), ("cross_values", c_void_p),
         ("cross_count", c_long), ("cross_branch_stride", c_long), ("cross_head_stride", c_long), ("cross_half", c_int),
+        ("parts", c_void_p), ("room", c_void_p), ("part_count", c_long), ("number", c_long),
+    )  # fmt: skip
+
+
+class Part(ctypes.Structure):
+    """What one run brings to a pass of several; native.c describes it."""
+
+    _fields_ = (
+        ("attention", Attention), ("first", c_long), ("layer_stride", c_long), ("crossed", c_void_p), ("cross_count", c_long),
+        ("cross_branch_stride", c_long), ("cross_head_stride", c_long), ("cross_half", c_int),
     )  # fmt: skip
 
 
@@ -74,7 +84,7 @@ class Pass(ctypes.Structure):
     _fields_ = (
         ("x", c_void_p), ("work", c_void_p), ("rows", c_long), ("layer_stride", c_long), ("threads", c_int), ("attention", Attention),
         ("crossed", c_void_p), *((name, c_long) for name in ("cross_count", "cross_branch_stride", "cross_head_stride")),
-        ("cross_half", c_int),
+        ("cross_half", c_int), ("parts", c_void_p), ("room", c_void_p), ("part_count", c_long),
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.kernels.native import AS_IT_IS, Attention, Block, Layer, Library, Pass, built
+from engine.kernels.native import AS_IT_IS, Attention, Block, Layer, Library, Part, Pass, built
 from engine.kernels.native import Norm as NativeNorm
 
 WIDTHS = (1, 2, 4, 8)  # of a head, in vectors
@@ -236,6 +236,22 @@ class Crossed:
         self.count, self.strides, self.half = keys.shape[2], keys.stride()[:2], keys.dtype == torch.bfloat16
 
 
+@dataclass(frozen=True)
+class Brought:
+    """What one run brings to a pass of several.
+
+    x : float32 [B, R, width]; mask : bool [R, kept + R] or None; cos, sin : float32 [R, head width] or None
+    crossed : keys and values of its condition for every block, of a mesh's network
+    """
+
+    x: Tensor
+    slab: Slab
+    mask: Tensor | None
+    cos: Tensor | None = None
+    sin: Tensor | None = None
+    crossed: Crossed | None = None
+
+
 class Stack:
     """All blocks of a network as one call. Later changes of a weight have no effect."""
 
@@ -272,6 +288,36 @@ class Stack:
         call.x, call.work, call.attention = x.data_ptr(), work.data_ptr(), attention
         library().all_blocks(self.blocks, len(self.blocks), ctypes.byref(call))
         return x
+
+    def together(self, runs: Sequence[Brought], heads: int) -> Tensor:
+        """The last block's output [rows, width] of the rows of several runs, one run after another, each its branches one after another.
+        Weights are read once for all of them; every run attends to its own slab, and writes into it."""
+        x = torch.cat([run.x.flatten(0, 1) for run in runs])
+        rows, width = x.shape
+        masks = [None if run.mask is None else run.mask.contiguous() for run in runs]  # keep their addresses
+        parts, first = (Part * len(runs))(), 0
+        for part, run, mask in zip(parts, runs, masks, strict=True):
+            _fill(part, run, over_slab((*run.x.shape[:2], 3 * width), heads, self.turns[0], run.slab, 0, mask, run.cos, run.sin), first)
+            first += run.x.shape[0] * run.x.shape[1]
+        most = max(part.attention.scratch_size for part in parts)
+        scratch = max(2 * rows * self.inner, threads() * most)
+        work, room = torch.empty(rows * (4 * width + self.wholes[0].most) + scratch), (Attention * len(runs))()
+        for part in parts:
+            part.attention.scratch_size = most
+        call = Pass(x=x.data_ptr(), work=work.data_ptr(), rows=rows, threads=threads(), part_count=len(runs))
+        call.parts, call.room = ctypes.addressof(parts), ctypes.addressof(room)
+        library().all_blocks(self.blocks, len(self.blocks), ctypes.byref(call))
+        return x
+
+
+def _fill(part: Part, run: Brought, attention: Attention, first: int) -> None:
+    """Writes what a run brings, whose rows begin at `first`, as the functions take it."""
+    part.first, part.layer_stride = first, run.slab.block.stride(0) * run.slab.block.element_size()
+    if (crossed := run.crossed) is not None:
+        part.crossed, part.cross_count, part.cross_half = ctypes.addressof(crossed.pointers), crossed.count, crossed.half
+        part.cross_branch_stride, part.cross_head_stride = crossed.strides
+        attention.scratch_size = max(attention.scratch_size, scratch_of(attention.count, attention.width, crossed.count))
+    part.attention = attention
 
 
 def can_attend(width: int) -> bool:

@@ -6,12 +6,15 @@ recipes do not notice. A pass that the functions do not know (gradients, sets of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from engine.cache import Slab
 from engine.kernels.native import GELU_GATE, LAYER_NORM, ROOT_MEAN_SQUARE, SILU_GATE, Library, native
 from engine.kernels.native_layers import (
+    Brought,
     Crossed,
     NativeLinear,
     Row,
@@ -146,6 +149,12 @@ class QuickBlocks:
             return None
         return self.stack(x, self.heads, slab, mask, cos, sin)
 
+    def together(self, brought: Sequence[Brought]) -> Tensor | None:
+        """The last block's output [rows, width] of a pass of several runs; None if one of them needs another kind of pass."""
+        if not self.stack.can_run() or not all(each.cos.ndim == 2 and runs(each.x, each.mask, each.slab) for each in brought):
+            return None
+        return self.stack.together(brought, self.heads)
+
 
 class NativeMeshBlock(mesh_decoder.Block):
     """A block of mesh_decoder.py."""
@@ -188,6 +197,18 @@ class QuickMeshBlocks:
         """The last block's output, or None for a pass that the functions do not know."""
         if not runs(x, mask, slab) or not self.stack.can_run():
             return None
+        crossed = self.crossed(looked)
+        return None if crossed is None else self.stack(x, self.heads, slab, mask, None, None, crossed)
+
+    def together(self, brought: Sequence[Brought]) -> Tensor | None:
+        """The last block's output [rows, width] of a pass of several runs, with their conditions; None if one of them needs another kind of
+        pass."""
+        known = self.stack.can_run() and all(each.crossed is not None and runs(each.x, each.mask, each.slab) for each in brought)
+        return self.stack.together(brought, self.heads) if known else None
+
+    @staticmethod
+    def crossed(looked: list[tuple[Tensor, Tensor]]) -> Crossed | None:
+        """Keys and values of a condition as the functions take them; None if they do not know them."""
         crossed = looked.crossed if isinstance(looked, Looked) else None
         if crossed is None:
             shape, dtype = looked[0][0].shape, looked[0][0].dtype
@@ -198,4 +219,4 @@ class QuickMeshBlocks:
             crossed = Crossed(list(looked))
             if isinstance(looked, Looked):
                 looked.crossed = crossed
-        return self.stack(x, self.heads, slab, mask, None, None, crossed)
+        return crossed

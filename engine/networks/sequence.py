@@ -22,7 +22,7 @@ from engine.kernels.tree_attention import Seen, packed
 from engine.layout import Layout
 from engine.networks.static_step import Ahead, Pass, Replays, Static, Waiting, is_static
 from engine.networks.transformer import Fork, causal
-from engine.networks.trunk import RowAdapter, Trunk
+from engine.networks.trunk import Asked, RowAdapter, Trunk
 from engine.sampling import warp
 from engine.tree import depths, is_chain, visibility
 
@@ -68,6 +68,7 @@ class TransformerSequence:
         self._cached: list[int] | None = None  # positions of the cached tokens, slab row by slab row; None = a prefix, in order
         self._draft = Ids(NO_DRAFT.tokens)
         self.adapter: RowAdapter | None = None  # of predictive rows
+        self.together: Callable[[Asked], tuple[Tensor, Tensor]] | None = None  # joins passes with those of other runs; None: alone
         self._places: Tensor | None = None
         fixed = is_static(self.device) if static is None else static
         self._static = Static(trunk, slab.below) if fixed and trunk.fixed else None
@@ -110,6 +111,8 @@ class TransformerSequence:
             nodes = self.trunk.embed(draft.tokens.to(self.device))
             x = torch.cat([x, nodes.expand(x.shape[0], -1, -1)], 1)
         slots, mask = self._slots(draft, parents, self._slots_at), self._mask(draft, parents, count)
+        if self.together is not None and control == count:
+            return self._rows(parents, *self.together(Asked(self.trunk, x, slots, mask, self.slab)))
         with self._adapted(slots, len(self.pending) + control if control < count else None):
             if draft.twins and self.adapter.first_layer and self.trunk.takes_forks:
                 below, low, fork = forked(mask, len(self.pending), control, draft.twins, self.adapter.first_layer)

@@ -1,8 +1,10 @@
-"""What `TransformerSequence` needs from a model: the trunk, and the adapter of predictive rows."""
+"""What `TransformerSequence` needs from a model: the trunk, passes that several runs share, and the adapter of predictive rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
@@ -12,6 +14,22 @@ from engine.networks.transformer import Fork
 
 if TYPE_CHECKING:
     from engine.cache import FixedView, Slab
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A pass that a run asks for: the arguments of `Trunk.run`."""
+
+    trunk: Trunk
+    x: Tensor
+    slots: Tensor
+    mask: Tensor | Seen | None
+    slab: Slab
+
+    def alone(self) -> tuple[Tensor, Tensor]:
+        """Its hidden states and logits, by a pass of its own."""
+        hidden = self.trunk.run(self.x, self.slots, self.mask, self.slab)
+        return hidden, self.trunk.head(hidden)
 
 
 class Trunk(Protocol):
@@ -44,6 +62,19 @@ class Trunk(Protocol):
     def head(self, hidden: Tensor) -> Tensor:
         """[branches, R, H] -> logits [branches, R, V]"""
         ...
+
+    def together(self, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]] | None:
+        """Hidden states and logits of passes of several runs of this model, by one pass that reads the weights once; None if this model, or
+        one of the passes, needs a pass of its own. Every row has the bits that it has in a pass of its own."""
+        return None
+
+
+def divided(hidden: Tensor, logits: Tensor, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]]:
+    """The rows of a pass of several runs, hidden [rows, H] and logits [rows, V], as [branches, R, H] and [branches, R, V] of each run."""
+    shapes = [each.x.shape[:2] for each in asked]
+    counts = [branches * rows for branches, rows in shapes]
+    both = zip(hidden.split(counts), logits.split(counts), shapes, strict=True)
+    return [(h.unflatten(0, shape), scores.unflatten(0, shape)) for h, scores, shape in both]
 
 
 class RowAdapter(Protocol):

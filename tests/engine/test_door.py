@@ -1,4 +1,4 @@
-"""What `import engine` offers: six names, lazily, and every model loaded once."""
+"""What `import engine` offers: seven names, lazily, and every model loaded once."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from tests.readme import ROOT, run_python
 
 
 def test_the_door_has_these_names() -> None:
-    assert engine.__all__ == ["Prompt", "Sampling", "generate", "load", "methods", "race"]
+    assert engine.__all__ == ["Prompt", "Sampling", "generate", "generate_many", "load", "methods", "race"]
     assert set(engine.__all__) <= set(dir(engine))
     assert list(inspect.signature(engine.load).parameters) == ["name_or_folder", "device", "dtype"]
     assert list(inspect.signature(engine.generate).parameters)[:4] == ["backbone", "method", "prompt", "knobs"]
+    assert list(inspect.signature(engine.generate_many).parameters)[:5] == ["backbone", "method", "prompts", "knobs", "at_once"]
     with pytest.raises(AttributeError, match="no attribute 'lode'"):
         _ = engine.lode
 
