@@ -1,0 +1,117 @@
+"""A pass of several runs by the compiled functions: every row has the bits of a pass of its own run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from engine.cache import Slab
+from engine.kernels.native import built, native
+from engine.kernels.native_layers import Brought
+from engine.networks.mesh_decoder import MeshDecoder, Settings
+from engine.networks.native_blocks import quicken
+from engine.networks.transformer import Decoder, causal
+
+pytestmark = pytest.mark.skipif(built()[0] is None, reason=str(built()[1]))
+half = pytest.param(torch.bfloat16, marks=pytest.mark.skipif(native(torch.bfloat16) is None, reason="no native products in bfloat16 here"))
+HEADS, HEAD, LAYERS = 3, 32, 2
+WIDTH = HEADS * HEAD
+RUNS = ((2, 1, 7), (1, 5, 0), (2, 9, 40), (1, 1, 3))  # branches, rows and kept rows of each
+
+
+@pytest.fixture(autouse=True)
+def inference() -> Iterator[None]:
+    """No gradients, and PyTorch's number of threads afterwards."""
+    threads = torch.get_num_threads()
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        yield
+    torch.set_num_threads(threads)
+
+
+def spread(module: nn.Module) -> None:
+    """Weights large enough that a fault shows."""
+    for p in module.parameters():
+        if p.ndim > 1:
+            nn.init.normal_(p, std=p.shape[-1] ** -0.5)
+
+
+def slabs(dtype: torch.dtype) -> list[Slab]:
+    """A slab for each run, some rows kept."""
+    found = []
+    for branches, _, kept in RUNS:
+        slab = Slab(LAYERS, branches, HEADS, 64, HEAD, torch.device("cpu"), dtype)
+        slab.block[:, :, :, :, :kept] = torch.randn(LAYERS, 2, branches, HEADS, kept, HEAD).to(dtype)
+        slab.kept = kept
+        found.append(slab)
+    return found
+
+
+def masks() -> list[Tensor | None]:
+    """What the rows of each run see: chains, everything, and a tree."""
+    tree = torch.rand(9, 49) > 0.3
+    tree[:, 0] = True
+    return [None, causal(5, 0, torch.device("cpu")), tree, None]
+
+
+def copies(given: list[Slab]) -> list[Slab]:
+    """Slabs of the same content."""
+    made = []
+    for slab in given:
+        copy = Slab(LAYERS, slab.branches, HEADS, slab.capacity, HEAD, torch.device("cpu"), slab.block.dtype)
+        copy.block, copy.kept = slab.block.clone(), slab.kept
+        made.append(copy)
+    return made
+
+
+def assert_same_bits(together: Tensor, alone: list[Tensor], joined: list[Slab], single: list[Slab]) -> None:
+    """The rows, and what was written into the slabs."""
+    assert torch.equal(together, torch.cat([each.flatten(0, 1) for each in alone]))
+    assert all(torch.equal(a.block, b.block) for a, b in zip(joined, single, strict=True))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, half])
+def test_a_pass_of_pictures(dtype: torch.dtype, threads: int) -> None:
+    torch.set_num_threads(threads)
+    decoder = Decoder(LAYERS, WIDTH, HEADS, 80)
+    spread(decoder)
+    quicken(decoder, dtype)
+    single, seen = slabs(dtype), masks()
+    joined = copies(single)
+    rows = [(torch.randn(branches, count, WIDTH), *torch.randn(2, count, HEAD)) for branches, count, _ in RUNS]
+    alone = [decoder.quick(x, cos, sin, mask, slab) for (x, cos, sin), mask, slab in zip(rows, seen, single, strict=True)]
+    brought = [Brought(x, slab, mask, cos, sin) for (x, cos, sin), mask, slab in zip(rows, seen, joined, strict=True)]
+    assert_same_bits(decoder.quick.together(brought), alone, joined, single)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_pass_of_meshes_over_conditions_of_their_own(threads: int) -> None:
+    torch.set_num_threads(threads)
+    decoder = MeshDecoder(Settings(layers=LAYERS, width=WIDTH, heads=HEADS, inner=80, memories=2))
+    spread(decoder)
+    quicken(decoder)
+    single, seen = slabs(torch.float32), masks()
+    joined = copies(single)
+    looked = [decoder.look(torch.randn(branches, 11 + i, WIDTH)) for i, (branches, _, _) in enumerate(RUNS)]
+    rows = [torch.randn(branches, count, WIDTH) for branches, count, _ in RUNS]
+    alone = [decoder.quick(*each) for each in zip(rows, seen, looked, single, strict=True)]
+    crossed = [decoder.quick.crossed(each) for each in looked]
+    brought = [Brought(x, slab, mask, crossed=own) for x, slab, mask, own in zip(rows, joined, seen, crossed, strict=True)]
+    assert_same_bits(decoder.quick.together(brought), alone, joined, single)
+
+
+def test_a_hook_or_a_pass_of_another_kind_is_not_joined() -> None:
+    decoder = Decoder(LAYERS, WIDTH, HEADS, 80)
+    quicken(decoder)
+    slab = slabs(torch.float32)[0]
+    x, turned = torch.randn(2, 1, WIDTH), torch.randn(2, 1, HEAD)
+    brought = Brought(x, slab, None, *turned)
+    assert decoder.quick.together([brought, Brought(x.double(), slab, None, *turned)]) is None
+    handle = decoder.blocks[0].attention_out.register_forward_hook(lambda *_: None)
+    assert decoder.quick.together([brought]) is None
+    handle.remove()
+    assert decoder.quick.together([brought]) is not None

@@ -1,0 +1,279 @@
+"""Several runs at once: each is the run alone, whatever its method, and none disturbs another."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from engine.backbones import load, lowpoly, pictogram
+from engine.core import Backbone, Knobs, Method, Prompt, Sequence, Step
+from engine.errors import BadPrompt, NotSupported
+from engine.kernels.choice import REFERENCE, VARIABLE
+from engine.kernels.native import built, native
+from engine.many import Ended, generate_many
+from engine.methods import find
+from engine.networks.trunk import Asked
+from engine.noise import Noise
+from engine.run import Run, generate
+
+needs_native = pytest.mark.skipif(built()[0] is None, reason=str(built()[1]))
+TEXTS = ("a red apple on a blue background", "a cat", "two green trees", "a yellow star on a red background")
+
+
+@pytest.fixture(scope="module")
+def pictures() -> Backbone:
+    """The shipped pictogram."""
+    return load("pictogram", device="cpu", dtype="float32")
+
+
+@pytest.fixture(scope="module")
+def meshes() -> Backbone:
+    """The shipped lowpoly."""
+    return load("lowpoly", device="cpu")
+
+
+def captions(backbone: Backbone, count: int = 4) -> list[Prompt]:
+    """Prompts of small pictures, every second one without guidance."""
+    bare = replace(backbone.sampling, guidance=1.0)
+    return [Prompt(text, seed=i, size=64, sampling=bare if i % 2 else None) for i, text in enumerate(TEXTS[:count])]
+
+
+def clouds(count: int = 4) -> list[Prompt]:
+    """Prompts of meshes that end at different lengths."""
+    made = []
+    for i in range(count):
+        normals = torch.nn.functional.normalize(torch.randn(300, 3, generator=torch.Generator().manual_seed(i)), dim=-1)
+        places = normals * torch.tensor([0.9, 0.3 + 0.2 * i, 0.5])
+        made.append(Prompt(points=torch.cat([places, normals], 1), seed=i, size=8 + 6 * i))
+    return made
+
+
+def alone(backbone: Backbone, name: str, prompts: list[Prompt], **knobs: Any) -> list[Run]:
+    """The runs, one after another."""
+    method, preset = find(name)
+    return [generate(backbone, method, prompt, {**preset, **knobs}).finish() for prompt in prompts]
+
+
+def many(backbone: Backbone, name: str, prompts: list[Prompt], at_once: int = 3, **knobs: Any) -> list[Ended]:
+    """The runs at once, in the order of their prompts."""
+    method, preset = find(name)
+    return sorted(generate_many(backbone, method, prompts, {**preset, **knobs}, at_once), key=lambda each: each.index)
+
+
+def trace_of(run: Run) -> list[tuple]:
+    """What the steps say, without their seconds."""
+    return [(s.tokens, s.positions, s.drafted, s.forwards, numbers(s.trace.accepted), numbers(s.trace.entropy)) for s in run.steps]
+
+
+def numbers(values: Any) -> list[float] | None:
+    """The numbers of a field of a trace."""
+    return None if values is None else torch.as_tensor(values).tolist()
+
+
+def assert_same(together: list[Ended], runs: list[Run]) -> None:
+    """Every run has the tokens and the trace of the run alone."""
+    assert [each.index for each in together] == list(range(len(runs)))
+    for each, run in zip(together, runs, strict=True):
+        assert each.error is None and each.run.finished
+        assert trace_of(each.run) == trace_of(run)
+
+
+class Counter:
+    """Counts the runs of each joined pass."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, trunk: type):
+        self.sizes: list[int] = []
+        plain = trunk.together
+
+        def counted(own: Any, asked: list[Asked]) -> Any:
+            found = plain(own, asked)
+            if found is not None:
+                self.sizes.append(len(asked))
+            return found
+
+        monkeypatch.setattr(trunk, "together", counted)
+
+
+# --- equality ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "knobs"),
+    [
+        ("ar", {}),
+        ("sjdpp", {}),
+        ("sjdpp", {"verify": "match seed", "window": 6}),
+        ("adt_tree", {}),
+        ("zipar", {}),
+        ("zipar_verified", {}),
+    ],
+)
+def test_a_picture_is_that_of_the_run_alone(pictures: Backbone, name: str, knobs: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = captions(pictures, 3)
+    runs = alone(pictures, name, prompts, **knobs)
+    counter = Counter(monkeypatch, pictogram._Trunk)
+    assert_same(many(pictures, name, prompts, **knobs), runs)
+    assert not built()[0] or max(counter.sizes) == 3  # pairs and single branches together
+
+
+@pytest.mark.parametrize(("name", "size"), [("mulo_jacobi", 128), ("cross_regression", 64)])
+def test_passes_of_another_scale_or_with_an_adapter_work_too(pictures: Backbone, name: str, size: int) -> None:
+    prompts = [Prompt(text, seed=i, size=size) for i, text in enumerate(TEXTS[:2])]
+    assert_same(many(pictures, name, prompts), alone(pictures, name, prompts))
+
+
+@pytest.mark.parametrize("name", ["ar", "xspecmesh_exact", "sjdpp"])
+def test_a_mesh_is_that_of_the_run_alone(meshes: Backbone, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = clouds()
+    runs = alone(meshes, name, prompts)
+    assert len({len(run.tokens) for run in runs}) > 1, "they should end at different times"
+    counter = Counter(monkeypatch, lowpoly._Trunk)
+    assert_same(many(meshes, name, prompts), runs)
+    assert not built()[0] or counter.sizes.count(3) > min(len(run.steps) for run in runs)  # the fourth has taken a free place
+
+
+@needs_native
+@pytest.mark.skipif(native(torch.bfloat16) is None, reason="native functions do not run in bfloat16 here")
+@pytest.mark.parametrize("name", ["ar", "sjdpp"])
+def test_the_same_in_bfloat16(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone = load("pictogram", device="cpu", dtype="bfloat16")
+    runs, counter = alone(backbone, name, captions(backbone)), Counter(monkeypatch, pictogram._Trunk)
+    assert_same(many(backbone, name, captions(backbone)), runs)
+    assert max(counter.sizes) == 3
+
+
+def test_passes_that_are_not_joined_are_computed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, REFERENCE)
+    backbone = load("pictogram", device="cpu", dtype="float32")
+    runs, counter = alone(backbone, "sjdpp", captions(backbone, 2)), Counter(monkeypatch, pictogram._Trunk)
+    assert_same(many(backbone, "sjdpp", captions(backbone, 2)), runs)
+    assert counter.sizes == []
+
+
+def test_a_model_with_sequences_of_its_own_works_too() -> None:
+    toy = load("toy")
+    prompts = [Prompt(seed=i) for i in range(5)]
+    assert_same(many(toy, "sjd", prompts, at_once=2), alone(toy, "sjd", prompts))
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_prompt_is_read_when_a_place_is_free() -> None:
+    toy, read = load("toy"), []
+
+    def prompts() -> Iterator[Prompt]:
+        for i in range(5):
+            read.append(i)
+            yield Prompt(seed=i)
+
+    ended = generate_many(toy, find("ar")[0], prompts(), at_once=2)
+    assert read == []
+    next(ended)
+    assert read == [0, 1]
+    assert len(list(ended)) == 4 and read == [0, 1, 2, 3, 4]
+
+
+def test_shorter_runs_come_first(meshes: Backbone) -> None:
+    method = find("ar")[0]
+    ended = list(generate_many(meshes, method, clouds(3)[::-1], at_once=3))
+    lengths = [len(each.run.tokens) for each in ended]
+    assert lengths == sorted(lengths) and [each.index for each in ended] != [0, 1, 2]
+
+
+def test_the_seconds_of_the_runs_are_shares_of_the_time(pictures: Backbone) -> None:
+    start = time.perf_counter()
+    ended = many(pictures, "sjdpp", captions(pictures), at_once=4)
+    whole = time.perf_counter() - start
+    assert all(each.run.seconds > 0 for each in ended)
+    assert sum(each.run.seconds for each in ended) <= whole
+
+
+def test_fewer_than_one_at_once_is_refused_before_anything_begins() -> None:
+    with pytest.raises(BadPrompt, match="0 runs at once are too few"):
+        generate_many(load("toy"), find("ar")[0], [Prompt()], at_once=0)
+
+
+def test_a_method_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(NotSupported, match="needs"):
+        list(generate_many(load("lowpoly", device="cpu"), find("zipar")[0], clouds(1)))
+
+
+# --- errors and ends --------------------------------------------------------------------------------------------------
+
+
+def threads() -> list[str]:
+    """The threads of runs that live."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("run ")]
+
+
+def failing(method: Method, seed: int, at: int) -> Method:
+    """The method, with a bug in the run of a seed."""
+
+    def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
+        for i, step in enumerate(method.decode(sequence, knobs, noise, drafter)):
+            if i == at and noise.base == Noise(seed, sequence.vocabulary, sequence.device).base:
+                raise ZeroDivisionError("a bug")
+            yield step
+
+    return replace(method, decode=decode)
+
+
+def test_what_goes_wrong_in_a_run_ends_only_this_run(pictures: Backbone) -> None:
+    prompts = [*captions(pictures, 3), Prompt("", seed=3, size=64)]
+    runs = alone(pictures, "ar", prompts[:3])
+    ended = sorted(generate_many(pictures, failing(find("ar")[0], 1, 7), prompts, at_once=4), key=lambda each: each.index)
+    assert isinstance(ended[1].error, ZeroDivisionError) and ended[1].run.tokens == runs[1].tokens[:7]
+    assert isinstance(ended[3].error, BadPrompt) and ended[3].run.tokens == []
+    assert [trace_of(ended[i].run) for i in (0, 2)] == [trace_of(runs[i]) for i in (0, 2)]
+    assert threads() == []
+
+
+def test_what_goes_wrong_in_a_joined_pass_is_raised_in_its_runs(pictures: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(own: Any, asked: list[Asked]) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(pictogram._Trunk, "together", broken)
+    ended = many(pictures, "ar", captions(pictures, 3), at_once=2)
+    assert [type(each.error) for each in ended[:2]] == [ZeroDivisionError] * 2
+    assert ended[2].error is None and ended[2].run.finished  # the last one is alone
+
+
+def test_a_run_that_is_stopped_disturbs_no_other(pictures: Backbone) -> None:
+    prompts = captions(pictures, 3)
+    runs = alone(pictures, "sjdpp", prompts)
+
+    def watch(index: int, run: Run) -> None:
+        if index == 1 and len(run.steps) == 2:
+            run.stop()
+
+    method, preset = find("sjdpp")
+    ended = sorted(generate_many(pictures, method, prompts, preset, at_once=2, watch=watch), key=lambda each: each.index)
+    assert not ended[1].run.finished and trace_of(ended[1].run) == trace_of(runs[1])[:2]
+    assert [trace_of(ended[i].run) for i in (0, 2)] == [trace_of(runs[i]) for i in (0, 2)]
+
+
+@pytest.mark.parametrize("end", [lambda ended: ended.close(), lambda ended: None], ids=["closed", "dropped"])
+def test_whoever_wants_no_more_leaves_no_thread(meshes: Backbone, end: Callable[[Any], None]) -> None:
+    ended = generate_many(meshes, find("ar")[0], clouds(), at_once=3)
+    next(ended)
+    assert threads()
+    end(ended)
+    del ended
+    assert threads() == []
+
+
+def test_what_the_caller_raises_ends_all_runs(pictures: Backbone) -> None:
+    def watch(index: int, run: Run) -> None:
+        if len(run.steps) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(generate_many(pictures, find("ar")[0], captions(pictures, 3), at_once=2, watch=watch))
+    assert threads() == []
