@@ -29,7 +29,7 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     | SAMPLING
     | (RUN - {"--compare"})
     | {"--guidance", "--size", "--faces", "--up", "--formats"}
-    | {"--retries", "--no-sheet", "--ray", "--actors"},
+    | {"--retries", "--no-sheet", "--ray", "--actors", "--at-once"},
     "verify": {"--full", "--json"},
     "bench_image": MODEL | SAMPLING | TABLE | {"--guidance", "--size", "--prompts", "--figure", "--judge", "--eye"},
     "bench_mesh": MODEL | SAMPLING | TABLE | {"--faces", "--size", "--full", "--up", "--judge", "--each", "--packs", "--upright"},
@@ -37,6 +37,7 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "bench_kernels": {"--only", "--csv", "--json"},
     "bench_expected": MODEL | {"--count", "--write", "--json"},
     "bench_cpu": {"--threads", "--csv", "--json"},
+    "bench_many": {"--models", "--at-once", "--inputs", "--repeats", "--threads", "--csv", "--json"},
     "bench_gpu": {"--tokens", "--csv", "--json"},
     "bench_studio": {"--visitors", "--minutes", "--pairs", "--seed", "--json"},
     "bench_page": {"--runs", "--csv", "--json"},

@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 import traceback
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from app.batch.plan import Plan
 from app.history import placed, write_run
 from engine.core import Backbone, Prompt
 from engine.errors import ForetokenError
+from engine.many import Ended, generate_many
 from engine.mesh.distance import distance
 from engine.mesh.quality import quality
 from engine.mesh.read import Input
@@ -44,16 +46,51 @@ class Maker:
         """The row of an input: its result, which may be there already, or what went wrong. A bug leaves its traceback on stderr."""
         try:
             return with_entry(self.folder.done(entry) or self.make(entry), entry)
-        except ForetokenError as e:
-            error = str(e)
-        except Exception as e:  # one input must not end the others; the row names it and the traceback is kept
-            traceback.print_exc(file=sys.stderr)
-            error = f"{type(e).__name__}: {e} (a bug: its traceback is on stderr)"
-        return with_entry(failed(entry, error), entry)
+        except Exception as e:  # one input must not end the others
+            return failure(entry, e)
+
+    def rows(self, entries: Iterable[Entry], at_once: int) -> Iterator[Row]:
+        """The rows of inputs in the order in which they end. Up to `at_once` are decoded together (engine/many.py)."""
+        begun: list[tuple[Entry, Input | None] | None] = []  # None: it has ended
+        ready: list[Row] = []  # of inputs that need no run
+
+        def prompts() -> Iterator[Prompt]:
+            for entry in entries:
+                try:
+                    if (row := self.folder.done(entry)) is not None:
+                        ready.append(with_entry(row, entry))
+                        continue
+                    given = self.given(entry)
+                    prompt = self.prompt(entry, given)
+                except Exception as e:  # as in `row`
+                    ready.append(failure(entry, e))
+                    continue
+                begun.append((entry, given))
+                yield prompt
+
+        for ended in generate_many(self.backbone, self.method, prompts(), self.knobs, at_once, name=self.plan.method):
+            yield from _taken(ready)
+            entry, given = begun[ended.index]
+            begun[ended.index] = None  # frees the cloud
+            yield self.ended(ended, entry, given)
+        yield from _taken(ready)
+
+    def ended(self, ended: Ended, entry: Entry, given: Input | None) -> Row:
+        """Keeps the result of a run that has ended; returns its row."""
+        try:
+            if ended.error is not None:
+                raise ended.error
+            return with_entry(self.folder.keep(entry, lambda part: self.write(ended.run, part, entry, given)), entry)
+        except Exception as e:  # as in `row`
+            return failure(entry, e)
+
+    def given(self, entry: Entry) -> Input | None:
+        """The cloud or mesh of an input; None for a prompt."""
+        return None if entry.path is None else read_standing(entry.path, self.plan.up)
 
     def make(self, entry: Entry) -> Row:
         """Decodes an input and keeps its result."""
-        given = None if entry.path is None else read_standing(entry.path, self.plan.up)
+        given = self.given(entry)
         run = generate(self.backbone, self.method, self.prompt(entry, given), self.knobs, name=self.plan.method).finish()
         return self.folder.keep(entry, lambda part: self.write(run, part, entry, given))
 
@@ -97,6 +134,21 @@ class Maker:
         apart = distance((placed(result.vertices, given), result.faces), given.reference)
         numbers = {name: found[name] for name in ("faces", "vertices", "watertight")}
         return numbers | {name: round(float(apart[name]), 5) for name in ("chamfer", "hausdorff")}
+
+
+def failure(entry: Entry, error: Exception) -> Row:
+    """The row of an input that failed; a bug leaves its traceback on stderr."""
+    if isinstance(error, ForetokenError):
+        return with_entry(failed(entry, str(error)), entry)
+    traceback.print_exception(error, file=sys.stderr)
+    return with_entry(failed(entry, f"{type(error).__name__}: {error} (a bug: its traceback is on stderr)"), entry)
+
+
+def _taken(rows: list[Row]) -> list[Row]:
+    """The rows, which are then no longer in the list."""
+    found = list(rows)
+    rows.clear()
+    return found
 
 
 def planned(entry: Entry, plan: Plan) -> Entry:
