@@ -37,7 +37,7 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "bench_kernels": {"--only", "--csv", "--json"},
     "bench_expected": MODEL | {"--count", "--write", "--json"},
     "bench_cpu": {"--threads", "--csv", "--json"},
-    "bench_many": {"--models", "--at-once", "--inputs", "--repeats", "--threads", "--csv", "--json"},
+    "bench_many": {"--models", "--at-once", "--inputs", "--repeats", "--size", "--faces", "--threads", "--csv", "--json"},
     "bench_gpu": {"--tokens", "--csv", "--json"},
     "bench_studio": {"--visitors", "--minutes", "--pairs", "--seed", "--json"},
     "bench_page": {"--runs", "--csv", "--json"},

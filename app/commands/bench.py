@@ -13,6 +13,7 @@ KINDS = {
     "generate": "methods inside transformers",
     "kernels": "the GPU's kernels",
     "cpu": "passes on a CPU",
+    "many": "several runs at once",
     "gpu": "graphs and windows on a GPU",
     "expected": "tokens a pass, for auto",
     "studio": "the page under several visitors",
