@@ -3,6 +3,7 @@
 A page holds pairs of comments; what stands between them is replaced. `<!-- knobs NAME ... -->` and `<!-- end -->` hold the knobs of
 methods. `<!-- bench FILE: COMMAND -->` and `<!-- end -->` hold the rows that COMMAND wrote into docs/bench/FILE with `--csv`.
 `<!-- passes FILE: COMMAND -->` holds what COMMAND measured about passes on a CPU.
+`<!-- many FILE: COMMAND -->` holds what COMMAND measured of several runs at once.
 `<!-- page FILE: COMMAND -->` holds what COMMAND measured of the page in a browser.
 `<!-- compiled FILE: COMMAND -->` holds what COMMAND wrote about compiled kernels, `<!-- bounds -->` the least times of kernels, computed.
 tests/test_docs.py fails when a table is out of date.
@@ -28,6 +29,7 @@ BLOCK = re.compile(r"(<!-- knobs ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 BENCH = re.compile(r"(<!-- bench ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 COMPILED = re.compile(r"(<!-- compiled ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 PASSES = re.compile(r"(<!-- passes ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+MANY = re.compile(r"(<!-- many ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 PAGE = re.compile(r"(<!-- page ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 BOUNDS = re.compile(r"(<!-- bounds -->\n).*?(<!-- end -->)", re.DOTALL)
 ON_PAGE = {  # column: (what it is, digits, unit, aim)
@@ -163,6 +165,30 @@ def passes_table(path: Path, command: str) -> str:
     return "\n".join([made, "", *passes, "", *wholes, ""])
 
 
+def many_table(path: Path, command: str) -> str:
+    """The throughput of several runs at once over that of one after another, and the milliseconds that a run pays for its pass."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    first, at_once = rows[0], list(dict.fromkeys(row["at_once"] for row in rows))
+    found = {(row["backbone"], row["method"], row["what"], row["at_once"]): row for row in rows}
+    wide = " | ".join(f"{n} at once" for n in at_once)
+    runs = [f"| model | method | results/s alone | {wide} |", "|---" * (3 + len(at_once)) + "|"]
+    passes = [f"| model | method | rows | alone ms | {wide} |", "|---" * (4 + len(at_once)) + "|"]
+    for backbone, method in dict.fromkeys((row["backbone"], row["method"]) for row in rows):
+        of_runs, of_passes = ([found[backbone, method, what, n] for n in at_once] for what in ("runs", "pass"))
+        assert all(row["equal"] == "True" for row in of_runs), "other tokens"
+        times = " | ".join(f"{float(row['times']):.2f} ({float(row['processor_times']):.2f})" for row in of_runs)
+        runs.append(f"| {backbone} | `{method}` | {float(of_runs[0]['alone_per_second']):.2f} | {times} |")
+        own = " | ".join(f"{float(row['together_ms']) / int(n):.2f}" for row, n in zip(of_passes, at_once, strict=True))
+        one = of_passes[0]
+        a_run = int(one["rows"]) // int(one["at_once"])
+        passes.append(f"| {backbone} | `{method}` | {a_run} | {float(one['alone_ms']) / int(one['at_once']):.2f} | {own} |")
+    settings = (
+        f"{first['inputs']} inputs, {first['processor']}, {first['threads']} thread(s), PyTorch {first['torch']}, commit {first['commit']}"
+    )
+    return "\n".join([f"`python launch.py {command}`: {settings}.", "", *runs, "", *passes, ""])
+
+
 def page_table(path: Path, command: str) -> str:
     """What was measured of the page: a line for each number, with its aim, and a column for the page and for each kind of run."""
     with path.open(newline="", encoding="utf-8") as file:
@@ -201,13 +227,16 @@ def fill(page: str) -> str:
     def cpu(found: re.Match[str]) -> str:
         return found[1] + "\n" + passes_table(ROOT / "docs/bench" / found[2], found[3]) + "\n" + found[4]
 
+    def several(found: re.Match[str]) -> str:
+        return found[1] + "\n" + many_table(ROOT / "docs/bench" / found[2], found[3]) + "\n" + found[4]
+
     def page_of(found: re.Match[str]) -> str:
         return found[1] + "\n" + page_table(ROOT / "docs/bench" / found[2], found[3]) + "\n" + found[4]
 
     def least(found: re.Match[str]) -> str:
         return found[1] + "\n" + bounds_table() + "\n" + found[2]
 
-    page = PAGE.sub(page_of, PASSES.sub(cpu, page))
+    page = MANY.sub(several, PAGE.sub(page_of, PASSES.sub(cpu, page)))
     return BOUNDS.sub(least, COMPILED.sub(programs, BENCH.sub(benches, BLOCK.sub(tables, page))))
 
 

@@ -186,6 +186,9 @@ def test_the_page_s_table_has_a_column_for_each_kind_of_run_and_the_aims(make, t
 
 def test_every_file_of_measurements_stands_in_a_page(make):
     shown = {
-        block[1] for path in PAGES for kind in (make.BENCH, make.COMPILED, make.PASSES, make.PAGE) for block in kind.findall(text(path))
+        block[1]
+        for path in PAGES
+        for kind in (make.BENCH, make.COMPILED, make.PASSES, make.MANY, make.PAGE)
+        for block in kind.findall(text(path))
     }
     assert {path.name for path in (ROOT / "docs/bench").glob("*.csv")} == shown != set()

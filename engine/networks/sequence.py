@@ -111,7 +111,7 @@ class TransformerSequence:
             nodes = self.trunk.embed(draft.tokens.to(self.device))
             x = torch.cat([x, nodes.expand(x.shape[0], -1, -1)], 1)
         slots, mask = self._slots(draft, parents, self._slots_at), self._mask(draft, parents, count)
-        if self.together is not None and control == count:
+        if self.together is not None and control == count and not choose(self.device, x.dtype).is_triton:
             return self._rows(parents, *self.together(Asked(self.trunk, x, slots, mask, self.slab)))
         with self._adapted(slots, len(self.pending) + control if control < count else None):
             if draft.twins and self.adapter.first_layer and self.trunk.takes_forks:
