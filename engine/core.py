@@ -453,7 +453,7 @@ class Backbone(Protocol):
     """A model: weights, tokenizer, renderer. It does not depend on any method. Other code uses only these members."""
 
     name: str
-    capabilities: frozenset[str]  # e.g. raster, wavefront, mesh, codebook, encode, hidden, at_scale, sketch
+    capabilities: frozenset[str]  # e.g. raster, wavefront, mesh, codebook, encode, hidden, at_scale, sketch; joined: see engine/many.py
     sampling: Sampling  # defaults
     suits: Suits  # knob values that work better on this model than the methods' defaults
     device: torch.device

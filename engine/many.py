@@ -5,7 +5,7 @@ asks for a pass. One thread moves at a time, and they take turns in a fixed orde
 its pass, the passes are computed as one (`Trunk.together`), and the runs go on. The place of a run that has ended goes to the next prompt.
 
 A run has the tokens that it has alone, because a row of a joined pass has the bits of a row alone. Passes that a model does not join are
-computed one by one.
+computed one by one; the capability "joined" says that it joins most of them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from engine.networks.sequence import TransformerSequence
 from engine.networks.trunk import Asked
 from engine.run import Run
 
+USUAL = 8  # runs at once: more gave little more (docs/batch.md)
 Passed = tuple[Tensor, Tensor]  # hidden states and logits of a pass
 Watch = Callable[[int, Run], object]
 
@@ -43,12 +44,17 @@ class Ended:
     error: Exception | None = None
 
 
+def usual(backbone: Backbone) -> int:
+    """How many runs at once pay on a model: one where passes are not joined."""
+    return USUAL if "joined" in backbone.capabilities else 1
+
+
 def generate_many(
     backbone: Backbone,
     method: Method,
     prompts: Iterable[Prompt],
     knobs: Mapping[str, float | str] | None = None,
-    at_once: int = 4,
+    at_once: int | None = None,
     drafter: Any = None,
     name: str = "",
     watch: Watch | None = None,
@@ -56,10 +62,12 @@ def generate_many(
     """Begins runs of all prompts, of which at most `at_once` advance together; yields each when it has ended.
 
     prompts : read one by one, when a place is free
+    at_once : None = as many as usually pay
     watch   : called with the index and the run after every step; it may stop the run. What it raises ends all runs
     The rest is as for `generate`. What goes wrong in a run ends only this run. Raises BadPrompt for fewer than one at once, and
     NotSupported or BadKnob with the first prompt.
     """
+    at_once = usual(backbone) if at_once is None else at_once
     if at_once < 1:
         raise BadPrompt(f"{at_once} runs at once are too few. Give 1 or more.")
 
@@ -138,14 +146,13 @@ class _Circle:
         self._is_away = True
         place.turn.release()
         self._turn.acquire()
-        self._is_away = False
 
     # --- called by the thread whose turn it is ---
 
     def after(self, place: _Place) -> bool:
         """Gives the turn away after a run has moved; returns whether it has to wait for its next one."""
         if self.is_closing or (not self._waiting and any(each.has_ended for each in self.places)):
-            self._turn.release()
+            self._return()
         elif self._waiting:
             self._waiting.popleft().turn.release()
         else:
@@ -157,6 +164,11 @@ class _Circle:
     def show(self, place: _Place) -> None:
         """Gives the turn to the caller, who looks at a step."""
         self.stepped = place
+        self._return()
+
+    def _return(self) -> None:
+        """Gives the turn to the caller. An interrupt may come before it takes it, so it is not away from here on."""
+        self._is_away = False
         self._turn.release()
 
 

@@ -49,8 +49,8 @@ class Maker:
         except Exception as e:  # one input must not end the others
             return failure(entry, e)
 
-    def rows(self, entries: Iterable[Entry], at_once: int) -> Iterator[Row]:
-        """The rows of inputs in the order in which they end. Up to `at_once` are decoded together (engine/many.py)."""
+    def rows(self, entries: Iterable[Entry], at_once: int | None = None) -> Iterator[Row]:
+        """The rows of inputs in the order in which they end. Up to `at_once` are decoded together (None: as many as pay)."""
         begun: list[tuple[Entry, Input | None] | None] = []  # None: it has ended
         ready: list[Row] = []  # of inputs that need no run
 

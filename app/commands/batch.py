@@ -44,7 +44,7 @@ def parser() -> Parser:
     p.add_argument("--formats", default="glb", help="files of a mesh besides acceptance.glb: glb,obj,ply,stl")
     p.add_argument("--retries", type=whole(0, 100), default=1, help="how often a failed input is tried again (1)")
     p.add_argument("--no-sheet", action="store_true", help="write no contact sheet")
-    p.add_argument("--at-once", type=whole(1, 1000), default=1, help="inputs that are decoded together, in passes that are one (1)")
+    p.add_argument("--at-once", type=whole(1, 1000), help="inputs that are decoded together (8 where a model's passes are joined, else 1)")
     p.add_argument(
         "--ray", nargs="?", const=LOCAL, metavar="ADDRESS", help="work through Ray: on this machine, or on a cluster (auto, HOST:PORT)"
     )
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
         batch = Batch(folder, [planned(entry, plan) for entry in inputs.entries], options.retries)
         if options.ray is None:
             maker = Maker(plan, folder, backbone)
-            batch.run(lambda entries: maker.rows(entries, options.at_once) if options.at_once > 1 else map(maker.row, entries))
+            batch.run(lambda entries: maker.rows(entries, options.at_once))
         else:
             from app.batch.with_ray import Cluster
 
@@ -97,7 +97,7 @@ def check(options: argparse.Namespace, are_files: bool) -> None:
             own.error(f"{options.input.name} holds {'clouds' if are_files else 'prompts'}, which do not use --{name}")
     if options.actors is not None and options.ray is None:
         own.error("--actors belongs to --ray")
-    if options.at_once > 1 and options.ray is not None:
+    if options.at_once is not None and options.ray is not None:
         own.error("--at-once is for one machine without --ray: an actor decodes one input at a time")
     options.backbone = options.backbone or (MESHES if are_files else PICTURES)
 

@@ -137,7 +137,8 @@ class Lowpoly:
         heads = {"mesh_heads"} if self.kinds else set()
         drafts = {"feature_draft"} if folder is not None and self._drafter_file().exists() else set()
         stream = {"predictive_stream"} if is_trained(folder) and not self.heads_suffix else set()
-        self.capabilities = frozenset({"mesh", "points", "condition", "hidden"} | heads | drafts | stream)
+        joined = {"joined"} if model.decoder.quick is not None else set()
+        self.capabilities = frozenset({"mesh", "points", "condition", "hidden"} | heads | drafts | stream | joined)
 
     def warning(self, text: str) -> str:
         """Nothing: it does not know what it cannot draw."""

@@ -381,4 +381,5 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> P
     found.dtype = "bfloat16" if dtype == "bfloat16" else "float32"
     if found.device.type == "cpu":
         quicken(model.decoder, getattr(torch, found.dtype))
+        found.capabilities |= {"joined"} if model.decoder.quick is not None else set()
     return found

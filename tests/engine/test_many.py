@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +18,7 @@ from engine.core import Backbone, Knobs, Method, Prompt, Sequence, Step
 from engine.errors import BadPrompt, NotSupported
 from engine.kernels.choice import REFERENCE, VARIABLE
 from engine.kernels.native import built, native
-from engine.many import Ended, generate_many
+from engine.many import USUAL, Ended, generate_many, usual
 from engine.methods import find
 from engine.networks.trunk import Asked
 from engine.noise import Noise
@@ -195,6 +197,12 @@ def test_the_seconds_of_the_runs_are_shares_of_the_time(pictures: Backbone) -> N
     assert sum(each.run.seconds for each in ended) <= whole
 
 
+def test_many_at_once_are_usual_where_passes_are_joined(pictures: Backbone, meshes: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [usual(each) for each in (pictures, meshes)] == [USUAL if built()[0] else 1] * 2
+    monkeypatch.setenv(VARIABLE, REFERENCE)
+    assert [usual(load(name)) for name in ("pictogram", "lowpoly", "toy")] == [1, 1, 1]
+
+
 def test_fewer_than_one_at_once_is_refused_before_anything_begins() -> None:
     with pytest.raises(BadPrompt, match="0 runs at once are too few"):
         generate_many(load("toy"), find("ar")[0], [Prompt()], at_once=0)
@@ -266,6 +274,24 @@ def test_whoever_wants_no_more_leaves_no_thread(meshes: Backbone, end: Callable[
     assert threads()
     end(ended)
     del ended
+    assert threads() == []
+
+
+def interrupt() -> None:
+    """A signal that wakes the main thread."""
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+@pytest.mark.parametrize("how", [_thread.interrupt_main, interrupt], ids=["in its turn", "while it waits"])
+def test_ctrl_c_ends_all_runs(pictures: Backbone, how: Callable[[], None]) -> None:
+    def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
+        for i, step in enumerate(find("ar")[0].decode(sequence, knobs, noise, drafter)):
+            if i == 3:
+                how()
+            yield step
+
+    with pytest.raises(KeyboardInterrupt):
+        list(generate_many(pictures, replace(find("ar")[0], decode=decode), captions(pictures, 3), at_once=2))
     assert threads() == []
 
 

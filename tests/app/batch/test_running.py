@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -23,6 +24,7 @@ from app.batch.plan import Plan
 from app.batch.progress import Progress, duration
 from app.batch.running import Batch
 from app.batch.sheet import COLUMNS as ACROSS
+from engine.core import Prompt
 from engine.errors import BadOutput
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -75,7 +77,7 @@ def test_each_prompt_becomes_the_picture_that_the_image_command_makes(tmp_path: 
 
 def test_killed_in_the_middle_it_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     path, out = prompts(tmp_path), tmp_path / "out"
-    command = [sys.executable, "launch.py", "batch", str(path), "--out", str(out), *OPTIONS]
+    command = [sys.executable, "launch.py", "batch", str(path), "--out", str(out), *OPTIONS, "--at-once", "1"]
     running = subprocess.Popen(
         [sys.executable, "-c", "import sys; from app import cli; cli.main(sys.argv[1:])", *command[2:]],
         cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
@@ -116,11 +118,11 @@ class Fails(making.Maker):
 
     broken = 0
 
-    def make(self, entry: Entry) -> dict:
+    def prompt(self, entry: Entry, given: Any) -> Prompt:
         if type(self).broken:
             type(self).broken -= 1
             raise OSError("the disk is away")
-        return super().make(entry)
+        return super().prompt(entry, given)
 
 
 @pytest.mark.parametrize(("retries", "done"), [("0", 1), ("1", 2)])
