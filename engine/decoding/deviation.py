@@ -68,7 +68,7 @@ class Meter:
         found = 1.0
         if self._limit < 1:
             left = self._limit * (self.tokens + len(self._slots)) - self.total - sum(self._slots)
-            found = 1.0 if deviation <= left else max(0.0, left) / deviation
+            found = 1.0 if deviation <= max(0.0, left) else max(0.0, left) / deviation
         self._slots[-1] += found * deviation
         self._shares.append(found)
         return found

@@ -165,6 +165,6 @@ METHOD = Method(
     cases=(
         Case("GSD-0", "same law", {"window": 3, "half_width": 0}, _LINE, ("residual is p",)),
         Case("GSD-LAW", "closed form", _GROUPS, _LINE, ("gsd: one rank higher", "gsd: the law of the draft alone"), "grouped window"),
-        Case("BUDGET", "closed form", _GROUPS | {"allowed_deviation": 0.05}, _LINE, ("budget: ignored",), "grouped window"),
+        Case("BUDGET", "closed form", _GROUPS | {"allowed_deviation": 0.01}, _LINE, ("budget: ignored",), "grouped window"),
     ),
 )

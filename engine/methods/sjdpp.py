@@ -137,7 +137,7 @@ METHOD = Method(
             ("lantern: counts one neighbour too many", "residual is p"), "relaxed window",
         ),
         Case(
-            "BUDGET window", "closed form", _LENDING | {"allowed_deviation": 0.08}, _LINE,
+            "BUDGET window", "closed form", _LENDING | {"added_mass": 0.6, "allowed_deviation": 0.08}, _LINE,
             ("budget: ignored", "budget: the coin is the verdict's"), "relaxed window",
         ),
         Case(

@@ -221,7 +221,7 @@ def _chances(
 
 
 def _replaced(p: Tensor, q: Tensor, chances: Tensor) -> Tensor:
-    """Returns the output distribution [V] if a draft from q [V] is accepted with these chances [V]; the residual is that of single tokens."""
+    """Returns the output distribution [V] of a draft from q [V] accepted with these chances [V]; the residual is that of single tokens."""
     accepted, left = q * chances, (p - q).clamp(min=0)
     return accepted if left.sum() < 1e-12 else accepted + (1 - accepted.sum()) * left / left.sum()
 

@@ -102,3 +102,10 @@ def test_a_meter_that_ignores_the_budget_is_noticed(name: str) -> None:
     with applied("budget: ignored", mutants.MUTANTS["budget: ignored"]):
         run = run_of(name, 1, allowed_deviation=0.02)
     assert run.steps[-1].trace.deviation.mean > 0.03
+
+
+def test_a_token_that_does_not_deviate_needs_no_allowance() -> None:
+    meter = metered(0.1)
+    assert meter.share(0.1) == meter.share(0.2) * 2 == 1.0
+    meter.total += 1e-17  # rounding: a little more than allowed is spent
+    assert meter.share(0.0, again=True) == 1.0 and meter.share(0.1, again=True) == 0.0
