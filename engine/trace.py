@@ -44,7 +44,8 @@ class RoundTrace:
 class DeviationTrace:
     """How far a relaxed rule lets the output deviate from the model's distribution, in total variation distance.
 
-    mean : of the run so far; latest : of this pass; strength : the rule's strength in this pass. nan: not measured
+    mean : of the run's measured tokens so far; latest : of those of this pass; strength : the share of the relaxed rule in this pass's
+    decisions, 0 to 1. nan: not measured
     """
 
     mean: float

@@ -27,7 +27,8 @@ def parser() -> Parser:
     p.add_argument("--repeats", type=whole(1, 1_000), help="how often each method decodes each prompt, twice each time (1)")
     p.add_argument(
         "--figure", type=file_path,
-        help="write a PNG: mulo on its theory line, adt_tree's controller, or cross_regression's speed against fidelity",
+        help="write a PNG: mulo on its theory line, adt_tree's controller, cross_regression's speed against fidelity, or with "
+        "--sweep allowed_deviation=A,B the speed of all relaxed methods over their deviation",
     )  # fmt: skip
     p.add_argument("--judge", action="store_true", help="instead of timing, count how often pictures show what the prompt asked for")
     p.add_argument("--eye", type=file_path, help="with --judge: compare it with a CSV of human answers about the sheet's pictures")

@@ -1,10 +1,22 @@
-"""The deviation of a relaxed rule's output from the model's distribution: a meter shared by all relaxed methods, and a knob to limit it.
+"""The deviation of a relaxed rule's output from the model's distribution: a meter that all relaxed methods share, and its budget.
 
-Paper: none. The budget of a paper (LANTERN's δ) bounds what one token may borrow, not the deviation of the output. This knob limits
-the total variation distance of a token's distribution, on average over the run.
+Paper: none. The knob of a paper (LANTERN's δ, XSpecMesh's δ, Θ, a group's width) bounds what one token may gain, not the deviation of the
+output. `allowed_deviation` bounds that: the mean over the committed tokens of the total variation distance between the distribution that
+a token was drawn from, given all before it, and the model's.
+
+A relaxed rule would give a token the distribution o where the model has p, with the deviation d = TV(o, p). What the budget still allows
+is r = budget * (tokens so far + 1) - (deviations so far). The relaxed rule decides with probability s = min(1, r / d), else the exact rule
+does. So the token has the distribution s o + (1 - s) p and the deviation s d <= r, and the mean never exceeds the budget, whatever the
+run does. d and s depend on p and on the draft's distribution, never on its value; otherwise neither rule would give what it says.
+By the chain rule, a whole run of T tokens lies within T times the budget of plain decoding.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
 
 from engine.core import Knob, Knobs
 from engine.noise import SCHEDULE, Noise
@@ -12,49 +24,100 @@ from engine.trace import DeviationTrace
 
 ALLOWED = Knob(
     "allowed_deviation", "", 1.0, 0, 1, 0.005,
-    help="Limit on the mean total variation distance between a token's distribution and the model's. 1: no limit. 0: exact.",
+    help="Budget: the most that tokens may deviate from the model's distribution, as mean total variation distance. 1: no limit. 0: exact.",
 )  # fmt: skip
 
 METERED = 0.25  # the share of passes measured when there is no limit; with a limit, every pass is measured
+_DUE, _COIN = 1, 4  # slots of the schedule's noise
 
 
 class Meter:
-    """The running mean of TV(output, model) over the measured rows of one run, and the strength allowed to the rule in the next pass.
+    """The deviations of one run's committed tokens, and the share of the relaxed rule in the next one.
 
-    latest : of the newest pass; nan if not measured. strength : the rule's strength in the newest pass
+    tokens, total : the committed tokens of measured passes, and the sum of their deviations; a token that no rule decided has none
+    is_due   : whether this pass is measured
+    latest   : the mean deviation of the newest pass; nan if not measured. strength : the mean share of the relaxed rule in it
     """
 
     def __init__(self) -> None:
-        self.measured, self.total = 0, 0.0
+        self.tokens, self.total, self.is_due = 0, 0.0, False
         self.latest = self.strength = float("nan")
+        self._limit = 1.0
+        self._slots: list[float] = []  # of the pass: the deviation of each token in order
+        self._shares: list[float] = []
 
     @property
     def mean(self) -> float:
-        """Mean total variation distance so far; nan before the first measurement."""
-        return self.total / self.measured if self.measured else float("nan")
+        """Mean deviation so far; nan before the first measurement."""
+        return self.total / self.tokens if self.tokens else float("nan")
 
-    def allow(self, most: float, knobs: Knobs) -> float:
-        """The strength of the rule in this pass: `most`, or the unused allowance of the measured rows plus that of one more row.
+    def begin(self, knobs: Knobs, noise: Noise, position: int, iteration: int, always: bool = False) -> bool:
+        """Begins a pass; returns whether it is measured. always : measure it also if there is no limit"""
+        self._limit, self._slots, self._shares = knobs.allowed_deviation, [], []
+        self.is_due = always or is_limited(knobs) or noise.host_uniform(SCHEDULE, position, 1, iteration, _DUE).item() < METERED
+        return self.is_due
 
-        A rule that deviates less than allowed saves its allowance and grows stronger. One that exceeded it is exact until the mean is
-        below the limit again. The strength depends only on committed tokens, so no draft influences its own verification.
+    def share(self, deviation: float, again: bool = False) -> float:
+        """The share of the relaxed rule in the decision on the next token, where it alone would deviate by `deviation`.
+
+        again : the decision is on the same token as the last one, on its next sibling in a tree. The deviations of a token's siblings add
+        up, which is never less than that of the token.
         """
-        self.strength = most
-        if knobs.allowed_deviation < 1:
-            self.strength = min(most, max(0.0, knobs.allowed_deviation * (self.measured + 1) - self.total))
-        self.latest = float("nan")
-        return self.strength
+        if not again:
+            self._slots.append(0.0)
+        found = 1.0
+        if self._limit < 1:
+            left = self._limit * (self.tokens + len(self._slots)) - self.total - sum(self._slots)
+            found = 1.0 if deviation <= max(0.0, left) else max(0.0, left) / deviation
+        self._slots[-1] += found * deviation
+        self._shares.append(found)
+        return found
 
-    def is_due(self, knobs: Knobs, noise: Noise, position: int, iteration: int) -> bool:
-        """Whether this pass is measured."""
-        return knobs.allowed_deviation < 1 or noise.host_uniform(SCHEDULE, position, 1, iteration, 1).item() < METERED
+    def decide(self, relaxed: Tensor, exact: Tensor, deviation: Callable[[int], float], coins: Tensor) -> tuple[list[bool], int]:
+        """Which rule decides on each draft of a chain, True for the relaxed one, up to the first refused; and how many are accepted.
 
-    def saw(self, deviation: float) -> None:
-        """Adds a measured row."""
-        self.latest = deviation
-        self.total += deviation
-        self.measured += 1
+        relaxed, exact : bool [m], the verdicts of both rules; deviation : (draft) -> that of the relaxed rule; coins : [m] in (0, 1)
+        """
+        verdicts, by = (exact.tolist(), relaxed.tolist()), []
+        for draft, coin in enumerate(coins.tolist()):
+            by.append(coin < self.share(deviation(draft)))
+            if not verdicts[by[-1]][draft]:
+                return by, draft
+        return by, len(by)
+
+    def commit(self, count: int) -> None:
+        """Ends a pass that committed `count` tokens."""
+        if not self.is_due:
+            self.latest = self.strength = float("nan")
+            return
+        spent = sum(self._slots[:count])
+        self.total += spent
+        self.tokens += count
+        self.latest = spent / count
+        self.strength = sum(self._shares) / len(self._shares) if self._shares else float("nan")
 
     def trace(self) -> DeviationTrace:
-        """For the Step: the deviation of this pass, the run's mean, and the rule's strength."""
+        """For the Step: the run's mean, the deviation of this pass, and the share of the relaxed rule."""
         return DeviationTrace(self.mean, self.latest, self.strength)
+
+
+def is_limited(knobs: Knobs) -> bool:
+    """Whether there is a budget."""
+    return knobs.allowed_deviation < 1
+
+
+def coins(noise: Noise, position: int, count: int, iteration: int) -> Tensor:
+    """Numbers [count] in (0, 1) that choose between the rules; nothing else uses them."""
+    return noise.host_uniform(SCHEDULE, position, count, iteration, _COIN)
+
+
+def chain_verdicts(by: list[bool], a: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Of `Meter.decide`, for all drafts [m] as in `like`: which are accepted, and which the relaxed rule decided."""
+    m = len(like)
+    accepted = torch.arange(m, device=like.device) < a
+    return accepted, torch.tensor([*by, *[False] * (m - len(by))], dtype=torch.bool, device=like.device)
+
+
+def limit_of(knobs: Knobs) -> str:
+    """What the badge adds to its sentence if there is a budget; "" if there is none."""
+    return f", within a mean deviation of {knobs.allowed_deviation:g} per token" if is_limited(knobs) else ""

@@ -6,7 +6,7 @@ is p(x) plus the probability of its nearest neighbours, as many as add at most �
 this mass makes it the most probable token.
 Exactness: none. δ bounds what one x borrows, not the deviation of the output, because every x borrows the same mass; on flat
 distributions a δ of 0.05 already accepts nearly everything. λ is a bound per token: none is accepted more than (1 + λ) times too often.
-The deviation meter measures the effect of a setting during the run, and `allowed_deviation` reduces δ or λ to stay within a limit.
+The deviation meter measures the effect of a setting during the run, and `allowed_deviation` limits it (engine/decoding/deviation.py).
 Deviations: at temperature 0 the first child that wins is taken; the papers' code takes the longest path of winners. After a refusal
 the token is drawn from the exact residual; the papers' code removes all k neighbours, and falls back to a uniform distribution over all
 ids if nothing is left. Two knobs instead of one with a hidden switch at 1. The neighbourhood is a share of the vocabulary, because the
@@ -21,16 +21,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.core import Knob, Knobs, Rows, Sequence
+from engine.core import Knob, Knobs, Sequence
 from engine.decoding import policy
-from engine.decoding.deviation import ALLOWED, Meter
+from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, limit_of
 from engine.decoding.rules import (
     Mass,
     additive_mass,
-    after_choices,
     after_one_draw,
     deviation,
-    first_above,
     multiplicative_mass,
     probability_of,
     ratio,
@@ -72,8 +70,7 @@ def strength(knobs: Knobs) -> float:
 def why(knobs: Knobs) -> str:
     """The sentence of the badge while a relaxed rule is on."""
     amount = f"δ = {knobs.added_mass:g} of" if knobs.relax == "additive" else f"λ = {knobs.multiplied_mass:g} times its own"
-    limit = f", limited to a mean deviation of {knobs.allowed_deviation:g} per token" if knobs.allowed_deviation < 1 else ""
-    return policy.not_exact(knobs, f"a draft may borrow {amount} probability from similar codes{limit}.")
+    return policy.not_exact(knobs, f"a draft may borrow {amount} probability from similar codes{limit_of(knobs)}.")
 
 
 def check_start(knobs: Knobs) -> None:
@@ -107,7 +104,7 @@ class Relaxed:
         """The mass function of the next pass under these knobs; None = p(x), the exact rule."""
         if knobs.relax == "off":
             return None
-        table, most = self._table(knobs), self.meter.allow(strength(knobs), knobs)
+        table, most = self._table(knobs), strength(knobs)
         rule = additive_mass if knobs.relax == "additive" else multiplicative_mass
         if not choose(self.device).is_triton:
             return lambda p, tokens: rule(p, tokens, table, most)
@@ -121,21 +118,16 @@ class Relaxed:
             self.tables = {key: neighbours(self.codebook.to(self.device), *key)}
         return self.tables[key]
 
-    def measure(self, rows: Rows, tokens: Tensor, q: Tensor | None, mass: Mass) -> None:
-        """Measures the deviation at the first node of a pass.
+    def share(self, mass: Mass, p: Tensor, law: Tensor, place: int) -> float:
+        """The share of the rule in the verification of a node's sibling, drawn from `law` [V]; place : how many were refused before it."""
+        return self.meter.share(apart(p, law, mass), again=place > 0)
 
-        tokens : int64 [b], its children; q : [V], the distribution of the first child if it was drawn, else None.
-        For chosen children the output distribution is computed exactly; for drawn ones, as if the first were the only one.
-        """
-        p = rows.p[0]
-        if is_sure(p):
-            which, law, _ = first_above(p, rows.soft[0], tokens, mass)
-            law = p if which < 0 else torch.zeros_like(p).index_fill_(0, tokens[which], 1.0)
-        elif q is None:
-            law = after_choices(p, tokens, mass)
-        else:
-            law = after_one_draw(p, q, mass(p, torch.arange(len(p), device=p.device)))
-        self.meter.saw(deviation(p, law).item())
+
+def apart(p: Tensor, q: Tensor, mass: Mass) -> float:
+    """The deviation of the rule's output from p [V], if one draft is drawn from q [V] (one-hot for a chosen one)."""
+    drawn = q.nonzero().flatten()
+    masses = torch.zeros_like(p).index_copy_(0, drawn, mass(p, drawn).to(p))
+    return deviation(p, after_one_draw(p, q, masses)).item()
 
 
 def lent(p: Tensor, tokens: Tensor, table: Tensor, most: float, multiplied: bool) -> Tensor:
@@ -158,16 +150,20 @@ class RelaxedWindow:
 
     def ratio(self, p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """p, q [m, V], tokens int64 [m], u [m] -> accepted bool [m] and mass(x) / q(x) [m]."""
-        mass = self.relaxed.mass(self.knobs)
+        mass, meter, n = self.relaxed.mass(self.knobs), self.relaxed.meter, self.sequence.length
         self.iteration += 1
+        is_due = meter.begin(self.knobs, self.noise, n, self.iteration)
         if mass is None or not len(tokens):
             return ratio(p, q, tokens, u)
-        if self.relaxed.meter.is_due(self.knobs, self.noise, self.sequence.length, self.iteration):
-            every = torch.arange(p.shape[-1], device=p.device)
-            self.relaxed.meter.saw(deviation(p[0], after_one_draw(p[0], q[0], mass(p[0], every))).item())
         credited = torch.cat([mass(row, token[None]) for row, token in zip(p, tokens, strict=True)])
         ratios = credited / probability_of(q, tokens)
-        return u.to(p.device) < ratios, ratios
+        lenient = u.to(p.device) < ratios
+        if not is_due:
+            return lenient, ratios
+        strict, own = ratio(p, q, tokens, u)
+        chosen = coins(self.noise, n, len(tokens), self.iteration)
+        accepted, by = chain_verdicts(*meter.decide(lenient, strict, lambda i: apart(p[i], q[i], mass), chosen), lenient)
+        return accepted, torch.where(by, ratios, own)
 
 
 def is_sure(p: Tensor) -> bool:

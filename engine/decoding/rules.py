@@ -146,6 +146,7 @@ def walk(parents: list[int], tokens: list[int], answers: list[int]) -> tuple[lis
 
 
 Mass = Callable[[Tensor, Tensor], Tensor]  # distribution [V], tokens int64 [m] -> the mass of each [m]
+Share = Callable[[Tensor, Tensor, int], float]  # distribution [V], a sibling's own [V], its place -> the share of the relaxed rule, 0 to 1
 
 
 def probability(p: Tensor, tokens: Tensor) -> Tensor:
@@ -153,18 +154,24 @@ def probability(p: Tensor, tokens: Tensor) -> Tensor:
     return p[tokens]
 
 
-def multi_round(p: Tensor, tokens: Tensor, laws: Tensor, u: list[float], mass: Mass = probability) -> tuple[int, Tensor, list[float]]:
+def multi_round(
+    p: Tensor, tokens: Tensor, laws: Tensor, u: list[float], mass: Mass = probability, share: Share | None = None
+) -> tuple[int, Tensor, list[float]]:
     """Verifies sampled siblings one after another (SpecInfer, Miao et al. 2023; without replacement: Jeon et al. 2024).
 
     Sibling j is accepted with probability min(1, mass(p, x) / q_j(x)); if refused, p becomes the residual of p and q_j. With the exact
     mass the output has distribution p. A chosen child is one-hot: it is accepted with probability p(x) and removed from p if refused.
-    p : [V]; tokens : int64 [b]; laws : [b, V], conditional on the earlier siblings; u : b numbers in (0, 1).
+    p : [V]; tokens : int64 [b]; laws : [b, V], conditional on the earlier siblings; u : b numbers in (0, 1); share : how much of the mass's
+    acceptance probability counts, the rest being that of p; None: all of it.
     Returns the accepted sibling (-1: none), the remaining distribution [V], and the acceptance probability of each sibling verified.
     """
     chances: list[float] = []
     for j in range(len(tokens)):
         token = tokens[j : j + 1]
         chance = (mass(p, token) / laws[j, token]).item()
+        if share is not None:
+            part, exact = share(p, laws[j], j), (p[token] / laws[j, token]).item()
+            chance = part * min(1.0, chance) + (1 - part) * min(1.0, exact)
         chances.append(min(1.0, chance))
         if u[j] < chance:
             return j, p, chances

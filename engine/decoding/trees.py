@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, Knobs, Rows, Sequence, Step
 from engine.decoding import neighbours
+from engine.decoding.deviation import coins
 from engine.decoding.growth import NO_TREE, Shape, Tree, certain, grow
 from engine.decoding.policy import matches_seed
 from engine.decoding.rules import Mass, first_above, multi_round, probability, walk
@@ -73,13 +75,12 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
         seeded = matches_seed(knobs, neighbours.exact(knobs))
         mass = None if seeded else relaxed.mass(knobs)
         rows = sequence.forward(tree.draft())
-        path, token, chances = verify(rows, tree, noise, n, iteration, seeded, mass)
-        if mass is not None and tree.tokens and relaxed.meter.is_due(knobs, noise, n, iteration):
-            siblings = children(tree.parents)[0]
-            tokens = torch.tensor([tree.tokens[node] for node in siblings], device=sequence.device)
-            relaxed.measure(rows, tokens, tree.laws[0] if tree.drawn[0] else None, mass)
+        is_due = mass is not None and relaxed.meter.begin(knobs, noise, n, iteration)
+        path, token, chances = verify(rows, tree, noise, n, iteration, seeded, mass, relaxed if is_due else None)
         hidden = rows.hidden[:, [0, *(node + 1 for node in path)]]
         committed = sequence.commit(path, token)
+        if mass is not None:
+            relaxed.meter.commit(len(committed))
         step = step_of(rows, tree, path, chances, n, committed, None if mass is None else relaxed.meter.trace())
         if tree.shape is not None:
             levels = max(depths(tree.parents), default=0)
@@ -97,9 +98,13 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
 
 
 def verify(
-    rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded: bool, mass: Mass | None
-) -> tuple[list[int], int, list[float] | None]:
-    """The accepted path, the token after it, and the acceptance probability of each node on the path; None: its p."""
+    rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded: bool, mass: Mass | None,
+    metered: neighbours.Relaxed | None = None,
+) -> tuple[list[int], int, list[float] | None]:  # fmt: skip
+    """The accepted path, the token after it, and the acceptance probability of each node on the path; None: its p.
+
+    metered : the rule whose mass it is, if its meter measures this pass
+    """
     if seeded or (tree.laws is None and mass is None):
         path, token = walk(tree.parents, tree.tokens, answers(rows, tree, noise, n, iteration, seeded))
         return path, token, None
@@ -109,10 +114,15 @@ def verify(
         tokens = torch.tensor([tree.tokens[node] for node in nodes], device=left.device)
         if mass is not None and neighbours.is_sure(left):
             which, left, asked = first_above(left, rows.soft[at + 1], tokens, mass)
+            if metered is not None:  # a token other than the model's only one deviates by 1
+                other = float(which >= 0 and left[tokens[which]].item() == 0)
+                if coins(noise, n + len(path), 1, iteration).item() >= metered.meter.share(other):
+                    which, left, asked = first_above(left, left, tokens, probability)
         else:
             laws = certain(tokens, left) if tree.laws is None else tree.laws[nodes]
             u = [noise.host_uniform(ACCEPT, n + len(path), 1, iteration, node).item() for node in nodes]
-            which, left, asked = multi_round(left, tokens, laws, u, mass or probability)
+            share = None if metered is None else partial(metered.share, mass)
+            which, left, asked = multi_round(left, tokens, laws, u, mass or probability, share)
         if which < 0:
             break
         at = nodes[which]

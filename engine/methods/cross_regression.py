@@ -25,13 +25,14 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import policy
-from engine.decoding.rules import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, leading, matches, ramp
+from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, limit_of
+from engine.decoding.rules import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, leading, matches, ramp, ratio
 from engine.decoding.verdict import correct, describe, levels_of
 from engine.errors import NotSupported
 from engine.kernels.energy_scan import energy_scan
 from engine.noise import ACCEPT, DRAFTER, INITIAL, Noise
 from engine.sampling import draw, draw_gumbel
-from engine.trace import DeviationTrace, RoundTrace
+from engine.trace import RoundTrace
 
 HORIZON = Knob("horizon", "γ", 16, 1, 64, 1, "log", "Number of predictive rows per pass, and the most drafts pending after it.")
 MODE = Knob(
@@ -54,13 +55,13 @@ RULES: dict[str, EnergyRule] = {"consistent": CONSISTENT, "paper": LITERAL}
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
-    """Yields one Step per pass. State: the drafts with the distributions they were drawn from, and the running deviation."""
+    """Yields one Step per pass. State: the drafts with the distributions they were drawn from, and the deviation meter."""
     if knobs.refresh == "coupled" and knobs.mode == "joint" and not drafter.causal:  # a draft would influence its own next distribution
         raise NotSupported("refresh=coupled needs a causal drafter, and this one is bidirectional. Set refresh=redraw.")
     read = drafter.start(sequence)
     tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
     laws = torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
-    iteration, total, measured = 0, 0.0, 0
+    meter, iteration = Meter(), 0
     while not sequence.done:
         seeded = policy.matches_seed(knobs, is_unrelaxed(knobs))
         n = sequence.length
@@ -70,18 +71,24 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         ahead = max(0, min(knobs.horizon, sequence.limit - n - 2)) if drafts else 0
         rows = sequence.forward(dual(tokens, ahead, sequence, noise, iteration, drafter.causal))  # algorithm 1, line 3
         control = rows.first(m + 1)
-        rule = (knobs.energy_smoothing, knobs.energy_tolerance, knobs.horizon, RULES[knobs.rule])
-        accepted, levels, least = energy_scan(control.p[:m], laws, tokens, noise.uniform(ACCEPT, n, m, iteration), *rule)  # line 6
+        rule = rule_of(knobs)
+        u = noise.uniform(ACCEPT, n, m, iteration)
+        accepted, levels, least = energy_scan(control.p[:m], laws, tokens, u, *rule)  # line 6
+        if not is_unrelaxed(knobs):
+            meter.begin(knobs, noise, n, iteration, always=True)
+            relaxed = after_energy(control.p[:m], laws, tokens, levels, *rule)
+            away = deviation(control.p[:m], relaxed).tolist()
+            exact, _ = ratio(control.p[:m], laws, tokens, u)
+            decided = meter.decide(accepted, exact, away.__getitem__, coins(noise, n, m, iteration))
+            accepted, _ = chain_verdicts(*decided, accepted)
         answers = draw_gumbel(control.scores, noise.gumbel(n, m + 1)) if seeded else None
         a = leading(matches(tokens, answers[:m]) if seeded else accepted)
         token = correct(control, laws, answers, a, m, noise, n, iteration)  # line 12, with the rejected draft's own q
         committed = sequence.commit(list(range(a)), token)
         step = _step(control, a, m, n, committed, levels, least, knobs)
-        if not is_unrelaxed(knobs) and m:
-            asked = slice(0, min(m, a + 1))
-            relaxed = after_energy(control.p[asked], laws[asked], tokens[asked], levels[asked], *rule)
-            total, measured = total + deviation(control.p[asked], relaxed).sum().item(), measured + asked.stop
-            step.trace = replace(step.trace, deviation=DeviationTrace(total / measured))
+        if not is_unrelaxed(knobs):
+            meter.commit(len(committed))
+            step.trace = replace(step.trace, deviation=meter.trace())
         iteration += 1
         if not sequence.done:
             tokens, laws = refill(read(rows, m + 1)[a:], tokens[a + 1 :], laws[a + 1 :], sequence, knobs, noise, iteration, seeded)
@@ -143,7 +150,8 @@ def refill(
 
 def _step(rows: Rows, a: int, m: int, n: int, committed: list[int], levels: Tensor, least: Tensor, knobs: Knobs) -> Step:
     """The Step of a pass. Energy and threshold are recorded per committed token, and in `round` for all drafts of the pass."""
-    chance = RULES[knobs.rule].chance(levels, ramp(levels, knobs.horizon), knobs.energy_tolerance)
+    _, tolerance, horizon, rule = rule_of(knobs)
+    chance = rule.chance(levels, ramp(levels, horizon), tolerance)
     told = min(len(committed), m)
     return describe(
         n, committed, a, m, rows.p, chance,
@@ -151,8 +159,17 @@ def _step(rows: Rows, a: int, m: int, n: int, committed: list[int], levels: Tens
     )  # fmt: skip
 
 
+def rule_of(knobs: Knobs) -> tuple[float, float, int, EnergyRule]:
+    """β, Θ, γ and the form of the rule; speculative sampling if no deviation is allowed."""
+    if is_unrelaxed(knobs):
+        return 0.0, 0.0, knobs.horizon, CONSISTENT
+    return knobs.energy_smoothing, knobs.energy_tolerance, knobs.horizon, RULES[knobs.rule]
+
+
 def is_unrelaxed(knobs: Knobs) -> bool:
-    """True if the rule is speculative sampling."""
+    """True if the rule is speculative sampling, or has no budget to deviate from it."""
+    if knobs.allowed_deviation == 0:
+        return True
     return knobs.rule == "consistent" and knobs.energy_tolerance == 0 and knobs.energy_smoothing == 0
 
 
@@ -161,12 +178,12 @@ def why(knobs: Knobs) -> str:
     if is_unrelaxed(knobs):
         return "Exact: every draft is verified against the distribution it was drawn from, and replaced from the residual if refused."
     if knobs.rule == "paper":
-        reason = "the rule as printed accepts where p >= q, or nearly so, and the residual does not restore the lost probability."
+        reason = "the rule as printed accepts where p >= q, or nearly so, and the residual does not restore the lost probability"
     elif knobs.energy_tolerance > 0:
-        reason = f"a draft is accepted even if its log p lies up to Θ = {knobs.energy_tolerance:g} nats below log q."
+        reason = f"a draft is accepted even if its log p lies up to Θ = {knobs.energy_tolerance:g} nats below log q"
     else:
-        reason = f"with β = {knobs.energy_smoothing:g} the energies of earlier drafts influence the acceptance of a draft."
-    return policy.not_exact(knobs, reason)
+        reason = f"with β = {knobs.energy_smoothing:g} the energies of earlier drafts influence the acceptance of a draft"
+    return policy.not_exact(knobs, f"{reason}{limit_of(knobs)}.")
 
 
 _SMALL = {"horizon": 3}
@@ -177,7 +194,7 @@ METHOD = Method(
     name="cross_regression",
     title="Cross-Regression",
     decode=decode,
-    knobs=(HORIZON, TOLERANCE, SMOOTHING, MODE, REFRESH, RULE, VERIFY),
+    knobs=(HORIZON, TOLERANCE, SMOOTHING, MODE, REFRESH, RULE, ALLOWED, VERIFY),
     paper="Cross-Regression, Abulkhanov et al.",
     exact=is_unrelaxed,
     why=why,
@@ -200,6 +217,10 @@ METHOD = Method(
         Case(
             "CR-LAW", "closed form", {"horizon": 2, "refresh": "carry", "energy_tolerance": 1.0}, _FOUR,
             mutants=("stream: tolerance from zero",), law="energy tolerance",
+        ),
+        Case(
+            "BUDGET", "closed form", {"horizon": 2, "refresh": "carry", "energy_tolerance": 2.0, "allowed_deviation": 0.05}, _FOUR,
+            mutants=("budget: ignored",), law="energy tolerance",
         ),
         Case("LITERAL", "not exact", _SMALL | {"refresh": "carry", "rule": "paper"}, _LINE),
         Case("SEED-EXACT", "same tokens", _SMALL | {"verify": "match seed"}, mutants=("iteration in the noise",)),

@@ -93,6 +93,13 @@ METHOD = Method(
                 ("multiplicative", 1.0, "sampled", ("lantern: budget of the other rule",)),
             )
         ),
+        *(
+            Case(
+                f"BUDGET {kind}", "closed form", _relaxed("additive", 0.3, kind) | {"allowed_deviation": 0.03}, _LINE,
+                ("budget: ignored",), "relaxed tree",
+            )
+            for kind in ("sampled", "deterministic")
+        ),
         Case("LANTERN", "not exact", _relaxed("additive", 0.4, "sampled"), _LINE),
     ),
 )  # fmt: skip

@@ -5,8 +5,7 @@ Idea: SJD with another acceptance ratio: P(G) / Q(G), the group's probability un
 group G holds those of the tokens next to the draft in the model's ranking whose probability and code are close to the draft's.
 Exactness: none, unless the group is the draft alone. Groups overlap and depend on p, and after a refusal the residual is that of single
 tokens, so no bound is known. The output of one draft has a closed form, q min(1, P(G) / Q(G)) plus the residual for the rest, and
-`verify` tests it. The deviation meter measures the deviation, and `allowed_deviation` limits it: then the ratio is a mixture of the exact
-and the grouped one.
+`verify` tests it. The deviation meter measures the deviation, and `allowed_deviation` limits it (engine/decoding/deviation.py).
 Deviations: the window of ranks is cut at both ends of the ranking; the public code falls back to the plain ratio at one of them. For ids
 above 10,000 the public code silently ignores the distance; here all ids are picture tokens. The distance is one minus the cosine, 0 to 2,
 which fits the paper's threshold; the text does not name it.
@@ -23,16 +22,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.core import VERIFY, Case, Knob, Knobs, Method, Sequence, Step
-from engine.decoding.deviation import ALLOWED, Meter
+from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, limit_of
 from engine.decoding.initializers import INIT, WINDOW
 from engine.decoding.policy import check_start, not_exact
-from engine.decoding.rules import deviation
+from engine.decoding.rules import after_one_draw, deviation, ratio
 from engine.decoding.windows import redraw, speculative_jacobi
 from engine.errors import NotSupported
 from engine.kernels.choice import choose
 from engine.kernels.pooled_mass import ranked
 from engine.noise import Noise
-from engine.sampling import residual
 
 HALF = Knob("half_width", "G / 2", 7, 0, 50, 1, help="Ranks on either side of the draft that belong to its group (one less above).")
 GAP = Knob("probability_gap", "", 0.15, 0, 1, 0.01, help="Limit on the difference in probability between the draft and its group.")
@@ -74,7 +72,7 @@ def grouped(above: Tensor, below: Tensor, chosen: Tensor) -> Tensor:
 
 
 class Grouped:
-    """The rule of one run: the codes, the deviation meter, and the share of the grouped ratio in the next pass."""
+    """The rule of one run: the codes, and the deviation meter."""
 
     def __init__(self, sequence: Sequence, knobs: Knobs, noise: Noise):
         if sequence.codebook is None or len(sequence.codebook) != sequence.vocabulary:
@@ -85,45 +83,48 @@ class Grouped:
 
     def ratio(self, p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """The acceptance rule: p, q [m, V], tokens int64 [m], u [m] -> accepted bool [m], ratios [m]."""
-        share = self.meter.allow(1.0, self.knobs)
         if choose(p.device, p.dtype).is_triton and self.knobs.half_width:
-            ratios = self._ranked_ratios(p, q, tokens, share)
+            ratios = self._ranked_ratios(p, q, tokens)
         else:
             order = p.argsort(dim=-1, stable=True)
             ranks = (order == tokens[:, None]).long().argmax(-1)
-            ratios = self._ratios(p, q, order, ranks, share)
-        if len(tokens) and self.meter.is_due(self.knobs, self.noise, self.sequence.length, self.iteration):
-            self.meter.saw(self._deviation(p[:1], q[:1], p[:1].argsort(dim=-1, stable=True), share))
+            ratios = self._ratios(p, q, order, ranks)
+        lenient, n = u.to(p.device) < ratios, self.sequence.length
         self.iteration += 1
-        return u.to(p.device) < ratios, ratios
+        if not self.meter.begin(self.knobs, self.noise, n, self.iteration) or not len(tokens):
+            return lenient, ratios
+        strict, own = ratio(p, q, tokens, u)
+        decided = self.meter.decide(
+            lenient, strict, lambda i: self.apart(p[i : i + 1], q[i : i + 1]), coins(self.noise, n, len(tokens), self.iteration)
+        )
+        accepted, by = chain_verdicts(*decided, lenient)
+        return accepted, torch.where(by, ratios, own)
 
-    def _ratios(self, p: Tensor, q: Tensor, order: Tensor, ranks: Tensor, share: float) -> Tensor:
-        """The mixture [m] of p(x) / q(x) and P(G) / Q(G), for the tokens of these ranks [m] in distributions [m or 1, V]."""
+    def _ratios(self, p: Tensor, q: Tensor, order: Tensor, ranks: Tensor) -> Tensor:
+        """P(G) / Q(G) [m], for the tokens of these ranks [m] in distributions [m or 1, V]."""
         k = self.knobs
         members, chosen = group(p, order, ranks, self.codes, k.half_width, k.probability_gap, k.code_distance)
-        return self._mixed(p, q, members, chosen, share)
+        return self._of_groups(p, q, members, chosen)
 
-    def _ranked_ratios(self, p: Tensor, q: Tensor, tokens: Tensor, share: float) -> Tensor:
+    def _ranked_ratios(self, p: Tensor, q: Tensor, tokens: Tensor) -> Tensor:
         """The same for drafts int64 [m] of distributions [m, V], by a kernel that finds their neighbours in rank without sorting."""
         half = int(self.knobs.half_width)
         near = ranked(p, tokens, half)
         near = torch.cat([near[:, half : half + 1], near[:, :half], near[:, half + 1 :]], 1)  # the draft first
         members = near.clamp(min=0)
         chosen = similar(p, members, near >= 0, self.codes, self.knobs.probability_gap, self.knobs.code_distance)
-        return self._mixed(p, q, members, chosen, share)
+        return self._of_groups(p, q, members, chosen)
 
-    def _mixed(self, p: Tensor, q: Tensor, members: Tensor, chosen: Tensor, share: float) -> Tensor:
+    def _of_groups(self, p: Tensor, q: Tensor, members: Tensor, chosen: Tensor) -> Tensor:
         above, below = (law.expand(len(members), -1).gather(1, members) for law in (p, q))
-        return torch.lerp(above[:, 0] / below[:, 0], grouped(above, below, chosen), share)
+        return grouped(above, below, chosen)
 
-    def _deviation(self, p: Tensor, q: Tensor, order: Tensor, share: float) -> float:
+    def apart(self, p: Tensor, q: Tensor) -> float:
         """TV(output of one draft, p), exact, for distributions [1, V]: computed over every token that could have been drawn."""
-        ratios = self._ratios(p, q, order, torch.arange(p.shape[-1], device=p.device), share)
-        drawn = q[0, order[0]]
-        accepted = torch.where(drawn > 0, drawn * ratios.clamp(max=1), 0)
-        left = residual(p, q)[0]
-        out = torch.zeros_like(left).index_copy_(0, order[0], accepted) + (1 - accepted.sum()) * left / left.sum()
-        return deviation(p[0], out).item()
+        order = p.argsort(dim=-1, stable=True)
+        ratios = self._ratios(p, q, order, torch.arange(p.shape[-1], device=p.device))
+        ratios = torch.zeros_like(ratios).index_copy_(0, order[0], ratios)
+        return deviation(p[0], after_one_draw(p[0], q[0], torch.where(q[0] > 0, q[0] * ratios.clamp(max=1), 0))).item()
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
@@ -131,6 +132,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     check_start(knobs, exact(knobs), f"half_width={knobs.half_width}", "half_width=0")
     groups = Grouped(sequence, knobs, noise)
     for step in speculative_jacobi(sequence, knobs, noise, redraw, rule=lambda knobs: groups.ratio, exact=exact):
+        groups.meter.commit(len(step.tokens))
         step.trace = replace(step.trace, deviation=groups.meter.trace())
         yield step
 
@@ -144,7 +146,7 @@ def why(knobs: Knobs) -> str:
     """The sentence of the badge."""
     if exact(knobs):
         return "Exact: every group is the draft alone, and that is speculative Jacobi decoding."
-    return not_exact(knobs, f"a draft is verified together with up to {2 * knobs.half_width - 1} similar tokens.")
+    return not_exact(knobs, f"a draft is verified together with up to {2 * knobs.half_width - 1} similar tokens{limit_of(knobs)}.")
 
 
 _GROUPS = {"window": 2, "init": "random", "half_width": 2, "probability_gap": 0.6, "code_distance": 1.9}
@@ -163,5 +165,6 @@ METHOD = Method(
     cases=(
         Case("GSD-0", "same law", {"window": 3, "half_width": 0}, _LINE, ("residual is p",)),
         Case("GSD-LAW", "closed form", _GROUPS, _LINE, ("gsd: one rank higher", "gsd: the law of the draft alone"), "grouped window"),
+        Case("BUDGET", "closed form", _GROUPS | {"allowed_deviation": 0.01}, _LINE, ("budget: ignored",), "grouped window"),
     ),
 )

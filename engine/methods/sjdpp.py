@@ -81,6 +81,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     relaxed = neighbours.RelaxedWindow(sequence, knobs, noise)
     for step in speculative_jacobi(sequence, knobs, noise, refresh, needs_laws, relaxed.rule, neighbours.exact):
         if not neighbours.exact(knobs):
+            relaxed.relaxed.meter.commit(len(step.tokens))
             step.trace = replace(step.trace, deviation=relaxed.relaxed.meter.trace())
         yield step
 
@@ -134,6 +135,10 @@ METHOD = Method(
         Case(
             "LAN-LAW window", "closed form", _LENDING, _LINE,
             ("lantern: counts one neighbour too many", "residual is p"), "relaxed window",
+        ),
+        Case(
+            "BUDGET window", "closed form", _LENDING | {"added_mass": 0.6, "allowed_deviation": 0.08}, _LINE,
+            ("budget: ignored", "budget: the coin is the verdict's"), "relaxed window",
         ),
         Case(
             "LAN-0 window", "same as unrelaxed", _LENDING | {"window": 6, "added_mass": 0.0},

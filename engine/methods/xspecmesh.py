@@ -7,6 +7,8 @@ it. A pass over these drafts gives the backbone's distributions; the first refus
 Exactness: with the rule `residual`, always: head d's distribution is known when its token is drawn and does not depend on it, so
 speculative sampling applies. Not with the others: `threshold` accepts any token more probable than δ, which sharpens the distribution (for
 δ >= 1/2 by at most 1 - δ in total variation per position); `top k` and `typical` are other heuristics from the literature.
+`allowed_deviation` limits their effect (engine/decoding/deviation.py); without a limit it is not measured, because the fast verdict does
+not compute distributions.
 Deviations: the paper's random first window is omitted (the first pass proposes nothing); heads run on one row instead of all; the
 update of s missing in algorithm 1 is added; drafts obey the grammar of the sequence along their own path.
 """
@@ -14,6 +16,7 @@ update of s missing in algorithm 1 is added; drafts obey the grammar of the sequ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,12 +24,13 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import policy
-from engine.decoding.rules import leading, more_probable_than, top_of, typical
-from engine.decoding.verdict import Judged, chances, describe, is_fused, judge, levels_of, screen
+from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, is_limited, limit_of
+from engine.decoding.rules import deviation, leading, more_probable_than, ratio, top_of, typical
+from engine.decoding.verdict import Judged, chances, correct, describe, is_fused, judge, levels_of, screen
 from engine.kernels.fixed_verdict import Criterion
 from engine.kernels.native import Library, native
 from engine.kernels.native_heads import best_allowed
-from engine.noise import DRAFTER, Noise
+from engine.noise import ACCEPT, DRAFTER, Noise
 from engine.sampling import draw, draw_gumbel, one_hot
 
 DEPTH = Knob("depth", "D", 4, 1, 8, 1, help="Number of tokens the heads draft per pass, at most the number of trained heads.")
@@ -56,6 +60,7 @@ HEADS = Knob(
     "heads", "", "cross-attention", choices=("cross-attention", "multilayer"), live=False,
     help="cross-attention: the paper's heads, which attend to the point cloud. multilayer: those of its ablation, smaller and faster.",
 )  # fmt: skip
+BUDGET = replace(ALLOWED, when=("accept", "threshold", "top k", "typical"))
 TREE_TOP = Knob("tree_top", "Kₛ", 3, 1, 4, 1, help="Number of tokens per head in the tree.", when=("drafts", "tree", "tree pruned"))
 
 TYPICAL_SCALE = 0.09  # α of Medusa's code
@@ -67,7 +72,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     policy.check_start(knobs, is_exact(knobs), f"accept={knobs.accept}", "accept=residual")
     heads = drafter.of(knobs.heads)
     guess = heads.start(sequence)
-    draft, iteration = NO_DRAFT, 0
+    draft, meter, iteration = NO_DRAFT, Meter(), 0
     while not sequence.done:
         n, size = sequence.length, len(draft.tokens)
         seeded = policy.matches_seed(knobs, is_exact(knobs))
@@ -75,11 +80,17 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         if is_exact(knobs):
             laws = draft.q if size else torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
             found = judge(rows, draft.tokens, laws, noise, n, iteration, seeded, store=False)
+        elif is_limited(knobs):
+            meter.begin(knobs, noise, n, iteration)
+            found = within_budget(rows, draft, knobs, meter, noise, n, iteration)
         else:
             found, rows = accepted(rows, draft.tokens, knobs, noise, n, iteration)
         a = found.a
         committed = sequence.commit(list(range(a)), found.token)
         step = described(rows, draft.tokens, found, n, committed)
+        if is_limited(knobs) and not is_exact(knobs):
+            meter.commit(len(committed))
+            step.trace = replace(step.trace, deviation=meter.trace())
         iteration += 1
         if not sequence.done:
             count = min(heads.depth, knobs.depth, sequence.limit - sequence.length - 1)
@@ -112,12 +123,38 @@ def accepted(rows: Rows, tokens: Tensor, knobs: Knobs, noise: Noise, n: int, ite
     return Judged(found, None, None, a, replacement(rows, a, noise, n)), rows
 
 
+def within_budget(rows: Rows, draft: Draft, knobs: Knobs, meter: Meter, noise: Noise, n: int, iteration: int) -> Judged:
+    """The verdicts on a draft by the rule as far as the budget allows, else by speculative sampling; each with its own replacement."""
+    size = len(draft.tokens)
+    tokens, p = draft.tokens.to(rows.place[0]), rows.p
+    laws = p[:0] if not size else draft.q
+    accepts, limit = RULES[knobs.accept]
+    least, seen = torch.tensor(float(knobs.values[limit]), dtype=torch.float64), judged(rows, size, knobs.judge == "raw")
+    lenient = accepts(seen, tokens, least)
+    strict, ratios = ratio(p[:size], laws, tokens, noise.uniform(ACCEPT, n, size, iteration))
+    by, a = meter.decide(lenient, strict, lambda i: apart(p[i], laws[i], seen[i], accepts, least), coins(noise, n, size, iteration))
+    found, relaxed = chain_verdicts(by, a, lenient)
+    if a < len(by) and not by[a]:
+        token = correct(rows, laws, None, a, size, noise, n, iteration)
+    else:
+        token = replacement(rows, a, noise, n)
+    return Judged(found, torch.where(relaxed, lenient.to(ratios), ratios), None, a, token)
+
+
+def apart(p: Tensor, q: Tensor, seen: Tensor, accepts: Callable[[Tensor, Tensor, Tensor], Tensor], least: Tensor) -> float:
+    """The deviation from p [V] if a draft from q [V] is accepted by its place in `seen` [V], else replaced by a draw from p."""
+    drawn = q.nonzero().flatten()
+    kept = accepts(seen.expand(len(drawn), -1), drawn, least).to(q) * q[drawn]
+    law = (1 - kept.sum()) * p.to(q)
+    return deviation(p, law.index_add(0, drawn, kept)).item()
+
+
 def described(rows: Rows, tokens: Tensor, found: Judged, n: int, committed: list[int]) -> Step:
     """The Step of a pass that verified drafts int64 [m]."""
     k, more = len(committed), {"depth": levels_of(found.a, committed)}
     if found.fused is not None:
         return describe(n, committed, found.a, len(tokens), None, found.fused.chances, found.entropies, found.top, **more)
-    chance = chances(rows, tokens.to(rows.place[0]), None, k)
+    chance = chances(rows, tokens.to(rows.place[0]), found.ratios, k)
     return describe(n, committed, found.a, len(tokens), rows.law(0, k), chance, **more)
 
 
@@ -252,8 +289,8 @@ class PathTree:
 
 
 def is_exact(knobs: Knobs) -> bool:
-    """True for speculative sampling."""
-    return knobs.accept == "residual"
+    """True for speculative sampling, also where the budget allows nothing else."""
+    return knobs.accept == "residual" or knobs.allowed_deviation == 0
 
 
 def _why(knobs: Knobs) -> str:
@@ -261,8 +298,10 @@ def _why(knobs: Knobs) -> str:
         return "Exact: every draft is verified against the distribution it was drawn from (speculative sampling)."
     if knobs.accept == "threshold":
         least = f"δ = {knobs.accept_probability:g}"
-        return policy.not_exact(knobs, f"every draft above {least} is accepted, whatever it was drawn from; this favours probable tokens.")
-    return policy.not_exact(knobs, f"the rule '{knobs.accept}' accepts probable drafts, whatever they were drawn from.")
+        return policy.not_exact(
+            knobs, f"every draft above {least} is accepted, whatever it was drawn from; this favours probable tokens{limit_of(knobs)}."
+        )
+    return policy.not_exact(knobs, f"the rule '{knobs.accept}' accepts probable drafts, whatever they were drawn from{limit_of(knobs)}.")
 
 
 _EXACT = {"accept": "residual"}
@@ -272,7 +311,7 @@ METHOD = Method(
     name="xspecmesh",
     title="XSpecMesh",
     decode=decode,
-    knobs=(DEPTH, RULE, THRESHOLD, JUDGE, HEADS, DRAFTS, TREE_TOP, TOP, FLOOR, VERIFY),
+    knobs=(DEPTH, RULE, THRESHOLD, JUDGE, BUDGET, HEADS, DRAFTS, TREE_TOP, TOP, FLOOR, VERIFY),
     paper="XSpecMesh, Chen et al., arXiv 2507.23777",
     exact=is_exact,
     why=_why,
@@ -292,6 +331,9 @@ METHOD = Method(
                 ("heads: residual behind a threshold",), "threshold",
             )
             for least in (0.3, 0.5, 0.8)
+        ),
+        Case(
+            "BUDGET", "closed form", {"accept_probability": 0.3, "allowed_deviation": 0.05}, _LINE, ("budget: ignored",), "threshold"
         ),
         Case(
             "SCR-PERFECT", "full spans", {"accept_probability": 0.5}, {"rows": 1, "columns": 13, "vocabulary": 5, "counting": True},

@@ -45,7 +45,7 @@ def bench(plan: ImageBench) -> list[dict[str, Any]]:
     parts = {label: part.resolved(backbone) for label, part in plan.parts().items()}
     entries = {label: part.entries(backbone.capabilities) for label, part in parts.items()}
     names = [find(entry.name)[0].name for of in entries.values() for entry in of.values()]
-    figure = style.drawn(names) if plan.figure else None
+    figure = style.drawn([*(knob for knob, _ in plan.sweep), *names]) if plan.figure else None
     prompts = {label: prompts_of(part, backbone) for label, part in parts.items()}
     for prompt in (each for of in prompts.values() for each in of):
         backbone.start(prompt).close()  # raises for a prompt that the model cannot read

@@ -1,4 +1,4 @@
-"""The figures of `launch.py bench image --figure FILE`: one for each method that has one."""
+"""The figures of `launch.py bench image --figure FILE`: one for each method that has one, and for a sweep of the budget."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import BadOutput, NotSupported
-from engine.measure.figures import controller, fidelity, multi_scale
+from engine.measure.figures import budget, controller, fidelity, multi_scale
 from engine.run import Run
 
 if TYPE_CHECKING:
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
 Runs = dict[str, list[list[Run]]]  # by row and prompt, as `speed.measure` gives them
 
 FIGURES: dict[str, Callable[[Runs], tuple[Figure, list[dict[str, Any]]]]] = {
+    budget.KNOB: budget.figure,
     multi_scale.METHOD: multi_scale.figure,
     controller.METHOD: controller.figure,
     fidelity.METHOD: fidelity.figure,
 }
 
 
-def drawn(methods: Iterable[str]) -> str:
-    """Returns the first method that has a figure; raises NotSupported if there is none. Called before anything is measured."""
-    found = next((name for name in methods if name in FIGURES), None)
+def drawn(names: Iterable[str]) -> str:
+    """Returns the first swept knob or method that has a figure; raises NotSupported if there is none. Called before measuring."""
+    found = next((name for name in names if name in FIGURES), None)
     if found is None:
-        raise NotSupported(f"--figure has nothing to draw: there is no row of {' or '.join(FIGURES)}. Add one with --methods.")
+        raise NotSupported(f"--figure has nothing to draw: there is no row of {' or '.join(FIGURES)}. Add one with --methods or --sweep.")
     return found
 
 

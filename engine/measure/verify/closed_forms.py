@@ -25,6 +25,17 @@ def _rows_behind(toy: Toy, path: tuple[int, ...]) -> Rows:
     return sequence.forward(NO_DRAFT)
 
 
+def _share(knobs: Mapping[str, Any], tokens: int, spent: float, deviation: float) -> float:
+    """Returns the share of a relaxed rule that the budget allows, after `tokens` tokens that deviated by `spent` in all."""
+    allowed = knobs.get("allowed_deviation", 1.0)
+    return 1.0 if allowed >= 1 or deviation <= 0 else max(0.0, min(1.0, (allowed * (tokens + 1) - spent) / deviation))
+
+
+def _distance(p: Tensor, q: Tensor) -> float:
+    """Returns the total variation distance of two distributions [V]."""
+    return (p - q).abs().sum().item() / 2
+
+
 def threshold(toy: Toy, knobs: Mapping[str, Any]) -> Law:
     """Returns the distribution of XSpecMesh's rule on three positions: plain, verified, plain.
 
@@ -37,15 +48,17 @@ def threshold(toy: Toy, knobs: Mapping[str, Any]) -> Law:
     for first, chance in enumerate(root.p[0].tolist()):
         rows = _rows_behind(toy, (first,))
         q = torch.softmax(logits[0] / toy.sampling.temperature, -1)
-        for second, then in enumerate(_accepted_above(rows, q, knobs["accept_probability"]).tolist()):
+        for second, then in enumerate(_accepted_above(rows, q, knobs).tolist()):
             for third, last in enumerate(_rows_behind(toy, (first, second)).p[0].tolist()):
                 law[first, second, third] = chance * then * last
     return law
 
 
-def _accepted_above(rows: Rows, q: Tensor, least: float) -> Tensor:
-    likely = torch.softmax(rows.logits[0, 0], -1) > least
-    return q * likely + (1 - q[likely].sum()) * rows.p[0]
+def _accepted_above(rows: Rows, q: Tensor, knobs: Mapping[str, Any]) -> Tensor:
+    likely, p = torch.softmax(rows.logits[0, 0], -1) > knobs["accept_probability"], rows.p[0]
+    out = q * likely + (1 - q[likely].sum()) * p
+    share = _share(knobs, 1, 0.0, _distance(out, p))
+    return share * out + (1 - share) * p
 
 
 def relaxed_tree(toy: Toy, knobs: Mapping[str, Any]) -> Law:
@@ -73,32 +86,39 @@ def relaxed_tree(toy: Toy, knobs: Mapping[str, Any]) -> Law:
     return law
 
 
-def _behind_draws(p: Tensor, q: Tensor, draws: int, codebook: Tensor, knobs: Mapping[str, Any]) -> Tensor:
-    """Returns the output distribution [V] after draws from q without replacement, each verified against p [V] with its neighbourhood."""
+def _behind_draws(p: Tensor, q: Tensor, draws: int, codebook: Tensor, knobs: Mapping[str, Any], spent: float = 0.0) -> Tensor:
+    """Returns the output distribution [V] after draws from q without replacement, each verified against p [V] with its neighbourhood.
+    spent : the deviations of the earlier draws"""
     if draws == 0 or q.sum() < 1e-12:
         return p
     out = torch.zeros_like(p)
     left = (p - q).clamp(min=0)
     left = left / left.sum()
+    taken = torch.stack([_credited(p, x, codebook, knobs).minimum(q[x]) for x in range(len(p))])
+    away = _distance(p, taken + (1 - taken.sum()) * left)
+    share = _share(knobs, 1, spent, away)
+    taken = share * taken + (1 - share) * torch.minimum(p, q)
     for x in range(len(p)):
-        accepted = min(1.0, (_credited(p, x, codebook, knobs) / q[x]).item())
+        accepted = (taken[x] / q[x]).item() if q[x] > 0 else 0.0
         out[x] += q[x] * accepted
         others = q.clone()
         others[x] = 0
-        out += q[x] * (1 - accepted) * _behind_draws(left, others / others.sum(), draws - 1, codebook, knobs)
+        out += q[x] * (1 - accepted) * _behind_draws(left, others / others.sum(), draws - 1, codebook, knobs, spent + share * away)
     return out
 
 
-def _behind_choices(p: Tensor, tokens: list[int], codebook: Tensor, knobs: Mapping[str, Any]) -> Tensor:
+def _behind_choices(p: Tensor, tokens: list[int], codebook: Tensor, knobs: Mapping[str, Any], spent: float = 0.0) -> Tensor:
     """Returns the output distribution [V] after chosen tokens, each verified against p [V] with its neighbourhood and removed from p if
-    rejected."""
+    rejected. spent : the deviations of the earlier tokens"""
     if not tokens:
         return p
     out = torch.zeros_like(p)
-    out[tokens[0]] = accepted = min(1.0, _credited(p, tokens[0], codebook, knobs))
+    own, lent = p[tokens[0]].item(), min(1.0, _credited(p, tokens[0], codebook, knobs).item())
+    share = _share(knobs, 1, spent, lent - own)
+    out[tokens[0]] = accepted = share * lent + (1 - share) * own
     left = p.clone()
     left[tokens[0]] = 0
-    return out + (1 - accepted) * _behind_choices(left / left.sum(), tokens[1:], codebook, knobs)
+    return out + (1 - accepted) * _behind_choices(left / left.sum(), tokens[1:], codebook, knobs, spent + share * (lent - own))
 
 
 def _credited(p: Tensor, x: int, codebook: Tensor, knobs: Mapping[str, Any]) -> Tensor:
@@ -128,8 +148,8 @@ def energy_tolerance(toy: Toy, knobs: Mapping[str, Any]) -> Law:
             behind = _rows_behind(toy, (first, second)).p[0]
             thirds = torch.zeros_like(p)
             for q, then in laws:
-                accepted, replaced = _tolerated(p, q, knobs["energy_tolerance"], 1)
-                after = [sum(_tolerated(behind, then, knobs["energy_tolerance"], k)) for k in (1, 2)]
+                accepted, replaced, spent = _tolerated(p, q, knobs, 1, 1, 0.0)
+                after = [sum(_tolerated(behind, then, knobs, k, 2, spent)[:2]) for k in (1, 2)]
                 thirds += (accepted[second] * after[1] + replaced[second] * after[0]) / len(laws)
             for third, last in enumerate(thirds.tolist()):
                 for fourth, end in enumerate(_rows_behind(toy, (first, second, third)).p[0].tolist()):
@@ -150,11 +170,16 @@ def _proposed(toy: Toy) -> list[tuple[Tensor, Tensor]]:
     return found
 
 
-def _tolerated(p: Tensor, q: Tensor, tolerance: float, k: int) -> tuple[Tensor, Tensor]:
-    """Returns the probabilities that draft k from q [V] is accepted as each token, and that it is replaced by each token, both [V]."""
-    accepted = torch.minimum(q, math.exp(tolerance * math.sqrt(k / 2)) * p)
+def _tolerated(p: Tensor, q: Tensor, knobs: Mapping[str, Any], k: int, tokens: int, spent: float) -> tuple[Tensor, Tensor, float]:
+    """Returns the probabilities that draft k from q [V] is accepted as each token, and that it is replaced by each token, both [V]; and the
+    deviation of the tokens so far. tokens, spent : those before"""
+    accepted = torch.minimum(q, math.exp(knobs["energy_tolerance"] * math.sqrt(k / 2)) * p)
     left = (p - q).clamp(min=0)
-    return accepted, (1 - accepted.sum()) * left / left.sum()
+    left = left / left.sum()
+    away = _distance(p, accepted + (1 - accepted.sum()) * left)
+    share = _share(knobs, tokens, spent, away)
+    accepted = share * accepted + (1 - share) * torch.minimum(p, q)
+    return accepted, (1 - accepted.sum()) * left, spent + share * away
 
 
 Chance = Callable[[Tensor, Tensor, int, Tensor, Mapping[str, Any]], float]  # (p [V], q [V], draft, codes, knobs) -> P(accept)
@@ -172,23 +197,40 @@ def _window(toy: Toy, knobs: Mapping[str, Any], chance: Chance) -> Law:
     refused = (first - uniform).clamp(min=0)
     refused = refused / refused.sum()
     law: Law = dict.fromkeys(product(range(toy.vocabulary), repeat=3), 0.0)
+    chances, spent = _chances(first, uniform, codes, knobs, chance, 0, 0.0)
     for draft in range(toy.vocabulary):
-        accepted = chance(first, uniform, draft, codes, knobs)
+        accepted = chances[draft]
         for second, last in product(range(toy.vocabulary), repeat=2):
             then = (uniform[draft] * accepted * p[draft,][second] * p[draft, second][last]).item()
             law[draft, second, last] += then
         for token, share in enumerate((uniform[draft] * (1 - accepted) * refused).tolist()):
-            out = _behind_one_draft(p[token,], p[draft,], codes, knobs, chance)
+            out = _behind_one_draft(p[token,], p[draft,], codes, knobs, chance, 1, spent)
             for second, last in product(range(toy.vocabulary), repeat=2):
                 law[token, second, last] += share * (out[second] * p[token, second][last]).item()
     return law
 
 
-def _behind_one_draft(p: Tensor, q: Tensor, codes: Tensor, knobs: Mapping[str, Any], chance: Chance) -> Tensor:
-    """Returns the output distribution [V] after a rule verified one draft from q [V]; the residual is that of single tokens."""
-    accepted = torch.stack([q[x] * chance(p, q, x, codes, knobs) for x in range(len(p))])
-    left = (p - q).clamp(min=0)
+def _chances(
+    p: Tensor, q: Tensor, codes: Tensor, knobs: Mapping[str, Any], chance: Chance, tokens: int, spent: float
+) -> tuple[Tensor, float]:
+    """Returns the probability that a draft is accepted if it is each token [V], and the deviation of the tokens so far."""
+    relaxed = torch.tensor([chance(p, q, x, codes, knobs) for x in range(len(p))], dtype=p.dtype)
+    away = _distance(p, _replaced(p, q, relaxed))
+    share = _share(knobs, tokens, spent, away)
+    return share * relaxed + (1 - share) * (p / q).clamp(max=1), spent + share * away
+
+
+def _replaced(p: Tensor, q: Tensor, chances: Tensor) -> Tensor:
+    """Returns the output distribution [V] of a draft from q [V] accepted with these chances [V]; the residual is that of single tokens."""
+    accepted, left = q * chances, (p - q).clamp(min=0)
     return accepted if left.sum() < 1e-12 else accepted + (1 - accepted.sum()) * left / left.sum()
+
+
+def _behind_one_draft(
+    p: Tensor, q: Tensor, codes: Tensor, knobs: Mapping[str, Any], chance: Chance, tokens: int = 0, spent: float = 0.0
+) -> Tensor:
+    """Returns the output distribution [V] after a rule verified one draft from q [V]. tokens, spent : those before, and their deviation"""
+    return _replaced(p, q, _chances(p, q, codes, knobs, chance, tokens, spent)[0])
 
 
 def _group_chance(p: Tensor, q: Tensor, x: int, codes: Tensor, knobs: Mapping[str, Any]) -> float:

@@ -11,6 +11,7 @@ from torch import Tensor
 from engine import noise, sampling
 from engine.backbones import toy
 from engine.decoding import growth, neighbours, rules, trees, verdict
+from engine.decoding.deviation import Meter
 from engine.measure.verify import chain
 from engine.measure.verify.mutation import Patch, Watcher
 from engine.methods import gsd
@@ -163,7 +164,9 @@ def _refused_neighbours_struck(whole: bool) -> Callable[[], list[Patch]]:
             tables[:] = [table(*arguments)]
             return tables[0]
 
-        def multi_round(p: Tensor, tokens: Tensor, laws: Tensor, u: list[float], mass: Any) -> tuple[int, Tensor, list[float]]:
+        def multi_round(
+            p: Tensor, tokens: Tensor, laws: Tensor, u: list[float], mass: Any, share: Any = None
+        ) -> tuple[int, Tensor, list[float]]:
             for j in range(len(tokens)):
                 which, left, chances = right(p, tokens[j : j + 1], laws[j : j + 1], u[j : j + 1], mass)
                 if which == 0:
@@ -177,6 +180,27 @@ def _refused_neighbours_struck(whole: bool) -> Callable[[], list[Patch]]:
         return [(neighbours, "neighbours", Watcher(remembered)), (trees, "multi_round", multi_round)]
 
     return patches
+
+
+# --- the budget of deviation ------------------------------------------------------------------------------------------
+
+
+def _budget_ignored() -> list[Patch]:
+    def share(self: Meter, away: float, again: bool = False) -> float:
+        self._slots = self._slots if again else [*self._slots, 0.0]
+        self._slots[-1] += away
+        return 1.0
+
+    return [(Meter, "share", share)]
+
+
+def _coin_of_the_verdict() -> list[Patch]:
+    """Chooses the rule by the number that its verdict uses."""
+
+    def coins(made: noise.Noise, position: int, count: int, iteration: int) -> Tensor:
+        return made.host_uniform(noise.ACCEPT, position, count, iteration - 1)
+
+    return [(neighbours, "coins", coins)]
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------
@@ -292,6 +316,8 @@ TABLE: dict[str, Callable[[], list[Patch]]] = {
     "lantern: budget of the other rule": _budget_of_the_other_rule,
     "lantern: refused neighbourhood struck": _refused_neighbours_struck(False),
     "lantern: refused table struck": _refused_neighbours_struck(True),
+    "budget: ignored": _budget_ignored,
+    "budget: the coin is the verdict's": _coin_of_the_verdict,
     "gsd: one rank higher": _one_rank_higher,
     "gsd: the law of the draft alone": _law_of_the_draft_alone,
     "iteration in the noise": _iteration_in_the_noise,

@@ -79,9 +79,9 @@ def test_the_meter_is_the_closed_form(seed: int) -> None:
     rule = gsd.Grouped(toy.start(Prompt()), Knobs(knobs), Noise(0, 5))
     p, q = laws(seed)
     out = closed_forms._behind_one_draft(p, q, toy.codebook(), knobs, closed_forms._group_chance)
-    found = rule._deviation(p[None], q[None], p[None].argsort(dim=-1, stable=True), 1.0)
-    assert found == pytest.approx((out - p).abs().sum().item() / 2)
-    assert rule._deviation(p[None], q[None], p[None].argsort(dim=-1, stable=True), 0.0) == pytest.approx(0)
+    assert rule.apart(p[None], q[None]) == pytest.approx((out - p).abs().sum().item() / 2)
+    rule.knobs = Knobs(knobs | {"half_width": 0})
+    assert rule.apart(p[None], q[None]) == pytest.approx(0)
 
 
 def test_the_closed_form_is_a_law_and_not_the_models() -> None:

@@ -180,8 +180,8 @@ def test_at_temperature_0_relaxing_leaves_the_greedy_path_by_what_the_meter_says
         assert greedy(Toy(5, 3, 3, seed), added_mass=0.0).tokens == plain
         assert greedy(Toy(5, 3, 3, seed), allowed_deviation=0.0).tokens == plain
         run = greedy(Toy(5, 3, 3, seed), added_mass=0.6, allowed_deviation=0.995)
-        seen = [s.trace.deviation.latest for s in run.steps[1:] if s.trace.deviation.latest == s.trace.deviation.latest]
-        assert set(seen) <= {0.0, 1.0}  # a token is the model's, or it is not
+        seen = [s.trace.deviation.latest * len(s.tokens) for s in run.steps[1:]]
+        assert all(min(abs(each - count) for count in range(4)) < 0.02 for each in seen)  # a token is the model's, or it is not
         differing += run.tokens != plain
     assert differing > 3
 
@@ -189,7 +189,7 @@ def test_at_temperature_0_relaxing_leaves_the_greedy_path_by_what_the_meter_says
 @pytest.mark.parametrize("rule", [{"relax": "additive", "added_mass": 0.6}, {"relax": "multiplicative", "multiplied_mass": 3.0}])
 @pytest.mark.parametrize("name", ["eagle", "adt_tree_published"])
 def test_the_allowed_deviation_holds(name: str, rule: dict[str, float | str]) -> None:
-    """The running mean ends near or below what is allowed, however strong the rule would be, and the rule is used as far as it goes."""
+    """The running mean stays below what is allowed, however strong the rule would be, and the rule is used as far as it goes."""
     method, preset = find(name)
     knobs = {**preset, **rule, "neighbour_share": 0.4, "children": "sampled", "nodes": 9}
     free, held = [], []
@@ -199,9 +199,9 @@ def test_the_allowed_deviation_holds(name: str, rule: dict[str, float | str]) ->
             run = generate(toy, method, Prompt(seed=seed), {**knobs, "allowed_deviation": allowed}).finish()
             found.append(run.steps[-1].trace.deviation.mean)
             if allowed < 1:
-                strengths = [step.trace.deviation.strength for step in run.steps]
-                assert min(strengths) < max(strengths) <= 3.0
-    assert min(held) > 0.005 and max(held) < 0.065 < sum(free) / len(free)
+                strengths = [told for step in run.steps if (told := step.trace.deviation.strength) == told]  # nan: no draft
+                assert min(strengths) < max(strengths) <= 1.0
+    assert min(held) > 0.02 and max(held) <= 0.05 + 1e-9 and sum(free) / len(free) > 0.05
 
 
 def test_nothing_allowed_is_exact() -> None:
