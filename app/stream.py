@@ -2,13 +2,16 @@
 
 Gradio has no back-pressure: it sends everything that is yielded, and a slow browser never catches up. So updates are throttled here,
 in one place, while every Step is still written to its board. Pictures are rendered between Steps, outside the clocks of the runs.
+Steps are written many at a time, when a picture is due: after a pass over the weights none of this code is in the processor's cache.
 """
 
 from __future__ import annotations
 
 import time
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from statistics import median_low
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +24,7 @@ from engine.tree import children
 
 UPDATES_PER_SECOND = 12
 SHARE = 0.08  # of the time, for drawing and sending
+LATEST = 3  # updates by which the cost of the next is estimated
 PENDING, OWN, CORRECTED, ACCEPTED, REDRAWN = range(5)  # what became of a position
 OF_THE_MODEL = ("entropy", "top")  # entries of a trace that a token has without a draft, too
 REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, indexed by a trace's "verdict": STAYED, REFUSED, NEAR of rules.py
@@ -28,11 +32,13 @@ REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, index
 
 class Throttle:
     """Decides when the screen may be updated: at most once per period, and never so often that drawing and sending take more than a
-    share of the time."""
+    share of the time. What a single update costs more than the others (the last picture of a side) delays none."""
 
     def __init__(self, period: float = 1 / UPDATES_PER_SECOND, clock: Callable[[], float] = time.perf_counter, share: float = SHARE):
         self.period, self.clock, self.share = period, clock, share
-        self.started = self.drawn = -float("inf")
+        self.cost = 0.0  # what an update takes in seconds, by the latest ones
+        self.started = -float("inf")
+        self._costs: deque[float] = deque(maxlen=LATEST)
 
     def ready(self) -> bool:
         """True if an update may begin now."""
@@ -44,12 +50,8 @@ class Throttle:
 
     def done(self) -> None:
         """Records that the update was drawn and sent."""
-        self.drawn = self.clock()
-
-    @property
-    def cost(self) -> float:
-        """How long the last update took, in seconds."""
-        return self.drawn - self.started if self.drawn > self.started else 0.0
+        self._costs.append(self.clock() - self.started)
+        self.cost = median_low(self._costs)
 
 
 class Costs:
@@ -169,7 +171,11 @@ class Growth:
 
     def drafted(self) -> tuple[list[int], list[int]]:
         """Drafted tokens and their positions, to be shown although they are not committed; none once the run has ended."""
-        if self.draft is None or self.ended or self.draft.get("scale"):  # a draft at another scale has other tokens: see boards/picture.py
+        return ([], []) if self.ended else self.following()
+
+    def following(self) -> tuple[list[int], list[int]]:
+        """What the newest Step drafted for the next one: tokens and their positions."""
+        if self.draft is None or self.draft.get("scale"):  # a draft at another scale has other tokens: see boards/picture.py
             return [], []
         return _as_list(self.draft["tokens"]), _as_list(self.draft["positions"])
 
@@ -198,19 +204,33 @@ def _as_list(values: Any) -> list[int]:
 def updates(
     boards: Sequence[Growth], throttle: Throttle, race: Callable[[Sequence[Run]], Iterator[tuple[int, Step]]] = race
 ) -> Iterator[set[int]]:
-    """Races the runs of the boards; yields the indices of changed boards as often as the throttle allows, and all of them at the end.
+    """Races the runs of the boards; yields the indices of changed boards as often as the throttle allows, and all of them at the end. The
+    boards have all Steps so far whenever it yields; between that they lag behind their runs.
 
     race : advances the runs and yields (index of the run, its step)
     """
     changed: set[int] = set()
     final: set[int] = set()  # boards whose last picture was yielded
+    waiting: list[tuple[int, Step]] = []
     for which, step in race([board.run for board in boards]):
-        boards[which].add(step)
+        if boards[which].count:
+            waiting.append((which, step))
+        else:
+            boards[which].add(step)  # it asks what a run forgets at its end
         ended = {i for i, board in enumerate(boards) if board.ended}
         changed |= {which} | (ended - final)
         if throttle.ready():
+            _write(boards, waiting)
             yield changed
             throttle.done()
             final |= changed & ended
             changed = set()
+    _write(boards, waiting)
     yield set(range(len(boards)))
+
+
+def _write(boards: Sequence[Growth], waiting: list[tuple[int, Step]]) -> None:
+    """Gives the boards the Steps that wait for it, and empties the list."""
+    for which, step in waiting:
+        boards[which].add(step)
+    waiting.clear()

@@ -13,7 +13,8 @@ MISSING = -1  # in a grid of tokens
 FINE_SHARE = 0.02  # of a run's time, for the fine decoder while the picture grows
 # rows beside a change that are drawn again: all that a sketch shows of it, and most of what the fine decoder does
 BESIDE = {False: 2, True: 1}
-FIRST_FINE = 0.25  # seconds of a run before the first fine decoding, whose cost is not known yet
+FIRST_FINE = 0.25  # seconds of a run before the first fine decoding
+FINER = 20  # how much more than a sketch the fine decoder is taken to cost, until it was timed
 
 
 class Growing:
@@ -27,14 +28,20 @@ class Growing:
         self.backbone, self.size, self.clock = backbone, size, clock
         self._tokens = {fine: np.full(shape, MISSING, np.int64) for fine in (False, True)}
         self._pixels: dict[bool, np.ndarray] = {}
-        self._spent = self._cost = 0.0
+        self._spent = 0.0
+        self._cost: float | None = None  # of a fine picture
 
     def draw(self, grid: np.ndarray, seconds: float) -> np.ndarray:
         """uint8 [H, W, 3] of the tokens int64 [rows, columns], MISSING where there is none. seconds: of the run so far"""
         fine = self._may_be_fine(seconds)
         if "sketch" not in self.backbone.capabilities:
             return self._whole(grid, fine)
+        start = self.clock()
+        first = not self._pixels
         self._update(grid, fine=False)
+        if first:  # the whole picture
+            self._cost = FINER * (self.clock() - start)
+            fine = self._may_be_fine(seconds)
         if fine:
             start = self.clock()
             self._update(grid, fine=True)
@@ -48,7 +55,7 @@ class Growing:
 
     def _may_be_fine(self, seconds: float) -> bool:
         """True if the fine decoder's share of the run's time allows another picture."""
-        return seconds >= FIRST_FINE and self._spent + self._cost <= FINE_SHARE * seconds
+        return seconds >= FIRST_FINE and self._spent + (self._cost or 0.0) <= FINE_SHARE * seconds
 
     def _update(self, grid: np.ndarray, fine: bool) -> None:
         """Draws the rows that changed since the last time, and those between them."""

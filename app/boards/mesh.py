@@ -50,7 +50,7 @@ class MeshBoard(Growth):
         self._depths += depths(step)
         nats, chances, tops = (self.trail.series[name] for name in ("entropy", "accept_probability", "top"))
         super().add(step)
-        self._drafts.append(self.drafted())
+        self._drafts.append(self.following())  # though the run may have ended: Steps come late, see updates
         for face in self.parser.extend(step.tokens):
             own = [self._depths[i] for i in face.owned]
             known = [depth for depth in own if depth == depth]

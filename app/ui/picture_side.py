@@ -22,7 +22,8 @@ def draw_race(boards: Sequence[Board], changed: set[int], patches: Patches, ends
         board = boards[which]
         if board.count:
             side, badge = ("fast", run_badge(board.run)) if which == 0 else ("plain", left_badge(board.run))
-            panels["right" if which == 0 else "left"] = canvas.encode(board, board.picture(), scales, side, title_of(board.run.name), badge)
+            shown = board.picture(beside=boards)
+            panels["right" if which == 0 else "left"] = canvas.encode(board, shown, scales, side, title_of(board.run.name), badge)
     fast = boards[0]
     if 0 in changed and fast.count:
         made = made_with(fast.run)

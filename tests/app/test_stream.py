@@ -40,6 +40,33 @@ def test_throttle_takes_only_its_share_of_the_time():
     assert throttle.ready()
 
 
+def test_one_dear_update_does_not_delay_the_next():
+    now = 0.0
+    throttle = Throttle(0.1, lambda: now, share=0.1)
+    for cost in (0.02, 0.02, 5.0):
+        now += 1.0
+        assert throttle.ready()
+        now += cost
+        throttle.done()
+    assert throttle.cost == pytest.approx(0.02)
+    assert throttle.ready()
+
+
+def test_a_board_has_all_steps_when_it_is_drawn_and_lags_between(picto):
+    boards = [Board(start(picto, "ar"))]
+    seen = []
+
+    def race(runs):
+        for step in runs[0]:
+            yield 0, step
+            seen.append((boards[0].count, len(runs[0].steps)))
+
+    times = iter(range(10_000))
+    for _ in updates(boards, Throttle(10.0, lambda: next(times), share=1e9), race):
+        assert boards[0].count == len(boards[0].run.steps)
+    assert any(count < steps for count, steps in seen)
+
+
 @pytest.mark.parametrize("period", [0.0, 1e9])
 def test_the_last_picture_always_comes_and_no_number_is_lost(picto, period):
     boards = [Board(start(picto, "sjdpp", window=8)), Board(start(picto, "ar"))]
@@ -115,6 +142,39 @@ def test_only_what_changed_is_sketched_and_fine_pictures_take_a_share(picto, mon
     assert np.abs(shown[cell[0]].astype(int) - fine[cell[0]]).max() < 40  # its neighbour came later
     assert np.abs(shown[cell[1]].astype(int) - coarse[cell[1]]).max() <= 1
     assert (shown[64:] == coarse[64:]).all()
+
+
+def test_the_first_fine_picture_waits_until_the_run_has_paid_for_it(picto, monkeypatch):
+    now, fines = 0.0, []
+
+    def sketch(grid, rows, fine):
+        nonlocal now
+        now += 0.01
+        fines.append(fine)
+        return real(grid, rows, fine)
+
+    real = picto.sketch
+    monkeypatch.setattr(picto, "sketch", sketch)
+    growing, grid = Growing(picto, 64, (8, 8), clock=lambda: now), np.full((8, 8), MISSING, np.int64)
+    for place, seconds in enumerate((0.3, 5.0, 10.1)):  # twenty sketches are 0.2 s, which is 2 % of 10 s
+        grid.flat[place] = place
+        growing.draw(grid, seconds)
+    assert fines == [False, False, False, True]
+
+
+def test_equal_pictures_are_decoded_once(picto, monkeypatch):
+    fast, plain = Board(start(picto, "sjdpp", window=8, verify="match seed")), Board(start(picto, "ar"))
+    other = Board(generate(picto, find("ar")[0], Prompt("a cat", seed=4, size=64), {}))
+    for board in (fast, plain, other):
+        for step in board.run:
+            board.add(step)
+    decoded = []
+    monkeypatch.setattr(type(picto), "render", lambda self, *given: decoded.append(given) or np.zeros((64, 64, 3), np.uint8))
+    boards = [fast, plain, other]
+    shown = [board.picture(beside=boards) for board in boards]
+    assert shown[0] is shown[1] and shown[2] is not shown[0]
+    assert len(decoded) == 2
+    assert fast.picture() is shown[0]
 
 
 def test_a_sketch_made_of_changes_is_the_sketch_of_the_whole(picto, monkeypatch):
