@@ -203,6 +203,8 @@ class Rows:
     head   : [V, H] if the logits are hidden times this and nothing else, or None
     drafted : the ids of the draft's nodes
     launch : the pass, if it may still wait for a question about its rows
+    rules : (number of rows) -> the sampling, a table of masks or None, and of each row its mask; None if the allowed ids are no rows of a table
+    verifier : the compiled function that goes from these logits to tokens (engine/kernels/native_verdict.py), prepared for the run, or None
     """
 
     def __init__(
@@ -214,16 +216,21 @@ class Rows:
         head: Tensor | None = None,
         drafted: Ids | None = None,
         launch: Launch | None = None,
+        rules: Callable[[int], tuple[Sampling, Tensor | None, list[int]] | None] | None = None,
+        verifier: Any = None,
     ):
         """logits : or a function that computes them on first use; hidden : with a launch, its own"""
         self._logits, self._hidden = logits, hidden
+        if isinstance(logits, Tensor):
+            self.__dict__["logits"] = logits  # found without the property's lock
         self.drafted = Ids(NO_DRAFT.tokens) if drafted is None else drafted
         self._warp, self.settings, self.head, self.launch = warp, settings, head, launch
+        self.rules, self.verifier = rules, verifier
 
     @cached_property
     def logits(self) -> Tensor:
         """The model's raw output [branches, N+1, V]."""
-        return self._logits if isinstance(self._logits, Tensor) else self._logits()
+        return self._logits()
 
     @cached_property
     def hidden(self) -> Tensor | None:

@@ -10,6 +10,8 @@
 
 #define WIDE (LANES / 2) /* float64 numbers of a vector */
 #define GOLDEN 0x9e3779b97f4a7c15
+#define ONE 0xbf58476d1ce4e5b9
+#define TWO 0x94d049bb133111eb
 #define SPACES 7 /* parts of a thread's scratch, each as long as a padded row */
 
 typedef double wide __attribute__((vector_size(4 * LANES)));
@@ -115,7 +117,10 @@ void uniform(const uint64_t *bases, long streams, const int64_t *positions, long
    scores, p : [rows, vocabulary] or null
    integers : [5, rows]: answer, fresh and residual draw, whether the row is sound, verdict; null: only scores are wanted
    numbers : [5, rows]: entropy, ratio, distance of p and q, chance of the draft, greatest probability
-   scratch : of each thread, scratch_size numbers */
+   scratch : of each thread, scratch_size numbers
+   The rest is of `window` alone. table : [.., vocabulary], of which row which[i] is what row i allows, instead of `allowed`, or null
+   root, iteration, streams : of the uniform numbers (engine/noise.py), at positions from `first` on: both arrays are scratch then
+   seeded : acceptance is equality; settled : the first refusal, and the token after it, -1 if a row up to there is not sound */
 typedef struct {
     const float *logits;
     long branches, rows, vocabulary, branch_stride, row_stride;
@@ -134,7 +139,11 @@ typedef struct {
     int64_t *integers;
     float *scratch;
     long scratch_size;
-    int threads;
+    int threads, seeded;
+    const uint8_t *table;
+    const int32_t *which;
+    uint64_t root, iteration, streams[3];
+    int64_t first, settled[2];
 } Verdict;
 
 /* The tokens of a row that are left, ascending, filled up to whole vectors with scores of -inf. */
@@ -169,7 +178,7 @@ INLINE int any(ints which) {
 /* Guided, masked and divided scores of a row, padded with -inf. Returns whether all of them are numbers below infinity. */
 static int guided(const Verdict *a, long row, float divisor, float *out) {
     const float *c = a->logits + row * a->row_stride, *u = c + a->branch_stride;
-    const uint8_t *allowed = a->allowed ? a->allowed + row * a->allowed_stride : 0;
+    const uint8_t *allowed = a->table ? a->table + a->which[row] * a->vocabulary : a->allowed ? a->allowed + row * a->allowed_stride : 0;
     const int weak = fabsf(a->guidance) < 0.5f;
     const float factor = weak ? a->guidance : a->guidance - 1.0f; /* as torch.lerp has it */
     ints faults = {0};
@@ -453,4 +462,22 @@ void verdicts(const Verdict *a) {
         if (first) own.done = moment();
     }
     waited(&own);
+}
+
+/* The verdicts of rows at consecutive positions, with their random numbers, and what follows from them. */
+void window(Verdict *a) {
+    int64_t *positions = (int64_t *)a->positions;
+    for (long r = 0; r < a->rows; r++) positions[r] = a->first + r;
+    uint64_t bases[3];
+    for (int i = 0; i < 3; i++) bases[i] = mix(a->root + a->streams[i] * ONE + (a->iteration + 1) * TWO);
+    if (a->uniforms) uniform(bases, 3, positions, a->rows, 0, (double *)a->uniforms);
+    verdicts(a);
+    const int64_t *answers = a->integers, *fresh = answers + a->rows, *drawn = fresh + a->rows, *sound = drawn + a->rows;
+    const int equality = a->seeded || !a->laws;
+    long refused = 0;
+    int all_sound = sound[0] != 0;
+    while (refused < a->drafts && (equality ? answers[refused] == a->tokens[refused] : sound[a->rows + refused] != 0))
+        all_sound &= sound[++refused] != 0;
+    a->settled[0] = refused;
+    a->settled[1] = !all_sound ? -1 : (a->seeded ? answers : refused < a->drafts ? drawn : fresh)[refused];
 }

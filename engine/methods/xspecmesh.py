@@ -116,7 +116,7 @@ def described(rows: Rows, tokens: Tensor, found: Judged, n: int, committed: list
     """The Step of a pass that verified drafts int64 [m]."""
     k, more = len(committed), {"depth": levels_of(found.a, committed)}
     if found.fused is not None:
-        return describe(n, committed, found.a, len(tokens), None, found.fused.chances, found.entropies, found.top, **more)
+        return describe(n, committed, found.a, len(tokens), None, found.probable, found.entropies, found.top, **more)
     chance = chances(rows, tokens.to(rows.place[0]), None, k)
     return describe(n, committed, found.a, len(tokens), rows.law(0, k), chance, **more)
 
