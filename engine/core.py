@@ -298,13 +298,27 @@ class LawHandle:
         return self.rows.p[self.index]
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """The distributions of tokens that were chosen, not drawn: one-hot, and made only where somebody reads them. tokens : int64 [N]"""
+
+    tokens: Tensor
+    vocabulary: int
+    dtype: torch.dtype
+
+    def dense(self) -> Tensor:
+        """[N, V]"""
+        found = torch.zeros(len(self.tokens), self.vocabulary, dtype=self.dtype, device=self.tokens.device)
+        return found.scatter_(1, self.tokens[:, None], 1.0)
+
+
 @dataclass
 class Draft:
     """Proposed tokens as a forest after the prefix: chain, window, tree, wavefront, block or dual stream.
 
     tokens     : int64 [N], ids 0..V-1 of the output vocabulary in use
     parents    : int64 [N] or None; -1 = after the prefix; None = a chain; siblings in the order drawn
-    q          : the distribution each token was drawn from, [N, V] or a LawHandle, for a sibling conditional on the earlier ones;
+    q          : the distribution each token was drawn from, [N, V], a LawHandle or Chosen, for a sibling conditional on the earlier ones;
                  None = chosen deterministically (one-hot)
     positions  : int64 [N] or None = length + depth - 1 (a child of the prefix has depth 1)
     visible    : bool [N+1, N+1] or None = ancestors; row and column 0 are the pending token. With K pending tokens: [N+K, N+K], and
@@ -317,7 +331,7 @@ class Draft:
 
     tokens: Tensor
     parents: Tensor | None = None
-    q: Tensor | LawHandle | None = None
+    q: Tensor | LawHandle | Chosen | None = None
     positions: Tensor | None = None
     visible: Tensor | None = None
     predictive: Tensor | None = None
@@ -325,7 +339,7 @@ class Draft:
 
     def laws(self) -> Tensor | None:
         """q as a tensor [N, V], or None."""
-        return self.q.dense() if isinstance(self.q, LawHandle) else self.q
+        return self.q.dense() if isinstance(self.q, LawHandle | Chosen) else self.q
 
 
 NO_DRAFT = Draft(torch.empty(0, dtype=torch.int64))

@@ -73,7 +73,7 @@ class _Trunk(Trunk):
         self.looked = model.decoder.look(condition)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        return self.table[tokens][None]
+        return torch.embedding(self.table, tokens)[None]
 
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
         return self.decoder(x + self.positions[slots], mask, self.looked, slab, fork)

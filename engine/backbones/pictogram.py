@@ -142,7 +142,7 @@ class _Trunk(Trunk):
         self.cos, self.sin = cos.to(own), sin.to(own)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        return self.table[tokens] + self.gist
+        return torch.embedding(self.table, tokens) + self.gist
 
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
         if slab.whole > 1:

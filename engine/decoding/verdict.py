@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.core import NO_DRAFT, Rows, Step
+from engine.core import NO_DRAFT, Chosen, Rows, Step
 from engine.decoding.rules import leading, matches, probability_of, ratio
 from engine.kernels import verify as kernel
 from engine.kernels.fixed_verdict import Criterion, Question
@@ -165,7 +165,7 @@ class Settled(Judged):
 def judge(
     rows: Rows,
     tokens: Tensor,
-    laws: Tensor | None,
+    laws: Tensor | Chosen | None,
     noise: Noise,
     n: int,
     iteration: int,
@@ -178,14 +178,14 @@ def judge(
 
     store : whether the distributions will be needed; if not, a kernel does not write them
     """
-    size = len(tokens)
+    if rule is None and (window := windowed(rows, tokens, laws, noise, n, iteration, seeded, store)) is not None:
+        return Settled(window, seeded)
+    size, laws = len(tokens), laws.dense() if isinstance(laws, Chosen) else laws
     if not is_fused(rows):
         tokens = tokens.to(rows.place[0])
         accepted, ratios, answers = verify(rows, tokens, laws, noise, n, iteration, seeded, rule)
         a = leading(accepted)
         return Judged(accepted, ratios, answers, a, correct(rows, laws, answers, a, size, noise, n, iteration))
-    if rule is None and (window := windowed(rows, tokens, laws, noise, n, iteration, seeded, store)) is not None:
-        return Settled(window, seeded)
     found = fused(rows, tokens, laws, noise, list(range(n, n + size + 1)), iteration, seeded, store or rule is not None)
     accepted, ratios, pair = found.accepted, found.ratios, found.pair
     if rule is not None and laws is not None:
@@ -211,7 +211,7 @@ def screen(rows: Rows, tokens: Tensor, criterion: Criterion, noise: Noise, n: in
 
 
 def windowed(
-    rows: Rows, tokens: Tensor, laws: Tensor | None, noise: Noise, n: int, iteration: int, seeded: bool, store: bool
+    rows: Rows, tokens: Tensor, laws: Tensor | Chosen | None, noise: Noise, n: int, iteration: int, seeded: bool, store: bool
 ) -> Window | None:
     """Verdicts, draws and what follows from them, by one call of the function that was prepared for the run, at positions n, n+1, ... With
     `store` the rows have their distributions from then on. None where there is no such function, or it does not know the rows' grammar."""

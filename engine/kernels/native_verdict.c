@@ -120,7 +120,7 @@ void uniform(const uint64_t *bases, long streams, const int64_t *positions, long
    scratch : of each thread, scratch_size numbers
    The rest is of `window` alone. table : [.., vocabulary], of which row which[i] is what row i allows, instead of `allowed`, or null
    root, iteration, streams : of the uniform numbers (engine/noise.py), at positions from `first` on: both arrays are scratch then
-   seeded : acceptance is equality; settled : the first refusal, and the token after it, -1 if a row up to there is not sound */
+   seeded : acceptance is equality; certain : the drafts were chosen, so their distributions are one-hot, and laws is null; settled : the first refusal, and the token after it, -1 if a row up to there is not sound */
 typedef struct {
     const float *logits;
     long branches, rows, vocabulary, branch_stride, row_stride;
@@ -139,7 +139,7 @@ typedef struct {
     int64_t *integers;
     float *scratch;
     long scratch_size;
-    int threads, seeded;
+    int threads, seeded, certain;
     const uint8_t *table;
     const int32_t *which;
     uint64_t root, iteration, streams[3];
@@ -387,15 +387,26 @@ static float distance(const float *p, const float *q, long vocabulary) {
     return sum_of(apart) / 2;
 }
 
-/* The verdict on the draft of a row, and max(0, p - q) of the tokens that are left, into `rest`. Returns its sum. */
-static double weighed(const Verdict *a, long row, const Left *left, const float *shares, const float *p, float *rest, double *sums) {
-    const float *q = a->laws + row * a->law_stride;
-    const float odds = p[a->tokens[row]] / q[a->tokens[row]];
+/* The probability of a token, 0 for one that is not left. */
+static float chance_of(int64_t token, const Left *left, const float *shares, long vocabulary) {
+    if (left->count == vocabulary) return shares[token];
+    for (long i = 0; i < left->count; i++)
+        if (left->tokens[i] == token) return shares[i];
+    return 0;
+}
+
+/* The verdict on the draft of a row whose probability is `chance`, and max(0, p - q) of the tokens that are left, into `rest`. Returns its
+   sum. p : [vocabulary], if the draft was drawn from a distribution */
+static double weighed(
+    const Verdict *a, long row, const Left *left, const float *shares, float chance, const float *p, float *rest, double *sums) {
+    const float *q = a->certain ? 0 : a->laws + row * a->law_stride;
+    const int64_t token = a->tokens[row];
+    const float odds = q ? chance / q[token] : chance;
     const long length = rounded_up(left->count);
-    a->numbers[a->rows + row] = odds, a->numbers[2 * a->rows + row] = distance(p, q, a->vocabulary);
+    a->numbers[a->rows + row] = odds, a->numbers[2 * a->rows + row] = q ? distance(p, q, a->vocabulary) : 1 - chance;
     a->integers[4 * a->rows + row] = a->uniforms[row] < odds;
     for (long i = 0; i < length; i++) {
-        const float more = i < left->count ? shares[i] - q[left->tokens[i]] : 0;
+        const float more = i >= left->count ? 0 : shares[i] - (q ? q[left->tokens[i]] : left->tokens[i] == token);
         rest[i] = more > 0 ? more : 0;
     }
     return sum_up(rest, length, sums);
@@ -425,14 +436,15 @@ static void verdict_of(const Verdict *a, long row, const Space *space) {
     if (!a->uniforms) return;
     for (long i = 0; i < length; i += LANES) store(space->shares + i, load(space->shares + i) * scale);
     float *p = a->p ? a->p + row * a->vocabulary : space->dense;
-    if (a->p || row < a->drafts) spread(p, 0.0f, &left, space->shares, a->vocabulary);
+    if (a->p || (row < a->drafts && a->laws)) spread(p, 0.0f, &left, space->shares, a->vocabulary);
     const double *u = a->uniforms;
     double sum = sum_up(space->shares, length, space->sums);
     a->integers[rows + row] = left.tokens[crossing(space->shares, length, sum, u[rows + row], space->sums)];
     const float *rest = space->shares;
-    if (row < a->drafts) a->numbers[3 * rows + row] = p[a->tokens[row]];
-    if (row < a->drafts && a->laws) {
-        const double more = weighed(a, row, &left, space->shares, p, space->rest, space->sums);
+    const float chance = row < a->drafts ? chance_of(a->tokens[row], &left, space->shares, a->vocabulary) : 0;
+    if (row < a->drafts) a->numbers[3 * rows + row] = chance;
+    if (row < a->drafts && (a->laws || a->certain)) {
+        const double more = weighed(a, row, &left, space->shares, chance, p, space->rest, space->sums);
         if (more >= 1e-12) /* else p = q up to rounding, and the residual is p */
             rest = space->rest, sum = more;
         else
@@ -473,11 +485,33 @@ void window(Verdict *a) {
     if (a->uniforms) uniform(bases, 3, positions, a->rows, 0, (double *)a->uniforms);
     verdicts(a);
     const int64_t *answers = a->integers, *fresh = answers + a->rows, *drawn = fresh + a->rows, *sound = drawn + a->rows;
-    const int equality = a->seeded || !a->laws;
+    const int equality = a->seeded || !(a->laws || a->certain);
     long refused = 0;
     int all_sound = sound[0] != 0;
     while (refused < a->drafts && (equality ? answers[refused] == a->tokens[refused] : sound[a->rows + refused] != 0))
         all_sound &= sound[++refused] != 0;
     a->settled[0] = refused;
     a->settled[1] = !all_sound ? -1 : (a->seeded ? answers : refused < a->drafts ? drawn : fresh)[refused];
+}
+
+/* Draws from one distribution at consecutive positions from `first` on: tokens [count], as `_drawn_of_one` in engine/sampling.py.
+   sums : scratch [vocabulary] */
+void draw_alike(
+    const float *p, long vocabulary, uint64_t root, uint64_t stream, uint64_t iteration, int64_t first, long count, int64_t *tokens, double *sums) {
+    const uint64_t base = mix(root + stream * ONE + (iteration + 1) * TWO);
+    double total = 0;
+    for (long i = 0; i < vocabulary; i++) sums[i] = total += p[i];
+    for (long r = 0; r < count; r++) {
+        double u;
+        const int64_t position = first + r;
+        uniform(&base, 1, &position, 1, 0, &u);
+        const double wanted = u * total;
+        long low = 0, high = vocabulary; /* the first sum that is not below */
+        while (low < high) {
+            const long middle = (low + high) / 2;
+            if (sums[middle] < wanted) low = middle + 1;
+            else high = middle;
+        }
+        tokens[r] = low < vocabulary ? low : vocabulary - 1;
+    }
 }

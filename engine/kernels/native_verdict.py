@@ -17,7 +17,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from engine.core import Sampling
+from engine.core import Chosen, Sampling
 from engine.kernels.choice import COMPUTED
 from engine.kernels.native import Library, native
 from engine.sampling import guide, warp
@@ -36,7 +36,7 @@ class Verdict(ctypes.Structure):
         ("law_stride", c_long), ("positions", c_void_p), ("base", c_uint64), ("uniforms", c_void_p), ("guidance", c_float),
         ("temperature", c_float), ("top_p", c_float), ("temperature_last", c_int), ("top_k", c_long), ("scores", c_void_p), ("p", c_void_p),
         ("numbers", c_void_p), ("integers", c_void_p), ("scratch", c_void_p), ("scratch_size", c_long), ("threads", c_int), ("seeded", c_int),
-        ("table", c_void_p), ("which", c_void_p), ("root", c_uint64), ("iteration", c_uint64), ("streams", c_uint64 * 3), ("first", c_int64),
+        ("certain", c_int), ("table", c_void_p), ("which", c_void_p), ("root", c_uint64), ("iteration", c_uint64), ("streams", c_uint64 * 3), ("first", c_int64),
         ("settled", c_int64 * 2),
     )  # fmt: skip
 
@@ -138,7 +138,7 @@ class Verifier:
         self.rows, self.threads = 0, 0  # for which there is memory
 
     def window(
-        self, logits: Tensor, rules: Rules, tokens: Tensor, laws: Tensor | None, root: int, base: int, first: int, iteration: int,
+        self, logits: Tensor, rules: Rules, tokens: Tensor, laws: Tensor | Chosen | None, root: int, base: int, first: int, iteration: int,
         seeded: bool, store: bool,
     ) -> Window:  # fmt: skip
         """Verdicts and draws of rows at consecutive positions from `first` on, with the random numbers of a run.
@@ -151,8 +151,8 @@ class Verifier:
         integers, numbers = torch.empty(INTEGERS, rows, dtype=torch.int64), torch.empty(NUMBERS, rows)
         p = torch.empty(rows, self.vocabulary) if store else None
         call.tokens, call.drafts, call.uniforms = tokens.data_ptr(), size, self.uniforms
-        call.laws = 0
-        if laws is not None:
+        call.laws, call.certain = 0, isinstance(laws, Chosen)
+        if isinstance(laws, Tensor):
             laws = laws.float()
             laws = laws if laws.stride(-1) == 1 else laws.contiguous()
             call.laws, call.law_stride = laws.data_ptr(), laws.stride(0)
@@ -164,10 +164,17 @@ class Verifier:
     def answer(self, logits: Tensor, rules: Rules, base: int, first: int) -> tuple[int, list[float]]:
         """The answer of one row, logits [C, 1, V], -1 for a row that is not sound; and the numbers of `Found`."""
         logits, call = self._over(logits, rules), self.call
-        call.drafts, call.laws, call.p, call.uniforms = 0, 0, 0, 0
+        call.drafts, call.laws, call.certain, call.p, call.uniforms = 0, 0, 0, 0, 0
         call.numbers, call.integers, call.base, call.first, call.seeded = self.numbers, self.integers, base, first, 1
         self.library.window(self.address)
         return call.settled[1], self.one[:]
+
+    def draws(self, p: Tensor, root: int, stream: int, iteration: int, first: int, count: int) -> Tensor:
+        """Tokens int64 [count] drawn from one distribution, contiguous float32 [V], at consecutive positions: `draw` at the run's uniform
+        numbers of a stream."""
+        tokens, sums = torch.empty(count, dtype=torch.int64), torch.empty(self.vocabulary, dtype=torch.float64)
+        self.library.draw_alike(p.data_ptr(), self.vocabulary, root, stream, iteration, first, count, tokens.data_ptr(), sums.data_ptr())
+        return tokens
 
     def _over(self, logits: Tensor, rules: Rules) -> Tensor:
         """Says what every call is told; returns the logits as float32, which must live as long as the call."""

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.core import NO_DRAFT, VERIFY, Case, Chosen, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import policy
 from engine.decoding.rules import leading, more_probable_than, top_of, typical
 from engine.decoding.verdict import Judged, chances, describe, is_fused, judge, levels_of, screen
@@ -167,12 +167,13 @@ def _library(logits: Tensor, sequence: Sequence) -> Library | None:
 
 def most_probable(library: Library, logits: Tensor, sequence: Sequence, dtype: torch.dtype) -> Draft:
     """The chain of the most probable tokens, on a CPU, by the compiled function."""
-    masks, logits, path = sequence.masks, logits.contiguous(), []
-    for j in range(len(logits)):
-        allowed = 0 if masks is None else masks.data_ptr() + sequence.mask_index(path) * masks.shape[1]
+    masks, logits, path, state = sequence.masks, logits.contiguous(), [], sequence.state([])
+    for j in range(logits.shape[0]):
+        allowed = 0 if masks is None else masks.data_ptr() + sequence.grammar.mask_index(state) * masks.shape[1]
         path.append(best_allowed(library, logits, j, allowed))
+        state = state if masks is None else sequence.grammar.next(state, path[-1])
     tokens = torch.tensor(path)
-    return Draft(tokens, q=one_hot(tokens, sequence.vocabulary, dtype))
+    return Draft(tokens, q=Chosen(tokens, sequence.vocabulary, dtype))
 
 
 def at_once(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, u: Tensor, seeded: bool) -> Draft:
