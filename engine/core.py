@@ -203,7 +203,7 @@ class Rows:
     head   : [V, H] if the logits are hidden times this and nothing else, or None
     drafted : the ids of the draft's nodes
     launch : the pass, if it may still wait for a question about its rows
-    rules : (number of rows) -> the sampling, a table of masks or None, and of each row its mask; None if the allowed ids are no rows of a table
+    rules : (number of rows) -> the sampling, a table of masks or None, and of each row its mask; None if there is no table for its grammar
     verifier : the compiled function that goes from these logits to tokens (engine/kernels/native_verdict.py), prepared for the run, or None
     """
 

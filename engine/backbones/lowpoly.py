@@ -70,6 +70,7 @@ class _Trunk(Trunk):
 
     def __init__(self, model: MeshModel, table: Tensor, positions: Tensor, condition: Tensor):
         self.decoder, self.table, self.positions = model.decoder, table, positions
+        self.takes_chains = model.decoder.quick is not None
         self.looked = model.decoder.look(condition)
 
     def embed(self, tokens: Tensor) -> Tensor:

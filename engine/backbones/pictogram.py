@@ -136,6 +136,7 @@ class _Trunk(Trunk):
 
     def __init__(self, model: PictogramModel, side: int, gist: Tensor, table: Tensor, head: nn.Linear, dtype: torch.dtype):
         self.model, self.gist, self.table, self.head = model, gist, table, head
+        self.takes_chains = model.decoder.quick is not None
         cos, sin = (t.to(table.device) for t in model.rotary(side))
         self.places = model.decoder.places(cos, sin)
         own = torch.float32 if is_native(model.decoder) else dtype

@@ -42,7 +42,7 @@ class Attention(ctypes.Structure):
         *((name, c_long) for name in ("stride", "branches", "heads", "count", "width", "kept")),
         ("keys", c_void_p), ("values", c_void_p), ("branch_stride", c_long), ("head_stride", c_long),
         *((name, c_void_p) for name in ("norm_query", "norm_key", "cosines", "sines", "seen", "out", "scratch")),
-        ("scratch_size", c_long), ("floor", c_float), ("scale", c_float), ("half", c_int), ("threads", c_int),
+        ("scratch_size", c_long), ("floor", c_float), ("scale", c_float), ("half", c_int), ("threads", c_int), ("chain", c_int),
     )  # fmt: skip
 
 

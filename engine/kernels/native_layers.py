@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from engine.cache import Slab
 from engine.kernels.native import AS_IT_IS, Attention, Block, Layer, Library, Pass, built
 from engine.kernels.native import Norm as NativeNorm
+from engine.kernels.tree_attention import Chain
 
 WIDTHS = (1, 2, 4, 8)  # of a head, in vectors
 
@@ -252,16 +253,18 @@ class Stack:
         return not any(self.hooks)
 
     def __call__(
-        self, x: Tensor, heads: int, slab: Slab, mask: Tensor | None, cos: Tensor | None, sin: Tensor | None,
+        self, x: Tensor, heads: int, slab: Slab, mask: Tensor | Chain | None, cos: Tensor | None, sin: Tensor | None,
         crossed: Crossed | None = None,
     ) -> Tensor:  # fmt: skip
         """The last block's output [B, R, width] from x float32 [B, R, width]; writes the rows' keys and values into the slab.
 
-        mask : bool [R, kept + R] or None; crossed : keys and values of the condition for every block, of a mesh's network
+        mask : bool [R, kept + R], a chain or None; crossed : keys and values of the condition for every block, of a mesh's network
         """
-        x, mask = x.clone(memory_format=torch.contiguous_format), None if mask is None else mask.contiguous()
+        x, is_chain = x.clone(memory_format=torch.contiguous_format), isinstance(mask, Chain)
+        mask = None if is_chain or mask is None else mask.contiguous()
         rows, width, block = x.shape[0] * x.shape[1], x.shape[2], slab.block
         attention = over_slab((*x.shape[:2], 3 * width), heads, self.turns[0], slab, 0, mask, cos, sin)
+        attention.chain = is_chain
         call = Pass(rows=rows, layer_stride=block.stride(0) * block.element_size(), threads=attention.threads)
         if crossed is not None:
             call.crossed, call.cross_count, call.cross_half = ctypes.addressof(crossed.pointers), crossed.count, crossed.half

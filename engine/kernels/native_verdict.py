@@ -35,9 +35,9 @@ class Verdict(ctypes.Structure):
         ("allowed", c_void_p), ("allowed_stride", c_long), ("tokens", c_void_p), ("laws", c_void_p), ("drafts", c_long),
         ("law_stride", c_long), ("positions", c_void_p), ("base", c_uint64), ("uniforms", c_void_p), ("guidance", c_float),
         ("temperature", c_float), ("top_p", c_float), ("temperature_last", c_int), ("top_k", c_long), ("scores", c_void_p), ("p", c_void_p),
-        ("numbers", c_void_p), ("integers", c_void_p), ("scratch", c_void_p), ("scratch_size", c_long), ("threads", c_int), ("seeded", c_int),
-        ("certain", c_int), ("table", c_void_p), ("which", c_void_p), ("root", c_uint64), ("iteration", c_uint64), ("streams", c_uint64 * 3), ("first", c_int64),
-        ("settled", c_int64 * 2),
+        ("numbers", c_void_p), ("integers", c_void_p), ("scratch", c_void_p), ("scratch_size", c_long), ("threads", c_int),
+        ("seeded", c_int), ("certain", c_int), ("table", c_void_p), ("which", c_void_p), ("root", c_uint64), ("iteration", c_uint64),
+        ("streams", c_uint64 * 3), ("first", c_int64), ("settled", c_int64 * 2),
     )  # fmt: skip
 
 
@@ -59,13 +59,15 @@ class Found:
 class Window:
     """The verdicts on a window: the attributes of `verify.Verdicts`, of which each is made on first use.
 
-    integers, numbers, p : as in `Found`, but `numbers` is an array; size : of the drafts; settled : the first refusal and the token after it,
-    which is -1 if a row up to there is not sound
+    integers, numbers, p : as in `Found`, but `numbers` is an array; size : of the drafts
+    settled : the first refusal and the token after it, which is -1 if a row up to there is not sound
     """
 
     pair = None
 
-    def __init__(self, integers: Tensor, numbers: Tensor, p: Tensor | None, tokens: Tensor, has_laws: bool, seeded: bool, settled: list[int]):
+    def __init__(
+        self, integers: Tensor, numbers: Tensor, p: Tensor | None, tokens: Tensor, has_laws: bool, seeded: bool, settled: list[int]
+    ):
         self.integers, self.numbers, self.p, self.settled = integers, numbers.numpy(), p, settled
         self.tokens, self.size, self.has_laws, self.seeded = tokens, tokens.shape[0], has_laws, seeded
 
@@ -126,8 +128,11 @@ class Window:
 
 
 class Verifier:
-    """The verdicts of one run: what its passes share is prepared once. Between two passes other code has used the caches, so every operation
-    of PyTorch, and every function of Python, costs several times what it does in a loop; so there are few of them."""
+    """The verdicts of one run: what its passes share is prepared once.
+
+    Between two passes the weights have gone through the caches, so an operation of PyTorch, or a function of Python, costs several times
+    what it does in a loop. So there are few of them here.
+    """
 
     def __init__(self, library: Library, vocabulary: int, streams: tuple[int, int, int]):
         """streams : of acceptance, fresh and residual draws"""
@@ -143,8 +148,7 @@ class Verifier:
     ) -> Window:  # fmt: skip
         """Verdicts and draws of rows at consecutive positions from `first` on, with the random numbers of a run.
 
-        logits, tokens, laws, base, seeded, store : as in `verify.Asked`; rules : sampling, masks bool [M, V] or None, and of each row its mask
-        root : of the run's numbers
+        logits, tokens, laws, base, seeded, store : as in `verify.Asked`; laws may be `Chosen`; root : of the run's numbers
         """
         logits, call, rows = self._over(logits, rules), self.call, logits.shape[1]
         tokens, size = tokens.contiguous(), tokens.shape[0]

@@ -19,7 +19,7 @@ from engine.cache import Slab
 from engine.core import NO_DRAFT, Draft, Grammar, Ids, Rows, Sampling
 from engine.kernels.choice import choose
 from engine.kernels.native_verdict import Verifier, library_for, scored
-from engine.kernels.tree_attention import Seen, packed
+from engine.kernels.tree_attention import Chain, Seen, packed
 from engine.layout import Layout
 from engine.networks.static_step import Ahead, Pass, Replays, Static, Waiting, is_static
 from engine.networks.transformer import Fork, causal
@@ -190,14 +190,16 @@ class TransformerSequence:
             return torch.arange(base, base + len(draft.tokens) + 1, device=device)
         return torch.tensor([base, *(base + d for d in depths(parents))], device=device)
 
-    def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | Seen | None:
-        """What the rows of a pass see: a mask bool [R, kept + R], None = everything, or for the kernel sets of bits."""
+    def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | Chain | Seen | None:
+        """What the rows of a pass see: a mask bool [R, kept + R], None = everything, a chain, or for the kernel sets of bits."""
         as_sets = self.trunk.takes_sets and not draft.twins and choose(self.device, self.slab.block.dtype).is_triton
         if self._cached is not None:
             return self._scattered(draft, parents, count, as_sets)
         if draft.visible is None and (parents is None or is_chain(parents)):
             if count and as_sets:
                 return Seen(packed(causal(count + 1, 0, self.device)), self.slab.kept)
+            if count and self.trunk.takes_chains and not draft.twins:
+                return Chain(count + 1, self.slab.kept)
             return causal(count + 1, self.slab.kept, self.device) if count else None
         tail = (draft.visible if draft.visible is not None else visibility(parents)).to(self.device)
         if as_sets:

@@ -10,10 +10,10 @@ from typing import Any
 from engine.accelerate.host import CallerSequence
 from engine.core import Backbone, Prompt, Rows
 from engine.decoding import initializers, verdict, windows
-from engine.measure.bound import clock
 from engine.drafters.feature_draft import NetworkGrowth
 from engine.drafters.mesh_heads import MeshHeads
 from engine.kernels.native_heads import NativeHeads
+from engine.measure.bound import clock
 from engine.methods import ar, find, xspecmesh
 from engine.networks.sequence import TransformerSequence
 from engine.noise import Noise
@@ -66,7 +66,13 @@ def split(backbone: Backbone, name: str, knobs: dict[str, Any], prompt: Prompt) 
     targets += [(verdict, n) for n in ("judge", "fused")] + [(ar, "drawn")]
     targets += [(Noise, "gumbel"), (Noise, "uniform"), (Rows, "law"), (TransformerSequence, "_warp"), (CallerSequence, "_warp")]
     targets += [(xspecmesh, n) for n in ("judge", "screen", "propose")]
-    networks = [(NativeHeads, "__call__"), (MeshHeads, "features"), (MeshHeads, "logits"), (NetworkGrowth, "_pass"), (NetworkGrowth, "_fixed")]
+    networks = [
+        (NativeHeads, "__call__"),
+        (MeshHeads, "features"),
+        (MeshHeads, "logits"),
+        (NetworkGrowth, "_pass"),
+        (NetworkGrowth, "_fixed"),
+    ]
     method, preset = find(name)
     with _timed(sampling, targets), _timed(drafter, networks), _timed(model, [(TransformerSequence, "forward")]):
         run = generate(backbone, method, prompt, {**preset, **knobs})
