@@ -145,7 +145,7 @@ def passes_table(path: Path, command: str) -> str:
         "| model | type | pass | PyTorch ms | native ms | times as fast | bound ms | times the bound |", "|---|---|---|---|---|---|---|---|"
     ]  # fmt: skip
     wholes = [
-        "| model | type | method | ms a pass | seconds | times as fast | model, sampling, bookkeeping |",
+        "| model | type | method | ms a pass | seconds | times as fast | model, drafter, sampling, bookkeeping |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -156,7 +156,7 @@ def passes_table(path: Path, command: str) -> str:
                 f"{start} {row['what'][8:]} | {before:.2f} | {after:.2f} | {before / after:.2f} | {float(row['bound_ms']):.2f} | {over} |"
             )
         else:
-            shares = ", ".join(f"{float(row[f'native_{part}_share']):.0%}" for part in ("model", "sampling", "bookkeeping"))
+            shares = ", ".join(f"{float(row[f'native_{part}_share']):.0%}" for part in ("model", "drafter", "sampling", "bookkeeping"))
             slow, quick = float(row["reference_seconds"]), float(row["native_seconds"])
             name = row["what"].split(",")[0]
             wholes.append(f"{start} `{name}` | {before:.2f} to {after:.2f} | {slow:.2f} to {quick:.2f} | {slow / quick:.2f} | {shares} |")

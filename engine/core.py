@@ -203,6 +203,8 @@ class Rows:
     head   : [V, H] if the logits are hidden times this and nothing else, or None
     drafted : the ids of the draft's nodes
     launch : the pass, if it may still wait for a question about its rows
+    rules : (number of rows) -> the sampling, a table of masks or None, and of each row its mask; None if there is no table for its grammar
+    verifier : the compiled function that goes from these logits to tokens (engine/kernels/native_verdict.py), prepared for the run, or None
     """
 
     def __init__(
@@ -214,16 +216,21 @@ class Rows:
         head: Tensor | None = None,
         drafted: Ids | None = None,
         launch: Launch | None = None,
+        rules: Callable[[int], tuple[Sampling, Tensor | None, list[int]] | None] | None = None,
+        verifier: Any = None,
     ):
         """logits : or a function that computes them on first use; hidden : with a launch, its own"""
         self._logits, self._hidden = logits, hidden
+        if isinstance(logits, Tensor):
+            self.__dict__["logits"] = logits  # found without the property's lock
         self.drafted = Ids(NO_DRAFT.tokens) if drafted is None else drafted
         self._warp, self.settings, self.head, self.launch = warp, settings, head, launch
+        self.rules, self.verifier = rules, verifier
 
     @cached_property
     def logits(self) -> Tensor:
         """The model's raw output [branches, N+1, V]."""
-        return self._logits if isinstance(self._logits, Tensor) else self._logits()
+        return self._logits()
 
     @cached_property
     def hidden(self) -> Tensor | None:
@@ -291,13 +298,27 @@ class LawHandle:
         return self.rows.p[self.index]
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """The distributions of tokens that were chosen, not drawn: one-hot, and made only where somebody reads them. tokens : int64 [N]"""
+
+    tokens: Tensor
+    vocabulary: int
+    dtype: torch.dtype
+
+    def dense(self) -> Tensor:
+        """[N, V]"""
+        found = torch.zeros(len(self.tokens), self.vocabulary, dtype=self.dtype, device=self.tokens.device)
+        return found.scatter_(1, self.tokens[:, None], 1.0)
+
+
 @dataclass
 class Draft:
     """Proposed tokens as a forest after the prefix: chain, window, tree, wavefront, block or dual stream.
 
     tokens     : int64 [N], ids 0..V-1 of the output vocabulary in use
     parents    : int64 [N] or None; -1 = after the prefix; None = a chain; siblings in the order drawn
-    q          : the distribution each token was drawn from, [N, V] or a LawHandle, for a sibling conditional on the earlier ones;
+    q          : the distribution each token was drawn from, [N, V], a LawHandle or Chosen, for a sibling conditional on the earlier ones;
                  None = chosen deterministically (one-hot)
     positions  : int64 [N] or None = length + depth - 1 (a child of the prefix has depth 1)
     visible    : bool [N+1, N+1] or None = ancestors; row and column 0 are the pending token. With K pending tokens: [N+K, N+K], and
@@ -310,7 +331,7 @@ class Draft:
 
     tokens: Tensor
     parents: Tensor | None = None
-    q: Tensor | LawHandle | None = None
+    q: Tensor | LawHandle | Chosen | None = None
     positions: Tensor | None = None
     visible: Tensor | None = None
     predictive: Tensor | None = None
@@ -318,7 +339,7 @@ class Draft:
 
     def laws(self) -> Tensor | None:
         """q as a tensor [N, V], or None."""
-        return self.q.dense() if isinstance(self.q, LawHandle) else self.q
+        return self.q.dense() if isinstance(self.q, LawHandle | Chosen) else self.q
 
 
 NO_DRAFT = Draft(torch.empty(0, dtype=torch.int64))

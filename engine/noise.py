@@ -25,17 +25,20 @@ def is_made_there(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 class Noise:
-    """All randomness of one run. Uniforms are float64 in (0, 1); the Gumbel rows that were used last are kept, up to `KEPT` bytes."""
+    """All randomness of one run. Uniforms are float64 in (0, 1); the Gumbel rows that were used last are kept, up to `KEPT` bytes.
+
+    root : the number that every key is made of
+    """
 
     def __init__(self, seed: int, vocabulary: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32):
         self.seed, self.vocabulary, self.device, self.dtype = seed, vocabulary, torch.device(device), dtype
         self._is_made_there = is_made_there(self.device, dtype)
-        self._root = mix((seed * GOLDEN + 1) & MASK)
+        self.root = mix((seed * GOLDEN + 1) & MASK)
         self._gumbel: dict[int, Tensor] = {}  # by position, the newest last
         self._most = KEPT // (vocabulary * dtype.itemsize)
 
     def _key(self, stream: int, iteration: int) -> int:
-        return mix((self._root + stream * ONE + (iteration + 1) * TWO) & MASK)
+        return mix((self.root + stream * ONE + (iteration + 1) * TWO) & MASK)
 
     @cached_property
     def base(self) -> int:

@@ -71,10 +71,11 @@ class _Trunk(Trunk):
 
     def __init__(self, model: MeshModel, table: Tensor, positions: Tensor, condition: Tensor):
         self.decoder, self.table, self.positions = model.decoder, table, positions
+        self.takes_chains = model.decoder.quick is not None
         self.looked = model.decoder.look(condition)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        return self.table[tokens][None]
+        return torch.embedding(self.table, tokens)[None]
 
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
         return self.decoder(x + self.positions[slots], mask, self.looked, slab, fork)

@@ -138,13 +138,14 @@ class _Trunk(Trunk):
 
     def __init__(self, model: PictogramModel, side: int, gist: Tensor, table: Tensor, head: nn.Linear, dtype: torch.dtype):
         self.model, self.gist, self.table, self.head = model, gist, table, head
+        self.takes_chains = model.decoder.quick is not None
         cos, sin = (t.to(table.device) for t in model.rotary(side))
         self.places = model.decoder.places(cos, sin)
         own = torch.float32 if is_native(model.decoder) else dtype
         self.cos, self.sin = cos.to(own), sin.to(own)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        return self.table[tokens] + self.gist
+        return torch.embedding(self.table, tokens) + self.gist
 
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
         if slab.whole > 1:

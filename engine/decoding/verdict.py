@@ -6,18 +6,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from engine.core import NO_DRAFT, Rows, Step
+from engine.core import NO_DRAFT, Chosen, Rows, Step
 from engine.decoding.rules import leading, matches, probability_of, ratio
-from engine.kernels import native_verdict
 from engine.kernels import verify as kernel
 from engine.kernels.fixed_verdict import Criterion, Question
 from engine.kernels.head_draw import head_draw, is_plain
+from engine.kernels.native_verdict import Window
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, entropy, residual
 from engine.trace import Trace, Values
+
+
+@dataclass
+class Outcome:
+    """Verdicts on drafts. accepted : bool [m]; ratios : p/q [m] or None"""
+
+    accepted: Tensor
+    ratios: Tensor | None
+
+    @property
+    def fused(self) -> kernel.Verdicts | Window | None:
+        """The kernel's verdicts; None if it has not made them."""
+        return None
 
 
 @dataclass
@@ -29,20 +43,33 @@ class Verified:
     (b) Kept regardless of its value, x still has distribution q. (c) Kept with probability k(x), else redrawn from r, it has distribution
     q k + (1 - sum q k) r, which must then be carried. (d) With k = min(1, r/q) and a redraw from r's residual, that distribution is r.
 
-    tokens : int64 [m]; laws : [m, V] or None (match seed keeps none unless the refresh needs them); ratios : p/q [m] or None
+    tokens : int64 [m]; laws : [m, V] or None (match seed keeps none unless the refresh needs them)
+    outcome : independent verdicts (also meaningful after the first rejection), and what a kernel has drawn for every row already
     rows   : of the pass; row i is the distribution of position start+i, i = 0..m
-    accepted : bool [m], independent verdicts (also meaningful after the first rejection)
     """
 
     start: int
     tokens: Tensor
     laws: Tensor | None
-    ratios: Tensor | None
-    accepted: Tensor
+    outcome: Outcome
     rows: Rows
     noise: Noise
     iteration: int
-    fused: kernel.Verdicts | None = None  # what the kernel has drawn for every row already
+
+    @property
+    def accepted(self) -> Tensor:
+        """bool [m]"""
+        return self.outcome.accepted
+
+    @property
+    def ratios(self) -> Tensor | None:
+        """p/q [m] or None"""
+        return self.outcome.ratios
+
+    @property
+    def fused(self) -> kernel.Verdicts | Window | None:
+        """The kernel's verdicts, if it has verified the window."""
+        return self.outcome.fused
 
 
 # (p [m, V], q [m, V], tokens int64 [m], u [m]) -> accepted bool [m] and what u was compared with [m]
@@ -72,32 +99,73 @@ def correct(rows: Rows, laws: Tensor | None, answers: Tensor | None, a: int, siz
 
 
 @dataclass
-class Judged:
+class Judged(Outcome):
     """What a pass decided: its verdicts, the length `a` of the accepted prefix, and the token after it.
 
-    accepted : bool [m]; ratios : p/q [m] or None; answers : the seeded ones [m+1] or None
-    chances  : the acceptance probability of each draft [m]; entropies : [m+1], in nats; both None where they have not been computed
+    answers : the seeded ones [m+1] or None
+    chances : the acceptance probability of each draft [m]; entropies : [m+1], in nats; both None where they have not been computed
     """
 
-    accepted: Tensor
-    ratios: Tensor | None
     answers: Tensor | None
     a: int
     token: int
-    chances: Tensor | None = None
-    entropies: Tensor | None = None
-    fused: kernel.Verdicts | None = None
+    chances: Values | None = None
+    entropies: Values | None = None
+    fused: kernel.Verdicts | Window | None = None
 
     @property
-    def top(self) -> Tensor | None:
+    def top(self) -> Values | None:
         """The probability of each row's most probable token [m+1]; None where it has not been found."""
         return None if self.fused is None else self.fused.top
+
+    @property
+    def probable(self) -> Values | None:
+        """The probability of each draft [m] under the model; None where it has not been found."""
+        return None if self.fused is None else self.fused.chances
+
+
+class Settled(Judged):
+    """The same of a window that the function for CPUs has settled. Verdicts are made on first use, and what a step records are arrays: both
+    cost less than tensors."""
+
+    def __init__(self, window: Window, seeded: bool):
+        """Raises FloatingPointError for a row that cannot be drawn from."""
+        self.fused, self.seeded = window, seeded
+        self.a, self.token = kernel.checked(*window.settled)
+        numbers, size = window.numbers, window.size
+        self.entropies = numbers[0]
+        self.chances = np.minimum(numbers[1, :size], 1) if window.has_laws else numbers[3, :size]
+
+    @property
+    def accepted(self) -> Tensor:
+        """As in `Judged`."""
+        return self.fused.accepted
+
+    @property
+    def ratios(self) -> Tensor | None:
+        """As in `Judged`."""
+        return self.fused.ratios
+
+    @property
+    def answers(self) -> Tensor | None:
+        """As in `Judged`."""
+        return self.fused.answers if self.seeded else None
+
+    @property
+    def top(self) -> np.ndarray:
+        """As in `Judged`."""
+        return self.fused.numbers[4]
+
+    @property
+    def probable(self) -> np.ndarray:
+        """As in `Judged`."""
+        return self.fused.numbers[3, : self.fused.size]
 
 
 def judge(
     rows: Rows,
     tokens: Tensor,
-    laws: Tensor | None,
+    laws: Tensor | Chosen | None,
     noise: Noise,
     n: int,
     iteration: int,
@@ -110,7 +178,9 @@ def judge(
 
     store : whether the distributions will be needed; if not, a kernel does not write them
     """
-    size = len(tokens)
+    if rule is None and (window := windowed(rows, tokens, laws, noise, n, iteration, seeded, store)) is not None:
+        return Settled(window, seeded)
+    size, laws = len(tokens), laws.dense() if isinstance(laws, Chosen) else laws
     if not is_fused(rows):
         tokens = tokens.to(rows.place[0])
         accepted, ratios, answers = verify(rows, tokens, laws, noise, n, iteration, seeded, rule)
@@ -140,8 +210,25 @@ def screen(rows: Rows, tokens: Tensor, criterion: Criterion, noise: Noise, n: in
     return Judged(accepted, None, found.answers, a, token, found.chances, found.entropy, found)
 
 
+def windowed(
+    rows: Rows, tokens: Tensor, laws: Tensor | Chosen | None, noise: Noise, n: int, iteration: int, seeded: bool, store: bool
+) -> Window | None:
+    """Verdicts, draws and what follows from them, by one call of the function that was prepared for the run, at positions n, n+1, ... With
+    `store` the rows have their distributions from then on. None where there is no such function, or it does not know the rows' grammar."""
+    count = tokens.shape[0] + 1
+    rules = None if rows.verifier is None or rows.rules is None or rows.logits.shape[1] != count else rows.rules(count)
+    if rules is None:
+        return None
+    found = rows.verifier.window(rows.logits, rules, tokens, laws, noise.root, noise.base, n, iteration, seeded, store)
+    if store:
+        rows.has(found.p)
+    return found
+
+
 def is_fused(rows: Rows) -> bool:
     """Whether a kernel verifies these rows: it is chosen for their device, and their scores depend on sampling and allowed ids alone."""
+    if rows.verifier is not None:
+        return True
     if rows.settings is None:
         return False
     return kernel.is_kernel(*rows.place)
@@ -169,21 +256,21 @@ def fused(
     return found
 
 
-def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Tensor, Tensor | None]:
+def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Values, Values | None]:
     """The token of plain decoding from the last row of a pass, the entropy [1] of its distribution, and the greatest probability [1] or
     None where the distribution is not stored.
 
     On a GPU a kernel draws it: inside the head's product if there is no filter, so that the logits are never stored.
     """
+    if rows.verifier is not None and rows.logits.shape[1] == 1 and (rules := rows.rules(1)) is not None:
+        token, numbers = rows.verifier.answer(rows.logits, rules, noise.base, n)
+        return kernel.checked(0, token)[1], numbers[:1], numbers[4:]
     if not is_fused(rows):
         return draw_gumbel(rows.scores, noise.gumbel(n, 1)).item(), entropy(rows.p[:1]), rows.p[:1].amax(-1)
     sampling, allowed = (None, None) if rows.head is None else rows.settings(1)
     if sampling is not None and allowed is None and is_plain(sampling):
         found = head_draw(rows.hidden, rows.head, sampling, noise.base, torch.full((1,), n, device=rows.hidden.device))
         return kernel.settled(torch.cat([torch.zeros_like(found.tokens), found.tokens]))[1], found.entropy, None
-    if rows.launch is None and (library := native_verdict.library_for(*rows.place)) is not None:
-        token, nats, top = native_verdict.drawn(library, rows.logits[:, :1], *rows.settings(1), noise.base, n)
-        return kernel.checked(0, token)[1], nats, top
     judged = judge(rows, NO_DRAFT.tokens, None, noise, n, 0, True, store=False)
     return judged.token, judged.entropies, judged.top
 
@@ -211,7 +298,7 @@ def levels_of(a: int, committed: list[int]) -> list[int]:
     return [*range(1, a + 1), 0][: len(committed)]
 
 
-def told(rows: Rows, tokens: Tensor, judged: Judged, k: int) -> tuple[Tensor | None, Tensor, Tensor | None, Tensor | None]:
+def told(rows: Rows, tokens: Tensor, judged: Judged, k: int) -> tuple[Tensor | None, Values, Values | None, Values | None]:
     """What the Step of a pass that committed `k` tokens is told: distributions or None, acceptance probabilities, and the entropies and the
     greatest probabilities or None."""
     if judged.chances is not None:

@@ -69,7 +69,7 @@ def speculative_jacobi(
             initializer.saw(n, rows)
             judged = judge(rows, tokens, laws, noise, n, iteration, seeded, rule(knobs), keep_laws or knobs.init.startswith("sample"))
             a = judged.a
-            window = Verified(n, tokens, laws, judged.ratios, judged.accepted, rows, noise, iteration, judged.fused)
+            window = Verified(n, tokens, laws, judged, rows, noise, iteration)
             committed = sequence.commit(list(range(a)), judged.token)
             k = len(committed)
             step = describe(n, committed, a, size, *told(rows, tokens, judged, k))

@@ -22,6 +22,7 @@ from engine.core import Sequence
 from engine.errors import MissingWeights
 from engine.kernels.tree_attention import fixed_mask, packed
 from engine.layout import Layout, Raster
+from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.static_step import bucket
 from engine.networks.transformer import Decoder, Norm, rotary_table
@@ -204,4 +205,8 @@ def read_drafter(path: Path, card: dict[str, Any], device: torch.device, weights
         raise MissingWeights(f"The card next to {path} does not describe it. Train it again: python launch.py train feature-draft.")
     refuse_stale(path, card[NAME], weights_hash, "feature-draft")
     settings = need(card, f"{NAME}.settings", dict, path.parent)
-    return NetworkFeatures(built(FeatureDrafter, settings, read_tensors(path), path).to(device))
+    network = built(FeatureDrafter, settings, read_tensors(path), path).eval().requires_grad_(False).to(device)
+    if device.type == "cpu":
+        network.mix = quick_linear(network.mix)
+        quicken(network.decoder)
+    return NetworkFeatures(network)

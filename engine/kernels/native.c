@@ -260,7 +260,7 @@ void linear(const float *x, long rows, long stride, long inner, int kind, const 
    keys, values : of head h of branch b at b * branch_stride + h * head_stride; float or bfloat16
    norm_query, norm_key : weights of a head's root-mean-square norm, or null: rows are brought to length 1
    cosines, sines : [count, width], whose first halves turn the pairs (i, i + width / 2), or null
-   seen : [count, kept + count] or null: everything */
+   seen : [count, kept + count] or null: everything, or with `chain` all keys up to the row's own */
 typedef struct {
     const float *queries, *new_keys, *new_values;
     long stride, branches, heads, count, width, kept;
@@ -271,7 +271,7 @@ typedef struct {
     float *out, *scratch;
     long scratch_size;
     float floor, scale;
-    int half, threads;
+    int half, threads, chain;
 } Attention;
 
 static void turn(float *out, const float *x, const Attention *a, const float *weight, long row) {
@@ -299,10 +299,10 @@ static void put(void *at, long place, const float *x, long width, int half) {
     for (long i = 0; i < width; i++) ((uint16_t *)at)[place + i] = half_of(x[i]);
 }
 
-/* Hides what a row does not see and makes probabilities of its scores, not normalised; returns 1 / their sum. */
-static float shares(float *scores, long end, const uint8_t *seen) {
+/* Hides what a row does not see, and all keys from `stop` on, and makes probabilities of its scores, not normalised; returns 1 / their sum. */
+static float shares(float *scores, long end, long stop, const uint8_t *seen) {
     const long padded = (end + LANES - 1) / LANES * LANES;
-    for (long j = end; j < padded; j++) scores[j] = -INFINITY;
+    for (long j = stop; j < padded; j++) scores[j] = -INFINITY;
     if (seen)
         for (long j = 0; j < end; j++) scores[j] = seen[j] ? scores[j] : -INFINITY;
     vec best = load(scores), total = {0};
@@ -320,9 +320,9 @@ INLINE vec read(const void *at, long place, const int half) {
     return half ? load_half((const uint16_t *)at + place) : load((const float *)at + place);
 }
 
-/* `rows` queries [rows, width] over the first `end` keys. */
+/* `rows` queries [rows, width] over the first `end` keys. Row r sees none from `stop` + r on. */
 INLINE void look(const int rows, const int vectors, const int half, const float *q, const void *keys, const void *values, long end, float *scores,
-                 long room, const uint8_t *seen, long seen_stride, float *out, long out_stride) {
+                 long room, long stop, const uint8_t *seen, long seen_stride, float *out, long out_stride) {
     const long width = vectors * LANES;
     const long blocks = end / LANES * LANES;
     for (long j = 0; j < blocks; j += LANES) {
@@ -351,7 +351,7 @@ INLINE void look(const int rows, const int vectors, const int half, const float 
             scores[r * room + j] = sum_of(dot);
         }
     float parts[QUERIES];
-    for (int r = 0; r < rows; r++) parts[r] = shares(scores + r * room, end, seen ? seen + r * seen_stride : 0);
+    for (int r = 0; r < rows; r++) parts[r] = shares(scores + r * room, end, stop + r < end ? stop + r : end, seen ? seen + r * seen_stride : 0);
     vec sums[QUERIES][8] = {{{0}}};
     for (long j = 0; j < end; j++) {
 #pragma GCC unroll 8
@@ -371,14 +371,15 @@ INLINE void look_all(const int vectors, const int half, const Attention *a, cons
     for (long r = 0; r < a->count;) {
         const int here = a->count - r < QUERIES ? 1 : QUERIES;
         const uint8_t *seen = a->seen ? a->seen + r * all_keys : 0;
-        long end = all_keys;
+        const long stop = a->chain ? a->kept + r + 1 : all_keys;
+        long end = stop + here - 1 < all_keys ? stop + here - 1 : all_keys;
         if (seen)
             for (int visible = 0; end > 1; end--) {
                 for (int i = 0; i < here; i++) visible |= seen[i * all_keys + end - 1];
                 if (visible) break;
             }
         float *out = a->out + (branch * a->count + r) * row_of_out + head * a->width;
-#define LOOK(n) look(n, vectors, half, q + r * a->width, keys, values, end, scores, room, seen, all_keys, out, row_of_out)
+#define LOOK(n) look(n, vectors, half, q + r * a->width, keys, values, end, scores, room, stop, seen, all_keys, out, row_of_out)
         if (here == QUERIES) LOOK(QUERIES);
         else LOOK(1);
 #undef LOOK
@@ -515,7 +516,7 @@ static void cross_parts(const Block *b, const float *queries, float *seen) {
         const Part *part = b->parts + i;
         Attention *a = b->room + i;
         a->queries = queries + part->first * width, a->out = seen + part->first * width;
-        a->new_keys = a->new_values = 0, a->stride = width, a->kept = part->cross_count, a->seen = 0, a->half = part->cross_half;
+        a->new_keys = a->new_values = 0, a->stride = width, a->kept = part->cross_count, a->seen = 0, a->chain = 0, a->half = part->cross_half;
         a->keys = (void *)part->crossed[2 * b->number], a->values = (void *)part->crossed[2 * b->number + 1];
         a->branch_stride = part->cross_branch_stride, a->head_stride = part->cross_head_stride;
     }
@@ -553,7 +554,7 @@ void mesh_block(Block *b) {
         cross_parts(b, mixed, seen);
     } else {
         Attention cross = b->attention;
-        cross.new_keys = cross.new_values = 0, cross.stride = width, cross.kept = b->cross_count, cross.seen = 0, cross.half = b->cross_half;
+        cross.new_keys = cross.new_values = 0, cross.stride = width, cross.kept = b->cross_count, cross.seen = 0, cross.chain = 0, cross.half = b->cross_half;
         cross.keys = (void *)b->cross_keys, cross.values = (void *)b->cross_values;
         cross.branch_stride = b->cross_branch_stride, cross.head_stride = b->cross_head_stride;
         attend(&cross);

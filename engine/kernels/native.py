@@ -42,7 +42,7 @@ class Attention(ctypes.Structure):
         *((name, c_long) for name in ("stride", "branches", "heads", "count", "width", "kept")),
         ("keys", c_void_p), ("values", c_void_p), ("branch_stride", c_long), ("head_stride", c_long),
         *((name, c_void_p) for name in ("norm_query", "norm_key", "cosines", "sines", "seen", "out", "scratch")),
-        ("scratch_size", c_long), ("floor", c_float), ("scale", c_float), ("half", c_int), ("threads", c_int),
+        ("scratch_size", c_long), ("floor", c_float), ("scale", c_float), ("half", c_int), ("threads", c_int), ("chain", c_int),
     )  # fmt: skip
 
 
@@ -114,12 +114,15 @@ class Library:
         )  # base, positions, rows, vocabulary, result, scratch
         self.uniform.argtypes = (c_void_p, c_long, c_void_p, c_long, c_uint64, c_void_p)  # bases, streams, positions, rows, slot, result
         self.verdicts.argtypes = (c_void_p,)  # engine/kernels/native_verdict.py has the structure
+        self.window, self.draw_alike = found.window, found.draw_alike
+        self.window.argtypes = (c_void_p,)
+        self.draw_alike.argtypes = (c_void_p, c_long, c_uint64, c_uint64, c_uint64, c_int64, c_long, c_void_p, c_void_p)
         self.draft_heads, self.best_allowed = found.draft_heads, found.best_allowed
         self.draft_heads.argtypes = (c_void_p,)  # engine/kernels/native_heads.py has the structure
         self.best_allowed.argtypes, self.best_allowed.restype = (c_void_p, c_long, c_void_p), c_long  # logits, vocabulary, allowed or 0
         for function in (
             self.prepare, self.linear, self.attend, self.picture_block, self.mesh_block, self.all_blocks, self.gumbel, self.uniform,
-            self.verdicts, self.draft_heads,
+            self.verdicts, self.window, self.draw_alike, self.draft_heads,
         ):  # fmt: skip
             function.restype = None
         self.team_at, self.waited_at = found.team_at, found.waited_at  # of native_team.h, for its tests: the first argument is a Team

@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from engine.cache import Slab
 from engine.kernels.native import AS_IT_IS, Attention, Block, Layer, Library, Part, Pass, built
 from engine.kernels.native import Norm as NativeNorm
+from engine.kernels.tree_attention import Chain
 
 WIDTHS = (1, 2, 4, 8)  # of a head, in vectors
 
@@ -240,13 +241,13 @@ class Crossed:
 class Brought:
     """What one run brings to a pass of several.
 
-    x : float32 [B, R, width]; mask : bool [R, kept + R] or None; cos, sin : float32 [R, head width] or None
+    x : float32 [B, R, width]; mask : bool [R, kept + R], a chain or None; cos, sin : float32 [R, head width] or None
     crossed : keys and values of its condition for every block, of a mesh's network
     """
 
     x: Tensor
     slab: Slab
-    mask: Tensor | None
+    mask: Tensor | Chain | None
     cos: Tensor | None = None
     sin: Tensor | None = None
     crossed: Crossed | None = None
@@ -268,16 +269,18 @@ class Stack:
         return not any(self.hooks)
 
     def __call__(
-        self, x: Tensor, heads: int, slab: Slab, mask: Tensor | None, cos: Tensor | None, sin: Tensor | None,
+        self, x: Tensor, heads: int, slab: Slab, mask: Tensor | Chain | None, cos: Tensor | None, sin: Tensor | None,
         crossed: Crossed | None = None,
     ) -> Tensor:  # fmt: skip
         """The last block's output [B, R, width] from x float32 [B, R, width]; writes the rows' keys and values into the slab.
 
-        mask : bool [R, kept + R] or None; crossed : keys and values of the condition for every block, of a mesh's network
+        mask : bool [R, kept + R], a chain or None; crossed : keys and values of the condition for every block, of a mesh's network
         """
-        x, mask = x.clone(memory_format=torch.contiguous_format), None if mask is None else mask.contiguous()
+        x, is_chain = x.clone(memory_format=torch.contiguous_format), isinstance(mask, Chain)
+        mask = None if is_chain or mask is None else mask.contiguous()
         rows, width, block = x.shape[0] * x.shape[1], x.shape[2], slab.block
         attention = over_slab((*x.shape[:2], 3 * width), heads, self.turns[0], slab, 0, mask, cos, sin)
+        attention.chain = is_chain
         call = Pass(rows=rows, layer_stride=block.stride(0) * block.element_size(), threads=attention.threads)
         if crossed is not None:
             call.crossed, call.cross_count, call.cross_half = ctypes.addressof(crossed.pointers), crossed.count, crossed.half
@@ -294,7 +297,7 @@ class Stack:
         Weights are read once for all of them; every run attends to its own slab, and writes into it."""
         x = torch.cat([run.x.flatten(0, 1) for run in runs])
         rows, width = x.shape
-        masks = [None if run.mask is None else run.mask.contiguous() for run in runs]  # keep their addresses
+        masks = [run.mask.contiguous() if isinstance(run.mask, Tensor) else None for run in runs]  # keep their addresses
         parts, first = (Part * len(runs))(), 0
         for part, run, mask in zip(parts, runs, masks, strict=True):
             _fill(part, run, over_slab((*run.x.shape[:2], 3 * width), heads, self.turns[0], run.slab, 0, mask, run.cos, run.sin), first)
@@ -312,6 +315,7 @@ class Stack:
 
 def _fill(part: Part, run: Brought, attention: Attention, first: int) -> None:
     """Writes what a run brings, whose rows begin at `first`, as the functions take it."""
+    attention.chain = isinstance(run.mask, Chain)
     part.first, part.layer_stride = first, run.slab.block.stride(0) * run.slab.block.element_size()
     if (crossed := run.crossed) is not None:
         part.crossed, part.cross_count, part.cross_half = ctypes.addressof(crossed.pointers), crossed.count, crossed.half

@@ -10,6 +10,8 @@
 
 #define WIDE (LANES / 2) /* float64 numbers of a vector */
 #define GOLDEN 0x9e3779b97f4a7c15
+#define ONE 0xbf58476d1ce4e5b9
+#define TWO 0x94d049bb133111eb
 #define SPACES 7 /* parts of a thread's scratch, each as long as a padded row */
 
 typedef double wide __attribute__((vector_size(4 * LANES)));
@@ -115,7 +117,10 @@ void uniform(const uint64_t *bases, long streams, const int64_t *positions, long
    scores, p : [rows, vocabulary] or null
    integers : [5, rows]: answer, fresh and residual draw, whether the row is sound, verdict; null: only scores are wanted
    numbers : [5, rows]: entropy, ratio, distance of p and q, chance of the draft, greatest probability
-   scratch : of each thread, scratch_size numbers */
+   scratch : of each thread, scratch_size numbers
+   The rest is of `window` alone. table : [.., vocabulary], of which row which[i] is what row i allows, instead of `allowed`, or null
+   root, iteration, streams : of the uniform numbers (engine/noise.py), at positions from `first` on: both arrays are scratch then
+   seeded : acceptance is equality; certain : the drafts were chosen, so their distributions are one-hot, and laws is null; settled : the first refusal, and the token after it, -1 if a row up to there is not sound */
 typedef struct {
     const float *logits;
     long branches, rows, vocabulary, branch_stride, row_stride;
@@ -134,7 +139,11 @@ typedef struct {
     int64_t *integers;
     float *scratch;
     long scratch_size;
-    int threads;
+    int threads, seeded, certain;
+    const uint8_t *table;
+    const int32_t *which;
+    uint64_t root, iteration, streams[3];
+    int64_t first, settled[2];
 } Verdict;
 
 /* The tokens of a row that are left, ascending, filled up to whole vectors with scores of -inf. */
@@ -169,7 +178,7 @@ INLINE int any(ints which) {
 /* Guided, masked and divided scores of a row, padded with -inf. Returns whether all of them are numbers below infinity. */
 static int guided(const Verdict *a, long row, float divisor, float *out) {
     const float *c = a->logits + row * a->row_stride, *u = c + a->branch_stride;
-    const uint8_t *allowed = a->allowed ? a->allowed + row * a->allowed_stride : 0;
+    const uint8_t *allowed = a->table ? a->table + a->which[row] * a->vocabulary : a->allowed ? a->allowed + row * a->allowed_stride : 0;
     const int weak = fabsf(a->guidance) < 0.5f;
     const float factor = weak ? a->guidance : a->guidance - 1.0f; /* as torch.lerp has it */
     ints faults = {0};
@@ -378,15 +387,26 @@ static float distance(const float *p, const float *q, long vocabulary) {
     return sum_of(apart) / 2;
 }
 
-/* The verdict on the draft of a row, and max(0, p - q) of the tokens that are left, into `rest`. Returns its sum. */
-static double weighed(const Verdict *a, long row, const Left *left, const float *shares, const float *p, float *rest, double *sums) {
-    const float *q = a->laws + row * a->law_stride;
-    const float odds = p[a->tokens[row]] / q[a->tokens[row]];
+/* The probability of a token, 0 for one that is not left. */
+static float chance_of(int64_t token, const Left *left, const float *shares, long vocabulary) {
+    if (left->count == vocabulary) return shares[token];
+    for (long i = 0; i < left->count; i++)
+        if (left->tokens[i] == token) return shares[i];
+    return 0;
+}
+
+/* The verdict on the draft of a row whose probability is `chance`, and max(0, p - q) of the tokens that are left, into `rest`. Returns its
+   sum. p : [vocabulary], if the draft was drawn from a distribution */
+static double weighed(
+    const Verdict *a, long row, const Left *left, const float *shares, float chance, const float *p, float *rest, double *sums) {
+    const float *q = a->certain ? 0 : a->laws + row * a->law_stride;
+    const int64_t token = a->tokens[row];
+    const float odds = q ? chance / q[token] : chance;
     const long length = rounded_up(left->count);
-    a->numbers[a->rows + row] = odds, a->numbers[2 * a->rows + row] = distance(p, q, a->vocabulary);
+    a->numbers[a->rows + row] = odds, a->numbers[2 * a->rows + row] = q ? distance(p, q, a->vocabulary) : 1 - chance;
     a->integers[4 * a->rows + row] = a->uniforms[row] < odds;
     for (long i = 0; i < length; i++) {
-        const float more = i < left->count ? shares[i] - q[left->tokens[i]] : 0;
+        const float more = i >= left->count ? 0 : shares[i] - (q ? q[left->tokens[i]] : left->tokens[i] == token);
         rest[i] = more > 0 ? more : 0;
     }
     return sum_up(rest, length, sums);
@@ -416,14 +436,15 @@ static void verdict_of(const Verdict *a, long row, const Space *space) {
     if (!a->uniforms) return;
     for (long i = 0; i < length; i += LANES) store(space->shares + i, load(space->shares + i) * scale);
     float *p = a->p ? a->p + row * a->vocabulary : space->dense;
-    if (a->p || row < a->drafts) spread(p, 0.0f, &left, space->shares, a->vocabulary);
+    if (a->p || (row < a->drafts && a->laws)) spread(p, 0.0f, &left, space->shares, a->vocabulary);
     const double *u = a->uniforms;
     double sum = sum_up(space->shares, length, space->sums);
     a->integers[rows + row] = left.tokens[crossing(space->shares, length, sum, u[rows + row], space->sums)];
     const float *rest = space->shares;
-    if (row < a->drafts) a->numbers[3 * rows + row] = p[a->tokens[row]];
-    if (row < a->drafts && a->laws) {
-        const double more = weighed(a, row, &left, space->shares, p, space->rest, space->sums);
+    const float chance = row < a->drafts ? chance_of(a->tokens[row], &left, space->shares, a->vocabulary) : 0;
+    if (row < a->drafts) a->numbers[3 * rows + row] = chance;
+    if (row < a->drafts && (a->laws || a->certain)) {
+        const double more = weighed(a, row, &left, space->shares, chance, p, space->rest, space->sums);
         if (more >= 1e-12) /* else p = q up to rounding, and the residual is p */
             rest = space->rest, sum = more;
         else
@@ -453,4 +474,44 @@ void verdicts(const Verdict *a) {
         if (first) own.done = moment();
     }
     waited(&own);
+}
+
+/* The verdicts of rows at consecutive positions, with their random numbers, and what follows from them. */
+void window(Verdict *a) {
+    int64_t *positions = (int64_t *)a->positions;
+    for (long r = 0; r < a->rows; r++) positions[r] = a->first + r;
+    uint64_t bases[3];
+    for (int i = 0; i < 3; i++) bases[i] = mix(a->root + a->streams[i] * ONE + (a->iteration + 1) * TWO);
+    if (a->uniforms) uniform(bases, 3, positions, a->rows, 0, (double *)a->uniforms);
+    verdicts(a);
+    const int64_t *answers = a->integers, *fresh = answers + a->rows, *drawn = fresh + a->rows, *sound = drawn + a->rows;
+    const int equality = a->seeded || !(a->laws || a->certain);
+    long refused = 0;
+    int all_sound = sound[0] != 0;
+    while (refused < a->drafts && (equality ? answers[refused] == a->tokens[refused] : sound[a->rows + refused] != 0))
+        all_sound &= sound[++refused] != 0;
+    a->settled[0] = refused;
+    a->settled[1] = !all_sound ? -1 : (a->seeded ? answers : refused < a->drafts ? drawn : fresh)[refused];
+}
+
+/* Draws from one distribution at consecutive positions from `first` on: tokens [count], as `_drawn_of_one` in engine/sampling.py.
+   sums : scratch [vocabulary] */
+void draw_alike(
+    const float *p, long vocabulary, uint64_t root, uint64_t stream, uint64_t iteration, int64_t first, long count, int64_t *tokens, double *sums) {
+    const uint64_t base = mix(root + stream * ONE + (iteration + 1) * TWO);
+    double total = 0;
+    for (long i = 0; i < vocabulary; i++) sums[i] = total += p[i];
+    for (long r = 0; r < count; r++) {
+        double u;
+        const int64_t position = first + r;
+        uniform(&base, 1, &position, 1, 0, &u);
+        const double wanted = u * total;
+        long low = 0, high = vocabulary; /* the first sum that is not below */
+        while (low < high) {
+            const long middle = (low + high) / 2;
+            if (sums[middle] < wanted) low = middle + 1;
+            else high = middle;
+        }
+        tokens[r] = low < vocabulary ? low : vocabulary - 1;
+    }
 }

@@ -9,19 +9,22 @@ Fewest bytes: as in verify.py; a row of scores stays in the second-level cache.
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_float, c_int, c_int64, c_long, c_uint64, c_void_p
+from collections.abc import Sequence
+from ctypes import c_double, c_float, c_int, c_int32, c_int64, c_long, c_uint64, c_void_p
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from engine.core import Sampling
+from engine.core import Chosen, Sampling
 from engine.kernels.choice import COMPUTED
 from engine.kernels.native import Library, native
 from engine.sampling import guide, warp
 
 MANY = 2**17  # scores; with fewer one thread is as fast
 INTEGERS, NUMBERS = 5, 5  # results of a row
+Rules = tuple[Sampling, Tensor | None, Sequence[int]]  # the sampling, masks bool [M, V] or None = all, and of each row its mask
 
 
 class Verdict(ctypes.Structure):
@@ -33,6 +36,8 @@ class Verdict(ctypes.Structure):
         ("law_stride", c_long), ("positions", c_void_p), ("base", c_uint64), ("uniforms", c_void_p), ("guidance", c_float),
         ("temperature", c_float), ("top_p", c_float), ("temperature_last", c_int), ("top_k", c_long), ("scores", c_void_p), ("p", c_void_p),
         ("numbers", c_void_p), ("integers", c_void_p), ("scratch", c_void_p), ("scratch_size", c_long), ("threads", c_int),
+        ("seeded", c_int), ("certain", c_int), ("table", c_void_p), ("which", c_void_p), ("root", c_uint64), ("iteration", c_uint64),
+        ("streams", c_uint64 * 3), ("first", c_int64), ("settled", c_int64 * 2),
     )  # fmt: skip
 
 
@@ -49,6 +54,162 @@ class Found:
     integers: Tensor
     numbers: Tensor
     p: Tensor | None
+
+
+class Window:
+    """The verdicts on a window: the attributes of `verify.Verdicts`, of which each is made on first use.
+
+    integers, numbers, p : as in `Found`, but `numbers` is an array; size : of the drafts
+    settled : the first refusal and the token after it, which is -1 if a row up to there is not sound
+    """
+
+    pair = None
+
+    def __init__(
+        self, integers: Tensor, numbers: Tensor, p: Tensor | None, tokens: Tensor, has_laws: bool, seeded: bool, settled: list[int]
+    ):
+        self.integers, self.numbers, self.p, self.settled = integers, numbers.numpy(), p, settled
+        self.tokens, self.size, self.has_laws, self.seeded = tokens, tokens.shape[0], has_laws, seeded
+
+    @cached_property
+    def accepted(self) -> Tensor:
+        """bool [m]"""
+        if self.seeded or not self.has_laws:
+            return self.tokens == self.integers[0, : self.size]
+        return self.integers[4, : self.size] != 0
+
+    def _number(self, which: int, size: int) -> Tensor:
+        return torch.from_numpy(self.numbers[which, :size])
+
+    @property
+    def answers(self) -> Tensor:
+        """int64 [R]"""
+        return self.integers[0]
+
+    @property
+    def fresh(self) -> Tensor:
+        """int64 [R]"""
+        return self.integers[1]
+
+    @property
+    def drawn(self) -> Tensor:
+        """int64 [R]"""
+        return self.integers[2]
+
+    @property
+    def sound(self) -> Tensor:
+        """bool [R]"""
+        return self.integers[3] != 0
+
+    @property
+    def entropy(self) -> Tensor:
+        """float32 [R]"""
+        return self._number(0, self.size + 1)
+
+    @property
+    def top(self) -> Tensor:
+        """float32 [R]"""
+        return self._number(4, self.size + 1)
+
+    @property
+    def chances(self) -> Tensor:
+        """float32 [m]"""
+        return self._number(3, self.size)
+
+    @property
+    def ratios(self) -> Tensor | None:
+        """float32 [m]"""
+        return self._number(1, self.size) if self.has_laws else None
+
+    @property
+    def deviations(self) -> Tensor | None:
+        """float32 [m]"""
+        return self._number(2, self.size) if self.has_laws else None
+
+
+class Verifier:
+    """The verdicts of one run: what its passes share is prepared once.
+
+    Between two passes the weights have gone through the caches, so an operation of PyTorch, or a function of Python, costs several times
+    what it does in a loop. So there are few of them here.
+    """
+
+    def __init__(self, library: Library, vocabulary: int, streams: tuple[int, int, int]):
+        """streams : of acceptance, fresh and residual draws"""
+        self.library, self.vocabulary = library, vocabulary
+        self.call = Verdict(vocabulary=vocabulary, scratch_size=library.verdict_scratch(vocabulary), streams=(c_uint64 * 3)(*streams))
+        self.address = ctypes.addressof(self.call)
+        self.sampling: Sampling | None = None
+        self.rows, self.threads = 0, 0  # for which there is memory
+
+    def window(
+        self, logits: Tensor, rules: Rules, tokens: Tensor, laws: Tensor | Chosen | None, root: int, base: int, first: int, iteration: int,
+        seeded: bool, store: bool,
+    ) -> Window:  # fmt: skip
+        """Verdicts and draws of rows at consecutive positions from `first` on, with the random numbers of a run.
+
+        logits, tokens, laws, base, seeded, store : as in `verify.Asked`; laws may be `Chosen`; root : of the run's numbers
+        """
+        logits, call, rows = self._over(logits, rules), self.call, logits.shape[1]
+        tokens, size = tokens.contiguous(), tokens.shape[0]
+        integers, numbers = torch.empty(INTEGERS, rows, dtype=torch.int64), torch.empty(NUMBERS, rows)
+        p = torch.empty(rows, self.vocabulary) if store else None
+        call.tokens, call.drafts, call.uniforms = tokens.data_ptr(), size, self.uniforms
+        call.laws, call.certain = 0, isinstance(laws, Chosen)
+        if isinstance(laws, Tensor):
+            laws = laws.float()
+            laws = laws if laws.stride(-1) == 1 else laws.contiguous()
+            call.laws, call.law_stride = laws.data_ptr(), laws.stride(0)
+        call.p, call.numbers, call.integers = 0 if p is None else p.data_ptr(), numbers.data_ptr(), integers.data_ptr()
+        call.root, call.base, call.first, call.iteration, call.seeded = root, base, first, iteration, seeded
+        self.library.window(self.address)
+        return Window(integers, numbers, p, tokens, laws is not None, seeded, call.settled[:])
+
+    def answer(self, logits: Tensor, rules: Rules, base: int, first: int) -> tuple[int, list[float]]:
+        """The answer of one row, logits [C, 1, V], -1 for a row that is not sound; and the numbers of `Found`."""
+        logits, call = self._over(logits, rules), self.call
+        call.drafts, call.laws, call.certain, call.p, call.uniforms = 0, 0, 0, 0, 0
+        call.numbers, call.integers, call.base, call.first, call.seeded = self.numbers, self.integers, base, first, 1
+        self.library.window(self.address)
+        return call.settled[1], self.one[:]
+
+    def draws(self, p: Tensor, root: int, stream: int, iteration: int, first: int, count: int) -> Tensor:
+        """Tokens int64 [count] drawn from one distribution, contiguous float32 [V], at consecutive positions: `draw` at the run's uniform
+        numbers of a stream."""
+        tokens, sums = torch.empty(count, dtype=torch.int64), torch.empty(self.vocabulary, dtype=torch.float64)
+        self.library.draw_alike(p.data_ptr(), self.vocabulary, root, stream, iteration, first, count, tokens.data_ptr(), sums.data_ptr())
+        return tokens
+
+    def _over(self, logits: Tensor, rules: Rules) -> Tensor:
+        """Says what every call is told; returns the logits as float32, which must live as long as the call."""
+        sampling, table, which = rules
+        if logits.dtype != torch.float32 or logits.stride(-1) != 1:
+            logits = logits.float().contiguous()
+        call, (branches, rows, vocabulary) = self.call, logits.shape
+        assert vocabulary == self.vocabulary, (vocabulary, self.vocabulary)
+        threads = torch.get_num_threads() if rows * vocabulary >= MANY else 1
+        if rows > self.rows or threads > self.threads:
+            self._make_room(max(rows, self.rows), max(threads, self.threads))
+        if sampling is not self.sampling:
+            self.sampling = sampling
+            call.guidance, call.temperature, call.top_p = sampling.guidance, sampling.temperature, sampling.top_p
+            call.temperature_last, call.top_k = sampling.temperature_last, sampling.top_k
+        call.logits, call.branches, call.rows, call.threads = logits.data_ptr(), branches, rows, threads
+        call.branch_stride, call.row_stride = logits.stride(0), logits.stride(1)
+        call.table = 0
+        if table is not None:
+            call.table, self.which[:rows] = table.data_ptr(), which
+        return logits
+
+    def _make_room(self, rows: int, threads: int) -> None:
+        """Memory for passes of so many rows."""
+        self.rows, self.threads, call = rows, threads, self.call
+        self.which, positions, uniforms = (c_int32 * rows)(), (c_int64 * rows)(), (c_double * (3 * rows))()
+        self.one, integers = (c_float * NUMBERS)(), (c_int64 * INTEGERS)()
+        scratch = torch.empty(threads * call.scratch_size)
+        self.kept = (positions, uniforms, integers, scratch)  # at their addresses
+        self.uniforms, self.numbers, self.integers = map(ctypes.addressof, (uniforms, self.one, integers))
+        call.which, call.positions, call.scratch = ctypes.addressof(self.which), ctypes.addressof(positions), scratch.data_ptr()
 
 
 def library_for(device: torch.device, dtype: torch.dtype) -> Library | None:
@@ -77,20 +238,6 @@ def found(
     library.verdicts(ctypes.byref(call))
     del kept
     return Found(integers, numbers, p)
-
-
-def drawn(
-    library: Library, logits: Tensor, sampling: Sampling, allowed: Tensor | None, base: int, position: int
-) -> tuple[int, Tensor, Tensor]:
-    """The answer of one row, logits [C, 1, V], as in `found`, -1 for a row that is not sound; the entropy [1] of its distribution, and the
-    greatest probability [1]."""
-    call, kept = _call(library, logits, sampling, allowed)
-    integers, numbers, positions = (c_int64 * INTEGERS)(), torch.empty(NUMBERS, 1), c_int64(position)
-    call.positions, call.base = ctypes.addressof(positions), base
-    call.numbers, call.integers = numbers.data_ptr(), ctypes.addressof(integers)
-    library.verdicts(ctypes.byref(call))
-    del kept
-    return integers[0], numbers[0], numbers[4]
 
 
 def scored(logits: Tensor, sampling: Sampling, allowed: Tensor | None) -> Tensor:

@@ -26,6 +26,18 @@ QUERIES = 16  # of a tile, at least
 
 
 @dataclass(frozen=True)
+class Chain:
+    """What the rows of a chain see: all kept rows, and those of the pass up to their own. count, kept : how many there are"""
+
+    count: int
+    kept: int
+
+    def dense(self, device: torch.device) -> Tensor:
+        """The same as a mask, bool [count, kept + count]."""
+        return torch.ones(self.count, self.kept + self.count, dtype=torch.bool, device=device).tril_(self.kept)
+
+
+@dataclass(frozen=True)
 class Seen:
     """What the rows of a pass see.
 

@@ -62,7 +62,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         draft = found(index, knobs, sequence, noise.dtype)
         size = len(draft.tokens)
         rows = sequence.forward(draft)
-        laws = draft.q if size else rows.p[:0]
+        laws = draft.laws() if size else rows.p[:0]
         accepted, _, answers = verify(rows, draft.tokens, laws, noise, n, iteration, seeded)
         a = leading(accepted)
         committed = sequence.commit(list(range(a)), correct(rows, laws, answers, a, size, noise, n, iteration))

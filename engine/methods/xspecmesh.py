@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.core import NO_DRAFT, VERIFY, Case, Chosen, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, is_limited, limit_of
 from engine.decoding.rules import deviation, leading, more_probable_than, ratio, top_of, typical
@@ -127,7 +127,7 @@ def within_budget(rows: Rows, draft: Draft, knobs: Knobs, meter: Meter, noise: N
     """The verdicts on a draft by the rule as far as the budget allows, else by speculative sampling; each with its own replacement."""
     size = len(draft.tokens)
     tokens, p = draft.tokens.to(rows.place[0]), rows.p
-    laws = p[:0] if not size else draft.q
+    laws = p[:0] if not size else draft.laws()
     accepts, limit = RULES[knobs.accept]
     least, seen = torch.tensor(float(knobs.values[limit]), dtype=torch.float64), judged(rows, size, knobs.judge == "raw")
     lenient = accepts(seen, tokens, least)
@@ -153,7 +153,7 @@ def described(rows: Rows, tokens: Tensor, found: Judged, n: int, committed: list
     """The Step of a pass that verified drafts int64 [m]."""
     k, more = len(committed), {"depth": levels_of(found.a, committed)}
     if found.fused is not None:
-        return describe(n, committed, found.a, len(tokens), None, found.fused.chances, found.entropies, found.top, **more)
+        return describe(n, committed, found.a, len(tokens), None, found.probable, found.entropies, found.top, **more)
     chance = chances(rows, tokens.to(rows.place[0]), found.ratios, k)
     return describe(n, committed, found.a, len(tokens), rows.law(0, k), chance, **more)
 
@@ -204,12 +204,13 @@ def _library(logits: Tensor, sequence: Sequence) -> Library | None:
 
 def most_probable(library: Library, logits: Tensor, sequence: Sequence, dtype: torch.dtype) -> Draft:
     """The chain of the most probable tokens, on a CPU, by the compiled function."""
-    masks, logits, path = sequence.masks, logits.contiguous(), []
-    for j in range(len(logits)):
-        allowed = 0 if masks is None else masks.data_ptr() + sequence.mask_index(path) * masks.shape[1]
+    masks, logits, path, state = sequence.masks, logits.contiguous(), [], sequence.state([])
+    for j in range(logits.shape[0]):
+        allowed = 0 if masks is None else masks.data_ptr() + sequence.grammar.mask_index(state) * masks.shape[1]
         path.append(best_allowed(library, logits, j, allowed))
+        state = state if masks is None else sequence.grammar.next(state, path[-1])
     tokens = torch.tensor(path)
-    return Draft(tokens, q=one_hot(tokens, sequence.vocabulary, dtype))
+    return Draft(tokens, q=Chosen(tokens, sequence.vocabulary, dtype))
 
 
 def at_once(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, u: Tensor, seeded: bool) -> Draft:

@@ -28,7 +28,7 @@ from torch import Tensor
 from engine.core import VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding.policy import check_start, matches_seed, not_exact
 from engine.decoding.rules import leading, ratio
-from engine.decoding.verdict import Verified, chances, correct, describe, verify
+from engine.decoding.verdict import Outcome, Verified, chances, correct, describe, verify
 from engine.decoding.wavefront import WHOLE, lead, predict
 from engine.decoding.windows import Refresh, coupled_gumbel, coupled_maximal
 from engine.noise import ACCEPT, RESIDUAL, Noise
@@ -275,7 +275,7 @@ def _judge(rows: Rows, at: int, s: Stretch, noise: Noise, iteration: int, seeded
     stop = at + len(s.tokens) + 1
     own = Rows(rows.logits[:, at:stop], lambda _: rows.scores[at:stop])
     accepted, ratios, answers = verify(own, s.tokens, s.laws, noise, s.start, iteration, seeded)
-    return Verified(s.start, s.tokens, s.laws, ratios, accepted, own, noise, iteration), answers
+    return Verified(s.start, s.tokens, s.laws, Outcome(accepted, ratios), own, noise, iteration), answers
 
 
 def _extend(window: Verified, first: int, more: int, refresh: Refresh, knobs: Knobs, keep_laws: bool) -> Stretch:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.kernels.tree_attention import Seen
+from engine.kernels.tree_attention import Chain, Seen
 from engine.networks.attention import attend
 from engine.networks.transformer import Fork, causal
 
@@ -167,11 +167,18 @@ class MeshDecoder(nn.Module):
         return Looked(block.cross_attention.look(condition) for block in self.blocks)
 
     def forward(
-        self, x: Tensor, mask: Tensor | None, looked: list[tuple[Tensor, Tensor]], slab: Slab | None = None, fork: Fork | None = None
+        self,
+        x: Tensor,
+        mask: Tensor | Chain | None,
+        looked: list[tuple[Tensor, Tensor]],
+        slab: Slab | None = None,
+        fork: Fork | None = None,
     ) -> Tensor:
         """Embedded rows [B, R, width], positions included -> hidden states after the final norm."""
         if self.quick is not None and fork is None and (found := self.quick(x, mask, looked, slab)) is not None:
             return self.norm(found)
+        if isinstance(mask, Chain):
+            mask = mask.dense(x.device)
         for layer, block in enumerate(self.blocks):
             if fork is not None and layer == fork.layer:
                 x, mask = x[:, fork.rows], fork.mask

@@ -29,7 +29,7 @@ from engine.kernels.native_layers import (
     product,
 )
 from engine.kernels.packed_linear import PackedLinear, can_pack, pack
-from engine.kernels.tree_attention import Seen
+from engine.kernels.tree_attention import Chain, Seen
 from engine.networks import mesh_decoder, transformer
 from engine.networks.mesh_decoder import Looked, MeshDecoder
 from engine.networks.transformer import Decoder, Norm
@@ -74,12 +74,12 @@ def quick_linear(layer: nn.Linear) -> nn.Linear:
     return PackedLinear(layer) if can_pack() else layer
 
 
-def runs(x: Tensor, mask: Tensor | Seen | None, slab: Slab | None) -> bool:
+def runs(x: Tensor, mask: Tensor | Chain | Seen | None, slab: Slab | None) -> bool:
     """Whether the functions know a pass."""
     if torch.is_grad_enabled() or x.dtype != torch.float32 or x.device.type != "cpu" or not isinstance(slab, Slab) or slab.whole > 1:
         return False
     steps = slab.block.stride()
-    known = mask is None or (isinstance(mask, Tensor) and mask.ndim == 2)
+    known = mask is None or isinstance(mask, Chain) or (isinstance(mask, Tensor) and mask.ndim == 2)
     return known and slab.block.dtype in SLAB_TYPES and steps[5] == 1 and steps[4] == slab.block.shape[5]
 
 
@@ -143,7 +143,7 @@ class QuickBlocks:
     def __init__(self, blocks: list[NativeBlock]):
         self.heads, self.stack = blocks[0].heads, Stack([block.whole for block in blocks], [block.turn for block in blocks])
 
-    def __call__(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Seen | None, slab: Slab | None) -> Tensor | None:
+    def __call__(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Chain | Seen | None, slab: Slab | None) -> Tensor | None:
         """The last block's output, or None for a pass that the functions do not know."""
         if cos.ndim != 2 or not runs(x, mask, slab) or not self.stack.can_run():
             return None
@@ -193,7 +193,9 @@ class QuickMeshBlocks:
         self.heads = blocks[0].self_attention.heads
         self.stack = Stack([block.whole for block in blocks], [block.turn for block in blocks])
 
-    def __call__(self, x: Tensor, mask: Tensor | Seen | None, looked: list[tuple[Tensor, Tensor]], slab: Slab | None) -> Tensor | None:
+    def __call__(
+        self, x: Tensor, mask: Tensor | Chain | Seen | None, looked: list[tuple[Tensor, Tensor]], slab: Slab | None
+    ) -> Tensor | None:
         """The last block's output, or None for a pass that the functions do not know."""
         if not runs(x, mask, slab) or not self.stack.can_run():
             return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -17,16 +18,26 @@ from torch.nn import functional as F
 from engine.cache import Slab
 from engine.core import NO_DRAFT, Draft, Grammar, Ids, Rows, Sampling
 from engine.kernels.choice import choose
-from engine.kernels.native_verdict import scored
-from engine.kernels.tree_attention import Seen, packed
+from engine.kernels.native_verdict import Verifier, library_for, scored
+from engine.kernels.tree_attention import Chain, Seen, packed
 from engine.layout import Layout
 from engine.networks.static_step import Ahead, Pass, Replays, Static, Waiting, is_static
 from engine.networks.transformer import Fork, causal
 from engine.networks.trunk import Asked, RowAdapter, Trunk
+from engine.noise import ACCEPT, DRAW, RESIDUAL
 from engine.sampling import warp
 from engine.tree import depths, is_chain, visibility
 
 HOST = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Verifying:
+    """What verifies the rows of passes whose hidden states have a type: Triton's kernels, the functions for CPUs, or neither."""
+
+    dtype: torch.dtype
+    is_triton: bool
+    verifier: Verifier | None
 
 
 class TransformerSequence:
@@ -73,6 +84,7 @@ class TransformerSequence:
         fixed = is_static(self.device) if static is None else static
         self._static = Static(trunk, slab.below) if fixed and trunk.fixed else None
         self._launch: Waiting | None = None  # a pass that may not have begun
+        self._verified_by: Verifying | None = None
         if self.prefix > 1:
             mask = causal(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
             trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self._slots_at), mask, slab)
@@ -106,10 +118,7 @@ class TransformerSequence:
         self._launch = self._fixed(draft, parents, control)
         if self._launch is not None:
             return self._rows(parents, None, lambda launch=self._launch: launch.start()[1])
-        x = self._pending()
-        if count:
-            nodes = self.trunk.embed(draft.tokens.to(self.device))
-            x = torch.cat([x, nodes.expand(x.shape[0], -1, -1)], 1)
+        x = self._inputs(draft.tokens)
         slots, mask = self._slots(draft, parents, self._slots_at), self._mask(draft, parents, count)
         if self.together is not None and control == count and not choose(self.device, x.dtype).is_triton:
             return self._rows(parents, *self.together(Asked(self.trunk, x, slots, mask, self.slab)))
@@ -119,9 +128,17 @@ class TransformerSequence:
                 hidden = self.trunk.run(x[:, below], slots[below], low, self.slab, fork)
             else:
                 hidden = self.trunk.run(x, slots, mask, self.slab)
-        weight = plain_weight(self.trunk.head) if choose(hidden.device, hidden.dtype).is_triton else None
+        weight = plain_weight(self.trunk.head) if self._verifying(hidden).is_triton else None
         logits = partial(self.trunk.head, hidden)
         return self._rows(parents, hidden, logits() if weight is None else logits, weight)
+
+    def _verifying(self, hidden: Tensor) -> Verifying:
+        """What verifies the rows of hidden states: it is chosen once a run, because the choice costs more than some verdicts."""
+        if self._verified_by is None or self._verified_by.dtype != hidden.dtype:
+            library = library_for(hidden.device, hidden.dtype)
+            verifier = None if library is None else Verifier(library, self.vocabulary, (ACCEPT, DRAW, RESIDUAL))
+            self._verified_by = Verifying(hidden.dtype, choose(hidden.device, hidden.dtype).is_triton, verifier)
+        return self._verified_by
 
     def _begun(self) -> None:
         """Begins the pass that waits, if there is one, before anything changes that it reads."""
@@ -134,8 +151,9 @@ class TransformerSequence:
     ) -> Rows:
         """The Rows of a pass."""
         after = (parents, self._draft, self._state)
-        warping, settings = partial(self._warp, *after), partial(self._settings, *after)
-        return Rows(logits, warping, hidden, settings, weight, self._draft, self._launch)
+        warping, settings, rules = partial(self._warp, *after), partial(self._settings, *after), partial(self._rules, *after)
+        verifier = None if hidden is None else self._verifying(hidden).verifier
+        return Rows(logits, warping, hidden, settings, weight, self._draft, self._launch, rules, verifier)
 
     def _fixed(self, draft: Draft, parents: list[int] | None, control: int) -> Waiting | None:
         """A pass in fixed shapes, which waits for its verdict; None for one that needs others: after the end of the prompt, or after a
@@ -152,11 +170,15 @@ class TransformerSequence:
         rules = partial(self._rules, parents, self._draft, self._state)
         return self._static.prepare(what, rules, self.adapter if is_adapted else None)
 
-    def _pending(self) -> Tensor:
-        """The inputs of what is pending [branches, K, H]."""
+    def _inputs(self, drafted: Tensor) -> Tensor:
+        """The inputs of what is pending and of drafts int64 [N]: [branches, K + N, H]."""
+        branches = self.slab.branches
         if not self._newest:
-            return self._prompt_end
-        return self.trunk.embed(torch.tensor(self._newest, device=self.device)).expand(self.slab.branches, -1, -1)
+            nodes = [self.trunk.embed(drafted.to(self.device)).expand(branches, -1, -1)] if len(drafted) else []
+            return torch.cat([self._prompt_end, *nodes], 1) if nodes else self._prompt_end
+        newest = torch.tensor(self._newest, device=self.device)
+        ids = torch.cat([newest, drafted.to(self.device)]) if len(drafted) else newest
+        return self.trunk.embed(ids).expand(branches, -1, -1)
 
     def _adapted(self, slots: Tensor, first: int | None) -> AbstractContextManager[None]:
         """In this context, rows from `first` on of a pass over some slots run with the adapter; None: no row does."""
@@ -171,14 +193,16 @@ class TransformerSequence:
             return torch.arange(base, base + len(draft.tokens) + 1, device=device)
         return torch.tensor([base, *(base + d for d in depths(parents))], device=device)
 
-    def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | Seen | None:
-        """What the rows of a pass see: a mask bool [R, kept + R], None = everything, or for the kernel sets of bits."""
+    def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | Chain | Seen | None:
+        """What the rows of a pass see: a mask bool [R, kept + R], None = everything, a chain, or for the kernel sets of bits."""
         as_sets = self.trunk.takes_sets and not draft.twins and choose(self.device, self.slab.block.dtype).is_triton
         if self._cached is not None:
             return self._scattered(draft, parents, count, as_sets)
         if draft.visible is None and (parents is None or is_chain(parents)):
             if count and as_sets:
                 return Seen(packed(causal(count + 1, 0, self.device)), self.slab.kept)
+            if count and self.trunk.takes_chains and not draft.twins:
+                return Chain(count + 1, self.slab.kept)
             return causal(count + 1, self.slab.kept, self.device) if count else None
         tail = (draft.visible if draft.visible is not None else visibility(parents)).to(self.device)
         if as_sets:

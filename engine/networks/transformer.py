@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.kernels.tree_attention import Seen
+from engine.kernels.tree_attention import Chain, Seen
 from engine.networks.attention import Steady, attend
 
 
@@ -131,7 +131,7 @@ class Decoder(nn.Module):
         x: Tensor,
         cos: Tensor,
         sin: Tensor,
-        mask: Tensor | Seen | Steady | None,
+        mask: Tensor | Chain | Seen | Steady | None,
         slab: Slab | None = None,
         fork: Fork | None = None,
         places: Tensor | None = None,
@@ -143,6 +143,8 @@ class Decoder(nn.Module):
         x = self.with_places(x, cos, sin) if places is None else x + places
         if self.quick is not None and fork is None and (found := self.quick(x, cos, sin, mask, slab)) is not None:
             return self.norm(found)
+        if isinstance(mask, Chain):
+            mask = mask.dense(x.device)
         for layer, block in enumerate(self.blocks):
             if fork is not None and layer == fork.layer:
                 x, cos, sin, mask = x[:, fork.rows], cos[fork.rows], sin[fork.rows], fork.mask
@@ -164,4 +166,4 @@ class Fork:
 
 def causal(count: int, kept: int, device: torch.device) -> Tensor:
     """The causal mask of `count` rows after `kept` cached ones: bool [count, kept + count]."""
-    return torch.ones(count, kept + count, dtype=torch.bool, device=device).tril_(kept)
+    return Chain(count, kept).dense(device)

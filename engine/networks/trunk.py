@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
 
-from engine.kernels.tree_attention import Seen
+from engine.kernels.tree_attention import Chain, Seen
 from engine.networks.transformer import Fork
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Asked:
     trunk: Trunk
     x: Tensor
     slots: Tensor
-    mask: Tensor | Seen | None
+    mask: Tensor | Chain | Seen | None
     slab: Slab
 
     def alone(self) -> tuple[Tensor, Tensor]:
@@ -36,12 +36,14 @@ class Trunk(Protocol):
     """A model with one prompt. A class that subclasses this has the members that it does not define.
 
     takes_sets  : its attention is `tree_attention`; on a GPU it gets sets of bits instead of a mask
+    takes_chains : it is told that a pass is a chain, instead of getting the mask of one
     takes_forks : it knows forks; else twins run through all layers
     reads_slots : it looks at slots on the host, and gets them there, so that it need not wait for a GPU
     fixed       : its `run` depends on slots, mask and slab through tensors alone, so passes can have fixed shapes (static_step.py)
     """
 
     takes_sets: bool = False
+    takes_chains: bool = False
     takes_forks: bool = True
     reads_slots: bool = False
     fixed: bool = False
@@ -54,7 +56,7 @@ class Trunk(Protocol):
         """x [branches, P, H] with row ends where `ends` bool [P] says so; x itself for a model whose rows have none."""
         return x
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | Seen | None, slab: Slab | FixedView, fork: Fork | None = None) -> Tensor:
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | Chain | Seen | None, slab: Slab | FixedView, fork: Fork | None = None) -> Tensor:
         """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; with a
         fork, one hidden row for each of the fork's rows."""
         ...

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
-from typing import Any
 
 import torch
 
@@ -170,14 +169,3 @@ def resolve(backbone: Backbone, say: Say = to_stderr, measured: Measured | None 
         if costs.loud and costs.curve.quiet:  # else it was said of the curve
             say(BUSY)
     return best(rows, costs).full_name
-
-
-def speeds(backbone: Backbone, measured: Measured) -> list[dict[str, Any]]:
-    """For doctor: the rows of a model with their expected tokens a second here, the fastest first; [] if nothing is measured."""
-    costs = measured.costs.get((torch.get_num_threads(), backbone.dtype))
-    if costs is None:
-        return []
-    rows = sorted(table_of(backbone, measured), key=lambda each: -each.speed(costs))
-    return [
-        each.row() | {"milliseconds": round(each.milliseconds(costs), 2), "tokens_per_second": round(each.speed(costs), 1)} for each in rows
-    ]

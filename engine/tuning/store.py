@@ -21,7 +21,7 @@ from engine.kernels.native import native
 from engine.machine import processor
 from engine.tuning.curve import Curve
 
-FORM = 2  # of the files
+FORM = 3  # of the files; before, threads may have been measured beside another program
 
 
 @dataclass

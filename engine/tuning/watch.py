@@ -7,6 +7,7 @@ if all waiting together is at most a tenth of its time.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ Made = TypeVar("Made")
 MOST = 0.1  # of a call's time that may be waiting
 FINE = 1e-5  # seconds: the resolution that a clock of the thread must have
 TASKS = Path("/proc/self/task")
+MACHINE = Path("/proc/stat")
 BUSY = "Other programs kept the processor busy, so what was measured is used now and not stored."
 
 
@@ -36,6 +38,15 @@ def waited() -> float | None:
         return sum(int((task / "schedstat").read_text().split()[1]) for task in TASKS.iterdir()) * 1e-9
     except (OSError, ValueError, IndexError):  # no Linux, a kernel without these numbers, or a thread that has just ended
         return None
+
+
+def taken() -> float | None:
+    """Seconds of all cores that other programs have used so far; None where the system does not count them."""
+    try:
+        user, nice, system, _, _, *more = map(int, MACHINE.read_text(encoding="utf-8").split("\n", 1)[0].split()[1:])
+    except (OSError, ValueError):  # no Linux, or another form of the file
+        return None
+    return (user + nice + system + sum(more[:3])) / os.sysconf("SC_CLK_TCK") - time.process_time()
 
 
 class Watch:

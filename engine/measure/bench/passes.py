@@ -23,11 +23,12 @@ from engine.machine import facts
 from engine.measure.bench.rows import Row, check_csv, of_weights, publish
 from engine.measure.bench.step_split import split
 from engine.measure.bound import DTYPES, KEPT, ROWS, Rates, begun, measured_rates, pass_of, prompt_of, timed, work_of
-from engine.methods import METHODS
+from engine.methods import find
 from engine.run import generate
 
 KINDS = (REFERENCE, NATIVE)
-METHOD_ROWS = ("ar", "sjdpp")  # whole generations
+METHOD_ROWS = {"pictogram": ("ar", "sjdpp"), "lowpoly": ("ar", "sjdpp", "xspecmesh_exact")}  # whole generations
+SHARES = ("model", "drafter", "sampling", "bookkeeping")
 
 
 @contextmanager
@@ -70,7 +71,7 @@ def of_model(name: str, dtype: str, rates: Rates, seeds: int, tries: int) -> Ite
     stamp = of_weights(models[NATIVE])
     for rows in ROWS:
         yield stamp | of_passes(models, rows, rates, tries)
-    for method in METHOD_ROWS:
+    for method in METHOD_ROWS[name]:
         yield stamp | of_generation(models, method, seeds)
 
 
@@ -94,22 +95,22 @@ def of_passes(models: dict[str, Backbone], rows: int, rates: Rates, tries: int) 
 
 def of_generation(models: dict[str, Backbone], method: str, seeds: int) -> Row:
     """Milliseconds a pass and seconds of a whole generation by kind, and the shares of a step's time."""
-    seconds: dict[str, list[float]] = {kind: [] for kind in models}
+    (found, preset), seconds = find(method), {kind: [] for kind in models}
     passes: dict[str, int] = dict.fromkeys(models, 0)
     for seed in range(-1, seeds):  # the first is not counted
         for kind, model in models.items():
-            run = generate(model, METHODS[method], replace(prompt_of(model), seed=max(seed, 0)), {})
+            run = generate(model, found, replace(prompt_of(model), seed=max(seed, 0)), preset)
             spent = timed(run.finish)
             if seed >= 0:
                 seconds[kind].append(spent)
                 passes[kind] += int(run.totals["forwards"])
-    found: dict[str, Any] = {"what": f"{method}, whole"}
+    row: dict[str, Any] = {"what": f"{method}, whole"}
     for kind in models:
-        found |= {f"{kind}_ms": round(1000 * sum(seconds[kind]) / passes[kind], 3), f"{kind}_seconds": round(sum(seconds[kind]) / seeds, 3)}
+        row |= {f"{kind}_ms": round(1000 * sum(seconds[kind]) / passes[kind], 3), f"{kind}_seconds": round(sum(seconds[kind]) / seeds, 3)}
     for kind, model in models.items():
         shares = split(model, method, {}, prompt_of(model))
-        found |= {f"{kind}_{name}": round(shares[name], 3) for name in ("model_share", "sampling_share", "bookkeeping_share")}
-    return found
+        row |= {f"{kind}_{name}_share": round(shares[f"{name}_share"], 3) for name in SHARES}
+    return row
 
 
 def readable(row: Row) -> str:
@@ -118,5 +119,5 @@ def readable(row: Row) -> str:
     line = f"{row['backbone']:10} {row['dtype']:9} {row['what']:16} {before:7.2f} -> {after:6.2f} ms ({before / after:.2f}x)"
     if "bound_ms" in row:
         return f"{line}, bound {row['bound_ms']:.2f} ms, {row[f'{NATIVE}_over_bound']:.2f} times"
-    shares = " ".join(f"{name} {row[f'{NATIVE}_{name}_share']:.0%}" for name in ("model", "sampling", "bookkeeping"))
+    shares = " ".join(f"{name} {row[f'{NATIVE}_{name}_share']:.0%}" for name in SHARES)
     return f"{line}, {row[f'{REFERENCE}_seconds']:.2f} -> {row[f'{NATIVE}_seconds']:.2f} s; {shares}"

@@ -230,7 +230,7 @@ def readable(row: dict[str, Any]) -> str:
         return f"{row['method']}: {theirs:.2f} s against {ours:.2f} s, so our plain decoding is {ratio:.2f}x as fast"
     if "model_share" in row:
         return (
-            f"{row['method']:24} model {row['model_share']:.1%}, sampling {row['sampling_share']:.1%}, "
+            f"{row['method']:24} model {row['model_share']:.1%}, drafter {row['drafter_share']:.1%}, sampling {row['sampling_share']:.1%}, "
             f"bookkeeping {row['bookkeeping_share']:.1%} of a step of {row['milliseconds_per_step']:.2f} ms"
         )
     s, c, t = row["speedup"], row["step_compression"], row["seconds"]

@@ -10,8 +10,11 @@ from typing import Any
 from engine.accelerate.host import CallerSequence
 from engine.core import Backbone, Prompt, Rows
 from engine.decoding import initializers, verdict, windows
+from engine.drafters.feature_draft import NetworkGrowth
+from engine.drafters.mesh_heads import MeshHeads
+from engine.kernels.native_heads import NativeHeads
 from engine.measure.bound import clock
-from engine.methods import ar, find
+from engine.methods import ar, find, xspecmesh
 from engine.networks.sequence import TransformerSequence
 from engine.noise import Noise
 from engine.run import generate
@@ -51,20 +54,30 @@ def _timed(clock: _Clock, targets: list[tuple[Any, str]]) -> Iterator[None]:
 
 
 def split(backbone: Backbone, name: str, knobs: dict[str, Any], prompt: Prompt) -> dict[str, Any]:
-    """Returns shares of a step's time: the model's pass, sampling (warp, noise, draws, acceptance), and everything else.
+    """Returns shares of a step's time: the model's pass, the drafter's networks, sampling (warp, noise, draws, acceptance), and everything
+    else. name : of a method or a preset
 
     With one thread on a CPU the clock is the thread's own, so that other programs do not count; else it is that of the wall.
     """
     now = clock if backbone.device.type == "cpu" else time.perf_counter
-    model, sampling = _Clock(now), _Clock(now)
+    model, drafter, sampling = _Clock(now), _Clock(now), _Clock(now)
     targets = [(verdict, n) for n in ("draw", "draw_gumbel", "ratio", "residual", "entropy", "probability_of")]
     targets += [(windows, n) for n in ("draw", "draw_gumbel", "judge")] + [(initializers, n) for n in ("draw", "draw_gumbel")]
     targets += [(verdict, n) for n in ("judge", "fused")] + [(ar, "drawn")]
     targets += [(Noise, "gumbel"), (Noise, "uniform"), (Rows, "law"), (TransformerSequence, "_warp"), (CallerSequence, "_warp")]
-    with _timed(sampling, targets), _timed(model, [(TransformerSequence, "forward")]):
-        run = generate(backbone, find(name)[0], prompt, knobs)
+    targets += [(xspecmesh, n) for n in ("judge", "screen", "propose")]
+    networks = [
+        (NativeHeads, "__call__"),
+        (MeshHeads, "features"),
+        (MeshHeads, "logits"),
+        (NetworkGrowth, "_pass"),
+        (NetworkGrowth, "_fixed"),
+    ]
+    method, preset = find(name)
+    with _timed(sampling, targets), _timed(drafter, networks), _timed(model, [(TransformerSequence, "forward")]):
+        run = generate(backbone, method, prompt, {**preset, **knobs})
         next(run)
-        model.seconds = sampling.seconds = 0.0
+        model.seconds = drafter.seconds = sampling.seconds = 0.0
         start = now()
         run.finish()
         total = now() - start
@@ -72,8 +85,9 @@ def split(backbone: Backbone, name: str, knobs: dict[str, Any], prompt: Prompt) 
         "method": f"{name}: cost of a step",
         "knobs": run.steps[-1].knobs,
         "model_share": model.seconds / total,
+        "drafter_share": drafter.seconds / total,
         "sampling_share": sampling.seconds / total,
-        "bookkeeping_share": 1 - (model.seconds + sampling.seconds) / total,
+        "bookkeeping_share": 1 - (model.seconds + drafter.seconds + sampling.seconds) / total,
         "overhead_of_a_pass": (total - model.seconds) / model.seconds,
         "milliseconds_per_step": 1000 * total / (len(run.steps) - 1),
     }

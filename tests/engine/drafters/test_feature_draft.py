@@ -10,17 +10,23 @@ import pytest
 import torch
 
 from engine.backbones.lowpoly import Lowpoly
-from engine.backbones.pictogram import Pictogram
+from engine.backbones.pictogram import FOLDER, Pictogram
+from engine.cache import Slab
 from engine.core import NO_DRAFT, Backbone, Prompt, Sampling
-from engine.drafters.feature_draft import NAME, FeatureDrafter, NetworkFeatures, NetworkGrowth, weights_file
+from engine.drafters.feature_draft import NAME, FeatureDrafter, NetworkFeatures, NetworkGrowth, read_drafter, weights_file
 from engine.errors import MissingWeights, NotSupported
+from engine.kernels.native import native
+from engine.layout import Raster
 from engine.methods import METHODS
+from engine.networks.native_blocks import is_native
 from engine.networks.sequence import TransformerSequence
-from engine.networks.weights import ship
+from engine.networks.transformer import causal
+from engine.networks.weights import built, read_card, read_tensors, ship
 from engine.run import generate
 from engine.tree import path
 from tests.engine.backbones import tiny
 
+CPU = torch.device("cpu")
 TREE = [-1, -1, 0, 0, 1, 3]  # two roots; 0 has two children; the deepest path is 0, 3, 5
 LEVELS = ([0, 1], [2, 3, 4], [5])
 
@@ -159,3 +165,19 @@ def test_codebooks_reach_the_sequence() -> None:
         sequence = case.backbone.start(case.prompt)
         assert "codebook" in case.backbone.capabilities and len(sequence.codebook) == sequence.vocabulary
     assert MAKERS["lowpoly"]().backbone.start(Prompt(points=tiny.sphere())).codebook is None
+
+
+def test_the_shipped_drafter_is_the_trained_network() -> None:
+    """On a CPU its block and its products are compiled functions, where they can be."""
+    card = read_card(FOLDER)
+    settings = card[NAME]["settings"]
+    plain = built(FeatureDrafter, settings, read_tensors(weights_file(FOLDER)), FOLDER).eval()
+    quick = read_drafter(weights_file(FOLDER), card, CPU).network
+    heads, width = settings["heads"], settings["width"]
+    embedded, features = torch.randn(2, 2, 5, width, generator=torch.Generator().manual_seed(0)).unbind()
+    cos, sin = plain.rotary(Raster(16, 16), 5)
+    with torch.inference_mode():
+        slabs, mask = [Slab(1, 2, heads, 9, width // heads, CPU, torch.float32) for _ in range(2)], causal(5, 0, CPU)
+        found = [each(embedded, features, cos, sin, mask, slab) for each, slab in zip((plain, quick), slabs, strict=True)]
+    torch.testing.assert_close(found[1], found[0], atol=1e-4, rtol=1e-4)
+    assert is_native(quick.decoder) == (native() is not None)

@@ -11,17 +11,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.core import Prompt, Sampling
+from engine.core import Chosen, Prompt, Sampling
 from engine.kernels import noise
 from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE
 from engine.kernels.native import built
-from engine.kernels.native_verdict import scored
+from engine.kernels.native_verdict import Verifier, scored
 from engine.kernels.verify import Asked, Verdicts, settle_on_host, settle_reference, settled, verify, verify_native, verify_reference
 from engine.measure.bench.kernel_cases import window
 from engine.methods import METHODS
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
 from engine.run import generate
-from engine.sampling import guide, warp
+from engine.sampling import draw, guide, warp
 from tests.engine.backbones import tiny
 from tests.engine.kernels.near import near, ties
 
@@ -176,6 +176,81 @@ def test_a_verified_draft_has_the_distribution_of_the_model(mutant: str) -> None
         found, expected = torch.bincount(tokens_of_p, minlength=vocabulary), ours.p[0].double() * len(tokens_of_p)
         statistic = ((found - expected) ** 2 / expected).sum().item()  # chi squared with 11 degrees of freedom
         assert (statistic < 35) == right, statistic
+
+
+# --- the windows of a run ---------------------------------------------------------------------------------------------
+
+STREAMS = (ACCEPT, DRAW, RESIDUAL)
+FIELDS = ("accepted", "answers", "fresh", "drawn", "sound", "entropy", "top", "chances", "ratios", "deviations", "p")
+
+
+def in_a_run(asked: Asked, random: Noise, first: int, iteration: int) -> Asked:
+    """The same rows at consecutive positions, with the numbers of a run."""
+    positions = torch.arange(first, first + asked.logits.shape[1])
+    return replace(asked, positions=positions, uniforms=random.host_uniforms(STREAMS, positions, iteration), base=random.base)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_window_of_a_run_has_the_bits_of_its_verdicts(name: str) -> None:
+    """Uniform numbers, positions, masks from a table, and the first refusal, in one call; a smaller window after a larger one, too."""
+    random, asked = Noise(5, CASES[name].logits.shape[-1]), in_a_run(CASES[name], Noise(5, CASES[name].logits.shape[-1]), 11, 3)
+    verifier = Verifier(built()[0], random.vocabulary, STREAMS)
+    for size in (len(asked.tokens), len(asked.tokens) // 2):
+        rows, laws = size + 1, None if asked.laws is None else asked.laws[:size]
+        part = replace(
+            asked, logits=asked.logits[:, :rows], tokens=asked.tokens[:size], laws=laws, uniforms=asked.uniforms[:, :rows],
+            positions=asked.positions[:rows], allowed=None if asked.allowed is None else asked.allowed[:rows],
+        )  # fmt: skip
+        table, which = (
+            (None, [0] * rows) if asked.allowed is None else (asked.allowed.flip(0).contiguous(), [*range(len(asked.allowed))][::-1])
+        )
+        rules = (asked.sampling, table, which[:rows])
+        ours = verifier.window(part.logits, rules, part.tokens, laws, random.root, random.base, 11, 3, asked.seeded, asked.store)
+        theirs = native(part)
+        for field in FIELDS:
+            mine, other = getattr(ours, field), getattr(theirs, field)
+            assert (mine is None and other is None) or torch.equal(mine, other), field
+        assert ours.settled == settle_on_host(theirs, theirs.accepted, asked.seeded).tolist()
+        if size == 0:
+            token, numbers = verifier.answer(part.logits, rules, random.base, 11)
+            assert token == theirs.answers.item() and numbers[0] == theirs.entropy.item() and numbers[4] == theirs.top.item()
+
+
+def test_chosen_drafts_are_those_of_one_hot_distributions() -> None:
+    asked = in_a_run(window(9, 1000, BPT), Noise(2, 1000), 4, 0)
+    best = native(asked).p[:8].argmax(-1)  # some are accepted
+    for tokens in (best, asked.tokens):
+        chosen, verifier = Chosen(tokens, 1000, torch.float32), Verifier(built()[0], 1000, STREAMS)
+        ours, theirs = (
+            verifier.window(
+                asked.logits, (asked.sampling, None, [0] * 9), tokens, laws, Noise(2, 1000).root, asked.base, 4, 0, False, False
+            )
+            for laws in (chosen, chosen.dense())
+        )
+        for field in (*FIELDS[:-2], "ratios"):
+            assert torch.equal(getattr(ours, field), getattr(theirs, field)), field
+        near("deviations", ours.deviations, theirs.deviations, 1e-5, 1e-6)
+        assert ours.settled == theirs.settled and not (ours.drawn[:8] == tokens).any()
+    assert ours.has_laws and not ours.accepted.all()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_window_with_nan_is_refused(value: float) -> None:
+    asked = in_a_run(window(3, 1000), Noise(2, 1000), 4, 0)
+    asked.logits[0, 0, 7] = value
+    found = Verifier(built()[0], 1000, STREAMS).window(
+        asked.logits, (asked.sampling, None, [0] * 3), asked.tokens, asked.laws, Noise(2, 1000).root, asked.base, 4, 0, False, True
+    )
+    assert found.settled[1] == -1 and found.sound.tolist() == [False, True, True]
+
+
+def test_draws_from_one_distribution_are_those_of_draw() -> None:
+    random, verifier = Noise(9, 1000), Verifier(built()[0], 1000, STREAMS)
+    p = torch.softmax(3 * torch.randn(1, 1000, generator=torch.Generator().manual_seed(1)), -1)
+    for first, count in ((0, 1), (7, 5), (100, 300)):
+        u = random.uniform(DRAW, first, count, 4)
+        assert torch.equal(verifier.draws(p, random.root, DRAW, 4, first, count), draw(p, u))
+        assert torch.equal(draw(p, u), draw(p.expand(count, -1), u) if count > 1 else draw(p.double(), u))
 
 
 # --- scores and noise -------------------------------------------------------------------------------------------------

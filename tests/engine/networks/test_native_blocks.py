@@ -17,7 +17,7 @@ from engine.drafters.predictive_stream import fresh
 from engine.kernels.choice import VARIABLE
 from engine.kernels.native import native
 from engine.kernels.native_layers import NativeLinear
-from engine.kernels.tree_attention import Seen, packed
+from engine.kernels.tree_attention import Chain, Seen, packed
 from engine.networks.attention import steady
 from engine.networks.mesh_decoder import MeshDecoder, Settings
 from engine.networks.native_blocks import NativeBlock, NativeMeshBlock, is_native, quick_linear, quicken, runs
@@ -67,6 +67,19 @@ def test_a_decoder_is_the_plain_one() -> None:
     quicken(quick)
     assert is_native(quick) and not is_native(plain) and plain.state_dict().keys() == quick.state_dict().keys()
     torch.testing.assert_close(passes(quick)(ROWS), passes(plain)(ROWS), atol=1e-5, rtol=1e-4)
+
+
+@needs_native
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_chain_is_its_mask(quick: bool) -> None:
+    network = decoder()
+    if quick:
+        quicken(network)
+    run = passes(network)
+    for count in (2, 5, ROWS):
+        assert torch.equal(run(count, mask=Chain(count, 3)), run(count, mask=causal(count, 3, torch.device("cpu"))))
+    whole = torch.ones(ROWS, 3 + ROWS, dtype=torch.bool)  # a mutant: a row that sees what comes after it
+    assert not torch.equal(run(ROWS, mask=whole), run(ROWS, mask=Chain(ROWS, 3)))
 
 
 @needs_native

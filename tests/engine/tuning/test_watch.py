@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.tuning import auto, prepare, store, threads
+from engine.tuning import auto, prepare, store, threads, watch
 from engine.tuning.curve import WIDTHS, Curve, cost_curve
 from engine.tuning.store import Costs, Measured
 from engine.tuning.watch import BUSY, Lap, Watch, believed, waited
@@ -120,6 +122,35 @@ def test_threads_are_not_chosen_for_good_on_a_busy_machine(monkeypatch: pytest.M
     measured = Measured(store.about(known()))
     assert prepare.thread_count(known(), measured, 2, said.append) == 2 and said[-1] == BUSY
     assert measured.threads == store.read(known()).threads == {}
+
+
+def test_a_number_of_threads_that_was_disturbed_spoils_the_measurement() -> None:
+    """Beside a program that has a core, passes with one thread are quiet, and there are more of them."""
+
+    class Beside:
+        def lap(self, call: Callable[[], object]) -> tuple[object, Lap]:
+            return call(), Lap(0.4, torch.get_num_threads() == 1)
+
+    assert not threads.thread_costs(tiny.pictogram(), [1, 2], 0.0, Beside(), lambda: None)[1]
+    assert threads.thread_costs(tiny.pictogram(), [1], 0.0, Beside(), lambda: None)[1]
+
+
+def test_other_programs_must_leave_a_core_to_each_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads.os, "cpu_count", lambda: 2)
+    assert threads.has_room(2, 10.0, 10.2, 1.0) and threads.has_room(1, 10.0, 11.0, 1.0) and threads.has_room(2, None, None, 1.0)
+    assert not threads.has_room(2, 10.0, 11.0, 1.0) and not threads.has_room(1, 10.0, 12.0, 1.0)
+    busy = iter([0.0, 1e6])
+    assert not threads.thread_costs(tiny.pictogram(), [1, 2], 0.0, Scripted((0.4, True)), lambda: next(busy))[1]
+    assert threads.thread_costs(tiny.pictogram(), [1, 2], 0.0, Scripted((0.4, True)), lambda: 0.0)[1]
+
+
+def test_what_other_programs_take_is_read_from_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if watch.MACHINE.exists():
+        assert watch.taken() > -1.0  # of a count in hundredths
+    monkeypatch.setattr(watch, "MACHINE", tmp_path / "stat")
+    assert watch.taken() is None
+    (tmp_path / "stat").write_text("cpu  9000000 0 1000000 77 5 0 0 0 0 0\ncpu0 1 2\n")
+    assert watch.taken() == pytest.approx(1e7 / os.sysconf("SC_CLK_TCK") - time.process_time(), abs=1.0)
 
 
 def known() -> SimpleNamespace:
