@@ -225,7 +225,7 @@ def test_bench_sweeps_a_knob(folder: Path, tmp_path: Path, capsys: pytest.Captur
     assert cli.main([*asked, "--set", "radius=1"]) == 2
     assert "no knob 'radius' in sjd, zipar" in capsys.readouterr().err
     assert cli.main([*asked, "--figure", str(tmp_path / "theory.png")]) == 2
-    assert "no row of mulo" in capsys.readouterr().err
+    assert "no row of allowed_deviation or mulo" in capsys.readouterr().err
 
 
 def test_a_sheet_is_drawn_of_the_prompts(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -172,7 +172,7 @@ class CallerSequence(TransformerSequence):
         if (width := rows.logits.shape[-1]) != self.vocabulary:
             raise NotSupported(f"The model gives {width:,} logits a row, and its head has {self.vocabulary:,}. Use plain generate.")
         if self.model.reading.called:
-            rows.settings = None  # a kernel knows nothing of the caller's processors
+            rows.settings = rows.verifier = None  # a kernel knows nothing of the caller's processors
         return rows
 
     def _warp(self, parents: list[int] | None, tokens: Ids, state: Any, logits: Tensor, soft: bool = False) -> Tensor:

@@ -78,7 +78,7 @@ class Meter:
 
         relaxed, exact : bool [m], the verdicts of both rules; deviation : (draft) -> that of the relaxed rule; coins : [m] in (0, 1)
         """
-        verdicts, by = (exact.tolist(), relaxed.tolist()), []
+        verdicts, by = torch.stack([exact, relaxed]).tolist(), []
         for draft, coin in enumerate(coins.tolist()):
             by.append(coin < self.share(deviation(draft)))
             if not verdicts[by[-1]][draft]:

@@ -21,10 +21,10 @@ ROWS = ".ft-runs tbody tr"
 def small(page) -> None:
     """A run of 64 pixels, to its end."""
     choose(page, "settings", "size", "64 px")
+    before = page.locator(ROWS).count()
     page.click("#generate")
-    page.wait_for_selector("#cancel")
+    page.wait_for_function("([rows, before]) => document.querySelectorAll(rows).length > before", arg=[ROWS, before])
     finish(page)
-    page.wait_for_selector(ROWS)
 
 
 def drop(page, name: str, content: bytes) -> None:

@@ -210,7 +210,7 @@ def _row_of_the_refused_draft() -> list[Patch]:
 
 
 def _literal_rule() -> list[Patch]:
-    return [(cross_regression.RULES, "consistent", rules.LITERAL)]
+    return [(cross_regression, "CONSISTENT", rules.LITERAL)]
 
 
 def _tolerance_from_zero() -> list[Patch]:

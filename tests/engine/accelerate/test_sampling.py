@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -15,9 +14,9 @@ from engine.accelerate import foretoken
 from engine.accelerate.host import Branch, CallerModel
 from engine.accelerate.processors import Reading
 from engine.core import Prompt, Sampling
-from engine.kernels import verify
 from engine.kernels.choice import REFERENCE, VARIABLE
 from engine.kernels.native import native
+from engine.kernels.native_verdict import Verifier, Window
 from engine.measure.verify.mutants import MUTANTS
 from engine.measure.verify.mutation import Mutant
 from engine.measure.verify.power import Law, detectable, statistic
@@ -84,8 +83,16 @@ def test_a_wrong_residual_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(native() is None, reason="native functions do not run here")
 def test_a_wrong_residual_of_the_compiled_function_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, prompt, right = small(), [1, 2, 3], verify.verify_native
-    monkeypatch.setattr(verify, "verify_native", lambda *given: replace(found := right(*given), drawn=found.fresh))
+    model, prompt, right = small(), [1, 2, 3], Verifier.window
+
+    def wrong(*given: Any) -> Window:
+        found = right(*given)
+        refused = found.settled[0]
+        if refused < found.size:
+            found.settled = [refused, found.fresh[refused].item()]  # drawn from p, not from the residual
+        return found
+
+    monkeypatch.setattr(Verifier, "window", wrong)
     assert statistic(drawn(model, prompt, "sjd", 900), law(model, prompt), 900)["z"] > 10
 
 

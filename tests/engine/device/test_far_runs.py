@@ -40,7 +40,8 @@ ANSWERED = {"decoding/trees.py: answers": 1}  # instead, where the whole tree is
 TOLD = {"decoding/trees.py: step_of": 1}  # the probabilities of the nodes, for the panels
 CHAIN = {"decoding/rules.py: leading": 1, "decoding/verdict.py: correct": 1, "core.py: Ids.listed": 1}  # not in one kernel yet
 HEADS = {"methods/xspecmesh.py: at_once": 1}  # the heads' draws under every mask: the host follows the path that the grammar allows
-LENT = {"decoding/neighbours.py: is_sure": 3, "decoding/neighbours.py: Relaxed.measure": 1}
+LENT = {"decoding/neighbours.py: is_sure": 3, "decoding/neighbours.py: apart": 4}  # the deviations of a pass that is measured
+METERED = {"decoding/deviation.py: Meter.decide": 1}  # both rules' verdicts, of a pass that is measured
 TREE = GROWN | SIBLINGS | ANSWERED | TOLD
 READS: dict[str, dict[str, int]] = {
     "ar": SETTLED,
@@ -49,8 +50,8 @@ READS: dict[str, dict[str, int]] = {
     "sjdpp": SETTLED,
     "sjdpp_published": SETTLED,
     "sjd_pac": SIBLINGS | TOLD | ANSWERED | {"decoding/candidates.py: race": 1, "decoding/candidates.py: tree_of": 1},
-    "gsd": SETTLED | {"methods/gsd.py: Grouped._deviation": 1},
-    "lantern_window": SETTLED | {"decoding/neighbours.py: RelaxedWindow.ratio": 1},
+    "gsd": SETTLED | METERED | {"methods/gsd.py: Grouped.apart": 1},
+    "lantern_window": SETTLED | METERED | {"decoding/neighbours.py: apart": 2},
     "lookup": CHAIN,
     "zipar": {"methods/zipar.py: published": 1},
     "zipar_verified": CHAIN,
