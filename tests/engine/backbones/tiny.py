@@ -18,6 +18,7 @@ from engine.networks.vq import PictureTokenizer
 
 WORDS = ["red", "green", "apple", "on", "a", "table", "two", "cats"]
 BOS, EOS, PAD, BOI = 0, 1, 2, 3
+NORMAL = torch.inference_mode(False)  # a model that outlives its first test must not be made of inference tensors
 
 
 def spread(module: nn.Module, std: float) -> None:
@@ -34,6 +35,7 @@ def wide_open(backbone: Pictogram) -> Pictogram:
 
 
 @cache
+@NORMAL
 def pictogram() -> Pictogram:
     """8x8 tokens of 32 values."""
     torch.manual_seed(1)
@@ -47,6 +49,7 @@ def pictogram() -> Pictogram:
 
 
 @cache
+@NORMAL
 def scaled() -> Pictogram:
     """The tiny pictogram as if all three of its scales had been trained: 8x8, 16x16 and 32x32 tokens."""
     plain = pictogram()
@@ -69,6 +72,7 @@ class WithGrammar(Pictogram):
 
 
 @cache
+@NORMAL
 def mesh_model() -> MeshModel:
     """The network of lowpoly: two layers, sequences of up to 96 tokens."""
     torch.manual_seed(3)
@@ -151,6 +155,7 @@ def janus_ids(text: str) -> list[int]:
 
 
 @cache
+@NORMAL
 def janus() -> Janus:
     """The tiny Janus."""
     return Janus(janus_model(), janus_ids)
