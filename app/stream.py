@@ -25,6 +25,7 @@ from engine.tree import children
 UPDATES_PER_SECOND = 12
 SHARE = 0.08  # of the time, for drawing and sending
 LATEST = 3  # updates by which the cost of the next is estimated
+UNKNOWN = array("f", [float("nan")])  # of a token
 PENDING, OWN, CORRECTED, ACCEPTED, REDRAWN = range(5)  # what became of a position
 OF_THE_MODEL = ("entropy", "top")  # entries of a trace that a token has without a draft, too
 REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, indexed by a trace's "verdict": STAYED, REFUSED, NEAR of rules.py
@@ -129,11 +130,17 @@ class Trail:
         self._knobs = step.knobs
         self.positions.extend(step.positions)
         self.step.extend([self.count] * len(step.tokens))
-        self.verdict += verdicts(step).tobytes()
-        for name, values in self.series.items():
-            values.frombytes(known(step, name).tobytes())
-        self.candidates += candidates(step)
         told = step.trace
+        if step.drafted or told.verdict is not None:
+            self.verdict += verdicts(step).tobytes()
+        else:  # plain decoding has a step for every token
+            self.verdict += bytes([OWN]) * len(step.tokens)
+        for name, values in self.series.items():
+            if getattr(told, name) is None:
+                values.extend(UNKNOWN * len(step.tokens))
+            else:
+                values.frombytes(known(step, name).tobytes())
+        self.candidates += candidates(step)
         self.said |= told.told
         if told.tree and told.tree.parents:
             self.tree, self.behind = told.tree, len(self.positions) - len(step.tokens)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from PIL import Image
@@ -30,6 +30,7 @@ class Board(Growth):
         self._growing: Growing | None = None
         self._coarse: Growing | None = None
         self._final: np.ndarray | None = None
+        self._file: str | None = None  # the finished picture as the page gets it
         self._allocate(0)
 
     def _allocate(self, positions: int) -> None:
@@ -52,8 +53,8 @@ class Board(Growth):
         super().add(step)
         count = len(at)
         self.verdict[at] = np.frombuffer(bytes(self.trail.verdict[-count:]), np.uint8)
-        for name, values in self.known.items():
-            values[at] = self.trail.series[name][-count:]
+        for name in self.known.keys() & step.trace.told:
+            self.known[name][at] = self.trail.series[name][-count:]
         if step.draft and step.draft.get("scale"):
             if not self.scale:
                 side = step.draft["scale"] // self.factor
@@ -104,3 +105,11 @@ class Board(Growth):
             found = next(same, None)
             self._final = self.run.result() if found is None else found
         return self._final
+
+    def file(self, write: Callable[[np.ndarray], str], beside: Iterable[Board] = ()) -> str:
+        """The finished picture as `write` gives it, written once for all boards with the same picture."""
+        if self._file is None:
+            picture = self.final(beside)
+            same = (b._file for b in beside if b._file is not None and b._final is picture)
+            self._file = next(same, None) or write(picture)
+        return self._file

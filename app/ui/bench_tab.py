@@ -112,7 +112,9 @@ class BenchTab(Turns):
     def wire(self) -> None:
         """Connects the handlers."""
         self.wire_turn([self.go.click], self.run, [self.methods, self.settings, self.kind])
-        self.kind.input(self.switch, self.kind, [self.kind, self.methods, self.settings, self.messages], **DIRECT)
+        self.kind.input(
+            self.switch, self.kind, [self.kind, self.methods, self.settings, self.messages], trigger_mode="always_last", **DIRECT
+        )
 
     def switch(self, kind: object) -> tuple[Any, ...]:
         """Shows the methods and the settings of the other kind."""

@@ -74,7 +74,9 @@ class Comparing(Racing):
 
     def wire_left(self) -> None:
         """Connects the left side's handlers."""
-        self.other.input(self.choose_other, [self.other, self.other_knobs], [self.other_knobs, self.messages], **DIRECT)
+        self.other.input(
+            self.choose_other, [self.other, self.other_knobs], [self.other_knobs, self.messages], trigger_mode="always_last", **DIRECT
+        )
         self.other_knobs.input(self.move_other, self.other_knobs, self.messages, trigger_mode="always_last", **DIRECT)
 
     def choose_other(self, name: object, before: object) -> tuple[Any, ...]:

@@ -181,7 +181,7 @@ class ImageTab(Comparing):
         kept = self.remember("foretoken-form")
         self.restored = self.form | {"badge": self.badge, "messages": self.messages, "ready": self.ready}
         outputs = list(self.restored.values())
-        self.runs.input(self.restore_run, self.runs, outputs, **DIRECT)
+        self.runs.input(self.restore_run, self.runs, outputs, trigger_mode="always_last", **DIRECT)
         self.page.load(self.recall, kept, outputs, **DIRECT)
         if self.shown_first:
             self.page.load(lambda: self.shown_first, None, self.example, **DIRECT)

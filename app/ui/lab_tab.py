@@ -111,12 +111,12 @@ class LabTab(Turns):
         self.wire_turn([self.go.click, self.prompt.submit], self.run, inputs)
         shown = [self.method, self.knobs, self.badge, self.messages]
         self.knobs.input(self.move, [self.knobs, self.kind], shown[1:], trigger_mode="always_last", **DIRECT)
-        self.method.input(self.change, [self.method, self.knobs, self.kind], shown, **DIRECT)
+        self.method.input(self.change, [self.method, self.knobs, self.kind], shown, trigger_mode="always_last", **DIRECT)
         self.settings.input(self.tune, [self.settings, self.kind], self.messages, trigger_mode="always_last", **DIRECT)
-        self.wanted.input(self.recall, [self.wanted, self.kind], shown, **DIRECT)
+        self.wanted.input(self.recall, [self.wanted, self.kind], shown, trigger_mode="always_last", **DIRECT)
         names = ("kind", "prompt", "table", "tiles", "method", "knobs", "badge", "cards", "settings", "stage", "viewer", "messages")
         self.switched = {name: getattr(self, name) for name in names} | self.presets
-        self.kind.input(self.switch, self.kind, list(self.switched.values()), **DIRECT)
+        self.kind.input(self.switch, self.kind, list(self.switched.values()), trigger_mode="always_last", **DIRECT)
         for key, button in self.presets.items():
             button.click(self.pressing(key), [self.method, self.kind], shown, **DIRECT)
 

@@ -34,11 +34,11 @@ class MeshInput(Comparing):
     def wire_input(self) -> None:
         """Connects the examples, the drop zone and the axis."""
         outputs, sides = list(self.table.values()), [self.method, self.other]
-        self.tiles.input(self.pick, [self.tiles, *sides], outputs, **DIRECT)
+        self.tiles.input(self.pick, [self.tiles, *sides], outputs, trigger_mode="always_last", **DIRECT)
         waits = READING | {"show_progress": "minimal", "show_progress_on": self.file, "preprocess": True}  # a large file takes a while
         told = self.file.upload(self.announce, self.file, self.messages, **(DIRECT | {"preprocess": True}))
         dropped = told.then(self.drop, [self.file, *sides], [*outputs, self.file], **waits)
-        turned = self.axis.input(self.turn, [self.axis, *sides], outputs, **READING)
+        turned = self.axis.input(self.turn, [self.axis, *sides], outputs, trigger_mode="always_last", **READING)
         between = [self.go, self.cancel, self.line, self.clock]
         for read_one in (dropped, turned):
             read_one.then(self.resume, self.resumed, [self.resumed, *between], **DIRECT)

@@ -192,8 +192,12 @@ class MeshTab(MeshInput):
         opened = tab.select(self.open, first, shown, js=REMEMBERED, **DIRECT)
         opened.then(self.load, None, outputs, **DIRECT)
         self.restored = self.filling | self.table
-        self.runs.input(self.restore_run, [self.runs, self.method, self.other], list(self.restored.values()), **DIRECT)
-        self.wanted.input(self.restore_settings, self.wanted, [self.method, self.knobs, self.badge, self.messages], **DIRECT)
+        self.runs.input(
+            self.restore_run, [self.runs, self.method, self.other], list(self.restored.values()), trigger_mode="always_last", **DIRECT
+        )
+        self.wanted.input(
+            self.restore_settings, self.wanted, [self.method, self.knobs, self.badge, self.messages], trigger_mode="always_last", **DIRECT
+        )
 
     def restore_settings(self, value: object) -> tuple[Any, ...]:
         """Sets the method and its knobs as a row of the Bench tab has them."""

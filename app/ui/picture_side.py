@@ -23,7 +23,7 @@ def draw_race(boards: Sequence[Board], changed: set[int], patches: Patches, ends
         if board.count:
             side, badge = ("fast", run_badge(board.run)) if which == 0 else ("plain", left_badge(board.run))
             shown = board.picture(beside=boards)
-            panels["right" if which == 0 else "left"] = canvas.encode(board, shown, scales, side, title_of(board.run.name), badge)
+            panels["right" if which == 0 else "left"] = canvas.encode(board, shown, scales, side, title_of(board.run.name), badge, boards)
     fast = boards[0]
     if 0 in changed and fast.count:
         made = made_with(fast.run)

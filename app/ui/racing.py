@@ -125,7 +125,9 @@ class Racing:
         self.cancel.click(self.stop, None, between, **DIRECT)
         self.clock.tick(self.tell_place, None, between, **DIRECT)
         self.knobs.input(self.move, self.knobs, [self.badge, self.messages], trigger_mode="always_last", **DIRECT)
-        self.method.input(self.choose, [self.method, self.knobs], [self.knobs, self.badge, self.messages], **DIRECT)
+        self.method.input(
+            self.choose, [self.method, self.knobs], [self.knobs, self.badge, self.messages], trigger_mode="always_last", **DIRECT
+        )
         self.dice.click(lambda: secrets.randbelow(asked.LARGEST_SEED), None, self.seed, **DIRECT)
         return delivered
 

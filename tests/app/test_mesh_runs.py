@@ -154,8 +154,8 @@ def test_who_opens_the_tab_during_a_run_sees_their_place_and_an_input(open_mesh)
     first.wait_for_selector("#mesh-generate")
     first.get_by_role("tab", name="Image").click()
     first.locator("#settings .ft-knob[data-knob=size] select").select_option("256 px")
-    first.locator("#generate").dispatch_event("click")
+    first.click("#generate")
     first.wait_for_selector("#cancel")
-    first.get_by_role("tab", name="Mesh").dispatch_event("click")
-    first.locator("[data-cloud=bottle]").dispatch_event("click")  # a run of the other tab does not hold this tab's input
+    first.get_by_role("tab", name="Mesh").click()
+    first.click("[data-cloud=bottle]")  # a run of the other tab does not hold this tab's input
     first.wait_for_selector("#mesh-notes p:has-text('bottle.ply')")

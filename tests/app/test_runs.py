@@ -54,9 +54,10 @@ def test_the_result_stands_alone_and_the_map_comes_when_asked(open_page):
     small(page)
     overlay = page.locator("#canvas-fast .ft-overlay")
     assert overlay.evaluate("c => c.style.opacity") == "0"
-    page.locator("#overlay [data-do=hold]").dispatch_event("pointerdown")
+    page.hover("#overlay [data-do=hold]")
+    page.mouse.down()
     assert overlay.evaluate("c => c.style.opacity") == "0.35"
-    page.locator("#overlay [data-do=hold]").dispatch_event("pointerup")
+    page.mouse.up()
     assert overlay.evaluate("c => c.style.opacity") == "0"
     page.click("#overlay [data-do=keep]")
     assert overlay.evaluate("c => c.style.opacity") == "0.35"
@@ -172,6 +173,7 @@ def test_a_dropped_file_and_a_link_bring_the_settings_back(open_page, served):
         page.fill("#prompt textarea, #prompt input", "something else")
         drop(page, name, (folder / name).read_bytes())
         page.wait_for_function(say.format("three bears"))
+    drop(page, "run.json", (folder / "run.json").read_bytes())  # the next drop comes while this one is answered, and is not lost
     drop(page, "other.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
     page.wait_for_selector("#messages p[data-kind=error]:has-text('holds no settings of a run')")
     settings = {k: v for k, v in json.loads((folder / "run.json").read_text()).items() if k != "machine"} | {"prompt": "zwei Bären 🐻 <b>"}

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import math
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -80,19 +81,20 @@ def waiting(side: str, title: str, text: str) -> dict[str, Any]:
 
 
 def encode(
-    board: Board, picture: np.ndarray, scales: dict[str, float], side: str, title: str, badge: dict[str, Any] | None
-) -> dict[str, Any]:
+    board: Board, picture: np.ndarray, scales: dict[str, float], side: str, title: str, badge: dict[str, Any] | None,
+    beside: Sequence[Board] = (),
+) -> dict[str, Any]:  # fmt: skip
     """Everything the script draws, as numbers and base64.
 
     Maps are uint8 [rows*columns], 0 = nothing to show; verdicts are 1..4, depths are stored plus 1, the others as 1..255 from 0 to their
-    scale. scales: the upper end of each map, shared by both sides so that their colours are comparable.
+    scale. scales: the upper end of each map, shared by both sides so that their colours are comparable. beside: see Board.file
     """
     return {
         "state": state(board),
         "side": side,
         "title": title,
         "badge": badge,
-        "picture": data_url(picture, lossless=board.ended),
+        "picture": board.file(lambda final: data_url(final, lossless=True), beside) if board.ended else data_url(picture, lossless=False),
         "rows": board.rows,
         "columns": board.columns,
         "maps": {

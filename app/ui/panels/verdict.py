@@ -94,11 +94,16 @@ def with_fit(said: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
 
 
 def _pace(fast: Growth, plain: Growth | None) -> str:
-    ours = fast.run.totals["tokens_per_second"]
+    ours = _rate(fast)
     if plain is None:
         return f"{ours:,.0f} tokens per second" if ours else ""
-    theirs = plain.run.totals["tokens_per_second"]
+    theirs = _rate(plain)
     return f"{ours / theirs:.1f}× the tokens per second" if theirs and ours else ""
+
+
+def _rate(board: Growth) -> float:
+    """Tokens per second so far; the other totals of a run go through all of its steps."""
+    return len(board.run.tokens) / board.run.seconds if board.run.seconds else 0.0
 
 
 def _kept(fast: Growth, plain: Growth | None) -> str:
