@@ -37,31 +37,38 @@ class Pool:
 
 
 class Worker:
-    """An actor: one loaded model. It is called with parts of the inputs."""
+    """An actor: one loaded model. It is called with parts of the inputs, and decodes the inputs of a part together."""
 
-    def __init__(self, plan: str, root: str):
-        """plan : as JSON; root : the batch's folder, on a file system that this machine sees. Raises BadFile if it does not."""
+    def __init__(self, plan: str, root: str, at_once: int = 1):
+        """plan : as JSON; root : the batch's folder, on a file system that this machine sees. Raises BadFile if it does not.
+
+        at_once : inputs that are decoded together
+        """
         from app.batch.making import Maker
 
         if not (Path(root) / "batch.json").exists():
             raise BadFile(f"This machine does not see {root}. Give --out a folder on a file system that all machines share.")
         values = json.loads(plan)
         self.maker = Maker(Plan(**{**values, "formats": tuple(values["formats"])}), BatchFolder(Path(root)))
+        self.at_once = at_once
 
     def __call__(self, part: dict[str, Any]) -> dict[str, list[str]]:
-        """{"entry": inputs as JSON} -> {"row": their rows as JSON}."""
-        entries = [Entry(**json.loads(str(text))) for text in part["entry"]]
-        return {"row": [json.dumps(self.maker.row(entry), allow_nan=True) for entry in entries]}
+        """{"entries": lists of inputs as JSON} -> {"row": the rows of all of them as JSON, in the order in which they ended}."""
+        entries = [Entry(**fields) for text in part["entries"] for fields in json.loads(str(text))]
+        return {"row": [json.dumps(row, allow_nan=True) for row in self.maker.rows(entries, self.at_once)]}
 
 
 class Cluster:
     """The pool of a batch. Leave it with `with`, so that a Ray that was started here ends."""
 
-    def __init__(self, address: str, plan: Plan, folder: BatchFolder, actors: int | None = None):
-        """address : "local", or that of a running cluster; actors : None: see `pool`. Raises NotSupported without Ray."""
+    def __init__(self, address: str, plan: Plan, folder: BatchFolder, actors: int | None = None, at_once: int = 1):
+        """address : "local", or that of a running cluster; actors : None: see `pool`; at_once : inputs that an actor decodes together.
+
+        Raises NotSupported without Ray.
+        """
         if find_spec("ray") is None or find_spec("pyarrow") is None:
             raise NotSupported("Ray Data is not installed. Install it: .venv/bin/python -m pip install 'ray[data]>=2.60'")
-        self.plan, self.folder, self.address, self.actors = plan, folder, address, actors
+        self.plan, self.folder, self.address, self.actors, self.at_once = plan, folder, address, actors, at_once
 
     def __enter__(self) -> Cluster:
         import ray
@@ -93,10 +100,10 @@ class Cluster:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars, context.max_errored_blocks = False, -1
         sized = pool(ray.cluster_resources(), len(entries), self.actors)
-        items = [{"entry": json.dumps(asdict(entry))} for entry in entries]
+        items = [{"entries": json.dumps([asdict(entry) for entry in part])} for part in parts(entries, self.at_once, sized.actors)]
         made = ray.data.from_items(items, override_num_blocks=min(len(items), BLOCKS)).map_batches(
             Worker,
-            fn_constructor_args=(json.dumps(self.plan.row()), str(self.folder.root.resolve())),
+            fn_constructor_args=(json.dumps(self.plan.row()), str(self.folder.root.resolve()), self.at_once),
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(size=sized.actors),
             num_cpus=sized.cpus,
@@ -113,6 +120,12 @@ class Cluster:
             yield with_entry(
                 failed(entry, f"Its worker ended {TRIES + 1} times. Look for lack of memory, and start the batch again."), entry
             )
+
+
+def parts(entries: Sequence[Entry], at_once: int, actors: int) -> list[Sequence[Entry]]:
+    """The inputs in parts of at most `at_once`, of fewer where every actor would not have one."""
+    size = max(1, min(at_once, -(-len(entries) // actors)))
+    return [entries[i : i + size] for i in range(0, len(entries), size)]
 
 
 def pool(resources: dict[str, float], inputs: int, actors: int | None) -> Pool:

@@ -44,7 +44,9 @@ def parser() -> Parser:
     p.add_argument("--formats", default="glb", help="files of a mesh besides acceptance.glb: glb,obj,ply,stl")
     p.add_argument("--retries", type=whole(0, 100), default=1, help="how often a failed input is tried again (1)")
     p.add_argument("--no-sheet", action="store_true", help="write no contact sheet")
-    p.add_argument("--at-once", type=whole(1, 1000), help="inputs that are decoded together (8 where a model's passes are joined, else 1)")
+    p.add_argument(
+        "--at-once", type=whole(1, 1000), help="inputs that a model decodes together (8 where its passes are joined, else 1; with --ray 1)"
+    )
     p.add_argument(
         "--ray", nargs="?", const=LOCAL, metavar="ADDRESS", help="work through Ray: on this machine, or on a cluster (auto, HOST:PORT)"
     )
@@ -83,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
         else:
             from app.batch.with_ray import Cluster
 
-            with Cluster(options.ray, plan, folder, options.actors) as cluster:
+            with Cluster(options.ray, plan, folder, options.actors, options.at_once or 1) as cluster:
                 batch.run(cluster.rows)
         folder.clean()  # of actors that died
         return told(options, batch)
@@ -97,8 +99,6 @@ def check(options: argparse.Namespace, are_files: bool) -> None:
             own.error(f"{options.input.name} holds {'clouds' if are_files else 'prompts'}, which do not use --{name}")
     if options.actors is not None and options.ray is None:
         own.error("--actors belongs to --ray")
-    if options.at_once is not None and options.ray is not None:
-        own.error("--at-once is for one machine without --ray: an actor decodes one input at a time")
     options.backbone = options.backbone or (MESHES if are_files else PICTURES)
 
 

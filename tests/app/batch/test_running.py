@@ -240,7 +240,7 @@ def test_clouds_become_meshes(tmp_path: Path, capsys: pytest.CaptureFixture) -> 
 WRONG = [
     (["--faces", "9"], "do not use --faces"),
     (["--actors", "2"], "--actors belongs to --ray"),
-    (["--ray", "--at-once", "2"], "--at-once is for one machine"),
+    (["--at-once", "0"], "out of range"),
     (["--backbone", "lowpoly"], "makes meshes from clouds"),
     (["--method", "sjdp"], "Did you mean"),
     (["--ray", "--actors", "0"], "out of range"),

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from app import cli
-from app.batch.with_ray import Pool, path_of_code, pool
+from app.batch.inputs import Entry
+from app.batch.with_ray import Pool, parts, path_of_code, pool
 
 ROOT = Path(__file__).resolve().parents[3]
 HAS_RAY = find_spec("ray") is not None and find_spec("pyarrow") is not None
@@ -35,6 +36,16 @@ def test_the_pool(resources: dict, inputs: int, actors: int | None, expected: Po
     assert pool(resources, inputs, actors) == expected
 
 
+@pytest.mark.parametrize(
+    ("inputs", "at_once", "actors", "sizes"),
+    [(5, 1, 2, [1] * 5), (10, 4, 2, [4, 4, 2]), (6, 8, 2, [3, 3]), (1, 8, 4, [1]), (9, 8, 2, [5, 4])],
+)
+def test_the_parts(inputs: int, at_once: int, actors: int, sizes: list[int]) -> None:
+    entries = [Entry(i, f"a cat {i}") for i in range(inputs)]
+    found = parts(entries, at_once, actors)
+    assert [len(part) for part in found] == sizes and [entry for part in found for entry in part] == entries
+
+
 def test_actors_find_this_code_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "elsewhere")
     assert path_of_code() == f"{ROOT}{os.pathsep}elsewhere"
@@ -49,12 +60,14 @@ def test_without_ray_it_says_what_to_install(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.skipif(not HAS_RAY, reason="Ray Data is not installed: pip install 'ray[data]>=2.60'")
-def test_an_actor_is_killed_and_nothing_is_lost_or_made_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", ["1", "4"])
+def test_an_actor_is_killed_and_nothing_is_lost_or_made_twice(at_once: str, tmp_path: Path) -> None:
     inputs = tmp_path / "prompts.txt"
     inputs.write_text("\n".join(f"{n} {word}" for word in WORDS for n in ("one", "two", "three")), encoding="utf-8")
     out = tmp_path / "out"
     code = "import sys; from app import cli; sys.exit(cli.main(sys.argv[1:]))"
-    command = ["batch", str(inputs), "--out", str(out), "--method", "sjdpp", "--size", "64", "--dtype", "float32", "--ray", "--actors", "2"]
+    options = ["--method", "sjdpp", "--size", "64", "--dtype", "float32", "--at-once", at_once]
+    command = ["batch", str(inputs), "--out", str(out), *options, "--ray", "--actors", "2"]
     running = subprocess.Popen(
         [sys.executable, "-c", code, *command], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
