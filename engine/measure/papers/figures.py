@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import BadOutput
 from engine.measure.papers.declaration import NAMED, Arm, Experiment, Pictures
-from engine.measure.papers.results import Value
+from engine.measure.papers.results import Value, table_of, values_of
+from engine.measure.papers.sheets import SHEETS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,12 +20,16 @@ SHADES = ("#111111", "#1f5f8b", "#b3541e", "#4f7a3a", "#7a3f7a", "#8a6d1d", "#5a
 PAPERS = {"color": "#777777", "markerfacecolor": "white", "linestyle": "none", "markersize": 7}
 
 
-def draw(asked: Experiment, values: Values, path: Path) -> None:
-    """Writes the figure as a PNG; raises BadOutput if it cannot be written."""
+def draw(asked: Experiment, found: Sequence[dict[str, Any]], path: Path) -> None:
+    """Writes the figure of stored rows as a PNG; raises BadOutput if it cannot be written."""
     from matplotlib.figure import Figure
 
-    rows = [label for label in asked.runs.labels if label in values] if asked.runs else []
     drawing = asked.drawing
+    if drawing.kind in SHEETS:
+        SHEETS[drawing.kind](asked, found, path)
+        return
+    values = values_of(table_of(found))
+    rows = [label for label in asked.drawing.rows or asked.runs.labels if label in values] if asked.runs else []
     height = 1.5 + 0.34 * len(rows) if drawing.kind == "dots" else 4.6
     sheet = Figure(figsize=(7.6, max(height, 2.6)), dpi=150, layout="constrained")
     axes = sheet.subplots()

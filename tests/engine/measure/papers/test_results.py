@@ -6,7 +6,7 @@ import pytest
 
 from engine.measure.papers import figures, report
 from engine.measure.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings, listed
-from engine.measure.papers.results import answer, table_of, values_of
+from engine.measure.papers.results import answer, table_of
 from engine.measure.papers.running import number
 
 
@@ -63,7 +63,7 @@ def test_a_page_has_our_numbers_beside_the_paper_s_and_a_figure_is_drawn(tmp_pat
         rows = rows_of(**{"SJD, 1": [1, 2, 3], "SJD, 10": [2, 2, 2]})
         page = report.told(paper, asked, rows, 5)
         assert "| SJD, 10 | 2 (2 to 2); paper 7.5 |" in page and "Of 5 inputs, 3 are measured" in page
-        figures.draw(asked, values_of(table_of(rows)), tmp_path / "figure.png")
+        figures.draw(asked, rows, tmp_path / "figure.png")
         assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
