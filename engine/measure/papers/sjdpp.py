@@ -138,7 +138,7 @@ PAPER = Paper(
         sheet("figure-7", "four decoders", "Do the pictures of four decoders look alike?", "They do, in fewer steps.",
               FOUR, ("a fox in the snow", "three apples on a yellow background", "a boat at sunset", "a ghost left of a pumpkin")),
         sheet("figure-8", "four decoders, scenes", "Do scenes with places and several objects look alike?", "They do, in fewer steps.",
-              FOUR, ("four footballs on a meadow at night", "the cactus above a mushroom in a clear sky", "a penguin and a gift in the snow",
+              FOUR, ("four footballs on a meadow at night", "the cactus above a mushroom in a clear sky", "a penguin and a gift on snow",
                      "a bus right of a tree on the grass")),
         sheet("figure-9", "SJD++ on larger pictures", "Does SJD++ hold on another model and size?", "It does, on Emu3.",
               PAIR, ("a sunflower in a field", "a panda on a white background", "two balloons in a clear sky"), settings={"size": 256}),

@@ -328,6 +328,7 @@ TABLE: dict[str, Callable[[], list[Patch]]] = {
     "wavefront: rows do not wait": _rows_do_not_wait,
     "wavefront: the newest of a row is not cached": _newest_not_cached,
     "mulo: stale cache": _stale_cache,
+    "mulo: redrawn rows do not wait": lambda: [(mulo, "lead", lambda window, columns: 1)],
     "mulo: row of the refused draft": _row_of_the_refused_draft,
     "stream: literal rule": _literal_rule,
     "stream: tolerance from zero": _tolerance_from_zero,
