@@ -197,6 +197,8 @@ class Experiment:
         assert {name for row in self.reported.values() for name in row} <= {*NAMED}, self.key
         assert {*self.drawing.rows} <= {*labels}, f"{self.key} draws rows that it does not have"
         assert self.drawing.kind != "sheet" or PICTURE in self.runs.keeps, f"{self.key}: a sheet needs keeps=('picture',)"
+        column = {"map": "committed", "stages": "stages"}.get(self.drawing.kind)
+        assert column is None or column in self.runs.keeps, f"{self.key}: its figure needs keeps=('{column}',)"
 
     @property
     def backbone(self) -> str:

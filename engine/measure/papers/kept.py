@@ -5,6 +5,7 @@ A column holds JSON. Pictures lie in a folder beside the CSV, one file for each 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,15 @@ def committed(run: Run) -> list[int]:
     return [found[position] for position in sorted(found)]
 
 
-KEPT: dict[str, Callable[[Run], Any]] = {"committed": committed}  # by the name of the column
+def stages(run: Run) -> dict[str, float]:
+    """Returns the seconds of a run by stage, and the rest as "other"."""
+    found: Counter[str] = Counter()
+    for step in run.steps:
+        found.update(step.trace.stages or {})
+    return {name: round(seconds, 5) for name, seconds in found.items()} | {"other": round(run.seconds - found.total(), 5)}
+
+
+KEPT: dict[str, Callable[[Run], Any]] = {"committed": committed, "stages": stages}  # by the name of the column
 
 
 def kept(names: Sequence[str], run: Run) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Draws the pictures of an experiment as a table: a column for every row of the declaration, a line for every prompt or cloud.
+"""The figures that are more than axes over means: tables of pictures, and time by stage.
+
+A table of pictures has a column for every row of the declaration and a line for every prompt or cloud.
 
 Under each picture stand its speed-up over plain decoding and its passes. `sheet` shows the pictures; `maps` shows beside each how many
 tokens each pass committed, dark where a pass committed many.
@@ -24,6 +26,10 @@ Row = dict[str, Any]
 CELL, GAP, LINE = 192, 10, 17  # pixels
 MOST = 8  # lines of a sheet
 INK, FAINT, PAPER = (34, 34, 34), (105, 105, 105), (255, 255, 255)
+STAGES = {  # in the order of the algorithm: shade and hatching
+    "draft": ("#1f5f8b", ""), "up-sample": ("#8a6d1d", ".."), "verify": ("#4f7a3a", "//"), "redraw": ("#b3541e", ""),
+    "down-sample": ("#7a3f7a", "xx"), "other": ("#bbbbbb", ""),
+}  # fmt: skip
 Panel = Callable[[Experiment, Row, Path], list[np.ndarray]]
 
 
@@ -54,7 +60,10 @@ def shaded(counts: Sequence[int]) -> np.ndarray:
     """
     side = round(len(counts) ** 0.5)
     grey = 255 - 255 * np.clip(np.log2(np.array(counts, float).reshape(side, side)) / 5, 0, 1)
-    return np.repeat(grey.astype(np.uint8)[..., None], 3, 2)
+    scale = -(-CELL // side)
+    large = np.kron(grey.astype(np.uint8), np.ones((scale, scale), np.uint8))
+    large[[0, -1]] = large[:, [0, -1]] = FAINT[0]
+    return np.repeat(large[..., None], 3, 2)
 
 
 def said(row: Row) -> str:
@@ -80,7 +89,8 @@ def table(asked: Experiment, rows: Sequence[Row], path: Path, panel: Panel) -> N
     size = first + 2 * GAP + len(labels) * (wide + GAP), heading + len(inputs) * (CELL + LINE + GAP) + GAP
     sheet = Image.new("RGB", size, PAPER)
     pen, font, bold = ImageDraw.Draw(sheet), ImageFont.load_default(12), ImageFont.load_default(14)
-    pen.text((GAP, 6), asked.title, INK, bold)
+    legend = "; light: 1 token committed by a pass, dark: 32 or more together" if panel is mapped else ""
+    pen.text((GAP, 6), asked.title + legend, INK, bold)
     for c, label in enumerate(labels):
         text = "\n".join(textwrap.wrap(label, wide // 7))
         pen.multiline_text((first + 2 * GAP + c * (wide + GAP), 28), text, INK, font, spacing=2)
@@ -114,7 +124,38 @@ def fitted(picture: np.ndarray) -> Image.Image:
     return image.resize((CELL, CELL), Image.NEAREST if image.width < CELL else Image.LANCZOS)
 
 
+def staged(asked: Experiment, rows: Sequence[Row], path: Path) -> None:
+    """Writes the mean seconds of every row by stage of its algorithm as a bar; raises BadOutput if it cannot be written."""
+    from matplotlib.figure import Figure
+
+    assert asked.runs is not None
+    by: dict[str, list[dict[str, float]]] = {}
+    for row in rows:
+        by.setdefault(row["label"], []).append(json.loads(row["stages"]))
+    labels = [label for label in asked.drawing.rows or asked.runs.labels if label in by]
+    names = [name for name in STAGES if any(name in each for label in labels for each in by[label])]
+    sheet = Figure(figsize=(7.6, 1.8 + 0.42 * len(labels)), dpi=150, layout="constrained")
+    axes = sheet.subplots()
+    left = np.zeros(len(labels))
+    for name in names:
+        wide = np.array([np.mean([each.get(name, 0.0) for each in by[label]]) for label in labels])
+        colour, hatch = STAGES[name]
+        axes.barh(range(len(labels)), wide, left=left, label=name, color=colour, hatch=hatch, edgecolor="white", linewidth=0.6)
+        left += wide
+    axes.set_yticks(range(len(labels)), labels, fontsize=9)
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds a picture")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(asked.title, fontsize=11, loc="left")
+    axes.legend(fontsize=8, frameon=False, ncols=len(names), loc="upper center", bbox_to_anchor=(0.5, -0.28 - 0.6 / (1 + len(labels))))
+    try:
+        sheet.savefig(path, format="png")
+    except OSError as e:
+        raise BadOutput(f"Cannot write {path} ({e.strerror or e}). Choose another folder with --to.") from e
+
+
 SHEETS: dict[str, Callable[[Experiment, Sequence[Row], Path], None]] = {
     "sheet": lambda asked, rows, path: table(asked, rows, path, shown),
     "map": lambda asked, rows, path: table(asked, rows, path, mapped),
+    "stages": staged,
 }
