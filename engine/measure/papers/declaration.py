@@ -21,6 +21,8 @@ NAMED = {  # the metrics that a declaration may name
     "speedup": "times as fast as plain decoding",
     "milliseconds_per_step": "ms a step",
     "log_probability": "mean log p of a token",
+    "log_probability_deviation": "deviation of log p over a picture's tokens",
+    "frechet": "Fréchet distance of the judge's features from plain decoding's pictures",
     "accepted_a_pass": "drafts accepted a pass",
     "depth": "levels of the draft tree",
     "nodes": "nodes of the draft tree",
@@ -34,6 +36,7 @@ NAMED = {  # the metrics that a declaration may name
     "hausdorff_published": "Hausdorff distance, published protocol",
     "chamfer_16k": "Chamfer distance, 16,384 points",
 }
+OF_SETS = ("frechet",)  # metrics of all pictures of a row together, which cannot be paired by input
 RELATIONS = ("more", "less", "alike")
 
 
@@ -142,6 +145,7 @@ class Claim:
     def __post_init__(self) -> None:
         """Checks the words; a wrong one is a mistake in a declaration."""
         assert self.relation in RELATIONS and self.metric in NAMED, self
+        assert self.metric not in OF_SETS, f"{self.metric} belongs to a set of pictures, not to a picture: {self}"
         assert (self.relation == "alike") == (self.margin > 0), self
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import BadOutput
 from engine.measure.papers.declaration import NAMED, Arm, Experiment, Pictures
-from engine.measure.papers.results import Value, table_of, values_of
+from engine.measure.papers.results import Value, values_of
 from engine.measure.papers.sheets import SHEETS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def draw(asked: Experiment, found: Sequence[dict[str, Any]], path: Path) -> None
     if drawing.kind in SHEETS:
         SHEETS[drawing.kind](asked, found, path)
         return
-    values = values_of(table_of(found))
+    values = values_of(found)
     rows = [label for label in asked.drawing.rows or asked.runs.labels if label in values] if asked.runs else []
     height = 1.5 + 0.34 * len(rows) if drawing.kind == "dots" else 4.6
     sheet = Figure(figsize=(7.6, max(height, 2.6)), dpi=150, layout="constrained")

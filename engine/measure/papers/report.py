@@ -8,13 +8,16 @@ from typing import Any
 from engine.measure.papers.declaration import NAMED, Experiment, Paper
 from engine.measure.papers.results import Answer, Value, answer, table_of, values_of
 
-SHOWN = ("step_compression", "speedup", "log_probability", "objects", "chamfer_published", "hausdorff_published")  # in every table
+SHOWN = (  # in every table that has them: speed, then quality
+    "forwards", "step_compression", "seconds", "speedup", "log_probability", "log_probability_deviation", "objects", "frechet",
+    "chamfer_published", "hausdorff_published",
+)  # fmt: skip
 
 
 def told(paper: Paper, asked: Experiment, rows: Sequence[dict[str, Any]], count: int) -> str:
     """Returns the Markdown page of an experiment."""
     table = table_of(rows)
-    values, done = values_of(table), len({row["input"] for row in rows})
+    values, done = values_of(rows), len({row["input"] for row in rows})
     answers = [answer(claim, table) for claim in asked.claims]
     return "\n\n".join([
         f"# {paper.title}: {asked.title}",

@@ -80,6 +80,7 @@ def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str) 
                     label = row["method"]
                     run, scene = each[label][0][0], chunk[i][0]
                     judged = verdict(reader, run, scene) if reader and scene else {}
+                    judged |= {"plain": plain or f"{PLAIN} {told(settings)}".strip()}
                     said = (plain or f"{PLAIN} {told(settings)}".strip()) if label == "ar" else label
                     own = judged | kept(runs.keeps, run) | {"label": said, "input": first + i, "prompt": chunk[i][1]}
                     rows.append(row | own | stamp_of(stamp, row))
@@ -113,9 +114,11 @@ def prompts_at(name: str, settings: dict[str, float], backbone: Backbone, chunk:
 
 
 def verdict(reader: Any, run: Run, scene: Scene) -> Row:
-    """Returns what the judge says of a run's picture."""
-    found = compare(reader.read([run.result()])[0], scene)
-    return {name: getattr(found, name) for name in ("objects", "counts", "colours", "relation", "all")}
+    """Returns what the judge says of a run's picture, and its features."""
+    picture = run.result()
+    found = compare(reader.read([picture])[0], scene)
+    said = {name: getattr(found, name) for name in ("objects", "counts", "colours", "relation", "all")}
+    return said | {"features": [round(x, 4) for x in reader.features([picture])[0].tolist()]}
 
 
 def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str) -> Iterator[tuple[int, list[Row]]]:
