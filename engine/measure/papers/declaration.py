@@ -155,12 +155,14 @@ class Drawing:
 
     kind : a name of DRAWN in figures.py, or of SHEETS in sheets.py; x, y : metrics, or x the axis that the arms name
     rows : the labels that are drawn, () = all
+    panels : of "panels": (title, metric, labels) of each; the labels end with the value on the axis, as in "D = 4"
     """
 
     kind: str = "dots"
     y: str = "step_compression"
     x: str = ""
     rows: tuple[str, ...] = ()
+    panels: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +203,8 @@ class Experiment:
         assert {name for row in self.reported.values() for name in row} <= {*NAMED}, self.key
         assert {*self.drawing.rows} <= {*labels}, f"{self.key} draws rows that it does not have"
         assert self.drawing.kind != "sheet" or PICTURE in self.runs.keeps, f"{self.key}: a sheet needs keeps=('picture',)"
+        for _, metric, drawn in self.drawing.panels:
+            assert metric in NAMED and {*drawn} <= {*labels}, f"{self.key} has a panel of something else"
         column = {"map": "committed", "stages": "stages"}.get(self.drawing.kind)
         assert column is None or column in self.runs.keeps, f"{self.key}: its figure needs keeps=('{column}',)"
 

@@ -13,6 +13,7 @@ from engine.measure.papers.sheets import SHEETS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Values = dict[str, dict[str, Value]]
 MARKS, STROKES = "osD^vPX", ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (8, 3)))
@@ -30,6 +31,10 @@ def draw(asked: Experiment, found: Sequence[dict[str, Any]], path: Path) -> None
         return
     values = values_of(found)
     rows = [label for label in asked.drawing.rows or asked.runs.labels if label in values] if asked.runs else []
+    if drawing.kind == "panels":
+        sheet = panels(asked, values)
+        written(sheet, path)
+        return
     height = 1.5 + 0.34 * len(rows) if drawing.kind == "dots" else 4.6
     sheet = Figure(figsize=(7.6, max(height, 2.6)), dpi=150, layout="constrained")
     axes = sheet.subplots()
@@ -37,10 +42,41 @@ def draw(asked: Experiment, found: Sequence[dict[str, Any]], path: Path) -> None
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(True, alpha=0.25, linewidth=0.6)
     axes.set_title(asked.title, fontsize=11, loc="left")
+    written(sheet, path)
+
+
+def written(sheet: Figure, path: Path) -> None:
+    """Writes a figure as a PNG; raises BadOutput if it cannot be written."""
     try:
         sheet.savefig(path, format="png")
     except OSError as e:
         raise BadOutput(f"Cannot write {path} ({e.strerror}). Choose another folder with --to.") from e
+
+
+def panels(asked: Experiment, values: Values) -> Figure:
+    """Returns curves side by side: of each panel a metric over the values at the ends of its labels, the paper's numbers hollow."""
+    from matplotlib.figure import Figure
+
+    parts = asked.drawing.panels
+    across = min(3, len(parts))
+    down = -(-len(parts) // across)
+    sheet = Figure(figsize=(3.4 * across, 0.5 + 2.7 * down), dpi=150, layout="constrained")
+    sheet.suptitle(asked.title, fontsize=11, x=0.01, ha="left")
+    for n, (title, metric, labels) in enumerate(parts):
+        axes = sheet.add_subplot(down, across, n + 1)
+        drawn = [label for label in labels if metric in values.get(label, {})]
+        found = [values[label][metric] for label in drawn]
+        reach = [[b[side][0] for b in (spans(v) or [[0], [0]] for v in found)] for side in (0, 1)]
+        axes.errorbar(range(len(drawn)), [v.mean for v in found], yerr=reach, marker="o", capsize=2, color=SHADES[0])
+        paper = [(x, asked.reported.get(label, {}).get(metric)) for x, label in enumerate(drawn)]
+        for x, value in paper:
+            axes.plot(x, value, "D", **PAPERS) if value is not None else None
+        axes.set_xticks(range(len(drawn)), [label.split()[-1] for label in drawn])
+        axes.set_xlabel(title, fontsize=9)
+        axes.set_ylabel(NAMED[metric], fontsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(True, alpha=0.25, linewidth=0.6)
+    return sheet
 
 
 def spans(value: Value) -> list[list[float]] | None:
