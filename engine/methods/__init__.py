@@ -35,7 +35,6 @@ PRESETS: dict[str, tuple[str, Mapping[str, float | str]]] = {  # name: method, k
     "adt_tree_published": ("adt_tree", {"controller": "adjacent"}),
     "adt_tree_lantern": ("adt_tree", {"controller": "adjacent", "relax": "additive", "added_mass": 0.4}),
     "zipar_verified": ("zipar", {"mode": "verified", "window": 4, "rows": 2, "growth": 8}),
-    "mulo_parallel": ("mulo", {"block_rows": 4, "draft_window": 4, "repair": "wavefront", "redraw_window": 8}),
     "mulo_jacobi": ("sjdpp", {"init": "up-sampled", "window": 32}),
 }
 
@@ -61,7 +60,6 @@ ABOUT: dict[str, str] = {  # of every method and preset: one sentence for a pers
     "adt_tree_published": "ADT-Tree as in its paper, with trees of up to 60 guesses.",
     "adt_tree_lantern": "ADT-Tree as in its paper, with LANTERN's exchange of similar tokens.",
     "zipar_verified": "The rows begin early as in ZipAR, and the model checks what they hold.",
-    "mulo_parallel": "MuLo-SD that draws the small picture and the repairs several rows at a time, as in its paper.",
     "mulo_jacobi": "The window of SJD++ starts from a small picture, enlarged; the model checks every token.",
 }
 

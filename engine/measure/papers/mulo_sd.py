@@ -12,13 +12,14 @@ SHOWN = "What is seen is for the eye; speed and quality are in figure 8."
 DIFFERS = (
     "Quality is our judge's, on pictograms of 128 pixels from drafts of 64. Rows say whether they draft and redraw serially or in parallel."
 )
-FORMS = (Arm("plain", "ar"), *(Arm(f"{factor}x", name, {"factor": factor}, x=form) for factor in "24"
-                               for form, name in (("serial", "mulo"), ("parallel", "mulo_parallel"))))  # fmt: skip
+PARALLEL = {"block_rows": 4, "draft_window": 4, "repair": "wavefront", "redraw_window": 8}  # steps 1 and 6 by ZipAR
+FORMS = (Arm("plain", "ar"), *(Arm(f"{factor}x", "mulo", {"factor": factor} | more, x=form) for factor in "24"
+                               for form, more in (("serial", {}), ("parallel", PARALLEL))))  # fmt: skip
 
 
-def masses(line: str, radius: float, name: str = "mulo") -> tuple[Arm, ...]:
+def masses(line: str, radius: float, **more: float | str) -> tuple[Arm, ...]:
     """A line of the plane: the sweep over τ at a radius."""
-    return tuple(Arm(line, name, {"least_mass": mass, "radius": radius}, x=mass) for mass in MASSES)
+    return tuple(Arm(line, "mulo", {"least_mass": mass, "radius": radius} | more, x=mass) for mass in MASSES)
 
 
 PLAIN_AND: dict[str, tuple[str, dict[str, Any]]] = {"plain": ("ar", {})}
@@ -50,7 +51,7 @@ PAPER = Paper(
         Experiment(
             key="figure-8", title="Figure 8: speed and quality", asks="What does speed cost in quality?",
             reports="A lower τ is faster and worse; ZipAR dominates, then MuLo-SD, then LANTERN.", differs=DIFFERS,
-            runs=Pictures(arms=(*masses("MuLo-SD", 3.0), *masses("MuLo-SD, parallel", 3.0, "mulo_parallel"),
+            runs=Pictures(arms=(*masses("MuLo-SD", 3.0), *masses("MuLo-SD, parallel", 3.0, **PARALLEL),
                                 Arm("plain", "ar"), Arm("ZipAR", "zipar"), Arm("EAGLE-2", "eagle"),
                                 Arm("LANTERN", "lantern"))),
             drawing=Drawing(kind="plane", x="speedup", y="objects"),

@@ -23,7 +23,6 @@ from engine.run import generate
 from engine.train import lowpoly as lowpoly_recipe
 from engine.train import mesh_heads
 from engine.train.later_tokens import some_places
-from engine.train.loop import Options
 from engine.train.lowpoly import PAD, Trainee, World, collate, digit_matrix, folded, known_places, likelihood, sample_of, unfolded
 from tests.engine.backbones import tiny
 from tests.engine.train import tiny_folders
@@ -131,9 +130,9 @@ def test_a_backbone_is_trained_with_heads_that_fit_it(shipped: Path, monkeypatch
     (shipped / "heads_cross_lora.safetensors").write_bytes(b"of other weights")
     (shipped / "lora_cross").mkdir()
     before = lowpoly.load().weights_hash
-    lowpoly_recipe.main(Options(fresh=True))
+    lowpoly_recipe.main(lowpoly_recipe.Options(fresh=True))
     assert lowpoly.load().weights_hash == before  # of other families: numbers cannot tell which is better
-    lowpoly_recipe.main(Options(export=True))
+    lowpoly_recipe.main(lowpoly_recipe.Options(export=True))
     backbone = lowpoly.load()
     assert backbone.weights_hash != before and backbone.kinds == ["cross-attention", "multilayer"]
     assert not (shipped / "heads_cross_lora.safetensors").exists() and not (shipped / "lora_cross").exists()
