@@ -65,7 +65,7 @@ PAPER = Paper(
             claims=(Claim("A smaller radius is faster", "radius 1, 0.0001", "more", "radius 5, 0.0001", "speedup"),),
         ),
         sheet(10, "twice the size", PLAIN_AND | {"MuLo-SD, 2x": ("mulo", {"factor": "2"})}, 128,
-              ("a dog on the grass", "a rainbow in a cloudy sky", "two gifts on a blue background", "a ghost in a forest at night")),
+              ("a dog on the grass", "a rainbow in a cloudy sky", "two gifts on a blue background", "a ghost on the grass at night")),
         sheet(11, "four times the size", PLAIN_AND | {"MuLo-SD, 4x": ("mulo", {"factor": "4"})}, 256,
               ("a strawberry on a white background", "a boat in the sea")),
         sheet(12, "four times the size, more", PLAIN_AND | {"MuLo-SD, 4x": ("mulo", {"factor": "4"})}, 256,
