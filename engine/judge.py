@@ -85,11 +85,20 @@ class Judge(nn.Module):
         x = self.trunk(pictures)
         return self.objects(x), self.colours(x), self.background(x.mean((2, 3)))
 
+    def _input(self, pictures: Sequence[np.ndarray]) -> Tensor:
+        """Pictures as the network's input [B, 3, 128, 128]."""
+        x = torch.from_numpy(np.stack([at_canvas(p) for p in pictures])).permute(0, 3, 1, 2).float() / 127.5 - 1
+        return x.to(self.background.weight.device)
+
+    @torch.inference_mode()
+    def features(self, pictures: Sequence[np.ndarray]) -> np.ndarray:
+        """The means over the last layer, float32 [B, 4 width], of pictures as for `read`: for distances between sets of pictures."""
+        return self.trunk(self._input(pictures)).mean((2, 3)).cpu().numpy()
+
     @torch.inference_mode()
     def read(self, pictures: Sequence[np.ndarray]) -> list[Reading]:
         """The readings of pictures uint8 [H, W, 3], all of one size; other sizes are first box-filtered to 128 pixels."""
-        x = torch.from_numpy(np.stack([at_canvas(p) for p in pictures])).permute(0, 3, 1, 2).float() / 127.5 - 1
-        objects, colours, background = (logits.cpu() for logits in self(x.to(self.background.weight.device)))
+        objects, colours, background = (logits.cpu() for logits in self(self._input(pictures)))
         chances = objects.sigmoid()
         peaks = (objects > 0) & (objects == F.max_pool2d(objects, 3, stride=1, padding=1))  # probabilities near 1 may be equal
         hue = colours.argmax(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, fields
 
@@ -62,6 +63,7 @@ class Trace:
     top : the probability of that distribution's most probable token; None where a kernel decides without storing the distribution
     depth, parent : the token's level in the draft tree (0: after the accepted path) and its parent node
     energy, threshold : of the draft at the token's position
+    stages : seconds by stage of the algorithm, since the step before; for methods whose step has several
     """
 
     accepted: Values | None = None
@@ -76,6 +78,7 @@ class Trace:
     tree: TreeTrace | None = None
     round: RoundTrace | None = None
     deviation: DeviationTrace | None = None
+    stages: Mapping[str, float] | None = None
 
     @property
     def told(self) -> set[str]:

@@ -71,11 +71,10 @@ def go(options: argparse.Namespace) -> int:
 
     from engine.errors import BadOutput
     from engine.measure.papers import experiment_of, figures, paper_of, report, running
-    from engine.measure.papers.results import table_of, values_of
 
     paper = paper_of(options.paper)
     asked = experiment_of(paper, options.experiment)
-    folder, count = options.to or Path("papers"), options.count or asked.runs.count
+    folder, count = options.to or Path("papers"), asked.runs.most(options.count or asked.runs.count)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
@@ -83,7 +82,7 @@ def go(options: argparse.Namespace) -> int:
     name = f"{paper.name}-{asked.key}"
     seconds = 60 * (options.minutes or MOST_MINUTES)
     rows = running.run(asked, folder / f"{name}.csv", count, seconds, options.backbone or "", options.device)
-    figures.draw(asked, values_of(table_of(rows)), folder / f"{name}.png")
+    figures.draw(asked, rows, folder / f"{name}.png")
     page = report.told(paper, asked, rows, count)
     try:
         (folder / f"{name}.md").write_text(page, encoding="utf-8")

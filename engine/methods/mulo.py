@@ -10,7 +10,9 @@ that the model would almost never draw may stay, and nothing bounds the deviatio
 Deviations: a redrawn token attends to exactly the tokens before it, because drafts that stayed after an earlier repair are fed again with
 the next one (one pass per redrawn token). The paper does not mention their cache; `stale_kv` leaves it as the verification pass wrote it.
 Islands of repair are redrawn in parallel, one token of each per pass, without attending to each other; they use that cache too. An island
-that ends a row continues in the next, since the last token of a row predicts the first of the next row. Parallel drafting is a wavefront
+that ends a row continues in the next, since the last token of a row predicts the first of the next row. The paper redraws in parallel with
+ZipAR: `repair = wavefront` redraws the rows of each island that way; a row that begins before the end of the one above follows the draft
+that stands there. Parallel drafting is a wavefront
 over the rows of a block. Draft tokens are the up-sampler's most probable ones. k is a share of the vocabulary, because the paper's 1,000
 neighbours are for 16,384 codes.
 """
@@ -18,7 +20,7 @@ neighbours are for 16,384 codes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,8 @@ from engine.decoding.neighbours import ADDED, DISTANCE, SHARE, neighbours
 from engine.decoding.policy import check_start, not_exact
 from engine.decoding.rules import NEAR, REFUSED, STAYED
 from engine.decoding.scales import Coarser, scales_of
-from engine.decoding.wavefront import WHOLE
+from engine.decoding.stages import Stages
+from engine.decoding.wavefront import WHOLE, lead
 from engine.errors import NotSupported
 from engine.kernels.pooled_mass import pooled_mass
 from engine.layout import fine_rows
@@ -56,8 +59,13 @@ UP_SAMPLER = Knob(
     help="trained: the model's up-sampling network, if it has one for the factor. training-free: decode, enlarge, encode.",
 )  # fmt: skip
 REPAIR = Knob(
-    "repair", "", "in order", choices=("in order", "islands"), live=False,
-    help="in order: one redrawn token per pass. islands: groups that do not touch are redrawn in parallel.",
+    "repair", "", "in order", choices=("in order", "islands", "wavefront"), live=False,
+    help="in order: one redrawn token per pass. islands: groups that do not touch are redrawn in parallel. wavefront: so are the rows of a "
+    "group, each behind the row above (ZipAR, as published).",
+)  # fmt: skip
+BEHIND = Knob(
+    "redraw_window", "", 8, 1, WHOLE, 1, "log", live=False, when=("repair", "wavefront"),
+    help="A run of redrawn tokens begins when nothing above it, up to this many columns to its right, is left to redraw.",
 )  # fmt: skip
 STALE = Knob(
     "stale_kv", "", "off", choices=("off", "on"), live=False,
@@ -105,35 +113,42 @@ def _blocks(sequence: Sequence, coarser: Coarser, knobs: Knobs, noise: Noise) ->
     picture = torch.zeros(sequence.limit, dtype=torch.int64, device=sequence.device)
     behind: list[int] = []  # in-order repair: kept drafts after the last redrawn token
     notes: dict[int, tuple[int, float, float]] = {}  # by position: verdict, mass, entropy
-    scattered = knobs.repair == "islands" or knobs.stale_kv == "on"
+    scattered = knobs.repair != "in order" or knobs.stale_kv == "on"
+    stages = Stages()
     first = iteration = 0
     while first < coarse.rows and not sequence.done:
         stop = min(coarse.rows, first + int(knobs.block_rows))
         passes = coarser.passes
-        drafted = coarser.draft(stop, iteration, knobs.draft_window)  # step 1: y ~ M_q
-        proposed = coarser.laws(first, stop).argmax(-1)  # step 2: x = U_r(y)
+        with stages.of("draft"):
+            drafted = coarser.draft(stop, iteration, knobs.draft_window)  # step 1: y ~ M_q
+        with stages.of("up-sample"):
+            proposed = coarser.laws(first, stop).argmax(-1)  # step 2: x = U_r(y)
         top, bottom = fine_rows(coarse, fine, first, stop)
         start, count = top * fine.columns, (bottom - top) * fine.columns
         nodes = torch.cat([torch.tensor(behind, dtype=torch.int64, device=sequence.device), proposed])
-        if scattered:
-            places = torch.arange(start, start + count)
-            rows, at = sequence.forward(Draft(nodes, positions=places)), len(sequence.pending) - 1
-        else:
-            rows, at = sequence.forward(Draft(nodes)), len(behind)  # step 3: distributions of the whole block in one pass
-        block = _judge(rows, at, proposed, start, fine.columns, sequence.codebook, knobs)  # steps 4 and 5
+        with stages.of("verify"):
+            if scattered:
+                places = torch.arange(start, start + count)
+                rows, at = sequence.forward(Draft(nodes, positions=places)), len(sequence.pending) - 1
+            else:
+                rows, at = sequence.forward(Draft(nodes)), len(behind)  # step 3: distributions of the whole block in one pass
+            block = _judge(rows, at, proposed, start, fine.columns, sequence.codebook, knobs)  # steps 4 and 5
         picture[start : start + count] = proposed
         judged = zip(block.verdicts.tolist(), block.mass.tolist(), block.entropies.tolist(), strict=True)
         notes |= dict(zip(range(start, start + count), judged, strict=True))
         repair = _scattered(sequence, rows, at, block, knobs, noise) if scattered else _in_order(sequence, rows, at, block, behind, noise)
         shown = {"tokens": drafted, "positions": list(range(first * coarse.columns, stop * coarse.columns)), "scale": coarser.size}
-        for i, (positions, redrawn) in enumerate(repair):  # step 6
+        for i, (positions, redrawn) in enumerate(stages.each("redraw", repair)):  # step 6
             for position, (token, nats) in redrawn.items():
                 picture[position] = token
                 notes[position] = *notes[position][:2], nats
-            yield _describe(positions, picture, notes, shown, count if i == 0 else 0, coarser.passes - passes if i == 0 else 0)
+            step = _describe(positions, picture, notes, shown, count if i == 0 else 0, coarser.passes - passes if i == 0 else 0)
+            step.trace = replace(step.trace, stages=stages.taken())
+            yield step
         behind = [] if scattered else block.tokens[block.todo[-1] + 1 :] if block.todo else []
         if stop < coarse.rows and not sequence.done:
-            coarser.follow(picture, first, stop)  # step 7: y = D_r(x)
+            with stages.of("down-sample"):
+                coarser.follow(picture, first, stop)  # step 7: y = D_r(x)
         first, iteration = stop, iteration + 1
 
 
@@ -213,8 +228,9 @@ def _positions(sequence: Sequence, committed: list[int]) -> list[int]:
 
 
 def _scattered(sequence: Sequence, rows: Rows, at: int, block: Block, knobs: Knobs, noise: Noise) -> Iterator[Repaired]:
-    """Repairs on the cache of the verification pass: every group of places advances by one token per pass.
+    """Repairs on the cache of the verification pass: every group of places that may advance does so by one token per pass.
 
+    In a wavefront the groups are rows of islands. A row that begins before the end of the row above it follows a placeholder, as in ZipAR.
     A kept draft is committed with its cache, except those whose row is needed again: the one before a redrawn place and the last of the
     block. These are committed, and fed again, when their row is needed.
     """
@@ -222,27 +238,84 @@ def _scattered(sequence: Sequence, rows: Rows, at: int, block: Block, knobs: Kno
     again = set(block.todo)
     fed = {i for i in range(last + 1) if i not in again and (i + 1 in again or i == last)}
     kept = [i for i in range(last + 1) if i not in again and i not in fed]
-    together = islands(block.todo, sequence.layout.columns) if knobs.repair == "islands" else [block.todo]
-    open_groups = [list(group) for group in together if group]
-    first_pass = True
+    columns = sequence.layout.columns
+    waiting = _groups(block.todo, columns, knobs)
+    values = list(block.tokens)  # by place: the draft, or the token that was drawn instead
+    first_pass, newest = True, set[int]()
     while True:
-        now = open_groups[:1] if first_pass else open_groups
-        drawn: dict[int, tuple[int, float]] = {}
-        for group in now:
-            place = group.pop(0)
-            row = at + place if first_pass else sequence.pending.index(block.start + place - 1)
-            drawn[place] = _draw(rows, row, block.start + place, noise)
-        open_groups = [group for group in open_groups if group]
-        due = fed & {group[0] - 1 for group in open_groups} if open_groups else fed
+        now = waiting[:1] if first_pass else _ready(waiting, newest, columns, knobs)
+        places = [group.island.pop(0) for group in now]
+        if first_pass:
+            index = [at + place for place in places]
+        else:
+            rows, index = _feed(sequence, [block.start + place for place in places], values, block.start, columns)
+        drawn = {place: _draw(rows, row, block.start + place, noise) for place, row in zip(places, index, strict=True)}
+        for place, (token, _) in drawn.items():
+            values[place] = token
+        newest, waiting = set(places), [group for group in waiting if group.island]
+        due = fed & {group.island[0] - 1 for group in _ready(waiting, newest, columns, knobs)} if waiting else fed
         fed = fed - due
-        new = {place: token for place, (token, _) in drawn.items()} | {place: block.tokens[place] for place in due}
-        places = sorted(new)
+        new = sorted({*places, *due})
         nodes = kept if first_pass else []
-        sequence.commit_at([block.start + i for i in places], [new[i] for i in places], nodes)
-        yield [block.start + i for i in [*nodes, *places]], {block.start + i: found for i, found in drawn.items()}
-        if not open_groups:
+        sequence.commit_at([block.start + i for i in new], [values[i] for i in new], nodes)
+        yield [block.start + i for i in [*nodes, *new]], {block.start + i: found for i, found in drawn.items()}
+        if not waiting:
             return
-        rows, first_pass = sequence.forward(NO_DRAFT), False
+        first_pass = False
+
+
+@dataclass
+class Group:
+    """Places that are redrawn one after another. island : those that are left, ascending; name : groups of one name wait for each other"""
+
+    island: list[int]
+    name: int
+
+
+def _groups(todo: list[int], columns: int, knobs: Knobs) -> list[Group]:
+    """The places of a block by what may be redrawn in parallel: all in one group, islands, or the rows of islands."""
+    if knobs.repair == "in order":
+        return [Group(list(todo), 0)] if todo else []
+    found = islands(todo, columns)
+    if knobs.repair == "islands":
+        return [Group(list(island), name) for name, island in enumerate(found)]
+    rows = [
+        (name, [i for i in island if i // columns == row]) for name, island in enumerate(found) for row in {i // columns for i in island}
+    ]
+    return sorted((Group(places, name) for name, places in rows), key=lambda group: group.island[0])
+
+
+def _ready(groups: list[Group], newest: set[int], columns: int, knobs: Knobs) -> list[Group]:
+    """The groups that advance in the next pass, by place. A run that has begun advances in every pass, as a row of ZipAR does."""
+    if knobs.repair != "wavefront":
+        return sorted(groups, key=lambda group: group.island[0])
+
+    def may(group: Group) -> bool:
+        place = group.island[0]
+        row, column = divmod(place, columns)
+        reach = columns if column + lead(knobs.redraw_window, columns) >= columns else column + lead(knobs.redraw_window, columns)
+        above = (i for other in groups if other.name == group.name for i in other.island if i // columns < row)
+        return (place - 1 in newest and column > 0) or not any(i % columns < reach for i in above)
+
+    return sorted((group for group in groups if may(group)), key=lambda group: group.island[0])
+
+
+def _feed(sequence: Sequence, positions: list[int], values: list[int], start: int, columns: int) -> tuple[Rows, list[int]]:
+    """One pass for `positions`, ascending: its rows, and of each position the index of the row that predicts it.
+
+    A position at the beginning of a row may follow a token that is not drawn yet, or that an earlier pass has read. Then what stands there
+    now is a placeholder, which no other token attends to.
+    """
+    inputs = sequence.pending
+    held = [position - 1 for position in positions if position - 1 not in inputs]
+    assert all((position + 1) % columns == 0 for position in held), held
+    draft = NO_DRAFT
+    if held:
+        nodes = torch.tensor([values[position - start] for position in held], dtype=torch.int64, device=sequence.device)
+        draft = Draft(nodes, parents=torch.full((len(held),), -1), positions=torch.tensor(held))
+    rows = sequence.forward(draft)
+    order = [*inputs, *held]
+    return rows, [order.index(position - 1) for position in positions]
 
 
 def _describe(
@@ -257,14 +330,16 @@ def _describe(
 
 
 def is_exact(knobs: Knobs) -> bool:
-    """True if no draft can stay."""
-    return knobs.least_mass >= 1
+    """True if no draft can stay, and all are redrawn one after another."""
+    return knobs.least_mass >= 1 and (knobs.repair != "wavefront" or knobs.redraw_window >= WHOLE)
 
 
 def why(knobs: Knobs) -> str:
     """The badge's sentence."""
     if is_exact(knobs):
         return "Exact: no low-resolution draft is kept; every token is drawn in its true context."
+    if knobs.least_mass >= 1:
+        return not_exact(knobs, "rows are redrawn before the tokens to their right in the row above are known.")
     return not_exact(knobs, f"a draft stays if it and similar codes together have a probability above {knobs.least_mass:g}.")
 
 
@@ -276,7 +351,7 @@ METHOD = Method(
     name="mulo",
     title="MuLo-SD",
     decode=decode,
-    knobs=(LEAST, RADIUS, FACTOR, BLOCK, AHEAD, UP_SAMPLER, REPAIR, STALE, ADDED, SHARE, DISTANCE, VERIFY),
+    knobs=(LEAST, RADIUS, FACTOR, BLOCK, AHEAD, UP_SAMPLER, REPAIR, BEHIND, STALE, ADDED, SHARE, DISTANCE, VERIFY),
     paper="MuLo-SD, arXiv 2601.05149",
     exact=is_exact,
     why=why,
@@ -285,6 +360,13 @@ METHOD = Method(
     cases=(
         Case("MULO-AR", "same tokens", _ALL_DRAWN | {"verify": "match seed"}, _SQUARE, ("keep one row more",)),
         Case("MULO-AR islands", "same tokens", _ALL_DRAWN | {"repair": "islands"}, _SQUARE, ("mulo: row of the refused draft",)),
+        Case(
+            "MULO-AR wavefront",
+            "same tokens",
+            _ALL_DRAWN | {"repair": "wavefront", "redraw_window": WHOLE},
+            _SQUARE,
+            ("mulo: redrawn rows do not wait",),
+        ),
         Case("MULO-CTX", "same context", _HALF, _SQUARE, ("mulo: stale cache",)),
         Case("published", "not exact", {"least_mass": 0.01, "radius": 0, "factor": "4"}),
     ),

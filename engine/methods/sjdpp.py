@@ -5,9 +5,9 @@ Generation, Teng et al., equations 4 and 5. The coupled refresh: MC-SJD, arXiv 2
 Idea: SJD redraws every draft after the first rejection, so most of the window is new in every pass. SJD++ keeps a draft whose
 likelihood ratio between two passes exceeds a threshold. Coupling is better: it redraws from the new distribution in the way that keeps
 the old token as often as possible.
-Exactness: with `redraw`, `reuse mixture`, `coupled maximal` and `coupled gumbel` always; with `reuse published` only under `match seed`.
-The published rule keeps a token because of its value, then treats it as a fresh draw, which sharpens the distribution; `verify` detects
-this. `reuse mixture` keeps the same tokens and carries their true distribution.
+Exactness: with `redraw`, `reuse mixture`, `coupled maximal`, `coupled gumbel` and `initialise` always; with `reuse published` only under
+`match seed`. The published rule keeps a token because of its value, then treats it as a fresh draw, which sharpens the distribution;
+`verify` detects this. `reuse mixture` keeps the same tokens and carries their true distribution.
 Deviations: the paper's rule is the choice `reuse published`, labelled not exact. The default refresh couples by Gumbel noise, which works
 in both verification modes; maximal coupling was within a tenth of its speed, either way, at windows up to 24. LANTERN's rule (`relax`)
 can replace the acceptance rule of speculative sampling, with the refreshes that do not use verdicts.
@@ -48,17 +48,23 @@ def reuse_mixture(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, T
     return tokens, torch.cat([mixed, p[-1:]])
 
 
+def initialise(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
+    """No refinement (figure 12): nothing is kept, so that the next pass verifies tokens drawn like those of empty slots."""
+    return window.tokens[:0], None if window.laws is None else window.laws[:0]
+
+
 REFRESHES: dict[str, Refresh] = {
     "redraw": redraw,
     "reuse published": reuse_published,
     "reuse mixture": reuse_mixture,
     "coupled maximal": coupled_maximal,
     "coupled gumbel": coupled_gumbel,
+    "initialise": initialise,
 }
 REFRESH = Knob(
     "refresh", "", "coupled gumbel", choices=tuple(REFRESHES), live=False,
     help="Drafts after the first rejection. redraw: redrawn. reuse: kept by the paper's ratio rule (published: not exact; mixture: with "
-    "their true distribution). coupled: redrawn with as few changes as possible.",
+    "their true distribution). coupled: redrawn with as few changes as possible. initialise: filled like empty slots, without refinement.",
 )  # fmt: skip
 REUSE_RATIO = Knob(
     "reuse_ratio", "τ", 0.5, 0.0, 2.0, 0.05, help="Keep a draft if its p/q exceeds this.",
@@ -124,6 +130,7 @@ METHOD = Method(
         _case("coupled maximal", "noise without the iteration", "residual is p"),
         _case("coupled gumbel", "stale law after refinement", "residual is p"),
         _case("redraw", "stale law after refinement"),
+        _case("initialise", "old drafts with initial laws"),
         _case("reuse published", claim="not exact", name="published"),
         Case(
             "MULTI-SCALE",

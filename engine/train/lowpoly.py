@@ -15,6 +15,7 @@ BPT.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,13 +40,15 @@ from engine.data.lowpoly_shapes import (
     turned,
 )
 from engine.drafters.mesh_heads import MeshHeads
+from engine.errors import BadKnob
 from engine.machine import has_fast_bfloat16
 from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, Settings, budget_bucket, describe
 from engine.networks.weights import hash_of, parts, read_card, read_tensors, ship, split
+from engine.train import loop
 from engine.train.decision import Measure, may_ship, prepare, target
 from engine.train.later_tokens import DEPTH, KINDS, PAD, cross_entropies, head_logits, labels_behind, some_places, top_1, weighted
-from engine.train.loop import Options, Training
+from engine.train.loop import Training
 
 PRESETS = {
     "cpu": {
@@ -120,10 +123,14 @@ def collate(samples: list[Sample], rng: Generator, degraded: float, points: int 
 
 
 class Trainee(nn.Module):
-    """The model, shared embeddings of coordinates in addition to its tables, and heads that predict later tokens."""
+    """The model, shared embeddings of coordinates in addition to its tables, and heads that predict later tokens.
 
-    def __init__(self, settings: Settings):
+    apart : the heads learn from the model's states, and the model learns nothing from them
+    """
+
+    def __init__(self, settings: Settings, apart: bool = False):
         super().__init__()
+        self.apart = apart
         self.model = MeshModel(settings)
         self.digits_in = nn.Parameter(torch.randn(96, settings.width) * 0.02)
         self.digits_out = nn.Parameter(torch.randn(96, settings.width) * 0.02)
@@ -142,7 +149,12 @@ class Trainee(nn.Module):
         def head(states: Tensor) -> Tensor:
             return F.linear(states, out, d.head.bias)
 
-        later = [head_logits(heads, hidden, condition, places, head) for heads in self.heads.values()]
+        seen = [x.detach() for x in (hidden, condition, out)] if self.apart else [hidden, condition, out]
+
+        def later_head(states: Tensor) -> Tensor:
+            return F.linear(states, seen[2], d.head.bias.detach() if self.apart else d.head.bias)
+
+        later = [head_logits(heads, seen[0], seen[1], places, later_head) for heads in self.heads.values()]
         return head(hidden.flatten(0, 1).index_select(0, known)), later
 
 
@@ -181,17 +193,50 @@ def shipped_heads(trainee: Trainee) -> dict[str, Tensor]:
     return {f"heads.{kind}.{name}": tensor for kind, state in states.items() for name, tensor in state.items()}
 
 
+@dataclass
+class Options(loop.Options):
+    """The options of this recipe, with the weight of the heads' loss.
+
+    later : 0: the model learns nothing from its heads, which learn from its states: a control for XSpecMesh's table 3. None: LATER
+    """
+
+    later: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raises BadKnob for a weight below 0, or a control that would replace the shipped weights."""
+        super().__post_init__()
+        if self.later is not None and not 0 <= self.later <= 1:
+            raise BadKnob(f"--later {self.later:g} is out of range. Choose 0 to 1.")
+        if self.later is not None and self.out is None:
+            raise BadKnob("--later trains other weights than the shipped ones. Name a folder for them with --out.")
+
+    @property
+    def weight(self) -> float:
+        """The weight of the heads' loss: 0 has none of its own, because then nothing but the heads learns from it."""
+        return self.later or LATER
+
+    @staticmethod
+    def parser(name: str) -> argparse.ArgumentParser:
+        """Returns the parser of `launch.py train NAME`."""
+        p = loop.Options.parser(name)
+        p.add_argument(
+            "--later", type=float, metavar="WEIGHT", help=f"weight of the heads' loss; 0: the model learns nothing from it ({LATER})"
+        )
+        return p
+
+
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
     device = options.device
     half = device == "cuda" or has_fast_bfloat16()
     settings: Settings = preset["settings"]
-    trainee = Trainee(settings)
+    name = "lowpoly" if options.preset == "cpu" else f"lowpoly-{options.preset}"
+    trainee = Trainee(settings, apart=options.later == 0)
     minutes = options.minutes_of(preset)
     target(options, lowpoly.FOLDER)
     training = Training(
-        "lowpoly" if options.preset == "cpu" else f"lowpoly-{options.preset}",
+        name if options.later is None else f"{name}-later-{options.later:g}",
         trainee,
         preset["rate"],
         minutes,
@@ -200,7 +245,8 @@ def main(options: Options) -> None:
         muon=("model.decoder.blocks.", "heads."),
         average=0.997,
     )
-    if not training.resume(options.fresh, options.slice) and not options.fresh and parts(lowpoly.FOLDER, "model"):
+    control = options.later is not None  # starts from random weights: the shipped ones have learned from their heads
+    if not training.resume(options.fresh, options.slice) and not options.fresh and not control and parts(lowpoly.FOLDER, "model"):
         shipped = lowpoly.load_model()
         if shipped.settings == settings:
             training.warm_start(unfolded(shipped) | shipped_heads(trainee), read_card(lowpoly.FOLDER)["model"])
@@ -213,7 +259,7 @@ def main(options: Options) -> None:
 
     def loss(points: Tensor, budgets: Tensor, tokens: Tensor, known: Tensor, places: Tensor, labels: Tensor) -> Tensor:
         logits, later = logits_of(points, budgets, tokens, known, places)
-        return likelihood(logits, tokens, known) + LATER * sum(weighted(cross_entropies(each, labels)) for each in later)
+        return likelihood(logits, tokens, known) + options.weight * sum(weighted(cross_entropies(each, labels)) for each in later)
 
     compiled = torch.compile(loss, dynamic=True) if options.compiled else loss
 

@@ -75,6 +75,13 @@ class Options(loop.Options):
 
     backbone: str = "lowpoly"
     shapes: Path | None = None
+    untied: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises BadKnob for heads of another shape that would replace the shipped ones."""
+        super().__post_init__()
+        if self.untied and (self.out is None or self.backbone != "lowpoly"):
+            raise BadKnob("--untied trains other heads of lowpoly than the shipped ones. Name a folder for them with --out.")
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
@@ -82,6 +89,7 @@ class Options(loop.Options):
         p = loop.Options.parser(name)
         p.add_argument("--backbone", metavar="NAME|PATH", default="lowpoly", help="lowpoly, or an imported model of meshes")
         p.add_argument("--shapes", type=Path, metavar="FOLDER", help="for an imported model: train on these meshes (procedural shapes)")
+        p.add_argument("--untied", action="store_true", help="give every head an output layer of its own, as in the paper; needs --out")
         return p
 
 
@@ -276,13 +284,13 @@ def train_stage(
     rows = preset["rows"][adapted]
     model = lowpoly.load_model().to(device)
     s = model.settings
-    heads = MeshHeads(DEPTH, s.width, s.heads, s.vocabulary, kind)
+    heads = MeshHeads(DEPTH, s.width, s.heads, s.vocabulary, kind, tied=not options.untied)
     if adapted:
         heads.load_state_dict(start.state_dict())
     name = f"heads_{kind}{'_lora' if adapted else ''}"
     pupil = Pupil(model, heads, adapted)
     training = Training(
-        f"mesh-heads-{name.removeprefix('heads_').replace('_', '-')}",
+        f"mesh-heads-{name.removeprefix('heads_').replace('_', '-')}{'-untied' if options.untied else ''}",
         pupil,
         preset["rates"][adapted],
         minutes,
@@ -294,7 +302,7 @@ def train_stage(
         betas=(0.9, 0.99),
         schedule=cosine_to_a_tenth,
     )
-    known, resumed = shipped_row(name), training.resume(options.fresh, options.slice)
+    known, resumed = None if options.untied else shipped_row(name), training.resume(options.fresh, options.slice)
     if not resumed and not options.fresh and not adapted and known and known["settings"] == heads.settings:
         shipped = read_tensors(lowpoly.FOLDER / f"{name}.safetensors")
         training.warm_start({f"heads.{k}": v for k, v in shipped.items()}, known)

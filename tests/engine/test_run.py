@@ -365,7 +365,7 @@ def test_match_seed_gives_plain_tokens_for_any_initialisation(name: str, init: s
     assert run(METHODS[name], **EXACT[name] | {"window": 12, "init": init, "verify": "match seed"}).finish().tokens == plain
 
 
-@pytest.mark.parametrize("refresh", ["redraw", "reuse published", "reuse mixture", "coupled maximal", "coupled gumbel"])
+@pytest.mark.parametrize("refresh", ["redraw", "reuse published", "reuse mixture", "coupled maximal", "coupled gumbel", "initialise"])
 def test_match_seed_gives_plain_tokens_for_any_refresh(refresh: str, plain: list[int]) -> None:
     assert run(METHODS["sjdpp"], window=12, refresh=refresh, verify="match seed").finish().tokens == plain
 

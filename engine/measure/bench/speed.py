@@ -168,22 +168,28 @@ def by_place(steps: list[Step]) -> list[float]:
 
 def plausibility(backbone: Backbone, prompts: list[Prompt], runs: list[list[Run]]) -> dict[str, Any]:
     """Returns the mean log probability of a token under the guided distribution at the sampling temperature, without top-k and top-p (with
-    them, one impossible token would make it infinite), and the share of tokens that plain decoding could not draw."""
+    them, one impossible token would make it infinite), its deviation over the tokens of a picture, and the share of tokens that plain
+    decoding could not draw."""
     return plausible([likelihood(backbone, prompt, of[0]) for prompt, of in zip(prompts, runs, strict=True)])
 
 
-def likelihood(backbone: Backbone, prompt: Prompt, run: Run) -> tuple[float, float]:
-    """Returns both numbers of `plausibility` for one finished run. prompt : with its sampling"""
+def likelihood(backbone: Backbone, prompt: Prompt, run: Run) -> tuple[float, float, float]:
+    """Returns the numbers of `plausibility` for one finished run: mean, impossible share, deviation. prompt : with its sampling"""
     open_law = replace(prompt, sampling=replace(prompt.sampling.softened(), top_k=0, top_p=1.0))
     asked = run.tokens, run.positions
     impossible = (log_probabilities(backbone, prompt, *asked) == -torch.inf).float().mean().item()
-    return log_probabilities(backbone, open_law, *asked).mean().item(), impossible
+    found = log_probabilities(backbone, open_law, *asked)
+    return found.mean().item(), impossible, found.std(correction=0).item()
 
 
-def plausible(found: Sequence[tuple[float, float]]) -> dict[str, Any]:
+def plausible(found: Sequence[tuple[float, float, float]]) -> dict[str, Any]:
     """Returns the columns of `plausibility` from the numbers of its runs."""
-    means, impossible = zip(*found, strict=True)
-    return {"log_probability": quartiles(np.array(means)), "impossible": round(float(np.mean(impossible)), 5)}
+    means, impossible, deviations = zip(*found, strict=True)
+    return {
+        "log_probability": quartiles(np.array(means)),
+        "log_probability_deviation": quartiles(np.array(deviations)),
+        "impossible": round(float(np.mean(impossible)), 5),
+    }
 
 
 def first_difference(a: list[int], b: list[int]) -> int | None:

@@ -1,7 +1,7 @@
 """The words an experiment of a paper is declared with: what it asks, what the paper reports, what runs here and what is claimed.
 
-A declaration holds no code. `pictures.py` and `meshes.py` measure it with the loops of `bench`, `results.py` sums it up, `figures.py` draws
-it and `report.py` tells it.
+A declaration holds no code. `running.py` measures it with the loops of `bench`, `kept.py` keeps what a figure needs of single runs,
+`results.py` sums it up, `figures.py` and `sheets.py` draw it and `report.py` tells it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.measure.bench.meshes import Row as MeshRow
+from engine.measure.papers.kept import KEPT, PICTURE
 from engine.methods import find
 
 NAMED = {  # the metrics that a declaration may name
@@ -20,6 +21,8 @@ NAMED = {  # the metrics that a declaration may name
     "speedup": "times as fast as plain decoding",
     "milliseconds_per_step": "ms a step",
     "log_probability": "mean log p of a token",
+    "log_probability_deviation": "deviation of log p over a picture's tokens",
+    "frechet": "Fréchet distance of the judge's features from plain decoding's pictures",
     "accepted_a_pass": "drafts accepted a pass",
     "depth": "levels of the draft tree",
     "nodes": "nodes of the draft tree",
@@ -33,6 +36,7 @@ NAMED = {  # the metrics that a declaration may name
     "hausdorff_published": "Hausdorff distance, published protocol",
     "chamfer_16k": "Chamfer distance, 16,384 points",
 }
+OF_SETS = ("frechet",)  # metrics of all pictures of a row together, which cannot be paired by input
 RELATIONS = ("more", "less", "alike")
 
 
@@ -69,12 +73,25 @@ class Pictures:
     """Rows measured on held-out prompts, each over plain decoding with its settings.
 
     count : prompts; backbone : the one that the experiment is declared for; settings : of all rows; an arm's own win
+    prompts : in the place of held-out ones, one for each input; the judge does not read their pictures
+    keeps   : what is kept of every run: names of KEPT in kept.py, and "picture" for a file
     """
 
     arms: tuple[Arm, ...]
     count: int = 20
     backbone: str = "pictogram"
     settings: Mapping[str, float] = field(default_factory=dict)
+    prompts: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Checks that there is a prompt for each input and that what is kept has a name."""
+        assert not self.prompts or self.count <= len(self.prompts), f"{self.count} inputs, {len(self.prompts)} prompts"
+        assert {*self.keeps} <= {*KEPT, PICTURE}, self.keeps
+
+    def most(self, count: int) -> int:
+        """Returns how many of `count` inputs there are."""
+        return min(count, len(self.prompts) or count)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -84,11 +101,26 @@ class Pictures:
 
 @dataclass(frozen=True, kw_only=True)
 class Meshes:
-    """Rows measured on point clouds of held-out shapes, as `bench mesh` measures its table. rows : by label, plain decoding first."""
+    """Rows measured on point clouds of held-out shapes, as `bench mesh` measures its table.
+
+    rows  : by label, plain decoding first
+    first : the number of the first shape, so that sheets do not show the same ones
+    keeps : as of Pictures
+    """
 
     rows: Mapping[str, MeshRow]
     count: int = 20
     backbone: str = "lowpoly"
+    first: int = 0
+    keeps: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Checks that what is kept has a name."""
+        assert {*self.keeps} <= {*KEPT, PICTURE}, self.keeps
+
+    def most(self, count: int) -> int:
+        """Returns how many of `count` inputs there are: all."""
+        return count
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -113,16 +145,24 @@ class Claim:
     def __post_init__(self) -> None:
         """Checks the words; a wrong one is a mistake in a declaration."""
         assert self.relation in RELATIONS and self.metric in NAMED, self
+        assert self.metric not in OF_SETS, f"{self.metric} belongs to a set of pictures, not to a picture: {self}"
         assert (self.relation == "alike") == (self.margin > 0), self
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """How the rows are drawn. kind : a name of DRAWN in figures.py; x, y : metrics, or x the axis that the arms name"""
+    """How the rows are drawn.
+
+    kind : a name of DRAWN in figures.py, or of SHEETS in sheets.py; x, y : metrics, or x the axis that the arms name
+    rows : the labels that are drawn, () = all
+    panels : of "panels": (title, metric, labels) of each; the labels end with the value on the axis, as in "D = 4"
+    """
 
     kind: str = "dots"
     y: str = "step_compression"
     x: str = ""
+    rows: tuple[str, ...] = ()
+    panels: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +201,12 @@ class Experiment:
         asked = {*self.reported, *(name for claim in self.claims for name in (claim.left, claim.right))}
         assert asked <= {*labels}, f"{self.key} names rows that it does not have: {asked - {*labels}}"
         assert {name for row in self.reported.values() for name in row} <= {*NAMED}, self.key
+        assert {*self.drawing.rows} <= {*labels}, f"{self.key} draws rows that it does not have"
+        assert self.drawing.kind != "sheet" or PICTURE in self.runs.keeps, f"{self.key}: a sheet needs keeps=('picture',)"
+        for _, metric, drawn in self.drawing.panels:
+            assert metric in NAMED and {*drawn} <= {*labels}, f"{self.key} has a panel of something else"
+        column = {"map": "committed", "stages": "stages"}.get(self.drawing.kind)
+        assert column is None or column in self.runs.keeps, f"{self.key}: its figure needs keeps=('{column}',)"
 
     @property
     def backbone(self) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import BadOutput
 from engine.measure.papers.declaration import NAMED, Arm, Experiment, Pictures
-from engine.measure.papers.results import Value
+from engine.measure.papers.results import Value, values_of
+from engine.measure.papers.sheets import SHEETS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Values = dict[str, dict[str, Value]]
 MARKS, STROKES = "osD^vPX", ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (8, 3)))
@@ -19,12 +21,20 @@ SHADES = ("#111111", "#1f5f8b", "#b3541e", "#4f7a3a", "#7a3f7a", "#8a6d1d", "#5a
 PAPERS = {"color": "#777777", "markerfacecolor": "white", "linestyle": "none", "markersize": 7}
 
 
-def draw(asked: Experiment, values: Values, path: Path) -> None:
-    """Writes the figure as a PNG; raises BadOutput if it cannot be written."""
+def draw(asked: Experiment, found: Sequence[dict[str, Any]], path: Path) -> None:
+    """Writes the figure of stored rows as a PNG; raises BadOutput if it cannot be written."""
     from matplotlib.figure import Figure
 
-    rows = [label for label in asked.runs.labels if label in values] if asked.runs else []
     drawing = asked.drawing
+    if drawing.kind in SHEETS:
+        SHEETS[drawing.kind](asked, found, path)
+        return
+    values = values_of(found)
+    rows = [label for label in asked.drawing.rows or asked.runs.labels if label in values] if asked.runs else []
+    if drawing.kind == "panels":
+        sheet = panels(asked, values)
+        written(sheet, path)
+        return
     height = 1.5 + 0.34 * len(rows) if drawing.kind == "dots" else 4.6
     sheet = Figure(figsize=(7.6, max(height, 2.6)), dpi=150, layout="constrained")
     axes = sheet.subplots()
@@ -32,10 +42,41 @@ def draw(asked: Experiment, values: Values, path: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(True, alpha=0.25, linewidth=0.6)
     axes.set_title(asked.title, fontsize=11, loc="left")
+    written(sheet, path)
+
+
+def written(sheet: Figure, path: Path) -> None:
+    """Writes a figure as a PNG; raises BadOutput if it cannot be written."""
     try:
         sheet.savefig(path, format="png")
     except OSError as e:
         raise BadOutput(f"Cannot write {path} ({e.strerror}). Choose another folder with --to.") from e
+
+
+def panels(asked: Experiment, values: Values) -> Figure:
+    """Returns curves side by side: of each panel a metric over the values at the ends of its labels, the paper's numbers hollow."""
+    from matplotlib.figure import Figure
+
+    parts = asked.drawing.panels
+    across = min(3, len(parts))
+    down = -(-len(parts) // across)
+    sheet = Figure(figsize=(3.4 * across, 0.5 + 2.7 * down), dpi=150, layout="constrained")
+    sheet.suptitle(asked.title, fontsize=11, x=0.01, ha="left")
+    for n, (title, metric, labels) in enumerate(parts):
+        axes = sheet.add_subplot(down, across, n + 1)
+        drawn = [label for label in labels if metric in values.get(label, {})]
+        found = [values[label][metric] for label in drawn]
+        reach = [[b[side][0] for b in (spans(v) or [[0], [0]] for v in found)] for side in (0, 1)]
+        axes.errorbar(range(len(drawn)), [v.mean for v in found], yerr=reach, marker="o", capsize=2, color=SHADES[0])
+        paper = [(x, asked.reported.get(label, {}).get(metric)) for x, label in enumerate(drawn)]
+        for x, value in paper:
+            axes.plot(x, value, "D", **PAPERS) if value is not None else None
+        axes.set_xticks(range(len(drawn)), [label.split()[-1] for label in drawn])
+        axes.set_xlabel(title, fontsize=9)
+        axes.set_ylabel(NAMED[metric], fontsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(True, alpha=0.25, linewidth=0.6)
+    return sheet
 
 
 def spans(value: Value) -> list[list[float]] | None:

@@ -2,28 +2,57 @@
 
 from __future__ import annotations
 
-from engine.measure.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, listed
+from collections.abc import Mapping
+from typing import Any
+
+from engine.measure.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures
 
 MASSES = (1e-5, 1e-4, 1e-3, 1e-2)
-SHEETS = "sheets by method and value are not made yet"
-DIFFERS = "Quality is our judge's, on pictograms of 128 pixels from drafts of 64. Drafting and redrawing run one token a pass in this form."
+SHOWN = "What is seen is for the eye; speed and quality are in figure 8."
+DIFFERS = (
+    "Quality is our judge's, on pictograms of 128 pixels from drafts of 64. Rows say whether they draft and redraw serially or in parallel."
+)
+PARALLEL = {"block_rows": 4, "draft_window": 4, "repair": "wavefront", "redraw_window": 8}  # steps 1 and 6 by ZipAR
+FORMS = (Arm("plain", "ar"), *(Arm(f"{factor}x", "mulo", {"factor": factor} | more, x=form) for factor in "24"
+                               for form, more in (("serial", {}), ("parallel", PARALLEL))))  # fmt: skip
 
 
-def masses(line: str, radius: float) -> tuple[Arm, ...]:
+def masses(line: str, radius: float, **more: float | str) -> tuple[Arm, ...]:
     """A line of the plane: the sweep over τ at a radius."""
-    return tuple(Arm(line, "mulo", {"least_mass": mass, "radius": radius}, x=mass) for mass in MASSES)
+    return tuple(Arm(line, "mulo", {"least_mass": mass, "radius": radius} | more, x=mass) for mass in MASSES)
+
+
+PLAIN_AND: dict[str, tuple[str, dict[str, Any]]] = {"plain": ("ar", {})}
+
+
+def sheet(n: int, title: str, rows: Mapping[str, tuple[str, Mapping[str, Any]]], size: int, prompts: tuple[str, ...]) -> Experiment:
+    """A figure of pictures: a column for every method or value, a line for every prompt."""
+    arms = tuple(Arm(line, method, knobs) for line, (method, knobs) in rows.items())
+    return Experiment(
+        key=f"figure-{n}", title=f"Figure {n}: {title}", asks="What do the pictures look like?", reports="Slightly worse, and sooner.",
+        runs=Pictures(arms=arms, prompts=prompts, count=len(prompts), keeps=("picture",), settings={"size": size}),
+        drawing=Drawing(kind="sheet"), differs=SHOWN,
+    )  # fmt: skip
 
 
 PAPER = Paper(
     name="mulo_sd", title="MuLo-SD", method="mulo", tables=(2, 2), figures=(6, 13),
     illustrations={"table-2": "settings and latency of the published models", "figure-6": "three methods as diagrams"},
     experiments=(
-        listed("figure-7", "Figure 7: time by step", "Where does the time go?", "Into drafting and redrawing.",
-               "the time of the method's steps is not recorded yet", "figure-8"),
+        Experiment(
+            key="figure-7", title="Figure 7: time by step", asks="Where does the time go, serial and in parallel?",
+            reports="Into drafting and redrawing; redrawing in parallel (steps 1 and 6) takes most of it away.",
+            runs=Pictures(arms=FORMS, count=12, settings={"size": 256}, keeps=("stages",)), drawing=Drawing(kind="stages", y="seconds"),
+            differs="Pictograms of 256 pixels, drafted at 128 and 64. The judge reads them at 128.",
+            claims=tuple(claim for factor in ("2x", "4x") for claim in (
+                Claim(f"In parallel it is faster, {factor}", f"{factor}, parallel", "more", f"{factor}, serial", "speedup"),
+                Claim(f"And as good, {factor}", f"{factor}, parallel", "alike", f"{factor}, serial", "objects", 0.1))),
+        ),
         Experiment(
             key="figure-8", title="Figure 8: speed and quality", asks="What does speed cost in quality?",
             reports="A lower τ is faster and worse; ZipAR dominates, then MuLo-SD, then LANTERN.", differs=DIFFERS,
-            runs=Pictures(arms=(*masses("MuLo-SD", 3.0), Arm("plain", "ar"), Arm("ZipAR", "zipar"), Arm("EAGLE-2", "eagle"),
+            runs=Pictures(arms=(*masses("MuLo-SD", 3.0), *masses("MuLo-SD, parallel", 3.0, **PARALLEL),
+                                Arm("plain", "ar"), Arm("ZipAR", "zipar"), Arm("EAGLE-2", "eagle"),
                                 Arm("LANTERN", "lantern"))),
             drawing=Drawing(kind="plane", x="speedup", y="objects"),
             claims=(Claim("A lower τ is faster", "MuLo-SD, 1e-05", "more", "MuLo-SD, 0.001", "speedup"),
@@ -35,7 +64,13 @@ PAPER = Paper(
             drawing=Drawing(kind="plane", x="speedup", y="objects"), differs=DIFFERS,
             claims=(Claim("A smaller radius is faster", "radius 1, 0.0001", "more", "radius 5, 0.0001", "speedup"),),
         ),
-        *(listed(f"figure-{n}", f"Figure {n}: pictures", "What do the pictures look like?", "Slightly worse.", SHEETS, "figure-8")
-          for n in (10, 11, 12, 13)),
+        sheet(10, "twice the size", PLAIN_AND | {"MuLo-SD, 2x": ("mulo", {"factor": "2"})}, 128,
+              ("a dog on the grass", "a rainbow in a cloudy sky", "two gifts on a blue background", "a ghost on the grass at night")),
+        sheet(11, "four times the size", PLAIN_AND | {"MuLo-SD, 4x": ("mulo", {"factor": "4"})}, 256,
+              ("a strawberry on a white background", "a boat in the sea")),
+        sheet(12, "four times the size, more", PLAIN_AND | {"MuLo-SD, 4x": ("mulo", {"factor": "4"})}, 256,
+              ("a pine in the snow", "a sun above a house")),
+        sheet(13, "quality by τ", PLAIN_AND | {f"τ = {mass:g}": ("mulo", {"least_mass": mass}) for mass in reversed(MASSES)}, 128,
+              ("a frog on a green background", "the moon right of a rocket in space", "three hearts on pink")),
     ),
 )  # fmt: skip

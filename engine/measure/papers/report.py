@@ -8,13 +8,16 @@ from typing import Any
 from engine.measure.papers.declaration import NAMED, Experiment, Paper
 from engine.measure.papers.results import Answer, Value, answer, table_of, values_of
 
-SHOWN = ("step_compression", "speedup", "log_probability", "objects", "chamfer_published", "hausdorff_published")  # in every table
+SHOWN = (  # in every table that has them: speed, then quality
+    "forwards", "step_compression", "seconds", "speedup", "log_probability", "log_probability_deviation", "objects", "frechet",
+    "chamfer_published", "hausdorff_published",
+)  # fmt: skip
 
 
 def told(paper: Paper, asked: Experiment, rows: Sequence[dict[str, Any]], count: int) -> str:
     """Returns the Markdown page of an experiment."""
     table = table_of(rows)
-    values, done = values_of(table), len({row["input"] for row in rows})
+    values, done = values_of(rows), len({row["input"] for row in rows})
     answers = [answer(claim, table) for claim in asked.claims]
     return "\n\n".join([
         f"# {paper.title}: {asked.title}",
@@ -22,6 +25,7 @@ def told(paper: Paper, asked: Experiment, rows: Sequence[dict[str, Any]], count:
         measured_on(paper, asked, rows, done, count),
         f"![{asked.title}]({paper.name}-{asked.key}.png)",
         grid(asked, values),
+        *by_family(asked, rows),
         *(["\n".join(f"- {said(a)}" for a in answers)] if answers else []),
         *([asked.differs] if asked.differs else []),
     ]) + "\n"  # fmt: skip
@@ -59,6 +63,20 @@ def grid(asked: Experiment, values: dict[str, dict[str, Value]]) -> str:
         cells = [cell(row.get(name), asked.reported.get(label, {}).get(name)) for name in names]
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def by_family(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Returns a table of the drawn metric by family of the inputs, [] if they have none, or only one."""
+    families = sorted({row["family"] for row in rows if row.get("family")})
+    if len(families) < 2:
+        return []
+    metric = asked.drawing.y
+    each = {family: values_of([row for row in rows if row["family"] == family]) for family in families}
+    labels = list(dict.fromkeys(row["label"] for row in rows))
+    lines = [f"By family, {NAMED[metric]}:", "", "| row | " + " | ".join(families) + " |", "|---" * (len(families) + 1) + "|"]
+    for label in labels:
+        lines.append(f"| {label} | " + " | ".join(cell(each[family].get(label, {}).get(metric), None) for family in families) + " |")
+    return ["\n".join(lines)]
 
 
 def cell(value: Value | None, paper: float | None) -> str:

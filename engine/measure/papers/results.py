@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from engine.measure.papers import frechet
 from engine.measure.papers.declaration import NAMED, Claim
 from engine.measure.papers.running import number
 
@@ -58,9 +60,30 @@ def value_of(numbers: Sequence[float]) -> Value:
     return Value(float(values.mean()), float(low), float(high), len(values))
 
 
-def values_of(table: Table) -> dict[str, dict[str, Value]]:
-    """Returns the mean of every row and metric."""
-    return {label: {name: value_of([*by.values()]) for name, by in metrics.items()} for label, metrics in table.items()}
+def values_of(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Value]]:
+    """Returns the mean of every row and metric, and the distance of every row's pictures from those of its plain decoding."""
+    table = table_of(rows)
+    found = {label: {name: value_of([*by.values()]) for name, by in metrics.items()} for label, metrics in table.items()}
+    for label, value in distances(rows).items():
+        found[label]["frechet"] = value
+    return found
+
+
+def distances(rows: Sequence[dict[str, Any]]) -> dict[str, Value]:
+    """Returns the distance of each row's pictures from plain decoding's with the same settings, of rows with enough pictures."""
+    features: dict[str, dict[int, list[float]]] = {}
+    plain: dict[str, str] = {}
+    for row in rows:
+        if row.get("features"):
+            features.setdefault(row["label"], {})[int(row["input"])] = json.loads(row["features"])
+            plain[row["label"]] = row["plain"]
+    found = {}
+    for label, own in features.items():
+        both = sorted({*own} & {*features.get(plain[label], {})})
+        if label != plain[label] and len(both) >= frechet.FEWEST:
+            sets = (np.array([of[i] for i in both]) for of in (own, features[plain[label]]))
+            found[label] = Value(*frechet.distance(*sets), len(both))
+    return found
 
 
 def answer(claim: Claim, table: Table) -> Answer:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,14 @@ from engine.measure.bench.mesh_inputs import subjects
 from engine.measure.bench.plan import SIZE, Entry, ImageBench, MeshBench, Model
 from engine.measure.bench.rows import append_csv, check_csv, experiment
 from engine.measure.papers.declaration import Arm, Experiment, Meshes, Pictures
+from engine.measure.papers.kept import PICTURE, kept, picture_at, save, save_meshes
 from engine.methods import find
 from engine.run import Run
 
 CHUNK = 4  # inputs that are measured in turns and stored together
 PLAIN = "plain"  # the label of plain decoding where no arm is plain decoding
 Row = dict[str, Any]
+Pair = tuple[Scene | None, str]  # what a picture should show, if the judge is to read it, and its prompt
 Groups = dict[tuple[tuple[str, float], ...], list[Arm]]
 
 
@@ -43,7 +45,7 @@ def run(asked: Experiment, path: Path, count: int, seconds: float, backbone: str
     """
     assert asked.runs is not None
     check_csv(path)
-    started = time.monotonic()
+    started, count = time.monotonic(), asked.runs.most(count)
     measure = of_pictures if isinstance(asked.runs, Pictures) else of_meshes
     for done, rows in measure(asked.runs, path, count, backbone or asked.backbone, device):
         if rows:
@@ -59,8 +61,8 @@ def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str) 
     """Yields the number of prompts that are done and the new rows, chunk by chunk."""
     backbone = Model(backbone=name, device=device, dtype="float32").load()
     groups = grouped(runs, backbone)
-    pairs = scenes_of(backbone, count)
-    reader = judge_of(lessons_of(backbone.card)) if name == "pictogram" else None
+    pairs: Sequence[Pair] = [(None, text) for text in runs.prompts] or scenes_of(backbone, count)
+    reader = judge_of(lessons_of(backbone.card)) if name == "pictogram" and not runs.prompts else None
     stamp = experiment(backbone, backbone.sampling, declared=digest(runs))
     start = resumed(path, stamp)
     yield start, []
@@ -76,9 +78,14 @@ def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str) 
                 each = {label: [of[i]] for label, of in found.items()}
                 for row in speed.summaries(backbone, [prompt], each):
                     label = row["method"]
-                    judged = verdict(reader, each[label][0][0], chunk[i][0]) if reader else {}
+                    run, scene = each[label][0][0], chunk[i][0]
+                    judged = verdict(reader, run, scene) if reader and scene else {}
+                    judged |= {"plain": plain or f"{PLAIN} {told(settings)}".strip()}
                     said = (plain or f"{PLAIN} {told(settings)}".strip()) if label == "ar" else label
-                    rows.append(row | judged | stamp_of(stamp, row) | {"label": said, "input": first + i})
+                    own = judged | kept(runs.keeps, run) | {"label": said, "input": first + i, "prompt": chunk[i][1]}
+                    rows.append(row | own | stamp_of(stamp, row))
+                    if PICTURE in runs.keeps and said in runs.labels:
+                        save(run.result(), picture_at(path, first + i, runs.labels.index(said)))
         yield first + len(chunk), rows
 
 
@@ -100,16 +107,18 @@ def grouped(runs: Pictures, backbone: Backbone) -> Groups:
     return found
 
 
-def prompts_at(name: str, settings: dict[str, float], backbone: Backbone, chunk: list[tuple[Scene, str]], first: int) -> list[Prompt]:
+def prompts_at(name: str, settings: dict[str, float], backbone: Backbone, chunk: Sequence[Pair], first: int) -> list[Prompt]:
     """Returns the prompts of a chunk at these settings; the seed of a prompt is its number."""
     plan = ImageBench(backbone=name, prompts=tuple(text for _, text in chunk)).at(settings)
     return [replace(prompt, seed=first + i) for i, prompt in enumerate(speed.prompts_of(plan, backbone))]
 
 
 def verdict(reader: Any, run: Run, scene: Scene) -> Row:
-    """Returns what the judge says of a run's picture."""
-    found = compare(reader.read([run.result()])[0], scene)
-    return {name: getattr(found, name) for name in ("objects", "counts", "colours", "relation", "all")}
+    """Returns what the judge says of a run's picture, and its features."""
+    picture = run.result()
+    found = compare(reader.read([picture])[0], scene)
+    said = {name: getattr(found, name) for name in ("objects", "counts", "colours", "relation", "all")}
+    return said | {"features": [round(x, 4) for x in reader.features([picture])[0].tolist()]}
 
 
 def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str) -> Iterator[tuple[int, list[Row]]]:
@@ -119,7 +128,7 @@ def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str) -> I
     for label in [label for label in runs.rows if label not in table]:
         print(f"{label}: its heads or its adapter are not here, so this row is left out.", file=sys.stderr)
     own = models.model(models.own)
-    inputs = subjects(count, "boxes", own.card["families"])
+    inputs = subjects(runs.first + count, "boxes", own.card["families"])[runs.first :]
     stamp = experiment(own, models.sampling, declared=digest(runs))
     start = resumed(path, stamp)
     yield start, []
@@ -131,7 +140,13 @@ def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str) -> I
         for i, subject in enumerate(chunk):
             each = {label: [of[i]] for label, of in found.items()}
             summed = {label: meshes.summary(label, each, [subject], plain) | speed.drafting([of[0][0]]) for label, of in each.items()}
-            rows += [row | stamp_of(stamp, row) | {"label": label, "input": first + i} for label, row in summed.items()]
+            named = {"input": first + i, "family": subject.name}
+            rows += [
+                row | kept(runs.keeps, each[label][0][0]) | {"label": label} | named | stamp_of(stamp, row) for label, row in summed.items()
+            ]
+            if PICTURE in runs.keeps:
+                shown = {runs.labels.index(label): each[label][0][0].result() for label in each}
+                save_meshes(subject.points, shown, path, first + i)
         yield first + len(chunk), rows
 
 

@@ -50,6 +50,16 @@ def _law_of_the_first_draw() -> list[Patch]:
     return [(sjdpp.REFRESHES, "reuse mixture", refresh)]
 
 
+def _old_drafts_with_initial_laws() -> list[Patch]:
+    """Keeps redrawn drafts, and says that they were drawn like the tokens of empty slots: here uniformly."""
+
+    def refresh(window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
+        tokens, _ = sjdpp.redraw(window, first, knobs)
+        return tokens, torch.full_like(window.rows.p[first:], 1 / window.rows.p.shape[-1])
+
+    return [(sjdpp.REFRESHES, "initialise", refresh)]
+
+
 def _longest_path() -> list[Patch]:
     """The released sampler of SJD-PAC: asks every node as if its earlier siblings had been refused, and takes the longest path."""
 
@@ -303,6 +313,7 @@ TABLE: dict[str, Callable[[], list[Patch]]] = {
     "stale law after refinement": _stale_law,
     "published law": _published_law,
     "law of the first draw": _law_of_the_first_draw,
+    "old drafts with initial laws": _old_drafts_with_initial_laws,
     "pac: longest path": _longest_path,
     "pac: stale law": _stale_law_of_candidates,
     "heads: full law": _full_law_of_a_cut_draw,
@@ -317,6 +328,7 @@ TABLE: dict[str, Callable[[], list[Patch]]] = {
     "wavefront: rows do not wait": _rows_do_not_wait,
     "wavefront: the newest of a row is not cached": _newest_not_cached,
     "mulo: stale cache": _stale_cache,
+    "mulo: redrawn rows do not wait": lambda: [(mulo, "lead", lambda window, columns: 1)],
     "mulo: row of the refused draft": _row_of_the_refused_draft,
     "stream: literal rule": _literal_rule,
     "stream: tolerance from zero": _tolerance_from_zero,

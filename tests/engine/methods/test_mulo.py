@@ -25,6 +25,7 @@ from tests.engine.backbones import tiny
 MULO = METHODS["mulo"]
 SHAPES = [(2, 3), (4, 4), (3, 5), (5, 3), (1, 4), (4, 2)]
 REPAIRS = [{}, {"stale_kv": "on"}, {"repair": "islands"}]
+WAVE = {"repair": "wavefront", "redraw_window": 256}  # every row waits for the whole row above
 AHEAD = {"draft_window": 1}
 HALF = {"least_mass": 0.35, "added_mass": 0.0, "radius": 0}
 
@@ -35,7 +36,7 @@ def plain(backbone: Backbone, prompt: Prompt) -> list[int]:
 
 
 @pytest.mark.parametrize("rows,columns", SHAPES)
-@pytest.mark.parametrize("repair", REPAIRS)
+@pytest.mark.parametrize("repair", [*REPAIRS, WAVE])
 @pytest.mark.parametrize("ahead", [{}, AHEAD])
 def test_where_nothing_stays_it_is_plain_decoding(rows: int, columns: int, repair: dict[str, Any], ahead: dict[str, Any]) -> None:
     toy = Toy(rows=rows, columns=columns)
@@ -46,7 +47,7 @@ def test_where_nothing_stays_it_is_plain_decoding(rows: int, columns: int, repai
 
 
 @pytest.mark.parametrize("rows,columns", SHAPES)
-@pytest.mark.parametrize("repair", REPAIRS)
+@pytest.mark.parametrize("repair", [*REPAIRS, WAVE, WAVE | {"redraw_window": 1}, WAVE | {"redraw_window": 2}])
 def test_every_position_once_for_any_knobs(rows: int, columns: int, repair: dict[str, Any]) -> None:
     toy = Toy(rows=rows, columns=columns)
     for seed, radius in enumerate((0, 0, 1)):
@@ -186,6 +187,23 @@ def test_islands_take_fewer_passes() -> None:
     knobs = HALF | {"least_mass": 0.1}
     in_order, stale, side_by_side = (generate(toy, MULO, Prompt(seed=0), knobs | r).finish().totals["forwards"] for r in REPAIRS)
     assert side_by_side < in_order == stale
+
+
+def test_a_wavefront_of_repairs_takes_the_passes_of_a_wavefront() -> None:
+    """All of a block of 4 x 8 is redrawn: a row begins `redraw_window` tokens behind the one above."""
+    for window in (1, 2, 8):
+        knobs = {"least_mass": 1, "block_rows": 2, "repair": "wavefront", "redraw_window": window}
+        run = generate(Toy(rows=8, columns=8), MULO, Prompt(seed=0), knobs).finish()
+        assert run.totals["forwards"] == 2 * (8 + 3 * window) and run.exact == (window == 256)
+        assert sorted(run.positions) == list(range(64))
+
+
+def test_the_time_of_every_stage_is_recorded() -> None:
+    for repair in (*REPAIRS, WAVE):
+        run = generate(Toy(rows=4, columns=4), MULO, Prompt(seed=0), HALF | repair).finish()
+        spent = [step.trace.stages or {} for step in run.steps]
+        assert {*spent[0]} == {"draft", "up-sample", "verify", "redraw"} and any("down-sample" in each for each in spent)
+        assert 0 < sum(sum(each.values()) for each in spent) <= run.seconds
 
 
 def test_refusals_spread_inside_the_block() -> None:

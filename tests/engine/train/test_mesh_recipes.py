@@ -13,6 +13,7 @@ from numpy.random import PCG64, Generator
 from engine.backbones import lowpoly, lowpoly_lora
 from engine.core import Prompt
 from engine.data.lowpoly_shapes import EASY, held_out_shapes, stretch, training_shapes
+from engine.errors import BadKnob
 from engine.mesh.bpt_grammar import Grammar
 from engine.mesh.bpt_tokens import BPT, parse
 from engine.methods import METHODS
@@ -21,7 +22,7 @@ from engine.networks.mesh_decoder import budget_bucket, settings_of
 from engine.run import generate
 from engine.train import lowpoly as lowpoly_recipe
 from engine.train import mesh_heads
-from engine.train.loop import Options
+from engine.train.later_tokens import some_places
 from engine.train.lowpoly import PAD, Trainee, World, collate, digit_matrix, folded, known_places, likelihood, sample_of, unfolded
 from tests.engine.backbones import tiny
 from tests.engine.train import tiny_folders
@@ -129,9 +130,9 @@ def test_a_backbone_is_trained_with_heads_that_fit_it(shipped: Path, monkeypatch
     (shipped / "heads_cross_lora.safetensors").write_bytes(b"of other weights")
     (shipped / "lora_cross").mkdir()
     before = lowpoly.load().weights_hash
-    lowpoly_recipe.main(Options(fresh=True))
+    lowpoly_recipe.main(lowpoly_recipe.Options(fresh=True))
     assert lowpoly.load().weights_hash == before  # of other families: numbers cannot tell which is better
-    lowpoly_recipe.main(Options(export=True))
+    lowpoly_recipe.main(lowpoly_recipe.Options(export=True))
     backbone = lowpoly.load()
     assert backbone.weights_hash != before and backbone.kinds == ["cross-attention", "multilayer"]
     assert not (shipped / "heads_cross_lora.safetensors").exists() and not (shipped / "lora_cross").exists()
@@ -205,3 +206,19 @@ def test_padding_has_no_part_in_the_loss() -> None:
     assert known.tolist() == [0, 1, 2, 3, 4, 8, 9]
     plain = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten(), ignore_index=PAD)
     torch.testing.assert_close(likelihood(logits.flatten(0, 1)[known], tokens, known), plain)
+
+
+def test_a_control_learns_nothing_from_its_heads_and_does_not_replace_the_shipped_weights(tmp_path: Path) -> None:
+    with pytest.raises(BadKnob, match="--out"):
+        lowpoly_recipe.Options(later=0)
+    with pytest.raises(BadKnob, match="--out"):
+        mesh_heads.Options(untied=True)
+    assert lowpoly_recipe.Options(later=0, out=tmp_path / "out").weight == lowpoly_recipe.LATER
+    points, budgets, tokens = World(EASY, 2, stretch, 0.0, 460).batch(0)
+    places = some_places(tokens, 8, Generator(PCG64(0)))
+    for apart in (False, True):
+        trainee = Trainee(SMALL, apart)
+        _, later = trainee(points, budgets, tokens, known_places(tokens), places)
+        sum(each.float().square().mean() for each in later).backward()
+        learns = {name.split(".")[0] for name, p in trainee.named_parameters() if p.grad is not None and p.grad.abs().max() > 0}
+        assert learns == ({"heads"} if apart else {"heads", "model", "digits_in", "digits_out"})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
 
-from engine.measure.papers import figures, report
+from engine.measure.papers import figures, frechet, report
 from engine.measure.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings, listed
-from engine.measure.papers.results import answer, table_of, values_of
+from engine.measure.papers.results import answer, distances, table_of
 from engine.measure.papers.running import number
 
 
@@ -63,7 +66,7 @@ def test_a_page_has_our_numbers_beside_the_paper_s_and_a_figure_is_drawn(tmp_pat
         rows = rows_of(**{"SJD, 1": [1, 2, 3], "SJD, 10": [2, 2, 2]})
         page = report.told(paper, asked, rows, 5)
         assert "| SJD, 10 | 2 (2 to 2); paper 7.5 |" in page and "Of 5 inputs, 3 are measured" in page
-        figures.draw(asked, values_of(table_of(rows)), tmp_path / "figure.png")
+        figures.draw(asked, rows, tmp_path / "figure.png")
         assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -75,3 +78,29 @@ def test_a_declaration_with_a_hole_is_refused() -> None:
     with pytest.raises(AssertionError, match="nobody"):
         runs = Pictures(arms=(Arm("SJD", "sjd"),))
         Experiment(key="table-1", title="", asks="", reports="", runs=runs, reported={"nobody": {"speedup": 1.0}})
+
+
+def test_the_distance_between_sets_of_pictures() -> None:
+    """Near 0 for draws of one distribution, near the squared distance of the means for a shifted one, and nothing for few pictures."""
+    r = np.random.default_rng(1)
+    same, plain = r.normal(size=(60, 12)), r.normal(size=(60, 12))
+    value, low, high = frechet.distance(same, plain)
+    assert low < 0.3 and abs(value) < 0.3 and low < value < high
+    assert frechet.frechet(plain, plain) == pytest.approx(0, abs=1e-9)
+    assert frechet.frechet(plain + 2, plain) == pytest.approx(12 * 4)
+    shifted = frechet.distance(plain + 2, plain)
+    assert shifted[1] > high
+    assert np.isnan(frechet.distance(same[:15], plain[:15])[0])
+
+
+def test_rows_with_features_get_a_distance_from_their_own_plain_decoding() -> None:
+    r = np.random.default_rng(2)
+
+    def rows(label: str, plain: str, shift: float) -> list[dict[str, str]]:
+        return [
+            {"label": label, "plain": plain, "input": str(i), "features": json.dumps((r.normal(size=10) + shift).tolist())}
+            for i in range(20)
+        ]
+
+    found = distances([*rows("plain", "plain", 0), *rows("fast", "plain", 3), *rows("plain top_k=1", "plain top_k=1", 3)])
+    assert {*found} == {"fast"} and found["fast"].inputs == 20 and found["fast"].low > 1
