@@ -24,6 +24,7 @@ NAMED = {  # the metrics that a declaration may name
     "accepted_a_pass": "drafts accepted a pass",
     "depth": "levels of the draft tree",
     "nodes": "nodes of the draft tree",
+    "detail": "rank correlation of top-1 probability and contrast",
     "mean_deviation": "total variation from the model's distribution",
     "objects": "pictures with the right objects",
     "counts": "right objects and numbers",

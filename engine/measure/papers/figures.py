@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import BadOutput
 from engine.measure.papers.declaration import NAMED, Arm, Experiment, Pictures
+from engine.measure.papers.panels import PANELS
 from engine.measure.papers.results import Value, table_of, values_of
 from engine.measure.papers.sheets import SHEETS
 
@@ -25,8 +26,8 @@ def draw(asked: Experiment, found: Sequence[dict[str, Any]], path: Path) -> None
     from matplotlib.figure import Figure
 
     drawing = asked.drawing
-    if drawing.kind in SHEETS:
-        SHEETS[drawing.kind](asked, found, path)
+    if own := (SHEETS | PANELS).get(drawing.kind):
+        own(asked, found, path)
         return
     values = values_of(table_of(found))
     rows = [label for label in asked.drawing.rows or asked.runs.labels if label in values] if asked.runs else []
