@@ -105,6 +105,15 @@ def fresh(trunk: nn.Module, layers: tuple[str, ...], rank: int, alpha: float, sk
     return RowLora(trunk, shapes, rank, alpha / rank)
 
 
+def within(stream: PredictiveStream, trunk: nn.Module, first: int, last: int) -> PredictiveStream:
+    """The part of an adapter that lies in layers `first` to `last`, both included; it shares the weights."""
+    lora = stream.lora
+    kept = [i for i, path in enumerate(lora.paths) if first <= (layer_of(path) or 0) <= last]
+    part = RowLora(trunk, {lora.paths[i]: (len(lora.up[i]), lora.down[i].shape[1]) for i in kept}, len(lora.down[0]), lora.scale)
+    part.down, part.up = nn.ParameterList(lora.down[i] for i in kept), nn.ParameterList(lora.up[i] for i in kept)
+    return PredictiveStream(part, stream.causal)
+
+
 def layer_of(path: str) -> int | None:
     """The number of the layer that a module's path in its trunk names; None for a module outside the layers."""
     first, _, rest = path.partition(".")

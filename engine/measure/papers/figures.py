@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import BadOutput
-from engine.measure.papers.declaration import NAMED, Arm, Experiment, Pictures
+from engine.measure.papers.declaration import NAMED, Arm, Experiment, Meshes, Point
 from engine.measure.papers.panels import PANELS
 from engine.measure.papers.results import Value, table_of, values_of
 from engine.measure.papers.sheets import SHEETS
@@ -65,10 +65,10 @@ def dots(axes: Axes, asked: Experiment, values: Values, rows: list[str]) -> None
     axes.legend(fontsize=8, frameon=False, loc="best")
 
 
-def lines_of(asked: Experiment, rows: list[str]) -> dict[str, list[Arm]]:
+def lines_of(asked: Experiment, rows: list[str]) -> dict[str, list[Arm | Point]]:
     """Returns the measured arms by line."""
-    assert isinstance(asked.runs, Pictures)
-    found: dict[str, list[Arm]] = {}
+    assert asked.runs is not None and not isinstance(asked.runs, Meshes)
+    found: dict[str, list[Arm | Point]] = {}
     for arm in asked.runs.arms:
         if arm.label in rows:
             found.setdefault(arm.line, []).append(arm)

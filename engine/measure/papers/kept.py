@@ -22,7 +22,7 @@ from engine.run import Run
 PICTURE = "picture"  # kept as a file
 SIDE = 256  # pixels of a drawn mesh
 POINTS = 2048  # of a drawn cloud
-SHARES = (0.02, 0.5, 0.98)  # of all places, in order of the top-1 probability, whose distributions are kept
+SHARES = (0.02, 0.3, 0.98)  # of all places, in order of the top-1 probability, whose distributions are kept
 SHOWN = 64  # most probable tokens of such a distribution
 
 

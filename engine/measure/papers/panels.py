@@ -69,7 +69,7 @@ def laws(asked: Experiment, rows: Sequence[Row], path: Path) -> None:
         line[0].set_title(row["prompt"], fontsize=8, loc="left")
         drawn = line[1].imshow(np.reshape(kept["top"], (side, side)), cmap="gray_r", vmin=0, vmax=1)
         line[1].set_title("top-1 probability", fontsize=8, loc="left")
-        sheet.colorbar(drawn, ax=line[1], shrink=0.8)
+        sheet.colorbar(drawn, ax=line[1], shrink=0.8).ax.tick_params(labelsize=7)
         for axes in line[:2]:
             axes.set_axis_off()
         for letter, axes, (place, found) in zip("abc", line[2:], kept["at"].items(), strict=True):
