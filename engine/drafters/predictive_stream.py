@@ -95,12 +95,15 @@ class PredictiveStream:
         return lambda rows, first: guide(rows.logits[:, first:].float(), guidance)
 
 
-def fresh(trunk: nn.Module, layers: tuple[str, ...], rank: int, alpha: float, skipped: int = 0) -> RowLora:
-    """A new adapter on the linear layers with these names, in all of the trunk's `blocks` except the first `skipped`."""
+def fresh(trunk: nn.Module, layers: tuple[str, ...], rank: int, alpha: float, first: int = 0, last: int | None = None) -> RowLora:
+    """A new adapter on the linear layers with these names, in the trunk's `blocks` from `first` to `last`, both included (all)."""
     shapes = {
         path: (layer.out_features, layer.in_features)
         for path, layer in trunk.named_modules()
-        if path.rsplit(".", 1)[-1] in layers and (number := layer_of(path)) is not None and number >= skipped
+        if path.rsplit(".", 1)[-1] in layers
+        and (number := layer_of(path)) is not None
+        and first <= number
+        and (last is None or number <= last)
     }
     return RowLora(trunk, shapes, rank, alpha / rank)
 

@@ -102,7 +102,9 @@ def looked(backbone: Backbone, run: Run, begin: int, is_causal: bool, adapter: A
         p = rows.scores[begin + 1 : begin + 1 + WINDOW].softmax(-1)
         sequence.commit([*range(begin - 1)], run.in_order[begin - 1])
         sequence.adapter = adapter
-        draft = dual(torch.empty(0, dtype=torch.int64), WINDOW, sequence, Noise(run.prompt.seed, sequence.vocabulary, sequence.device), 0, is_causal)
+        draft = dual(
+            torch.empty(0, dtype=torch.int64), WINDOW, sequence, Noise(run.prompt.seed, sequence.vocabulary, sequence.device), 0, is_causal
+        )
         with outputs(backbone) as layers:
             sequence.forward(draft)
         return [law_of(backbone, sequence, layer[:, -WINDOW:]) for layer in layers], p
