@@ -1,4 +1,4 @@
-"""Trains the drafter of tree methods: `launch.py train feature-draft [--backbone pictogram|lowpoly] [--loss kl|paper|adt] --preset cpu|gpu`.
+"""Trains the drafter of tree methods: `launch.py train feature-draft [--backbone pictogram|lowpoly] [--loss kl|paper|adt]`.
 
 Paper: EAGLE, Li et al., arXiv 2401.15077, with guidance as in the trainer of LANTERN, Jang et al., arXiv 2410.03355. The backbone generates
 the training sequences. Their tokens and the last hidden states of both guidance branches are kept in `.training/`. From token t and the
@@ -454,7 +454,7 @@ def acceptance(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded], 
 
 @torch.no_grad()
 def accuracy(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded]) -> dict[str, float]:
-    """Returns how often the model's most probable token is the drafter's first (top_1), and among its first three (top_3), on true prefixes."""
+    """Returns how often the drafter's first token (top_1), or one of its first three (top_3), is the model's most probable one."""
     found = []
     for row in rows:
         right = guide(teacher.head(row.hidden[:, 1:].to(network.bias.device).float()), teacher.sampling.guidance).argmax(-1)

@@ -51,7 +51,8 @@ PAPER = Paper(
             differs="All rows have LlamaGen's settings. " + DRIFT,
         ),
         Experiment(
-            key="figure-1", title="Figure 1: the drafter's accuracy", asks="How often is the drafter right?", reports="Half as often as for text.",
+            key="figure-1", title="Figure 1: the drafter's accuracy", asks="How often is the drafter right?",
+            reports="Half as often as for text.",
             reported_on="Vicuna, LLaMA 2, LlamaGen, Anole and Lumina-mGPT", drawing=Drawing(kind="curve", x="pictures", y="accuracy"),
             runs=Readings(reads="drafter accuracy", arms=tuple(Point(f"top {k}", x) for k in (1, 3) for x in ("seen", "held out"))),
             claims=(Claim("It is right more often on its lessons", "top 1, seen", "more", "top 1, held out", "accuracy"),),
@@ -71,14 +72,16 @@ PAPER = Paper(
                           keeps=("picture", "laws", "detail")),
             drawing=Drawing(kind="laws", y="detail"),
         ) for key, title, asks, reports, prompts in (
-            ("figure-4", "map of the top-1 probability", "Where is the model sure?", "Where the texture is complex.", ("a panda in a forest",)),
+            ("figure-4", "map of the top-1 probability", "Where is the model sure?", "Where the texture is complex.",
+             ("a panda in a forest",)),
             ("figure-5", "two distributions", "How peaked are distributions?", "Simple texture: below 0.01; complex texture: above 0.14.",
              ("a panda in a forest", "a fox in the snow")),
             ("figure-9", "maps of three pictures", "Where is the model sure?", "At edges and on what the prompt names.",
              ("a red car on a meadow", "a ghost at night", "a penguin in the snow")),
         )),
         Experiment(
-            key="figure-7", title="Figure 7: pictures", asks="Do the pictures look alike?", reports="They do.", drawing=Drawing(kind="sheet"),
+            key="figure-7", title="Figure 7: pictures", asks="Do the pictures look alike?", reports="They do.",
+            drawing=Drawing(kind="sheet"),
             runs=Pictures(arms=ARMS[:-1], prompts=LOOKED, count=len(LOOKED), settings=AT_ONE, keeps=("picture",)),
             differs="What is seen is for the eye; speed and quality are in table-1.",
         ),

@@ -56,7 +56,7 @@ def bars(axes: Axes, found: dict[str, list[int]], first: int) -> None:
 
 
 def laws(asked: Experiment, rows: Sequence[Row], path: Path) -> None:
-    """Draws for each run its picture, the map of the top-1 probability, and the greatest probabilities at a few places, which the map names."""
+    """Draws for each run its picture, the map of the top-1 probability, and the greatest probabilities at the places a, b and c."""
     from matplotlib.figure import Figure
 
     some = rows[:MOST]
