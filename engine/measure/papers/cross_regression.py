@@ -83,14 +83,16 @@ PAPER = Paper(
                     Claim("Joint is faster", "joint", "more", "sequential", "speedup")),
         ),
         Experiment(
-            key="table-16", title="Table 16: layers of the adapter", asks="Which layers need the adapter?", reports="The middle and late ones.",
+            key="table-16", title="Table 16: layers of the adapter", asks="Which layers need the adapter?",
+            reports="The middle and late ones.",
             reported_on="Llama-2 7B, GSM8K", runs=Readings(reads="layer ranges", arms=RANGED, count=4),
             drawing=Drawing(kind="curve", x="layers"),
             reported={f"{mode}, {x}": {"step_compression": v}
                       for x, *both in TABLE_16 for mode, v in zip(MODES, both, strict=True)},
             claims=(Claim("Middle layers need it more than the last", "joint, 8-23", "more", "joint, 24-31", "step_compression"),),
             differs="The shipped adapter is worn in these layers only; the paper trains one for each range, as "
-            "`train predictive-stream --layers A-B` does. Ranges are of 32 layers and taken in proportion, so that some are the same layers here.",
+            "`train predictive-stream --layers A-B` does. Ranges are of 32 layers, taken in "
+            "proportion, so that some are the same layers here.",
         ),
         listed("table-17", "Table 17: model sizes", "Does acceptance grow with the model?", "It does.", "there is one size of model", KEY),
         listed("figure-1", "Figure 1: scaling", "Does acceptance grow with the model?", "It does.", "there is one size of model", KEY),
