@@ -35,6 +35,8 @@ START = Knob(
     help="Tree that the next shape starts from: a neighbour's, a random one, or the mean within a radius (TokenFlock).",
 )  # fmt: skip
 RADIUS = Knob("radius", "", 3, 1, 8, 1, help="Distance in tokens within which trees are averaged.", when=("tree_init", "flock"))
+BASE_DEPTH = Knob("base_depth", "d~", 0, 0, 12, 1, help="Depth that a next tree is adapted from, 0: that of tree_init.", when=_ADJACENT)
+BASE_WIDTH = Knob("base_width", "k~", 0, 0, 40, 1, help="Width that a next tree is adapted from, 0: that of tree_init.", when=_ADJACENT)
 FULL = Knob("deepen_above", "β", 1.0, 0.1, 1, 0.05, help="Accepted share of levels from which the next tree is deeper.", when=_ADJACENT)
 DEPTH_STEP = Knob("depth_step", "l_d", 1, 0, 3, 1, help="Change of the depth, in levels.", when=_ADJACENT)
 WIDTH_STEP = Knob("width_step", "l_k", 3, 0, 15, 1, help="Change of the width, in nodes.", when=_ADJACENT)
@@ -117,9 +119,10 @@ def anything(known: Mark | None, knobs: Knobs, noise: Noise, position: int, iter
 
 
 def adapted(known: Mark, knobs: Knobs) -> tuple[int, int]:
-    """Equation 2: deeper and narrower, or shallower and wider."""
+    """Equation 2: deeper and narrower, or shallower and wider; table V: from fixed values if the knobs name some."""
     sign = 1 if known.accepted >= knobs.deepen_above else -1
-    return int(known.depth) + sign * knobs.depth_step, int(known.width) - sign * knobs.width_step
+    depth, width = knobs.base_depth or int(known.depth), knobs.base_width or int(known.width)
+    return depth + sign * knobs.depth_step, width - sign * knobs.width_step
 
 
 def clipped(depth: int, width: int, knobs: Knobs) -> tuple[int, int]:
@@ -172,7 +175,7 @@ METHOD = Method(
     title="ADT-Tree",
     decode=decode,
     knobs=(
-        CONTROLLER, START, RADIUS, FULL, DEPTH_STEP, WIDTH_STEP, DEPTH_LOW, DEPTH_HIGH, WIDTH_LOW, WIDTH_HIGH,
+        CONTROLLER, START, RADIUS, BASE_DEPTH, BASE_WIDTH, FULL, DEPTH_STEP, WIDTH_STEP, DEPTH_LOW, DEPTH_HIGH, WIDTH_LOW, WIDTH_HIGH,
         WIDTH, NODES, CHILDREN, ROW_COST, LEVEL_COST, *neighbours.KNOBS, VERIFY,
     ),
     paper="ADT-Tree; TokenFlock",
@@ -184,6 +187,7 @@ METHOD = Method(
     cases=(
         _case("left", ("tree: drawn nodes ranked by their tokens",), children="sampled"),
         _case("flock", ("tree: parents missing",), tree_init="flock", children="deterministic"),
+        _case("base", ("tree: parents missing",), base_depth=2, base_width=2, children="deterministic"),
         _case("throughput", ("tree: residual is p",), controller="throughput", children="sampled"),
         Case("SEED-EXACT", "same tokens", _TINY | {"verify": "match seed", "tree_init": "above"}, mutants=("iteration in the noise",)),
     ),

@@ -1,10 +1,10 @@
-"""Trains the drafter of tree methods: `launch.py train feature-draft [--backbone pictogram|lowpoly] [--loss kl|paper] --preset cpu|gpu`.
+"""Trains the drafter of tree methods: `launch.py train feature-draft [--backbone pictogram|lowpoly] [--loss kl|paper|adt]`.
 
 Paper: EAGLE, Li et al., arXiv 2401.15077, with guidance as in the trainer of LANTERN, Jang et al., arXiv 2410.03355. The backbone generates
 the training sequences. Their tokens and the last hidden states of both guidance branches are kept in `.training/`. From token t and the
 state that predicted it, the drafter learns the state that predicts token t+1. The states get uniform noise, because after the first level
 the drafter reads its own. `paper` is the paper's loss: smooth L1 on the states and a tenth of the cross-entropy towards the model's
-distribution, for each branch.
+distribution, for each branch; `adt` is ADT-Tree's, cross-entropy plus a tenth of L1.
 Deviations: The default loss is KL(p || q) of the guided distributions at the sampling temperature, because acceptance depends on them
 (1 - TV), plus smooth L1, because the next level reads the state. It is taken at three levels, each on the drafter's own states of the level
 before, as a chain of drafts reads them (after HASS, Zhang et al., arXiv 2408.15766, and EAGLE-3, Li et al., arXiv 2503.01840). Training is
@@ -59,6 +59,9 @@ LEVELS = 3  # levels that our loss trains; the paper's trains one
 RATE = 1e-3
 FEATURE_WEIGHT = 0.5  # of smooth L1, relative to KL
 PAPER_WEIGHT = 0.1  # of the cross-entropy, relative to smooth L1
+ADT_WEIGHT = 0.1  # of L1, relative to the cross-entropy (ADT-Tree)
+LOSSES = "kl: guided distributions; paper: smooth L1 and a tenth of cross-entropy; adt: cross-entropy and a tenth of L1"
+DROPPED = 10  # one caption in so many is empty, so that the drafter also learns pictures without a condition (ADT-Tree)
 NOISE = 0.2  # width of the uniform noise on the states, relative to their root mean square
 
 
@@ -76,7 +79,7 @@ class Options(loop.Options):
         p = loop.Options.parser(name)
         p.add_argument("--backbone", metavar="NAME|PATH", default="pictogram", help=f"{', '.join(TEACHERS)}, or an imported model")
         p.add_argument("--prompts", type=Path, metavar="FILE", help="for an imported model: a prompt in each line (emoji captions)")
-        p.add_argument("--loss", choices=["kl", "paper"], default="kl", help="kl: guided distributions; paper: smooth L1 and cross-entropy")
+        p.add_argument("--loss", choices=["kl", "paper", "adt"], default="kl", help=LOSSES)
         return p
 
 
@@ -154,6 +157,8 @@ class PictureTeacher:
         scenes = held_out_scenes(count, lessons) if held_out else trained_scenes(2**42, count, lessons=lessons)
         found = torch.zeros(count, TEXT_SLOTS, dtype=torch.int64)
         for i, scene in enumerate(scenes):
+            if not held_out and i % DROPPED == DROPPED - 1:
+                continue
             ids = [self.backbone.words[w] for w in split_words(caption(scene, i)) if w in self.backbone.words][:TEXT_SLOTS]
             found[i, : len(ids)] = torch.tensor(ids, dtype=torch.int64)
         return found
@@ -367,7 +372,7 @@ def loss_of_rows(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded]
     noisy = features + (torch.rand(features.shape, generator=r, device=device) - 0.5) * NOISE * size
     length = features.shape[2]
     cos, sin = network.rotary(teacher.layout(tokens.shape[1]), length)
-    levels = 1 if kind == "paper" else LEVELS
+    levels = LEVELS if kind == "kl" else 1
     real = torch.nonzero(F.pad(tokens[:, levels:], (levels - 1, 0), value=PAD) != PAD)  # rows where a chain of every level can end
     total = torch.zeros((), device=device)
     for found in unrolled(network, embedded[:, :-1], noisy.flatten(0, 1), cos, sin, levels):
@@ -384,6 +389,8 @@ def _loss(teacher: Teacher, found: Tensor, wanted: Tensor, kind: str) -> Tensor:
         right = teacher.head(wanted)
     if kind == "paper":
         return regression + PAPER_WEIGHT * F.cross_entropy(logits.flatten(0, 1), right.softmax(-1).flatten(0, 1))
+    if kind == "adt":
+        return F.cross_entropy(logits.flatten(0, 1), right.softmax(-1).flatten(0, 1)) + ADT_WEIGHT * F.l1_loss(found, wanted)
     p = torch.softmax(warp(guide(right, teacher.sampling.guidance), teacher.sampling), -1)
     q = torch.log_softmax(guide(logits, teacher.sampling.guidance) / (teacher.sampling.temperature or 1.0), -1)
     return (torch.xlogy(p, p) - p * q).sum(-1).mean() + FEATURE_WEIGHT * regression
@@ -445,6 +452,17 @@ def acceptance(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded], 
     return [round(torch.cat(level).mean().item(), 3) for level in found]
 
 
+@torch.no_grad()
+def accuracy(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded]) -> dict[str, float]:
+    """Returns how often the drafter's first token (top_1), or one of its first three (top_3), is the model's most probable one."""
+    found = []
+    for row in rows:
+        right = guide(teacher.head(row.hidden[:, 1:].to(network.bias.device).float()), teacher.sampling.guidance).argmax(-1)
+        found.append(next(chains(network, teacher, row, 1)).topk(3).indices == right[:, None])
+    ranked = torch.cat(found)
+    return {f"top_{k}": round(ranked[:, :k].any(1).float().mean().item(), 3) for k in (1, 3)}
+
+
 # --- the recipe -------------------------------------------------------------------------------------------------------
 
 
@@ -464,14 +482,14 @@ def main(options: Options) -> None:
     """Trains, resumes or exports the drafter of one backbone; writes its weights and its entry in the backbone's card."""
     preset = PRESETS[options.preset]
     device = options.device
-    needs_out(options, {"--loss paper": options.loss == "paper"})
+    needs_out(options, {f"--loss {options.loss}": options.loss != "kl"})
     teacher = teacher_of(options.backbone, device, options.prompts)
     target(options, teacher.folder)
     seen = Library(teacher.name, teacher, preset["sequences"], preset["batch"])
     unseen = Library(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True)
     network = FeatureDrafter(teacher.width, teacher.heads, teacher.inner)
     begin(network, teacher)
-    name = f"feature-draft-{teacher.name}-{teacher.weights_hash}{'-paper' if options.loss == 'paper' else ''}"
+    name = f"feature-draft-{teacher.name}-{teacher.weights_hash}{'' if options.loss == 'kl' else f'-{options.loss}'}"
     training = Training(name, network, RATE, options.minutes_of(preset), device, average=0.995)
     training.resume(options.fresh, options.slice)
 
@@ -480,7 +498,9 @@ def main(options: Options) -> None:
 
     def held_out() -> dict[str, Any]:
         loss = loss_of_rows(network, teacher, unseen.batch(0), preset["rows"], options.loss, 0)
-        return {"held_out_loss": round(loss.item(), 4), "acceptance": acceptance(network, teacher, unseen.recorded)}
+        named = {"held_out": unseen.recorded, "seen": seen.recorded[: len(unseen.recorded)]}
+        right = {f"accuracy_{name}": accuracy(network, teacher, rows) for name, rows in named.items()}
+        return {"held_out_loss": round(loss.item(), 4), "acceptance": acceptance(network, teacher, unseen.recorded)} | right
 
     if not options.export:
         training.run(loss_on, held_out, profile=options.profile)

@@ -1,4 +1,5 @@
-"""Trains a predictive stream: `launch.py train predictive-stream [--backbone pictogram|lowpoly] [--both-ways] [--skip LAYERS]`.
+"""Trains a predictive stream: `launch.py train predictive-stream [--backbone pictogram|lowpoly] [--both-ways]
+[--skip LAYERS] [--layers A-B]`.
 
 Paper: Unifying Autoregressive and Discrete Diffusion Language Modeling via Cross-Regressive Decoding, Abulkhanov et al., algorithm 3. The
 labels are sequences that the backbone generated. Control rows read them and give distributions p. Windows of predictive rows, which use the
@@ -55,6 +56,7 @@ class Options(loop.Options):
     prompts: Path | None = None
     both_ways: bool = False
     skip: int = 0
+    layers: str = ""
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
@@ -64,6 +66,7 @@ class Options(loop.Options):
         p.add_argument("--prompts", type=Path, metavar="FILE", help="for an imported model: a prompt in each line (emoji captions)")
         p.add_argument("--both-ways", action="store_true", help="let predictive rows also see later ones, as in the paper")
         p.add_argument("--skip", type=int, default=0, metavar="LAYERS", help="number of first layers without the adapter")
+        p.add_argument("--layers", default="", metavar="A-B", help="layers with the adapter, from 0, both included (all)")
         return p
 
 
@@ -86,9 +89,10 @@ class Frozen:
 class Pupil(nn.Module):
     """An adapter on a frozen backbone."""
 
-    def __init__(self, teacher: Teacher, causal: bool, skipped: int):
+    def __init__(self, teacher: Teacher, causal: bool, first: int, last: int):
+        """first, last : the layers with the adapter, both included"""
         super().__init__()
-        self.lora = fresh(teacher.trunk, teacher.linear, RANK, ALPHA, skipped)
+        self.lora = fresh(teacher.trunk, teacher.linear, RANK, ALPHA, first, last)
         self.causal = causal
         self._teacher = [teacher]  # never trained, not part of the state
 
@@ -194,6 +198,20 @@ def window_starts(lengths: list[int], count: int, width: int, rng: Generator) ->
     return sorted(rng.integers(0, room, count).tolist())
 
 
+def range_of(options: Options, layers: int, name: str) -> tuple[int, int]:
+    """Returns the first and the last layer with the adapter; raises BadKnob for a range that the model does not have."""
+    if not 0 <= options.skip < layers:
+        raise BadKnob(f"--skip {options.skip} is out of range: {name} has {layers} layers. Choose 0 to {layers - 1}.")
+    if not options.layers:
+        return options.skip, layers - 1
+    if options.skip:
+        raise BadKnob("--skip and --layers both name layers. Leave one out.")
+    first, _, last = options.layers.partition("-")
+    if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < layers):
+        raise BadKnob(f"--layers {options.layers} is no range of layers: {name} has {layers}. Write for instance 0-{layers - 1}.")
+    return int(first), int(last)
+
+
 def main(options: Options) -> None:
     """Trains, resumes or exports the adapter; writes it in peft's format, with its card."""
     preset = PRESETS[options.preset]
@@ -202,14 +220,16 @@ def main(options: Options) -> None:
     if teacher.name not in TEACHERS:  # an imported model, whose layers are packed for decoding
         teacher.trainable()
     layers, width = layers_of(teacher.trunk), WIDTHS.get(teacher.name, WIDTH)
-    if not 0 <= options.skip < layers:
-        raise BadKnob(f"--skip {options.skip} is out of range: {teacher.name} has {layers} layers. Choose 0 to {layers - 1}.")
-    needs_out(options, {"--both-ways": options.both_ways, f"--skip {options.skip}": options.skip > 0})
+    worn = range_of(options, layers, teacher.name)
+    asked_layers = f"--layers {options.layers}" if options.layers else f"--skip {options.skip}"
+    needs_out(options, {"--both-ways": options.both_ways, asked_layers: worn != (0, layers - 1)})
     target(options, teacher.folder)
     seen = Library(teacher.name, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
     unseen = Library(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
-    pupil = Pupil(teacher, not options.both_ways, options.skip)
-    variant = f"{'-both-ways' if options.both_ways else ''}{f'-skip-{options.skip}' if options.skip else ''}"
+    pupil = Pupil(teacher, not options.both_ways, *worn)
+    variant = (
+        f"{'-both-ways' if options.both_ways else ''}{asked_layers.replace('--', '-').replace(' ', '-') if worn != (0, layers - 1) else ''}"
+    )
     name = f"predictive-stream-{teacher.name}-{teacher.weights_hash}{variant}"
     training = Training(
         name, pupil, RATE, options.minutes_of(preset), device, 50, 0.995, 0.0, betas=(0.9, 0.99), schedule=cosine_to_a_tenth
@@ -244,7 +264,7 @@ def main(options: Options) -> None:
     pupil.load_state_dict(training.averaged)
     asked = {
         "--both-ways": options.both_ways,
-        f"--skip {options.skip}": options.skip,
+        asked_layers: worn != (0, layers - 1),
         f"--backbone {teacher.name}": teacher.name != "pictogram",
     }
     command = " ".join(["predictive-stream", *(text for text, given in asked.items() if given)])
@@ -252,7 +272,8 @@ def main(options: Options) -> None:
         "base": {"name": teacher.backbone.name, "weights_hash": teacher.weights_hash},
         "causal": pupil.causal,
         "window": width,
-        "skipped_layers": options.skip,
+        "skipped_layers": worn[0],
+        "layers": list(worn),
         "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
     } | training.summary(options.preset, command)
     folder = folder_of(prepare(options, teacher.folder))

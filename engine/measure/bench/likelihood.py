@@ -15,12 +15,21 @@ def log_probabilities(backbone: Backbone, prompt: Prompt, tokens: list[int], pos
     tokens, positions : as a Run holds them, in any order; together the first N positions. p is the sampling distribution (guided and
     warped), so a token that plain decoding could never draw has -inf.
     """
-    ordered = [token for _, token in sorted(zip(positions, tokens, strict=True))]
-    assert sorted(positions) == list(range(len(ordered))), "the tokens leave a gap"
+    found = torch.log_softmax(scores(backbone, prompt, tokens, positions), -1)
+    return found.gather(1, torch.tensor(in_order(tokens, positions), device=found.device)[:, None]).squeeze(1)
+
+
+@torch.inference_mode()
+def scores(backbone: Backbone, prompt: Prompt, tokens: list[int], positions: list[int]) -> Tensor:
+    """Returns the scores [N, V] of every place given all tokens at smaller positions: their softmax is the sampling distribution."""
     sequence = backbone.start(prompt)
     try:
-        rows = sequence.forward(Draft(torch.tensor(ordered[:-1], dtype=torch.int64)))
-        chosen = torch.tensor(ordered, device=sequence.device)[:, None]
-        return torch.log_softmax(rows.scores, -1).gather(1, chosen).squeeze(1)
+        return sequence.forward(Draft(torch.tensor(in_order(tokens, positions)[:-1], dtype=torch.int64))).scores
     finally:
         sequence.close()
+
+
+def in_order(tokens: list[int], positions: list[int]) -> list[int]:
+    """Returns tokens in order of their positions, which must be the first ones."""
+    assert sorted(positions) == list(range(len(tokens))), "the tokens leave a gap"
+    return [token for _, token in sorted(zip(positions, tokens, strict=True))]

@@ -26,7 +26,10 @@ NAMED = {  # the metrics that a declaration may name
     "accepted_a_pass": "drafts accepted a pass",
     "depth": "levels of the draft tree",
     "nodes": "nodes of the draft tree",
+    "detail": "rank correlation of top-1 probability and contrast",
     "mean_deviation": "total variation from the model's distribution",
+    "accuracy": "share of places where the drafter names the model's most probable token",
+    "overlap": "overlap with the model's distribution, sum of min(p, q)",
     "objects": "pictures with the right objects",
     "counts": "right objects and numbers",
     "colours": "right colours",
@@ -129,6 +132,42 @@ class Meshes:
 
 
 @dataclass(frozen=True)
+class Point:
+    """One row of an experiment that reads a drafter. line, x : as of an Arm"""
+
+    line: str
+    x: float | str
+
+    @property
+    def label(self) -> str:
+        """The row's name, which is its own in the experiment."""
+        return f"{self.line}, {self.x}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readings:
+    """Rows read from the shipped drafter or adapter on pictures that the model draws itself.
+
+    reads : a name of READ in readings.py; arms : its rows; count : pictures; keeps : nothing
+    """
+
+    reads: str
+    arms: tuple[Point, ...]
+    count: int = 8
+    backbone: str = "pictogram"
+    keeps: tuple[str, ...] = ()
+
+    def most(self, count: int) -> int:
+        """Returns how many of `count` inputs there are: all."""
+        return count
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the rows."""
+        return tuple(arm.label for arm in self.arms)
+
+
+@dataclass(frozen=True)
 class Claim:
     """What the paper says of two rows: `left` has more or less of a metric than `right`, or alike within a margin.
 
@@ -180,7 +219,7 @@ class Experiment:
     title: str
     asks: str
     reports: str
-    runs: Pictures | Meshes | None = None
+    runs: Pictures | Meshes | Readings | None = None
     reason: str = ""
     nearest: str = ""
     reported: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -218,6 +257,8 @@ class Experiment:
         """How many pictures or meshes are decoded, unmeasured first runs left out: two of each row and input, and plain decoding."""
         if self.runs is None:
             return 0
+        if isinstance(self.runs, Readings):
+            return self.runs.count * len({arm.x for arm in self.runs.arms})
         plain = len({tuple(sorted(arm.settings.items())) for arm in self.runs.arms}) if isinstance(self.runs, Pictures) else 0
         own = [arm for arm in self.runs.arms if arm.method != "ar"] if isinstance(self.runs, Pictures) else self.runs.labels
         return 2 * self.runs.count * (len(own) + plain)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import BadOutput
-from engine.measure.papers.declaration import NAMED, Arm, Experiment, Pictures
+from engine.measure.papers.declaration import NAMED, Arm, Experiment, Meshes, Point
+from engine.measure.papers.panels import PANELS
 from engine.measure.papers.results import Value, values_of
 from engine.measure.papers.sheets import SHEETS
 
@@ -26,8 +27,8 @@ def draw(asked: Experiment, found: Sequence[dict[str, Any]], path: Path) -> None
     from matplotlib.figure import Figure
 
     drawing = asked.drawing
-    if drawing.kind in SHEETS:
-        SHEETS[drawing.kind](asked, found, path)
+    if own := (SHEETS | PANELS).get(drawing.kind):
+        own(asked, found, path)
         return
     values = values_of(found)
     rows = [label for label in asked.drawing.rows or asked.runs.labels if label in values] if asked.runs else []
@@ -100,10 +101,10 @@ def dots(axes: Axes, asked: Experiment, values: Values, rows: list[str]) -> None
     axes.legend(fontsize=8, frameon=False, loc="best")
 
 
-def lines_of(asked: Experiment, rows: list[str]) -> dict[str, list[Arm]]:
+def lines_of(asked: Experiment, rows: list[str]) -> dict[str, list[Arm | Point]]:
     """Returns the measured arms by line."""
-    assert isinstance(asked.runs, Pictures)
-    found: dict[str, list[Arm]] = {}
+    assert asked.runs is not None and not isinstance(asked.runs, Meshes)
+    found: dict[str, list[Arm | Point]] = {}
     for arm in asked.runs.arms:
         if arm.label in rows:
             found.setdefault(arm.line, []).append(arm)

@@ -26,8 +26,9 @@ from engine.measure.bench.judged import judge_of
 from engine.measure.bench.mesh_inputs import subjects
 from engine.measure.bench.plan import SIZE, Entry, ImageBench, MeshBench, Model
 from engine.measure.bench.rows import append_csv, check_csv, experiment
-from engine.measure.papers.declaration import Arm, Experiment, Meshes, Pictures
+from engine.measure.papers.declaration import Arm, Experiment, Meshes, Pictures, Readings
 from engine.measure.papers.kept import PICTURE, kept, picture_at, save, save_meshes
+from engine.measure.papers.readings import READ
 from engine.methods import find
 from engine.run import Run
 
@@ -46,7 +47,7 @@ def run(asked: Experiment, path: Path, count: int, seconds: float, backbone: str
     assert asked.runs is not None
     check_csv(path)
     started, count = time.monotonic(), asked.runs.most(count)
-    measure = of_pictures if isinstance(asked.runs, Pictures) else of_meshes
+    measure = {Pictures: of_pictures, Meshes: of_meshes, Readings: of_readings}[type(asked.runs)]
     for done, rows in measure(asked.runs, path, count, backbone or asked.backbone, device):
         if rows:
             append_csv(path, rows)
@@ -121,6 +122,17 @@ def verdict(reader: Any, run: Run, scene: Scene) -> Row:
     return said | {"features": [round(x, 4) for x in reader.features([picture])[0].tolist()]}
 
 
+def of_readings(runs: Readings, path: Path, count: int, name: str, device: str) -> Iterator[tuple[int, list[Row]]]:
+    """Yields the number of pictures that are read and the new rows, picture by picture."""
+    backbone = Model(backbone=name, device=device, dtype="float32").load()
+    stamp = experiment(backbone, backbone.sampling, declared=digest(runs))
+    start = resumed(path, stamp)
+    yield start, []
+    for number in range(start, count):
+        found = READ[runs.reads](backbone, number)
+        yield number + 1, [found[label] | {"label": label, "input": number} | stamp for label in runs.labels if label in found]
+
+
 def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str) -> Iterator[tuple[int, list[Row]]]:
     """Yields the number of clouds that are done and the new rows, chunk by chunk."""
     models = meshes.Models(MeshBench(backbone=name, device=device, dtype="float32"))
@@ -163,7 +175,7 @@ def stamp_of(stamp: Row, row: Row) -> Row:
     return {name: value for name, value in stamp.items() if name not in row}
 
 
-def digest(runs: Pictures | Meshes) -> str:
+def digest(runs: Pictures | Meshes | Readings) -> str:
     """Returns a hash of what is measured; the number of inputs is no part of it."""
     return hashlib.sha256(repr(replace(runs, count=1)).encode()).hexdigest()[:12]
 

@@ -88,7 +88,7 @@ def test_levels_are_what_a_growing_tree_sees(kind: type[PictureTeacher | MeshTea
 
 
 @pytest.mark.parametrize("kind", [PictureTeacher, MeshTeacher])
-@pytest.mark.parametrize("loss", ["kl", "paper"])
+@pytest.mark.parametrize("loss", ["kl", "paper", "adt"])
 def test_a_few_steps_lower_the_loss_and_raise_acceptance(kind: type[PictureTeacher | MeshTeacher], loss: str) -> None:
     teacher = kind("cpu")
     library = Library("tiny", teacher, 4, 2)

@@ -170,3 +170,14 @@ def test_training_raises_the_chance_of_acceptance() -> None:
         optimizer.step()
     assert chances[-1] > chances[0] + 0.1
     assert all(p.grad is None for p in teacher.model.parameters())
+
+
+def test_a_range_of_layers_is_read_and_checked() -> None:
+    assert predictive_stream.range_of(Options(), 6, "x") == (0, 5)
+    assert predictive_stream.range_of(Options(skip=2), 6, "x") == (2, 5)
+    assert predictive_stream.range_of(Options(layers="2-3"), 6, "x") == (2, 3)
+    for wrong in ("3-2", "0-6", "4", "a-b"):
+        with pytest.raises(BadKnob, match="no range of layers"):
+            predictive_stream.range_of(Options(layers=wrong), 6, "x")
+    with pytest.raises(BadKnob, match="Leave one out"):
+        predictive_stream.range_of(Options(skip=1, layers="1-2"), 6, "x")

@@ -12,8 +12,10 @@ from engine.core import KnobArray
 from engine.errors import BadFile, BadPrompt, NotSupported
 from engine.measure.bench.plan import ImageBench
 from engine.measure.papers import PAPERS, experiment_of, running
-from engine.measure.papers.declaration import Arm, Experiment, Meshes, Pictures
+from engine.measure.papers.declaration import Arm, Experiment, Meshes, Pictures, Readings
 from engine.measure.papers.figures import DRAWN
+from engine.measure.papers.panels import PANELS
+from engine.measure.papers.readings import READ, in_proportion
 from engine.measure.papers.sheets import SHEETS
 from engine.methods import find
 
@@ -31,11 +33,14 @@ def test_every_table_and_figure_is_listed(capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.parametrize("each", RUN, ids=lambda each: each.key)
 def test_a_declaration_can_be_measured_and_drawn(each: Experiment) -> None:
-    assert each.drawing.kind in {**DRAWN, **SHEETS, "panels": None}
+    assert each.drawing.kind in {**DRAWN, **SHEETS, **PANELS, "panels": None}
     if isinstance(each.runs, Meshes):
         assert next(iter(each.runs.rows.values())).method == "ar"
         for row in each.runs.rows.values():
             KnobArray(find(row.method)[0].knobs, row.knobs)
+        return
+    if isinstance(each.runs, Readings):
+        assert each.runs.reads in READ
         return
     for arm in each.runs.arms:
         ImageBench(backbone="pictogram", methods=(arm.method,)).at({**each.runs.settings, **arm.settings})
@@ -72,3 +77,8 @@ def test_a_run_goes_on_where_it_stopped_and_refuses_another_declaration(tmp_path
     other = Experiment(key="table-1", title="", asks="", reports="", runs=Pictures(arms=arms[:1], count=3))
     with pytest.raises(BadFile, match="declared"):
         running.run(other, path, 3, 60)
+
+
+def test_ranges_of_the_papers_layers_are_taken_in_proportion() -> None:
+    assert in_proportion(0, 31, 6) == (0, 5) and in_proportion(0, 3, 32) == (0, 3)
+    assert all(0 <= a <= b < 6 for a, b in (in_proportion(n, n, 6) for n in range(32)))
