@@ -1,8 +1,8 @@
 """Several proposals for a slot of a window: what each is worth is learned from committed tokens, and the best one is drafted.
 
-A proposal is a token with the distribution it was drawn from. The choice among the proposals of a slot looks at what was known before any of
-them was drawn: the proposer, its grade, and how proposals of that grade fared at committed positions. So the drafted token has the
-distribution of its own proposal, and speculative sampling against it is exact.
+A proposal is a token with the distribution it was drawn from. The choice among the proposals of a slot looks at what was known before
+any of them was drawn: the proposer, its grade, and how proposals of that grade fared at committed positions. So the drafted token has
+the distribution of its own proposal, and speculative sampling against it is exact.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Blend: one window whose slots are filled by several proposers, each slot by the one that is most likely to be accepted.
 
-Paper: none; ours. The parts: coupled refresh (MC-SJD, arXiv 2510.24211), prompt lookup (Saxena 2023), heads (XSpecMesh, arXiv 2507.23777),
-initialisation of windows (SJD, arXiv 2410.01699; MuLo-SD, arXiv 2601.05149).
-Idea: methods differ in where their drafts come from, and none is best in every slot. For each slot, every proposer makes an offer: the draft
-of the last pass redrawn as in SJD++, the token that followed the last time, the guess of a head, a draw from a neighbour's distribution. The
-offer with the greatest expected acceptance is drafted. What to expect is learned during the run, for each proposer and grade of certainty.
+Paper: none; ours. The parts: coupled refresh (MC-SJD, arXiv 2510.24211), prompt lookup (Saxena 2023), heads (XSpecMesh,
+arXiv 2507.23777), initialisation of windows (SJD, arXiv 2410.01699; MuLo-SD, arXiv 2601.05149).
+Idea: methods differ in where their drafts come from, and none is best in every slot. For each slot, every proposer makes an offer: the
+draft of the last pass redrawn as in SJD++, the token that followed the last time, the guess of a head, a draw from a neighbour's
+distribution. The offer with the greatest expected acceptance is drafted. What to expect is learned during the run, for each proposer
+and grade of certainty.
 Exactness: always. The choice for a slot looks at earlier slots, at what offers were worth at committed positions, and at offers' grades,
-which are known before anything is drawn. So a draft has the distribution of the proposer that drew it, and speculative sampling against that
-one is exact. A proposer that chooses its token has a one-hot distribution, and may be judged by the token itself.
+which are known before anything is drawn. So a draft has the distribution of the proposer that drew it, and speculative sampling against
+it is exact. A proposer that chooses its token has a one-hot distribution, and may be judged by the token itself.
 Deviations: there is no paper.
 """
 
@@ -166,6 +167,7 @@ def refreshed(rows: Rows, judged: Judged, noise: Noise, n: int, first: int, size
 
 _SMALL = {"window": 5}
 _LINE = {"rows": 1, "columns": 5, "vocabulary": 3}
+_CHOSEN = _SMALL | {"coupled": "off", "neighbours": "off", "least_chance": 0.2}
 
 METHOD = Method(
     name="blend",
@@ -178,15 +180,16 @@ METHOD = Method(
     drafter="mesh_heads",
     common=_SMALL,
     cases=(
+        Case("BLEND-EXACT line", "same law", _SMALL, _LINE, ("blend: chooses by the outcome", "residual is p")),
         Case(
-            "BLEND-EXACT line", "same law", _SMALL, _LINE,
-            ("blend: chooses by the outcome", "blend: law of another proposal", "residual is p"),
+            "BLEND-EXACT picture", "same law", {"window": 3, "neighbours": "left and above", "heads": "off"},
+            mutants=("blend: chooses by the outcome", "blend: law of another proposal"),
         ),
-        Case("BLEND-EXACT picture", "same law", _SMALL | {"neighbours": "left and above"}, {}, ("blend: chooses by the outcome",)),
-        Case("BLEND-EXACT up-sampled", "same law", _SMALL | {"neighbours": "left and up-sampled"}, {"rows": 3, "columns": 2},
-             ("blend: law of another proposal",)),
-        Case("BLEND-EXACT chosen", "same law", _SMALL | {"coupled": "off", "neighbours": "off", "least_chance": 0.2}, {"grammar": True},
-             ("residual is p",)),
+        Case(
+            "BLEND-EXACT up-sampled", "same law", {"window": 3, "neighbours": "left and up-sampled"}, {"rows": 3, "columns": 2},
+            ("blend: law of another proposal",),
+        ),
+        Case("BLEND-EXACT chosen", "same law", _CHOSEN, {"grammar": True}, ("residual is p",)),
         Case("SEED-EXACT", "same tokens", _SMALL | {"verify": "match seed"}, mutants=("iteration in the noise",)),
     ),
 )  # fmt: skip

@@ -96,13 +96,13 @@ def _chooses_by_the_outcome() -> list[Patch]:
 
 
 def _law_of_another_proposal() -> list[Patch]:
-    """Verifies a chosen token against the distribution that was drawn from for its slot."""
+    """Drafts the token of one draw, and verifies it against the distribution of another draw for its slot."""
     right = proposals.best
 
     def best(offered: list[proposals.Proposal], worth: proposals.Worth) -> proposals.Proposal:
         found = right(offered, worth)
-        drawn = next((each.law for each in offered if each.law is not None), None)
-        return found if drawn is None or drawn[found.token] == 0 else found._replace(law=drawn)
+        laws = [each.law for each in offered if each.law is not None and each is not found]
+        return found._replace(law=laws[0]) if laws else found
 
     return [(proposals, "best", best)]
 
