@@ -183,7 +183,7 @@ METHOD = Method(
         Case("BLEND-EXACT line", "same law", _SMALL, _LINE, ("blend: chooses by the outcome", "residual is p")),
         Case(
             "BLEND-EXACT picture", "same law", {"window": 3, "neighbours": "left and above", "heads": "off"},
-            mutants=("blend: chooses by the outcome", "blend: law of another proposal"),
+            mutants=("blend: law of another proposal",),
         ),
         Case(
             "BLEND-EXACT up-sampled", "same law", {"window": 3, "neighbours": "left and up-sampled"}, {"rows": 3, "columns": 2},
