@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from math import exp
 from typing import Any
 
 import torch
@@ -27,6 +28,8 @@ from engine.decoding.initializers import WINDOW, Initializer
 from engine.decoding.policy import matches_seed
 from engine.decoding.proposals import Proposal, Recall, Worth, grade
 from engine.decoding.verdict import Judged, describe, judge, told
+from engine.kernels.native import native
+from engine.kernels.native_heads import best_allowed
 from engine.methods.xspecmesh import best_guess
 from engine.noise import Noise
 from engine.sampling import draw_gumbel
@@ -79,7 +82,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             recall.add(committed)
             carried = refreshed(rows, judged, noise, n, a + 1, len(tokens)) if knobs.coupled == "on" else []
             if guess is not None and not sequence.done:
-                guesses = guess(rows, a, min(heads.depth, sequence.limit - sequence.length))
+                guesses = guess(rows, a, min(heads.depth, sequence.limit - sequence.length)).contiguous()
             positions = list(range(n + a + 1, n + a + 1 + len(carried)))
             step.draft = {"tokens": [each.token for each in carried], "positions": positions, "status": "draft"}
             iteration += 1
@@ -112,11 +115,13 @@ def filled(
     window: list[Proposal] = []
     offers: list[list[Proposal]] = []
     path: list[int] = []
-    reached = 1.0
+    reached, certain = 1.0, guesses.logsumexp(-1).tolist()
     for j in range(size):
         slot = [carried[j]] if j < len(carried) else list(fresh[j - len(carried)])
-        slot += looked_up(sequence, recall, path, slot[0] if j < len(carried) else None) if knobs.lookup == "on" else []
-        slot += guessed(sequence, guesses, j, path) if j < len(guesses) else []
+        found = recall.find(path) if knobs.lookup == "on" else None
+        allowed = sequence.allowed(path) if found is not None or j < len(certain) else None
+        slot += [] if found is None else looked_up(*found, allowed, slot[0] if j < len(carried) else None)
+        slot += [guessed(guesses, j, certain[j], allowed)] if j < len(certain) else []
         if not slot:
             break
         best = proposals.best(slot, worth)
@@ -129,24 +134,22 @@ def filled(
     return window, offers
 
 
-def looked_up(sequence: Sequence, recall: Recall, path: list[int], carried: Proposal | None) -> list[Proposal]:
+def looked_up(token: int, agreed: int, allowed: Tensor | None, carried: Proposal | None) -> list[Proposal]:
     """The token that followed the last time, graded by how much agreed and by its probability in the pass before."""
-    found = recall.find(path)
-    if found is None:
-        return []
-    token, agreed = found
-    allowed = sequence.allowed(path)
     if allowed is not None and not allowed[token]:
         return []
     before = -1 if carried is None else grade(carried.law[token].item())
     return [Proposal("lookup", (agreed, before), token)]
 
 
-def guessed(sequence: Sequence, guesses: Tensor, j: int, path: list[int]) -> list[Proposal]:
-    """The best allowed token of head j, graded by its probability under the head."""
-    token = best_guess(guesses[j], sequence.allowed(path)).item()
-    sure = (guesses[j, token] - guesses[j].logsumexp(-1)).exp().item()
-    return [Proposal("heads", (j, grade(sure)), token)]
+def guessed(guesses: Tensor, j: int, total: float, allowed: Tensor | None) -> Proposal:
+    """The best allowed token of head j, graded by its probability under the head. total : the logarithm of the head's sum"""
+    library = native() if guesses.device.type == "cpu" and guesses.dtype == torch.float32 else None
+    if library is None:
+        token = best_guess(guesses[j], allowed).item()
+    else:
+        token = best_allowed(library, guesses, j, 0 if allowed is None else allowed.data_ptr())
+    return Proposal("heads", (j, grade(exp(guesses[j, token].item() - total))), token)
 
 
 def refreshed(rows: Rows, judged: Judged, noise: Noise, n: int, first: int, size: int) -> list[Proposal]:
