@@ -44,7 +44,7 @@ LENT = {"decoding/neighbours.py: is_sure": 3, "decoding/neighbours.py: apart": 4
 METERED = {"decoding/deviation.py: Meter.decide": 1}  # both rules' verdicts, of a pass that is measured
 OFFERED = {  # what offers are worth before and after a pass, and the guesses of heads under the grammar, one after another
     "methods/blend.py: guessed": 6, "methods/blend.py: filled": 1, "methods/blend.py: looked_up": 8, "methods/blend.py: refreshed": 3,
-    "methods/blend.py: draws": 3, "decoding/proposals.py: learn": 2,
+    "methods/blend.py: draws": 3, "decoding/proposals.py: learn": 2, "core.py: Ids.along": 2,
 }  # fmt: skip
 TREE = GROWN | SIBLINGS | ANSWERED | TOLD
 READS: dict[str, dict[str, int]] = {
@@ -70,7 +70,7 @@ READS: dict[str, dict[str, int]] = {
     "cross_regression": CHAIN | {"methods/cross_regression.py: refill": 4},
     "mulo": {"methods/mulo.py: _draw": 2, "methods/mulo.py: _describe": 1},
     "mulo_jacobi": SETTLED,
-    "blend": SETTLED | OFFERED,
+    "blend": OFFERED,
 }
 GRAMMAR = {"core.py: Ids.listed": 1}  # drafts are read before the pass, because the host runs the grammar
 
