@@ -561,7 +561,7 @@ class Method:
     exact: Callable[[Knobs], bool]
     why: Callable[[Knobs], str]  # one sentence for the badge: why it is exact, or why not
     needs: frozenset[str] = frozenset()
-    drafter: str = ""  # the name passed to the backbone's `drafter(name)`; "" = no drafter
+    drafter: str = ""  # the name passed to the backbone's `drafter(name)` if it is one of its capabilities; "" = no drafter
     cases: tuple[Case, ...] = ()
     common: Mapping[str, float | str] = field(default_factory=dict)  # exact knobs, for the claims that every method must meet
 

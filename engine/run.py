@@ -34,7 +34,8 @@ class Run:
             raise NotSupported(f"{method.name} needs {', '.join(missing)}; {backbone.name} does not have it. Choose another method.")
         self.backbone, self.method, self.prompt = backbone, method, prompt
         self.name = name or method.name
-        self.drafter = backbone.drafter(method.drafter) if method.drafter and drafter is None else drafter
+        has_drafter = method.drafter in backbone.capabilities  # a method that does not need its drafter goes without it
+        self.drafter = backbone.drafter(method.drafter) if has_drafter and drafter is None else drafter
         self.live = KnobArray(method.knobs, {**backbone.suits.get(method.name, {}), **knobs}, buffer)
         self.fixed = {k.name: self.live.read()[k.name] for k in method.knobs if not k.live}
         self.steps: list[Step] = []

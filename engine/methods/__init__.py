@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from engine.core import KnobArray, Method
 from engine.errors import NotSupported
-from engine.methods import adt_tree, ar, cross_regression, eagle, gsd, jacobi, lookup, mulo, sjd, sjd_pac, sjdpp, xspecmesh, zipar
+from engine.methods import adt_tree, ar, blend, cross_regression, eagle, gsd, jacobi, lookup, mulo, sjd, sjd_pac, sjdpp, xspecmesh, zipar
 
 METHODS: dict[str, Method] = {
     "ar": ar.METHOD,
@@ -24,6 +24,7 @@ METHODS: dict[str, Method] = {
     "zipar": zipar.METHOD,
     "mulo": mulo.METHOD,
     "cross_regression": cross_regression.METHOD,
+    "blend": blend.METHOD,
 }
 
 PRESETS: dict[str, tuple[str, Mapping[str, float | str]]] = {  # name: method, knobs
@@ -53,6 +54,7 @@ ABOUT: dict[str, str] = {  # of every method and preset: one sentence for a pers
     "zipar": "Starts the next row of the picture before the one above is finished.",
     "mulo": "Draws the picture small, enlarges it, and repairs what the model refuses.",
     "cross_regression": "The model itself predicts tokens further ahead; an energy decides how many to keep.",
+    "blend": "Several sources of guesses share one window; each place takes the guess that is most likely to be kept.",
     "sjdpp_published": "SJD++ with the paper's own rule, which keeps some tokens too often.",
     "xspecmesh_exact": "The same heads, checked so that every mesh is as likely as with plain decoding.",
     "lantern": "A tree of guesses that accepts a token if similar ones are likely.",

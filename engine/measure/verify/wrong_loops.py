@@ -11,7 +11,7 @@ from torch import Tensor
 from engine import noise, sampling
 from engine.backbones import toy
 from engine.core import Draft, Knobs
-from engine.decoding import rules, trees
+from engine.decoding import proposals, rules, trees
 from engine.measure.verify.mutation import Patch, Watcher, get
 from engine.measure.verify.wrong_rules import drawn_from
 from engine.methods import cross_regression, jacobi, lookup, mulo, sjd, sjd_pac, sjdpp, xspecmesh, zipar
@@ -94,6 +94,27 @@ def _stale_law_of_candidates() -> list[Patch]:
         return drawn
 
     return [(sjd_pac.CONTINUATIONS, "coupled gumbel", continued)]
+
+
+def _chooses_by_the_outcome() -> list[Patch]:
+    """Prefers a drawn token that its distribution makes likely, and a chosen one to a drawn token that is unlikely."""
+
+    def best(offered: list[proposals.Proposal], worth: proposals.Worth) -> proposals.Proposal:
+        return max(offered, key=lambda each: each.drawn if each.law is not None else 0.3)
+
+    return [(proposals, "best", best)]
+
+
+def _law_of_another_proposal() -> list[Patch]:
+    """Drafts the token of one draw, and verifies it against the distribution of another draw for its slot."""
+    right = proposals.best
+
+    def best(offered: list[proposals.Proposal], worth: proposals.Worth) -> proposals.Proposal:
+        found = right(offered, worth)
+        laws = [each.law for each in offered if each.law is not None and each is not found]
+        return found._replace(law=laws[0]) if laws else found
+
+    return [(proposals, "best", best)]
 
 
 # --- heads and lookup -------------------------------------------------------------------------------------------------
@@ -316,6 +337,8 @@ TABLE: dict[str, Callable[[], list[Patch]]] = {
     "old drafts with initial laws": _old_drafts_with_initial_laws,
     "pac: longest path": _longest_path,
     "pac: stale law": _stale_law_of_candidates,
+    "blend: chooses by the outcome": _chooses_by_the_outcome,
+    "blend: law of another proposal": _law_of_another_proposal,
     "heads: full law": _full_law_of_a_cut_draw,
     "heads: residual behind a threshold": _residual_behind_a_threshold,
     "heads: row before": _row_before,

@@ -42,6 +42,10 @@ CHAIN = {"decoding/rules.py: leading": 1, "decoding/verdict.py: correct": 1, "co
 HEADS = {"methods/xspecmesh.py: at_once": 1}  # the heads' draws under every mask: the host follows the path that the grammar allows
 LENT = {"decoding/neighbours.py: is_sure": 3, "decoding/neighbours.py: apart": 4}  # the deviations of a pass that is measured
 METERED = {"decoding/deviation.py: Meter.decide": 1}  # both rules' verdicts, of a pass that is measured
+OFFERED = {  # what offers are worth before and after a pass, and the guesses of heads under the grammar, one after another
+    "methods/blend.py: guessed": 6, "methods/blend.py: filled": 1, "methods/blend.py: looked_up": 8, "methods/blend.py: refreshed": 3,
+    "methods/blend.py: draws": 3, "decoding/proposals.py: learn": 2, "core.py: Ids.along": 2,
+}  # fmt: skip
 TREE = GROWN | SIBLINGS | ANSWERED | TOLD
 READS: dict[str, dict[str, int]] = {
     "ar": SETTLED,
@@ -66,6 +70,7 @@ READS: dict[str, dict[str, int]] = {
     "cross_regression": CHAIN | {"methods/cross_regression.py: refill": 4},
     "mulo": {"methods/mulo.py: _draw": 2, "methods/mulo.py: _describe": 1},
     "mulo_jacobi": SETTLED,
+    "blend": OFFERED,
 }
 GRAMMAR = {"core.py: Ids.listed": 1}  # drafts are read before the pass, because the host runs the grammar
 
@@ -79,7 +84,11 @@ def fitting(model: Model) -> list[str]:
     def fits(name: str) -> bool:
         method, knobs = find(name)
         borrows = "relax" in knobs and "codebook" not in model.backbone.capabilities
-        return not method.needs - model.backbone.capabilities and not borrows and method.drafter in ("", *model.drafters)
+        return (
+            not method.needs - model.backbone.capabilities
+            and not borrows
+            and (method.drafter in model.drafters or method.drafter not in model.backbone.capabilities)
+        )
 
     return [name for name in (*METHODS, *PRESETS) if fits(name)]
 
