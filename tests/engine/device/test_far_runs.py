@@ -66,6 +66,7 @@ READS: dict[str, dict[str, int]] = {
     "lantern": TREE | LENT,
     "lantern_static": TREE | LENT,
     "adt_tree_published": TREE | DEEPER,
+    "adt_tree_llamagen": TREE | DEEPER,
     "adt_tree_lantern": TREE | DEEPER | LENT,
     "cross_regression": CHAIN | {"methods/cross_regression.py: refill": 4},
     "mulo": {"methods/mulo.py: _draw": 2, "methods/mulo.py: _describe": 1},
