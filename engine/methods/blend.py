@@ -44,7 +44,7 @@ NEIGHBOURS = Knob(
     "neighbours", "", "left", choices=("off", "left", "above", "left and above", "up-sampled", "left and up-sampled"),
     help="Draws for new slots: from the distribution of a neighbour, or from the same picture at the model's smallest size.",
 )  # fmt: skip
-HEADS = Knob("heads", "", "on", choices=ON_OFF, live=False, help="The guesses of the heads of XSpecMesh, where the model has them.")
+HEADS = Knob("head_drafts", "", "on", choices=ON_OFF, live=False, help="The guesses of the heads of XSpecMesh, where the model has them.")
 LEAST = Knob("least_chance", "", 0.0, 0.0, 0.9, 0.01, help="The window ends before a draft that is less likely to be reached and accepted.")
 
 KINDS = {"left": "sample left", "above": "sample above", "up-sampled": "up-sampled"}  # of neighbours: how slots are filled
@@ -54,7 +54,7 @@ FIRST = {"coupled": 0.7, "lookup": 0.3, "heads": 0.5, "left": 0.3, "above": 0.3,
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step per pass. State: the drafts that were not reached, what was offered for their slots, and what offers were worth."""
     recall, worth = Recall(sequence.layout), Worth(FIRST)
-    heads = drafter.of("cross-attention") if drafter is not None and knobs.heads == "on" else None
+    heads = drafter.of("cross-attention") if drafter is not None and knobs.head_drafts == "on" else None
     guess = None if heads is None else heads.start(sequence)
     carried: list[Proposal] = []
     guesses = like = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype)
@@ -185,7 +185,7 @@ METHOD = Method(
     cases=(
         Case("BLEND-EXACT line", "same law", _SMALL, _LINE, ("blend: chooses by the outcome", "residual is p")),
         Case(
-            "BLEND-EXACT picture", "same law", {"window": 3, "neighbours": "left and above", "heads": "off"},
+            "BLEND-EXACT picture", "same law", {"window": 3, "neighbours": "left and above", "head_drafts": "off"},
             mutants=("blend: law of another proposal",),
         ),
         Case(
