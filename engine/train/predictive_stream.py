@@ -89,8 +89,8 @@ class Frozen:
 class Pupil(nn.Module):
     """An adapter on a frozen backbone."""
 
-    def __init__(self, teacher: Teacher, causal: bool, first: int, last: int):
-        """first, last : the layers with the adapter, both included"""
+    def __init__(self, teacher: Teacher, causal: bool, first: int = 0, last: int | None = None):
+        """first, last : the layers with the adapter, both included (all)"""
         super().__init__()
         self.lora = fresh(teacher.trunk, teacher.linear, RANK, ALPHA, first, last)
         self.causal = causal

@@ -21,6 +21,7 @@ from engine.tuning.auto import resolve as resolve_auto
 from engine.tuning.prepare import prepared
 
 MOST_INPUTS, MOST_REPEATS = 10_000, 1_000
+MOST_NAMED = 5  # methods in a sentence
 PROMPT_BYTES = 10_000_000  # of a file of prompts
 MESHES = ("lowpoly", "lowpoly_lora")  # the backbones of `bench mesh`
 
@@ -166,7 +167,8 @@ class Choice(Model):
         own = {knob.name for name in methods for knob in METHODS[name].knobs}
         unknown = [name for name in (*self.knobs, *(["verify"] if self.verify else [])) if name not in own]
         if unknown:
-            asked = ", ".join(dict.fromkeys(methods)) or "plain decoding"
+            names = list(dict.fromkeys(methods))
+            asked = f"any of the {len(names)} methods" if len(names) > MOST_NAMED else ", ".join(names) or "plain decoding"
             raise BadKnob(f"There is no knob '{unknown[0]}' in {asked}. Choose from: {', '.join(sorted(own)) or 'none'}.")
 
 
