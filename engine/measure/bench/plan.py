@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -21,7 +22,7 @@ from engine.tuning.auto import resolve as resolve_auto
 from engine.tuning.prepare import prepared
 
 MOST_INPUTS, MOST_REPEATS = 10_000, 1_000
-MOST_NAMED = 5  # methods in a sentence
+MOST_NAMED, MOST_LISTED = 5, 30  # methods and knobs in a sentence
 PROMPT_BYTES = 10_000_000  # of a file of prompts
 MESHES = ("lowpoly", "lowpoly_lora")  # the backbones of `bench mesh`
 
@@ -169,7 +170,15 @@ class Choice(Model):
         if unknown:
             names = list(dict.fromkeys(methods))
             asked = f"any of the {len(names)} methods" if len(names) > MOST_NAMED else ", ".join(names) or "plain decoding"
-            raise BadKnob(f"There is no knob '{unknown[0]}' in {asked}. Choose from: {', '.join(sorted(own)) or 'none'}.")
+            raise BadKnob(f"There is no knob '{unknown[0]}' in {asked}. {_instead(unknown[0], sorted(own))}")
+
+
+def _instead(name: str, known: list[str]) -> str:
+    """Returns a sentence with the knobs to choose from; of many, with the ones that are spelled alike."""
+    if len(known) <= MOST_LISTED:
+        return f"Choose from: {', '.join(known) or 'none'}."
+    near = get_close_matches(name, known)
+    return f"Did you mean {', '.join(near)}?" if near else "Name one method with --methods to see its knobs."
 
 
 def setting_of(name: str, text: str) -> float:
