@@ -45,7 +45,7 @@ def parser() -> Parser:
     p.add_argument("--retries", type=whole(0, 100), default=1, help="how often a failed input is tried again (1)")
     p.add_argument("--no-sheet", action="store_true", help="write no contact sheet")
     p.add_argument(
-        "--at-once", type=whole(1, 1000), help="inputs that a model decodes together (8 where its passes are joined, else 1; with --ray 1)"
+        "--at-once", type=whole(1, 1000), help="inputs that a model decodes together (16 where its passes are joined, else 1; with --ray 1)"
     )
     p.add_argument(
         "--ray", nargs="?", const=LOCAL, metavar="ADDRESS", help="work through Ray: on this machine, or on a cluster (auto, HOST:PORT)"

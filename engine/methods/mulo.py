@@ -293,7 +293,7 @@ def _ready(groups: list[Group], newest: set[int], columns: int, knobs: Knobs) ->
     def may(group: Group) -> bool:
         place = group.island[0]
         row, column = divmod(place, columns)
-        reach = columns if column + lead(knobs.redraw_window, columns) >= columns else column + lead(knobs.redraw_window, columns)
+        reach = min(columns, column + lead(knobs.redraw_window, columns))
         above = (i for other in groups if other.name == group.name for i in other.island if i // columns < row)
         return (place - 1 in newest and column > 0) or not any(i % columns < reach for i in above)
 

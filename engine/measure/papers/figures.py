@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import BadOutput
 from engine.measure.papers.declaration import NAMED, Arm, Experiment, Meshes, Point
 from engine.measure.papers.panels import PANELS
 from engine.measure.papers.results import Value, values_of
-from engine.measure.papers.sheets import SHEETS
+from engine.measure.papers.sheets import SHEETS, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +33,7 @@ def draw(asked: Experiment, found: Sequence[dict[str, Any]], path: Path) -> None
     rows = [label for label in asked.drawing.rows or asked.runs.labels if label in values] if asked.runs else []
     if drawing.kind == "panels":
         sheet = panels(asked, values)
-        written(sheet, path)
+        write(sheet, path)
         return
     height = 1.5 + 0.34 * len(rows) if drawing.kind == "dots" else 4.6
     sheet = Figure(figsize=(7.6, max(height, 2.6)), dpi=150, layout="constrained")
@@ -43,15 +42,7 @@ def draw(asked: Experiment, found: Sequence[dict[str, Any]], path: Path) -> None
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(True, alpha=0.25, linewidth=0.6)
     axes.set_title(asked.title, fontsize=11, loc="left")
-    written(sheet, path)
-
-
-def written(sheet: Figure, path: Path) -> None:
-    """Writes a figure as a PNG; raises BadOutput if it cannot be written."""
-    try:
-        sheet.savefig(path, format="png")
-    except OSError as e:
-        raise BadOutput(f"Cannot write {path} ({e.strerror}). Choose another folder with --to.") from e
+    write(sheet, path)
 
 
 def panels(asked: Experiment, values: Values) -> Figure:

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.errors import BadOutput
 from engine.measure.papers.declaration import Experiment
-from engine.measure.papers.sheets import shown
+from engine.measure.papers.sheets import shown, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Row = dict[str, Any]
 SHADES, HATCHES = ("#222222", "#9db7c9", "#e3c9a8", "#c7c7c7"), ("", "///", "...", "xx")
@@ -83,14 +81,6 @@ def laws(asked: Experiment, rows: Sequence[Row], path: Path) -> None:
             axes.spines[["top", "right"]].set_visible(False)
     sheet.suptitle(asked.title, fontsize=11, x=0.01, ha="left")
     write(sheet, path)
-
-
-def write(sheet: Figure, path: Path) -> None:
-    """Writes a figure as a PNG; raises BadOutput if it cannot be written."""
-    try:
-        sheet.savefig(path, format="png")
-    except OSError as e:
-        raise BadOutput(f"Cannot write {path} ({e.strerror}). Choose another folder with --to.") from e
 
 
 PANELS: dict[str, Callable[[Experiment, Sequence[Row], Path], None]] = {"histograms": histograms, "laws": laws}

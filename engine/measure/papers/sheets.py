@@ -12,7 +12,7 @@ import json
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -21,6 +21,9 @@ from engine.errors import BadFile, BadOutput
 from engine.measure.papers.declaration import Experiment, Meshes
 from engine.measure.papers.kept import PICTURE, picture_at
 from engine.measure.papers.running import number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Row = dict[str, Any]
 CELL, GAP, LINE = 192, 10, 17  # pixels
@@ -148,10 +151,15 @@ def staged(asked: Experiment, rows: Sequence[Row], path: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(asked.title, fontsize=11, loc="left")
     axes.legend(fontsize=8, frameon=False, ncols=len(names), loc="upper center", bbox_to_anchor=(0.5, -0.28 - 0.6 / (1 + len(labels))))
+    write(sheet, path)
+
+
+def write(sheet: Figure, path: Path) -> None:
+    """Writes a figure as a PNG; raises BadOutput if it cannot be written."""
     try:
         sheet.savefig(path, format="png")
     except OSError as e:
-        raise BadOutput(f"Cannot write {path} ({e.strerror or e}). Choose another folder with --to.") from e
+        raise BadOutput(f"Cannot write {path} ({e.strerror}). Choose another folder with --to.") from e
 
 
 SHEETS: dict[str, Callable[[Experiment, Sequence[Row], Path], None]] = {
