@@ -182,6 +182,7 @@ class _Place:
         self.error: Exception | None = None
         self.has_ended = False
         self.turn = _closed_lock()
+        self._is_given_up = False
         self._spent, self._since = 0.0, 0.0
         run.clock, run.began = self._clock, self._join
         self._thread = threading.Thread(target=self._work, name=f"run {index}", daemon=True)
@@ -194,6 +195,7 @@ class _Place:
 
     def end(self) -> None:
         """Ends the run where it is, and its thread."""
+        self._is_given_up = True
         if not self.has_ended:
             self.turn.release()
         self._thread.join()
@@ -239,7 +241,7 @@ class _Place:
     def _wait(self) -> None:
         self.turn.acquire()
         self._since = time.perf_counter()
-        if self.circle.is_closing:
+        if self._is_given_up:  # not `is_closing`: who got the turn from another run just before has to return it first
             raise _Given
 
     def _clock(self) -> float:

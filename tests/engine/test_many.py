@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 import torch
 
+from engine import many as many_module
 from engine.backbones import load, lowpoly, pictogram
 from engine.core import Backbone, Knobs, Method, Prompt, Sequence, Step
 from engine.errors import BadPrompt, NotSupported
 from engine.kernels.choice import REFERENCE, VARIABLE
 from engine.kernels.native import built, native
-from engine.many import USUAL, Ended, generate_many, usual
+from engine.many import USUAL, Ended, _Circle, generate_many, usual
 from engine.methods import find
 from engine.networks.trunk import Asked
 from engine.noise import Noise
@@ -292,6 +293,40 @@ def test_ctrl_c_ends_all_runs(pictures: Backbone, how: Callable[[], None]) -> No
 
     with pytest.raises(KeyboardInterrupt):
         list(generate_many(pictures, replace(find("ar")[0], decode=decode), captions(pictures, 3), at_once=2))
+    assert threads() == []
+
+
+def test_ctrl_c_while_a_run_takes_the_turn_from_another_ends_all_runs(pictures: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run has its turn and has not looked yet whether the runs are being closed."""
+    is_closing, close = threading.Event(), _Circle.close
+
+    class Turn:
+        """A closed lock; the second run is interrupted as soon as it has its third turn."""
+
+        taken = 0
+
+        def __init__(self) -> None:
+            self.lock = threading.Lock()
+            self.lock.acquire()
+            self.release = self.lock.release
+
+        def acquire(self) -> None:
+            self.lock.acquire()
+            if threading.current_thread().name == "run 1":
+                Turn.taken += 1
+                if Turn.taken == 3:
+                    interrupt()
+                    assert is_closing.wait(20)
+
+    def close_and_tell(circle: _Circle) -> None:
+        circle.is_closing = True
+        is_closing.set()
+        close(circle)
+
+    monkeypatch.setattr(many_module, "_closed_lock", Turn)
+    monkeypatch.setattr(_Circle, "close", close_and_tell)
+    with pytest.raises(KeyboardInterrupt):
+        list(generate_many(pictures, find("ar")[0], captions(pictures, 3), at_once=2))
     assert threads() == []
 
 
