@@ -210,9 +210,11 @@ class _Place:
                     self._rest()
                     self.circle.show(self)
                     self._wait()
-        except _Given:  # who gave it up has the turn already
+        except _Given:
             self.run.close()
             self.has_ended = True
+            if not self._is_given_up:  # the turn came from another run just before; else who gave the place up has it already
+                self.circle.after(self)
             return
         except Exception as e:  # it belongs to this run alone; who asked for the run gets it
             self.error = e
@@ -241,7 +243,7 @@ class _Place:
     def _wait(self) -> None:
         self.turn.acquire()
         self._since = time.perf_counter()
-        if self._is_given_up:  # not `is_closing`: who got the turn from another run just before has to return it first
+        if self.circle.is_closing:
             raise _Given
 
     def _clock(self) -> float:
