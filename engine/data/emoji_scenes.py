@@ -67,6 +67,7 @@ ANY = "any colour"  # a plain background with a random colour from the texture s
 COUNTS = ("", "one", "two", "three", "four", "five")
 KINDS = {"single": 0.42, "several": 0.2, "pair": 0.3, "triple": 0.08}  # the probability of each kind of scene
 SIDES = {"small": 40, "": 48, "large": 64}  # pixels on the canvas; only three, because each size is one more object for the model to learn
+EVEN_SIDES = {"small": 32, "": 48, "large": 64}  # of lessons that are even: a small object is as large as a large one of half the picture
 SIZE_WORDS = {"small": ["small", "little", "tiny"], "large": ["large", "big", "huge"], "": [""]}
 RELATIONS = {
     "above": ["above", "over"],
@@ -89,17 +90,22 @@ HELD_OUT = 10  # one combination in this many is never trained
 
 @dataclass(frozen=True)
 class Lessons:
-    """What scenes are made of: objects, counts (drawn as often as they are listed), relations and styles."""
+    """What scenes are made of: objects, counts (drawn as often as they are listed), relations and styles.
+
+    even : objects without a word for their size are as large in company as alone, and several of them stand in a square, so that a model
+        has fewer sizes of each object to learn
+    """
 
     objects: tuple[str, ...] = tuple(OBJECTS)
     several: tuple[int, ...] = (2, 2, 3, 3, 4, 5)
     relations: tuple[str, ...] = tuple(RELATIONS)
     styles: tuple[str, ...] = tuple(STYLES)
+    even: bool = False
 
 
 WORLD = Lessons()  # everything; the tokenizer is trained on it
 FIRST = Lessons(TAUGHT, (2, 2, 3, 3, 4), ("above", "below", "left of", "right of", "beside"), ("",))  # can be trained on a CPU
-COMMON_WORLD = replace(FIRST, objects=COMMON)  # the common nouns, with the captions of FIRST
+COMMON_WORLD = replace(FIRST, objects=COMMON, even=True)  # the common nouns, with the captions of FIRST
 LESSONS = {"first": FIRST, "common": COMMON_WORLD, "world": WORLD}
 
 
@@ -113,6 +119,9 @@ class Group:
     colour: str = ""
 
 
+Boxes = tuple[tuple[str, str, int, int, int], ...]  # object, colour, left, top, side in pixels of the canvas
+
+
 @dataclass(frozen=True)
 class Scene:
     """Groups, their relation, a background, a style and the boxes (object, colour, left, top, side) on the 128-pixel canvas, drawn in this
@@ -121,7 +130,7 @@ class Scene:
     groups: tuple[Group, ...]
     relation: str
     background: str
-    boxes: tuple[tuple[str, str, int, int, int], ...]
+    boxes: Boxes
     texture: int  # seed of stars, clouds, grass
     style: str = ""
 
@@ -163,7 +172,7 @@ def make_scene(seed: int, lessons: Lessons = WORLD, kinds: dict[str, float] = KI
         groups, relation = tuple(_group(r, names, 1, 0) for _ in range(3)), "beside"
     if len({g.name for g in groups}) < len(groups):
         return make_scene(seed + 1_000_003, lessons, kinds)
-    boxes, texture = _place(groups, relation, r), r.getrandbits(31)
+    boxes, texture = _place(groups, relation, r, lessons.even), r.getrandbits(31)
     style = r.choice([x for x in lessons.styles if x]) if len(lessons.styles) > 1 and r.random() < STYLED else ""
     return Scene(groups, relation, background, boxes, texture, style)
 
@@ -180,40 +189,66 @@ def _lattice(r: random.Random, low: int, high: int) -> int:
     return r.randrange(-(-low // LATTICE), high // LATTICE + 1) * LATTICE
 
 
-def _place(groups: tuple[Group, ...], relation: str, r: random.Random) -> tuple[tuple[str, str, int, int, int], ...]:
+def _place(groups: tuple[Group, ...], relation: str, r: random.Random, even: bool) -> Boxes:
+    sides = EVEN_SIDES if even else SIDES
     if len(groups) == 1:
-        return _alone(groups[0], r)
+        return _alone(groups[0], r, sides, even)
     if len(groups) == 3:
+        if even:
+            return _square([(g.name, g.colour) for g in groups], r)
         left, top = _lattice(r, 0, 8), _lattice(r, 32, 56)
         return tuple((g.name, g.colour, left + 40 * i, top, 40) for i, g in enumerate(groups))
+    lines = [_line(g, sides, relation, even) for g in groups]
     if relation == "on":
-        return _stacked(groups, r)
+        return _stacked(lines, r)
     if relation == "behind":
-        return _overlapping(groups, r)
+        return _overlapping(lines, r)
     if relation in ("above", "below"):
-        return _apart(groups, 0 if relation == "above" else 1, 1, 48, r)
-    return _apart(groups, 1 if relation == "right of" else 0, 0, 56, r)
+        return _apart(lines, 0 if relation == "above" else 1, 1, 48, r)
+    return _apart(lines, 1 if relation == "right of" else 0, 0, 56, r)
 
 
-def _box(g: Group) -> tuple[int, int]:
-    """Width and height of a group of one or two objects."""
-    return (2 * SIDES["small"], SIDES["small"]) if g.count == 2 else (SIDES[g.size],) * 2
+@dataclass(frozen=True)
+class Line:
+    """One object, or two equal ones in a line: side by side, or one above the other (`down`), `side` pixels each."""
+
+    group: Group
+    side: int
+    down: bool = False
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Width and height."""
+        long = self.group.count * self.side
+        return (self.side, long) if self.down else (long, self.side)
+
+    def at(self, left: int, top: int) -> list[tuple[str, str, int, int, int]]:
+        """The boxes of its objects when its corner is at a place."""
+        g, steps = self.group, (i * self.side for i in range(self.group.count))
+        return [(g.name, g.colour, left + (0 if self.down else step), top + (step if self.down else 0), self.side) for step in steps]
 
 
-def _members(g: Group, left: int, top: int) -> list[tuple[str, str, int, int, int]]:
-    width, height = _box(g)
-    side = width // g.count if g.count > 1 else height
-    return [(g.name, g.colour, left + i * side, top, side) for i in range(g.count)]
+def _line(g: Group, sides: Mapping[str, int], relation: str, even: bool) -> Line:
+    """How a group stands in a pair: two of a kind are small ones side by side or, where the lessons are even, full ones across the pair."""
+    if g.count == 1 or not even:
+        return Line(g, sides[g.size] if g.count == 1 else sides["small"])
+    return Line(g, sides[""], down=relation in ("left of", "right of", "beside"))
 
 
-def _alone(g: Group, r: random.Random) -> tuple[tuple[str, str, int, int, int], ...]:
+def _square(members: Sequence[tuple[str, str]], r: random.Random) -> Boxes:
+    """Three or four objects (name, colour) in a square, the third of three in the middle below."""
+    left, top = _lattice(r, 0, 16), _lattice(r, 0, 16)
+    places = [(0, 0), (64, 0), (32, 64)] if len(members) == 3 else [(0, 0), (64, 0), (0, 64), (64, 64)]
+    return tuple((name, colour, left + x, top + y, 48) for (name, colour), (x, y) in zip(members, places, strict=True))
+
+
+def _alone(g: Group, r: random.Random, sides: Mapping[str, int], even: bool) -> Boxes:
     if g.count == 1:
-        side = SIDES[g.size] if g.size else r.choice([SIDES[""], SIDES["large"]])  # a single object may be large without a word for it
+        side = sides[g.size] if g.size else r.choice([sides[""], sides["large"]])  # a single object may be large without a word for it
         low, high = max(0, (CANVAS - side) // 2 - 16), min(CANVAS - side, (CANVAS - side) // 2 + 16)
         return ((g.name, g.colour, _lattice(r, low, high), _lattice(r, low, high), side),)
-    if g.count == 4:
-        left, top = _lattice(r, 0, 16), _lattice(r, 0, 16)
-        return tuple((g.name, g.colour, left + 64 * (i % 2), top + 64 * (i // 2), 48) for i in range(4))
+    if g.count == 4 or (even and g.count == 3):
+        return _square([(g.name, g.colour)] * g.count, r)
     if g.count == 5:
         left, top = _lattice(r, 0, 8), _lattice(r, 0, 40)
         places = [(0, 0), (40, 0), (80, 0), (16, 48), (64, 48)]
@@ -223,46 +258,46 @@ def _alone(g: Group, r: random.Random) -> tuple[tuple[str, str, int, int, int], 
     return tuple((g.name, g.colour, left + pitch * i, top, side) for i in range(g.count))
 
 
-def _apart(groups: tuple[Group, ...], leading: int, axis: int, low: int, r: random.Random) -> tuple[tuple[str, str, int, int, int], ...]:
+def _apart(lines: Sequence[Line], leading: int, axis: int, low: int, r: random.Random) -> Boxes:
     """Two groups one after the other along an axis (0: left to right, 1: top to bottom), group `leading` first.
 
     Across the axis both are centred on one line, between `low` and 80 pixels.
     """
-    boxes = [_box(g) for g in groups]
-    ahead, behind = boxes[leading][axis], boxes[1 - leading][axis]
+    extents = [line.extent for line in lines]
+    ahead, behind = extents[leading][axis], extents[1 - leading][axis]
     gap = max(0, CANVAS - ahead - behind)
     start = _lattice(r, 0, min(16, gap))
     end = max(start + ahead, (CANVAS - behind) // LATTICE * LATTICE - _lattice(r, 0, max(0, min(16, gap - start - LATTICE))))
     centre = _lattice(r, low, 80)
     found = []
-    for i, group in enumerate(groups):
-        across = boxes[i][1 - axis]
+    for i, line in enumerate(lines):
+        across = extents[i][1 - axis]
         place = [0, 0]
         place[axis] = start if i == leading else end
         place[1 - axis] = min(max(0, (centre - across // 2) // LATTICE * LATTICE), CANVAS - across)
-        found += _members(group, *place)
+        found += line.at(*place)
     return tuple(found)
 
 
-def _stacked(groups: tuple[Group, ...], r: random.Random) -> tuple[tuple[str, str, int, int, int], ...]:
+def _stacked(lines: Sequence[Line], r: random.Random) -> Boxes:
     """The first group standing on the second."""
-    (wide, high), (width, height) = (_box(g) for g in groups)
+    (wide, high), (width, height) = (line.extent for line in lines)
     top = _lattice(r, 0, CANVAS - high - height)
     left = _lattice(r, max(0, (wide - width) // 2), CANVAS - max(width, (wide + width) // 2))
     above = min(max(0, left + (width - wide) // 2 // LATTICE * LATTICE), CANVAS - wide)
-    return tuple(_members(groups[0], above, top) + _members(groups[1], left, top + high))
+    return tuple(lines[0].at(above, top) + lines[1].at(left, top + high))
 
 
-def _overlapping(groups: tuple[Group, ...], r: random.Random) -> tuple[tuple[str, str, int, int, int], ...]:
+def _overlapping(lines: Sequence[Line], r: random.Random) -> Boxes:
     """The first group half hidden by the second, which stands lower and to one side."""
-    (wide, high), (width, height) = (_box(g) for g in groups)
+    (wide, high), (width, height) = (line.extent for line in lines)
     down, aside = high // 2 // LATTICE * LATTICE, wide // 2 // LATTICE * LATTICE
     tall, broad = max(high, down + height), max(wide, aside + width)
     top, left = _lattice(r, 0, CANVAS - tall), _lattice(r, 0, CANVAS - broad)
     if r.random() < 0.5:
-        return tuple(_members(groups[0], left, top) + _members(groups[1], left + aside, top + down))
+        return tuple(lines[0].at(left, top) + lines[1].at(left + aside, top + down))
     end = left + broad
-    return tuple(_members(groups[0], end - wide, top) + _members(groups[1], end - aside - width, top + down))
+    return tuple(lines[0].at(end - wide, top) + lines[1].at(end - aside - width, top + down))
 
 
 def lessons_of(card: Mapping[str, Any]) -> Lessons:

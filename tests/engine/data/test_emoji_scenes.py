@@ -46,8 +46,8 @@ def test_boxes_lie_on_the_lattice_and_inside_the_picture() -> None:
 
 def test_relations_hold_in_the_boxes() -> None:
     seen = set()
-    for seed in range(3000):
-        scene = world.make_scene(seed)
+    for seed in range(6000):
+        scene = world.make_scene(seed, replace(world.WORLD, even=seed % 2 == 0))
         if len(scene.groups) != 2:
             continue
         n = scene.groups[0].count
@@ -100,13 +100,21 @@ def test_the_first_lessons_stay_as_the_shipped_weights_were_taught_them() -> Non
 
 def test_the_common_lessons_lie_between_the_first_and_the_world() -> None:
     first, common, whole = world.LESSONS.values()
-    assert set(first.objects) < set(common.objects) < set(whole.objects) and len(common.objects) >= 150
+    assert set(first.objects) < set(common.objects) < set(whole.objects) and len(common.objects) >= 120
     assert (common.several, common.relations, common.styles) == (first.several, first.relations, first.styles)
     told = [set(world.vocabulary(lessons)) for lessons in (first, common, whole)]
     assert told[0] < told[1] < told[2]
     scenes = world.trained_scenes(0, 3000, lessons=common)
     assert {group.name for scene in scenes for group in scene.groups} == set(common.objects)
     assert world.lessons_of({"lessons": "common"}) is common
+
+
+def test_even_lessons_draw_most_objects_at_one_size() -> None:
+    boxes = [box for scene in world.trained_scenes(0, 3000, lessons=world.COMMON_WORLD) for box in scene.boxes]
+    shares = {side: np.mean([box[4] == side for box in boxes]) for side in (32, 48, 64)}
+    assert sum(shares.values()) == pytest.approx(1) and shares[48] > 0.7
+    for name, _, left, top, side in boxes:
+        assert left % 16 == top % 16 == 0 and 0 <= min(left, top) and max(left, top) + side <= world.CANVAS, name
 
 
 def test_common_objects_can_be_told_apart(font: None) -> None:
