@@ -114,7 +114,7 @@ def test_even_lessons_draw_most_objects_at_one_size() -> None:
     shares = {side: np.mean([box[4] == side for box in boxes]) for side in (32, 48, 64)}
     assert sum(shares.values()) == pytest.approx(1) and shares[48] > 0.7
     for name, _, left, top, side in boxes:
-        assert left % 16 == top % 16 == 0 and 0 <= min(left, top) and max(left, top) + side <= world.CANVAS, name
+        assert left % 16 == top % 16 == 0 and min(left, top) >= 0 and max(left, top) + side <= world.CANVAS, name
 
 
 def test_common_objects_can_be_told_apart(font: None) -> None:
