@@ -14,4 +14,5 @@ RECIPES: dict[str, str] = {  # name on the command line: module with `main(optio
     "resampler": "engine.train.resampler",
     "queue": "engine.train.queue",  # all of these, one after another
     "status": "engine.train.status",
+    "keep": "engine.train.keep",
 }

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from engine.errors import BadFile, BadKnob, BadOutput, NotSupported
 from engine.files import clean, home, refusal, whole_file
 from engine.machine import keep_freed_memory, processor
+from engine.train import unfinished
 from engine.train.muon import StackedMuon
 from engine.train.profile import report
 
@@ -158,14 +159,17 @@ class Training:
         return [StackedMuon(single, self.learning_rate, self.weight_decay, momentum=0.95), adam]
 
     def resume(self, fresh: bool, slice: str = "") -> bool:
-        """Loads the checkpoint if there is one, unless `fresh`; returns whether it did. Leaves one with other frozen weights alone.
+        """Loads the checkpoint if there is one, or the weights that `train keep` wrote, unless `fresh`; returns whether it did. Leaves one
+        with other frozen weights alone.
 
         slice : the queue's key of this run; if the checkpoint has the same key, its minutes count. Raises BadFile for a checkpoint that is
         damaged or of another network.
         """
         self.slice = slice
         clean(self.path.parent)
-        if (fresh and not slice) or not self.path.exists():
+        if not self.path.exists():
+            return not fresh and self._pick_up()
+        if fresh and not slice:
             return False
         try:
             state = torch.load(self.path, map_location=self.device, weights_only=True)
@@ -185,6 +189,18 @@ class Training:
         print(f"{self.name}: resumed at step {self.step}, {self.seconds / 60:.0f} minutes", flush=True)
         return True
 
+    def _pick_up(self) -> bool:
+        """Starts from the weights that `train keep` wrote for this training, if there are any for this network; returns whether it did."""
+        found = unfinished.kept(self.name)
+        if found is None:
+            return False
+        state, card = found
+        if {k: v.shape for k, v in state.items()} != {k: v.shape for k, v in self.model.state_dict().items()}:
+            print(f"{self.name}: the weights in {unfinished.FOLDER / self.name} are of another network and are left alone", flush=True)
+            return False
+        self.warm_start(state, card, "unfinished")
+        return True
+
     def _take(self, state: dict[str, Any]) -> None:
         """Restores the state that `save` wrote."""
         self.model.load_state_dict(state["model"])
@@ -194,8 +210,8 @@ class Training:
         self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
         self.spent = state["spent"] if self.slice and state.get("slice") == self.slice else 0.0
 
-    def warm_start(self, state: dict[str, Tensor], before: dict) -> None:
-        """Starts from shipped weights; steps, minutes and curve continue from `before`, the summary in their card.
+    def warm_start(self, state: dict[str, Tensor], before: Mapping[str, Any], kind: str = "shipped") -> None:
+        """Starts from shipped or unfinished weights; steps, minutes and curve continue from `before`, the summary in their card.
 
         Missing names keep their initial values; the optimisers start fresh.
         """
@@ -203,7 +219,7 @@ class Training:
         self.averaged = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
         self.step, self.seconds, self.curve = before["steps"], before["minutes"] * 60, list(before.get("curve", []))
         self.first = self.step
-        print(f"{self.name}: warm start from the shipped weights, step {self.step}", flush=True)
+        print(f"{self.name}: warm start from the {kind} weights, step {self.step}", flush=True)
 
     def save(self) -> None:
         """Writes the checkpoint, completely or not at all; raises BadOutput if the disk does not take it."""

@@ -25,7 +25,7 @@ from engine.train import RECIPES, loop, status
 from engine.train.dependencies import THINGS, state_of
 from engine.train.loop import Parser
 
-NOT_IN_A_PLAN = ("queue", "status")
+NOT_IN_A_PLAN = ("queue", "status", "keep")
 LOWEST = 19  # the lowest POSIX priority
 
 
