@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer, get_layer_types_and_kwargs
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from engine.errors import NotSupported
 
@@ -59,13 +59,14 @@ def attention_of(model: PreTrainedModel, length: int) -> Attention:
     strange = next((layer for layer in layers if not isinstance(layer, DynamicLayer) or type(layer) not in CACHES), None)
     if not layers or strange is not None:
         raise NotSupported(f"The cache of {name} is no plain list of keys and values ({strange}). Use plain generate.")
-    kinds = get_layer_types_and_kwargs(config)[0]
     windows = {layer.sliding_window for layer in layers if isinstance(layer, DynamicSlidingWindowLayer)}
-    if windows and (CHUNK in kinds or len(windows) > 1) and length > min(windows):
+    chunked = CHUNK in (getattr(config, "layer_types", None) or ()) or getattr(config, "sliding_window", None) is None
+    masked = len(windows) == 1 and not chunked  # by masks of one window
+    if windows and not masked and length > min(windows):
         raise NotSupported(
-            f"{name} attends to {min(windows):,} tokens, and prompt and output may have {length:,}, which is not supported for its kind "
-            "of attention. Ask for fewer tokens."
+            f"{name} attends in chunks or windows of {min(windows):,} tokens that drafts have no masks for here, and prompt and output may "
+            f"have {length:,}. Ask for fewer tokens."
         )
-    if not windows or CHUNK in kinds or len(windows) > 1:
+    if not masked:
         return Attention(len(layers))
-    return Attention(len(layers), min(windows), mixed=ALL in kinds)
+    return Attention(len(layers), min(windows), mixed=any(type(layer) is DynamicLayer for layer in layers))

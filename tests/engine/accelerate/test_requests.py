@@ -166,7 +166,7 @@ def test_an_unknown_knob() -> None:
 def test_chunks_of_attention_that_are_too_short() -> None:
     """Within the first chunk a model that attends in chunks is like any other."""
     assert ours(models.llama4(), max_new_tokens=11, window=6) == plain(models.llama4(), max_new_tokens=11)
-    with pytest.raises(NotSupported, match="attends to 16 tokens"):
+    with pytest.raises(NotSupported, match="windows of 16 tokens"):
         ours(models.llama4(), max_new_tokens=12)
 
 
