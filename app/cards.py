@@ -42,6 +42,7 @@ RECIPES = {  # capability: what the method needs, and the recipe that makes it
     "wavefront": ("a model that can commit tokens out of order", ""),
     "hidden": ("the model's hidden states", ""),
 }
+ELSEWHERE = {"mesh_heads": "a mesh model"}  # what a method needs where its recipe does not run
 TRAINABLE = {  # model: recipes that exist for it
     "pictogram": ("feature-draft", "predictive-stream"),
     "lowpoly": ("feature-draft", "predictive-stream", "mesh-heads"),
@@ -187,6 +188,7 @@ def methods(able: frozenset[str], name: str, recipes: tuple[str, ...] | None = N
             continue
         if missing := sorted(method.needs - able):
             needs, recipe = RECIPES.get(missing[0], (missing[0].replace("_", " "), ""))
+            needs = needs if recipe in recipes else ELSEWHERE.get(missing[0], needs)
             command = f"python launch.py train {recipe}" if recipe and recipe in recipes else ""
             command += f" --backbone {name}" if command and (recipe, name) != ("mesh-heads", "lowpoly") else ""
             lacks.append(Lack(title_of(method.name), needs, command))

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -329,7 +329,7 @@ def check_names(about: Found, folder: Path) -> None:
         return
     import transformers  # takes seconds, and the studio shows its page without it
 
-    from engine.backbones.checkpoint_files import UNREADABLE
+    from engine.backbones.checkpoint_files import UNREADABLE, mismatch, quiet
 
     kind = getattr(transformers, family.network)
     try:
@@ -343,24 +343,7 @@ def check_names(about: Found, folder: Path) -> None:
     if gaps := sorted(report["missing_keys"]):
         raise MissingWeights(f"{about.name} lacks {len(gaps)} tensors, such as {gaps[0]}. Download it again.")
     if wrong := sorted(report["mismatched_keys"], key=str):
-        name, has, wants = wrong[0]
-        raise BadFile(f"{about.name} has {name} of shape {list(has)}, not {list(wants)}. It belongs to another config.json.")
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """transformers without progress bars and reports."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
+        raise BadFile(mismatch(about.name, *wrong[0]))
 
 
 def need_family(name: str) -> Family:

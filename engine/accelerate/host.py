@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Cache, DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers import Cache, PreTrainedModel
 
+from engine.accelerate.attention import LAST, Attention, attention_of
 from engine.accelerate.processors import Reading
 from engine.cache import Slab
 from engine.core import ANY_SUIT, Ids, Prompt, Rows, Sampling
@@ -31,8 +31,6 @@ from engine.networks.transformer import Fork
 from engine.networks.trunk import Trunk
 from engine.sampling import guide, warp
 
-NEEDED = ("input_ids", "attention_mask", "position_ids", "past_key_values")  # of the model's forward
-ATTENTION = ("sdpa", "eager")  # implementations that take a mask of any shape
 Stop = Callable[[Tensor, Any], Tensor]  # a stopping criterion
 
 
@@ -84,8 +82,8 @@ class ExactLayer(SlabLayer):
 class CallerTrunk(Trunk):
     """The caller's model for one run. It holds no cache, so closing a run frees the slab."""
 
-    def __init__(self, model: PreTrainedModel, branches: Sequence[Branch], layers: int):
-        self.model, self.layers = model, layers
+    def __init__(self, model: PreTrainedModel, branches: Sequence[Branch], attention: Attention):
+        self.model, self.attention = model, attention
         self.prefix = max(len(branch.ids) for branch in branches)
         padding = [self.prefix - len(branch.ids) for branch in branches]
         self.padding = torch.tensor(padding, device=model.device)[:, None]
@@ -109,26 +107,31 @@ class CallerTrunk(Trunk):
             input_ids=x[..., 0],
             attention_mask=self._visible(mask, slots, slab.kept),
             position_ids=(slots - self.padding).clamp(min=0) + self.first,
-            past_key_values=Cache(layers=[ExactLayer(slab, layer) for layer in range(self.layers)]),
+            past_key_values=Cache(layers=[ExactLayer(slab, layer) for layer in range(self.attention.layers)]),
             use_cache=True,
             return_dict=True,
             **({"logits_to_keep": 1} if prefilling and self._last_only else {}),
         ).logits
 
-    def _visible(self, mask: Tensor | None, slots: Tensor, kept: int) -> Tensor | None:
-        """The visibility of a pass as the class takes it, [1 or branches, 1, R, kept + R]; None where every row sees everything before."""
+    def _visible(self, mask: Tensor | None, slots: Tensor, kept: int) -> Tensor | dict[str, Tensor] | None:
+        """The visibility of a pass as the class takes it, [1 or branches, 1, R, kept + R], or one for each kind of layer; None where every
+        row sees everything before."""
         count = len(slots)
-        if not self._padded and (mask is None or count == 1):
+        causal = mask is None if count > 1 else self.attention.reaches(kept + 1)
+        if causal and not self._padded:
             return None
+        if mask is None:
+            mask = torch.ones(count, kept + count, dtype=torch.bool, device=slots.device)
+        visible = mask[None]
         if self._padded:
-            real = (
-                torch.arange(kept + count, device=slots.device) >= self.padding[:, None]
-            )  # of the slab; what comes later is never padding
+            real = torch.arange(kept + count, device=slots.device) >= self.padding[:, None]  # what comes later is never padding
             own = torch.eye(count, kept + count, dtype=torch.bool, device=slots.device).roll(kept, 1)  # no row may be blind
-            visible = (real if mask is None else mask & real) | own
-        else:
-            visible = mask[None]
-        visible = visible[:, None]
+            visible = (mask & real) | own
+        masks = {kind: self._as_taken(each) for kind, each in self.attention.masks(visible[:, None], slots, kept).items()}
+        return masks if self.attention.mixed else masks[LAST]
+
+    def _as_taken(self, visible: Tensor) -> Tensor:
+        """A mask as the attention takes it: bool, or numbers to add."""
         if not self._additive:
             return visible
         dtype = self.model.dtype
@@ -249,7 +252,7 @@ class CallerModel:
         self.given, self.ends, self.criteria = tuple(given), ends, tuple(criteria)
         self.name, self.device = type(model).__name__, model.device
         self.dtype = str(model.dtype).removeprefix("torch.")
-        self.layers = layers_of(model, max(len(branch.ids) for branch in branches) + limit)
+        self.attention = attention_of(model, max(len(branch.ids) for branch in branches) + limit)
         self.vocabulary = vocabulary_of(model)
         self.sampling = reading.sampling
         self.layout: Layout = Line() if grid is None else Raster(*grid)
@@ -276,11 +279,11 @@ class CallerModel:
 
     def start(self, prompt: Prompt) -> CallerSequence:
         """Prefills the prompt that the backbone was made for; of `prompt` it reads the sampling alone."""
-        trunk = CallerTrunk(self.model, self.branches, self.layers)
+        trunk = CallerTrunk(self.model, self.branches, self.attention)
         prefix = torch.zeros(len(self.branches), trunk.prefix, 1, dtype=torch.int64, device=self.device)
         for row, branch in zip(prefix, self.branches, strict=True):
             row[trunk.prefix - len(branch.ids) :, 0] = branch.ids
-        slab = LateSlab(self.layers, len(self.branches), trunk.prefix + self.limit + DRAFT_ROWS)
+        slab = LateSlab(self.attention.layers, len(self.branches), trunk.prefix + self.limit + DRAFT_ROWS)
         return CallerSequence(trunk, prefix, slab, self, prompt.sampling or self.sampling)
 
     def drafter(self, name: str) -> Any:
@@ -290,36 +293,6 @@ class CallerModel:
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> list[int]:
         """The tokens in order of their positions: what they mean is the caller's affair."""
         return [token for _, token in sorted(zip(positions, tokens, strict=True))]
-
-
-# --- which classes ----------------------------------------------------------------------------------------------------
-
-
-def layers_of(model: PreTrainedModel, length: int) -> int:
-    """The number of layers in the cache of a model whose sequences have up to `length` tokens; raises NotSupported for a model that has no
-    cache of keys and values, or one that forgets before the end."""
-    name, config = type(model).__name__, model.config.get_text_config(decoder=True)
-    lacking = [each for each in NEEDED if each not in inspect.signature(model.forward).parameters]
-    if lacking:
-        raise NotSupported(f"{name} takes no {' and no '.join(lacking)}, so drafts cannot be given their own place. Use plain generate.")
-    if config._attn_implementation not in ATTENTION:
-        raise NotSupported(
-            f"{name} runs with {config._attn_implementation} attention, which takes no mask of drafts. Load it with "
-            "attn_implementation='sdpa', or call model.set_attn_implementation('sdpa')."
-        )
-    layers = DynamicCache(config=config).layers
-    strange = next((layer for layer in layers if not isinstance(layer, DynamicLayer) or type(layer) not in _PLAIN), None)
-    if not layers or strange is not None:
-        raise NotSupported(f"The cache of {name} is no plain list of keys and values ({strange}). Use plain generate.")
-    window = min((layer.sliding_window for layer in layers if isinstance(layer, DynamicSlidingWindowLayer)), default=length)
-    if length > window:
-        raise NotSupported(
-            f"{name} attends to the last {window:,} tokens, and prompt and output may have {length:,}. Ask for fewer tokens."
-        )
-    return len(layers)
-
-
-_PLAIN = (DynamicLayer, DynamicSlidingWindowLayer)
 
 
 def vocabulary_of(model: PreTrainedModel) -> int:

@@ -52,7 +52,7 @@ def gap(host: CallerModel) -> tuple[float, float]:
     plain = host.model(input_ids=ids[None], use_cache=False, return_dict=True).logits[0, 2:]  # after the third id and after the fourth
     try:
         found = _drafted(host, ids)
-    except (ValueError, TypeError, RuntimeError, LookupError) as e:  # the same ids went through the plain pass
+    except (ValueError, TypeError, RuntimeError, LookupError, AttributeError) as e:  # the same ids went through the plain pass
         told = (str(e).strip().splitlines() or [type(e).__name__])[0].rstrip(".")
         raise NotSupported(f"{host.name} does not take the mask of drafts ({told}). Use plain generate.") from e
     usable = plain.float().abs() < torch.finfo(plain.dtype).max / 2  # a class may set some logits to the smallest number there is
@@ -62,8 +62,8 @@ def gap(host: CallerModel) -> tuple[float, float]:
 
 def _drafted(host: CallerModel, ids: Tensor) -> Tensor:
     """The logits [2, V] after the third and the fourth of four ids: the first two are cached, and a wrong draft lies between the others."""
-    trunk = CallerTrunk(host.model, [Branch(ids[:3])], host.layers)
-    slab = LateSlab(host.layers, 1, len(ids) + 1)
+    trunk = CallerTrunk(host.model, [Branch(ids[:3])], host.attention)
+    slab = LateSlab(host.attention.layers, 1, len(ids) + 1)
     device = ids.device
     trunk.run(ids[None, :2, None], torch.arange(2, device=device), torch.ones(2, 2, dtype=torch.bool, device=device).tril(), slab)
     slab.keep([0, 1])

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
+from transformers.generation import GenerationMode
 from transformers.generation import stopping_criteria as known
 
 from engine.accelerate.host import Branch, Stop
@@ -16,6 +17,10 @@ from engine.accelerate.processors import Reading
 from engine.errors import BadPrompt, NotSupported
 
 KEPT = ("attention_mask", "position_ids", "past_key_values", "use_cache", "logits_to_keep")  # model arguments that are read here
+PLAIN = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
+OTHER_MODES = (  # settings that ask for another kind of decoding
+    "penalty_alpha", "dola_layers", "prompt_lookup_num_tokens", "assistant_early_exit", "use_mtp", "constraints", "force_words_ids",
+)  # fmt: skip
 UNFILLED = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
 
 
@@ -42,6 +47,10 @@ def check(model: PreTrainedModel, settings: Any, arguments: Mapping[str, Any]) -
         raise NotSupported(f"{type(model).__name__} has an encoder; foretoken accelerates decoder-only models. Use plain generate.")
     if settings.num_beams not in (None, 1):
         raise NotSupported(f"foretoken decodes greedily or by sampling, not with num_beams={settings.num_beams}. Set num_beams=1.")
+    mode = settings.get_generation_mode()
+    if mode not in PLAIN:
+        asked = ", ".join(name for name in OTHER_MODES if getattr(settings, name, None)) or "the setting"
+        raise NotSupported(f"The settings ask for {mode.value.replace('_', ' ')}, which foretoken takes the place of. Leave {asked} out.")
     if arguments.get("use_cache") is False:
         raise NotSupported("foretoken needs the cache. Leave use_cache=False out.")
     asked = next((name for name in UNFILLED if getattr(settings, name, None)), None)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,8 +18,9 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
 
-from engine.checkpoints.families import Family, what_else
+from engine.checkpoints.families import TOKENIZER_FILES, Family, what_else
 from engine.errors import MissingWeights, NotSupported
 from engine.layout import Raster
 from engine.machine import has_fast_bfloat16
@@ -74,10 +76,11 @@ def read_model(folder: Path, kind: type[PreTrainedModel], dtype: torch.dtype, ne
     """
     try:
         check_numbers(folder, kind, config)
-        model, report = kind.from_pretrained(
-            folder, config=config, local_files_only=True, dtype=dtype, attn_implementation="sdpa", output_loading_info=True,
-            use_safetensors=True,
-        )  # fmt: skip
+        with quiet(bars=True):
+            model, report = kind.from_pretrained(
+                folder, config=config, local_files_only=True, dtype=dtype, attn_implementation="sdpa", output_loading_info=True,
+                use_safetensors=True, ignore_mismatched_sizes=True,
+            )  # fmt: skip
     except UNREADABLE as e:
         raise MissingWeights(f"The weights in {folder} cannot be read ({first_line(e)}). Download them again.") from e
     gaps = sorted(report["missing_keys"])
@@ -86,8 +89,30 @@ def read_model(folder: Path, kind: type[PreTrainedModel], dtype: torch.dtype, ne
     spare = sorted(name for name in report["unexpected_keys"] if name.startswith(needed))
     if spare:
         raise MissingWeights(f"The weights in {folder} hold more layers than config.json says, such as {spare[0]}. Download them again.")
+    if wrong := sorted(report["mismatched_keys"], key=str):
+        raise MissingWeights(mismatch(folder.name, *wrong[0]))
     check_finite(model, folder)
     return model.eval().requires_grad_(False)
+
+
+def mismatch(name: str, tensor: str, has: Sequence[int], wants: Sequence[int]) -> str:
+    """The sentence about a tensor of another shape than config.json says."""
+    return f"{name} has {tensor} of shape {list(has)}, not {list(wants)}. It belongs to another config.json."
+
+
+@contextmanager
+def quiet(bars: bool = False) -> Iterator[None]:
+    """transformers without reports and, unless `bars`, without progress bars: what is wrong is said in a sentence of ours."""
+    level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    if not bars:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()
 
 
 def dtype_of(device: str, dtype: str) -> torch.dtype:
@@ -148,6 +173,11 @@ def numbers_in(files: Iterable[Path]) -> int:
 
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a folder; raises MissingWeights."""
+    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
+        raise MissingWeights(
+            f"{folder} holds no tokenizer, without which no text is read. Copy tokenizer.json or tokenizer.model, and "
+            "tokenizer_config.json, from where its weights come from into it."
+        )
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:

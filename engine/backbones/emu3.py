@@ -104,12 +104,12 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> E
     folder = checkpoint_folder(path, FAMILY)
     kind = dtype_of(device, dtype)
     config = configuration(folder, Emu3Config)
-    layout = layout_of(config, SIDE)
+    layout, read = layout_of(config, SIDE), reader(read_tokenizer(folder))
     check_room(FAMILY, folder, config.text_config, layout, config.vq_config.codebook_size, device, kind)
     model = read_model(folder, Emu3ForConditionalGeneration, kind, "model.text_model.", config)
     model.model.vqmodel.encoder = None  # for reading pictures; generation never calls it
     model.model.vqmodel.float()
-    found = Emu3(model.to(device), reader(read_tokenizer(folder)), SIDE, stated_licence(folder))
+    found = Emu3(model.to(device), read, SIDE, stated_licence(folder))
     model.lm_head = None  # replaced by its rows of the codes
     steady([found.hosted.decoder, found.head])
     return found

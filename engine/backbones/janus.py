@@ -102,13 +102,14 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> J
     folder = checkpoint_folder(path, FAMILY)
     kind = dtype_of(device, dtype)
     config = configuration(folder, JanusConfig)
+    tokenizer = read_tokenizer(folder)  # before the weights, which take long
     check_room(FAMILY, folder, config.text_config, layout_of(config), config.vq_config.num_embeddings, device, kind)
     model = read_model(folder, JanusForConditionalGeneration, kind, "model.language_model.", config)
     for part in ("vision_model", "aligner"):  # for understanding pictures; generation never calls them
         setattr(model.model, part, None)
     model.model.vqmodel.encoder, model.lm_head = None, None
     model.model.vqmodel.float()
-    boi, tokenizer = special_ids(model)[1], read_tokenizer(folder)
+    boi = special_ids(model)[1]
     found = Janus(model.to(device), lambda text: [*tokenizer(CONVERSATION.format(text)).input_ids, boi], stated_licence(folder))
     steady([found.hosted.decoder, model.model.generation_head, model.model.generation_aligner])
     return found

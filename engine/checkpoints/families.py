@@ -18,7 +18,7 @@ from engine.errors import MissingWeights, NotSupported
 Config = Mapping[str, Any]
 Shapes = Mapping[str, tuple[int, ...]]
 EMU35_WORDS = 282_926  # ids of Emu3.5: 151,854 of text and 131,072 codes
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "tokenizer_config.json")
 OWN_FORMS = {  # types of config.json whose tensors have other names
     "multi_modality": "Janus in DeepSeek's own form. Use the converted one: deepseek-community/Janus-Pro-1B or -7B",
     "Emu3": "Emu3 in BAAI's own form. Use the converted one: BAAI/Emu3-Gen-hf",

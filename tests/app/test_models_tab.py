@@ -95,6 +95,7 @@ def test_methods_that_lack_something_name_the_recipe(tmp_path: Path) -> None:
     commands = {lack.title: lack.command for lack in lacks}
     assert commands["EAGLE-2"] == "python launch.py train feature-draft --backbone pictogram"
     assert commands["MuLo-SD"] == "" and all(lack.needs for lack in lacks)
+    assert {lack.title: lack.needs for lack in lacks}["XSpecMesh"] == "a mesh model"  # no recipe trains heads for pictures
     weights_file(tmp_path).touch()
     assert "EAGLE-2" in methods(abilities(tmp_path, cards.PICTURES), "pictogram")[0]
 

@@ -14,13 +14,19 @@ from transformers import (
     ChameleonForConditionalGeneration,
     FalconConfig,
     FalconForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
+    Llama4ForCausalLM,
+    Llama4TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
     PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -76,9 +82,29 @@ def chameleon() -> ChameleonForConditionalGeneration:
 
 
 @cache
-def mistral() -> MistralForCausalLM:
-    """Attends to the last 16 tokens."""
-    return built(MistralForCausalLM, MistralConfig(**SHAPE, sliding_window=16))
+def qwen2() -> Qwen2ForCausalLM:
+    """Biases of queries and keys, and a head that is the embedding."""
+    return built(Qwen2ForCausalLM, Qwen2Config(**SHAPE, tie_word_embeddings=True))
+
+
+@cache
+def mistral(window: int | None = 16, attention: str = "sdpa") -> MistralForCausalLM:
+    """Every layer attends to the last tokens."""
+    return built(MistralForCausalLM, MistralConfig(**SHAPE, sliding_window=window), attention)
+
+
+@cache
+def gemma3(window: int = 16, attention: str = "sdpa") -> Gemma3ForCausalLM:
+    """One layer attends to the last tokens, one to all, each with rotary positions of its own."""
+    kinds = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": window, "tie_word_embeddings": False}
+    return built(Gemma3ForCausalLM, Gemma3TextConfig(**SHAPE, head_dim=8, query_pre_attn_scalar=8, **kinds), attention)
+
+
+@cache
+def llama4() -> Llama4ForCausalLM:
+    """Attends in chunks of 16 tokens."""
+    shape = SHAPE | {"head_dim": 8, "attention_chunk_size": 16, "num_local_experts": 2, "intermediate_size_mlp": 64}
+    return built(Llama4ForCausalLM, Llama4TextConfig(**shape))
 
 
 @cache
@@ -96,7 +122,7 @@ def bart() -> BartForConditionalGeneration:
     return built(BartForConditionalGeneration, config)
 
 
-MODELS = {"llama": llama, "qwen3": qwen3, "gpt2": gpt2, "chameleon": chameleon}
+MODELS = {"llama": llama, "qwen2": qwen2, "qwen3": qwen3, "gpt2": gpt2, "chameleon": chameleon}
 
 
 def plain(model: PreTrainedModel, ids: list[int] | Tensor = PROMPT, **settings: Any) -> list[list[int]]:

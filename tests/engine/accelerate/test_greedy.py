@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import GenerationMixin
 
 from engine.accelerate import foretoken
+from engine.accelerate.attention import Attention
 from engine.accelerate.processors import read
 from engine.backbones.janus import Janus
 from engine.core import Prompt, Sampling
@@ -37,6 +38,36 @@ def test_classes(name: str, settings: dict[str, Any]) -> None:
     expected = plain(model, **settings)
     assert len(set(expected[0])) > 5  # a model that repeats one token would prove nothing
     assert ours(model, window=6, **settings) == expected
+
+
+WINDOWED = {"every layer": models.mistral, "some layers": models.gemma3}
+LONG = [token % 39 + 1 for token in range(0, 210, 7)]  # longer than the window of 16
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("kind", WINDOWED)
+@pytest.mark.parametrize("settings", [{}, GUIDED], ids=["plain", "guidance"])
+@pytest.mark.parametrize("prompt", [LONG[:15], LONG], ids=["shorter", "longer"])
+def test_layers_that_attend_to_a_window(attention: str, kind: str, settings: dict[str, Any], prompt: list[int]) -> None:
+    """The prompt ends before the window is full, and after; the shorter prompt of a guidance pair is padded."""
+    model = WINDOWED[kind](attention=attention)
+    expected = plain(model, prompt, max_new_tokens=36, **settings)
+    assert expected != plain(WINDOWED[kind](window=128, attention=attention), prompt, max_new_tokens=36, **settings)  # the window matters
+    assert ours(model, ids=prompt, max_new_tokens=36, window=6, **settings) == expected
+
+
+@pytest.mark.parametrize("kind", WINDOWED)
+def test_a_batch_with_left_padding_and_a_window(kind: str) -> None:
+    ids, mask = torch.tensor([[0, 0, 7, 9, 11], PROMPT]), torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+    settings = {"attention_mask": mask, "max_new_tokens": 30}
+    assert ours(WINDOWED[kind](), ids=ids, window=6, **settings) == plain(WINDOWED[kind](), ids, **settings)
+
+
+def test_a_window_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests above can fail: with masks that hide nothing but later tokens they do."""
+    monkeypatch.setattr(Attention, "masks", lambda self, visible, slots, kept: {"full_attention": visible, "sliding_attention": visible})
+    for model in (models.mistral(), models.gemma3()):
+        assert ours(model, ids=LONG, max_new_tokens=36, window=6) != plain(model, LONG, max_new_tokens=36)
 
 
 @pytest.mark.parametrize("method", ["ar", "jacobi", "sjd", "lookup", "gsd", "sjdpp_published"])

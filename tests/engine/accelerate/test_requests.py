@@ -96,6 +96,10 @@ def test_a_processor_of_the_callers_own_is_used_once_it_is_vouched_for() -> None
 
 REFUSED: dict[str, tuple[dict[str, Any], type[ForetokenError], str]] = {
     "beams": ({"num_beams": 2}, NotSupported, "num_beams=2"),
+    "beams of sampling": ({"num_beams": 3, "do_sample": True}, NotSupported, "num_beams=3"),
+    "contrastive search": ({"penalty_alpha": 0.6, "top_k": 4}, NotSupported, "contrastive search.*Leave penalty_alpha out"),
+    "layers compared": ({"dola_layers": "high"}, NotSupported, "dola generation.*Leave dola_layers out"),
+    "another speculation": ({"prompt_lookup_num_tokens": 3}, NotSupported, "assisted generation.*Leave prompt_lookup_num_tokens out"),
     "scores": ({"output_scores": True, "return_dict_in_generate": True}, NotSupported, "no scores"),
     "no cache": ({"use_cache": False}, NotSupported, "needs the cache"),
     "right padding": ({"attention_mask": torch.tensor([[1, 1, 1, 1, 0]])}, BadPrompt, "Pad on the left"),
@@ -159,10 +163,11 @@ def test_an_unknown_knob() -> None:
         foretoken("sjdpp", speed=3)
 
 
-def test_a_window_of_attention_that_is_too_short() -> None:
-    assert ours(models.mistral(), max_new_tokens=11, window=6) == plain(models.mistral(), max_new_tokens=11)
-    with pytest.raises(NotSupported, match="last 16 tokens"):
-        ours(models.mistral(), max_new_tokens=12)
+def test_chunks_of_attention_that_are_too_short() -> None:
+    """Within the first chunk a model that attends in chunks is like any other."""
+    assert ours(models.llama4(), max_new_tokens=11, window=6) == plain(models.llama4(), max_new_tokens=11)
+    with pytest.raises(NotSupported, match="windows of 16 tokens"):
+        ours(models.llama4(), max_new_tokens=12)
 
 
 def test_flexible_attention_is_refused() -> None:

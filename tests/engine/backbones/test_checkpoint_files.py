@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
@@ -74,6 +76,32 @@ def test_a_tokenizer_without_a_mark_is_refused(emu3_folder: Path, mark: str) -> 
     save_emu3_tokenizer(emu3_folder, {name: text for name, text in MARKS.items() if name != mark})
     with pytest.raises(MissingWeights, match=mark):
         emu3.load(str(emu3_folder))
+
+
+@pytest.mark.parametrize("module", [janus, emu3])
+def test_a_missing_tokenizer_is_refused_before_the_weights_are_read(
+    module: Any, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = request.getfixturevalue(f"{module.FAMILY.name}_folder")
+    for file in folder.glob("*token*"):
+        file.unlink()
+    monkeypatch.setattr(module, "read_model", lambda *_: pytest.fail("the weights were read"))
+    with pytest.raises(MissingWeights, match=r"holds no tokenizer, without which no text is read\. Copy tokenizer\.json"):
+        module.load(str(folder))
+
+
+def test_a_tensor_of_another_shape_is_one_sentence(janus_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Without the report of transformers, which names its own arguments."""
+    name = "model.language_model.layers.0.mlp.up_proj.weight"
+    tensors = load_file(janus_folder / "model.safetensors")
+    rows, columns = tensors[name].shape
+    save_file(tensors | {name: tensors[name][:-1].clone()}, janus_folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(MissingWeights) as caught:
+        janus.load(str(janus_folder))
+    sentence = f"has {name} of shape [{rows - 1}, {columns}], not [{rows}, {columns}]. It belongs to another config.json."
+    assert str(caught.value) == f"{janus_folder.name} {sentence}"
+    printed = capfd.readouterr()
+    assert "REPORT" not in printed.err + printed.out
 
 
 def test_emu3_without_codes_is_refused(emu3_folder: Path) -> None:
