@@ -223,6 +223,33 @@ def test_progress_says_what_is_left() -> None:
     assert [duration(s) for s in (3, 600, 90_000)] == ["3 s", "10 min", "25.0 h"]
 
 
+class Terminal(io.StringIO):
+    """A terminal of 80 columns."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_stays_on_one_line_whatever_a_prompt_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    odd = {"status": "done", "input": "a cat\nand \x1b[2Ja dog\r" + "z" * 99}
+    for out in (Terminal(), io.StringIO()):
+        progress = Progress(20_000, 0, out)
+        for _ in range(2):
+            progress.add(odd)
+        shown = out.getvalue()
+        lines = shown.lstrip("\r").split("\r") if out.isatty() else shown.splitlines()
+        assert len(lines) == 2 and all(line.rstrip("\n").isprintable() for line in lines)
+        assert not out.isatty() or all(len(line) < 80 for line in lines)
+
+
+def test_the_table_holds_any_text(tmp_path: Path) -> None:
+    odd = ["a\rb", "a\nb", "a\r\nb", 'a "b", c', "\u2028", "赤いりんご 🍎", "=1+1", ""]
+    table.write([{"number": i, "input": text, "status": "done", "error": "\r" + text} for i, text in enumerate(odd)], tmp_path)
+    assert [(row["input"], row["error"]) for row in rows_of(tmp_path)] == [(text, "\r" + text) for text in odd]
+    assert (tmp_path / table.NAME).read_bytes().startswith(b"number,input,file,") and b",hash" not in (tmp_path / table.NAME).read_bytes()
+
+
 def test_clouds_become_meshes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     clouds = tmp_path / "clouds"
     clouds.mkdir()
