@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -18,12 +19,14 @@ from typing import Any
 from app.batch.folder import BatchFolder, Row, failed, with_entry
 from app.batch.inputs import Entry
 from app.batch.plan import Plan
-from engine.errors import BadFile, NotSupported
+from engine import errors
+from engine.errors import BadFile, ForetokenError, NotSupported
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = "local"  # a Ray of this command's own, on this machine
 BLOCKS = 2000  # most parts into which the inputs are cut; a part is what an actor gets at once
 TRIES = 3  # how often a part may lose its actor; then its inputs failed
+OURS = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.+)$", re.MULTILINE)  # the last line of a traceback of an actor
 KEEP = ("FORETOKEN_HOME", "FORETOKEN_DTYPE", "FORETOKEN_KERNELS", "FORETOKEN_THREADS")  # settings that actors get from this process
 
 
@@ -67,7 +70,7 @@ class Cluster:
         Raises NotSupported without Ray.
         """
         if find_spec("ray") is None or find_spec("pyarrow") is None:
-            raise NotSupported("Ray Data is not installed. Install it: .venv/bin/python -m pip install 'ray[data]>=2.60'")
+            raise NotSupported("Ray Data is not installed. Install it: .venv/bin/python -m pip install 'ray[data]>=2.60,<2.64'")
         self.plan, self.folder, self.address, self.actors, self.at_once = plan, folder, address, actors, at_once
 
     def __enter__(self) -> Cluster:
@@ -94,7 +97,10 @@ class Cluster:
         ray.shutdown()
 
     def rows(self, entries: Sequence[Entry]) -> Iterator[Row]:
-        """The rows of some inputs as their parts end. An input whose actors died TRIES times is in none of them and has failed."""
+        """The rows of some inputs as their parts end. An input whose actors died TRIES times is in none of them and has failed.
+
+        Raises ForetokenError if an actor cannot begin.
+        """
         import ray
 
         context = ray.data.DataContext.get_current()
@@ -108,18 +114,36 @@ class Cluster:
             compute=ray.data.ActorPoolStrategy(size=sized.actors),
             num_cpus=sized.cpus,
             num_gpus=sized.gpus,
-            max_restarts=-1,
             max_task_retries=TRIES,
         )
         missing = {entry.number: entry for entry in entries}
-        for found in made.iter_rows():
-            row = json.loads(found["row"])
+        for row in rows_of(made):
             missing.pop(row["number"], None)
             yield row
         for entry in missing.values():
             yield with_entry(
                 failed(entry, f"Its worker ended {TRIES + 1} times. Look for lack of memory, and start the batch again."), entry
             )
+
+
+def rows_of(made: Any) -> Iterator[Row]:
+    """The rows in a data set of Ray's. An error of ours that ended its actors is raised again: Ray has only its text."""
+    import ray
+
+    try:
+        for found in made.iter_rows():
+            yield json.loads(found["row"])
+    except ray.exceptions.RayError as e:
+        if (ours := error_in(str(e))) is None:
+            raise
+        raise ours from e
+
+
+def error_in(text: str) -> ForetokenError | None:
+    """The error of ours at the end of a traceback; None if another one ended it."""
+    found = OURS.findall(text)
+    kind = getattr(errors, found[-1][0], None) if found else None
+    return kind(found[-1][1]) if kind else None
 
 
 def parts(entries: Sequence[Entry], at_once: int, actors: int) -> list[Sequence[Entry]]:
