@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlsplit
 
 from app.batch.folder import BatchFolder, Row, failed, with_entry
 from app.batch.inputs import Entry
@@ -24,6 +26,9 @@ from engine.errors import BadFile, ForetokenError, NotSupported
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = "local"  # a Ray of this command's own, on this machine
+AUTO = "auto"  # the cluster of this machine
+PATIENCE = 10.0  # seconds in which a cluster must answer; Ray itself would wait for many minutes, and cannot be stopped meanwhile
+NOT_THERE = "Ray cannot be used at {} ({}). Start it with `ray start --head`, or leave ADDRESS out."
 BLOCKS = 2000  # most parts into which the inputs are cut; a part is what an actor gets at once
 TRIES = 3  # how often a part may lose its actor; then its inputs failed
 OURS = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.+)$", re.MULTILINE)  # the last line of a traceback of an actor
@@ -74,6 +79,7 @@ class Cluster:
         self.plan, self.folder, self.address, self.actors, self.at_once = plan, folder, address, actors, at_once
 
     def __enter__(self) -> Cluster:
+        check_address(self.address)
         import ray
 
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
@@ -86,9 +92,7 @@ class Cluster:
                 ray.init(address=self.address, **settings)
         except (ConnectionError, ValueError, RuntimeError, TimeoutError) as e:
             reason = (str(e).strip().splitlines() or [type(e).__name__])[0].rstrip(".")
-            raise NotSupported(
-                f"Ray cannot be used at {self.address} ({reason}). Start it with `ray start --head`, or leave ADDRESS out."
-            ) from e
+            raise NotSupported(NOT_THERE.format(self.address, reason)) from e
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -124,6 +128,19 @@ class Cluster:
             yield with_entry(
                 failed(entry, f"Its worker ended {TRIES + 1} times. Look for lack of memory, and start the batch again."), entry
             )
+
+
+def check_address(address: str) -> None:
+    """Raises NotSupported unless something answers at the address of a cluster."""
+    if address in (LOCAL, AUTO):
+        return
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        if not parts.hostname or not parts.port:
+            raise ValueError("it is not HOST:PORT")
+        socket.create_connection((parts.hostname, parts.port), PATIENCE).close()
+    except (OSError, ValueError) as e:
+        raise NotSupported(NOT_THERE.format(address, str(getattr(e, "strerror", None) or e).rstrip("."))) from e
 
 
 def rows_of(made: Any) -> Iterator[Row]:

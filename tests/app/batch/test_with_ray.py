@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import signal
+import socket
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -14,8 +15,8 @@ import pytest
 
 from app import cli
 from app.batch.inputs import Entry
-from app.batch.with_ray import Pool, error_in, parts, path_of_code, pool
-from engine.errors import BadFile
+from app.batch.with_ray import Pool, check_address, error_in, parts, path_of_code, pool
+from engine.errors import BadFile, NotSupported
 
 ROOT = Path(__file__).resolve().parents[3]
 HAS_RAY = find_spec("ray") is not None and find_spec("pyarrow") is not None
@@ -59,6 +60,19 @@ def test_an_error_of_ours_is_found_in_the_text_of_an_actors_end() -> None:
     assert type(found) is BadFile and str(found) == "This machine does not see it."
     assert error_in("The actor died.\nModuleNotFoundError: No module named 'engine.errors'") is None
     assert error_in("engine.errors.Elsewhere: made up") is None
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nonsense", "127.0.0.1:999999", "http://[", ":6379", ""])
+def test_a_cluster_that_does_not_answer_is_a_sentence_at_once(address: str) -> None:
+    with pytest.raises(NotSupported, match=r"^Ray cannot be used at .*Start it with `ray start --head`, or leave ADDRESS out\.$"):
+        check_address(address)
+
+
+def test_a_cluster_that_answers_is_tried() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        check_address(f"127.0.0.1:{server.getsockname()[1]}")
+    check_address("local")
+    check_address("auto")
 
 
 BLIND = """
