@@ -18,7 +18,7 @@ from PIL import Image
 
 from app import cli
 from app.batch import making, table
-from app.batch.folder import ROW, BatchFolder, alone
+from app.batch.folder import ROW, BatchFolder, alone, stored
 from app.batch.inputs import Entry, read_inputs
 from app.batch.plan import Plan
 from app.batch.progress import Progress, duration
@@ -158,6 +158,13 @@ def test_other_settings_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture
         changed = [*OPTIONS, *other] if other[0] != "--method" else [*other, "--size", "64"]
         assert cli.main(["batch", str(path), "--out", str(out), *changed, "--no-sheet"]) == 2
         assert "holds a batch with" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("settings", ["null", "[]", "{", "", '{"method": 3}'])
+def test_settings_that_are_none_are_refused(settings: str, tmp_path: Path) -> None:
+    (tmp_path / "batch.json").write_text(settings)
+    with pytest.raises(BadOutput, match="Choose another folder with --out"):
+        stored(tmp_path)
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
