@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.serving.refusals import Refused
 from engine.mesh.formats.source import plain
 
 EVERYWHERE = ("", "0.0.0.0", "::")  # hosts that mean all of a machine's addresses
@@ -50,7 +51,7 @@ class Door:
             return
         headers = Headers(scope=scope)
         if refused := not self.public and self.refusal(headers.get("host", ""), headers.get("origin")):
-            await PlainTextResponse(refused, 403)(scope, receive, send)
+            await answer(scope, refused, 403)(scope, receive, send)
         elif any(way in scope["path"] for way in ABROAD):
             await PlainTextResponse("This studio fetches nothing from elsewhere.", 403)(scope, receive, send)
         else:
@@ -81,7 +82,7 @@ class Door:
         limit = self.largest + ENVELOPE if scope["path"].endswith(UPLOAD) else BODY
         claimed = headers.get("content-length", "0")
         if not claimed.isdecimal() or int(claimed) > limit:
-            await PlainTextResponse(TOO_LARGE.format(limit), 413)(scope, receive, send)
+            await answer(scope, TOO_LARGE.format(limit), 413)(scope, receive, send)
             return
         came = 0
 
@@ -93,6 +94,13 @@ class Door:
             return message if came <= limit else {"type": "http.disconnect"}
 
         await self.app(scope, counted, send)
+
+
+def answer(scope: Scope, sentence: str, status: int) -> Response:
+    """A refusal; that of OpenAI's images API in its form."""
+    if scope["path"].startswith("/v1/"):
+        return JSONResponse(Refused(sentence).told(), status)
+    return PlainTextResponse(sentence, status)
 
 
 def hostname(url: str) -> str:

@@ -20,6 +20,7 @@ from gradio.utils import get_upload_folder
 from app import history
 from app.boards.mesh import MeshBoard
 from app.boards.picture import Board
+from app.serving.turns import arrival
 from app.stream import Growth, Throttle, updates
 from app.ui import asked, image_tab, mesh_tab
 from app.ui.mesh_input import adopt
@@ -96,7 +97,7 @@ class Endpoints:
 
     def answer(self, caller: str, work: Callable[[int], Iterator[Update]]) -> Iterator[Update]:
         """The updates of one call, which holds the engine; an error of a person is one sentence."""
-        number = self.sessions.enter(caller, "api")
+        number = self.sessions.enter(caller, "api", arrival(self.place.page, caller))
         try:
             if number is None:
                 raise BadPrompt(GOING)

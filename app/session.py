@@ -96,8 +96,11 @@ class Sessions:
 
     # --- the queue ------------------------------------------------------------------------------------------------
 
-    def enter(self, visitor: str, tab: str = "") -> int | None:
-        """The number of a new ticket at the end of the queue, which replaces the visitor's waiting one. None if they have a run."""
+    def enter(self, visitor: str, tab: str = "", since: float | None = None) -> int | None:
+        """The number of a new ticket at the end of the queue, which replaces the visitor's waiting one. None if they have a run.
+
+        since : when the visitor asked, by the clock; None = now
+        """
         with self._lock:
             self._expire()
             if self._running is not None and self._running.visitor == visitor:
@@ -106,7 +109,7 @@ class Sessions:
             self._line = [ticket for ticket in self._line if ticket.visitor != visitor]
             self._numbers += 1
             now = self._clock()
-            self._line.append(Ticket(self._numbers, visitor, tab, now, now))
+            self._line.append(Ticket(self._numbers, visitor, tab, now, now if since is None else since))
             return self._numbers
 
     def place(self, visitor: str) -> int:

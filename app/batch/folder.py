@@ -95,11 +95,13 @@ class BatchFolder:
 def stored(root: Path) -> dict[str, Any] | None:
     """The settings that a batch in this folder began with; None if there is none. Raises BadOutput."""
     path = root / SETTINGS
+    if not path.exists():
+        return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:
         raise BadOutput(f"{path} cannot be read ({e}). Choose another folder with --out.") from e
-    if found is not None and not (isinstance(found, dict) and isinstance(found.get("method"), str) and isinstance(found.get("dtype"), str)):
+    if not (isinstance(found, dict) and isinstance(found.get("method"), str) and isinstance(found.get("dtype"), str)):
         raise BadOutput(f"{path} holds no settings of a batch. Choose another folder with --out.")
     return found
 

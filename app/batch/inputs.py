@@ -6,6 +6,7 @@ would hide other lines, such as a quote that is never closed, refuses the whole 
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -19,6 +20,7 @@ from typing import Any
 from app.clouds import files_in
 from engine.core import Prompt, Sampling
 from engine.errors import BadFile, BadPrompt, ForetokenError
+from engine.mesh.read import READERS
 from engine.sampling import changed
 
 PROMPT, FILE = "prompt", "file"
@@ -27,6 +29,9 @@ SETTINGS = ("temperature", "top_k", "top_p", "guidance")
 FIELDS = (PROMPT, FILE, "seed", *SIZES, *SETTINGS)
 CSV, JSON_LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
 SEPARATORS = ",;\t"
+LISTS = (".txt", *CSV, *JSON_LINES)  # a file with another name of READERS is a cloud or a mesh
+MARKED = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # how files of Windows begin that are not UTF-8
+NOT_JSON_LINES = "{} may hold JSON that is not one value a line. Write a string or an object a line, and name the file .jsonl."
 LARGEST_SEED = 2**63 - 1
 
 
@@ -70,16 +75,12 @@ Fields = Mapping[str, Any]
 def read_inputs(path: Path, seed: int = 0) -> Inputs:
     """All inputs of a file or a folder. seed : of every input that names none; of equal inputs, the next one has the next seed.
 
-    Raises BadPrompt or BadFile for a file that holds no input, that cannot be read, or whose lines cannot be told apart.
+    Raises BadPrompt or BadFile for a file that holds no input, that is no list, that cannot be read, or whose lines cannot be told apart.
     """
     if path.is_dir():
         found: list[tuple[int, Fields | str]] = [(i, {FILE: file.name}) for i, file in enumerate(files_in(path), 1)]
         return Inputs(entries_of(found, path, seed), True, [])
-    try:
-        text = path.read_bytes().decode("utf-8-sig", "surrogateescape")  # a bad byte is a problem of its line
-    except OSError as e:
-        raise BadFile(f"Cannot read {path} ({e.strerror or e}). Give a file of prompts, or a folder of clouds.") from e
-    kind = path.suffix.lower()
+    text, kind = text_of(path), path.suffix.lower()
     found = list(csv_rows(path, text) if kind in CSV else json_rows(text) if kind in JSON_LINES else text_rows(text))
     if not found:
         raise BadPrompt(f"{path} has no input. Write one prompt a line.")
@@ -87,6 +88,27 @@ def read_inputs(path: Path, seed: int = 0) -> Inputs:
     unused = list(dict.fromkeys(name for fields in given for name in fields if name not in FIELDS))
     are_files = any(fields.get(FILE) for fields in given)
     return Inputs(entries_of(found, path.parent, seed, FILE if are_files else PROMPT), are_files, unused)
+
+
+def text_of(path: Path) -> str:
+    """The text of a list, with "\\n" at the end of each line; a byte that is no UTF-8 is a problem of its line. Raises BadFile."""
+    kind = path.suffix.lower()
+    try:
+        content = path.read_bytes()
+    except OSError as e:
+        raise BadFile(f"Cannot read {path} ({e.strerror or e}). Give a file of prompts, or a folder of clouds.") from e
+    if kind in READERS and kind not in LISTS:
+        raise BadFile(f"{path.name} is a cloud or a mesh, not a list of inputs. Give its folder, or make it alone with launch.py mesh.")
+    if kind == ".json":
+        raise BadFile(NOT_JSON_LINES.format(path.name))
+    marked = MARKED.get(content[:2])
+    try:
+        text = content.decode(marked) if marked else content.decode("utf-8-sig", "surrogateescape")
+    except UnicodeDecodeError as e:
+        raise BadFile(f"{path.name} begins as UTF-16 and is damaged ({e.reason}). Save it as UTF-8.") from e
+    if not marked and "\0" in text:
+        raise BadFile(f"{path.name} is no text that can be read: it holds NUL characters. Save it as UTF-8.")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------
@@ -123,6 +145,8 @@ def csv_rows(path: Path, text: str) -> Iterator[tuple[int, Fields | str]]:
         names = [name.strip().lower() for name in next(reader, [])]
         if PROMPT not in names and FILE not in names:
             raise BadFile(f"{path.name} has no column '{PROMPT}' and none '{FILE}' in its first line. Name the column of the inputs so.")
+        if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
+            raise BadFile(f"{path.name} names the column '{twice[0]}' twice in its first line. Give each column a name of its own.")
         for values in reader:
             if not any(value.strip() for value in values):
                 continue

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
+
+from engine.mesh.formats.source import plain
 
 SHOWN = 50  # characters of an input
 
@@ -24,8 +27,9 @@ class Progress:
         self.made += 1
         self.done += row["status"] == "done"
         self.failed += row["status"] != "done" and is_last
-        text = f"{self.text()} · {row['status']}: {str(row['input'])[:SHOWN]}"
+        text = f"{self.text()} · {row['status']}: {plain(row['input'], SHOWN)}"
         if self.out.isatty():
+            text = text[: shutil.get_terminal_size().columns - 1]  # a longer one would begin a new line each time
             self.out.write("\r" + text.ljust(self._width))
             self._width = len(text)
         else:

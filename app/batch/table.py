@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,18 @@ def write(rows: Iterable[Mapping[str, Any]], root: Path) -> Path:
     rows = list(rows)
     named = COLUMNS.index("seconds") + 1
     columns = [*COLUMNS[:named], *(name for name in COLUMNS[named:] if any(row.get(name) not in (None, "") for row in rows))]
-    text = io.StringIO(newline="")
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(columns)
-    table.writerows([said(row.get(name)) for name in columns] for row in rows)
+    lines = [line(columns), *(line([said(row.get(name)) for name in columns]) for row in rows)]
     path = root / NAME
     with as_sentence(root):
-        files.write_text(path, text.getvalue())
+        files.write_text(path, "".join(lines))
     return path
+
+
+def line(values: Sequence[Any]) -> str:
+    """A line of the table. Python puts quotes only around the line ends that it writes itself, and a prompt may hold either one."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerow(values)
+    return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 def said(value: Any) -> Any:

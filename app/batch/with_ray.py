@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlsplit
 
 from app.batch.folder import BatchFolder, Row, failed, with_entry
 from app.batch.inputs import Entry
 from app.batch.plan import Plan
-from engine.errors import BadFile, NotSupported
+from engine import errors
+from engine.errors import BadFile, ForetokenError, NotSupported
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = "local"  # a Ray of this command's own, on this machine
+AUTO = "auto"  # the cluster of this machine
+PATIENCE = 10.0  # seconds in which a cluster must answer; Ray itself would wait for many minutes, and cannot be stopped meanwhile
+NOT_THERE = "Ray cannot be used at {} ({}). Start it with `ray start --head`, or leave ADDRESS out."
 BLOCKS = 2000  # most parts into which the inputs are cut; a part is what an actor gets at once
 TRIES = 3  # how often a part may lose its actor; then its inputs failed
+OURS = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.+)$", re.MULTILINE)  # the last line of a traceback of an actor
 KEEP = ("FORETOKEN_HOME", "FORETOKEN_DTYPE", "FORETOKEN_KERNELS", "FORETOKEN_THREADS")  # settings that actors get from this process
 
 
@@ -67,10 +75,11 @@ class Cluster:
         Raises NotSupported without Ray.
         """
         if find_spec("ray") is None or find_spec("pyarrow") is None:
-            raise NotSupported("Ray Data is not installed. Install it: .venv/bin/python -m pip install 'ray[data]>=2.60'")
+            raise NotSupported("Ray Data is not installed. Install it: .venv/bin/python -m pip install 'ray[data]>=2.60,<2.64'")
         self.plan, self.folder, self.address, self.actors, self.at_once = plan, folder, address, actors, at_once
 
     def __enter__(self) -> Cluster:
+        check_address(self.address)
         import ray
 
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
@@ -83,9 +92,7 @@ class Cluster:
                 ray.init(address=self.address, **settings)
         except (ConnectionError, ValueError, RuntimeError, TimeoutError) as e:
             reason = (str(e).strip().splitlines() or [type(e).__name__])[0].rstrip(".")
-            raise NotSupported(
-                f"Ray cannot be used at {self.address} ({reason}). Start it with `ray start --head`, or leave ADDRESS out."
-            ) from e
+            raise NotSupported(NOT_THERE.format(self.address, reason)) from e
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -94,7 +101,10 @@ class Cluster:
         ray.shutdown()
 
     def rows(self, entries: Sequence[Entry]) -> Iterator[Row]:
-        """The rows of some inputs as their parts end. An input whose actors died TRIES times is in none of them and has failed."""
+        """The rows of some inputs as their parts end. An input whose actors died TRIES times is in none of them and has failed.
+
+        Raises ForetokenError if an actor cannot begin.
+        """
         import ray
 
         context = ray.data.DataContext.get_current()
@@ -108,18 +118,49 @@ class Cluster:
             compute=ray.data.ActorPoolStrategy(size=sized.actors),
             num_cpus=sized.cpus,
             num_gpus=sized.gpus,
-            max_restarts=-1,
             max_task_retries=TRIES,
         )
         missing = {entry.number: entry for entry in entries}
-        for found in made.iter_rows():
-            row = json.loads(found["row"])
+        for row in rows_of(made):
             missing.pop(row["number"], None)
             yield row
         for entry in missing.values():
             yield with_entry(
                 failed(entry, f"Its worker ended {TRIES + 1} times. Look for lack of memory, and start the batch again."), entry
             )
+
+
+def check_address(address: str) -> None:
+    """Raises NotSupported unless something answers at the address of a cluster."""
+    if address in (LOCAL, AUTO):
+        return
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        if not parts.hostname or not parts.port:
+            raise ValueError("it is not HOST:PORT")
+        socket.create_connection((parts.hostname, parts.port), PATIENCE).close()
+    except (OSError, ValueError) as e:
+        raise NotSupported(NOT_THERE.format(address, str(getattr(e, "strerror", None) or e).rstrip("."))) from e
+
+
+def rows_of(made: Any) -> Iterator[Row]:
+    """The rows in a data set of Ray's. An error of ours that ended its actors is raised again: Ray has only its text."""
+    import ray
+
+    try:
+        for found in made.iter_rows():
+            yield json.loads(found["row"])
+    except ray.exceptions.RayError as e:
+        if (ours := error_in(str(e))) is None:
+            raise
+        raise ours from e
+
+
+def error_in(text: str) -> ForetokenError | None:
+    """The error of ours at the end of a traceback; None if another one ended it."""
+    found = OURS.findall(text)
+    kind = getattr(errors, found[-1][0], None) if found else None
+    return kind(found[-1][1]) if kind else None
 
 
 def parts(entries: Sequence[Entry], at_once: int, actors: int) -> list[Sequence[Entry]]:

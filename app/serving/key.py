@@ -6,17 +6,23 @@ import hmac
 from collections.abc import Mapping
 
 from app.serving.refusals import Refused
+from engine.errors import NotSupported
 
 VARIABLE = "FORETOKEN_API_KEY"
 MISSING = "This studio asks for an API key. Send it as 'Authorization: Bearer KEY'."
 WRONG = "The API key is not this studio's. Send the one that it was started with."
 
 
+BLANK = f"{VARIABLE} holds only blanks, which nobody can send. Give it a key, or leave it empty to ask for none."
+
+
 class Key:
-    """expected : the key; "" = none is asked for"""
+    """expected : the key; "" = none is asked for. Blanks around it do not count: a header cannot carry them."""
 
     def __init__(self, expected: str):
-        self._expected = expected.encode()
+        if expected and not expected.strip():
+            raise NotSupported(BLANK)
+        self._expected = expected.strip().encode("utf-8", "surrogateescape")
 
     def check(self, headers: Mapping[str, str]) -> None:
         """Raises Refused, 401, unless the key came. The comparison takes the same time for every wrong key."""

@@ -139,6 +139,13 @@ class Turns:
                 order.put(update)
 
 
+def arrival(page: gr.Blocks, caller: str) -> float | None:
+    """When the call of an endpoint that has its turn now came, by `time.monotonic`; None if the caller has no turn."""
+    turns = [event for job in page._queue.active_jobs for event in job or ()]
+    found = [event.enqueue_time for event in turns if (event.session_hash, event.concurrency_id) == (caller, "engine")]
+    return found[0] if found else None
+
+
 async def closed(request: Request) -> None:
     """Returns when the client closes the connection. The body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":

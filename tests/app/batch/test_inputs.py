@@ -41,6 +41,19 @@ def test_a_key_depends_on_all_that_a_line_says(tmp_path: Path) -> None:
     assert [entry.key for entry in again[1:]] == [entry.key for entry in entries]  # a new line changes no other
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_the_encodings_and_line_ends_of_other_systems_say_the_same(encoding: str, end: str, tmp_path: Path) -> None:
+    lists = {
+        "a.txt": ["a grün apple", "two cats"],
+        "a.csv": ["prompt,seed", "a grün apple,", "two cats,"],
+        "a.jsonl": ['"a grün apple"', '{"prompt": "two cats"}'],
+    }
+    for name, lines in lists.items():
+        found = read_inputs(written(tmp_path, name, (end.join(lines) + end).encode(encoding))).entries
+        assert [(e.text, e.problem) for e in found] == [("a grün apple", ""), ("two cats", "")], name
+
+
 BAD = [
     ("a.txt", "a red apple\nhalf a \ud83d cat\n".encode("utf-8", "surrogatepass"), "U+DC"),
     ("a.txt", b"a red apple\n\xff\xfe\n", "U+DCFF"),
@@ -71,6 +84,13 @@ REFUSED = [
     ("a.csv", b"", BadFile, "no column 'prompt'"),
     ("a.csv", b"text\na red apple\n", BadFile, "no column 'prompt'"),
     ("a.csv", b'prompt\n\na red apple\n"never closed\ntwo cats\n', BadFile, "Mend its quotes"),
+    ("a.csv", b"prompt,seed,Prompt\na red apple,1,two cats\n", BadFile, "names the column 'prompt' twice"),
+    ("a.json", b'["a red apple", "two cats"]', BadFile, "name the file .jsonl"),
+    ("chair.ply", b"ply\nformat ascii 1.0\n", BadFile, "is a cloud or a mesh, not a list"),
+    ("chair.NPZ", b"PK", BadFile, "is a cloud or a mesh, not a list"),
+    ("a.png", b"\x89PNG\r\n\x1a\n\0\0\0", BadFile, "holds NUL characters. Save it as UTF-8"),
+    ("a.txt", "a red apple".encode("utf-16-le"), BadFile, "holds NUL characters. Save it as UTF-8"),
+    ("a.txt", "a red apple".encode("utf-16")[:-1], BadFile, "begins as UTF-16 and is damaged"),
 ]
 
 

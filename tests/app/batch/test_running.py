@@ -18,7 +18,7 @@ from PIL import Image
 
 from app import cli
 from app.batch import making, table
-from app.batch.folder import ROW, BatchFolder, alone
+from app.batch.folder import ROW, BatchFolder, alone, stored
 from app.batch.inputs import Entry, read_inputs
 from app.batch.plan import Plan
 from app.batch.progress import Progress, duration
@@ -160,6 +160,13 @@ def test_other_settings_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture
         assert "holds a batch with" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("settings", ["null", "[]", "{", "", '{"method": 3}'])
+def test_settings_that_are_none_are_refused(settings: str, tmp_path: Path) -> None:
+    (tmp_path / "batch.json").write_text(settings)
+    with pytest.raises(BadOutput, match="Choose another folder with --out"):
+        stored(tmp_path)
+
+
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     with alone(tmp_path), pytest.raises(BadOutput, match="Another process"), alone(tmp_path):
         pass
@@ -221,6 +228,33 @@ def test_progress_says_what_is_left() -> None:
         "11 of 13 done, 1 failed · 4.0 s each · 4 s left · failed: b",
     ]
     assert [duration(s) for s in (3, 600, 90_000)] == ["3 s", "10 min", "25.0 h"]
+
+
+class Terminal(io.StringIO):
+    """A terminal of 80 columns."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_stays_on_one_line_whatever_a_prompt_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    odd = {"status": "done", "input": "a cat\nand \x1b[2Ja dog\r" + "z" * 99}
+    for out in (Terminal(), io.StringIO()):
+        progress = Progress(20_000, 0, out)
+        for _ in range(2):
+            progress.add(odd)
+        shown = out.getvalue()
+        lines = shown.lstrip("\r").split("\r") if out.isatty() else shown.splitlines()
+        assert len(lines) == 2 and all(line.rstrip("\n").isprintable() for line in lines)
+        assert not out.isatty() or all(len(line) < 80 for line in lines)
+
+
+def test_the_table_holds_any_text(tmp_path: Path) -> None:
+    odd = ["a\rb", "a\nb", "a\r\nb", 'a "b", c', "\u2028", "赤いりんご 🍎", "=1+1", ""]
+    table.write([{"number": i, "input": text, "status": "done", "error": "\r" + text} for i, text in enumerate(odd)], tmp_path)
+    assert [(row["input"], row["error"]) for row in rows_of(tmp_path)] == [(text, "\r" + text) for text in odd]
+    assert (tmp_path / table.NAME).read_bytes().startswith(b"number,input,file,") and b",hash" not in (tmp_path / table.NAME).read_bytes()
 
 
 def test_clouds_become_meshes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

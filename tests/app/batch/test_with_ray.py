@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import signal
+import socket
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -14,7 +15,8 @@ import pytest
 
 from app import cli
 from app.batch.inputs import Entry
-from app.batch.with_ray import Pool, parts, path_of_code, pool
+from app.batch.with_ray import Pool, check_address, error_in, parts, path_of_code, pool
+from engine.errors import BadFile, NotSupported
 
 ROOT = Path(__file__).resolve().parents[3]
 HAS_RAY = find_spec("ray") is not None and find_spec("pyarrow") is not None
@@ -51,6 +53,52 @@ def test_actors_find_this_code_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert path_of_code() == f"{ROOT}{os.pathsep}elsewhere"
 
 
+def test_an_error_of_ours_is_found_in_the_text_of_an_actors_end() -> None:
+    found = error_in(
+        'The actor died.\n  File "x.py", line 50\n    raise BadFile("..")\nengine.errors.BadFile: This machine does not see it.\n'
+    )
+    assert type(found) is BadFile and str(found) == "This machine does not see it."
+    assert error_in("The actor died.\nModuleNotFoundError: No module named 'engine.errors'") is None
+    assert error_in("engine.errors.Elsewhere: made up") is None
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nonsense", "127.0.0.1:999999", "http://[", ":6379", ""])
+def test_a_cluster_that_does_not_answer_is_a_sentence_at_once(address: str) -> None:
+    with pytest.raises(NotSupported, match=r"^Ray cannot be used at .*Start it with `ray start --head`, or leave ADDRESS out\.$"):
+        check_address(address)
+
+
+def test_a_cluster_that_answers_is_tried() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        check_address(f"127.0.0.1:{server.getsockname()[1]}")
+    check_address("local")
+    check_address("auto")
+
+
+BLIND = """
+import sys
+from pathlib import Path
+from app.batch.folder import BatchFolder
+from app.batch.inputs import Entry
+from app.batch.plan import Plan
+from app.batch.with_ray import Cluster
+from engine.errors import BadFile
+
+plan = Plan("toy", None, None, "float32", "ar", "ar", {}, {}, None, "auto", ("glb",))
+with Cluster("local", plan, BatchFolder(Path(sys.argv[1])), 1) as cluster:
+    try:
+        list(cluster.rows([Entry(1, "a cat", key="1")]))
+    except BadFile as e:
+        print(e)
+"""
+
+
+@pytest.mark.skipif(not HAS_RAY, reason="Ray Data is not installed: pip install 'ray[data]>=2.60,<2.64'")
+def test_a_machine_that_does_not_see_the_folder_ends_the_batch_with_a_sentence(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", BLIND, str(tmp_path / "away")], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert f"This machine does not see {tmp_path / 'away'}. Give --out a folder" in done.stdout.splitlines()[-1], done.stderr
+
+
 @pytest.mark.skipif(HAS_RAY, reason="Ray is installed here")
 def test_without_ray_it_says_what_to_install(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "prompts.txt").write_text("a red apple\n")
@@ -59,7 +107,7 @@ def test_without_ray_it_says_what_to_install(tmp_path: Path, capsys: pytest.Capt
     assert "Install it" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not HAS_RAY, reason="Ray Data is not installed: pip install 'ray[data]>=2.60'")
+@pytest.mark.skipif(not HAS_RAY, reason="Ray Data is not installed: pip install 'ray[data]>=2.60,<2.64'")
 @pytest.mark.parametrize("at_once", ["1", "4"])
 def test_an_actor_is_killed_and_nothing_is_lost_or_made_twice(at_once: str, tmp_path: Path) -> None:
     inputs = tmp_path / "prompts.txt"

@@ -167,6 +167,26 @@ def test_any_body_is_answered(raw, served, body):
     assert "Traceback" not in served.log.read_text()[before:]
 
 
+def test_what_the_door_refuses_is_in_openais_form_too(client, raw):
+    with pytest.raises(openai.APIStatusError, match="at most 1,048,576 bytes") as e:
+        client.images.generate(prompt="a red apple " * 100_000)
+    assert e.value.status_code == 413 and e.value.body["type"] == "invalid_request_error"
+    with pytest.raises(openai.PermissionDeniedError, match=r"Requests from http://evil\.example are refused"):
+        client.images.generate(**ASK, extra_headers={"Origin": "http://evil.example"})
+
+
+@pytest.mark.parametrize("prompt", ["a red apple 🍎 яблоко", "a red\napple\tон", "\u202ea red apple", "a red apple " + "é" * 300])
+def test_any_text_with_a_known_word_is_drawn_and_kept(client, prompt):
+    made = client.images.generate(**{**ASK, "prompt": prompt}).data[0]
+    assert settings_of(made.b64_json)["prompt"] == prompt
+
+
+@pytest.mark.parametrize("n", [10**30, -1, 2.0, "2", True, [2]])
+def test_a_number_of_pictures_that_is_none_is_refused(raw, n):
+    answer = raw.post("/v1/images/generations", json={**ASK, "n": n})
+    assert answer.status_code == 400 and answer.json()["error"]["param"] == "n"
+
+
 def test_no_other_path_leads_anywhere(raw):
     for method, path in (("GET", "/v1/images/generations"), ("POST", "/v1/images/edits"), ("GET", "/v1/"), ("POST", "/v1/models")):
         answer = raw.request(method, path)

@@ -11,6 +11,7 @@ import pytest
 from app.serving import key
 from app.serving.key import Key
 from app.serving.refusals import Refused
+from engine.errors import NotSupported
 
 
 @pytest.fixture(scope="module")
@@ -55,3 +56,16 @@ def test_keys_are_compared_in_constant_time(monkeypatch):
 
 def test_without_a_key_nothing_is_asked():
     Key("").check({})
+
+
+@pytest.mark.parametrize("given", ["secret", " secret", "secret\n", "\tsecret\r\n"])
+def test_blanks_around_the_key_do_not_count(given):
+    Key(given).check({"authorization": "Bearer secret"})
+    with pytest.raises(Refused):
+        Key(given).check({"authorization": "Bearer other"})
+
+
+@pytest.mark.parametrize("given", [" ", "\n"])
+def test_a_key_of_blanks_does_not_open_the_studio(given):
+    with pytest.raises(NotSupported, match="holds only blanks"):
+        Key(given)

@@ -22,6 +22,7 @@ from tests.app.serving.scraped import idle, numbers, total, until, waiting
 from tests.app.visitor import Visitor
 
 ASK = {"prompt": "a red apple", "size": "64x64", "seed": 1}
+ENDED = "vllm:request_success_total"
 
 
 class Gated(Here):
@@ -97,6 +98,18 @@ def knock(address: str, **more: Any) -> socket.socket:
     return line
 
 
+def close_page(studio: Any, visitor: Visitor) -> None:
+    """Ends a visit, and waits until the studio has forgotten it."""
+    with visitor.http.stream("GET", f"/gradio_api/heartbeat/{visitor.session}") as beat:
+        next(beat.iter_lines())
+    visitor.http.close()
+    pause = threading.Event()
+    for _ in range(300):
+        if visitor.session not in studio.page.state_holder.session_data:
+            break
+        pause.wait(0.1)
+
+
 def test_requests_and_the_pages_visitors_stand_in_one_line(studio, runner, held):
     with ThreadPoolExecutor(3) as pool:
         answers = [pool.submit(ask, studio, prompt="a second cat")]
@@ -109,14 +122,7 @@ def test_requests_and_the_pages_visitors_stand_in_one_line(studio, runner, held)
         runner.gate.set()
         assert [each.result().status_code for each in (held, *answers)] == [200] * 3 and '"success":true' in call.result()
     assert runner.began == [f"a {which} cat" for which in ("held", "second", "third", "fourth")] and runner.most == 1
-    with visitor.http.stream("GET", f"/gradio_api/heartbeat/{visitor.session}") as beat:
-        next(beat.iter_lines())  # and the page is closed
-    visitor.http.close()
-    pause = threading.Event()
-    for _ in range(300):
-        if visitor.session not in studio.page.state_holder.session_data:
-            break
-        pause.wait(0.1)
+    close_page(studio, visitor)
 
 
 def test_a_full_queue_refuses_with_429(studio, runner, held):
@@ -179,3 +185,32 @@ def test_two_pictures_of_a_request_take_a_turn_each(studio, runner, held):
         runner.gate.set()
         assert len(both.result().json()["data"]) == 2 and other.result().status_code == 200
     assert runner.began == ["a held cat", "two dogs", "one bird", "two dogs"]
+
+
+def test_a_call_of_an_endpoint_waits_from_its_arrival(studio, runner, held):
+    """Gradio gives it a ticket only when its turn comes."""
+    before, name, visitor = numbers(studio), "vllm:request_queue_time_seconds", Visitor(studio)
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(visitor.ask, visitor.handler("generate_image"), ["a waiting cat", "sjdpp", 1, 64, {}])
+        until(studio, waiting(1))
+        threading.Event().wait(1.0)
+        runner.gate.set()
+        assert held.result().status_code == 200 and '"success":true' in call.result()
+    after = until(studio, idle)
+    waited, first = (total(after, f"{each}_sum") - total(before, f"{each}_sum") for each in (name, "vllm:time_to_first_token_seconds"))
+    assert waited >= 1.0 and first >= waited  # the held request did not wait
+    close_page(studio, visitor)
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_stream_ends_its_run(studio, runner):
+    until(studio, idle)
+    before = numbers(studio)
+    with openai.OpenAI(base_url=f"{studio}/v1", api_key="any", max_retries=0) as client:
+        with client.images.generate(prompt="a red apple", size="128x128", stream=True, partial_images=16) as stream:
+            first = next(iter(stream))
+            assert first.type == "image_generation.partial_image" and first.foretoken["tokens"] < 256
+            runner.gate.clear()
+    after = until(studio, idle)  # although the gate is closed
+    runner.gate.set()
+    grown = {why: total(after, ENDED, finished_reason=why) - total(before, ENDED, finished_reason=why) for why in ("stop", "abort")}
+    assert sum(grown.values()) == 1 and ask(studio).status_code == 200
