@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.ui import knobs as knob_panel
+from app.ui import wording
 from engine.core import ANY_SUIT, Backbone, Knobs, Method, Suits
 from engine.methods import ABOUT, AUTO, BASELINES, METHODS, PRESETS, auto_title, find
 from engine.run import Run
@@ -61,7 +62,9 @@ def told_speed(speedup: float | None) -> str:
 
 
 def preset_title(name: str) -> str:
-    """A preset's title, its method's title and its own name: "SJD++ (published)"."""
+    """A preset's own title, or its method's title and its name: "SJD++ (published)"."""
+    if name in wording.PRESETS:
+        return wording.PRESETS[name]
     method = PRESETS[name][0]
     return f"{METHODS[method].title} ({name.removeprefix(method).strip('_').replace('_', ' ')})"
 
@@ -109,7 +112,7 @@ def foremost(method: Method, values: Mapping[str, Any]) -> list[str]:
     found = next((knob for knob in method.knobs if not knob.choices), None)
     if found is None:
         return []
-    return [f"{knob_panel.label(found).lower()} {values.get(found.name, found.default):g}"]
+    return [f"{wording.label(found).lower()} {values.get(found.name, found.default):g}"]
 
 
 def explain(why: str) -> str:
