@@ -1,6 +1,6 @@
 """The page's words for what the engine names: knobs, their choices, and presets. What has none here keeps the engine's name.
 
-The engine's name stands behind the word, in a menu in brackets and in the explanation of a knob, because papers and the command line use it.
+The engine's name stands behind the word, in a menu in brackets and in the explanation of a knob: papers and the command line use it.
 """
 
 from __future__ import annotations

@@ -155,6 +155,40 @@ def test_escape_cancels_and_the_focus_stays(open_page) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1920, 1080)])
+def test_pictures_and_their_figures_are_seen_whole(open_page, width, height) -> None:
+    """With closed settings nobody scrolls to see both pictures and what they cost, and the right one ends where Generate does."""
+    page = open_page(width, height)
+    page.click(".ft-summary[data-do=settings]")
+    page.wait_for_selector(".ft-settings >> nth=0", state="hidden")
+    figures, button = page.locator("#canvas-fast .ft-counters").bounding_box(), page.locator("#generate").bounding_box()
+    assert figures["y"] + figures["height"] <= height
+    assert figures["x"] + figures["width"] == pytest.approx(button["x"] + button["width"], abs=2)
+
+
+@pytest.mark.browser
+def test_the_mesh_tab_has_one_line_of_controls(open_page) -> None:
+    """The method in a few words, which axis is up, the seed; the rest is behind the chip. A message moves nothing."""
+    page = open_page(1440, 900)
+    page.get_by_role("tab", name="Mesh", exact=True).click()
+    page.wait_for_selector("#mesh-ready i", state="attached")
+    page.wait_for_selector("#mesh-notes p:has-text('chair.ply')")
+    chip = page.locator("#mesh-bar .ft-summary")
+    assert chip.locator(".ft-badge").inner_text() in ("exact", "not exact") and chip.locator("b").inner_text()
+    chip.click()
+    page.wait_for_selector("#mesh-method", state="hidden")
+    assert page.locator("#mesh-axis .ft-axis:visible").count() == 6 and page.locator("#mesh-seed").is_visible()
+    frame = page.locator("#mesh .ft-mesh-frame").bounding_box()
+    assert frame["y"] + frame["height"] <= 900
+    page.fill("#mesh-seed input", "-1")
+    page.press("#mesh-seed input", "Tab")
+    page.click("#mesh-generate")
+    page.wait_for_selector("#mesh-messages p[data-kind=error]")
+    page.wait_for_selector("#mesh-generate")
+    assert page.locator("#mesh .ft-mesh-frame").bounding_box()["y"] == pytest.approx(frame["y"], abs=1)
+
+
+@pytest.mark.browser
 def test_a_phone_races_side_by_side_with_the_settings_in_a_sheet(open_page) -> None:
     page = open_page(390, 844)
     left, right = (page.locator(f"#canvas-{side}").bounding_box() for side in ("plain", "fast"))

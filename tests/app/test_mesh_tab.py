@@ -165,7 +165,7 @@ def test_weights_without_heads_are_offered_without_xspecmesh(picto, low, tmp_pat
     from engine.backbones.lowpoly import Lowpoly
 
     shown = opened(tab_with(Lazy("lowpoly", tmp_path, lambda: Lowpoly(low.model, {}, tmp_path)), picto))
-    assert shown["knobs"]["name"] != "xspecmesh" and "train mesh-heads" in shown["messages"][0]["text"]
+    assert shown["knobs"]["name"] != "xspecmesh" and "no draft heads" in shown["messages"][0]["text"]
 
 
 def test_a_model_is_loaded_once_and_a_failure_is_not_remembered(tmp_path):
