@@ -35,6 +35,7 @@ from engine.mesh.read import READERS, Input
 from engine.methods import METHODS
 
 FAVOURITE = "xspecmesh"
+FIRST_METHOD = "xspecmesh_exact"  # until the model is loaded: an impatient click must not get another distribution
 WARM_STEPS = 3  # the first pass of a method has no draft yet
 BUDGET = Knob(
     "face_budget", "", 0, 0, 512, 8, "log", live=False, help="Most faces of the mesh. The model is told, and stops before it exceeds it."
@@ -150,7 +151,7 @@ class MeshTab(MeshInput):
 
     def _build_settings(self) -> None:
         found = offered(choices_for(frozenset({"mesh_heads"})))
-        self.build_cards(found, FAVOURITE, sheet=True)
+        self.build_cards(found, FIRST_METHOD, sheet=True)
         self.cards = offered_panel.build("mesh-cards")
         gr.HTML("<h2>Mesh</h2>", elem_classes="ft-heading")
         self.settings = knob_panel.build(settings_panel(Lowpoly.sampling), "mesh-settings")
@@ -160,7 +161,7 @@ class MeshTab(MeshInput):
         self.verdict = verdict.build(IDLE, "mesh-verdict")
         waiting = {
             "plain": mesh.Side.waiting(*PLAIN_SIDE),
-            "accelerated": mesh.Side.waiting(METHODS[FAVOURITE].title, self.right_words),
+            "accelerated": mesh.Side.waiting(title_of(FIRST_METHOD), self.right_words),
         }
         self.viewer = mesh.build(mesh.encode(waiting))
         self.replay = replay.build("mesh-replay")

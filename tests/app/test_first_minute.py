@@ -198,7 +198,17 @@ def test_a_phone_races_side_by_side_with_the_settings_in_a_sheet(open_page) -> N
     assert sheet["y"] + sheet["height"] == pytest.approx(844, abs=1) and sheet["width"] == 390
     page.click(".ft-sheet")
     assert page.locator(".ft-settings").first.is_hidden()
+    page.click("#bar button[data-size='64 px']")
+    page.click("#generate")
+    page.wait_for_selector(".ft-runs tbody tr")
+    for each in page.locator(".ft-runs tbody tr").first.locator("button, .ft-badge").all():  # nothing lies beside the screen
+        box = each.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 390
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.get_by_role("tab", name="Mesh", exact=True).click()
+    page.wait_for_selector("#mesh-notes p")
+    last = page.locator("#mesh-axis .ft-axis").last.bounding_box()
+    assert last["x"] + last["width"] <= 390
 
 
 def test_what_auto_takes_is_the_first_card_and_says_what_it_is(picto) -> None:
