@@ -265,7 +265,6 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
     assert page.locator("#mesh-knobs .ft-knob[data-knob=verify] select").is_disabled()
     assert page.locator("#mesh-knobs .ft-knob[data-knob=accept_probability] em").inner_text() == "live"
     set_knob(page, "mesh-knobs", "accept_probability", 10)  # 0.05 + 10 * 0.01
-    grown(page, page.evaluate(FACES.format("plain")))
     finished(page)
     assert page.evaluate(f"{VIEW}.state") == "done"
     page.wait_for_function("document.querySelector('#mesh-verdict .ft-fit').textContent.includes('fit')")
