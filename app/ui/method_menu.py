@@ -108,8 +108,9 @@ def badge(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def foremost(method: Method, values: Mapping[str, Any]) -> list[str]:
-    """The first number that a method is told, in words: ["window 16"]; [] if there is none."""
-    found = next((knob for knob in method.knobs if not knob.choices), None)
+    """The number that sums up a method, in words: ["window 16"]; else the first that it is told; [] if there is none."""
+    numbers = {knob.name: knob for knob in reversed(method.knobs) if not knob.choices}
+    found = next((numbers[name] for name in (*wording.FOREMOST, *reversed(numbers)) if name in numbers), None)
     if found is None:
         return []
     return [f"{wording.label(found).lower()} {values.get(found.name, found.default):g}"]

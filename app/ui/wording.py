@@ -9,8 +9,8 @@ from engine.core import Knob
 
 KNOBS = {
     "init": "First guesses",
-    "refresh": "Guesses after a refused one",
-    "continuation": "Guesses after a refused one",
+    "refresh": "Guesses not reached yet",
+    "continuation": "Guesses not reached yet",
     "verify": "Checked for",
     "relax": "Tolerance",
     "reuse_ratio": "Keep a guess above",
@@ -33,7 +33,6 @@ KNOBS = {
     "controller": "Shape of the tree",
     "tree_init": "The next tree begins as",
     "least_mass": "Keep a draft above",
-    "radius": "Redraw around a refused one",
     "stale_kv": "Reuse the cache",
     "horizon": "Tokens ahead",
     "energy_tolerance": "Tolerated shortfall",
@@ -69,6 +68,7 @@ CHOICES = {
     "consistent": "exact at 0",
     "paper": "as printed",
 }
+FOREMOST = ("window", "depth", "nodes", "horizon")  # the number that sums up a method best; the first that it has
 PRESETS = {
     "lantern": "LANTERN",
     "lantern_static": "LANTERN++",

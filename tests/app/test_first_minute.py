@@ -35,6 +35,8 @@ def test_cards_stand_in_their_groups_with_what_was_measured(picto) -> None:
     assert badge("auto:sjdpp,window=16", {"window": 16})["summary"] == ["auto: SJD++ window 16", "exact"]
     assert badge("auto:sjdpp,window=16", {"window": 5})["summary"][2:] == ["window 5"]  # moved since
     assert told_speed(None) == "" and foremost(find("sjdpp")[0], {"window": 5}) == ["window 5"] and foremost(find("ar")[0], {}) == []
+    assert foremost(find("adt_tree_lantern")[0], {"nodes": 60}) == ["nodes 60"]  # not a knob that acts in another mode only
+    assert [word.split()[0] for word in foremost(find("gsd")[0], {})] == ["window"] and foremost(find("mulo")[0], {})[0].startswith("keep")
 
 
 def test_speeds_are_medians_over_plain_decoding(tmp_path, monkeypatch) -> None:
