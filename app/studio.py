@@ -277,7 +277,8 @@ def open_to(
         server_name=host, server_port=port, inbrowser=open_browser, quiet=True, share=False, show_error=True, ssr_mode=False,
         theme=theme.theme(), css=theme.css(), head=theme.HEAD, footer_links=[], run_history=False, enable_monitoring=False,
         mcp_server=mcp, pwa=True, favicon_path=str(theme.ICON), prevent_thread_lock=True, max_file_size=limits.upload,
-        state_session_capacity=VISITORS, app_kwargs={"middleware": [door, Middleware(Compressed)], "routes": list(page.routes)},
+        state_session_capacity=VISITORS, _frontend=False,  # else Gradio asks for its own page, and a busy machine lets it wait too long
+        app_kwargs={"middleware": [door, Middleware(Compressed)], "routes": list(page.routes)},
     )  # fmt: skip
     if mcp:
         mend(page.mcp_server_obj)

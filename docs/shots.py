@@ -173,6 +173,7 @@ def main(names: list[str]) -> None:
                 take(page, f"{name}-{kind}")
                 if name == "methods":
                     page.keyboard.press("Escape")
+                    page.click(".ft-summary[data-do=settings]")
     together = sum(file.stat().st_size for file in FOLDER.glob("*.webp"))
     print(f"together {together / 1000:,.0f} kB of at most {TOGETHER / 1000:,.0f}")
 

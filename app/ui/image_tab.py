@@ -150,10 +150,10 @@ class ImageTab(Comparing):
             self.right = canvas.build("fast", title_of(self.favourite), self.right_words)
         self.replay = replay.build()
         self.overlay = overlay.build()
-        self.no_odds = odds_panel.IDLE if isinstance(self.runner, Here) else odds_panel.ELSEWHERE
-        self.odds = odds_panel.build(self.no_odds)
         with gr.Row(elem_classes="ft-files"):
             self.downloads = self._build_downloads()
+        self.no_odds = odds_panel.IDLE if isinstance(self.runner, Here) else odds_panel.ELSEWHERE
+        self.odds = odds_panel.build(self.no_odds)
         self.runs = runs.build(runs.PICTURES)
         self.ready = gr.HTML("", elem_id="ready", elem_classes="ft-unseen", apply_default_css=False)
         self.trace = trace.build()

@@ -13,6 +13,7 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
+from app.ui import wording
 from app.ui.panels import panel
 from engine.core import Knob, Knobs, Method
 
@@ -49,20 +50,16 @@ def declare(knob: Knob) -> dict[str, Any]:
     """What the browser needs to know about a knob."""
     return {
         "name": knob.name,
-        "label": label(knob),
+        "label": wording.label(knob),
         "symbol": knob.symbol,
-        "help": knob.help,
+        "help": wording.explanation(knob),
         "default": knob.default,
         "choices": list(knob.choices),
+        "said": [wording.choice(choice) for choice in knob.choices],
         "stops": [] if knob.choices else stops(knob),
         "live": knob.live,
         "when": list(knob.when),
     }
-
-
-def label(knob: Knob) -> str:
-    """The knob's name as words."""
-    return knob.name.replace("_", " ").capitalize()
 
 
 def stops(knob: Knob) -> list[float]:

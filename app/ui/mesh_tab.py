@@ -24,7 +24,7 @@ from app.ui.mesh_given import MeshInput, stays
 from app.ui.mesh_input import Given, example_clouds, shown_points
 from app.ui.mesh_side import MEASURING, WORDS, without_a_face
 from app.ui.method_menu import PLAIN, badge, cards, choices, choices_for, start_values, title_of, with_auto
-from app.ui.panels import axes, clouds, live, mesh, notice, replay, runs, trace, tree, verdict, wanted
+from app.ui.panels import axes, bar, clouds, live, mesh, notice, replay, runs, trace, tree, verdict, wanted
 from app.ui.panels import offered as offered_panel
 from app.ui.place import Place
 from app.ui.racing import DIRECT, fill
@@ -35,6 +35,7 @@ from engine.mesh.read import READERS, Input
 from engine.methods import METHODS
 
 FAVOURITE = "xspecmesh"
+FIRST_METHOD = "xspecmesh_exact"  # until the model is loaded: an impatient click must not get another distribution
 WARM_STEPS = 3  # the first pass of a method has no draft yet
 BUDGET = Knob(
     "face_budget", "", 0, 0, 512, 8, "log", live=False, help="Most faces of the mesh. The model is told, and stops before it exceeds it."
@@ -44,7 +45,7 @@ IDLE = {
     "headline": "Same model, same points. How much faster?",
     "detail": "Left, plain decoding: one pass of the model for every token. Right: several tokens are drafted and verified in one pass.",
 }
-NO_HEADS = "{} has no draft heads on this machine, so XSpecMesh is not in the menu. Train them: python launch.py train mesh-heads{}."
+NO_HEADS = "{} has no draft heads on this machine, so XSpecMesh is not in the menu."
 NO_INPUT = "There is no input yet. Pick an example or drop a file."
 STILL = "{} is still being read. Your run starts when its points are shown; Cancel gives it up."
 LOADING = "Loading {}. You can choose an input meanwhile."
@@ -140,24 +141,27 @@ class MeshTab(MeshInput):
                 gr.HTML(f"<p>{kinds}</p>", elem_classes="ft-kinds", apply_default_css=False)
             self.tiles = clouds.build(example_clouds(), "mesh-examples")
             self.build_buttons()
-        self.notes = notice.build("mesh-notes")
-        self.build_notices()
+        with gr.Row(elem_classes="ft-bar"):
+            bar.build("mesh-settings", "mesh-bar", words=False)
+            self.axis = axes.build("mesh-axis")
+            self.build_seed()
+        with gr.Column(elem_classes="ft-said ft-noted"):  # one message at a time, beside the notes on the input
+            self.notes = notice.build("mesh-notes")
+            self.build_notices()
 
     def _build_settings(self) -> None:
         found = offered(choices_for(frozenset({"mesh_heads"})))
-        self.build_cards(found, FAVOURITE)
+        self.build_cards(found, FIRST_METHOD, sheet=True)
         self.cards = offered_panel.build("mesh-cards")
         gr.HTML("<h2>Mesh</h2>", elem_classes="ft-heading")
-        self.build_seed()
         self.settings = knob_panel.build(settings_panel(Lowpoly.sampling), "mesh-settings")
-        self.axis = axes.build("mesh-axis")
         self.build_left(found)
 
     def _build_stage(self) -> None:
         self.verdict = verdict.build(IDLE, "mesh-verdict")
         waiting = {
             "plain": mesh.Side.waiting(*PLAIN_SIDE),
-            "accelerated": mesh.Side.waiting(METHODS[FAVOURITE].title, self.right_words),
+            "accelerated": mesh.Side.waiting(title_of(FIRST_METHOD), self.right_words),
         }
         self.viewer = mesh.build(mesh.encode(waiting))
         self.replay = replay.build("mesh-replay")
@@ -242,7 +246,6 @@ class MeshTab(MeshInput):
             given = form["knobs"]["values"]
         speeds = speedups(self.shelf.folder, backbone.name, backbone.weights_hash)
         missing = METHODS[FAVOURITE].needs - backbone.capabilities
-        option = "" if backbone.name == "lowpoly" else " --backbone NAME"
         values = {
             "knobs": knob_panel.encode(name, method.knobs, given),
             "settings": settings_panel(backbone.sampling),
@@ -251,7 +254,7 @@ class MeshTab(MeshInput):
             "badge": badge(name, given),
             "other": form.get("other", PLAIN),
             "cards": {self.method.elem_id: cards(found, self.suits, speeds), self.other.elem_id: self.left_cards(found)},
-            "messages": notice.hint(NO_HEADS.format(backbone.name, option)) if missing else [],
+            "messages": notice.hint(NO_HEADS.format(backbone.name)) if missing else [],
         }
         return values
 

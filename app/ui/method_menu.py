@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.ui import knobs as knob_panel
+from app.ui import wording
 from engine.core import ANY_SUIT, Backbone, Knobs, Method, Suits
 from engine.methods import ABOUT, AUTO, BASELINES, METHODS, PRESETS, auto_title, find
 from engine.run import Run
@@ -61,7 +62,9 @@ def told_speed(speedup: float | None) -> str:
 
 
 def preset_title(name: str) -> str:
-    """A preset's title, its method's title and its own name: "SJD++ (published)"."""
+    """A preset's own title, or its method's title and its name: "SJD++ (published)"."""
+    if name in wording.PRESETS:
+        return wording.PRESETS[name]
     method = PRESETS[name][0]
     return f"{METHODS[method].title} ({name.removeprefix(method).strip('_').replace('_', ' ')})"
 
@@ -105,11 +108,12 @@ def badge(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def foremost(method: Method, values: Mapping[str, Any]) -> list[str]:
-    """The first number that a method is told, in words: ["window 16"]; [] if there is none."""
-    found = next((knob for knob in method.knobs if not knob.choices), None)
+    """The number that sums up a method, in words: ["window 16"]; else the first that it is told; [] if there is none."""
+    numbers = {knob.name: knob for knob in reversed(method.knobs) if not knob.choices}
+    found = next((numbers[name] for name in (*wording.FOREMOST, *reversed(numbers)) if name in numbers), None)
     if found is None:
         return []
-    return [f"{knob_panel.label(found).lower()} {values.get(found.name, found.default):g}"]
+    return [f"{wording.label(found).lower()} {values.get(found.name, found.default):g}"]
 
 
 def explain(why: str) -> str:

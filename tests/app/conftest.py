@@ -216,7 +216,7 @@ class Watched:
         self.wrong: list[str] = []
         self.page = context.new_page()
         self.page.set_viewport_size({"width": width, "height": height})
-        self.page.set_default_timeout(60_000)
+        self.page.set_default_timeout(120_000)  # a busy machine is slow, not wrong
         self.page.add_init_script(FRESH)
         self.page.on("pageerror", lambda e: self.wrong.append(f"page error: {e}"))
         self.page.on("console", lambda m: self.wrong.append(f"console: {m.text}") if m.type == "error" else None)

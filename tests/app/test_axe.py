@@ -1,4 +1,8 @@
-"""What axe-core finds serious, in any state of any tab, light and dark: nothing but what is listed here, which is Gradio's own markup."""
+"""What axe-core finds serious, in any state of any tab, light and dark: nothing but what is listed here, which is Gradio's own markup.
+
+A look at a whole page takes seconds. So a state that changes only a part of the page is looked at in that part, and a phone's tabs are only
+asked what a narrow page can change.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,14 @@ WRONG = ("serious", "critical")
 # The sizes of targets are not among axe's usual rules; colours are looked at again in the other theme.
 ALL = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}
 COLOURS = {"resultTypes": ["violations"], "runOnly": {"type": "rule", "values": ["color-contrast"]}}
+NARROW = {
+    "resultTypes": ["violations"],
+    "runOnly": {"type": "rule", "values": ["target-size", "scrollable-region-focusable", "color-contrast"]},
+}
 # (rule, selector): why we cannot mend it
 OF_GRADIO: dict[tuple[str, str], str] = {}
-FIND = """async (options) => (await axe.run(document, options)).violations.flatMap(({ id, impact, nodes }) => nodes.map((node) => ({
+FIND = """async ([parts, options]) => (await axe.run(parts.length ? { include: parts.map((part) => [part]) } : document, options))
+.violations.flatMap(({ id, impact, nodes }) => nodes.map((node) => ({
   rule: id, impact, target: node.target.flat().join(" "), html: node.html.slice(0, 160),
   why: [...node.any, ...node.all, ...node.none].map((check) => check.message).join("; ")
 })))"""
@@ -42,11 +51,11 @@ class Audit:
         self.page = page
         self.wrong: list[str] = []
 
-    def look(self, state: str) -> None:
-        """Everything in the dark, the colours in the light too."""
-        for dark, options in ((True, ALL), (False, COLOURS)):
+    def look(self, state: str, *parts: str, rules: dict[str, Any] = ALL) -> None:
+        """Everything in the dark, the colours in the light too. parts : what this state has changed (selectors); none: the whole page"""
+        for dark, options in ((True, rules), (False, COLOURS)):
             self.page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
-            for found in self.page.evaluate(FIND, options):
+            for found in self.page.evaluate(FIND, [parts, options]):
                 if found["impact"] in WRONG and not self.excused(found):
                     self.wrong.append(
                         f"{state}, {'dark' if dark else 'light'}: {found['rule']} {found['target']} {found['html']} ({found['why']})"
@@ -102,24 +111,24 @@ def test_the_image_tab(audit: Callable) -> None:
     page = seen.page
     seen.look("settings")
     page.click("#method .ft-picked")
-    seen.look("cards of methods")
+    seen.look("cards of methods", "#method")
     page.keyboard.press("Escape")
     page.click("[data-do=words]")
-    seen.look("words")
+    seen.look("words", "#bar", "#words")
     page.click("#words [data-do=close]")
     prompt = page.locator("#prompt textarea, #prompt input")
     prompt.fill("a girafe and a pengiun on snow")
     page.wait_for_selector("#hints .ft-instead")
-    seen.look("unknown words")
+    seen.look("unknown words", ".ft-said")
     prompt.fill(" ")
     page.click("#generate")
     page.wait_for_selector("#messages p[data-kind=error]")
-    seen.look("an error")
+    seen.look("an error", ".ft-said")
     prompt.fill("two cats on snow")
     choose(page, "settings", "repeat", "5 times")
     start(page)
     with growing(page, "#verdict .ft-verdict", "#cancel"):
-        seen.look("growing")
+        seen.look("growing", ".ft-ask", ".ft-main")
     page.wait_for_selector("#generate")
     choose(page, "settings", "repeat", "once")
     start(page, "64 px")
@@ -131,14 +140,14 @@ def test_the_image_tab(audit: Callable) -> None:
     seen.look("finished, with the map and the table of runs")
     page.click("#overlay [data-do=wipe]")
     page.locator("#replay input").evaluate("r => { r.value = 500; r.dispatchEvent(new Event('input')); }")
-    seen.look("replay and wipe")
+    seen.look("replay and wipe", ".ft-sides", "#replay", "#overlay")
 
 
 def test_what_is_wrong_is_found(audit: Callable) -> None:
     seen = audit()
     seen.page.evaluate("document.querySelector('.ft-header').insertAdjacentHTML('beforeend', '<button id=nameless></button>')")
     seen.page.evaluate("document.querySelector('#verdict .ft-detail').style.color = 'silver'")
-    seen.look("broken on purpose")
+    seen.look("broken on purpose", ".ft-header", "#verdict")
     rules = [line.split(": ")[1].split()[0] for line in seen.wrong]
     assert rules.count("button-name") == 1 and rules.count("color-contrast") >= 1 and "nameless" in seen.wrong[0]
     seen.wrong.clear()
@@ -167,14 +176,14 @@ def test_the_mesh_tab(audit: Callable) -> None:
     page.click("#mesh-generate")
     page.wait_for_function("Number(document.querySelector('#mesh .ft-mesh').dataset.acceleratedFaces) > 0")
     with growing(page, "#mesh-verdict .ft-verdict", "#mesh-cancel"):
-        seen.look("growing")
+        seen.look("growing", "#mesh", "#mesh-verdict", "#mesh-cancel", "#mesh-bar")
     page.wait_for_selector("#mesh-generate")
     page.wait_for_selector("#mesh-runs tbody tr")
     seen.look("finished")
     page.locator("#mesh [data-mode=both]").click()
     page.locator("#mesh select").select_option("accepted")
     page.locator("#mesh [data-wipe]").click()
-    seen.look("wireframe, map and wipe")
+    seen.look("wireframe, map and wipe", "#mesh")
 
 
 def test_the_lab(audit: Callable) -> None:
@@ -190,7 +199,7 @@ def test_the_lab(audit: Callable) -> None:
     with growing(page, "#lab-stage .ft-lab", "#lab-cancel"):
         seen.look("looping")
     page.wait_for_selector("#lab-stage .ft-lab[data-state=stopped]")
-    seen.look("stopped")
+    seen.look("stopped", "#lab-stage")
 
 
 def test_the_bench_and_the_models(audit: Callable) -> None:
@@ -205,7 +214,7 @@ def test_the_bench_and_the_models(audit: Callable) -> None:
     page.click("#bench-generate")
     page.wait_for_selector("#bench-going .ft-going[data-state=running] >> text=Run")
     with growing(page, "#bench-going .ft-going", "#bench-cancel"):
-        seen.look("bench, measuring")
+        seen.look("bench, measuring", "#bench-going", "#bench-cancel")
     page.wait_for_selector("#bench-going .ft-going[data-state=stopped]")
     open_tab(page, "Models")
     page.wait_for_selector('.ft-model[data-model="pictogram"]')
@@ -224,15 +233,15 @@ def test_a_phone(audit: Callable) -> None:
     page.click(".ft-summary[data-do=settings]")
     seen.look("phone, the sheet")
     page.click("#method .ft-picked")
-    seen.look("phone, the cards")
+    seen.look("phone, the cards", "#method")
     page.keyboard.press("Escape")
     page.click(".ft-sheet")
     page.click("#bar button[data-size='64 px']")
     page.click("#generate")
     finish(page)
     page.wait_for_selector(".ft-runs tbody tr")
-    seen.look("phone, finished")
+    seen.look("phone, finished", rules=NARROW)
     for tab, there in (("Mesh", "#mesh-notes p"), ("Lab", "#lab-stage .ft-lab"), ("Bench", "#plane tbody tr"), ("Models", ".ft-model")):
         open_tab(page, tab)
         page.wait_for_selector(there)
-        seen.look(f"phone, {tab}")
+        seen.look(f"phone, {tab}", rules=NARROW)

@@ -35,6 +35,8 @@ def test_cards_stand_in_their_groups_with_what_was_measured(picto) -> None:
     assert badge("auto:sjdpp,window=16", {"window": 16})["summary"] == ["auto: SJD++ window 16", "exact"]
     assert badge("auto:sjdpp,window=16", {"window": 5})["summary"][2:] == ["window 5"]  # moved since
     assert told_speed(None) == "" and foremost(find("sjdpp")[0], {"window": 5}) == ["window 5"] and foremost(find("ar")[0], {}) == []
+    assert foremost(find("adt_tree_lantern")[0], {"nodes": 60}) == ["nodes 60"]  # not a knob that acts in another mode only
+    assert [word.split()[0] for word in foremost(find("gsd")[0], {})] == ["window"] and foremost(find("mulo")[0], {})[0].startswith("keep")
 
 
 def test_speeds_are_medians_over_plain_decoding(tmp_path, monkeypatch) -> None:
@@ -155,6 +157,40 @@ def test_escape_cancels_and_the_focus_stays(open_page) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1920, 1080)])
+def test_pictures_and_their_figures_are_seen_whole(open_page, width, height) -> None:
+    """With closed settings nobody scrolls to see both pictures and what they cost, and the right one ends where Generate does."""
+    page = open_page(width, height)
+    page.click(".ft-summary[data-do=settings]")
+    page.wait_for_selector(".ft-settings >> nth=0", state="hidden")
+    figures, button = page.locator("#canvas-fast .ft-counters").bounding_box(), page.locator("#generate").bounding_box()
+    assert figures["y"] + figures["height"] <= height
+    assert figures["x"] + figures["width"] == pytest.approx(button["x"] + button["width"], abs=2)
+
+
+@pytest.mark.browser
+def test_the_mesh_tab_has_one_line_of_controls(open_page) -> None:
+    """The method in a few words, which axis is up, the seed; the rest is behind the chip. A message moves nothing."""
+    page = open_page(1440, 900)
+    page.get_by_role("tab", name="Mesh", exact=True).click()
+    page.wait_for_selector("#mesh-ready i", state="attached")
+    page.wait_for_selector("#mesh-notes p:has-text('chair.ply')")
+    chip = page.locator("#mesh-bar .ft-summary")
+    assert chip.locator(".ft-badge").inner_text() in ("exact", "not exact") and chip.locator("b").inner_text()
+    chip.click()
+    page.wait_for_selector("#mesh-method", state="hidden")
+    assert page.locator("#mesh-axis .ft-axis:visible").count() == 6 and page.locator("#mesh-seed").is_visible()
+    frame = page.locator("#mesh .ft-mesh-frame").bounding_box()
+    assert frame["y"] + frame["height"] <= 900
+    page.fill("#mesh-seed input", "-1")
+    page.press("#mesh-seed input", "Tab")
+    page.click("#mesh-generate")
+    page.wait_for_selector("#mesh-messages p[data-kind=error]")
+    page.wait_for_selector("#mesh-generate")
+    assert page.locator("#mesh .ft-mesh-frame").bounding_box()["y"] == pytest.approx(frame["y"], abs=1)
+
+
+@pytest.mark.browser
 def test_a_phone_races_side_by_side_with_the_settings_in_a_sheet(open_page) -> None:
     page = open_page(390, 844)
     left, right = (page.locator(f"#canvas-{side}").bounding_box() for side in ("plain", "fast"))
@@ -164,7 +200,17 @@ def test_a_phone_races_side_by_side_with_the_settings_in_a_sheet(open_page) -> N
     assert sheet["y"] + sheet["height"] == pytest.approx(844, abs=1) and sheet["width"] == 390
     page.click(".ft-sheet")
     assert page.locator(".ft-settings").first.is_hidden()
+    page.click("#bar button[data-size='64 px']")
+    page.click("#generate")
+    page.wait_for_selector(".ft-runs tbody tr")
+    for each in page.locator(".ft-runs tbody tr").first.locator("button, .ft-badge").all():  # nothing lies beside the screen
+        box = each.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 390
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.get_by_role("tab", name="Mesh", exact=True).click()
+    page.wait_for_selector("#mesh-notes p")
+    last = page.locator("#mesh-axis .ft-axis").last.bounding_box()
+    assert last["x"] + last["width"] <= 390
 
 
 def test_what_auto_takes_is_the_first_card_and_says_what_it_is(picto) -> None:

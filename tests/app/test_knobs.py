@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
-from app.ui import image_tab, knobs
+from app.ui import image_tab, knobs, wording
+from app.ui.method_menu import title_of
 from engine.core import Knob
 from engine.decoding.initializers import WINDOW
 from engine.methods import METHODS, PRESETS, find
@@ -37,10 +39,26 @@ def test_the_papers_letter_and_the_knobs_nature_reach_the_page():
     value = knobs.encode("sjdpp", find("sjdpp")[0].knobs, {"refresh": "reuse published"})
     json.dumps(value)
     by_name = {d["name"]: d for d in value["declarations"]}
-    assert (by_name["reuse_ratio"]["symbol"], by_name["reuse_ratio"]["label"]) == ("τ", "Reuse ratio")
+    assert (by_name["reuse_ratio"]["symbol"], by_name["reuse_ratio"]["label"]) == ("τ", "Keep a guess above")
+    assert by_name["reuse_ratio"]["help"].endswith("On the command line: reuse_ratio.")
     assert by_name["refresh"]["live"] is False
     assert value["values"]["refresh"] == "reuse published"
     assert value["values"]["window"] == WINDOW.default
+
+
+def test_words_come_before_the_engines_names():
+    """Nobody has to know a paper to read a menu, and whoever knows it finds its word; no word is for a choice or preset that is gone."""
+    declared = {k.name: k for m in METHODS.values() for k in m.knobs}
+    assert wording.KNOBS.keys() <= declared.keys()
+    assert wording.CHOICES.keys() <= {str(c) for m in METHODS.values() for k in m.knobs for c in k.choices}
+    assert wording.PRESETS.keys() <= PRESETS.keys()
+    assert all(not re.search("coupled|gumbel|residual|init", word) for word in (*wording.KNOBS.values(), *wording.CHOICES.values()))
+    refresh = next(knobs.declare(knob) for knob in METHODS["sjdpp"].knobs if knob.name == "refresh")
+    assert dict(zip(refresh["choices"], refresh["said"], strict=True))["coupled gumbel"] == "same luck again (coupled gumbel)"
+    longest = max((said for m in METHODS.values() for k in m.knobs for said in knobs.declare(k)["said"]), key=len)
+    assert len(longest) <= 38, longest  # the width of the menus
+    titles = [title_of(name) for name in PRESETS]
+    assert len(set(titles)) == len(titles) and "LANTERN++" in titles
 
 
 def test_the_badge_is_a_function_of_the_knobs():

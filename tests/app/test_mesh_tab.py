@@ -165,7 +165,7 @@ def test_weights_without_heads_are_offered_without_xspecmesh(picto, low, tmp_pat
     from engine.backbones.lowpoly import Lowpoly
 
     shown = opened(tab_with(Lazy("lowpoly", tmp_path, lambda: Lowpoly(low.model, {}, tmp_path)), picto))
-    assert shown["knobs"]["name"] != "xspecmesh" and "train mesh-heads" in shown["messages"][0]["text"]
+    assert shown["knobs"]["name"] != "xspecmesh" and "no draft heads" in shown["messages"][0]["text"]
 
 
 def test_a_model_is_loaded_once_and_a_failure_is_not_remembered(tmp_path):
@@ -224,9 +224,14 @@ def open_mesh(open_page):
 
 
 def take(page, menu: str, name: str) -> None:
-    """Takes the card of a method."""
+    """Takes the card of a method; on a phone it lies in the sheet."""
+    in_a_sheet = page.viewport_size["width"] < 768
+    if in_a_sheet:
+        page.click("#mesh-bar .ft-summary")
     page.click(f"#{menu} .ft-picked")
     page.click(f"#{menu} .ft-method-card[data-name={name}]")
+    if in_a_sheet:
+        page.locator(".ft-sheet:visible").click()
 
 
 def set_knob(page, panel: str, knob: str, stop: int) -> None:
@@ -260,7 +265,6 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
     assert page.locator("#mesh-knobs .ft-knob[data-knob=verify] select").is_disabled()
     assert page.locator("#mesh-knobs .ft-knob[data-knob=accept_probability] em").inner_text() == "live"
     set_knob(page, "mesh-knobs", "accept_probability", 10)  # 0.05 + 10 * 0.01
-    grown(page, page.evaluate(FACES.format("plain")))
     finished(page)
     assert page.evaluate(f"{VIEW}.state") == "done"
     page.wait_for_function("document.querySelector('#mesh-verdict .ft-fit').textContent.includes('fit')")
@@ -338,7 +342,9 @@ def test_it_fits_a_phone_and_ends_within_the_budget(open_mesh):
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     set_knob(page, "mesh-settings", "face_budget", 1)
     assert page.locator("#mesh-settings .ft-knob[data-knob=face_budget] output").inner_text() == "8"
+    page.click("#mesh-bar .ft-summary")
     page.uncheck("#mesh-compare input")
+    page.locator(".ft-sheet:visible").click()
     page.click("#mesh-generate")
     finished(page)
     assert 0 < page.evaluate(FACES.format("accelerated")) <= 8

@@ -16,6 +16,7 @@ function openSettings(open, kept = true) {
 const isOpen = () => scope.querySelector(".ft-main")?.dataset.settings === "open";
 
 function openWords(open) {
+  if (!button("words")) return;
   if (!open && button("words").getAttribute("aria-expanded") === "true") button("words").focus();
   button("words").setAttribute("aria-expanded", open);
   scope.dispatchEvent(new CustomEvent("foretoken:words", { detail: open }));
@@ -23,6 +24,7 @@ function openWords(open) {
 
 function drawSizes({ declarations, values }) {
   const knob = declarations.find((each) => each.name === "size");
+  if (!sizes) return;
   sizes.hidden = !knob;
   if (!knob) return;
   if (sizes.childElementCount !== knob.choices.length) {
@@ -48,7 +50,7 @@ scope.addEventListener("foretoken:summary", ({ detail }) => {
   button("settings").replaceChildren(name, mark, ...rest.map((text) => Object.assign(document.createElement("span"), { textContent: text })));
   button("settings").setAttribute("aria-label", `Method and settings: ${detail.words.join(", ")}`);
 });
-scope.addEventListener("foretoken:running", ({ detail }) => { for (const each of sizes.children) each.disabled = detail; });
+scope.addEventListener("foretoken:running", ({ detail }) => { for (const each of sizes?.children ?? []) each.disabled = detail; });
 document.addEventListener("click", ({ target }) => { // a phone's sheet is closed by its button, or by a tap beside it
   const outside = narrow.matches && isOpen() && !target.closest(".ft-settings, .ft-summary") && target.isConnected;
   if (!scope.contains(target)) return;
@@ -72,7 +74,7 @@ scope.addEventListener("keydown", (event) => { // Escape closes what is open bef
   if (sheet) shut();
   else openWords(false);
 });
-button("words").addEventListener("click", () => openWords(button("words").getAttribute("aria-expanded") !== "true"));
+button("words")?.addEventListener("click", () => openWords(button("words").getAttribute("aria-expanded") !== "true"));
 requestAnimationFrame(() => { // once the other panels of the tab are there
   openSettings(!narrow.matches && localStorage.getItem(KEPT) === "open", false);
   window.dispatchEvent(new Event("foretoken:ask-summary"));

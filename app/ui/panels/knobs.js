@@ -52,7 +52,7 @@ function slider(knob, output) {
 
 function menu(knob) {
   const select = document.createElement("select");
-  for (const choice of knob.choices) select.add(new Option(choice));
+  knob.choices.forEach((choice, i) => select.add(new Option(knob.said[i], choice)));
   select.put = (value) => { select.value = value; };
   select.addEventListener("change", () => move(knob.name, select.value));
   return select;
