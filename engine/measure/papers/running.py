@@ -2,7 +2,7 @@
 
 Inputs are measured in chunks, all rows of a chunk in turns. What is stored is not measured again, so an experiment that was interrupted, or
 that reached its time, goes on when it is run again. A file of another
-declaration, other weights or another machine is refused.
+declaration, other weights or another machine is refused. Each row says how busy other programs kept the processor.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from engine.measure.papers.kept import PICTURE, kept, picture_at, save, save_mes
 from engine.measure.papers.readings import READ
 from engine.methods import find
 from engine.run import Run
+from engine.tuning.watch import taken
 
 CHUNK = 4  # inputs that are measured in turns and stored together
+OTHERS = "others"  # the column that says how many cores other programs used meanwhile
 PLAIN = "plain"  # the label of plain decoding where no arm is plain decoding
 Row = dict[str, Any]
 Pair = tuple[Scene | None, str]  # what a picture should show, if the judge is to read it, and its prompt
@@ -48,14 +50,23 @@ def run(asked: Experiment, path: Path, count: int, seconds: float, backbone: str
     check_csv(path)
     started, count = time.monotonic(), asked.runs.most(count)
     measure = {Pictures: of_pictures, Meshes: of_meshes, Readings: of_readings}[type(asked.runs)]
+    begun = started, taken()
     for done, rows in measure(asked.runs, path, count, backbone or asked.backbone, device):
+        now = time.monotonic(), taken()
         if rows:
-            append_csv(path, rows)
-        spent = time.monotonic() - started
+            append_csv(path, [row | {OTHERS: cores_between(begun, now)} for row in rows])
+        begun, spent = now, now[0] - started
         print(f"{done} of {count} inputs, {spent / 60:.1f} of {seconds / 60:.0f} minutes", file=sys.stderr, flush=True)
         if spent > seconds:
             break
     return [row for row in read(path) if int(row["input"]) < count]
+
+
+def cores_between(begun: tuple[float, float | None], now: tuple[float, float | None]) -> float | None:
+    """Returns how many cores other programs used between two readings (seconds, `taken()`); None where the system does not count them."""
+    if begun[1] is None or now[1] is None:
+        return None
+    return round(max(0.0, now[1] - begun[1]) / max(now[0] - begun[0], 1e-9), 2)
 
 
 def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str) -> Iterator[tuple[int, list[Row]]]:
