@@ -25,6 +25,7 @@ def parser() -> Parser:
     p.add_argument("experiment", nargs="?", help="a table or figure to run, or all; without one, the paper's are listed")
     p.add_argument("--count", type=whole(1, 10_000), help="the most inputs (as declared)")
     p.add_argument("--minutes", type=whole(1, 1_000), help=f"stop each after this time; run again to go on ({MOST_MINUTES})")
+    p.add_argument("--once", action="store_true", help="decode each input once for each row: sooner, and times are rough")
     p.add_argument("--to", type=file_path, help="folder of the CSV, the figure and the page (papers)")
     p.add_argument("--backbone", metavar="NAME|PATH", help="a model or a folder of weights in the place of the declared one")
     add_device(p)
@@ -126,7 +127,7 @@ def measured(options: argparse.Namespace, paper: Paper, asked: Experiment) -> tu
         raise BadOutput(f"Cannot make {folder} ({e.strerror}). Choose another folder with --to.") from e
     stem = folder / f"{paper.name}-{asked.key}"
     seconds = 60 * (options.minutes or MOST_MINUTES)
-    rows = running.run(asked, stem.with_suffix(".csv"), count, seconds, options.backbone or "", options.device)
+    rows = running.run(asked, stem.with_suffix(".csv"), count, seconds, options.backbone or "", options.device, options.once)
     figures.draw(asked, rows, stem.with_suffix(".png"))
     page = report.told(paper, asked, rows, count)
     try:

@@ -22,10 +22,10 @@ from engine.measure.papers.declaration import NAMED, Experiment, Paper
 from engine.measure.papers.frechet import FEWEST, Axes
 from engine.measure.papers.report import measured_on, paragraph, tables_of
 from engine.measure.papers.results import Answer, answer, table_of
-from engine.measure.papers.running import OTHERS, digest, number, read
+from engine.measure.papers.running import OTHERS, REPEATS, digest, number, read
 
 STAMP = ("backbone", "weights", "processor", "threads", "torch", "commit", "declared")  # in the first row only
-ROW = ("label", "input", "plain", "family", "features", OTHERS)
+ROW = ("label", "input", "plain", "family", "features", OTHERS, REPEATS)
 WIDEST, QUALITY = 900, 55  # pixels of a recorded figure, and of its compression
 VERDICTS = ("agrees", "contradicts", "undecided", "not measured")
 Row = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.measure.papers.declaration import NAMED, Experiment, Paper
 from engine.measure.papers.results import Answer, Value, answer, table_of, values_of
-from engine.measure.papers.running import OTHERS
+from engine.measure.papers.running import OTHERS, REPEATS
 
 SHOWN = (  # in every table that has them: speed, then quality
     "forwards", "step_compression", "seconds", "speedup", "log_probability", "log_probability_deviation", "objects", "frechet",
@@ -76,7 +76,7 @@ def measured_on(paper: Paper, asked: Experiment, rows: Sequence[dict[str, Any]],
     first = rows[0]
     part = "" if done >= count else f" Of {count} inputs, {done} are measured; run it again to go on."
     few = f" The experiment is declared with {asked.runs.count} inputs." if asked.runs and asked.runs.count != count else ""
-    option = f" --count {count}" if few else ""
+    option = (f" --count {count}" if few else "") + (" --once" if once(rows) else "")
     paper_on = f" The paper's numbers are of {asked.reported_on}." if asked.reported_on else ""
     return (
         f"`python launch.py papers {paper.name} {asked.key}{option}`: {done} inputs, {first['backbone']}, weights {first['weights']}, "
@@ -85,12 +85,19 @@ def measured_on(paper: Paper, asked: Experiment, rows: Sequence[dict[str, Any]],
 
 
 def disturbed(rows: Sequence[dict[str, Any]]) -> str:
-    """Returns a sentence if other programs used the processor while times were taken, else ""."""
-    timed = any(row.get(name) for row in rows for name in TIMES)
-    others = [float(row[OTHERS]) for row in rows if row.get(OTHERS)]
-    if not timed or not others or (mean := sum(others) / len(others)) <= BUSY:
+    """Returns a sentence if other programs used the processor while times were taken, or if they were taken once, else ""."""
+    if not any(row.get(name) for row in rows for name in TIMES):
         return ""
-    return f" Other programs used {mean:.1f} cores meanwhile, so times and speed-ups are rough; all else does not depend on it."
+    others = [float(row[OTHERS]) for row in rows if row.get(OTHERS)]
+    mean = sum(others) / max(1, len(others))
+    why = [f"other programs used {mean:.1f} cores meanwhile"] if mean > BUSY else []
+    why += ["each row decoded an input once"] if once(rows) else []
+    return f" Times and speed-ups are rough, because {' and '.join(why)}; nothing else depends on it." if why else ""
+
+
+def once(rows: Sequence[dict[str, Any]]) -> bool:
+    """Returns whether rows were measured with --once."""
+    return any(row.get(REPEATS) == "0" for row in rows)
 
 
 def columns(asked: Experiment, values: dict[str, dict[str, Value]]) -> list[str]:

@@ -85,7 +85,7 @@ def test_a_page_tells_every_experiment(tmp_path: Path, only: Paper) -> None:
     assert "| Table 1: one | 8 | 1 |  |  |" in page and "| Table 2: another | does not run |" in page
     assert "Here, tokens a pass: SJD 2 (2 to 2), in the paper 2.5." in page and "that hold here: *SJD commits more*. All is small." in page
     assert "![Table 1: one](p-table-1.webp)" in page and "there is no data. Nearest: table-1." in page and "Figure 1 shows x." in page
-    assert "`python launch.py papers p table-1 --count 8`" in page and "Other programs used 1.2 cores" in page
+    assert "`python launch.py papers p table-1 --count 8`" in page and "because other programs used 1.2 cores meanwhile;" in page
     assert recorded.summary(tmp_path).splitlines()[-1] == "| [P](papers/p.md) | 2 | 1 | 1 | 1 | 0 | 0 |"
     some = recorded.chosen(ONE, ["table-1"], tmp_path, "../papers/")
     assert "](../papers/p-table-1.webp)" in some and "](../papers/p.md)" in some and "| row |" not in some
@@ -101,6 +101,7 @@ def test_a_page_says_if_the_experiment_was_changed_since(tmp_path: Path) -> None
 def test_times_are_called_rough_if_other_programs_used_the_processor() -> None:
     assert report.disturbed(rows_of(4, others=0.1)) == ""
     assert "used 0.9 cores" in report.disturbed(rows_of(4, others=0.9))
+    assert "because each row decoded an input once;" in report.disturbed([row | {"repeats": "0"} for row in rows_of(4)])
     untimed = [{name: cell for name, cell in row.items() if name != "speedup"} for row in rows_of(4, others=0.9)]
     assert report.disturbed(untimed) == ""
     assert cores_between((10.0, 5.0), (20.0, 12.0)) == 0.7 and cores_between((0.0, None), (1.0, 2.0)) is None
@@ -114,7 +115,7 @@ def test_all_experiments_run_by_one_command(
     both = replace(ONE, experiments=(ASKED, other))
     monkeypatch.setattr(papers, "PAPERS", {"p": both})
     (tmp_path / "p-table-1.csv").write_text("label,input,declared\nplain,0,older\n", encoding="utf-8")
-    assert main(["papers", "all", "--count", "2", "--to", str(tmp_path)]) == 1
+    assert main(["papers", "all", "--count", "2", "--once", "--to", str(tmp_path)]) == 1
     shown = capsys.readouterr()
     assert "p table-1: " in shown.err and "was measured with declared older" in shown.err
     assert shown.out.splitlines() == [f"{tmp_path / 'p-table-2'}.md"]
