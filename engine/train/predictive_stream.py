@@ -77,7 +77,11 @@ class Options(loop.Options):
         p = loop.Options.parser(name)
         p.add_argument("--backbone", metavar="NAME|PATH", default="pictogram", help=f"{', '.join(TEACHERS)}, or an imported model")
         p.add_argument("--prompts", type=Path, metavar="FILE", help="for an imported model: a prompt in each line (emoji captions)")
-        p.add_argument("--both-ways", action="store_true", help="let predictive rows also see later ones, as in the paper")
+        p.add_argument(
+            "--both-ways",
+            action="store_true",
+            help="let predictive rows also see later ones, as in the paper; an adapter beside the causal one",
+        )
         p.add_argument("--skip", type=int, default=0, metavar="LAYERS", help="number of first layers without the adapter")
         p.add_argument("--layers", default="", metavar="A-B", help="layers with the adapter, from 0, both included (all)")
         p.add_argument("--temperature", type=float, metavar="T", help="of the sequences, the targets and the check (the model's own)")
@@ -244,14 +248,13 @@ def main(options: Options) -> None:
     worn = range_of(options, layers, teacher.name)
     asked_layers = f"--layers {options.layers}" if options.layers else f"--skip {options.skip}"
     asked = {  # what makes it another adapter than the shipped one
-        "--both-ways": options.both_ways,
         asked_layers: worn != (0, layers - 1),
         f"--temperature {options.temperature:g}" if options.temperature is not None else "": options.temperature is not None,
         f"--partial-correct {options.partial_correct:g}" if options.partial_correct is not None else "": options.partial_correct
         is not None,
     }
     needs_out(options, asked)
-    given = [option for option, is_given in asked.items() if is_given]
+    given = [option for option, is_given in ({"--both-ways": options.both_ways} | asked).items() if is_given]
     target(options, teacher.folder)
     recorded = teacher.name + ("" if options.temperature is None else f"_T{options.temperature:g}")
     seen = Library(recorded, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
@@ -284,7 +287,8 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_of, held_out, profile=options.profile, enough=patient(DECIDES, options.patience) if options.patience else None)
-    known = read_card(shipped) if (shipped := folder_of(teacher.folder)).exists() and is_trained(teacher.folder) else None
+    shipped = folder_of(teacher.folder, options.both_ways)
+    known = read_card(shipped) if shipped.exists() and is_trained(teacher.folder, options.both_ways) else None
     if known is not None and known.get("base", {}).get("weights_hash") != teacher.weights_hash:
         known = None  # the backbone refuses to load it
     if not may_ship(training, options, DECIDES, known):
@@ -300,7 +304,7 @@ def main(options: Options) -> None:
         "layers": list(worn),
         "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
     } | training.summary(options.preset, command)
-    folder = folder_of(prepare(options, teacher.folder))
+    folder = folder_of(prepare(options, teacher.folder), options.both_ways)
     ship(folder, {}, card, beside=lambda new: write_adapter(new, pupil.lora, teacher.backbone.name, teacher.weights_hash, ALPHA))
 
 

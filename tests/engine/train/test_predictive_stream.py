@@ -87,6 +87,21 @@ def test_with_a_threshold_the_most_probable_guess_is_right_if_the_model_gives_it
     assert right_behind(p, q, 4, 0.5).tolist() == [[[0, 0, 0, 0]]]
 
 
+def test_an_adapter_that_sees_both_ways_lies_beside_the_causal_one(shipped: Path) -> None:
+    predictive_stream.main(Options())
+    before = (shipped / "pictogram/predictive_stream/adapter_model.safetensors").read_bytes()
+    assert load("pictogram", str(shipped / "pictogram")).drafter("predictive_stream").both_ways is None
+    predictive_stream.main(Options(both_ways=True))
+    assert (shipped / "pictogram/predictive_stream/adapter_model.safetensors").read_bytes() == before
+    backbone = load("pictogram", str(shipped / "pictogram"))
+    stream = backbone.drafter("predictive_stream")
+    assert stream.causal and not stream.both_ways.causal and stream.both_ways.lora is not stream.lora
+    prompt, knobs = Prompt("apple", seed=1), {"refresh": "redraw", "mask": "both ways", "verify": "match seed"}
+    assert generate(backbone, METHODS["cross_regression"], prompt, knobs).finish().tokens == generate(
+        backbone, METHODS["ar"], prompt
+    ).finish().tokens  # fmt: skip
+
+
 def test_an_adapter_for_a_temperature_is_a_variant_that_knows_its_recordings(shipped: Path) -> None:
     with pytest.raises(BadKnob, match=r"--temperature 0 --partial-correct 0.05 makes a variant"):
         predictive_stream.main(Options(temperature=0.0, partial_correct=0.05))
