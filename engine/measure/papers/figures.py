@@ -123,6 +123,7 @@ def curve(axes: Axes, asked: Experiment, values: Values, rows: list[str]) -> Non
         paper = [(x, asked.reported.get(arm.label, {}).get(metric)) for x, arm in zip(xs, mine, strict=True)]
         for x, value in paper:
             axes.plot(x, value, MARKS[n % 7], **PAPERS) if value is not None else None
+    axes.plot([], [], "D", **PAPERS, label="the paper") if asked.reported else None
     axes.set_xticks(range(len(places)), [f"{x:g}" if isinstance(x, float | int) else str(x) for x in places])
     axes.set(xlabel=asked.drawing.x, ylabel=wrapped(metric, 40))
     axes.legend(fontsize=8, frameon=False)

@@ -26,7 +26,7 @@ from engine.measure.papers.running import OTHERS, REPEATS, digest, number, read
 
 STAMP = ("backbone", "weights", "processor", "threads", "torch", "commit", "declared")  # in the first row only
 ROW = ("label", "input", "plain", "family", "features", OTHERS, REPEATS)
-WIDEST, QUALITY = 900, 55  # pixels of a recorded figure, and of its compression
+WIDEST, QUALITY = 1200, 50  # pixels of a recorded figure, and of its compression
 VERDICTS = ("agrees", "contradicts", "undecided", "not measured")
 Row = dict[str, Any]
 
