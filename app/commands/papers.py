@@ -87,14 +87,15 @@ def go(options: argparse.Namespace) -> int:
 
 
 def go_through(options: argparse.Namespace) -> int:
-    """Measures all experiments that can run, of all papers or of one, those with the fewest runs first. One that is refused is named, and
-    the others are measured; then the code is 1."""
+    """Measures all experiments that can run, of all papers or of one, those with the fewest stored inputs first, and of these the cheapest.
+    One that is refused is named, and the others are measured; then the code is 1."""
     from engine.errors import ForetokenError
-    from engine.measure.papers import paper_of, that_run
+    from engine.measure.papers import paper_of, running, that_run
 
     if options.paper == ALL and options.experiment not in (None, ALL):
         raise ForetokenError(f"'{options.experiment}' belongs to one paper. Write: python launch.py papers PAPER {options.experiment}")
     wanted = that_run(None if options.paper == ALL else paper_of(options.paper))
+    wanted.sort(key=lambda pair: len({row["input"] for row in running.read(stem_of(options, *pair).with_suffix(".csv"))}))
     written, refused = [], 0
     for number, (paper, asked) in enumerate(wanted, 1):
         print(f"{number} of {len(wanted)}: {paper.name} {asked.key}", file=sys.stderr, flush=True)
@@ -118,14 +119,13 @@ def measured(options: argparse.Namespace, paper: Paper, asked: Experiment) -> tu
     from engine.measure.papers import figures, report, running
 
     assert asked.runs is not None
-    folder, count = options.to or Path("papers"), asked.runs.most(options.count or asked.runs.count)
+    stem, count = stem_of(options, paper, asked), asked.runs.most(options.count or asked.runs.count)
     if options.experiment in (None, ALL):
         count = min(count, asked.runs.count)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        stem.parent.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise BadOutput(f"Cannot make {folder} ({e.strerror}). Choose another folder with --to.") from e
-    stem = folder / f"{paper.name}-{asked.key}"
+        raise BadOutput(f"Cannot make {stem.parent} ({e.strerror}). Choose another folder with --to.") from e
     seconds = 60 * (options.minutes or MOST_MINUTES)
     rows = running.run(asked, stem.with_suffix(".csv"), count, seconds, options.backbone or "", options.device, options.once)
     figures.draw(asked, rows, stem.with_suffix(".png"))
@@ -135,6 +135,11 @@ def measured(options: argparse.Namespace, paper: Paper, asked: Experiment) -> tu
     except OSError as e:
         raise BadOutput(f"Cannot write {stem}.md ({e.strerror}). Choose another folder with --to.") from e
     return stem, page
+
+
+def stem_of(options: argparse.Namespace, paper: Paper, asked: Experiment) -> Path:
+    """The files of an experiment without their endings."""
+    return (options.to or Path("papers")) / f"{paper.name}-{asked.key}"
 
 
 def files_of(stem: Path) -> dict[str, str]:

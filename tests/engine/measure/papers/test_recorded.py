@@ -120,6 +120,7 @@ def test_all_experiments_run_by_one_command(
     assert "p table-1: " in shown.err and "was measured with declared older" in shown.err
     assert shown.out.splitlines() == [f"{tmp_path / 'p-table-2'}.md"]
     assert {path.suffix for path in tmp_path.glob("p-table-2*")} == {".csv", ".png", ".md"}
+    assert shown.err.index("p table-2") < shown.err.index("p table-1")  # nothing of it is stored yet
     (tmp_path / "p-table-1.csv").unlink()
     assert main(["papers", "p", "all", "--count", "1", "--to", str(tmp_path)]) == 0
 
