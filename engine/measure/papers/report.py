@@ -79,7 +79,7 @@ def measured_on(paper: Paper, asked: Experiment, rows: Sequence[dict[str, Any]],
     option = (f" --count {count}" if few else "") + (" --once" if once(rows) else "")
     paper_on = f" The paper's numbers are of {asked.reported_on}." if asked.reported_on else ""
     return (
-        f"`python launch.py papers {paper.name} {asked.key}{option}`: {done} inputs, {first['backbone']}, weights {first['weights']}, "
+        f"`python launch.py papers {paper.name} {asked.key}{option}`: {done} input{'s' * (done > 1)}, {first['backbone']}, weights {first['weights']}, "
         f"float32, {first['processor']}, PyTorch {first['torch']}, commit {first['commit']}.{part}{few}{paper_on}{disturbed(rows)}"
     )
 

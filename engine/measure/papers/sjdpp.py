@@ -157,7 +157,7 @@ PAPER = Paper(
         Experiment(
             key="figure-12", title="Figure 12: without refinement", asks="Is refinement what accelerates?",
             reports="Without it a picture takes 2,356 passes, or 2,254 to 2,300 with drafts repeated from the left; with it about 1,000.",
-            differs=f"The paper disables it in SJD, here in SJD++ with coupled drafts. {OURS}",
+            differs=f"Refined rows are SJD, by another name. {OURS}",
             runs=Pictures(arms=REFINED, count=20),
             claims=(Claim("Refinement gives most of the speed", "refined", "more", "not refined", "step_compression"),
                     Claim("Random drafts without refinement gain nothing", "not refined, random", "alike", "plain", "step_compression",
