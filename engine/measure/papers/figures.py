@@ -138,7 +138,14 @@ def plane(axes: Axes, asked: Experiment, values: Values, rows: list[str]) -> Non
         style = {"marker": MARKS[n % 7], "linestyle": STROKES[n % 7], "color": SHADES[n % 7]}
         axes.plot([p[0] for p in points], [p[1] for p in points], label=line, markersize=6, **style)
         for arm, point in zip(mine, points, strict=True):
-            axes.annotate("" if arm.x is None else f"{arm.x}", point, (5, 5), textcoords="offset points", fontsize=8, color="#333333")
+            axes.annotate(
+                "" if arm.x is None else f"{arm.x:g}" if isinstance(arm.x, float) else arm.x,
+                point,
+                (5, 5),
+                textcoords="offset points",
+                fontsize=8,
+                color="#333333",
+            )
     axes.margins(0.1)
     axes.set(xlabel=wrapped(x, 70), ylabel=wrapped(y, 40))
     axes.legend(fontsize=8, frameon=False)

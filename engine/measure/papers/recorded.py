@@ -20,8 +20,7 @@ from engine.errors import BadOutput
 from engine.measure.papers import PAPERS
 from engine.measure.papers.declaration import NAMED, Experiment, Paper
 from engine.measure.papers.frechet import FEWEST, Axes
-from engine.measure.papers.report import measured_on, paragraph, tables_of
-from engine.measure.papers.results import Answer, answer, table_of
+from engine.measure.papers.report import answers_of, measured_on, paragraph, tables_of
 from engine.measure.papers.running import OTHERS, REPEATS, digest, number, read
 
 STAMP = ("backbone", "weights", "processor", "threads", "torch", "commit", "declared")  # in the first row only
@@ -143,12 +142,6 @@ def unrun(asked: Experiment) -> str:
     """Returns why an experiment does not run here."""
     nearest = f" Nearest: {asked.nearest}." if asked.nearest else ""
     return f"{asked.asks} The paper: {asked.reports} It does not run here: {asked.reason}.{nearest}"
-
-
-def answers_of(asked: Experiment, rows: Sequence[Row]) -> list[Answer]:
-    """Returns what became of the claims of an experiment."""
-    table = table_of(rows)
-    return [answer(claim, table) for claim in asked.claims]
 
 
 def counted(paper: Paper, found: dict[str, list[Row]]) -> str:

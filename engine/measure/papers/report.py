@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from engine.measure.papers.declaration import NAMED, Experiment, Paper
@@ -40,20 +41,26 @@ def told(paper: Paper, asked: Experiment, rows: Sequence[dict[str, Any]], count:
 
 def tables_of(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
     """Returns the tables of an experiment and its claims, as parts of a page."""
-    table = table_of(rows)
-    claims = "\n".join(f"- {said(answer(claim, table))}" for claim in asked.claims)
+    claims = "\n".join(f"- {said(found)}" for found in answers_of(asked, rows))
     return [grid(asked, values_of(rows)), *by_family(asked, rows), *([claims] if claims else [])]
 
 
 def paragraph(asked: Experiment, rows: Sequence[dict[str, Any]]) -> str:
     """Returns a paragraph: the question, the paper's answer, our numbers beside the paper's, and which of its claims hold here."""
-    values, table = values_of(rows), table_of(rows)
+    values = values_of(rows)
     parts = [asked.asks, f"The paper: {asked.reports}", beside(asked, values)]
     verdicts: dict[str, list[str]] = {}
-    for claim in asked.claims:
-        verdicts.setdefault(answer(claim, table).verdict, []).append(f"*{claim.text}*")
+    for found in answers_of(asked, rows):
+        verdicts.setdefault(found.verdict, []).append(f"*{found.claim.text}*")
     parts += [f"{words}: {'; '.join(verdicts[verdict])}." for verdict, words in SAID.items() if verdict in verdicts]
     return " ".join(part for part in (*parts, asked.differs) if part)
+
+
+def answers_of(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[Answer]:
+    """Returns what became of the claims of an experiment. Times that are rough decide none."""
+    table, rough = table_of(rows), bool(disturbed(rows))
+    found = [answer(claim, table) for claim in asked.claims]
+    return [replace(a, verdict="undecided") if rough and a.difference and a.claim.metric in TIMES else a for a in found]
 
 
 def beside(asked: Experiment, values: dict[str, dict[str, Value]]) -> str:
@@ -73,13 +80,13 @@ def beside(asked: Experiment, values: dict[str, dict[str, Value]]) -> str:
 
 def measured_on(paper: Paper, asked: Experiment, rows: Sequence[dict[str, Any]], done: int, count: int) -> str:
     """Returns the command, the inputs and the machine, and whether other programs disturbed the times."""
-    first = rows[0]
+    first, inputs = rows[0], f"{done} input{'s' * (done > 1)}"
     part = "" if done >= count else f" Of {count} inputs, {done} are measured; run it again to go on."
     few = f" The experiment is declared with {asked.runs.count} inputs." if asked.runs and asked.runs.count != count else ""
     option = (f" --count {count}" if few else "") + (" --once" if once(rows) else "")
     paper_on = f" The paper's numbers are of {asked.reported_on}." if asked.reported_on else ""
     return (
-        f"`python launch.py papers {paper.name} {asked.key}{option}`: {done} input{'s' * (done > 1)}, {first['backbone']}, weights {first['weights']}, "
+        f"`python launch.py papers {paper.name} {asked.key}{option}`: {inputs}, {first['backbone']}, weights {first['weights']}, "
         f"float32, {first['processor']}, PyTorch {first['torch']}, commit {first['commit']}.{part}{few}{paper_on}{disturbed(rows)}"
     )
 
@@ -92,7 +99,11 @@ def disturbed(rows: Sequence[dict[str, Any]]) -> str:
     mean = sum(others) / max(1, len(others))
     why = [f"other programs used {mean:.1f} cores meanwhile"] if mean > BUSY else []
     why += ["each row decoded an input once"] if once(rows) else []
-    return f" Times and speed-ups are rough, because {' and '.join(why)}; nothing else depends on it." if why else ""
+    return (
+        f" Times and speed-ups are rough, because {' and '.join(why)}; they decide no claim, and nothing else depends on them."
+        if why
+        else ""
+    )
 
 
 def once(rows: Sequence[dict[str, Any]]) -> bool:
