@@ -1,4 +1,4 @@
-"""Writes the generated tables of the pages: `python docs/make.py`.
+"""Writes the generated parts of the pages: `python docs/make.py`.
 
 A page holds pairs of comments; what stands between them is replaced. `<!-- knobs NAME ... -->` and `<!-- end -->` hold the knobs of
 methods. `<!-- bench FILE: COMMAND -->` and `<!-- end -->` hold the rows that COMMAND wrote into docs/bench/FILE with `--csv`.
@@ -6,14 +6,21 @@ methods. `<!-- bench FILE: COMMAND -->` and `<!-- end -->` hold the rows that CO
 `<!-- many FILE: COMMAND -->` holds what COMMAND measured of several runs at once.
 `<!-- page FILE: COMMAND -->` holds what COMMAND measured of the page in a browser.
 `<!-- compiled FILE: COMMAND -->` holds what COMMAND wrote about compiled kernels, `<!-- bounds -->` the least times of kernels, computed.
+`<!-- papers -->` holds what was recorded of the papers' experiments, by paper; `<!-- paper NAME -->` all experiments of a paper,
+`<!-- paper NAME: KEY ... -->` the paragraphs and figures of some. They read docs/papers/.
 tests/test_docs.py fails when a table is out of date.
+
+`python docs/make.py --papers FOLDER` records in docs/papers/ what `launch.py papers` has measured in FOLDER, then writes the pages.
+`python docs/make.py --measure FOLDER` measures all experiments first; further options are those of `launch.py papers`.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +30,7 @@ sys.path.insert(0, str(ROOT))  # this checkout, whichever one is installed
 
 from engine.core import Knob, Method  # noqa: E402
 from engine.measure.bench.kernels import BANDWIDTH, WORK, bound  # noqa: E402
+from engine.measure.papers import PAPERS, paper_of, recorded  # noqa: E402
 from engine.methods import METHODS, PRESETS  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- knobs ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -31,6 +39,9 @@ COMPILED = re.compile(r"(<!-- compiled ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -
 PASSES = re.compile(r"(<!-- passes ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 MANY = re.compile(r"(<!-- many ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 PAGE = re.compile(r"(<!-- page ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+SUMMARY = re.compile(r"(<!-- papers -->\n).*?(<!-- end -->)", re.DOTALL)
+PAPER = re.compile(r"(<!-- paper (\w+)(?:: ([\w -]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+RECORDED = ROOT / "docs/papers"
 BOUNDS = re.compile(r"(<!-- bounds -->\n).*?(<!-- end -->)", re.DOTALL)
 ON_PAGE = {  # column: (what it is, digits, unit, aim)
     "ready_seconds": ("the page is ready", 2, " s", "1 s"),
@@ -236,12 +247,45 @@ def fill(page: str) -> str:
     def least(found: re.Match[str]) -> str:
         return found[1] + "\n" + bounds_table() + "\n" + found[2]
 
+    def summary(found: re.Match[str]) -> str:
+        return found[1] + "\n" + recorded.summary(RECORDED) + "\n" + found[2]
+
+    def experiments(found: re.Match[str]) -> str:
+        paper, keys = paper_of(found[2]), (found[3] or "").split()
+        told = recorded.chosen(paper, keys, RECORDED, "../papers/") if keys else recorded.page_of(paper, RECORDED)
+        return found[1] + "\n" + told + "\n" + found[4]
+
+    page = SUMMARY.sub(summary, PAPER.sub(experiments, page))
     page = MANY.sub(several, PAGE.sub(page_of, PASSES.sub(cpu, page)))
     return BOUNDS.sub(least, COMPILED.sub(programs, BENCH.sub(benches, BLOCK.sub(tables, page))))
 
 
+def begin_pages() -> None:
+    """Writes the pages of papers that have none yet, with an empty block."""
+    for paper in PAPERS.values():
+        path = RECORDED / f"{paper.name}.md"
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            about = "What every row means, and how to run one: [Experiments of the papers](../papers.md)."
+            path.write_text(
+                f"# {paper.title}: tables and figures\n\n{about}\n\n<!-- paper {paper.name} -->\n<!-- end -->\n", encoding="utf-8"
+            )
+
+
 def main() -> None:
-    """Rewrites the pages and names those that changed."""
+    """Measures and records experiments if that is asked for, rewrites the pages and names those that changed."""
+    own = argparse.ArgumentParser(description="Writes the generated parts of the pages in docs/.")
+    own.add_argument("--papers", type=Path, metavar="FOLDER", help="first record the experiments that were measured there")
+    own.add_argument("--measure", type=Path, metavar="FOLDER", help="measure all experiments there, and record them")
+    options, rest = own.parse_known_args()
+    if rest and not options.measure:
+        own.error(f"unknown option {rest[0]}")
+    if options.measure:
+        command = [sys.executable, "-m", "app.cli", "papers", "all", "--to", str(options.measure.resolve()), *rest]
+        subprocess.run(command, cwd=ROOT, check=False)  # it names what could not be measured; the rest is recorded
+    if source := options.measure or options.papers:
+        print(f"recorded {len(recorded.record(source, RECORDED))} experiments in {RECORDED.relative_to(ROOT)}")
+    begin_pages()
     for path in sorted((ROOT / "docs").rglob("*.md")):
         old = path.read_text(encoding="utf-8")
         if (new := fill(old)) != old:

@@ -1,24 +1,31 @@
-"""`launch.py papers [PAPER [EXPERIMENT]]`: lists the tables and figures of the papers, or runs one and writes its CSV, figure and page."""
+"""`launch.py papers [PAPER [EXPERIMENT]]`: lists the tables and figures of the papers, or runs one or all and writes files of each."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from app.commands.options import Parser, add_device, add_json, file_path, refuse_unused, whole
 from app.commands.report import print_json
 
+if TYPE_CHECKING:
+    from engine.measure.papers.declaration import Experiment, Paper
+
 MOST_MINUTES = 30
+ALL = "all"  # in the place of a paper, or of an experiment
 
 
 def parser() -> Parser:
     """The parser of the command's options."""
-    p = Parser("papers", "Lists every table and figure of the five papers, or runs one.")
-    p.add_argument("paper", nargs="?", help="a paper; without one, all are listed")
-    p.add_argument("experiment", nargs="?", help="a table or figure to run; without one, the paper's are listed")
-    p.add_argument("--count", type=whole(1, 10_000), help="inputs (as declared)")
-    p.add_argument("--minutes", type=whole(1, 1_000), help=f"stop after this time; run again to go on ({MOST_MINUTES})")
+    p = Parser("papers", "Lists every table and figure of the five papers, or runs one or all.")
+    p.add_argument("paper", nargs="?", help="a paper; without one, all are listed; all: runs everything that can run")
+    p.add_argument("experiment", nargs="?", help="a table or figure to run, or all; without one, the paper's are listed")
+    p.add_argument("--count", type=whole(1, 10_000), help="the most inputs (as declared)")
+    p.add_argument("--minutes", type=whole(1, 1_000), help=f"stop each after this time; run again to go on ({MOST_MINUTES})")
+    p.add_argument("--once", action="store_true", help="decode each input once for each row: sooner, and times are rough")
     p.add_argument("--to", type=file_path, help="folder of the CSV, the figure and the page (papers)")
     p.add_argument("--backbone", metavar="NAME|PATH", help="a model or a folder of weights in the place of the declared one")
     add_device(p)
@@ -30,6 +37,8 @@ def main(arguments: Sequence[str]) -> int:
     """Lists or runs."""
     own = parser()
     options = own.read(arguments)
+    if options.paper == ALL or options.experiment == ALL:
+        return go_through(options)
     if options.experiment is None:
         refuse_unused(own, options, ("paper", "json"), "papers without an experiment")
         return show(options)
@@ -67,28 +76,72 @@ def row_of(paper: Any, each: Any) -> dict[str, Any]:
 
 def go(options: argparse.Namespace) -> int:
     """Measures an experiment, draws it and writes its page."""
-    from pathlib import Path
-
-    from engine.errors import BadOutput
-    from engine.measure.papers import experiment_of, figures, paper_of, report, running
+    from engine.measure.papers import experiment_of, paper_of
 
     paper = paper_of(options.paper)
-    asked = experiment_of(paper, options.experiment)
-    folder, count = options.to or Path("papers"), asked.runs.most(options.count or asked.runs.count)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise BadOutput(f"Cannot make {folder} ({e.strerror}). Choose another folder with --to.") from e
-    name = f"{paper.name}-{asked.key}"
-    seconds = 60 * (options.minutes or MOST_MINUTES)
-    rows = running.run(asked, folder / f"{name}.csv", count, seconds, options.backbone or "", options.device)
-    figures.draw(asked, rows, folder / f"{name}.png")
-    page = report.told(paper, asked, rows, count)
-    try:
-        (folder / f"{name}.md").write_text(page, encoding="utf-8")
-    except OSError as e:
-        raise BadOutput(f"Cannot write {folder / name}.md ({e.strerror}). Choose another folder with --to.") from e
+    stem, page = measured(options, paper, experiment_of(paper, options.experiment))
     print(page)
     if options.json:
-        print_json({"csv": str(folder / f"{name}.csv"), "figure": str(folder / f"{name}.png"), "page": str(folder / f"{name}.md")})
+        print_json(files_of(stem))
     return 0
+
+
+def go_through(options: argparse.Namespace) -> int:
+    """Measures all experiments that can run, of all papers or of one, those with the fewest stored inputs first, and of these the cheapest.
+    One that is refused is named, and the others are measured; then the code is 1."""
+    from engine.errors import ForetokenError
+    from engine.measure.papers import paper_of, running, that_run
+
+    if options.paper == ALL and options.experiment not in (None, ALL):
+        raise ForetokenError(f"'{options.experiment}' belongs to one paper. Write: python launch.py papers PAPER {options.experiment}")
+    wanted = that_run(None if options.paper == ALL else paper_of(options.paper))
+    wanted.sort(key=lambda pair: len({row["input"] for row in running.read(stem_of(options, *pair).with_suffix(".csv"))}))
+    written, refused = [], 0
+    for number, (paper, asked) in enumerate(wanted, 1):
+        print(f"{number} of {len(wanted)}: {paper.name} {asked.key}", file=sys.stderr, flush=True)
+        try:
+            stem, _ = measured(options, paper, asked)
+        except ForetokenError as e:
+            refused += 1
+            print(f"{paper.name} {asked.key}: {e}", file=sys.stderr, flush=True)
+            continue
+        written.append(files_of(stem))
+        if not options.json:
+            print(f"{stem}.md", flush=True)
+    if options.json:
+        print_json(written)
+    return 1 if refused else 0
+
+
+def measured(options: argparse.Namespace, paper: Paper, asked: Experiment) -> tuple[Path, str]:
+    """Measures an experiment, draws it and writes its page. Returns its files without their endings, and the page."""
+    from engine.errors import BadOutput
+    from engine.measure.papers import figures, report, running
+
+    assert asked.runs is not None
+    stem, count = stem_of(options, paper, asked), asked.runs.most(options.count or asked.runs.count)
+    if options.experiment in (None, ALL):
+        count = min(count, asked.runs.count)
+    try:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise BadOutput(f"Cannot make {stem.parent} ({e.strerror}). Choose another folder with --to.") from e
+    seconds = 60 * (options.minutes or MOST_MINUTES)
+    rows = running.run(asked, stem.with_suffix(".csv"), count, seconds, options.backbone or "", options.device, options.once)
+    figures.draw(asked, rows, stem.with_suffix(".png"))
+    page = report.told(paper, asked, rows, count)
+    try:
+        stem.with_suffix(".md").write_text(page, encoding="utf-8")
+    except OSError as e:
+        raise BadOutput(f"Cannot write {stem}.md ({e.strerror}). Choose another folder with --to.") from e
+    return stem, page
+
+
+def stem_of(options: argparse.Namespace, paper: Paper, asked: Experiment) -> Path:
+    """The files of an experiment without their endings."""
+    return (options.to or Path("papers")) / f"{paper.name}-{asked.key}"
+
+
+def files_of(stem: Path) -> dict[str, str]:
+    """The files of an experiment."""
+    return {kind: f"{stem}.{ending}" for kind, ending in (("csv", "csv"), ("figure", "png"), ("page", "md"))}

@@ -433,6 +433,7 @@ class TableStream:
 
     def __init__(self, read: Tensor, heard: Tensor, out: Tensor, causal: bool):
         self.read, self.heard, self.out, self.causal = read, heard, out, causal
+        self.both_ways = TableStream(read, heard, out, causal=False) if causal else None
 
     def start(self, sequence: ToySequence) -> Callable[[Rows, int], Tensor]:
         """For one run: the rows of a pass and the number of the first predictive one -> guided logits [R, V] of the predictive rows."""

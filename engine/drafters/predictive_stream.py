@@ -37,9 +37,11 @@ class Stream(Protocol):
     """The result of a backbone's `drafter("predictive_stream")`: weights, shared by all runs.
 
     causal : a predictive row sees earlier predictive rows only, not later ones
+    both_ways : another stream of the same weights, whose predictive rows also see later ones; None if none is trained
     """
 
     causal: bool
+    both_ways: Stream | None
 
     def start(self, sequence: Sequence) -> Callable[[Rows, int], Tensor]:
         """Starts a run: from now on predictive rows of the sequence run with the adapter.
@@ -85,8 +87,8 @@ class RowLora(nn.Module):
 class PredictiveStream:
     """An adapter with its visibility: the drafter that a method gets."""
 
-    def __init__(self, lora: RowLora, causal: bool):
-        self.lora, self.causal = lora.eval(), causal
+    def __init__(self, lora: RowLora, causal: bool, both_ways: PredictiveStream | None = None):
+        self.lora, self.causal, self.both_ways = lora.eval(), causal, both_ways
 
     def start(self, sequence: Sequence) -> Callable[[Rows, int], Tensor]:
         """Starts a run; see `Stream`."""
@@ -131,17 +133,18 @@ def layers_of(trunk: nn.Module) -> int:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def folder_of(weights: Path) -> Path:
-    """The adapter's folder next to a model's weights."""
-    return weights / "predictive_stream"
+def folder_of(weights: Path, both_ways: bool = False) -> Path:
+    """The adapter's folder next to a model's weights, or that of the one whose predictive rows also see later ones."""
+    return weights / ("predictive_stream_both_ways" if both_ways else "predictive_stream")
 
 
-def is_trained(weights: Path | None) -> bool:
+def is_trained(weights: Path | None, both_ways: bool = False) -> bool:
     """Whether there is an adapter next to a model's weights."""
     if weights is None:
         return False
-    has_card(folder_of(weights))  # restores it if a process died while replacing it; one written by peft has no card
-    return (folder_of(weights) / "adapter_config.json").exists()
+    folder = folder_of(weights, both_ways)
+    has_card(folder)  # restores it if a process died while replacing it; one written by peft has no card
+    return (folder / "adapter_config.json").exists()
 
 
 def write_adapter(folder: Path, lora: RowLora, base: str, weights_hash: str | None, alpha: float) -> None:
@@ -164,10 +167,18 @@ def write_adapter(folder: Path, lora: RowLora, base: str, weights_hash: str | No
 
 
 def read_adapter(weights: Path | None, trunk: nn.Module, base: str, weights_hash: str | None) -> PredictiveStream:
-    """The adapter that was trained for these weights; raises MissingWeights if there is none, or if it was trained for others."""
-    if not is_trained(weights):
+    """The adapter that was trained for these weights, with the one that sees both ways if there is one; raises MissingWeights if there is
+    none, or if one was trained for others."""
+    if weights is None or not is_trained(weights):
         raise MissingWeights(f"{base} has no predictive_stream. Train it: python launch.py train predictive-stream --backbone {base}.")
-    folder = folder_of(weights)
+    found = read_stream(folder_of(weights), trunk, base, weights_hash)
+    if is_trained(weights, both_ways=True):
+        found.both_ways = read_stream(folder_of(weights, both_ways=True), trunk, base, weights_hash)
+    return found
+
+
+def read_stream(folder: Path, trunk: nn.Module, base: str, weights_hash: str | None) -> PredictiveStream:
+    """The adapter in a folder; raises MissingWeights if it is damaged, or was trained for other weights."""
     config = read_config(folder)
     if (config.get("base_model_name_or_path"), config.get("revision")) != (base, weights_hash):
         other = f"{config.get('base_model_name_or_path')} ({config.get('revision')})"

@@ -40,8 +40,10 @@ class Turn(NamedTuple):
 
 
 def turns(kinds: Iterable[str], inputs: int = 1, repeats: int = 1) -> list[Turn]:
-    """Returns all runs of a measurement, in their order."""
+    """Returns all runs of a measurement, in their order. repeats : 0 = each once and none before, for numbers that are no times"""
     names = [*kinds]
+    if repeats == 0:
+        return [Turn(name, i) for i in range(inputs) for name in names]
     first = [Turn(name, 0, counted=False) for name in names]
     return first + [Turn(name, i) for i in range(inputs) for name in [*names, *reversed(names)] * repeats]
 
@@ -49,7 +51,7 @@ def turns(kinds: Iterable[str], inputs: int = 1, repeats: int = 1) -> list[Turn]
 def alternate(
     kinds: Mapping[str, Callable[[int], T]], inputs: int = 1, repeats: int = 1, begin: Callable[[int], None] | None = None
 ) -> dict[str, list[list[T]]]:
-    """Returns finished runs by kind and input, 2 x `repeats` each.
+    """Returns finished runs by kind and input, 2 x `repeats` each, or 1.
 
     kinds : by name, a function that returns the finished run of input i
     begin : called with i before the runs of input i, to print progress

@@ -8,7 +8,23 @@ from dataclasses import replace
 
 from engine.core import KnobArray, Method
 from engine.errors import NotSupported
-from engine.methods import adt_tree, ar, blend, cross_regression, eagle, gsd, jacobi, lookup, mulo, sjd, sjd_pac, sjdpp, xspecmesh, zipar
+from engine.methods import (
+    adt_tree,
+    ar,
+    blend,
+    cross_regression,
+    eagle,
+    gsd,
+    jacobi,
+    lookahead,
+    lookup,
+    mulo,
+    sjd,
+    sjd_pac,
+    sjdpp,
+    xspecmesh,
+    zipar,
+)
 
 METHODS: dict[str, Method] = {
     "ar": ar.METHOD,
@@ -19,6 +35,7 @@ METHODS: dict[str, Method] = {
     "gsd": gsd.METHOD,
     "xspecmesh": xspecmesh.METHOD,
     "lookup": lookup.METHOD,
+    "lookahead": lookahead.METHOD,
     "eagle": eagle.METHOD,
     "adt_tree": adt_tree.METHOD,
     "zipar": zipar.METHOD,
@@ -49,6 +66,7 @@ ABOUT: dict[str, str] = {  # of every method and preset: one sentence for a pers
     "gsd": "Accepts a token if the model finds a group of similar ones likely enough.",
     "xspecmesh": "Small extra heads guess the next tokens of a mesh; the model keeps the likely ones.",
     "lookup": "Copies what followed the last time the same tokens occurred; the model checks the copy.",
+    "lookahead": "Guesses ahead in several columns, and checks the runs that begin with the newest token.",
     "eagle": "A small drafter grows a tree of guesses; the model checks the whole tree at once.",
     "adt_tree": "A tree of guesses that is wide where the picture is hard, and deep where it is easy.",
     "zipar": "Starts the next row of the picture before the one above is finished.",
@@ -67,7 +85,7 @@ ABOUT: dict[str, str] = {  # of every method and preset: one sentence for a pers
     "mulo_jacobi": "The window of SJD++ starts from a small picture, enlarged; the model checks every token.",
 }
 
-BASELINES = ("ar", "jacobi", "lookup")  # methods that no paper here proposes
+BASELINES = ("ar", "jacobi", "lookup", "lookahead")  # methods that no paper here proposes
 
 NEEDS: dict[str, frozenset[str]] = {"mulo_jacobi": frozenset({"raster", "at_scale"})}  # of presets, beyond those of their method
 

@@ -51,11 +51,18 @@ RULE = Knob(
 TOLERANCE = Knob("energy_tolerance", "Θ", 0.0, 0.0, 16.0, 0.25, help="Tolerated shortfall of a draft's log p below log q, in nats.")
 SMOOTHING = Knob("energy_smoothing", "β", 0.0, 0.0, 0.9, 0.05, help="Weight of earlier drafts in the moving average of energies.")
 
+MASK = Knob(
+    "mask", "", "causal", choices=("causal", "both ways"), live=False,
+    help="Which predictive rows one of them sees. causal: earlier ones, with the model's adapter. both ways: all, with the adapter that "
+    "was trained for it, if the model has one.",
+)  # fmt: skip
+
 RULES: dict[str, EnergyRule] = {"consistent": CONSISTENT, "paper": LITERAL}
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step per pass. State: the drafts with the distributions they were drawn from, and the deviation meter."""
+    drafter = looking(drafter, knobs)
     if knobs.refresh == "coupled" and knobs.mode == "joint" and not drafter.causal:  # a draft would influence its own next distribution
         raise NotSupported("refresh=coupled needs a causal drafter, and this one is bidirectional. Set refresh=redraw.")
     read = drafter.start(sequence)
@@ -94,6 +101,15 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             tokens, laws = refill(read(rows, m + 1)[a:], tokens[a + 1 :], laws[a + 1 :], sequence, knobs, noise, iteration, seeded)
             step.draft = {"tokens": tokens, "positions": list(range(n + a + 1, n + a + 1 + len(tokens))), "status": "draft"}
         yield step
+
+
+def looking(drafter: Any, knobs: Knobs) -> Any:
+    """The stream that sees as the knob `mask` says; raises NotSupported if the model has none."""
+    if knobs.mask == "causal" or not drafter.causal:  # a model's only adapter may look both ways: then it is the one
+        return drafter
+    if drafter.both_ways is None:
+        raise NotSupported("mask=both ways needs an adapter of its own. Train it: python launch.py train predictive-stream --both-ways.")
+    return drafter.both_ways
 
 
 def dual(tokens: Tensor, ahead: int, sequence: Sequence, noise: Noise, iteration: int, causal: bool) -> Draft:
@@ -194,7 +210,7 @@ METHOD = Method(
     name="cross_regression",
     title="Cross-Regression",
     decode=decode,
-    knobs=(HORIZON, TOLERANCE, SMOOTHING, MODE, REFRESH, RULE, ALLOWED, VERIFY),
+    knobs=(HORIZON, TOLERANCE, SMOOTHING, MODE, REFRESH, MASK, RULE, ALLOWED, VERIFY),
     paper="Cross-Regression, Abulkhanov et al.",
     exact=is_unrelaxed,
     why=why,
@@ -210,6 +226,9 @@ METHOD = Method(
         Case(
             "CR-EXACT both ways", "same law", _SMALL | {"refresh": "redraw"}, _LINE | {"bidirectional": True},
             mutants=("residual is p",),
+        ),
+        Case(
+            "CR-EXACT mask", "same law", _SMALL | {"refresh": "redraw", "mask": "both ways"}, _LINE, mutants=("residual is p",),
         ),
         Case("CR-EXACT coupled", "same law", _SMALL | {"refresh": "coupled"}, _LINE, mutants=("residual is p",)),
         Case("CR-EXACT grammar", "same law", _SMALL | {"refresh": "coupled"}, _LINE | {"grammar": True}, mutants=("residual is p",)),

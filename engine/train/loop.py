@@ -233,10 +233,16 @@ class Training:
         except (OSError, RuntimeError) as e:  # torch raises RuntimeError for a full disk
             raise refusal(self.path, e, "The previous checkpoint is untouched; free some space.") from e
 
-    def run(self, loss_of: Callable[[int], Tensor], held_out: Callable[[], dict], every: float = 300, profile: int = 0) -> None:
+    def run(
+        self, loss_of: Callable[[int], Tensor], held_out: Callable[[], dict], every: float = 300, profile: int = 0,
+        enough: Callable[[list[dict]], bool] | None = None,
+    ) -> None:  # fmt: skip
         """Trains until the minutes are over or a signal stops it; takes the held-out numbers every `every` seconds. It raises the signal
-        again with the previous handler, which by default ends the process. profile : above 0, it only makes and measures some steps, and
-        saves nothing"""
+        again with the previous handler, which by default ends the process.
+
+        profile : above 0, it only makes and measures some steps, and saves nothing
+        enough : asked with the curve after each row; the training ends as if its minutes were over if it says so
+        """
         if profile:
             self.stopped = True  # so that nothing is shipped
             print(report(profile, lambda: self._advance(loss_of, self.warm_steps, 0.0)), flush=True)
@@ -249,7 +255,7 @@ class Training:
 
         kept = {n: signal.signal(n, stop) for n in (signal.SIGTERM, signal.SIGINT)}
         try:
-            self._loop(loss_of, held_out, every)
+            self._loop(loss_of, held_out, every, enough or (lambda curve: False))
         finally:
             for number, handler in kept.items():
                 signal.signal(number, handler)
@@ -257,7 +263,9 @@ class Training:
             print(f"{self.name}: stopped at step {self.step}; run the same command to continue", flush=True)
             signal.raise_signal(caught[0])
 
-    def _loop(self, loss_of: Callable[[int], Tensor], held_out: Callable[[], dict], every: float) -> None:
+    def _loop(
+        self, loss_of: Callable[[int], Tensor], held_out: Callable[[], dict], every: float, enough: Callable[[list[dict]], bool]
+    ) -> None:
         start, seconds, spent = time.monotonic(), self.seconds, self.spent
         saved = reported = start
         first, running = self.step, None
@@ -271,6 +279,9 @@ class Training:
             if now - reported > every:
                 self.report(held_out, running)
                 reported = time.monotonic()
+                if enough(self.curve):
+                    print(f"{self.name}: ended at step {self.step}, because its held-out numbers no longer got better", flush=True)
+                    break
         if self.step == first:
             return
         if not self.stopped:

@@ -7,7 +7,8 @@ of the blocks) together with 50 L_backbone + sum of 0.8^d CE_d, at rates from 1e
 and for the multilayer heads of the ablation, which gives rows B to E of the paper's table 3.
 Deviations: Training is timed in minutes, not epochs. The heads share the backbone's output layer and are trained on a sample of rows in
 each step. The few minutes on a CPU need higher rates (at 5e-4, a head predicted 7 % of its tokens after 350 steps). Because generation is
-slow on a CPU, the heads also learn from the token sequences of training shapes.
+slow on a CPU, the heads also learn from the token sequences of training shapes. `--start FOLDER` trains heads and adapters for other
+weights, such as those of `train lowpoly --later 0`, which learned nothing from heads: the control that the paper's table 3 asks for.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from engine.errors import BadKnob
 from engine.files import write_text
 from engine.machine import has_fast_bfloat16
 from engine.mesh.bpt_tokens import BPT
+from engine.networks.card import has_card
 from engine.networks.mesh_decoder import MeshModel
 from engine.networks.weights import hash_of, parts, read_tensors, ship
 from engine.sampling import draw, warp
@@ -76,12 +78,24 @@ class Options(loop.Options):
     backbone: str = "lowpoly"
     shapes: Path | None = None
     untied: bool = False
+    start: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises BadKnob for heads of another shape that would replace the shipped ones."""
+        """Raises BadKnob for heads of another shape that would replace the shipped ones, and for a start that is no model of lowpoly."""
         super().__post_init__()
         if self.untied and (self.out is None or self.backbone != "lowpoly"):
             raise BadKnob("--untied trains other heads of lowpoly than the shipped ones. Name a folder for them with --out.")
+        if self.start is None:
+            return
+        if self.backbone != "lowpoly":
+            raise BadKnob("--start names another folder of lowpoly's weights; an imported model has its own. Leave one of the two out.")
+        if not has_card(self.start):
+            raise BadKnob(f"--start {self.start} holds no model. Name a folder that `launch.py train lowpoly --out` wrote.")
+
+    @property
+    def base(self) -> Path:
+        """The folder of the weights that the heads are for."""
+        return self.start or lowpoly.FOLDER
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
@@ -89,6 +103,7 @@ class Options(loop.Options):
         p = loop.Options.parser(name)
         p.add_argument("--backbone", metavar="NAME|PATH", default="lowpoly", help="lowpoly, or an imported model of meshes")
         p.add_argument("--shapes", type=Path, metavar="FOLDER", help="for an imported model: train on these meshes (procedural shapes)")
+        p.add_argument("--start", type=Path, metavar="FOLDER", help="heads for other weights of lowpoly; without --out, written there")
         p.add_argument("--untied", action="store_true", help="give every head an output layer of its own, as in the paper; needs --out")
         return p
 
@@ -260,8 +275,8 @@ def main(options: Options) -> None:
     preset = PRESETS[options.preset]
     device = options.device
     minutes = options.minutes_of(preset)
-    folder = target(options, lowpoly.FOLDER)
-    backbone = lowpoly.load(device=device)
+    folder = target(options, options.base)
+    backbone = lowpoly.load(str(options.base), device)
     families = tuple(backbone.card["families"])
     rng = Generator(PCG64(3))
     shapes = (stretch(s, rng) for s in training_shapes(2**33, preset["generated"] + preset["drawn"], families))
@@ -282,7 +297,7 @@ def train_stage(
     of the first."""
     adapted, device = start is not None, options.device
     rows = preset["rows"][adapted]
-    model = lowpoly.load_model().to(device)
+    model = lowpoly.load_model(options.base).to(device)
     s = model.settings
     heads = MeshHeads(DEPTH, s.width, s.heads, s.vocabulary, kind, tied=not options.untied)
     if adapted:
@@ -290,7 +305,7 @@ def train_stage(
     name = f"heads_{kind}{'_lora' if adapted else ''}"
     pupil = Pupil(model, heads, adapted)
     training = Training(
-        f"mesh-heads-{name.removeprefix('heads_').replace('_', '-')}{'-untied' if options.untied else ''}",
+        f"mesh-heads-{name.removeprefix('heads_').replace('_', '-')}{'-untied' if options.untied else ''}{of_start(options)}",
         pupil,
         preset["rates"][adapted],
         minutes,
@@ -302,9 +317,9 @@ def train_stage(
         betas=(0.9, 0.99),
         schedule=cosine_to_a_tenth,
     )
-    known, resumed = None if options.untied else shipped_row(name), training.resume(options.fresh, options.slice)
+    known, resumed = None if options.untied else shipped_row(name, options.base), training.resume(options.fresh, options.slice)
     if not resumed and not options.fresh and not adapted and known and known["settings"] == heads.settings:
-        shipped = read_tensors(lowpoly.FOLDER / f"{name}.safetensors")
+        shipped = read_tensors(options.base / f"{name}.safetensors")
         training.warm_start({f"heads.{k}": v for k, v in shipped.items()}, known)
     half = device == "cuda" or has_fast_bfloat16()
 
@@ -330,15 +345,20 @@ def train_stage(
         training.run(loss_of, held_out, profile=options.profile)
     pupil.load_state_dict(training.averaged)
     if may_ship(training, options, DECIDES, known):
-        prepare(options, lowpoly.FOLDER)
+        prepare(options, options.base)
         ship_stage(folder, name, pupil, training, options.preset, adapted, unseen, device)
     return heads
 
 
-def shipped_row(name: str) -> dict[str, Any] | None:
-    """Returns the card's entry for shipped heads, None if there are none for the present weights."""
-    base = hash_of(parts(lowpoly.FOLDER, "model"))
-    known = lowpoly.read_card(lowpoly.FOLDER).get("heads", {}).get(name)
+def of_start(options: Options) -> str:
+    """Returns what names the checkpoints of heads for other weights than the shipped ones, "" for those."""
+    return f"-{hash_of(parts(options.base, 'model'))[:12]}" if options.start else ""
+
+
+def shipped_row(name: str, folder: Path) -> dict[str, Any] | None:
+    """Returns the card's entry for the heads in a model's folder, None if there are none for its weights."""
+    base = hash_of(parts(folder, "model"))
+    known = lowpoly.read_card(folder).get("heads", {}).get(name)
     return known if known is not None and known.get("backbone", base) == base else None
 
 
@@ -347,7 +367,7 @@ def ship_stage(folder: Path, name: str, pupil: Pupil, training: Training, preset
     known = lowpoly.read_card(folder).get("heads", {})
     row = {"settings": pupil.heads.settings, "backbone": hash_of(parts(folder, "model"))} | training.summary(preset, "mesh-heads")
     if adapted:
-        row["divergence"] = divergence(pupil, unseen, device)
+        row["divergence"] = divergence(folder, pupil, unseen, device)
 
     def adapter(new: Path) -> None:
         if adapted:
@@ -370,9 +390,9 @@ def save_adapter(blocks: nn.Module, folder: Path) -> None:
 
 
 @torch.no_grad()
-def divergence(pupil: Pupil, unseen: Library, device: str) -> dict[str, float]:
+def divergence(base: Path, pupil: Pupil, unseen: Library, device: str) -> dict[str, float]:
     """Returns KL(plain || merged) in nats a token and total variation, mean over sequences of the plain backbone, before any warp."""
-    plain = Pupil(lowpoly.load_model().to(device), pupil.heads, False)
+    plain = Pupil(lowpoly.load_model(base).to(device), pupil.heads, False)
     kl, tv = [], []
     for i in range(4):
         points, tokens = (x.to(device) for x in unseen.batch(i))

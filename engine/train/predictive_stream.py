@@ -1,5 +1,5 @@
 """Trains a predictive stream: `launch.py train predictive-stream [--backbone pictogram|lowpoly] [--both-ways]
-[--skip LAYERS] [--layers A-B]`.
+[--skip LAYERS] [--layers A-B] [--temperature T] [--partial-correct P] [--patience N]`.
 
 Paper: Unifying Autoregressive and Discrete Diffusion Language Modeling via Cross-Regressive Decoding, Abulkhanov et al., algorithm 3. The
 labels are sequences that the backbone generated. Control rows read them and give distributions p. Windows of predictive rows, which use the
@@ -9,15 +9,16 @@ Deviations: Both guidance branches are trained together on the guided distributi
 from q, as in decoding, and are not its most probable tokens. Noise follows a front of random length, as in decoding. A window's first row
 reads a token that would have been rejected there, drawn from the residual of q against p: a joint pass does not know the replacement yet,
 so in decoding that row never reads the true token. "Right" is the probability of acceptance, the sum of min(p, q); it equals the paper's
-indicator if both distributions have a single token. Several windows of a sequence share its control rows, which are computed once and
-without gradient. Windows for meshes are shorter than the paper's 16, because drafts are never accepted that far. p includes the grammar of
-meshes, q learns it. Training is timed in minutes, not epochs.
+indicator if both distributions have a single token. The paper's table 6 has a "partial-correct threshold" of 0.05, which its text does
+not explain; `--partial-correct` reads it as the probability under the model above which the most probable draft is right. Several windows
+of a sequence share its control rows, which are computed once and without gradient. Windows for meshes are shorter than the paper's 16,
+because drafts are never accepted that far. p includes the grammar of meshes, q learns it. Training is timed in minutes, not epochs.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from engine.errors import BadKnob
 from engine.networks.weights import read_card, ship
 from engine.sampling import draw, guide, residual, warp
 from engine.train import loop
-from engine.train.decision import Measure, may_ship, needs_out, prepare, target
+from engine.train.decision import Measure, may_ship, needs_out, patient, prepare, target
 from engine.train.feature_draft import TEACHERS, Library, Teacher, padded, teacher_of
 from engine.train.loop import Training, cosine_to_a_tenth
 from engine.train.recorded import Recorded
@@ -57,6 +58,18 @@ class Options(loop.Options):
     both_ways: bool = False
     skip: int = 0
     layers: str = ""
+    temperature: float | None = None
+    partial_correct: float | None = None
+    patience: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises BadKnob for numbers out of range."""
+        super().__post_init__()
+        for option, value, most in (("--temperature", self.temperature, 5.0), ("--partial-correct", self.partial_correct, 1.0)):
+            if value is not None and not 0 <= value <= most:
+                raise BadKnob(f"{option} {value} is out of range. Choose 0 to {most:g}.")
+        if self.patience < 0:
+            raise BadKnob(f"--patience {self.patience} is out of range. Choose 0 (never) or more.")
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
@@ -64,9 +77,16 @@ class Options(loop.Options):
         p = loop.Options.parser(name)
         p.add_argument("--backbone", metavar="NAME|PATH", default="pictogram", help=f"{', '.join(TEACHERS)}, or an imported model")
         p.add_argument("--prompts", type=Path, metavar="FILE", help="for an imported model: a prompt in each line (emoji captions)")
-        p.add_argument("--both-ways", action="store_true", help="let predictive rows also see later ones, as in the paper")
+        p.add_argument(
+            "--both-ways",
+            action="store_true",
+            help="let predictive rows also see later ones, as in the paper; an adapter beside the causal one",
+        )
         p.add_argument("--skip", type=int, default=0, metavar="LAYERS", help="number of first layers without the adapter")
         p.add_argument("--layers", default="", metavar="A-B", help="layers with the adapter, from 0, both included (all)")
+        p.add_argument("--temperature", type=float, metavar="T", help="of the sequences, the targets and the check (the model's own)")
+        p.add_argument("--partial-correct", type=float, metavar="P", help="a draft is right if the model gives it more than P (expected)")
+        p.add_argument("--patience", type=int, default=0, metavar="N", help="end after N checks without a better one (0: never)")
         return p
 
 
@@ -138,12 +158,15 @@ class Pupil(nn.Module):
         return guide(logits, teacher.sampling.guidance).unflatten(0, (count, -1))
 
 
-def right_behind(p: Tensor, q: Tensor, width: int) -> Tensor:
+def right_behind(p: Tensor, q: Tensor, width: int, least: float | None = None) -> Tensor:
     """Returns s of algorithm 3, line 6: the expected number of consecutive right drafts after each position, [B, windows, width].
 
-    p, q : [B, windows * width, V]
+    p, q : [B, windows * width, V]; least : None, or the probability under p above which the most probable draft is right
     """
-    chance = torch.minimum(p, q).sum(-1).unflatten(1, (-1, width))
+    if least is None:
+        chance = torch.minimum(p, q).sum(-1).unflatten(1, (-1, width))
+    else:
+        chance = (p.gather(-1, q.argmax(-1, keepdim=True))[..., 0] > least).to(p).unflatten(1, (-1, width))
     found = torch.zeros_like(chance)
     for t in range(width - 2, -1, -1):
         found[..., t] = (found[..., t + 1] + 1) * chance[..., t + 1]
@@ -219,17 +242,25 @@ def main(options: Options) -> None:
     teacher = teacher_of(options.backbone, device, options.prompts)
     if teacher.name not in TEACHERS:  # an imported model, whose layers are packed for decoding
         teacher.trainable()
+    if options.temperature is not None:
+        teacher.sampling = teacher.backbone.sampling = replace(teacher.sampling, temperature=options.temperature)
     layers, width = layers_of(teacher.trunk), WIDTHS.get(teacher.name, WIDTH)
     worn = range_of(options, layers, teacher.name)
     asked_layers = f"--layers {options.layers}" if options.layers else f"--skip {options.skip}"
-    needs_out(options, {"--both-ways": options.both_ways, asked_layers: worn != (0, layers - 1)})
+    asked = {  # what makes it another adapter than the shipped one
+        asked_layers: worn != (0, layers - 1),
+        f"--temperature {options.temperature:g}" if options.temperature is not None else "": options.temperature is not None,
+        f"--partial-correct {options.partial_correct:g}" if options.partial_correct is not None else "": options.partial_correct
+        is not None,
+    }
+    needs_out(options, asked)
+    given = [option for option, is_given in ({"--both-ways": options.both_ways} | asked).items() if is_given]
     target(options, teacher.folder)
-    seen = Library(teacher.name, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
-    unseen = Library(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
+    recorded = teacher.name + ("" if options.temperature is None else f"_T{options.temperature:g}")
+    seen = Library(recorded, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
+    unseen = Library(recorded, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
     pupil = Pupil(teacher, not options.both_ways, *worn)
-    variant = (
-        f"{'-both-ways' if options.both_ways else ''}{asked_layers.replace('--', '-').replace(' ', '-') if worn != (0, layers - 1) else ''}"
-    )
+    variant = "".join(f"-{option.strip('-').replace(' ', '-')}" for option in given)
     name = f"predictive-stream-{teacher.name}-{teacher.weights_hash}{variant}"
     training = Training(
         name, pupil, RATE, options.minutes_of(preset), device, 50, 0.995, 0.0, betas=(0.9, 0.99), schedule=cosine_to_a_tenth
@@ -245,7 +276,7 @@ def main(options: Options) -> None:
         guesses = noisy(replay.read(ids, places, width), width, teacher.vocabulary, rng)
         p, q = pupil.laws([seen.recorded[i] for i in ids], starts, guesses)
         with torch.no_grad():
-            weight = right_behind(p, q.exp(), width).flatten(1) + 1
+            weight = right_behind(p, q.exp(), width, options.partial_correct).flatten(1) + 1
             u, v = torch.from_numpy(rng.random((2, q.shape[0] * q.shape[1])))
             found, wrong = draw(q.flatten(0, 1).exp(), u), refused(p, q.exp(), v)
             replay.write(ids, places + 1, found.view(len(ids), -1), wrong.view(len(ids), -1))
@@ -255,19 +286,16 @@ def main(options: Options) -> None:
         return acceptance(pupil, unseen.recorded, width, teacher.vocabulary, device)
 
     if not options.export:
-        training.run(loss_of, held_out, profile=options.profile)
-    known = read_card(shipped) if (shipped := folder_of(teacher.folder)).exists() and is_trained(teacher.folder) else None
+        training.run(loss_of, held_out, profile=options.profile, enough=patient(DECIDES, options.patience) if options.patience else None)
+    shipped = folder_of(teacher.folder, options.both_ways)
+    known = read_card(shipped) if shipped.exists() and is_trained(teacher.folder, options.both_ways) else None
     if known is not None and known.get("base", {}).get("weights_hash") != teacher.weights_hash:
         known = None  # the backbone refuses to load it
     if not may_ship(training, options, DECIDES, known):
         return
     pupil.load_state_dict(training.averaged)
-    asked = {
-        "--both-ways": options.both_ways,
-        asked_layers: worn != (0, layers - 1),
-        f"--backbone {teacher.name}": teacher.name != "pictogram",
-    }
-    command = " ".join(["predictive-stream", *(text for text, given in asked.items() if given)])
+    of_backbone = [f"--backbone {teacher.name}"] if teacher.name != "pictogram" else []
+    command = " ".join(["predictive-stream", *given, *of_backbone])
     card = {
         "base": {"name": teacher.backbone.name, "weights_hash": teacher.weights_hash},
         "causal": pupil.causal,
@@ -276,7 +304,7 @@ def main(options: Options) -> None:
         "layers": list(worn),
         "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
     } | training.summary(options.preset, command)
-    folder = folder_of(prepare(options, teacher.folder))
+    folder = folder_of(prepare(options, teacher.folder), options.both_ways)
     ship(folder, {}, card, beside=lambda new: write_adapter(new, pupil.lora, teacher.backbone.name, teacher.weights_hash, ALPHA))
 
 

@@ -26,3 +26,10 @@ def experiment_of(paper: Paper, key: str) -> Experiment:
     if found.runs is None:
         raise NotSupported(f"{paper.name} {key} does not run here: {found.reason}. {found.nearest}".strip())
     return found
+
+
+def that_run(paper: Paper | None = None) -> list[tuple[Paper, Experiment]]:
+    """Returns the experiments that run here, of all papers or of one, those with the fewest runs of an input first."""
+    papers = [*PAPERS.values()] if paper is None else [paper]
+    found = [(of, each) for of in papers for each in of.experiments if each.runs]
+    return sorted(found, key=lambda pair: pair[1].generations / (pair[1].runs.count if pair[1].runs else 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,10 +66,15 @@ def panels(asked: Experiment, values: Values) -> Figure:
             axes.plot(x, value, "D", **PAPERS) if value is not None else None
         axes.set_xticks(range(len(drawn)), [label.split()[-1] for label in drawn])
         axes.set_xlabel(title, fontsize=9)
-        axes.set_ylabel(NAMED[metric], fontsize=8)
+        axes.set_ylabel(wrapped(metric, 30), fontsize=8)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(True, alpha=0.25, linewidth=0.6)
     return sheet
+
+
+def wrapped(metric: str, columns: int) -> str:
+    """Returns the name of a metric for an axis that has room for so many columns."""
+    return "\n".join(textwrap.wrap(NAMED[metric], columns))
 
 
 def spans(value: Value) -> list[list[float]] | None:
@@ -87,9 +93,9 @@ def dots(axes: Axes, asked: Experiment, values: Values, rows: list[str]) -> None
             axes.plot(paper, at, "D", **PAPERS)
     axes.plot([], [], "D", **PAPERS, label="the paper") if asked.reported else None
     axes.set_yticks(range(len(rows)), rows, fontsize=9)
-    axes.invert_yaxis()
-    axes.set_xlabel(NAMED[metric])
-    axes.legend(fontsize=8, frameon=False, loc="best")
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlabel(wrapped(metric, 90))
+    axes.legend(fontsize=8, frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
 
 
 def lines_of(asked: Experiment, rows: list[str]) -> dict[str, list[Arm | Point]]:
@@ -111,14 +117,15 @@ def curve(axes: Axes, asked: Experiment, values: Values, rows: list[str]) -> Non
         found = [values[arm.label][metric] for arm in mine]
         bars = [spans(v) or [[0], [0]] for v in found]
         reach = [[b[side][0] for b in bars] for side in (0, 1)]
-        xs = [places.index(arm.x) + 0.04 * (n - len(lines) / 2) for arm in mine]
+        xs = [places.index(arm.x) + 0.04 * (n - (len(lines) - 1) / 2) for arm in mine]
         style = {"marker": MARKS[n % 7], "linestyle": STROKES[n % 7], "color": SHADES[n % 7]}
         axes.errorbar(xs, [v.mean for v in found], yerr=reach, capsize=2, label=line, **style)
         paper = [(x, asked.reported.get(arm.label, {}).get(metric)) for x, arm in zip(xs, mine, strict=True)]
         for x, value in paper:
             axes.plot(x, value, MARKS[n % 7], **PAPERS) if value is not None else None
+    axes.plot([], [], "D", **PAPERS, label="the paper") if asked.reported else None
     axes.set_xticks(range(len(places)), [f"{x:g}" if isinstance(x, float | int) else str(x) for x in places])
-    axes.set(xlabel=asked.drawing.x, ylabel=NAMED[metric])
+    axes.set(xlabel=asked.drawing.x, ylabel=wrapped(metric, 40))
     axes.legend(fontsize=8, frameon=False)
 
 
@@ -131,9 +138,16 @@ def plane(axes: Axes, asked: Experiment, values: Values, rows: list[str]) -> Non
         style = {"marker": MARKS[n % 7], "linestyle": STROKES[n % 7], "color": SHADES[n % 7]}
         axes.plot([p[0] for p in points], [p[1] for p in points], label=line, markersize=6, **style)
         for arm, point in zip(mine, points, strict=True):
-            axes.annotate("" if arm.x is None else f"{arm.x}", point, (5, 5), textcoords="offset points", fontsize=8, color="#333333")
+            axes.annotate(
+                "" if arm.x is None else f"{arm.x:g}" if isinstance(arm.x, float) else arm.x,
+                point,
+                (5, 5),
+                textcoords="offset points",
+                fontsize=8,
+                color="#333333",
+            )
     axes.margins(0.1)
-    axes.set(xlabel=NAMED[x], ylabel=NAMED[y])
+    axes.set(xlabel=wrapped(x, 70), ylabel=wrapped(y, 40))
     axes.legend(fontsize=8, frameon=False)
 
 

@@ -7,11 +7,33 @@ of small sets is too large even between equal distributions. The bootstrap says 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 DIRECTIONS = 8
 FEWEST = 2 * DIRECTIONS  # pictures; a covariance of fewer says nothing
 DRAWS = 400
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The main directions of a reference [N, D]: its mean [D], directions [DIRECTIONS, D], and the scale that makes its variance 1."""
+
+    middle: np.ndarray
+    directions: np.ndarray
+    scale: float
+
+    @classmethod
+    def of(cls, reference: np.ndarray) -> Axes:
+        """Returns the axes of a reference [N, D]."""
+        middle = reference.mean(0)
+        _, spread, directions = np.linalg.svd(reference - middle, full_matrices=False)
+        return cls(middle, directions[:DIRECTIONS], float(np.sqrt((spread[:DIRECTIONS] ** 2).sum() / (len(reference) - 1)) or 1.0))
+
+    def place(self, features: np.ndarray) -> np.ndarray:
+        """Returns the coordinates [..., DIRECTIONS] of features [..., D]."""
+        return (features - self.middle) @ self.directions.T / self.scale
 
 
 def frechet(a: np.ndarray, b: np.ndarray) -> float:
@@ -27,10 +49,8 @@ def distance(features: np.ndarray, reference: np.ndarray) -> tuple[float, float,
     """Returns the distance of two sets [N, D], paired by prompt, and its 95 % interval; NaN with fewer than FEWEST pictures."""
     if len(features) < FEWEST:
         return float("nan"), float("nan"), float("nan")
-    middle = reference.mean(0)
-    _, spread, directions = np.linalg.svd(reference - middle, full_matrices=False)
-    scale = np.sqrt((spread[:DIRECTIONS] ** 2).sum() / (len(reference) - 1)) or 1.0
-    ours, theirs = ((each - middle) @ directions[:DIRECTIONS].T / scale for each in (features, reference))
+    axes = Axes.of(reference)
+    ours, theirs = axes.place(features), axes.place(reference)
     found = frechet(ours, theirs)
     r = np.random.default_rng(0)
     drawn = np.array([frechet(ours[i], theirs[i]) for i in r.integers(0, len(ours), (DRAWS, len(ours)))])

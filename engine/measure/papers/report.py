@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from engine.measure.papers.declaration import NAMED, Experiment, Paper
 from engine.measure.papers.results import Answer, Value, answer, table_of, values_of
+from engine.measure.papers.running import OTHERS, REPEATS
 
 SHOWN = (  # in every table that has them: speed, then quality
     "forwards", "step_compression", "seconds", "speedup", "log_probability", "log_probability_deviation", "objects", "frechet",
@@ -14,33 +16,99 @@ SHOWN = (  # in every table that has them: speed, then quality
 )  # fmt: skip
 
 
+TIMES = ("seconds", "speedup", "milliseconds_per_step")  # metrics that other programs disturb
+BUSY = 0.25  # cores that other programs may use before it is said
+SAID = {
+    "agrees": "The paper's claims that hold here",
+    "contradicts": "Those that do not",
+    "undecided": "Undecided",
+    "not measured": "Not measured",
+}
+MOST_SAID = 4  # rows whose numbers a paragraph compares with the paper's
+
+
 def told(paper: Paper, asked: Experiment, rows: Sequence[dict[str, Any]], count: int) -> str:
     """Returns the Markdown page of an experiment."""
-    table = table_of(rows)
-    values, done = values_of(rows), len({row["input"] for row in rows})
-    answers = [answer(claim, table) for claim in asked.claims]
+    done = len({row["input"] for row in rows})
     return "\n\n".join([
         f"# {paper.title}: {asked.title}",
-        f"{asked.asks} {asked.reports}",
+        paragraph(asked, rows),
         measured_on(paper, asked, rows, done, count),
         f"![{asked.title}]({paper.name}-{asked.key}.png)",
-        grid(asked, values),
-        *by_family(asked, rows),
-        *(["\n".join(f"- {said(a)}" for a in answers)] if answers else []),
-        *([asked.differs] if asked.differs else []),
+        *tables_of(asked, rows),
     ]) + "\n"  # fmt: skip
 
 
+def tables_of(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Returns the tables of an experiment and its claims, as parts of a page."""
+    claims = "\n".join(f"- {said(found)}" for found in answers_of(asked, rows))
+    return [grid(asked, values_of(rows)), *by_family(asked, rows), *([claims] if claims else [])]
+
+
+def paragraph(asked: Experiment, rows: Sequence[dict[str, Any]]) -> str:
+    """Returns a paragraph: the question, the paper's answer, our numbers beside the paper's, and which of its claims hold here."""
+    values = values_of(rows)
+    parts = [asked.asks, f"The paper: {asked.reports}", beside(asked, values)]
+    verdicts: dict[str, list[str]] = {}
+    for found in answers_of(asked, rows):
+        verdicts.setdefault(found.verdict, []).append(f"*{found.claim.text}*")
+    parts += [f"{words}: {'; '.join(verdicts[verdict])}." for verdict, words in SAID.items() if verdict in verdicts]
+    return " ".join(part for part in (*parts, asked.differs) if part)
+
+
+def answers_of(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[Answer]:
+    """Returns what became of the claims of an experiment. Times that are rough decide none."""
+    table, rough = table_of(rows), bool(disturbed(rows))
+    found = [answer(claim, table) for claim in asked.claims]
+    return [replace(a, verdict="undecided") if rough and a.difference and a.claim.metric in TIMES else a for a in found]
+
+
+def beside(asked: Experiment, values: dict[str, dict[str, Value]]) -> str:
+    """Returns a sentence with our numbers beside the paper's, of the metric that most reported rows have."""
+    metrics = [name for row in asked.reported.values() for name in row]
+    if not metrics:
+        return ""
+    metric = max(dict.fromkeys(metrics), key=lambda name: (metrics.count(name), name == asked.drawing.y))
+    both = [
+        (label, values[label][metric], row[metric])
+        for label, row in asked.reported.items()
+        if metric in row and metric in values.get(label, {})
+    ]
+    told = [f"{label} {short(ours)}, in the paper {paper:g}" for label, ours, paper in both[:MOST_SAID]]
+    return f"Here, {NAMED[metric]}: {'; '.join(told)}." if told else ""
+
+
 def measured_on(paper: Paper, asked: Experiment, rows: Sequence[dict[str, Any]], done: int, count: int) -> str:
-    """Returns the command, the inputs and the machine."""
-    first = rows[0]
+    """Returns the command, the inputs and the machine, and whether other programs disturbed the times."""
+    first, inputs = rows[0], f"{done} input{'s' * (done > 1)}"
     part = "" if done >= count else f" Of {count} inputs, {done} are measured; run it again to go on."
     few = f" The experiment is declared with {asked.runs.count} inputs." if asked.runs and asked.runs.count != count else ""
+    option = (f" --count {count}" if few else "") + (" --once" if once(rows) else "")
     paper_on = f" The paper's numbers are of {asked.reported_on}." if asked.reported_on else ""
     return (
-        f"`python launch.py papers {paper.name} {asked.key}`: {done} inputs, {first['backbone']}, weights {first['weights']}, "
-        f"float32, {first['processor']}, PyTorch {first['torch']}, commit {first['commit']}.{part}{few}{paper_on}"
+        f"`python launch.py papers {paper.name} {asked.key}{option}`: {inputs}, {first['backbone']}, weights {first['weights']}, "
+        f"float32, {first['processor']}, PyTorch {first['torch']}, commit {first['commit']}.{part}{few}{paper_on}{disturbed(rows)}"
     )
+
+
+def disturbed(rows: Sequence[dict[str, Any]]) -> str:
+    """Returns a sentence if other programs used the processor while times were taken, or if they were taken once, else ""."""
+    if not any(row.get(name) for row in rows for name in TIMES):
+        return ""
+    others = [float(row[OTHERS]) for row in rows if row.get(OTHERS)]
+    mean = sum(others) / max(1, len(others))
+    why = [f"other programs used {mean:.1f} cores meanwhile"] if mean > BUSY else []
+    why += ["each row decoded an input once"] if once(rows) else []
+    return (
+        f" Times and speed-ups are rough, because {' and '.join(why)}; they decide no claim, and nothing else depends on them."
+        if why
+        else ""
+    )
+
+
+def once(rows: Sequence[dict[str, Any]]) -> bool:
+    """Returns whether rows were measured with --once."""
+    return any(row.get(REPEATS) == "0" for row in rows)
 
 
 def columns(asked: Experiment, values: dict[str, dict[str, Value]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 Inputs are measured in chunks, all rows of a chunk in turns. What is stored is not measured again, so an experiment that was interrupted, or
 that reached its time, goes on when it is run again. A file of another
-declaration, other weights or another machine is refused.
+declaration, other weights or another machine is refused. Each row says how busy other programs kept the processor.
 """
 
 from __future__ import annotations
@@ -31,34 +31,49 @@ from engine.measure.papers.kept import PICTURE, kept, picture_at, save, save_mes
 from engine.measure.papers.readings import READ
 from engine.methods import find
 from engine.run import Run
+from engine.tuning.watch import taken
 
 CHUNK = 4  # inputs that are measured in turns and stored together
+OTHERS = "others"  # the column that says how many cores other programs used meanwhile
+REPEATS = "repeats"  # the column that says how often an input was decoded: 0 = once, else twice so often, after a first run
 PLAIN = "plain"  # the label of plain decoding where no arm is plain decoding
 Row = dict[str, Any]
 Pair = tuple[Scene | None, str]  # what a picture should show, if the judge is to read it, and its prompt
 Groups = dict[tuple[tuple[str, float], ...], list[Arm]]
 
 
-def run(asked: Experiment, path: Path, count: int, seconds: float, backbone: str = "", device: str = "auto") -> list[Row]:
+def run(
+    asked: Experiment, path: Path, count: int, seconds: float, backbone: str = "", device: str = "auto", once: bool = False
+) -> list[Row]:
     """Measures until `count` inputs are done or `seconds` have passed, at least one chunk. Returns the stored rows of whole inputs.
 
-    backbone : in the place of the declared one. Raises BadFile if the rows at `path` are of another experiment.
+    backbone : in the place of the declared one; once : each row decodes each input once, so that times are rough
+    Raises BadFile if the rows at `path` are of another experiment.
     """
     assert asked.runs is not None
     check_csv(path)
     started, count = time.monotonic(), asked.runs.most(count)
     measure = {Pictures: of_pictures, Meshes: of_meshes, Readings: of_readings}[type(asked.runs)]
-    for done, rows in measure(asked.runs, path, count, backbone or asked.backbone, device):
+    begun = started, taken()
+    for done, rows in measure(asked.runs, path, count, backbone or asked.backbone, device, 0 if once else 1):
+        now = time.monotonic(), taken()
         if rows:
-            append_csv(path, rows)
-        spent = time.monotonic() - started
+            append_csv(path, [row | {OTHERS: cores_between(begun, now), REPEATS: 0 if once else 1} for row in rows])
+        begun, spent = now, now[0] - started
         print(f"{done} of {count} inputs, {spent / 60:.1f} of {seconds / 60:.0f} minutes", file=sys.stderr, flush=True)
         if spent > seconds:
             break
     return [row for row in read(path) if int(row["input"]) < count]
 
 
-def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str) -> Iterator[tuple[int, list[Row]]]:
+def cores_between(begun: tuple[float, float | None], now: tuple[float, float | None]) -> float | None:
+    """Returns how many cores other programs used between two readings (seconds, `taken()`); None where the system does not count them."""
+    if begun[1] is None or now[1] is None:
+        return None
+    return round(max(0.0, now[1] - begun[1]) / max(now[0] - begun[0], 1e-9), 2)
+
+
+def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str, repeats: int) -> Iterator[tuple[int, list[Row]]]:
     """Yields the number of prompts that are done and the new rows, chunk by chunk."""
     backbone = Model(backbone=name, device=device, dtype="float32").load()
     groups = grouped(runs, backbone)
@@ -73,7 +88,7 @@ def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str) 
         for settings, arms in groups.items():
             prompts = prompts_at(name, dict(settings), backbone, chunk, first)
             entries = {arm.label: Entry(arm.method, find(arm.method)[1] | dict(arm.knobs)) for arm in arms if arm.method != "ar"}
-            found = speed.measure(backbone, backbone, entries, prompts, 1)
+            found = speed.measure(backbone, backbone, entries, prompts, repeats)
             plain = next((arm.label for arm in arms if arm.method == "ar"), None)
             for i, prompt in enumerate(prompts):
                 each = {label: [of[i]] for label, of in found.items()}
@@ -122,7 +137,7 @@ def verdict(reader: Any, run: Run, scene: Scene) -> Row:
     return said | {"features": [round(x, 4) for x in reader.features([picture])[0].tolist()]}
 
 
-def of_readings(runs: Readings, path: Path, count: int, name: str, device: str) -> Iterator[tuple[int, list[Row]]]:
+def of_readings(runs: Readings, path: Path, count: int, name: str, device: str, _: int) -> Iterator[tuple[int, list[Row]]]:
     """Yields the number of pictures that are read and the new rows, picture by picture."""
     backbone = Model(backbone=name, device=device, dtype="float32").load()
     stamp = experiment(backbone, backbone.sampling, declared=digest(runs))
@@ -133,7 +148,7 @@ def of_readings(runs: Readings, path: Path, count: int, name: str, device: str) 
         yield number + 1, [found[label] | {"label": label, "input": number} | stamp for label in runs.labels if label in found]
 
 
-def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str) -> Iterator[tuple[int, list[Row]]]:
+def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str, repeats: int) -> Iterator[tuple[int, list[Row]]]:
     """Yields the number of clouds that are done and the new rows, chunk by chunk."""
     models = meshes.Models(MeshBench(backbone=name, device=device, dtype="float32"))
     table = {label: row for label, row in runs.rows.items() if models.can(row)}
@@ -147,7 +162,7 @@ def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str) -> I
     plain = next(iter(table))
     for first in range(start, count, CHUNK):
         chunk = inputs[first : first + CHUNK]
-        found = models.measure(table, chunk)
+        found = models.measure(table, chunk, repeats=repeats)
         rows = []
         for i, subject in enumerate(chunk):
             each = {label: [of[i]] for label, of in found.items()}

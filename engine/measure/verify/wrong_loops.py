@@ -14,7 +14,7 @@ from engine.core import Draft, Knobs
 from engine.decoding import proposals, rules, trees
 from engine.measure.verify.mutation import Patch, Watcher, get
 from engine.measure.verify.wrong_rules import drawn_from
-from engine.methods import cross_regression, jacobi, lookup, mulo, sjd, sjd_pac, sjdpp, xspecmesh, zipar
+from engine.methods import cross_regression, jacobi, lookahead, lookup, mulo, sjd, sjd_pac, sjdpp, xspecmesh, zipar
 from engine.tree import children
 
 # --- Jacobi windows ---------------------------------------------------------------------------------------------------
@@ -171,6 +171,30 @@ def _grammar_of_the_prefix() -> list[Patch]:
 def _first_draft_unverified() -> list[Patch]:
     right = lookup.leading
     return [(lookup, "leading", lambda accepted: max(right(accepted), min(1, len(accepted))))]
+
+
+def _first_node_unverified() -> list[Patch]:
+    right = lookahead.verify
+
+    def verify(rows: Any, tree: Any, *more: Any) -> Any:
+        path, token, chances = right(rows, tree, *more)
+        return ([0], token, chances) if tree.tokens and not path else (path, token, chances)
+
+    return [(lookahead, "verify", verify)]
+
+
+def _rows_of_the_other_branch() -> list[Patch]:
+    """Puts the lookahead branch before the tree, and reads the tree's rows where they were."""
+    right = lookahead.both
+
+    def both(tree: Any, guesses: Any, wide: int) -> Draft:
+        draft, m = right(tree, guesses, wide), len(tree.tokens)
+        tokens, parents = torch.cat([draft.tokens[m:], draft.tokens[:m]]), draft.parents
+        behind, shift = parents[m:], len(draft.tokens) - m
+        moved = torch.cat([torch.where(behind < 0, -1, behind - m), torch.where(parents[:m] < 0, -1, parents[:m] + shift)])
+        return Draft(tokens, parents=moved)
+
+    return [(lookahead, "both", both)]
 
 
 # --- wavefronts -------------------------------------------------------------------------------------------------------
@@ -345,6 +369,8 @@ TABLE: dict[str, Callable[[], list[Patch]]] = {
     "heads: shifted by one": _heads_shifted,
     "grammar of the prefix for every row": _grammar_of_the_prefix,
     "lookup: first draft unverified": _first_draft_unverified,
+    "lookahead: first node unverified": _first_node_unverified,
+    "lookahead: rows of the other branch": _rows_of_the_other_branch,
     "wavefront: law of another warp": _law_of_another_warp,
     "wavefront: carried with a new law": _carried_with_a_new_law,
     "wavefront: guesses said to be uniform": _guesses_said_to_be_uniform,

@@ -57,6 +57,7 @@ READS: dict[str, dict[str, int]] = {
     "gsd": SETTLED | METERED | {"methods/gsd.py: Grouped.apart": 1},
     "lantern_window": SETTLED | METERED | {"decoding/neighbours.py: apart": 2},
     "lookup": CHAIN,
+    "lookahead": ANSWERED | TOLD | {"methods/lookahead.py: decode": 1},
     "zipar": {"methods/zipar.py: published": 1},
     "zipar_verified": CHAIN,
     "xspecmesh": SETTLED | HEADS,

@@ -26,6 +26,13 @@ def test_kinds_alternate_after_one_unmeasured_run_each(repeats: int) -> None:
     assert all(run.tokens == [i] for of in found.values() for i, runs in enumerate(of) for run in runs)
 
 
+def test_without_repeats_each_kind_runs_once() -> None:
+    made: list[str] = []
+    kinds = {name: lambda i, name=name: made.append(f"{name}{i}") or Timing(1.0, [i]) for name in "pf"}
+    assert [[len(of) for of in each] for each in alternate(kinds, 2, 0).values()] == [[1, 1], [1, 1]]
+    assert made == ["p0", "f0", "p1", "f1"]
+
+
 def test_runs_of_different_lengths_are_compared_by_seconds_a_token() -> None:
     plain, fast = [Timing(4.0, range(100)), Timing(6.0, range(100))], [Timing(2.0, range(20)), Timing(2.0, range(20))]
     assert speedup(plain, fast) == pytest.approx(0.5)  # it was done sooner, but each token took longer

@@ -97,6 +97,22 @@ def test_a_drafter_that_looks_both_ways_cannot_be_coupled() -> None:
         assert len(run_of(toy, **knobs).finish().tokens) == 6
 
 
+def test_the_mask_chooses_between_two_adapters_and_needs_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    toy, asked = Toy(), []
+    start = type(toy.drafter("predictive_stream")).start
+    monkeypatch.setattr(type(toy.drafter("predictive_stream")), "start", lambda self, of: asked.append(self.causal) or start(self, of))
+    for mask in ("causal", "both ways"):
+        assert len(run_of(toy, refresh="redraw", mask=mask).finish().tokens) == 6
+    assert asked == [True, False]
+    with pytest.raises(NotSupported, match="refresh=redraw"):
+        next(run_of(toy, refresh="coupled", mask="both ways"))
+    alone = toy.drafter("predictive_stream")
+    alone.both_ways = None
+    monkeypatch.setattr(toy, "drafter", lambda name: alone)
+    with pytest.raises(NotSupported, match="--both-ways"):
+        next(run_of(toy, refresh="redraw", mask="both ways"))
+
+
 @pytest.mark.parametrize("knobs", [{"energy_tolerance": 1.0}, {"energy_smoothing": 0.2}, {"rule": "paper"}])
 def test_a_relaxed_setting_ends_the_match_of_the_seed_and_says_so(knobs: dict[str, float | str]) -> None:
     run = run_of(verify="match seed", **knobs).finish()

@@ -17,7 +17,7 @@ from app.cli import main
 from engine.errors import BadFile, BadKnob, BadOutput, NotSupported
 from engine.networks.weights import read_card, ship
 from engine.train import RECIPES, feature_draft, loop
-from engine.train.decision import Measure, may_ship, obstacle, prepare, target
+from engine.train.decision import Measure, may_ship, obstacle, patient, prepare, target
 from engine.train.loop import Options, Training
 from engine.train.queue import NOT_IN_A_PLAN
 from tests.engine.killing import ends_within
@@ -70,7 +70,7 @@ def test_a_gpu_preset_without_a_gpu_is_a_sentence(recipe: str, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(
-    "arguments", [["feature-draft", "--loss", "paper"], ["predictive-stream", "--both-ways"], ["predictive-stream", "--skip", "1"]]
+    "arguments", [["feature-draft", "--loss", "paper"], ["predictive-stream", "--layers", "0-0"], ["predictive-stream", "--skip", "1"]]
 )
 def test_a_variant_needs_a_folder_of_its_own(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     tiny_folders.ship(tmp_path, monkeypatch)
@@ -296,3 +296,24 @@ def test_a_gpu_preset_asks_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         _ = Options(preset="gpu").device
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert Options(preset="gpu").device == "cuda"
+
+
+def test_early_stopping_waits_for_as_many_checks_as_it_has_patience() -> None:
+    lower, higher = patient(LOSS, 2), patient(Measure("share", higher=True), 1)
+    rows = [{"loss_there": x} for x in (3.0, 2.0, 2.5, 2.0)]
+    assert [lower(rows[:n]) for n in range(1, 5)] == [False, False, False, True]  # as good is not better
+    assert not lower([*rows, {"loss_there": 1.0}])
+    assert [higher([{"share": [x, x]} for x in curve]) for curve in ((0.5, 0.6), (0.6, 0.5))] == [False, True]
+
+
+def test_a_training_that_has_enough_ends_as_if_its_minutes_were_over(training) -> None:
+    own = training(minutes=5.0)
+    seen: list[int] = []
+
+    def held_out() -> dict[str, float]:
+        seen.append(own.step)
+        return {"loss_there": 1.0}
+
+    own.run(lambda step: own.model(torch.ones(1, 4)).sum() ** 2, held_out, every=0.0, enough=patient(LOSS, 3))
+    assert len(seen) == 5 and own.spent >= 300  # four checks and the last row
+    assert may_ship(own, Options(), LOSS, None)

@@ -14,6 +14,9 @@ from engine.backbones import lowpoly, lowpoly_lora
 from engine.core import Prompt
 from engine.data.lowpoly_shapes import EASY, held_out_shapes, stretch, training_shapes
 from engine.errors import BadKnob
+from engine.measure.bench import meshes
+from engine.measure.bench.plan import MeshBench
+from engine.measure.papers import PAPERS, experiment_of
 from engine.mesh.bpt_grammar import Grammar
 from engine.mesh.bpt_tokens import BPT, parse
 from engine.methods import METHODS
@@ -142,6 +145,28 @@ def test_a_backbone_is_trained_with_heads_that_fit_it(shipped: Path, monkeypatch
     prompt = Prompt(points=tiny.sphere(), seed=3, size=6)
     exact = generate(backbone, METHODS["xspecmesh"], prompt, {"accept": "residual", "verify": "match seed"}).finish()
     assert exact.tokens == generate(backbone, METHODS["ar"], prompt).finish().tokens
+
+
+def test_a_control_in_another_folder_gets_heads_and_adapters_of_its_own(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    preset = {"minutes": 0.1, "generated": 4, "drawn": 4, "batch": 2, "rows": (64, 64), "rates": (5e-4, 1e-4)}
+    monkeypatch.setitem(mesh_heads.PRESETS, "cpu", preset)
+    monkeypatch.setattr(mesh_heads, "UNSEEN", 4)
+    control, before = shipped.parent / "control", sorted(p.name for p in shipped.iterdir())
+    torch.manual_seed(2)
+    trainee = Trainee(SMALL)
+    tiny.spread(trainee, 0.3)
+    folder.ship(control, folder.split(folded(trainee.state_dict()), "model"), lowpoly.read_card(shipped))
+    with pytest.raises(BadKnob, match="holds no model"):
+        mesh_heads.Options(start=shipped.parent)
+    with pytest.raises(BadKnob, match="imported"):
+        mesh_heads.Options(start=control, backbone="bpt")
+    mesh_heads.main(mesh_heads.Options(start=control))
+    assert sorted(p.name for p in shipped.iterdir()) == before  # the shipped weights have no part in it
+    own = lowpoly.load(str(control)).weights_hash
+    assert own != lowpoly.load().weights_hash
+    assert {row["backbone"] for row in lowpoly.read_card(control)["heads"].values()} == {own}
+    models = meshes.Models(MeshBench(backbone=str(control), dtype="float32"))
+    assert all(models.can(row) for row in experiment_of(PAPERS["xspecmesh"], "table-3").runs.rows.values())
 
 
 def test_heads_go_on_from_the_shipped_ones_that_fit(shipped: Path) -> None:

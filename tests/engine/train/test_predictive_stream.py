@@ -80,6 +80,44 @@ def test_weights_count_the_guesses_behind_that_are_right_in_a_row() -> None:
     assert right_behind(p, p * 0.5 + 0.25, 4)[0, 0].tolist() == [0.75 + 0.75**2 + 0.75**3, 0.75 + 0.75**2, 0.75, 0]
 
 
+def test_with_a_threshold_the_most_probable_guess_is_right_if_the_model_gives_it_more() -> None:
+    p = torch.tensor([[[0.04, 0.96], [0.06, 0.94], [0.5, 0.5], [0.0, 1.0]]])
+    q = torch.tensor([[[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.9, 0.1]]])  # guesses 0: its p is 0.04, 0.06, 0.5 and 0
+    assert right_behind(p, q, 4, 0.05).tolist() == [[[2, 1, 0, 0]]]
+    assert right_behind(p, q, 4, 0.5).tolist() == [[[0, 0, 0, 0]]]
+
+
+def test_an_adapter_that_sees_both_ways_lies_beside_the_causal_one(shipped: Path) -> None:
+    predictive_stream.main(Options())
+    before = (shipped / "pictogram/predictive_stream/adapter_model.safetensors").read_bytes()
+    assert load("pictogram", str(shipped / "pictogram")).drafter("predictive_stream").both_ways is None
+    predictive_stream.main(Options(both_ways=True))
+    assert (shipped / "pictogram/predictive_stream/adapter_model.safetensors").read_bytes() == before
+    backbone = load("pictogram", str(shipped / "pictogram"))
+    stream = backbone.drafter("predictive_stream")
+    assert stream.causal and not stream.both_ways.causal and stream.both_ways.lora is not stream.lora
+    prompt, knobs = Prompt("apple", seed=1), {"refresh": "redraw", "mask": "both ways", "verify": "match seed"}
+    assert generate(backbone, METHODS["cross_regression"], prompt, knobs).finish().tokens == generate(
+        backbone, METHODS["ar"], prompt
+    ).finish().tokens  # fmt: skip
+
+
+def test_an_adapter_for_a_temperature_is_a_variant_that_knows_its_recordings(shipped: Path) -> None:
+    with pytest.raises(BadKnob, match=r"--temperature 0 --partial-correct 0.05 makes a variant"):
+        predictive_stream.main(Options(temperature=0.0, partial_correct=0.05))
+    with pytest.raises(BadKnob, match="--temperature -1"):
+        Options(temperature=-1.0)
+    out = shipped / "out"
+    predictive_stream.main(Options(temperature=0.0, partial_correct=0.05, patience=1, out=out))
+    card = folder.read_card(out / "predictive_stream")
+    assert "predictive-stream --temperature 0 --partial-correct 0.05" in str(card)
+    assert any(path.name.endswith("pictogram_T0") for path in predictive_stream.loop.CHECKPOINTS.iterdir())
+    backbone = load("pictogram", str(out))
+    greedy = Prompt("apple", seed=1, sampling=Sampling(temperature=0.0))
+    same = [generate(backbone, METHODS[name], greedy).finish().tokens for name in ("ar", "cross_regression")]
+    assert same[0] == same[1]
+
+
 def test_noise_stands_behind_a_front() -> None:
     guesses = torch.full((64, 8), 99)
     found = noisy(guesses, 4, 32, Generator(PCG64(0))).view(-1, 4)

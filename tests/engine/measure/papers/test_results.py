@@ -49,6 +49,14 @@ def test_a_claim_about_a_row_that_was_left_out_is_not_measured() -> None:
     assert answer(claimed("more"), table_of(rows_of(a=[1, 2, 3]))).verdict == "not measured"
 
 
+def test_equal_answers_of_few_pictures_decide_nothing() -> None:
+    """With 4 of 4 alike, up to 3 in 4 may differ; 100 of 100 are alike within 0.05."""
+    claim = Claim("a as good as b", "a", "alike", "b", "objects", 0.05)
+    for count, verdict in ((4, "undecided"), (100, "agrees")):
+        rows = [{"label": label, "input": str(i), "objects": "True"} for label in "ab" for i in range(count)]
+        assert answer(claim, table_of(rows)).verdict == verdict
+
+
 def test_cells_become_numbers() -> None:
     cells = {"[2.5, 1, 3]": 2.5, "True": 1.0, "False": 0.0, "": None, "null": None, "1.5": 1.5, "sjd": None, "[]": None}
     assert {cell: number(cell) for cell in cells} == cells
