@@ -72,6 +72,8 @@ READS: dict[str, dict[str, int]] = {
     "mulo": {"methods/mulo.py: _draw": 2, "methods/mulo.py: _describe": 1},
     "mulo_jacobi": SETTLED,
     "blend": OFFERED,
+    "spatial": SETTLED,
+    "spatial_published": {"methods/spatial.py: _final": 1},
 }
 GRAMMAR = {"core.py: Ids.listed": 1}  # drafts are read before the pass, because the host runs the grammar
 
