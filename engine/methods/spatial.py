@@ -167,15 +167,15 @@ METHOD = Method(
     drafter="spatial_heads",
     common=_SMALL,
     cases=(
-        Case("SSD-EXACT coupled gumbel", "same law", _SMALL, mutants=("spatial: law of one direction", "residual is p")),
+        Case("SSD-EXACT coupled gumbel", "same law", {"window": 3}, mutants=("spatial: law of one direction", "residual is p")),
         Case(
             "SSD-EXACT coupled maximal", "same law", _SMALL | {"refresh": "coupled maximal"}, {"rows": 3, "columns": 2},
             mutants=("noise without the iteration",),
         ),
         Case("SSD-EXACT redraw", "same law", {"window": 3, "refresh": "redraw", "foresee": "columns"}, mutants=("residual is p",)),
-        Case("SSD-EXACT rows", "same law", {"window": 4, "foresee": "rows"}, mutants=("spatial: said to be uniform",)),
+        Case("SSD-EXACT rows", "same law", {"window": 3, "foresee": "rows"}, mutants=("spatial: said to be uniform",)),
         Case("SEED-EXACT", "same tokens", _SMALL | {"verify": "match seed"}, mutants=("iteration in the noise",)),
-        Case("SSD-ROUNDS", "same law", _ROWS | {"rounds": 2}, mutants=("spatial: residual is p", "spatial: law of the first guess")),
+        Case("SSD-ROUNDS", "same law", _ROWS | {"rounds": 3}, mutants=("spatial: residual is p", "spatial: law of the first guess")),
         *(
             Case(
                 f"SSD-LAW {rounds}", "closed form", _ROWS | {"rounds": rounds, "foresee": "columns"}, {},
