@@ -4,8 +4,8 @@ Paper: SSD: Spatially Speculative Decoding Accelerates Autoregressive Image Gene
 the last hidden state of a token, and its embedding, and predict the state of the tokens to its right and of those below it. The model's
 own output layer turns a state into a distribution.
 Deviations: one network reads both directions and is told which it has, because a token has a neighbour above and a newest one to its
-left. From above it reads two tokens, the second to the right of the first. It predicts the normalised state, with the model's own norm as
-its last layer, as the drafter of trees does (feature_draft.py).
+left. From above it reads two tokens, the second to the right of the first. It predicts the state after the model's last norm. Where the
+output layer is affine, guidance may come before it: then the states of the two branches are mixed first, and the heads run once.
 """
 
 from __future__ import annotations
@@ -86,20 +86,21 @@ class SpatialHeads(nn.Module):
     """Maps states and embeddings around a slot to the state that predicts it. The output layer is the backbone's own.
 
     width : of the backbone's hidden states; inner : of the feed-forward part; reach : see REACH
+    guided : whether it reads and predicts mixed states, u + g (c - u), instead of those of the guidance pair
     """
 
-    def __init__(self, width: int, inner: int, reach: int = REACH):
+    def __init__(self, width: int, inner: int, reach: int = REACH, guided: bool = False):
         super().__init__()
-        self.settings = {"width": width, "inner": inner, "reach": reach}
-        self.reach = reach
-        self.state_norm, self.token_norm, self.feed_norm, self.norm = Norm(width), Norm(width), Norm(width), Norm(width)
+        self.settings = {"width": width, "inner": inner, "reach": reach, "guided": guided}
+        self.reach, self.guided = reach, guided
+        self.state_norm, self.token_norm, self.feed_norm = Norm(width), Norm(width), Norm(width)
         self.above = nn.Linear(4 * width, width, bias=False)
         self.left = nn.Linear(2 * width, width, bias=False)
         self.places = nn.Parameter(torch.randn(2 * reach + 1, width) * 0.02)  # by distance
         self.no_row = nn.Parameter(torch.zeros(width))  # where nothing is above
         self.gate_up = nn.Linear(width, 2 * inner, bias=False)
         self.down = nn.Linear(inner, width, bias=False)
-        self.bias = nn.Parameter(torch.zeros(width))  # the final norm of some models has one
+        self.scale, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
         nn.init.zeros_(self.down.weight)
 
     def forward(
@@ -112,7 +113,7 @@ class SpatialHeads(nn.Module):
         x = torch.where(has_above[..., None], looked, self.no_row)
         x = x + read * (distance > 0)[..., None] + self.places[distance]
         gate, up = self.gate_up(self.feed_norm(x)).chunk(2, -1)
-        return self.norm(x + self.down(F.silu(gate) * up)) + self.bias
+        return (x + self.down(F.silu(gate) * up)) * self.scale + self.bias
 
 
 class NetworkHeads:
@@ -138,6 +139,8 @@ class Reader:
         count, device = len(above_tokens), above.device
         tokens = torch.cat([above_tokens.flatten(), left_token])
         embedded = self.trunk.embed(tokens).expand(self.branches, -1, -1).float()
+        if self.network.guided:
+            embedded, above, left = (guide(x, self.guidance)[None] for x in (embedded, above, left))
         states = self.network(
             above, embedded[:, :-1].unflatten(1, (count, 2)), around.has_above.to(device), left[:, None], embedded[:, -1:],
             around.distance.to(device),

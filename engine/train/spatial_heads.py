@@ -28,7 +28,7 @@ from engine.train.loop import Training
 from engine.train.recorded import Recorded
 
 PRESETS = {
-    "cpu": {"minutes": 20.0, "sequences": 768, "batch": 16, "rows": 512},
+    "cpu": {"minutes": 20.0, "sequences": 768, "batch": 8, "rows": 512},
     "gpu": {"minutes": 4.0, "sequences": 4096, "batch": 64, "rows": 8192},
 }
 DECIDES = Measure("acceptance", higher=True)
@@ -76,17 +76,19 @@ class Slots:
         return Slots(sequence, position, far, (position >= columns) & shown[1])
 
 
-def predicted(heads: SpatialHeads, embedded: Tensor, states: Tensor, columns: int, slots: Slots) -> Tensor:
-    """Returns the states [branches, N, H] that the heads predict for slots, from embeddings and states [branches, B, L, H]."""
+def predicted(heads: SpatialHeads, embedded: Tensor, states: Tensor, columns: int, slots: Slots, seed: int | None = None) -> Tensor:
+    """Returns the states [branches, N, H] that the heads predict for slots, from embeddings and states [branches, B, L, H].
+
+    seed : of noise on the states that they read; None: without
+    """
     b, at, far = slots.sequence, slots.position, slots.far
     above = torch.stack([at - columns, at - columns + 1], -1).clamp(min=0)
     newest = at - far.clamp(min=1)
     distance = torch.where(far > 0, far + heads.reach * (at // columns != newest // columns), 0)
     both = b[:, None].expand(-1, 2)
-    return heads(
-        states[:, both, above], embedded[:, both, above], slots.above.to(states.device),
-        states[:, b, newest], embedded[:, b, newest], distance.to(states.device),
-    )  # fmt: skip
+    looked, read = (x if seed is None else noisy(x, seed) for x in (states[:, both, above], states[:, b, newest]))
+    shown, distance = slots.above.to(states.device), distance.to(states.device)
+    return heads(looked, embedded[:, both, above], shown, read, embedded[:, b, newest], distance)
 
 
 def noisy(states: Tensor, seed: int) -> Tensor:
@@ -96,12 +98,31 @@ def noisy(states: Tensor, seed: int) -> Tensor:
     return states + (torch.rand(states.shape, generator=r, device=states.device) - 0.5) * NOISE * size
 
 
+def around(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded]) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns tokens int64 [B, L], and embeddings and states [branches, B, L, H], which are mixed by guidance into one branch if the heads
+    read them so."""
+    tokens, embedded, states = together(teacher, rows, heads.bias.device)
+    embedded = embedded.view_as(states)
+    if heads.guided:
+        embedded, states = (guide(x, teacher.sampling.guidance)[None] for x in (embedded, states))
+    return tokens, embedded, states
+
+
+@torch.no_grad()
+def is_affine(teacher: Teacher) -> bool:
+    """Returns whether the output layer is affine, so that guidance of its inputs is guidance of its outputs."""
+    r = torch.Generator().manual_seed(0)
+    pair = torch.randn(2, 4, teacher.width, generator=r).to(teacher.final_norm[0].device)
+    mixed, apart = teacher.head(guide(pair, 3.0)).float(), guide(teacher.head(pair).float(), 3.0)
+    return bool((mixed - apart).abs().max() < 1e-2 * apart.abs().max())
+
+
 def loss_on_rows(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded], count: int, step: int) -> Tensor:
     """Returns the loss on `count` random slots of some sequences."""
-    tokens, embedded, states = together(teacher, rows, heads.bias.device)
+    tokens, embedded, states = around(heads, teacher, rows)
     columns = teacher.layout(tokens.shape[1]).reach
     slots = Slots.drawn(*tokens.shape, columns, heads.reach, count, step)
-    found = predicted(heads, embedded.view_as(states), noisy(states, step), columns, slots)
+    found = predicted(heads, embedded, states, columns, slots, step)
     return loss_of_states(teacher, found, states[:, slots.sequence, slots.position], "kl")
 
 
@@ -109,17 +130,17 @@ def loss_on_rows(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded], co
 def acceptance(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded], rows_too: bool = True, columns_too: bool = True) -> list[float]:
     """Returns the probability that a sampled draft is accepted, by the distance to the newest token, 1 to `reach`: the mean of
     sum min(p, q), both with the backbone's sampling, over all slots that have a row above. rows_too, columns_too : what is shown"""
-    device, found = heads.bias.device, []
+    found = []
     for far in range(1, heads.reach + 1):
         shared = []
         for row in rows:
-            _, embedded, states = together(teacher, [row], device)
+            _, embedded, states = around(heads, teacher, [row])
             columns = teacher.layout(len(row.tokens)).reach
             at = torch.arange(columns, len(row.tokens))
             slots = Slots(torch.zeros_like(at), at, torch.full_like(at, far * rows_too), torch.full_like(at, columns_too, dtype=torch.bool))
             p, q = (
                 torch.softmax(warp(guide(teacher.head(x).float(), teacher.sampling.guidance), teacher.sampling), -1)
-                for x in (states[:, 0, at], predicted(heads, embedded.view_as(states), states, columns, slots))
+                for x in (states[:, 0, at], predicted(heads, embedded, states, columns, slots))
             )
             shared.append(torch.minimum(p, q).sum(-1))
         found.append(round(torch.cat(shared).mean().item(), 3))
@@ -134,7 +155,7 @@ def begin(heads: SpatialHeads, teacher: Teacher) -> None:
         for layer in (heads.above, heads.left):
             layer.weight.normal_(std=0.02)
             layer.weight[:, :width] += 0.5 * torch.eye(width, device=layer.weight.device)
-        heads.norm.weight.copy_(weight)
+        heads.scale.copy_(weight)
         if bias is not None:
             heads.bias.copy_(bias)
 
@@ -147,7 +168,7 @@ def main(options: Options) -> None:
     target(options, teacher.folder)
     seen = Library(teacher.name, teacher, preset["sequences"], preset["batch"])
     unseen = Library(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True)
-    heads = SpatialHeads(teacher.width, 6 * teacher.width // 5)
+    heads = SpatialHeads(teacher.width, 6 * teacher.width // 5, guided=is_affine(teacher))
     begin(heads, teacher)
     name = f"spatial-heads-{teacher.name}-{teacher.weights_hash}"
     training = Training(name, heads, RATE, options.minutes_of(preset), device, average=0.995)

@@ -24,10 +24,10 @@ CPU = torch.device("cpu")
 PROMPT = Prompt(text="red apple", seed=5)
 
 
-def network() -> SpatialHeads:
+def network(guided: bool = False) -> SpatialHeads:
     """Random heads for states of width 32."""
     torch.manual_seed(8)
-    made = SpatialHeads(32, 40, 3)
+    made = SpatialHeads(32, 40, 3, guided)
     tiny.spread(made, 0.3)
     return made.requires_grad_(False)
 
@@ -60,9 +60,10 @@ def test_either_direction_can_be_left_out(rows: bool, columns: bool) -> None:
     assert around.has_above.tolist() == [columns] * 2 and (around.distance > 0).tolist() == [rows] * 2
 
 
-def test_a_run_reads_what_training_reads() -> None:
+@pytest.mark.parametrize("guided", [False, True])
+def test_a_run_reads_what_training_reads(guided: bool) -> None:
     """After plain decoding of 12 tokens, what the heads say of the next slots is what training computes from the same states and tokens."""
-    backbone, heads = tiny.pictogram(), network()
+    backbone, heads = tiny.pictogram(), network(guided)
     sequence = backbone.start(PROMPT)
     run, states = NetworkHeads(heads).start(sequence), []
     with torch.inference_mode():
@@ -75,6 +76,8 @@ def test_a_run_reads_what_training_reads() -> None:
         tokens = torch.tensor(sequence.tokens + [0] * 3)
         embedded = sequence.trunk.embed(tokens)[:, None]
         padded = F.pad(torch.cat(states, 1), (0, 0, 0, 3))[:, None]
+        if guided:
+            embedded, padded = (guide(x, sequence.sampling.guidance)[None] for x in (embedded, padded))
         slots = Slots(torch.zeros(3, dtype=torch.int64), torch.arange(12, 15), torch.arange(1, 4), torch.ones(3, dtype=torch.bool))
         expected = guide(sequence.trunk.head(predicted(heads, embedded, padded, 8, slots)), sequence.sampling.guidance)
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
@@ -98,8 +101,9 @@ def test_drafts_and_their_states_are_read_too() -> None:
 
 
 @pytest.mark.parametrize("knobs", [{"window": 6}, {"window": 20}, {"window": 6, "foresee": "rows"}, {"window": 12, "foresee": "columns"}])
-def test_the_seed_is_matched_on_a_transformer(knobs: dict[str, int | str]) -> None:
-    backbone, drafter = able(), NetworkHeads(network())
+@pytest.mark.parametrize("guided", [False, True])
+def test_the_seed_is_matched_on_a_transformer(knobs: dict[str, int | str], guided: bool) -> None:
+    backbone, drafter = able(), NetworkHeads(network(guided))
     plain = generate(backbone, METHODS["ar"], PROMPT).finish().tokens
     run = generate(backbone, METHODS["spatial"], PROMPT, {"verify": "match seed", **knobs}, drafter).finish()
     assert run.tokens == plain and run.exact and run.totals["drafted"] > 0

@@ -41,9 +41,10 @@ def test_slots_are_within_the_picture_and_some_are_shown_less() -> None:
     assert 0.05 < (~slots.above[slots.position >= 8]).float().mean() < 0.15
 
 
-def test_a_few_steps_lower_the_loss_and_raise_acceptance() -> None:
+@pytest.mark.parametrize("guided", [False, True])
+def test_a_few_steps_lower_the_loss_and_raise_acceptance(guided: bool) -> None:
     teacher = PictureTeacher("cpu")
-    library, heads = Library("tiny", teacher, 4, 2), SpatialHeads(teacher.width, 38, 3)
+    library, heads = Library("tiny", teacher, 4, 2), SpatialHeads(teacher.width, 38, 3, guided)
     begin(heads, teacher)
     before, rate = acceptance(heads, teacher, library.recorded), torch.optim.Adam(heads.parameters(), 5e-3)
     losses = []
@@ -63,6 +64,7 @@ def test_heads_ship_beside_the_backbone_and_are_its_own(shipped: Path) -> None:
     assert state_of(HEADS) == "fits"
     backbone = pictogram.load(str(shipped / "pictogram"))
     assert "spatial_heads" in backbone.capabilities and backbone.card["spatial_heads"]["steps"] > 0
+    assert backbone.card["spatial_heads"]["settings"]["guided"]  # its output layer is a matrix
     run = generate(backbone, METHODS["spatial"], Prompt(text="red apple", seed=2), {"verify": "match seed"}).finish()
     assert run.tokens == generate(backbone, METHODS["ar"], Prompt(text="red apple", seed=2)).finish().tokens
 
@@ -80,6 +82,7 @@ def test_an_imported_model_gets_heads_of_its_own(tmp_path: Path, monkeypatch: py
         load("Tiny-Janus").drafter("spatial_heads")
     spatial_heads.main(Options(backbone="Tiny-Janus", prompts=prompts))
     assert (imported()[0] / "drafters" / "spatial_heads.safetensors").exists()
+    assert not load("Tiny-Janus").card["spatial_heads"]["settings"]["guided"]
     backbone, prompt = load("Tiny-Janus"), Prompt(text="red apple", sampling=Sampling(0.0, 0, 1.0, 3.0))
     plain = generate(backbone, METHODS["ar"], prompt).finish().tokens
     for knobs in ({}, {"foresee": "columns", "window": 6}):
