@@ -34,8 +34,9 @@ MODE = Knob(
     "mode", "", "verified", choices=("verified", "published"), live=False,
     help="verified: drafts in a window, and the output has plain decoding's distribution. published: a row is final after some passes.",
 )  # fmt: skip
+BOTH = "rows and columns"
 FORESEE = Knob(
-    "foresee", "", "rows and columns", choices=("rows and columns", "rows", "columns"),
+    "foresee", "", BOTH, choices=(BOTH, "rows", "columns"),
     help="What the heads read: rows: the newest token of the row. columns: the row above. The first row is foreseen from its newest token.",
 )  # fmt: skip
 REFRESHES: dict[str, Refresh] = {"coupled gumbel": coupled_gumbel, "coupled maximal": coupled_maximal, "redraw": redraw}

@@ -19,7 +19,7 @@ from engine.backbones.janus import Janus
 from engine.backbones.llamagen import Llamagen
 from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.pictogram import Pictogram
-from engine.core import Backbone, Prompt
+from engine.core import Backbone, Method, Prompt
 from engine.drafters.feature_draft import NetworkFeatures
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.drafters.predictive_stream import PredictiveStream, fresh
@@ -42,6 +42,13 @@ class Model:
     backbone: Backbone
     prompt: Prompt
     drafters: dict[str, Any] = field(default_factory=dict)
+
+    def drafter_of(self, method: Method) -> Any:
+        """The drafter of a method; of a method that names several, those that there are; None: it has none."""
+        names = method.drafter.split()
+        return (
+            {name: self.drafters[name] for name in names if name in self.drafters} if len(names) > 1 else self.drafters.get(method.drafter)
+        )
 
 
 def copied(module: nn.Module, place: Place) -> nn.Module:
