@@ -47,16 +47,20 @@ class Around:
     distance: Tensor
 
     @staticmethod
-    def of(slots: range, newest: int, layout: Layout, reach: int, rows: bool = True, columns: bool = True) -> Around:
-        """Of consecutive slots, all after `newest`. rows, columns : whether the inputs to the left, and those above, are read"""
+    def of(
+        slots: range, newest: int, layout: Layout, reach: int, rows: bool = True, columns: bool = True, known: int | None = None
+    ) -> Around:
+        """Of consecutive slots, all after `newest`. rows, columns : whether the inputs to the left, and those above, are read; known : the
+        last position above that may be read; None: newest"""
         slot = torch.arange(slots.start, slots.stop)
         wide = layout.reach
         above = slot - wide
-        has_above = (above >= 0) & (above + 1 <= newest) & columns
+        known = newest if known is None else known
+        has_above = (above >= 0) & (above + 1 <= known) & (above + 1 < slot) & columns
         far = slot - newest
         crosses = slot // wide != newest // wide
         distance = torch.where((far <= reach) & (newest >= 0) & rows, far + reach * crosses, 0)
-        return Around(torch.stack([above, above + 1], -1).clamp(0, max(0, newest)), has_above, newest, distance)
+        return Around(torch.stack([above, above + 1], -1).clamp(0, max(0, known)), has_above, newest, distance)
 
 
 class SpatialGuess(Protocol):
@@ -185,8 +189,9 @@ class SpatialRun:
         """Guided logits [N, V] of slots after the newest position with a state, or after one with a draft."""
         self._take()
         n = self.sequence.length
-        newest = min(self.newest, slots.start - 1, n + len(drafts) - 1)
-        around = Around.of(slots, newest, self.sequence.layout, self.reach, rows, columns)
+        known = min(self.newest, n + len(drafts) - 1)
+        newest = min(known, slots.start - 1)
+        around = Around.of(slots, newest, self.sequence.layout, self.reach, rows, columns, known)
         first = max(0, slots.start - self.sequence.layout.reach)
         known = torch.tensor(self.sequence.tokens[first:n], dtype=torch.int64, device=self.sequence.device)
         tokens = torch.cat([known, drafts.to(known.device)])

@@ -31,10 +31,10 @@ from engine.decoding.proposals import Proposal, Recall, Worth, grade
 from engine.decoding.verdict import Judged, describe, judge, told
 from engine.kernels.native import native
 from engine.kernels.native_heads import best_allowed
-from engine.methods.spatial import BOTH, Foreseen
+from engine.methods.spatial import BOTH, Foreseen, foreseen
 from engine.methods.xspecmesh import best_guess
-from engine.noise import Noise
-from engine.sampling import draw_gumbel
+from engine.noise import INITIAL, Noise
+from engine.sampling import draw, draw_gumbel
 
 ON_OFF = ("off", "on")
 COUPLED = Knob("coupled", "", "on", choices=ON_OFF, live=False, help="Drafts of the last pass that were not reached, redrawn as in SJD++.")
@@ -73,8 +73,11 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         while not sequence.done:
             n, seeded = sequence.length, matches_seed(knobs, True)
             size = min(int(knobs.window) - 1, sequence.limit - n - 1)
-            drawn = carried[:size], draws(initializer, around, carried[:size], size, knobs, iteration, seeded, like)
-            window, offers = filled(sequence, *drawn, guesses, recall, worth, size, knobs)
+            fresh = draws(initializer, around, carried[:size], size, knobs, iteration, seeded, like)
+            kept = [[each] for each in carried[:size]]
+            if around is not None and FORESEEN in knobs.neighbours:
+                foresee(around, kept, carried[:size], noise, seeded, iteration)
+            window, offers = filled(sequence, kept + fresh, len(kept), guesses, recall, worth, size, knobs)
             tokens = torch.tensor([each.token for each in window], dtype=torch.int64, device=sequence.device)
             laws = proposals.laws_of(window, sequence.vocabulary, like)
             rows = sequence.forward(Draft(tokens, q=laws))
@@ -120,22 +123,22 @@ def draws(
 
 
 def filled(
-    sequence: Sequence, carried: list[Proposal], fresh: list[list[Proposal]], guesses: Tensor, recall: Recall, worth: Worth, size: int,
-    knobs: Knobs,
+    sequence: Sequence, drawn: list[list[Proposal]], carried: int, guesses: Tensor, recall: Recall, worth: Worth, size: int, knobs: Knobs
 ) -> tuple[list[Proposal], list[list[Proposal]]]:  # fmt: skip
     """The window, and all that was offered for its slots. An offer for a slot may look at the drafts before it.
 
-    A drawn token is never left out for what it is. A chosen one is, where the grammar forbids it.
+    A drawn token is never left out for what it is. A chosen one is, where the grammar forbids it. carried : how many slots were drafted
+    in the last pass; the first that was drawn for such a slot is its draft
     """
     window: list[Proposal] = []
     offers: list[list[Proposal]] = []
     path: list[int] = []
     reached, certain = 1.0, guesses.logsumexp(-1).tolist()
     for j in range(size):
-        slot = [carried[j]] if j < len(carried) else list(fresh[j - len(carried)])
+        slot = list(drawn[j])
         found = recall.find(path) if knobs.lookup == "on" else None
         allowed = sequence.allowed(path) if found is not None or j < len(certain) else None
-        slot += [] if found is None else looked_up(*found, allowed, slot[0] if j < len(carried) else None)
+        slot += [] if found is None else looked_up(*found, allowed, slot[0] if j < carried else None)
         slot += [guessed(guesses, j, certain[j], allowed)] if j < len(certain) else []
         if not slot:
             break
@@ -147,6 +150,24 @@ def filled(
         offers.append(slot)
         path.append(best.token)
     return window, offers
+
+
+def foresee(
+    around: Foreseen, slots: list[list[Proposal]], carried: list[Proposal], noise: Noise, seeded: bool, iteration: int
+) -> None:  # fmt: skip
+    """Adds a draw of row and column heads, from the newest committed token, to the offers for slots that were drafted in the last pass."""
+    n, sequence = around.sequence.length, around.sequence
+    if not slots or not n:
+        return
+    tokens = torch.tensor([each.token for each in carried], dtype=torch.int64, device=sequence.device)
+    laws = foreseen(around.heads, sequence, range(n, n + len(slots)), tokens, BOTH).to(noise.dtype)
+    if seeded:
+        new = draw_gumbel(laws.log(), noise.gumbel(n, len(slots)))
+    else:
+        new = draw(laws, noise.uniform(INITIAL, n, len(slots), iteration))
+    chances, tops = laws.gather(1, new[:, None])[:, 0].tolist(), laws.amax(-1).tolist()
+    for j, (slot, token) in enumerate(zip(slots, new.tolist(), strict=True)):
+        slot.append(Proposal(FORESEEN, (min(j, 7), grade(tops[j]), 1), token, laws[j], chances[j]))
 
 
 def looked_up(token: int, agreed: int, allowed: Tensor | None, carried: Proposal | None) -> list[Proposal]:
