@@ -19,6 +19,7 @@ from engine.converting import counted
 from engine.core import Backbone
 from engine.drafters.feature_draft import weights_file
 from engine.drafters.predictive_stream import is_trained
+from engine.drafters.spatial_heads import weights_file as heads_file
 from engine.errors import ForetokenError
 from engine.memory import said
 from engine.methods import METHODS
@@ -31,11 +32,13 @@ CURVES = (  # section of the card, number in its curve, what it is, whether more
     ("model", "nats_boxes", "Held-out loss, nats per token", False),
     ("tokenizer", "psnr_128", "Picture tokenizer, PSNR in dB", True),
     ("feature_draft", "acceptance", "Tree drafter, share of drafts accepted", True),
+    ("spatial_heads", "acceptance", "Row and column heads, share of drafts accepted", True),
 )
 RECIPES = {  # capability: what the method needs, and the recipe that makes it
     "feature_draft": ("a drafter trained for this model", "feature-draft"),
     "predictive_stream": ("an adapter trained for this model", "predictive-stream"),
     "mesh_heads": ("draft heads trained for this model", "mesh-heads"),
+    "spatial_heads": ("row and column heads trained for this model", "spatial-heads"),
     "at_scale": ("a model with several picture sizes, and its resampler", ""),
     "codebook": ("a picture model", ""),
     "raster": ("a picture model", ""),
@@ -44,14 +47,14 @@ RECIPES = {  # capability: what the method needs, and the recipe that makes it
 }
 ELSEWHERE = {"mesh_heads": "a mesh model"}  # what a method needs where its recipe does not run
 TRAINABLE = {  # model: recipes that exist for it
-    "pictogram": ("feature-draft", "predictive-stream"),
+    "pictogram": ("feature-draft", "predictive-stream", "spatial-heads"),
     "lowpoly": ("feature-draft", "predictive-stream", "mesh-heads"),
 }
 ABOUT = {  # of the models that ship: what it makes, and the command that uses it
     "pictogram": ("Draws scenes of emoji from a sentence.", "python launch.py image"),
     "lowpoly": ("Turns a point cloud or a mesh into a mesh of few triangles.", "python launch.py mesh"),
 }
-IMPORTED = ("feature-draft", "predictive-stream")  # recipes that run on imported picture models
+IMPORTED = ("feature-draft", "predictive-stream", "spatial-heads")  # recipes that run on imported picture models
 IMPORTED_MESHES = ("mesh-heads",)  # and on imported models of meshes
 MOST_PICTURES = 3
 
@@ -171,6 +174,8 @@ def abilities(folder: Path, base: frozenset[str], has_scales: bool = False) -> f
         found.add("feature_draft")
     if is_trained(folder):
         found.add("predictive_stream")
+    if heads_file(folder).exists():
+        found.add("spatial_heads")
     if any(folder.glob("heads_*.safetensors")):
         found.add("mesh_heads")
     return frozenset(found)

@@ -8,6 +8,7 @@ methods. `<!-- bench FILE: COMMAND -->` and `<!-- end -->` hold the rows that CO
 `<!-- compiled FILE: COMMAND -->` holds what COMMAND wrote about compiled kernels, `<!-- bounds -->` the least times of kernels, computed.
 `<!-- papers -->` holds what was recorded of the papers' experiments, by paper; `<!-- paper NAME -->` all experiments of a paper,
 `<!-- paper NAME: KEY ... -->` the paragraphs and figures of some. They read docs/papers/.
+`<!-- aims -->` holds the best recorded row for each aim.
 tests/test_docs.py fails when a table is out of date.
 
 `python docs/make.py --papers FOLDER` records in docs/papers/ what `launch.py papers` has measured in FOLDER, then writes the pages.
@@ -43,6 +44,14 @@ SUMMARY = re.compile(r"(<!-- papers -->\n).*?(<!-- end -->)", re.DOTALL)
 PAPER = re.compile(r"(<!-- paper (\w+)(?:: ([\w -]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 RECORDED = ROOT / "docs/papers"
 BOUNDS = re.compile(r"(<!-- bounds -->\n).*?(<!-- end -->)", re.DOTALL)
+AIMS_BLOCK = re.compile(r"(<!-- aims -->\n).*?(<!-- end -->)", re.DOTALL)
+AIMS = (  # what, the aim, the file, whether the row is exact, and the number that the aim is about
+    ("exact pictures, time", "6x", "auto-image.csv", True, "speedup"),
+    ("exact pictures, tokens a pass", "-", "auto-image.csv", True, "step_compression"),
+    ("exact meshes, time", "3x", "auto-mesh.csv", True, "speedup"),
+    ("exact meshes, tokens a pass", "-", "auto-mesh.csv", True, "step_compression"),
+    ("relaxed pictures, tokens a pass", "13", "epyc-image.csv", False, "step_compression"),
+)
 ON_PAGE = {  # column: (what it is, digits, unit, aim)
     "ready_seconds": ("the page is ready", 2, " s", "1 s"),
     "first_pixels_seconds": ("first pixels, from the click", 2, " s", "0.3 s"),
@@ -223,6 +232,19 @@ def bounds_table() -> str:
     return "\n".join([*lines, ""])
 
 
+def aims_table() -> str:
+    """The best row of a file of measurements for each aim; plain decoding is none."""
+    lines = ["| aim | number | best row | tokens a pass | time against plain | inputs | machine |", "|---" * 7 + "|"]
+    for what, aim, name, exact, column in AIMS:
+        with (ROOT / "docs/bench" / name).open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row.get("speedup") and (row["exact"] == "True") == exact]
+        best = max((row for row in rows if row["method"].split()[0] != "ar"), key=lambda row: json.loads(row[column])[0])
+        inputs = f"{best['prompts']} prompts" if best.get("prompts") else f"{best['inputs']} clouds"
+        cells = (what, aim, f"`{best.get('row') or best['method']}`", spread(best["step_compression"], 2), spread(best["speedup"], 2, "x"))
+        lines.append("| " + " | ".join([*cells, inputs, f"{best['processor']}, commit {best['commit']}"]) + " |")
+    return "\n".join([*lines, ""])
+
+
 def fill(page: str) -> str:
     """A page with all its tables written anew; raises KeyError for a method that does not exist."""
 
@@ -256,6 +278,11 @@ def fill(page: str) -> str:
         return found[1] + "\n" + told + "\n" + found[4]
 
     page = SUMMARY.sub(summary, PAPER.sub(experiments, page))
+
+    def aims(found: re.Match[str]) -> str:
+        return found[1] + "\n" + aims_table() + "\n" + found[2]
+
+    page = AIMS_BLOCK.sub(aims, page)
     page = MANY.sub(several, PAGE.sub(page_of, PASSES.sub(cpu, page)))
     return BOUNDS.sub(least, COMPILED.sub(programs, BENCH.sub(benches, BLOCK.sub(tables, page))))
 

@@ -34,8 +34,7 @@ class Run:
             raise NotSupported(f"{method.name} needs {', '.join(missing)}; {backbone.name} does not have it. Choose another method.")
         self.backbone, self.method, self.prompt = backbone, method, prompt
         self.name = name or method.name
-        has_drafter = method.drafter in backbone.capabilities  # a method that does not need its drafter goes without it
-        self.drafter = backbone.drafter(method.drafter) if has_drafter and drafter is None else drafter
+        self.drafter = drafter_for(method, backbone) if drafter is None else drafter
         self.live = KnobArray(method.knobs, {**backbone.suits.get(method.name, {}), **knobs}, buffer)
         self.fixed = {k.name: self.live.read()[k.name] for k in method.knobs if not k.live}
         self.steps: list[Step] = []
@@ -154,6 +153,13 @@ class Run:
             "seconds": self.seconds,
             "tokens_per_second": tokens / self.seconds if self.seconds else 0.0,
         }
+
+
+def drafter_for(method: Method, backbone: Backbone) -> Any:
+    """The drafter of a method, if it is one of the backbone's capabilities, else None: a method that does not need it goes without. For a
+    method that names several, a mapping of those that there are."""
+    found = {name: backbone.drafter(name) for name in method.drafter.split() if name in backbone.capabilities}
+    return found if len(method.drafter.split()) > 1 else next(iter(found.values()), None)
 
 
 def generate(

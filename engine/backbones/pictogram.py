@@ -27,6 +27,8 @@ from engine.data.reading import read, split
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.drafters.resampler import read_resampler, refuse_other_tokens
+from engine.drafters.spatial_heads import read_heads
+from engine.drafters.spatial_heads import weights_file as heads_file
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.kernels.native_layers import Brought
 from engine.kernels.packed_linear import can_pack
@@ -213,6 +215,8 @@ class Pictogram:
             self.capabilities = self.capabilities | {"feature_draft"}
         if is_trained(folder):
             self.capabilities = self.capabilities | {"predictive_stream"}
+        if folder is not None and heads_file(folder).exists():
+            self.capabilities = self.capabilities | {"spatial_heads"}
 
     @cached_property
     def _tables(self) -> tuple[Tensor, nn.Linear]:
@@ -314,16 +318,19 @@ class Pictogram:
         return read_resampler(self.folder, self.card, self.tokenizer)
 
     def drafter(self, name: str) -> Any:
-        """The feature drafter or the predictive stream that was trained for these weights, loaded once; raises MissingWeights if there
-        is none."""
+        """The feature drafter, the predictive stream or the row and column heads that were trained for these weights, loaded once; raises
+        MissingWeights if there are none."""
         if name == "predictive_stream":
             if name not in self._drafters:
                 self._drafters[name] = read_adapter(self.folder, self.model.decoder, self.name, self.weights_hash)
             return self._drafters[name]
         if name not in self.capabilities or self.folder is None:
-            raise MissingWeights(f"{self.name} has no {name}. Train it: python launch.py train feature-draft.")
+            raise MissingWeights(f"{self.name} has no {name}. Train it: python launch.py train {name.replace('_', '-')}.")
         if name not in self._drafters:
-            self._drafters[name] = read_drafter(weights_file(self.folder), self.card, self.device, self.weights_hash)
+            if name == "spatial_heads":
+                self._drafters[name] = read_heads(self.folder, self.card, self.device, self.weights_hash)
+            else:
+                self._drafters[name] = read_drafter(weights_file(self.folder), self.card, self.device, self.weights_hash)
         return self._drafters[name]
 
     @torch.inference_mode()

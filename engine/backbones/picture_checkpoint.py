@@ -27,6 +27,8 @@ from engine.backbones.prompts import readable_text
 from engine.core import ANY_SUIT, Prompt, Sampling
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
+from engine.drafters.spatial_heads import read_heads
+from engine.drafters.spatial_heads import weights_file as heads_file
 from engine.errors import BadPrompt, MissingWeights
 from engine.layout import Raster
 from engine.networks.card import has_card, read_card
@@ -67,6 +69,8 @@ class PictureCheckpoint:
         found = {"feature_draft"} if weights_file(self.folder).exists() else set()
         if is_trained(self.folder):
             found.add("predictive_stream")
+        if heads_file(self.folder).exists():
+            found.add("spatial_heads")
         self.capabilities = self.capabilities | found
 
     def drafter(self, name: str) -> Any:
@@ -77,6 +81,8 @@ class PictureCheckpoint:
         if name not in self._drafters:
             if name == "feature_draft":
                 found: Any = read_drafter(weights_file(self.folder), dict(self.card), self.device, self.weights_hash)
+            elif name == "spatial_heads":
+                found = read_heads(self.folder, dict(self.card), self.device, self.weights_hash)
             else:
                 found = read_adapter(self.folder, self.hosted.decoder, self.name, self.weights_hash)
             self._drafters[name] = found

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.core import ANY_SUIT, Draft, Prompt, Rows, Sampling
+from engine.drafters.spatial_heads import Around, SpatialRun
 from engine.layout import Raster, fine_rows
 from engine.sampling import guide, warp
 from engine.tree import depths, path
@@ -26,6 +27,7 @@ from engine.tree import depths, path
 ROW_END = -2  # the input id of the forced token after each row of the grid
 START = -1  # the input id of the prompt
 HEADS = 4  # of the drafter
+REACH = 3  # of the row and column heads
 
 
 class Toy:
@@ -35,7 +37,9 @@ class Toy:
     suits = ANY_SUIT
     card: Mapping[str, Any] = MappingProxyType({})
     words: Mapping[str, int] = MappingProxyType({})
-    capabilities = frozenset({"raster", "wavefront", "hidden", "mesh_heads", "feature_draft", "predictive_stream", "codebook", "at_scale"})
+    capabilities = frozenset(
+        {"raster", "wavefront", "hidden", "mesh_heads", "feature_draft", "predictive_stream", "codebook", "at_scale", "spatial_heads"}
+    )
 
     def __init__(
         self,
@@ -89,8 +93,11 @@ class Toy:
         """An empty sequence; of the prompt only the sampling is used."""
         return ToySequence(self, prompt.sampling or self.sampling)
 
-    def drafter(self, name: str) -> TableHeads | TableFeatures | TableStream:
-        """Heads, a feature drafter or a predictive stream, untrained. With `counting`, all but the stream are always right."""
+    def drafter(self, name: str) -> TableHeads | TableFeatures | TableStream | TableAround:
+        """Heads, a feature drafter, a predictive stream or row and column heads, untrained. With `counting`, the first two are always
+        right."""
+        if name == "spatial_heads":
+            return TableAround(*self.network.around)
         if name == "predictive_stream":
             return TableStream(*self.network.stream, causal=not self.bidirectional)
         return TableFeatures(*self.network.features) if name == "feature_draft" else TableHeads(self.network.tables)
@@ -304,6 +311,10 @@ class _Network:
         read, heard = stream.normal(size=(w, w)) / w**0.5, stream.normal(size=(2 * slots + 1, vocabulary, w))
         guessed = stream.normal(size=(w, vocabulary)) * sharpness / w**0.5
         self.stream = torch.from_numpy(read), torch.from_numpy(heard), torch.from_numpy(guessed)  # of the predictive stream
+        spatial = np.random.default_rng([seed, 19])
+        read, heard = spatial.normal(size=(3, w, vocabulary)) / w**0.5, spatial.normal(size=(3, vocabulary, vocabulary)) / 2
+        far = spatial.normal(size=(2 * REACH + 1, vocabulary)) / 2
+        self.around = tuple(torch.from_numpy(x * sharpness) for x in (read, heard, far))  # of the row and column heads
         self.rows: dict[tuple[Any, ...], int] = {}
         self.slots: list[int] = []  # of every row
         self.keys = np.zeros((4096, self.LAYERS, 2, w))
@@ -360,6 +371,8 @@ class _Counter:
         self.logits = successor.expand(2, -1, -1)
         self.tables = torch.stack([successor.roll(j + 1, 1) for j in range(HEADS)])
         self.features = torch.zeros_like(successor), successor.roll(-1, 1), successor  # the state is the token itself
+        flat = torch.zeros(3, vocabulary, vocabulary, dtype=torch.float64)
+        self.around = flat, flat, torch.zeros(2 * REACH + 1, vocabulary, dtype=torch.float64)
         self.rows: list[int] = []
         self.slots: list[int] = []
 
@@ -449,6 +462,30 @@ class TableStream:
         far = (places - places[:, None]) + len(self.heard) // 2
         inputs = self.heard[far, draft.tokens[control - 1 :]]  # [R, R, H], row by input
         return torch.tanh(context @ self.read + (sees[:, control:, None] * inputs).sum(1) / 2)
+
+
+class TableAround:
+    """Row and column heads (engine/drafters/spatial_heads.py) of random tables: the logits of a slot are the sum of what its two
+    neighbours above and the newest token give, and of its distance.
+
+    read : [3, H, V] of states; heard : [3, V, V] of tokens; far : [distances, V]
+    """
+
+    def __init__(self, read: Tensor, heard: Tensor, far: Tensor):
+        self.read, self.heard, self.far, self.reach = read, heard, far, REACH
+
+    def start(self, sequence: ToySequence) -> SpatialRun:
+        """For one run."""
+
+        def guess(around: Around, above: Tensor, above_tokens: Tensor, left: Tensor, left_token: Tensor) -> Tensor:
+            """Guided logits [N, V]."""
+            looked = torch.einsum("bnkh,khv->bnv", above, self.read[:2])
+            looked = looked + self.heard[0][above_tokens[:, 0]] + self.heard[1][above_tokens[:, 1]]
+            newest = left[:, None] @ self.read[2] + self.heard[2][left_token]
+            seen = torch.where(around.has_above[:, None], looked, 0.0) + newest * (around.distance > 0)[:, None]
+            return guide(seen + self.far[around.distance], sequence.sampling.guidance)
+
+        return SpatialRun(sequence, self.reach, guess)
 
 
 class TableFeatures:

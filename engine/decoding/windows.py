@@ -43,31 +43,33 @@ def speculative_jacobi(
     needs_laws: bool = False,
     rule: Callable[[Knobs], Rule | None] = lambda knobs: None,
     exact: Callable[[Knobs], bool] = lambda knobs: True,
+    filler: Initializer | None = None,
 ) -> Iterator[Step]:
     """The loop of SJD, SJD++ and GSD. State: the window's tokens and the distributions they were drawn from (None if not needed).
 
     needs_laws : whether the refresh needs the distributions
     rule       : the acceptance rule under given knobs; None: speculative sampling, which a GPU verifies in the pass
     exact      : whether the rule is exact under given knobs
+    filler     : fills new slots; None: from neighbours, as `knobs.init` says
     """
     tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
     no_laws = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype)
     laws: Tensor | None = no_laws
     iteration = 0
-    with closing(Initializer(sequence, noise)) as initializer:
+    with closing(filler or Initializer(sequence, noise)) as initializer:
         while not sequence.done:
-            n = sequence.length
+            n, init = sequence.length, "sample left" if filler else knobs.init
             is_exact = exact(knobs)
             seeded = matches_seed(knobs, is_exact)
             keep_laws = needs_laws or not seeded
             if keep_laws and laws is None:  # the seed is no longer matched: drafts without distributions cannot be verified
                 tokens, laws = tokens[:0], no_laws
             size = min(knobs.window - 1, sequence.limit - n - 1)
-            tokens, filled = initializer.fill(tokens[:size], laws[:size] if keep_laws else None, size, knobs.init, iteration, seeded)
+            tokens, filled = initializer.fill(tokens[:size], laws[:size] if keep_laws else None, size, init, iteration, seeded)
             laws = filled if keep_laws else None
             rows = sequence.forward(Draft(tokens, q=laws))  # eq. 2: the distributions of iteration j given the window of j - 1
             initializer.saw(n, rows)
-            judged = judge(rows, tokens, laws, noise, n, iteration, seeded, rule(knobs), keep_laws or knobs.init.startswith("sample"))
+            judged = judge(rows, tokens, laws, noise, n, iteration, seeded, rule(knobs), keep_laws or init.startswith("sample"))
             a = judged.a
             window = Verified(n, tokens, laws, judged, rows, noise, iteration)
             committed = sequence.commit(list(range(a)), judged.token)

@@ -22,6 +22,7 @@ from engine.methods import (
     sjd,
     sjd_pac,
     sjdpp,
+    spatial,
     xspecmesh,
     zipar,
 )
@@ -42,6 +43,7 @@ METHODS: dict[str, Method] = {
     "mulo": mulo.METHOD,
     "cross_regression": cross_regression.METHOD,
     "blend": blend.METHOD,
+    "spatial": spatial.METHOD,
 }
 
 PRESETS: dict[str, tuple[str, Mapping[str, float | str]]] = {  # name: method, knobs
@@ -55,6 +57,7 @@ PRESETS: dict[str, tuple[str, Mapping[str, float | str]]] = {  # name: method, k
     "adt_tree_lantern": ("adt_tree", {"controller": "adjacent", "relax": "additive", "added_mass": 0.4}),
     "zipar_verified": ("zipar", {"mode": "verified", "window": 4, "rows": 2, "growth": 8}),
     "mulo_jacobi": ("sjdpp", {"init": "up-sampled", "window": 32}),
+    "spatial_published": ("spatial", {"mode": "published", "foresee": "columns"}),
 }
 
 ABOUT: dict[str, str] = {  # of every method and preset: one sentence for a person who does not know the paper
@@ -73,6 +76,7 @@ ABOUT: dict[str, str] = {  # of every method and preset: one sentence for a pers
     "mulo": "Draws the picture small, enlarges it, and repairs what the model refuses.",
     "cross_regression": "The model itself predicts tokens further ahead; an energy decides how many to keep.",
     "blend": "Several sources of guesses share one window; each place takes the guess that is most likely to be kept.",
+    "spatial": "Small heads foresee the row from the row above; the model checks the window.",
     "sjdpp_published": "SJD++ with the paper's own rule, which keeps some tokens too often.",
     "xspecmesh_exact": "The same heads, checked so that every mesh is as likely as with plain decoding.",
     "lantern": "A tree of guesses that accepts a token if similar ones are likely.",
@@ -82,6 +86,7 @@ ABOUT: dict[str, str] = {  # of every method and preset: one sentence for a pers
     "adt_tree_llamagen": "ADT-Tree as in its paper, with the steps and bounds it has for LlamaGen.",
     "adt_tree_lantern": "ADT-Tree as in its paper, with LANTERN's exchange of similar tokens.",
     "zipar_verified": "The rows begin early as in ZipAR, and the model checks what they hold.",
+    "spatial_published": "A whole row is foreseen from the row above, corrected in two passes, and final.",
     "mulo_jacobi": "The window of SJD++ starts from a small picture, enlarged; the model checks every token.",
 }
 

@@ -1,7 +1,8 @@
 """Blend: one window whose slots are filled by several proposers, each slot by the one that is most likely to be accepted.
 
 Paper: none; ours. The parts: coupled refresh (MC-SJD, arXiv 2510.24211), prompt lookup (Saxena 2023), heads (XSpecMesh,
-arXiv 2507.23777), initialisation of windows (SJD, arXiv 2410.01699; MuLo-SD, arXiv 2601.05149).
+arXiv 2507.23777), row and column heads (SSD, arXiv 2606.20543), initialisation of windows (SJD, arXiv 2410.01699; MuLo-SD, arXiv
+2601.05149).
 Idea: methods differ in where their drafts come from, and none is best in every slot. For each slot, every proposer makes an offer: the
 draft of the last pass redrawn as in SJD++, the token that followed the last time, the guess of a head, a draw from a neighbour's
 distribution. The offer with the greatest expected acceptance is drafted. What to expect is learned during the run, for each proposer
@@ -30,9 +31,10 @@ from engine.decoding.proposals import Proposal, Recall, Worth, grade
 from engine.decoding.verdict import Judged, describe, judge, told
 from engine.kernels.native import native
 from engine.kernels.native_heads import best_allowed
+from engine.methods.spatial import BOTH, Foreseen, foreseen
 from engine.methods.xspecmesh import best_guess
-from engine.noise import Noise
-from engine.sampling import draw_gumbel
+from engine.noise import INITIAL, Noise
+from engine.sampling import draw, draw_gumbel
 
 ON_OFF = ("off", "on")
 COUPLED = Knob("coupled", "", "on", choices=ON_OFF, live=False, help="Drafts of the last pass that were not reached, redrawn as in SJD++.")
@@ -41,21 +43,28 @@ LOOKUP = Knob(
     help="The token that followed the same newest tokens the last time; in a picture, the one that stood beside the same neighbours.",
 )  # fmt: skip
 NEIGHBOURS = Knob(
-    "neighbours", "", "left", choices=("off", "left", "above", "left and above", "up-sampled", "left and up-sampled"),
-    help="Draws for new slots: from the distribution of a neighbour, or from the same picture at the model's smallest size.",
+    "neighbours", "", "left",
+    choices=("off", "left", "above", "left and above", "up-sampled", "left and up-sampled", "foreseen", "left and foreseen"),
+    help="Draws for new slots: from the distribution of a neighbour, from the same picture at the model's smallest size, or from row and "
+    "column heads where the model has them.",
 )  # fmt: skip
 HEADS = Knob("head_drafts", "", "on", choices=ON_OFF, live=False, help="The guesses of the heads of XSpecMesh, where the model has them.")
 LEAST = Knob("least_chance", "", 0.0, 0.0, 0.9, 0.01, help="The window ends before a draft that is less likely to be reached and accepted.")
 
 KINDS = {"left": "sample left", "above": "sample above", "up-sampled": "up-sampled"}  # of neighbours: how slots are filled
-FIRST = {"coupled": 0.7, "lookup": 0.3, "heads": 0.5, "left": 0.3, "above": 0.3, "up-sampled": 0.3}  # expected before anything is committed
+FORESEEN = "foreseen"  # filled by row and column heads
+FIRST = {  # expected before anything is committed
+    "coupled": 0.7, "lookup": 0.3, "heads": 0.5, "left": 0.3, "above": 0.3, "up-sampled": 0.3, FORESEEN: 0.5,
+}  # fmt: skip
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step per pass. State: the drafts that were not reached, what was offered for their slots, and what offers were worth."""
     recall, worth = Recall(sequence.layout), Worth(FIRST)
-    heads = drafter.of("cross-attention") if drafter is not None and knobs.head_drafts == "on" else None
+    mesh, spatial = ((drafter or {}).get(name) for name in ("mesh_heads", "spatial_heads"))
+    heads = None if mesh is None or knobs.head_drafts == "off" else mesh.of("cross-attention")
     guess = None if heads is None else heads.start(sequence)
+    around = None if spatial is None else Foreseen(sequence, noise, spatial.start(sequence), Knobs({"foresee": BOTH}))
     carried: list[Proposal] = []
     guesses = like = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype)
     early: list[list[Proposal]] = []  # what was offered for a slot when it was new
@@ -64,12 +73,17 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         while not sequence.done:
             n, seeded = sequence.length, matches_seed(knobs, True)
             size = min(int(knobs.window) - 1, sequence.limit - n - 1)
-            drawn = carried[:size], draws(initializer, carried[:size], size, knobs, iteration, seeded, like)
-            window, offers = filled(sequence, *drawn, guesses, recall, worth, size, knobs)
+            fresh = draws(initializer, around, carried[:size], size, knobs, iteration, seeded, like)
+            kept = [[each] for each in carried[:size]]
+            if around is not None and FORESEEN in knobs.neighbours:
+                foresee(around, kept, carried[:size], noise, seeded, iteration)
+            window, offers = filled(sequence, kept + fresh, len(kept), guesses, recall, worth, size, knobs)
             tokens = torch.tensor([each.token for each in window], dtype=torch.int64, device=sequence.device)
             laws = proposals.laws_of(window, sequence.vocabulary, like)
             rows = sequence.forward(Draft(tokens, q=laws))
             initializer.saw(n, rows)
+            if around is not None:
+                around.heads.saw(n, rows)
             store = knobs.coupled == "on" or knobs.neighbours != "off"
             judged = judge(rows, tokens, laws, noise, n, iteration, seeded, store=store)
             a = judged.a
@@ -90,13 +104,17 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 
 
 def draws(
-    initializer: Initializer, carried: list[Proposal], size: int, knobs: Knobs, iteration: int, seeded: bool, like: Tensor
-) -> list[list[Proposal]]:
-    """A draw from each of the chosen neighbours' distributions for each slot behind the carried drafts."""
+    initializer: Initializer, around: Foreseen | None, carried: list[Proposal], size: int, knobs: Knobs, iteration: int, seeded: bool,
+    like: Tensor,
+) -> list[list[Proposal]]:  # fmt: skip
+    """A draw from each of the chosen neighbours' distributions for each slot behind the carried drafts. around : row and column heads"""
     found: list[list[Proposal]] = [[] for _ in range(size - len(carried))]
     tokens = torch.tensor([each.token for each in carried], dtype=torch.int64, device=like.device)
     for kind in knobs.neighbours.split(" and ") if found and knobs.neighbours != "off" else ():
-        new, laws = initializer.fill(tokens, None, size, KINDS[kind], iteration, seeded)
+        filler = around if kind == FORESEEN else initializer
+        if filler is None:
+            continue
+        new, laws = filler.fill(tokens, None, size, KINDS.get(kind, "sample left"), iteration, seeded)
         new = new[len(carried) :]
         chances, tops = laws.gather(1, new[:, None])[:, 0].tolist(), laws.amax(-1).tolist()
         for j, (slot, token) in enumerate(zip(found, new.tolist(), strict=True)):
@@ -105,22 +123,22 @@ def draws(
 
 
 def filled(
-    sequence: Sequence, carried: list[Proposal], fresh: list[list[Proposal]], guesses: Tensor, recall: Recall, worth: Worth, size: int,
-    knobs: Knobs,
+    sequence: Sequence, drawn: list[list[Proposal]], carried: int, guesses: Tensor, recall: Recall, worth: Worth, size: int, knobs: Knobs
 ) -> tuple[list[Proposal], list[list[Proposal]]]:  # fmt: skip
     """The window, and all that was offered for its slots. An offer for a slot may look at the drafts before it.
 
-    A drawn token is never left out for what it is. A chosen one is, where the grammar forbids it.
+    A drawn token is never left out for what it is. A chosen one is, where the grammar forbids it. carried : how many slots were drafted
+    in the last pass; the first that was drawn for such a slot is its draft
     """
     window: list[Proposal] = []
     offers: list[list[Proposal]] = []
     path: list[int] = []
     reached, certain = 1.0, guesses.logsumexp(-1).tolist()
     for j in range(size):
-        slot = [carried[j]] if j < len(carried) else list(fresh[j - len(carried)])
+        slot = list(drawn[j])
         found = recall.find(path) if knobs.lookup == "on" else None
         allowed = sequence.allowed(path) if found is not None or j < len(certain) else None
-        slot += [] if found is None else looked_up(*found, allowed, slot[0] if j < len(carried) else None)
+        slot += [] if found is None else looked_up(*found, allowed, slot[0] if j < carried else None)
         slot += [guessed(guesses, j, certain[j], allowed)] if j < len(certain) else []
         if not slot:
             break
@@ -132,6 +150,24 @@ def filled(
         offers.append(slot)
         path.append(best.token)
     return window, offers
+
+
+def foresee(
+    around: Foreseen, slots: list[list[Proposal]], carried: list[Proposal], noise: Noise, seeded: bool, iteration: int
+) -> None:  # fmt: skip
+    """Adds a draw of row and column heads, from the newest committed token, to the offers for slots that were drafted in the last pass."""
+    n, sequence = around.sequence.length, around.sequence
+    if not slots or not n:
+        return
+    tokens = torch.tensor([each.token for each in carried], dtype=torch.int64, device=sequence.device)
+    laws = foreseen(around.heads, sequence, range(n, n + len(slots)), tokens, BOTH).to(noise.dtype)
+    if seeded:
+        new = draw_gumbel(laws.log(), noise.gumbel(n, len(slots)))
+    else:
+        new = draw(laws, noise.uniform(INITIAL, n, len(slots), iteration))
+    chances, tops = laws.gather(1, new[:, None])[:, 0].tolist(), laws.amax(-1).tolist()
+    for j, (slot, token) in enumerate(zip(slots, new.tolist(), strict=True)):
+        slot.append(Proposal(FORESEEN, (min(j, 7), grade(tops[j]), 1), token, laws[j], chances[j]))
 
 
 def looked_up(token: int, agreed: int, allowed: Tensor | None, carried: Proposal | None) -> list[Proposal]:
@@ -180,7 +216,7 @@ METHOD = Method(
     paper="ours",
     exact=lambda knobs: True,
     why=lambda knobs: "Exact: every draft is verified against the distribution of the proposer that drew it.",
-    drafter="mesh_heads",
+    drafter="mesh_heads spatial_heads",
     common=_SMALL,
     cases=(
         Case("BLEND-EXACT line", "same law", _SMALL, _LINE, ("blend: chooses by the outcome", "residual is p")),
@@ -191,6 +227,10 @@ METHOD = Method(
         Case(
             "BLEND-EXACT up-sampled", "same law", {"window": 3, "neighbours": "left and up-sampled"}, {"rows": 3, "columns": 2},
             ("blend: law of another proposal",),
+        ),
+        Case(
+            "BLEND-EXACT foreseen", "same law", {"window": 3, "neighbours": "left and foreseen", "head_drafts": "off"},
+            mutants=("blend: law of another proposal",),
         ),
         Case("BLEND-EXACT chosen", "same law", _CHOSEN, {"grammar": True}, ("residual is p",)),
         Case("SEED-EXACT", "same tokens", _SMALL | {"verify": "match seed"}, mutants=("iteration in the noise",)),

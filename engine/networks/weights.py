@@ -30,7 +30,7 @@ Network = TypeVar("Network", bound=nn.Module)
 MODELS = assets.models()
 REPEATED, MOST_REPEATED = ("layers", "blocks"), 256  # settings that count repeated parts
 MOST_WIDE = 2**17
-WORDS = (("kind", str), ("tied", bool))  # settings that are not sizes
+WORDS = (("kind", str), ("tied", bool), ("guided", bool))  # settings that are not sizes
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

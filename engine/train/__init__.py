@@ -11,6 +11,7 @@ RECIPES: dict[str, str] = {  # name on the command line: module with `main(optio
     "mesh-heads": "engine.train.mesh_heads",
     "feature-draft": "engine.train.feature_draft",
     "predictive-stream": "engine.train.predictive_stream",
+    "spatial-heads": "engine.train.spatial_heads",
     "resampler": "engine.train.resampler",
     "queue": "engine.train.queue",  # all of these, one after another
     "status": "engine.train.status",

@@ -38,6 +38,7 @@ THINGS = (
     Thing("resampler", "resampler", "pictogram", "resampler", "tokenizer"),
     Thing("pictogram's drafter", "feature-draft --backbone pictogram", "pictogram", "feature_draft", "pictogram"),
     Thing("pictogram's stream", "predictive-stream --backbone pictogram", "pictogram", "", "pictogram", "predictive_stream"),
+    Thing("pictogram's row and column heads", "spatial-heads --backbone pictogram", "pictogram", "spatial_heads", "pictogram"),
     Thing("judge", "judge", "judge", "judge"),  # it needs the tokenizer during training only
     Thing("upright", "upright", "upright", "upright"),
     Thing("mesh judge", "mesh-judge", "mesh_judge", "mesh_judge"),

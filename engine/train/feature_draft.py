@@ -377,11 +377,12 @@ def loss_of_rows(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded]
     total = torch.zeros((), device=device)
     for found in unrolled(network, embedded[:, :-1], noisy.flatten(0, 1), cos, sin, levels):
         chosen = real[torch.randperm(len(real), generator=r, device=device)[: count // levels]]
-        total = total + _loss(teacher, found.view_as(wanted)[:, chosen[:, 0], chosen[:, 1]], wanted[:, chosen[:, 0], chosen[:, 1]], kind)
+        states, right = (x[:, chosen[:, 0], chosen[:, 1]] for x in (found.view_as(wanted), wanted))
+        total = total + loss_of_states(teacher, states, right, kind)
     return total / levels
 
 
-def _loss(teacher: Teacher, found: Tensor, wanted: Tensor, kind: str) -> Tensor:
+def loss_of_states(teacher: Teacher, found: Tensor, wanted: Tensor, kind: str) -> Tensor:
     """Returns the loss of predicted states [branches, rows, H] against the model's states."""
     regression = F.smooth_l1_loss(found, wanted)
     logits = teacher.head(found)

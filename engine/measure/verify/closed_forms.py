@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import product
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from engine.backbones.toy import Toy
 from engine.core import NO_DRAFT, Draft, Prompt, Rows
+from engine.methods import spatial
 
 Law = dict[tuple[int, ...], float]
 
@@ -182,6 +184,60 @@ def _tolerated(p: Tensor, q: Tensor, knobs: Mapping[str, Any], k: int, tokens: i
     return accepted, (1 - accepted.sum()) * left, spent + share * away
 
 
+def rows_corrected(toy: Toy, knobs: Mapping[str, Any]) -> Law:
+    """Returns the distribution of rows that heads draft and that no or one pass corrects, draft by draft (engine/methods/spatial.py)."""
+    law: Law = dict.fromkeys(product(range(toy.vocabulary), repeat=toy.layout.rows * toy.layout.columns), 0.0)
+
+    def descend(path: tuple[int, ...], chance: float) -> None:
+        if len(path) == toy.layout.rows * toy.layout.columns:
+            law[path] += chance
+            return
+        for more, share in _blocks(toy, path, knobs):
+            descend((*path, *more), chance * share)
+
+    descend((), 1.0)
+    return law
+
+
+def _blocks(toy: Toy, path: tuple[int, ...], knobs: Mapping[str, Any]) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Yields the tokens of the block after a path, and their probability."""
+    n, columns = len(path), toy.layout.columns
+    stop = n if n == 0 else min(n + knobs["depth"], columns) if n < columns else columns * (n // columns + 1)
+    sequence, states = _replayed(toy, path)
+    none = torch.empty(0, dtype=torch.int64)
+    q = spatial.foreseen(states, sequence, range(n, stop), none, knobs["foresee"]) if stop > n else none
+    shares: Counter[tuple[int, ...]] = Counter()
+    for drafts in product(range(toy.vocabulary), repeat=stop - n):
+        drawn = [q[j, x].item() for j, x in enumerate(drafts)]
+        if not knobs["rounds"]:
+            shares[drafts] += math.prod(drawn)
+            continue
+        rows = _replayed(toy, path)[0].forward(Draft(torch.tensor(drafts, dtype=torch.int64)))
+        for tokens in product(range(toy.vocabulary), repeat=stop - n):
+            becomes = [_becomes(rows.p[j], q[j], x, y) for j, (x, y) in enumerate(zip(drafts, tokens, strict=True))]
+            shares[tokens] += math.prod(drawn) * math.prod(becomes)
+    for tokens, share in shares.items():
+        last = _replayed(toy, path)[0].forward(Draft(torch.tensor(tokens, dtype=torch.int64))).p[-1].tolist()
+        ends = stop == toy.layout.rows * columns
+        yield from [(tokens, share)] if ends else [((*tokens, token), share * p) for token, p in enumerate(last)]
+
+
+def _replayed(toy: Toy, path: tuple[int, ...]) -> tuple[Any, Any]:
+    """Returns a sequence that was fed a path token by token, and the heads' states of it."""
+    sequence = toy.start(Prompt())
+    states = toy.drafter("spatial_heads").start(sequence)
+    for i, token in enumerate(path):
+        states.saw(i, sequence.forward(NO_DRAFT))
+        sequence.commit([], token)
+    return sequence, states
+
+
+def _becomes(p: Tensor, q: Tensor, x: int, y: int) -> float:
+    """Returns the probability that a draft x from q [V] ends as y by speculative sampling against p [V]."""
+    kept, left = min(1.0, (p[x] / q[x]).item()), (p - q).clamp(min=0)
+    return kept * (x == y) + (1 - kept) * (left[y] / left.sum()).item() if kept < 1 else float(x == y)
+
+
 Chance = Callable[[Tensor, Tensor, int, Tensor, Mapping[str, Any]], float]  # (p [V], q [V], draft, codes, knobs) -> P(accept)
 
 
@@ -255,5 +311,6 @@ CLOSED_FORMS: dict[str, Callable[[Toy, Mapping[str, Any]], Law]] = {
     "relaxed tree": relaxed_tree,
     "energy tolerance": energy_tolerance,
     "grouped window": partial(_window, chance=_group_chance),
+    "rows corrected": rows_corrected,
     "relaxed window": partial(_window, chance=_lent_chance),
 }

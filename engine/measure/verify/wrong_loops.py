@@ -14,7 +14,7 @@ from engine.core import Draft, Knobs
 from engine.decoding import proposals, rules, trees
 from engine.measure.verify.mutation import Patch, Watcher, get
 from engine.measure.verify.wrong_rules import drawn_from
-from engine.methods import cross_regression, jacobi, lookahead, lookup, mulo, sjd, sjd_pac, sjdpp, xspecmesh, zipar
+from engine.methods import cross_regression, jacobi, lookahead, lookup, mulo, sjd, sjd_pac, sjdpp, spatial, xspecmesh, zipar
 from engine.tree import children
 
 # --- Jacobi windows ---------------------------------------------------------------------------------------------------
@@ -243,6 +243,44 @@ def _newest_not_cached() -> list[Patch]:
     return [(toy.ToySequence, "commit_at", commit_at)]
 
 
+# --- row and column heads ---------------------------------------------------------------------------------------------
+
+
+def _filled_with(law: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Callable[[], list[Patch]]:
+    """Fills new slots as ever, and says that they were drawn from `law`, which is given the filler, the slots, the drafts before them and
+    their distributions."""
+    right = spatial.Foreseen.fill
+
+    def fill(self: spatial.Foreseen, tokens: Tensor, laws: Tensor | None, size: int, *rest: Any) -> tuple[Tensor, Tensor | None]:
+        found, filled = right(self, tokens, laws, size, *rest)
+        start = self.sequence.length
+        slots = range(start + len(tokens), start + size)
+        if laws is None or not slots or not start:
+            return found, filled
+        return found, torch.cat([laws, law(self, slots, tokens, filled[len(tokens) :])])
+
+    return lambda: [(spatial.Foreseen, "fill", fill)]
+
+
+def _law_of_one_direction(filler: spatial.Foreseen, slots: range, drafts: Tensor, laws: Tensor) -> Tensor:
+    return filler.sequence.law(filler.heads.guess(slots, drafts, rows=True, columns=False), [])
+
+
+def _reads_the_other_direction() -> list[Patch]:
+    right = spatial.foreseen
+    return [(spatial, "foreseen", lambda heads, sequence, slots, drafts, foresee: right(heads, sequence, slots, drafts, "rows"))]
+
+
+def _law_of_the_first_guess() -> list[Patch]:
+    right = spatial.corrected
+
+    def corrected(p: Tensor, q: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+        tokens, _, stayed = right(p, q, *rest)
+        return tokens, q, stayed
+
+    return [(spatial, "corrected", corrected)]
+
+
 # --- scales -----------------------------------------------------------------------------------------------------------
 
 
@@ -376,6 +414,11 @@ TABLE: dict[str, Callable[[], list[Patch]]] = {
     "wavefront: guesses said to be uniform": _guesses_said_to_be_uniform,
     "wavefront: rows do not wait": _rows_do_not_wait,
     "wavefront: the newest of a row is not cached": _newest_not_cached,
+    "spatial: law of one direction": _filled_with(_law_of_one_direction),
+    "spatial: said to be uniform": _filled_with(lambda filler, slots, drafts, laws: torch.full_like(laws, 1 / laws.shape[-1])),
+    "spatial: reads the other direction": _reads_the_other_direction,
+    "spatial: residual is p": lambda: [(spatial, "residual", lambda p, q: p)],
+    "spatial: law of the first guess": _law_of_the_first_guess,
     "mulo: stale cache": _stale_cache,
     "mulo: redrawn rows do not wait": lambda: [(mulo, "lead", lambda window, columns: 1)],
     "mulo: row of the refused draft": _row_of_the_refused_draft,

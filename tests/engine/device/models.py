@@ -19,13 +19,15 @@ from engine.backbones.janus import Janus
 from engine.backbones.llamagen import Llamagen
 from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.pictogram import Pictogram
-from engine.core import Backbone, Prompt
+from engine.core import Backbone, Method, Prompt
 from engine.drafters.feature_draft import NetworkFeatures
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.drafters.predictive_stream import PredictiveStream, fresh
+from engine.drafters.spatial_heads import NetworkHeads
 from engine.mesh.bpt_tokens import BPT
 from tests.engine.backbones import tiny, tiny_chameleon, tiny_checkpoints, tiny_glm_image, tiny_originals
 from tests.engine.drafters.test_feature_draft import network
+from tests.engine.drafters.test_spatial_heads import network as spatial_heads
 
 Place = Callable[[nn.Module], nn.Module]
 TEXT = Prompt("red apple", seed=3)
@@ -40,6 +42,13 @@ class Model:
     backbone: Backbone
     prompt: Prompt
     drafters: dict[str, Any] = field(default_factory=dict)
+
+    def drafter_of(self, method: Method) -> Any:
+        """The drafter of a method; of a method that names several, those that there are; None: it has none."""
+        names = method.drafter.split()
+        return (
+            {name: self.drafters[name] for name in names if name in self.drafters} if len(names) > 1 else self.drafters.get(method.drafter)
+        )
 
 
 def copied(module: nn.Module, place: Place) -> nn.Module:
@@ -66,9 +75,12 @@ def pictogram(place: Place) -> Model:
     plain = tiny.pictogram()
     model = copied(plain.model, place)
     made = tiny.wide_open(Pictogram(model, copied(plain.tokenizer, place), tiny.WORDS, (8, 16, 32), {}))
-    made.capabilities |= {"feature_draft", "predictive_stream"}
+    made.capabilities |= {"feature_draft", "predictive_stream", "spatial_heads"}
     prompt = Prompt("red apple", seed=3, size=128)
-    return Model(made, prompt, {"feature_draft": feature_draft(place), "predictive_stream": stream(model.decoder, place)})
+    return Model(made, prompt, {
+        "feature_draft": feature_draft(place), "predictive_stream": stream(model.decoder, place),
+        "spatial_heads": NetworkHeads(copied(spatial_heads(), place)),
+    })  # fmt: skip
 
 
 def lowpoly(place: Place) -> Model:

@@ -73,6 +73,8 @@ READS: dict[str, dict[str, int]] = {
     "mulo": {"methods/mulo.py: _draw": 2, "methods/mulo.py: _describe": 1},
     "mulo_jacobi": SETTLED,
     "blend": OFFERED,
+    "spatial": SETTLED,
+    "spatial_published": {"methods/spatial.py: _final": 1, "methods/spatial.py: published": 1, "core.py: Ids.listed": 1},
 }
 GRAMMAR = {"core.py: Ids.listed": 1}  # drafts are read before the pass, because the host runs the grammar
 
@@ -89,7 +91,7 @@ def fitting(model: Model) -> list[str]:
         return (
             not method.needs - model.backbone.capabilities
             and not borrows
-            and (method.drafter in model.drafters or method.drafter not in model.backbone.capabilities)
+            and all(name in model.drafters or name not in model.backbone.capabilities for name in method.drafter.split())
         )
 
     return [name for name in (*METHODS, *PRESETS) if fits(name)]
@@ -125,7 +127,7 @@ def steps(model: Model, name: str, device: Far | None = None) -> tuple[list[Step
     method, knobs = find(name)
     known = {knob.name for knob in method.knobs}
     chosen: dict[str, Any] = {knob: value for knob, value in SMALL.items() if knob in known} | knobs
-    run = generate(model.backbone, method, model.prompt, chosen, model.drafters.get(method.drafter))
+    run = generate(model.backbone, method, model.prompt, chosen, model.drafter_of(method))
     found: list[Step] = []
     most: Counter[str] = Counter()
     while len(found) < COUNT:

@@ -44,7 +44,7 @@ def tokens(model: Model, method: str, count: int) -> list[int]:
     """The tokens of the first steps of a run."""
     found, knobs = find(method)
     chosen: dict[str, Any] = {k.name: SMALL[k.name] for k in found.knobs if k.name in SMALL}
-    run = generate(model.backbone, found, model.prompt, chosen | knobs, model.drafters.get(found.drafter))
+    run = generate(model.backbone, found, model.prompt, chosen | knobs, model.drafter_of(found))
     list(islice(run, count))
     run.close()
     return run.tokens

@@ -40,7 +40,7 @@ def steps(model: Model, method: str, knobs: dict[str, Any], count: int) -> list[
     """The first steps of a run."""
     found, preset = find(method)
     chosen: dict[str, Any] = {k.name: SMALL[k.name] for k in found.knobs if k.name in SMALL}
-    run = generate(model.backbone, found, model.prompt, chosen | preset | knobs, model.drafters.get(found.drafter))
+    run = generate(model.backbone, found, model.prompt, chosen | preset | knobs, model.drafter_of(found))
     made = list(islice(run, count))
     run.close()
     return made
@@ -146,7 +146,7 @@ def test_all_that_is_sent_is_one_small_tensor(name: str, method: str, reads: dic
         model = MODELS[name](moved)
         found, knobs = find(method)
         chosen = {k.name: SMALL[k.name] for k in found.knobs if k.name in SMALL}
-        run = generate(model.backbone, found, model.prompt, chosen | knobs, model.drafters.get(found.drafter))
+        run = generate(model.backbone, found, model.prompt, chosen | knobs, model.drafter_of(found))
         list(islice(run, 2))
         sent.clear()
         with device.counted() as traffic:

@@ -12,7 +12,9 @@ from engine.errors import BadKnob, BadPrompt, NotSupported
 from engine.measure.bench.plan import EyeBench, ImageBench, ImageSheet, JudgeBench, MeshBench, MeshSheet, read_prompts
 
 TOY = {"backbone": "toy"}
-ALL = frozenset({"raster", "wavefront", "mesh", "hidden", "mesh_heads", "feature_draft", "predictive_stream", "codebook", "at_scale"})
+ALL = frozenset(
+    {"raster", "wavefront", "mesh", "hidden", "mesh_heads", "feature_draft", "predictive_stream", "codebook", "at_scale", "spatial_heads"}
+)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,221 @@
+"""Row and column heads: the distribution of a token of a picture from what is known to its left and above it.
+
+Paper: SSD: Spatially Speculative Decoding Accelerates Autoregressive Image Generation, Xiang et al., arXiv 2606.20543: small networks read
+the last hidden state of a token, and its embedding, and predict the state of the tokens to its right and of those below it. The model's
+own output layer turns a state into a distribution.
+Deviations: one network reads both directions and is told which it has, because a token has a neighbour above and a newest one to its
+left. From above it reads two tokens, the second to the right of the first. It predicts the state after the model's last norm. Where the
+output layer is affine, guidance may come before it: then the states of the two branches are mixed first, and the heads run once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.core import Rows, Sequence
+from engine.errors import MissingWeights
+from engine.layout import Layout
+from engine.networks.native_blocks import quick_linear
+from engine.networks.sequence import TransformerSequence
+from engine.networks.transformer import Norm
+from engine.networks.weights import built, need, read_tensors, refuse_stale
+from engine.sampling import guide
+
+NAME = "spatial_heads"  # the capability, the stem of the weights file, and the key in the card
+REACH = 8  # the greatest distance, in positions, from which the row is foreseen
+
+
+@dataclass(frozen=True)
+class Around:
+    """Where the inputs of some slots lie: positions whose state and token are known.
+
+    above    : int64 [N, 2], the position above each slot and the one after that; not read where `has_above` is false
+    newest   : the newest position with a state, which is the input to the left; -1: there is none
+    distance : int64 [N], from there to the slot: 0 = not read, 1..reach in the same row, reach + 1..2 reach from an earlier row
+    """
+
+    above: Tensor
+    has_above: Tensor
+    newest: int
+    distance: Tensor
+
+    @staticmethod
+    def of(
+        slots: range, newest: int, layout: Layout, reach: int, rows: bool = True, columns: bool = True, known: int | None = None
+    ) -> Around:
+        """Of consecutive slots, all after `newest`. rows, columns : whether the inputs to the left, and those above, are read; known : the
+        last position above that may be read; None: newest"""
+        slot = torch.arange(slots.start, slots.stop)
+        wide = layout.reach
+        above = slot - wide
+        known = newest if known is None else known
+        has_above = (above >= 0) & (above + 1 <= known) & (above + 1 < slot) & columns
+        far = slot - newest
+        crosses = slot // wide != newest // wide
+        distance = torch.where((far <= reach) & (newest >= 0) & rows, far + reach * crosses, 0)
+        return Around(torch.stack([above, above + 1], -1).clamp(0, max(0, known)), has_above, newest, distance)
+
+
+class SpatialGuess(Protocol):
+    """One run of row and column heads."""
+
+    def saw(self, start: int, rows: Rows) -> None:
+        """Takes a pass whose row i predicted position start+i. Its hidden states are read when they are needed."""
+        ...
+
+    def guess(self, slots: range, drafts: Tensor, rows: bool = True, columns: bool = True) -> Tensor:
+        """Guided logits [N, V] of consecutive slots, from the states of passes and from tokens: the committed ones, and `drafts`, int64
+        [k], which follow them. Grammar, temperature and filters are not applied."""
+        ...
+
+
+class SpatialDrafter(Protocol):
+    """The result of a backbone's `drafter("spatial_heads")`: weights, shared by all runs. reach : see REACH"""
+
+    reach: int
+
+    def start(self, sequence: Sequence) -> SpatialGuess:
+        """Starts a run. It needs no closing."""
+        ...
+
+
+class SpatialHeads(nn.Module):
+    """Maps states and embeddings around a slot to the state that predicts it. The output layer is the backbone's own.
+
+    width : of the backbone's hidden states; inner : of the feed-forward part; reach : see REACH
+    guided : whether it reads and predicts mixed states, u + g (c - u), instead of those of the guidance pair
+    """
+
+    def __init__(self, width: int, inner: int, reach: int = REACH, guided: bool = False):
+        super().__init__()
+        self.settings = {"width": width, "inner": inner, "reach": reach, "guided": guided}
+        self.reach, self.guided = reach, guided
+        self.state_norm, self.token_norm, self.feed_norm = Norm(width), Norm(width), Norm(width)
+        self.above = nn.Linear(4 * width, width, bias=False)
+        self.left = nn.Linear(2 * width, width, bias=False)
+        self.places = nn.Parameter(torch.randn(2 * reach + 1, width) * 0.02)  # by distance
+        self.no_row = nn.Parameter(torch.zeros(width))  # where nothing is above
+        self.gate_up = nn.Linear(width, 2 * inner, bias=False)
+        self.down = nn.Linear(inner, width, bias=False)
+        self.scale, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        nn.init.zeros_(self.down.weight)
+
+    def forward(
+        self, above: Tensor, above_tokens: Tensor, has_above: Tensor, left: Tensor, left_token: Tensor, distance: Tensor
+    ) -> Tensor:  # fmt: skip
+        """above, above_tokens [B, N, 2, width]: states and embeddings; left, left_token [B, N or 1, width]; has_above bool [..., N];
+        distance int64 [..., N] -> states [B, N, width]."""
+        looked = self.above(torch.cat([self.state_norm(above), self.token_norm(above_tokens)], -1).flatten(-2))
+        read = self.left(torch.cat([self.state_norm(left), self.token_norm(left_token)], -1))
+        x = torch.where(has_above[..., None], looked, self.no_row)
+        x = x + read * (distance > 0)[..., None] + self.places[distance]
+        gate, up = self.gate_up(self.feed_norm(x)).chunk(2, -1)
+        return (x + self.down(F.silu(gate) * up)) * self.scale + self.bias
+
+
+class NetworkHeads:
+    """Trained row and column heads: weights, shared by all runs."""
+
+    def __init__(self, network: SpatialHeads):
+        self.network, self.reach = network.eval(), network.reach
+
+    def start(self, sequence: TransformerSequence) -> SpatialRun:
+        """For one run."""
+        return SpatialRun(sequence, self.reach, Reader(self.network, sequence))
+
+
+class Reader:
+    """The heads of one run: states and tokens around slots -> guided logits."""
+
+    def __init__(self, network: SpatialHeads, sequence: TransformerSequence):
+        self.network, self.trunk = network, sequence.trunk
+        self.branches, self.guidance = sequence.slab.branches, sequence.sampling.guidance
+
+    def __call__(self, around: Around, above: Tensor, above_tokens: Tensor, left: Tensor, left_token: Tensor) -> Tensor:
+        """above [branches, N, 2, H], above_tokens int64 [N, 2], left [branches, H], left_token int64 [1] -> guided logits [N, V]"""
+        count, device = len(above_tokens), above.device
+        tokens = torch.cat([above_tokens.flatten(), left_token])
+        embedded = self.trunk.embed(tokens).expand(self.branches, -1, -1).float()
+        if self.network.guided:
+            embedded, above, left = (guide(x, self.guidance)[None] for x in (embedded, above, left))
+        states = self.network(
+            above, embedded[:, :-1].unflatten(1, (count, 2)), around.has_above.to(device), left[:, None], embedded[:, -1:],
+            around.distance.to(device),
+        )  # fmt: skip
+        return guide(self.trunk.head(states).float(), self.guidance)
+
+
+Heads = Callable[[Around, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+class SpatialRun:
+    """One run: the newest state of every position, from the passes that were seen.
+
+    states : [branches, positions, H]
+    """
+
+    def __init__(self, sequence: Sequence, reach: int, heads: Heads):
+        self.sequence, self.reach, self.heads = sequence, reach, heads
+        self.states = torch.empty(0)
+        self.newest = -1  # the last position with a state of the newest pass
+        self._waiting: tuple[int, Rows] | None = None
+
+    def saw(self, start: int, rows: Rows) -> None:
+        """Takes a pass, whose states are copied when they are needed: on a GPU it may wait for its verdict."""
+        self._take()
+        self._waiting = start, rows
+        self.newest = start + rows.count - 1
+
+    def _take(self) -> None:
+        if self._waiting is None:
+            return
+        start, rows = self._waiting
+        hidden = rows.hidden
+        if not len(self.states):
+            self.states = hidden.new_zeros(len(hidden), self.sequence.limit + 1, hidden.shape[-1])
+            self.states = self.states.float() if hidden.dtype != torch.float64 else self.states
+        stop = min(start + hidden.shape[1], self.states.shape[1])
+        self.states[:, start:stop] = hidden[:, : stop - start]
+        self._waiting = None
+
+    def guess(self, slots: range, drafts: Tensor, rows: bool = True, columns: bool = True) -> Tensor:
+        """Guided logits [N, V] of slots after the newest position with a state, or after one with a draft."""
+        self._take()
+        n = self.sequence.length
+        known = min(self.newest, n + len(drafts) - 1)
+        newest = min(known, slots.start - 1)
+        around = Around.of(slots, newest, self.sequence.layout, self.reach, rows, columns, known)
+        first = max(0, slots.start - self.sequence.layout.reach)
+        known = torch.tensor(self.sequence.tokens[first:n], dtype=torch.int64, device=self.sequence.device)
+        tokens = torch.cat([known, drafts.to(known.device)])
+        where = (around.above - first).clamp(min=0)
+        left = max(0, newest)
+        above = self.states[:, around.above.flatten().to(self.states.device)].unflatten(1, (len(slots), 2))
+        return self.heads(around, above, tokens[where.to(tokens.device)], self.states[:, left], tokens[left - first : left - first + 1])
+
+
+def weights_file(folder: Path) -> Path:
+    """The file in a backbone's folder with the heads that were trained for its weights."""
+    return folder / f"{NAME}.safetensors"
+
+
+def read_heads(folder: Path, card: dict[str, Any], device: torch.device, weights_hash: str | None = None) -> NetworkHeads:
+    """The heads in a folder, with their shape from the backbone's card; raises MissingWeights, also for heads that were trained for weights
+    with another hash."""
+    path = weights_file(folder)
+    if NAME not in card:
+        raise MissingWeights(f"The card next to {path} does not describe it. Train it again: python launch.py train spatial-heads.")
+    refuse_stale(path, card[NAME], weights_hash, "spatial-heads")
+    settings = need(card, f"{NAME}.settings", dict, path.parent)
+    network = built(SpatialHeads, settings, read_tensors(path), path).eval().requires_grad_(False).to(device)
+    if device.type == "cpu":
+        for name in ("above", "left", "gate_up", "down"):
+            setattr(network, name, quick_linear(getattr(network, name)))
+    return NetworkHeads(network)

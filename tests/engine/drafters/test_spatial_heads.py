@@ -1,0 +1,139 @@
+"""Row and column heads: where they look, that a run gives them what training gives them, and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from engine.backbones.pictogram import Pictogram
+from engine.core import NO_DRAFT, Draft, Prompt
+from engine.drafters.spatial_heads import NAME, Around, NetworkHeads, SpatialHeads, read_heads, weights_file
+from engine.errors import MissingWeights
+from engine.layout import Raster
+from engine.methods import METHODS
+from engine.networks.weights import read_card, ship
+from engine.run import generate
+from engine.sampling import guide
+from engine.train.spatial_heads import Slots, predicted
+from tests.engine.backbones import tiny
+
+CPU = torch.device("cpu")
+PROMPT = Prompt(text="red apple", seed=5)
+
+
+def network(guided: bool = False) -> SpatialHeads:
+    """Random heads for states of width 32."""
+    torch.manual_seed(8)
+    made = SpatialHeads(32, 40, 3, guided)
+    tiny.spread(made, 0.3)
+    return made.requires_grad_(False)
+
+
+def able() -> Pictogram:
+    """The tiny pictogram, which says that it has heads."""
+    plain = tiny.pictogram()
+    made = tiny.wide_open(Pictogram(plain.model, plain.tokenizer, tiny.WORDS, (8,), {}))
+    made.capabilities |= {NAME}
+    return made
+
+
+def test_a_slot_looks_at_the_row_above_and_at_the_newest_token_within_reach() -> None:
+    around = Around.of(range(6, 11), 5, Raster(4, 4), 3)
+    assert around.above.tolist() == [[2, 3], [3, 4], [4, 5], [5, 5], [5, 5]]  # of the last two, nothing is read
+    assert around.has_above.tolist() == [True, True, True, False, False]
+    assert around.distance.tolist() == [1, 2, 3 + 3, 0, 0]  # position 8 is in the next row; 9 is too far away
+
+
+def test_the_first_row_has_nothing_above_and_the_first_slot_nothing_at_all() -> None:
+    first = Around.of(range(0, 2), -1, Raster(4, 4), 3)
+    assert not first.has_above.any() and first.distance.tolist() == [0, 0]
+    second = Around.of(range(1, 4), 0, Raster(4, 4), 3)
+    assert not second.has_above.any() and second.distance.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("rows, columns", [(True, True), (True, False), (False, True)])
+def test_either_direction_can_be_left_out(rows: bool, columns: bool) -> None:
+    around = Around.of(range(6, 8), 5, Raster(4, 4), 3, rows, columns)
+    assert around.has_above.tolist() == [columns] * 2 and (around.distance > 0).tolist() == [rows] * 2
+
+
+@pytest.mark.parametrize("guided", [False, True])
+def test_a_run_reads_what_training_reads(guided: bool) -> None:
+    """After plain decoding of 12 tokens, what the heads say of the next slots is what training computes from the same states and tokens."""
+    backbone, heads = tiny.pictogram(), network(guided)
+    sequence = backbone.start(PROMPT)
+    run, states = NetworkHeads(heads).start(sequence), []
+    with torch.inference_mode():
+        for i in range(12):
+            rows = sequence.forward(NO_DRAFT)
+            run.saw(i, rows)
+            states.append(rows.hidden)
+            sequence.commit([], (5 * i + 2) % sequence.vocabulary)
+        found = run.guess(range(12, 15), torch.empty(0, dtype=torch.int64))
+        tokens = torch.tensor(sequence.tokens + [0] * 3)
+        embedded = sequence.trunk.embed(tokens)[:, None]
+        padded = F.pad(torch.cat(states, 1), (0, 0, 0, 3))[:, None]
+        if guided:
+            embedded, padded = (guide(x, sequence.sampling.guidance)[None] for x in (embedded, padded))
+        slots = Slots(torch.zeros(3, dtype=torch.int64), torch.arange(12, 15), torch.arange(1, 4), torch.ones(3, dtype=torch.bool))
+        expected = guide(sequence.trunk.head(predicted(heads, embedded, padded, 8, slots)), sequence.sampling.guidance)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_drafts_and_their_states_are_read_too() -> None:
+    """After a window, the newest token is its last draft, and the state of a draft is that of the pass that saw it."""
+    sequence = tiny.pictogram().start(PROMPT)
+    run = NetworkHeads(network()).start(sequence)
+    with torch.inference_mode():
+        run.saw(0, sequence.forward(NO_DRAFT))
+        sequence.commit([], 3)
+        rows = sequence.forward(Draft(torch.tensor([4, 5, 6])))
+        run.saw(1, rows)
+        sequence.commit([0], 7)  # positions 1 and 2; the window goes on with drafts for 3 and 4
+        one = run.guess(range(5, 7), torch.tensor([8, 9]))
+        other = run.guess(range(5, 7), torch.tensor([8, 10]))
+        assert (one - other).abs().max() > 1e-3  # the newest token
+        torch.testing.assert_close(one, run.guess(range(5, 7), torch.tensor([2, 9])))  # no other token of the row is read
+        assert run.newest == 4 and torch.equal(run.states[:, 4], rows.hidden[:, 3])
+
+
+@pytest.mark.parametrize("knobs", [{"window": 6}, {"window": 20}, {"window": 6, "foresee": "rows"}, {"window": 12, "foresee": "columns"}])
+@pytest.mark.parametrize("guided", [False, True])
+def test_the_seed_is_matched_on_a_transformer(knobs: dict[str, int | str], guided: bool) -> None:
+    backbone, drafter = able(), NetworkHeads(network(guided))
+    plain = generate(backbone, METHODS["ar"], PROMPT).finish().tokens
+    run = generate(backbone, METHODS["spatial"], PROMPT, {"verify": "match seed", **knobs}, drafter).finish()
+    assert run.tokens == plain and run.exact and run.totals["drafted"] > 0
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 8])
+def test_published_commits_a_row_a_step(rounds: int) -> None:
+    backbone, drafter = able(), NetworkHeads(network())
+    run = generate(backbone, METHODS["spatial"], PROMPT, {"mode": "published", "rounds": rounds, "depth": 3}, drafter).finish()
+    sizes = [len(step.tokens) for step in run.steps]
+    assert sum(sizes) == 64 and not run.exact
+    assert sizes[:4] == [1, 4, 4, 8] and set(sizes[4:-1]) == {8}  # blocks of three drafts and a token, then the rows
+    assert [step.forwards for step in run.steps[3:]] == [rounds + 1] * len(run.steps[3:])
+
+
+def test_files_are_read_back_and_refused_for_other_weights(tmp_path: Path) -> None:
+    backbone, heads = able(), network()
+    ship(tmp_path, {weights_file(tmp_path).name: heads.state_dict()}, {NAME: {"settings": heads.settings, "backbone": "right"}})
+    found = read_heads(tmp_path, read_card(tmp_path), CPU, "right")
+    assert found.reach == 3
+    run = generate(backbone, METHODS["spatial"], PROMPT, {"verify": "match seed"}, found).finish()
+    assert run.tokens == generate(backbone, METHODS["ar"], PROMPT).finish().tokens
+    with pytest.raises(MissingWeights, match="was trained for the weights"):
+        read_heads(tmp_path, read_card(tmp_path), CPU, "other")
+    with pytest.raises(MissingWeights, match="does not describe it"):
+        read_heads(tmp_path, {}, CPU, "right")
+
+
+def test_a_model_without_heads_says_how_to_train_them() -> None:
+    plain = tiny.pictogram()
+    bare = Pictogram(plain.model, plain.tokenizer, tiny.WORDS, (8,), {})
+    with pytest.raises(MissingWeights, match="train spatial-heads"):
+        bare.drafter("spatial_heads")
