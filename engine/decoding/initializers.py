@@ -30,7 +30,9 @@ class Initializer:
         """Keeps a pass whose row i is the distribution of position start+i. An older one is kept for what this one does not have, as far
         back as a neighbour can be, so that few passes hold memory."""
         back, end = start - self.sequence.layout.reach, start + rows.count
-        older = [(first, start if last <= end else last, kept) for first, last, kept in self.passes if first < start and last > back]
+        older = [
+            (first, min(start, last) if last <= end else last, kept) for first, last, kept in self.passes if first < start and last > back
+        ]
         self.passes = [(start, end, rows), *older]
 
     def fill(self, tokens: Tensor, laws: Tensor | None, size: int, init: str, iteration: int, seeded: bool) -> tuple[Tensor, Tensor | None]:
