@@ -33,7 +33,7 @@ class Outcome:
         return None
 
 
-@dataclass
+@dataclass(slots=True)
 class Verified:
     """The input of a refresh after a pass: the old window and its verdicts.
 

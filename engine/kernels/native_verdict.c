@@ -157,7 +157,7 @@ void best_along(const float *logits, long count, long vocabulary, const uint8_t 
    root, iteration, streams : of the uniform numbers (engine/noise.py), at positions from `first` on: both arrays are scratch then
    walk : what says which row of the table a row needs, from `state` on along the tokens, instead of `which`, or null
    seeded : acceptance is equality; certain : the drafts were chosen, so their distributions are one-hot, and laws is null
-   brief : one thread may leave out the rows after the first refusal
+   brief : one thread may leave out the rows after the first refusal; apart : the distance of p and q is wanted
    settled : the first refusal, and the token after it, -1 if a row up to there is not sound */
 typedef struct {
     const float *logits;
@@ -177,7 +177,7 @@ typedef struct {
     int64_t *answers, *integers;
     float *scratch;
     long scratch_size;
-    int threads, seeded, certain, brief;
+    int threads, seeded, certain, brief, apart;
     const uint8_t *table;
     int32_t *which;
     const Walk *walk;
@@ -468,7 +468,7 @@ static double weighed(
     const float odds = q ? chance / q[token] : chance;
     const long length = rounded_up(left->count);
     float *numbers = a->numbers + row * NUMBERS;
-    numbers[1] = odds, numbers[2] = q ? distance(p, q, a->vocabulary) : 1 - chance, numbers[5] = odds > 1.0f ? 1.0f : odds;
+    numbers[1] = odds, numbers[2] = !a->apart ? NAN : q ? distance(p, q, a->vocabulary) : 1 - chance, numbers[5] = odds > 1.0f ? 1.0f : odds;
     a->integers[3 * a->rows + row] = a->uniforms[row] < odds;
     if (q && left->count == a->vocabulary) { /* all tokens, in order */
         for (long i = 0; i < length; i += LANES) store(rest + i, larger(load(shares + i) - some(q + i, a->vocabulary - i), all(0.0f)));
@@ -507,7 +507,7 @@ static void verdict_of(const Verdict *a, long row, const Space *space) {
     if (!a->uniforms) return;
     for (long i = 0; i < length; i += LANES) store(space->shares + i, load(space->shares + i) * scale);
     float *p = a->p ? a->p + row * a->vocabulary : space->dense;
-    if (a->p || (row < a->drafts && a->laws)) spread(p, 0.0f, &left, space->shares, a->vocabulary);
+    if (a->p || (row < a->drafts && a->laws && a->apart)) spread(p, 0.0f, &left, space->shares, a->vocabulary);
     const double *u = a->uniforms;
     double sum = sum_up(space->shares, length, space->sums);
     a->integers[row] = left.tokens[crossing(space->shares, length, sum, u[rows + row], space->sums)];

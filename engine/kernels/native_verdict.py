@@ -72,7 +72,7 @@ class Verdict(ctypes.Structure):
         ("law_stride", c_long), ("positions", c_void_p), ("base", c_uint64), ("uniforms", c_void_p), ("guidance", c_float),
         ("temperature", c_float), ("top_p", c_float), ("temperature_last", c_int), ("top_k", c_long), ("scores", c_void_p), ("p", c_void_p),
         ("numbers", c_void_p), ("answers", c_void_p), ("integers", c_void_p), ("scratch", c_void_p), ("scratch_size", c_long),
-        ("threads", c_int), ("seeded", c_int), ("certain", c_int), ("brief", c_int), ("table", c_void_p), ("which", c_void_p),
+        *((name, c_int) for name in ("threads", "seeded", "certain", "brief", "apart")), ("table", c_void_p), ("which", c_void_p),
         ("walk", c_void_p), ("state", c_int64), ("root", c_uint64), ("iteration", c_uint64), ("streams", c_uint64 * 3),
         ("first", c_int64), ("settled", c_int64 * 2),
     )  # fmt: skip
@@ -96,8 +96,8 @@ class Found:
 
 
 class Window:
-    """The verdicts on a window: the attributes of `verify.Verdicts`, of which each is made on first use, because a tensor costs more than a
-    verdict.
+    """The verdicts on a window: the attributes of `verify.Verdicts` except `deviations`, which no run asks for. Each is made on first use,
+    because a tensor costs more than a verdict.
 
     answers, p : as in `Found`; integers, numbers : the same numbers as arrays of C, row after row
     size    : of the drafts
@@ -169,11 +169,6 @@ class Window:
     def ratios(self) -> Tensor | None:
         """float32 [m]"""
         return self._number(1, self.size) if self.has_laws else None
-
-    @property
-    def deviations(self) -> Tensor | None:
-        """float32 [m]"""
-        return self._number(2, self.size) if self.has_laws else None
 
 
 class Verifier:
@@ -304,6 +299,7 @@ def found(
     call.tokens, call.drafts, call.positions, call.base, call.uniforms = (
         tokens.data_ptr(), len(tokens), positions.data_ptr(), base, uniforms.data_ptr()
     )  # fmt: skip
+    call.apart = 1
     if laws is not None:
         laws = laws.float()
         laws = laws if laws.stride(-1) == 1 else laws.contiguous()

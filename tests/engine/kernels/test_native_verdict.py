@@ -182,7 +182,7 @@ def test_a_verified_draft_has_the_distribution_of_the_model(mutant: str) -> None
 # --- the windows of a run ---------------------------------------------------------------------------------------------
 
 STREAMS = (ACCEPT, DRAW, RESIDUAL)
-FIELDS = ("accepted", "answers", "fresh", "drawn", "sound", "entropy", "top", "chances", "ratios", "deviations", "p")
+FIELDS = ("accepted", "answers", "fresh", "drawn", "sound", "entropy", "top", "chances", "ratios", "p")
 
 
 def in_a_run(asked: Asked, random: Noise, first: int, iteration: int) -> Asked:
@@ -228,9 +228,8 @@ def test_chosen_drafts_are_those_of_one_hot_distributions() -> None:
             )
             for laws in (chosen, chosen.dense())
         )
-        for field in (*FIELDS[:-2], "ratios"):
+        for field in FIELDS[:-1]:
             assert torch.equal(getattr(ours, field), getattr(theirs, field)), field
-        near("deviations", ours.deviations, theirs.deviations, 1e-5, 1e-6)
         assert ours.settled == theirs.settled and not (ours.drawn[:8] == tokens).any()
     assert ours.has_laws and not ours.accepted.all()
 
@@ -285,17 +284,17 @@ def test_the_best_tokens_of_a_chain_obey_the_grammar_along_it(budget: int | None
 def test_a_brief_window_leaves_out_only_what_follows_the_first_refusal(name: str) -> None:
     random, asked = Noise(5, CASES[name].logits.shape[-1]), in_a_run(CASES[name], Noise(5, CASES[name].logits.shape[-1]), 11, 3)
     torch.set_num_threads(1)
-    rules, refused = (asked.sampling, None, ()), set()
+    rules, refused, found, stored = (asked.sampling, None, ()), set(), native(asked), native(replace(asked, store=True))
     for shift in range(7):  # the first drafts are accepted, so the first refusal is in every row
-        tokens = torch.cat([native(asked).answers[:shift], asked.tokens[shift:]])[:6]
-        laws = None if asked.laws is None else Chosen(tokens, random.vocabulary, torch.float32)
+        tokens = torch.cat([found.answers[:shift], asked.tokens[shift:]])[:6]
+        laws = None if asked.laws is None else torch.cat([stored.p[:shift], asked.laws[shift:]])[:6]
         verifier = Verifier(built()[0], random.vocabulary, STREAMS)
         whole, brief = (
             verifier.window(asked.logits, rules, tokens, laws, random.root, random.base, 11, 3, asked.seeded, False, only)
             for only in (False, True)
         )
         a = whole.settled[0]
-        assert brief.settled == whole.settled and brief.listed() == whole.listed()
+        assert brief.settled == whole.settled and str(brief.listed()) == str(whole.listed())  # nan is the distance, which is not asked for
         assert torch.equal(brief.answers[: a + 1], whole.answers[: a + 1]) and brief.sound.sum() == a + 1 <= whole.sound.sum() == 7
         refused.add(a)
     assert len(refused) > 1
