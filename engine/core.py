@@ -127,24 +127,33 @@ class KnobArray:
 
     def read(self) -> dict[str, float | str]:
         """The current values by name."""
+        return dict(self.seen())
+
+    def seen(self) -> Mapping[str, float | str]:
+        """The same, and the same mapping until one of them changes. It must not be written to."""
         numbers = self.numbers.tobytes()
         if numbers != self._read[0]:
             told = np.frombuffer(numbers)  # another process may write meanwhile
             self._read = numbers, {name: k.to_value(told[i]) for name, (i, k) in self.knobs.items()}
-        return dict(self._read[1])
+        return self._read[1]
 
 
 class Knobs:
     """The values a method reads, as attributes: one snapshot per step, written by Run before it advances the method."""
 
     def __init__(self, values: Mapping[str, float | str]):
-        self.values = dict(values)
+        self.take(values)
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__dict__["values"][name]
-        except KeyError:
-            raise AttributeError(name) from None
+    def take(self, values: Mapping[str, float | str]) -> None:
+        """Replaces all values."""
+        self.values = dict(values)
+        self.__dict__ = {"values": self.values} | self.values  # a plain attribute is found faster than by a function
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """A value by its name."""
+            ...
 
 
 class Ids:
@@ -160,6 +169,10 @@ class Ids:
         if self._read is None:
             self._read = self.tokens.tolist()
         return self._read
+
+    def have(self, ids: list[int]) -> None:
+        """Takes what somebody else has read, at least those that will be asked for."""
+        self._read = ids
 
     def along(self, more: Tensor) -> list[int]:
         """Other numbers, int64 [K], on the host. The ids come in the same transfer, and are not read again."""
@@ -349,10 +362,12 @@ class Grammar(Protocol):
     """Which tokens may follow, as a state machine of pure functions, so that drafts can be masked along a hypothetical path.
 
     masks : bool [M, V], the distinct answers of `allowed`, if they are few: a GPU then keeps them and is sent their numbers; else None
+    automaton : with `masks`, the same machine as tables that compiled code can walk (engine/kernels/native_verdict.py), or None
     """
 
     start: Any
     masks: Tensor | None
+    automaton: Any
 
     def next(self, state: Any, token: int) -> Any:
         """The state after a token."""

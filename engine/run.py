@@ -46,17 +46,24 @@ class Run:
         self.stopped = self.finished = False
         self.sequence: Sequence | None = None
         self._current = Knobs({})
+        self._seen: Mapping[str, float | str] | None = None  # the live values that `_current` was made of
+        self._is_exact = True  # under them
         self._decode: Iterator[Step] | None = None
 
     def __iter__(self) -> Run:
         return self
 
-    @torch.inference_mode()
     def __next__(self) -> Step:
+        if torch.is_inference_mode_enabled():  # as in `finish`: beginning and ending the mode costs more than a draw
+            return self._next()
+        with torch.inference_mode():
+            return self._next()
+
+    def _next(self) -> Step:
         if self.stopped or self.finished:
             self.close()
             raise StopIteration
-        self._current.values = self.live.read() | self.fixed
+        self._read_knobs()
         torch.set_flush_denormal(True)  # a per-thread setting, and a page may advance a run from several threads
         start = self.clock()
         try:
@@ -73,9 +80,17 @@ class Run:
             self.close()
             raise StopIteration
         step.seconds, step.knobs = elapsed, self._current.values
-        step.exact = self.method.exact(self._current)
+        step.exact = self._is_exact
         self.take(step)
         return step
+
+    def _read_knobs(self) -> None:
+        """Gives the method the live values, if any has changed since the step before."""
+        seen = self.live.seen()
+        if seen is not self._seen:
+            self._seen = seen
+            self._current.take({**seen, **self.fixed})
+            self._is_exact = self.method.exact(self._current)
 
     def take(self, step: Step) -> None:
         """Adds a step to the run, with its seconds."""
@@ -109,6 +124,7 @@ class Run:
             self.sequence.close()
         self._decode = self.sequence = None
 
+    @torch.inference_mode()
     def finish(self) -> Run:
         """Runs to the end."""
         for _ in self:

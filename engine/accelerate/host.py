@@ -145,7 +145,7 @@ class CallerTrunk(Trunk):
 class Path:
     """A grammar that allows everything and only remembers: its state is the tuple of all ids so far, prompt included."""
 
-    masks = None
+    masks = automaton = None
 
     def __init__(self, given: Sequence[int], vocabulary: int):
         self.start, self.vocabulary = tuple(given), vocabulary

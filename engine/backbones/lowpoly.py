@@ -24,9 +24,10 @@ from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.kernels.native_layers import Brought
+from engine.kernels.native_verdict import Automaton
 from engine.kernels.packed_linear import can_pack, pack
 from engine.layout import Line
-from engine.mesh.bpt_grammar import Grammar
+from engine.mesh.bpt_grammar import NODE_BITS, Grammar
 from engine.mesh.bpt_tokens import BPT, Parser, dequantize, mesh_of, parse
 from engine.networks.card import has_card
 from engine.networks.mesh_decoder import MeshModel, Settings, budget_bucket, describe, settings_of
@@ -49,6 +50,7 @@ class MaskedGrammar:
         self.rules = Grammar(BPT, canonical=True, budget=budget)
         self.masks = torch.from_numpy(self.rules.masks.copy())
         self._rows = list(self.masks)  # found faster than by an index
+        self.automaton = Automaton(*map(torch.from_numpy, self.rules.tables()), NODE_BITS, *self.rules.limit())
         self.start = self.rules.start
 
     def next(self, state: int, token: int) -> int:

@@ -27,10 +27,13 @@ class Initializer:
         self.enlarged: Enlarged | None = None  # the picture at a smaller size, created on first use
 
     def saw(self, start: int, rows: Rows) -> None:
-        """Keeps a pass whose row i is the distribution of position start+i."""
-        count = rows.count
-        back = start - self.sequence.layout.reach
-        self.passes = [(start, start + count, rows), *(x for x in self.passes if x[1] > back and x[0] < start)]
+        """Keeps a pass whose row i is the distribution of position start+i. An older one is kept for what this one does not have, as far
+        back as a neighbour can be, so that few passes hold memory."""
+        back, end = start - self.sequence.layout.reach, start + rows.count
+        older = [
+            (first, min(start, last) if last <= end else last, kept) for first, last, kept in self.passes if first < start and last > back
+        ]
+        self.passes = [(start, end, rows), *older]
 
     def fill(self, tokens: Tensor, laws: Tensor | None, size: int, init: str, iteration: int, seeded: bool) -> tuple[Tensor, Tensor | None]:
         """Extends a window to `size` tokens; returns tokens [size] and distributions [size, V] (of the new slots only, if laws is None).
@@ -39,7 +42,8 @@ class Initializer:
         seeded : draw by Gumbel-argmax with the position's noise, so that the draft can agree with `match seed`
         Each new token comes with the distribution it was drawn from.
         """
-        start, missing = self.sequence.length + len(tokens), size - len(tokens)
+        count = len(tokens)
+        start, missing = self.sequence.length + count, size - count
         if missing <= 0:
             return tokens, laws
         new = self._laws(start, missing, tokens, init, iteration)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,7 +33,7 @@ class Outcome:
         return None
 
 
-@dataclass
+@dataclass(slots=True)
 class Verified:
     """The input of a refresh after a pass: the old window and its verdicts.
 
@@ -125,16 +124,17 @@ class Judged(Outcome):
 
 
 class Settled(Judged):
-    """The same of a window that the function for CPUs has settled. Verdicts are made on first use, and what a step records are arrays: both
-    cost less than tensors."""
+    """The same of a window that the function for CPUs has settled. Verdicts are made on first use, and what a step records are lists, up to
+    the token after the accepted drafts: both cost less than tensors."""
+
+    top: Values = ()  # not the properties of `Judged`
+    probable: Values = ()
 
     def __init__(self, window: Window, seeded: bool):
         """Raises FloatingPointError for a row that cannot be drawn from."""
         self.fused, self.seeded = window, seeded
         self.a, self.token = kernel.checked(*window.settled)
-        numbers, size = window.numbers, window.size
-        self.entropies = numbers[0]
-        self.chances = np.minimum(numbers[1, :size], 1) if window.has_laws else numbers[3, :size]
+        self.entropies, _, _, self.probable, self.top, self.chances = window.listed()
 
     @property
     def accepted(self) -> Tensor:
@@ -151,16 +151,6 @@ class Settled(Judged):
         """As in `Judged`."""
         return self.fused.answers if self.seeded else None
 
-    @property
-    def top(self) -> np.ndarray:
-        """As in `Judged`."""
-        return self.fused.numbers[4]
-
-    @property
-    def probable(self) -> np.ndarray:
-        """As in `Judged`."""
-        return self.fused.numbers[3, : self.fused.size]
-
 
 def judge(
     rows: Rows,
@@ -172,13 +162,15 @@ def judge(
     seeded: bool,
     rule: Rule | None = None,
     store: bool = True,
+    brief: bool = False,
 ) -> Judged:
     """Verifies a window and finds the token after the accepted prefix: on a GPU in one kernel, with one read: two numbers and the drafts.
     On a CPU the same is done in one compiled function.
 
     store : whether the distributions will be needed; if not, a kernel does not write them
+    brief : nothing will be asked about the rows after the first refusal, so they may be left out
     """
-    if rule is None and (window := windowed(rows, tokens, laws, noise, n, iteration, seeded, store)) is not None:
+    if rule is None and (window := windowed(rows, tokens, laws, noise, n, iteration, seeded, store, brief)) is not None:
         return Settled(window, seeded)
     size, laws = len(tokens), laws.dense() if isinstance(laws, Chosen) else laws
     if not is_fused(rows):
@@ -211,15 +203,18 @@ def screen(rows: Rows, tokens: Tensor, criterion: Criterion, noise: Noise, n: in
 
 
 def windowed(
-    rows: Rows, tokens: Tensor, laws: Tensor | Chosen | None, noise: Noise, n: int, iteration: int, seeded: bool, store: bool
-) -> Window | None:
+    rows: Rows, tokens: Tensor, laws: Tensor | Chosen | None, noise: Noise, n: int, iteration: int, seeded: bool, store: bool,
+    brief: bool = False,
+) -> Window | None:  # fmt: skip
     """Verdicts, draws and what follows from them, by one call of the function that was prepared for the run, at positions n, n+1, ... With
     `store` the rows have their distributions from then on. None where there is no such function, or it does not know the rows' grammar."""
     count = tokens.shape[0] + 1
     rules = None if rows.verifier is None or rows.rules is None or rows.logits.shape[1] != count else rows.rules(count)
     if rules is None:
         return None
-    found = rows.verifier.window(rows.logits, rules, tokens, laws, noise.root, noise.base, n, iteration, seeded, store)
+    found = rows.verifier.window(rows.logits, rules, tokens, laws, noise.root, noise.base, n, iteration, seeded, store, brief)
+    if found.settled[0]:
+        rows.drafted.have(found.drafts())
     if store:
         rows.has(found.p)
     return found
@@ -264,7 +259,7 @@ def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Values, Values | None]
     """
     if rows.verifier is not None and rows.logits.shape[1] == 1 and (rules := rows.rules(1)) is not None:
         token, numbers = rows.verifier.answer(rows.logits, rules, noise.base, n)
-        return kernel.checked(0, token)[1], numbers[:1], numbers[4:]
+        return kernel.checked(0, token)[1], numbers[:1], numbers[4:5]
     if not is_fused(rows):
         return draw_gumbel(rows.scores, noise.gumbel(n, 1)).item(), entropy(rows.p[:1]), rows.p[:1].amax(-1)
     sampling, allowed = (None, None) if rows.head is None else rows.settings(1)
@@ -302,7 +297,7 @@ def told(rows: Rows, tokens: Tensor, judged: Judged, k: int) -> tuple[Tensor | N
     """What the Step of a pass that committed `k` tokens is told: distributions or None, acceptance probabilities, and the entropies and the
     greatest probabilities or None."""
     if judged.chances is not None:
-        return None, judged.chances[: min(k, len(tokens))], judged.entropies, judged.top
+        return None, judged.chances, judged.entropies, judged.top
     return rows.law(0, k), chances(rows, tokens, judged.ratios, k), None, None
 
 

@@ -65,7 +65,9 @@ def speculative_jacobi(
             if keep_laws and laws is None:  # the seed is no longer matched: drafts without distributions cannot be verified
                 tokens, laws = tokens[:0], no_laws
             size = min(knobs.window - 1, sequence.limit - n - 1)
-            tokens, filled = initializer.fill(tokens[:size], laws[:size] if keep_laws else None, size, init, iteration, seeded)
+            if len(tokens) > size:  # the window has shrunk
+                tokens, laws = tokens[:size], laws[:size] if keep_laws else None
+            tokens, filled = initializer.fill(tokens, laws if keep_laws else None, size, init, iteration, seeded)
             laws = filled if keep_laws else None
             rows = sequence.forward(Draft(tokens, q=laws))  # eq. 2: the distributions of iteration j given the window of j - 1
             initializer.saw(n, rows)

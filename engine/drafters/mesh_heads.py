@@ -120,7 +120,11 @@ class BoundHeads:
             return self.heads.logits(self.heads.features(hidden[None, None].float(), looked, count)[:, 0, 0], self.head)
 
         def guess(rows: Rows, row: int, count: int) -> Tensor:
-            return logits(rows.hidden[0, row], count) if rows.ahead is None else rows.ahead[:count]
+            if rows.ahead is not None:
+                return rows.ahead[:count]
+            if quick is not None and quick.can_run(rows.hidden):
+                return quick(rows.hidden, laid, count, row)  # of the first branch: an index would cost more than a head
+            return logits(rows.hidden[0, row], count)
 
         sequence.look_ahead(lambda hidden, row: logits(hidden[0].index_select(0, row[None])[0]))
         return guess

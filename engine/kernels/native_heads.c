@@ -136,6 +136,11 @@ long best_allowed(const float *logits, long vocabulary, const uint8_t *allowed) 
     }
     best = largest_of(greatest);
     for (long i = whole; i < vocabulary; i++) best = (!allowed || allowed[i]) && logits[i] > best ? logits[i] : best;
+    for (; found < whole; found += LANES) { /* the vector that holds it */
+        vec x = load(logits + found);
+        if (allowed) x = chosen(__builtin_convertvector(*(const bytes *)(allowed + found), ints) != 0, x, all(-INFINITY));
+        if (largest_of(x) >= best) break;
+    }
     while (found < vocabulary && ((allowed && !allowed[found]) || !(logits[found] == best))) found++;
     return found < vocabulary ? found : 0;
 }

@@ -69,15 +69,16 @@ class NativeHeads:
         )  # fmt: skip
 
     def can_run(self, hidden: Tensor) -> bool:
-        """Whether the function knows a hidden state, and no hook of the output layer has to be called."""
+        """Whether the function knows hidden states, and no hook of the output layer has to be called."""
         return (
-            not torch.is_grad_enabled() and hidden.device.type == "cpu" and hidden.dtype == torch.float32 and not self.output._forward_hooks
+            hidden.dtype == torch.float32 and hidden.device.type == "cpu" and not torch.is_grad_enabled() and not self.output._forward_hooks
         )
 
-    def __call__(self, hidden: Tensor, looked: tuple[Tensor, Tensor] | None, count: int) -> Tensor:
+    def __call__(self, hidden: Tensor, looked: tuple[Tensor, Tensor] | None, count: int, row: int = 0) -> Tensor:
         """Logits [count, V] of the first heads.
 
-        hidden : float32 [width]; looked : keys and values [D, heads, C, head width], contiguous, of heads that attend to the condition
+        hidden : float32 [.., width], of which one row is read
+        looked : keys and values [D, heads, C, head width], contiguous, of heads that attend to the condition
         """
         hidden = hidden.contiguous()
         call = Heads.from_buffer_copy(self.fixed)
@@ -86,7 +87,7 @@ class NativeHeads:
         logits = torch.empty(count, self.output.out_features)
         work = torch.empty(self.width * (1 + 4 * count) + count * (seen + self.library.lanes))
         call.hidden, call.count, call.threads, call.logits, call.work = (
-            hidden.data_ptr(),
+            hidden.data_ptr() + 4 * self.width * row,
             count,
             threads(),
             logits.data_ptr(),

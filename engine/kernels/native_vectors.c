@@ -1,6 +1,9 @@
 /* Vectors of the compiler's extension, and what more than one of native.c, native_heads.c and native_verdict.c does with them. Those files
    include this one. */
 
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -30,6 +33,20 @@ INLINE vec load(const float *at) { return *(const loose *)at; }
 INLINE void store(float *at, vec x) { *(loose *)at = x; }
 INLINE vec all(float x) { return x - (vec){0}; }
 INLINE vec chosen(ints which, vec a, vec b) { return (vec)(((ints)a & which) | ((ints)b & ~which)); }
+
+/* A bit for each lane that is all ones. */
+INLINE uint32_t lanes_of(ints which) {
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)which, (__m512i)which);
+#elif defined(__AVX__)
+    return (uint32_t)_mm256_movemask_ps((__m256)which);
+#else
+    uint32_t found = 0;
+    for (int i = 0; i < LANES; i++) found |= (uint32_t)(which[i] != 0) << i;
+    return found;
+#endif
+}
+
 INLINE vec larger(vec a, vec b) { return chosen(a > b, a, b); }
 
 INLINE vec load_half(const uint16_t *at) { return (vec)(__builtin_convertvector(*(const halves *)at, words) << 16); }
@@ -92,6 +109,21 @@ INLINE float largest_of(vec x) {
     x = larger(PICK(x, x, 2, 0), PICK(x, x, 2, 2));
     x = larger(PICK(x, x, 1, 0), PICK(x, x, 1, 1));
     return x[0];
+}
+
+/* The same in any order: the lanes of the result are the largest lanes of the vectors. */
+INLINE vec largest_of_each(vec *x) {
+#define MORE(x, y, s) larger(PICK(x, y, s, 0), PICK(x, y, s, s))
+#if LANES == 16
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) x[i] = MORE(x[2 * i], x[2 * i + 1], 8);
+#endif
+#if LANES >= 8
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) x[i] = MORE(x[2 * i], x[2 * i + 1], 4);
+#endif
+    const vec first = MORE(x[0], x[1], 2), second = MORE(x[2], x[3], 2);
+    return MORE(first, second, 1);
 }
 
 /* e^x to 2 units in the last place; 0 below -87. */

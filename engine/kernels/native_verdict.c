@@ -12,6 +12,7 @@
 #define GOLDEN 0x9e3779b97f4a7c15
 #define ONE 0xbf58476d1ce4e5b9
 #define TWO 0x94d049bb133111eb
+#define NUMBERS 6 /* of a row */
 #define SPACES 7 /* parts of a thread's scratch, each as long as a padded row */
 
 typedef double wide __attribute__((vector_size(4 * LANES)));
@@ -73,13 +74,12 @@ static __attribute__((noinline)) void gumbel_of(float *out, uint64_t key, const 
 
 /* Whether the noise of any of LANES tokens can exceed g, where x is at least e^-g for each of them: then 1 - u < 1 - exp(-e^-g) <= x. */
 INLINE int may_exceed(uint64_t key, const int32_t *tokens, const float *x) {
-    int found = 0;
+    signed_longs more = {0};
     for (int i = 0; i < LANES; i += WIDE) {
         const wide rest = number_of(0xfffffffffffff - bits_of(key, tokens + i)) * 0x1p-52; /* 1 - u, or less */
-        const signed_longs more = rest < __builtin_convertvector(*(const narrow *)(x + i), wide);
-        for (int j = 0; j < WIDE; j++) found |= more[j] != 0;
+        more |= rest < __builtin_convertvector(*(const narrow *)(x + i), wide);
     }
-    return found;
+    return lanes_of((ints)more) != 0; /* as many bits as the vectors of 32-bit numbers have */
 }
 
 static void count_up(int32_t *tokens, long count) {
@@ -109,18 +109,56 @@ void uniform(const uint64_t *bases, long streams, const int64_t *positions, long
         for (long r = 0; r < rows; r++) out[s * rows + r] = ((double)(mix(key_of(bases[s], positions[r]) + slot) >> 12) + 0.5) * 0x1p-52;
 }
 
+/* native_heads.c */
+long best_allowed(const float *logits, long vocabulary, const uint8_t *allowed);
+
+/* --- grammars -------------------------------------------------------------------------------------------------------- */
+
+/* A grammar as tables: a state is a node in its low bits and, if faces are counted, their number above it (engine/mesh/bpt_grammar.py).
+   classes : of each of `vocabulary` tokens; next : the node after a node, by class; masks : of each node its row of the table of masks
+   counted : the node whose visits are counted, -1 for none; budget, last : with so many of them its row is `last` */
+typedef struct {
+    const uint8_t *classes, *next, *masks;
+    long vocabulary, kinds, bits;
+    long counted, budget, last;
+} Walk;
+
+INLINE int64_t after(const Walk *w, int64_t state, int64_t token) {
+    if (token < 0 || token >= w->vocabulary) return state;
+    const int64_t node = w->next[(state & ((1 << w->bits) - 1)) * w->kinds + w->classes[token]];
+    return w->counted < 0 ? node : ((state >> w->bits) + (node == w->counted)) << w->bits | node;
+}
+
+INLINE int32_t mask_of(const Walk *w, int64_t state) {
+    const int64_t node = state & ((1 << w->bits) - 1);
+    return node == w->counted && state >> w->bits >= w->budget ? (int32_t)w->last : w->masks[node];
+}
+
+/* The best token of each of `count` rows of logits [count, vocabulary], the first of equals, among those that may follow a state and the
+   tokens before it. table : of masks, or null: all tokens may follow */
+void best_along(const float *logits, long count, long vocabulary, const uint8_t *table, const Walk *walk, int64_t state, int64_t *tokens) {
+    for (long r = 0; r < count; r++) {
+        tokens[r] = best_allowed(logits + r * vocabulary, vocabulary, table ? table + mask_of(walk, state) * vocabulary : 0);
+        if (table) state = after(walk, state, tokens[r]);
+    }
+}
+
 /* --- scores ---------------------------------------------------------------------------------------------------------- */
 
 /* logits : [branches, rows, vocabulary], conditional first; allowed : [vocabulary] (stride 0), [rows, vocabulary], or null
    tokens, laws : of the drafts, the rows before the last ones; laws or null; uniforms : [3, rows], of acceptance, fresh and residual draws; null:
    answers alone are wanted
    scores, p : [rows, vocabulary] or null
-   integers : [5, rows]: answer, fresh and residual draw, whether the row is sound, verdict; null: only scores are wanted
-   numbers : [5, rows]: entropy, ratio, distance of p and q, chance of the draft, greatest probability
+   answers : [rows]; null: only scores are wanted
+   integers : [4, rows]: fresh and residual draw, whether the row is sound, verdict
+   numbers : [rows, 6]: entropy, ratio, distance of p and q, probability of the draft, greatest probability, chance of acceptance
    scratch : of each thread, scratch_size numbers
    The rest is of `window` alone. table : [.., vocabulary], of which row which[i] is what row i allows, instead of `allowed`, or null
    root, iteration, streams : of the uniform numbers (engine/noise.py), at positions from `first` on: both arrays are scratch then
-   seeded : acceptance is equality; certain : the drafts were chosen, so their distributions are one-hot, and laws is null; settled : the first refusal, and the token after it, -1 if a row up to there is not sound */
+   walk : what says which row of the table a row needs, from `state` on along the tokens, instead of `which`, or null
+   seeded : acceptance is equality; certain : the drafts were chosen, so their distributions are one-hot, and laws is null
+   brief : one thread may leave out the rows after the first refusal; apart : the distance of p and q is wanted
+   settled : the first refusal, and the token after it, -1 if a row up to there is not sound */
 typedef struct {
     const float *logits;
     long branches, rows, vocabulary, branch_stride, row_stride;
@@ -136,12 +174,14 @@ typedef struct {
     int temperature_last;
     long top_k;
     float *scores, *p, *numbers;
-    int64_t *integers;
+    int64_t *answers, *integers;
     float *scratch;
     long scratch_size;
-    int threads, seeded, certain;
+    int threads, seeded, certain, brief, apart;
     const uint8_t *table;
-    const int32_t *which;
+    int32_t *which;
+    const Walk *walk;
+    int64_t state;
     uint64_t root, iteration, streams[3];
     int64_t first, settled[2];
 } Verdict;
@@ -169,12 +209,6 @@ INLINE ints permitted(const uint8_t *at, long count) {
     return __builtin_convertvector(*(const bytes *)at, ints) != 0;
 }
 
-INLINE int any(ints which) {
-    int found = 0;
-    for (int i = 0; i < LANES; i++) found |= which[i];
-    return found;
-}
-
 /* Guided, masked and divided scores of a row, padded with -inf. Returns whether all of them are numbers below infinity. */
 static int guided(const Verdict *a, long row, float divisor, float *out) {
     const float *c = a->logits + row * a->row_stride, *u = c + a->branch_stride;
@@ -195,7 +229,7 @@ static int guided(const Verdict *a, long row, float divisor, float *out) {
         store(out + i, s + 0.0f); /* no negative zero: equal numbers get equal bits */
     }
     for (long i = a->vocabulary; i % LANES; i++) out[i] = -INFINITY;
-    return !any(faults);
+    return !lanes_of(faults);
 }
 
 /* Whole numbers that grow with float32. */
@@ -203,15 +237,29 @@ INLINE ints order_of(vec x) { return (ints)x ^ (((ints)x >> 31) & 0x7fffffff); }
 
 /* The greatest score s for which the masses (null: 1 each) of the scores of at least s reach what is wanted, found bit by bit; -inf if all of
    them do not. */
-static float greatest(const float *scores, const float *masses, long padded, float wanted) {
+INLINE float greatest(const float *scores, const float *masses, long padded, float wanted) {
     uint32_t found = 0;
-    for (int bit = 31; bit >= 0; bit--) {
+    long reached = -1;
+    for (int bit = 31; bit >= 0 && reached != (long)wanted; bit--) {
         const uint32_t tried = found | 1u << bit;
         const int32_t least = (int32_t)(tried ^ 0x80000000u);
         vec sum = {0};
-        for (long i = 0; i < padded; i += LANES)
-            sum += (vec)((ints)(masses ? load(masses + i) : all(1.0f)) & (order_of(load(scores + i)) >= least));
-        if (sum_of(sum) >= wanted) found = tried;
+        long count = 0;
+        for (long i = 0; i < padded; i += LANES) {
+            const ints enough = order_of(load(scores + i)) >= least;
+            if (masses) sum += (vec)((ints)load(masses + i) & enough);
+            else count += __builtin_popcount(lanes_of(enough));
+        }
+        if ((masses ? sum_of(sum) : (float)count) >= wanted) {
+            found = tried;
+            if (!masses) reached = count;
+        }
+    }
+    if (reached == (long)wanted) { /* exactly as many as are wanted: the least of them */
+        const int32_t least = (int32_t)(found ^ 0x80000000u);
+        vec last = all(INFINITY);
+        for (long i = 0; i < padded; i += LANES) last = -larger(-chosen(order_of(load(scores + i)) >= least, load(scores + i), last), -last);
+        return -largest_of(-last);
     }
     const int32_t order = (int32_t)(found ^ 0x80000000u), bits = order ^ ((order >> 31) & 0x7fffffff);
     float x;
@@ -225,24 +273,38 @@ static void fill_up(Left *left) {
     for (long i = left->count; i % LANES || i == 0; i++) left->scores[i] = -INFINITY, left->tokens[i] = 0;
 }
 
-/* The possible tokens with scores of at least `least`. best : the greatest score of each vector of the row */
-static void gather(const float *s, const float *best, long padded, float least, Left *left) {
+/* The possible tokens with scores of at least `least`. */
+static void gather(const float *s, long padded, float least, Left *left) {
     left->count = 0;
     for (long i = 0; i < padded; i += LANES) {
-        if (!(best[i / LANES] >= least)) continue;
-        for (long j = i; j < i + LANES; j++)
-            if (s[j] >= least && s[j] > -INFINITY) left->scores[left->count] = s[j], left->tokens[left->count++] = (int32_t)j;
+        const vec x = load(s + i);
+        for (uint32_t found = lanes_of((x >= least) & (x > -INFINITY)); found; found &= found - 1) {
+            const long j = i + __builtin_ctz(found);
+            left->scores[left->count] = s[j], left->tokens[left->count++] = (int32_t)j;
+        }
     }
     fill_up(left);
+}
+
+/* The greatest score of each vector of a row, filled up with -inf, in any order. */
+static void peaks(const float *s, long padded, float *best) {
+    for (long i = 0; i < padded; best += LANES, i += LANES * LANES) {
+        vec x[LANES];
+        for (int j = 0; j < LANES; j++) x[j] = i + j * LANES < padded ? load(s + i + j * LANES) : all(-INFINITY);
+        store(best, largest_of_each(x));
+    }
 }
 
 /* What top-k and then top-p leave of a row. The k-th of the greatest scores of the vectors bounds the k-th score from below, so that few
    tokens are looked at again. All ties stay. best, masses : scratch */
 static void filtered(const Verdict *a, const float *s, long padded, float top, float *best, float *masses, Left *left) {
     const long vectors = padded / LANES, k = a->top_k < a->vocabulary ? a->top_k : 0;
-    for (long v = 0; v < rounded_up(vectors); v++) best[v] = v < vectors ? largest_of(load(s + v * LANES)) : -INFINITY;
-    float least = k && k <= vectors ? greatest(best, 0, rounded_up(vectors), (float)k) : -INFINITY;
-    gather(s, best, padded, least, left);
+    float least = -INFINITY;
+    if (k && k <= vectors) {
+        peaks(s, padded, best);
+        least = greatest(best, 0, rounded_up(vectors), (float)k);
+    }
+    gather(s, padded, least, left);
     long length = rounded_up(left->count);
     if (k) least = greatest(left->scores, 0, length, (float)k);
     if (a->top_p < 1.0f) {
@@ -333,7 +395,9 @@ typedef struct {
 } Space;
 
 static void unsound(const Verdict *a, long row) {
-    for (int i = 0; i < 5; i++) a->integers[i * a->rows + row] = i < 3 ? -1 : 0, a->numbers[i * a->rows + row] = NAN;
+    a->answers[row] = -1;
+    for (int i = 0; i < 4; i++) a->integers[i * a->rows + row] = i < 2 ? -1 : 0;
+    for (int i = 0; i < NUMBERS; i++) a->numbers[row * NUMBERS + i] = NAN;
     if (a->p)
         for (long i = 0; i < a->vocabulary; i++) a->p[row * a->vocabulary + i] = NAN;
 }
@@ -403,11 +467,17 @@ static double weighed(
     const int64_t token = a->tokens[row];
     const float odds = q ? chance / q[token] : chance;
     const long length = rounded_up(left->count);
-    a->numbers[a->rows + row] = odds, a->numbers[2 * a->rows + row] = q ? distance(p, q, a->vocabulary) : 1 - chance;
-    a->integers[4 * a->rows + row] = a->uniforms[row] < odds;
-    for (long i = 0; i < length; i++) {
-        const float more = i >= left->count ? 0 : shares[i] - (q ? q[left->tokens[i]] : left->tokens[i] == token);
-        rest[i] = more > 0 ? more : 0;
+    float *numbers = a->numbers + row * NUMBERS;
+    numbers[1] = odds, numbers[2] = !a->apart ? NAN : q ? distance(p, q, a->vocabulary) : 1 - chance, numbers[5] = odds > 1.0f ? 1.0f : odds;
+    a->integers[3 * a->rows + row] = a->uniforms[row] < odds;
+    if (q && left->count == a->vocabulary) { /* all tokens, in order */
+        for (long i = 0; i < length; i += LANES) store(rest + i, larger(load(shares + i) - some(q + i, a->vocabulary - i), all(0.0f)));
+        for (long i = left->count; i < length; i++) rest[i] = 0;
+    } else {
+        for (long i = 0; i < length; i++) {
+            const float more = i >= left->count ? 0 : shares[i] - (q ? q[left->tokens[i]] : left->tokens[i] == token);
+            rest[i] = more > 0 ? more : 0;
+        }
     }
     return sum_up(rest, length, sums);
 }
@@ -418,7 +488,7 @@ static void verdict_of(const Verdict *a, long row, const Space *space) {
     const Left left = warped(a, row, space, &top, &sound);
     const long rows = a->rows, length = rounded_up(left.count);
     if (a->scores) spread(a->scores + row * a->vocabulary, -INFINITY, &left, left.scores, a->vocabulary);
-    if (!a->integers) return;
+    if (!a->answers) return;
     if (!sound) {
         unsound(a, row);
         return;
@@ -431,18 +501,19 @@ static void verdict_of(const Verdict *a, long row, const Space *space) {
         heat += (vec)((ints)(share * gap) & (share > 0.0f));
     }
     const float total = sum_of(mass), scale = 1.0f / total;
-    a->numbers[row] = logf(total) - sum_of(heat) / total, a->numbers[4 * rows + row] = scale;
-    a->integers[row] = loudest(&left, key_of(a->base, a->positions[row]), space->shares, top), a->integers[3 * rows + row] = 1;
+    float *numbers = a->numbers + row * NUMBERS;
+    numbers[0] = logf(total) - sum_of(heat) / total, numbers[4] = scale;
+    a->answers[row] = loudest(&left, key_of(a->base, a->positions[row]), space->shares, top), a->integers[2 * rows + row] = 1;
     if (!a->uniforms) return;
     for (long i = 0; i < length; i += LANES) store(space->shares + i, load(space->shares + i) * scale);
     float *p = a->p ? a->p + row * a->vocabulary : space->dense;
-    if (a->p || (row < a->drafts && a->laws)) spread(p, 0.0f, &left, space->shares, a->vocabulary);
+    if (a->p || (row < a->drafts && a->laws && a->apart)) spread(p, 0.0f, &left, space->shares, a->vocabulary);
     const double *u = a->uniforms;
     double sum = sum_up(space->shares, length, space->sums);
-    a->integers[rows + row] = left.tokens[crossing(space->shares, length, sum, u[rows + row], space->sums)];
+    a->integers[row] = left.tokens[crossing(space->shares, length, sum, u[rows + row], space->sums)];
     const float *rest = space->shares;
     const float chance = row < a->drafts ? chance_of(a->tokens[row], &left, space->shares, a->vocabulary) : 0;
-    if (row < a->drafts) a->numbers[3 * rows + row] = chance;
+    if (row < a->drafts) numbers[3] = numbers[5] = chance;
     if (row < a->drafts && (a->laws || a->certain)) {
         const double more = weighed(a, row, &left, space->shares, chance, p, space->rest, space->sums);
         if (more >= 1e-12) /* else p = q up to rounding, and the residual is p */
@@ -450,11 +521,16 @@ static void verdict_of(const Verdict *a, long row, const Space *space) {
         else
             sum = sum_up(space->shares, length, space->sums);
     }
-    a->integers[2 * rows + row] = left.tokens[crossing(rest, length, sum, u[2 * rows + row], space->sums)];
+    a->integers[rows + row] = left.tokens[crossing(rest, length, sum, u[2 * rows + row], space->sums)];
 }
 
 /* The numbers of scratch that a thread needs. */
 long verdict_scratch(long vocabulary) { return (SPACES + 1) * (rounded_up(vocabulary) + LANES * LANES); }
+
+/* Whether the draft of a row is refused. */
+INLINE int refuses(const Verdict *a, long row) {
+    return a->seeded || !(a->laws || a->certain) ? a->answers[row] != a->tokens[row] : !a->integers[3 * a->rows + row];
+}
 
 void verdicts(const Verdict *a) {
     const long padded = rounded_up(a->vocabulary), room = padded + LANES * LANES;
@@ -469,7 +545,10 @@ void verdicts(const Verdict *a) {
             float *at = a->scratch + share * a->scratch_size;
             const Space space = {at, at + room, at + 2 * room, at + 3 * room, at + 4 * room, at + 5 * room, (int32_t *)(at + 6 * room),
                                  (double *)(at + 7 * room)};
-            for (long row = a->rows * share / threads; row < a->rows * (share + 1) / threads; row++) verdict_of(a, row, &space);
+            for (long row = a->rows * share / threads; row < a->rows * (share + 1) / threads; row++) {
+                verdict_of(a, row, &space);
+                if (a->brief && threads == 1 && row < a->drafts && refuses(a, row)) break;
+            }
         }
         if (first) own.done = moment();
     }
@@ -480,18 +559,21 @@ void verdicts(const Verdict *a) {
 void window(Verdict *a) {
     int64_t *positions = (int64_t *)a->positions;
     for (long r = 0; r < a->rows; r++) positions[r] = a->first + r;
+    int64_t state = a->state;
+    for (long r = 0; a->walk && r < a->rows; r++) {
+        a->which[r] = mask_of(a->walk, state);
+        if (r < a->drafts) state = after(a->walk, state, a->tokens[r]);
+    }
     uint64_t bases[3];
     for (int i = 0; i < 3; i++) bases[i] = mix(a->root + a->streams[i] * ONE + (a->iteration + 1) * TWO);
     if (a->uniforms) uniform(bases, 3, positions, a->rows, 0, (double *)a->uniforms);
     verdicts(a);
-    const int64_t *answers = a->integers, *fresh = answers + a->rows, *drawn = fresh + a->rows, *sound = drawn + a->rows;
-    const int equality = a->seeded || !(a->laws || a->certain);
+    const int64_t *fresh = a->integers, *drawn = fresh + a->rows, *sound = drawn + a->rows;
     long refused = 0;
     int all_sound = sound[0] != 0;
-    while (refused < a->drafts && (equality ? answers[refused] == a->tokens[refused] : sound[a->rows + refused] != 0))
-        all_sound &= sound[++refused] != 0;
+    while (refused < a->drafts && !refuses(a, refused)) all_sound &= sound[++refused] != 0;
     a->settled[0] = refused;
-    a->settled[1] = !all_sound ? -1 : (a->seeded ? answers : refused < a->drafts ? drawn : fresh)[refused];
+    a->settled[1] = !all_sound ? -1 : (a->seeded ? a->answers : refused < a->drafts ? drawn : fresh)[refused];
 }
 
 /* Draws from one distribution at consecutive positions from `first` on: tokens [count], as `_drawn_of_one` in engine/sampling.py.

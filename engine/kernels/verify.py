@@ -443,8 +443,8 @@ def verify_native(library: Library, asked: Asked) -> Verdicts:
     found = native_verdict.found(
         library, asked.logits, asked.sampling, asked.allowed, asked.tokens, laws, asked.uniforms, asked.base, asked.positions, asked.store
     )
-    answers, fresh, drawn, sound, verdicts = found.integers.unbind()
-    entropy, ratios, deviations, chances, top = found.numbers.unbind()
+    answers, (fresh, drawn, sound, verdicts) = found.answers, found.integers.unbind()
+    entropy, ratios, deviations, chances, top, _ = found.numbers.unbind(1)
     accepted = matches(asked.tokens, answers[:size]) if laws is None or asked.seeded else verdicts[:size] != 0
     of_laws = (None, None) if laws is None else (ratios[:size], deviations[:size])
     return Verdicts(accepted, chances[:size], *of_laws, answers, fresh, drawn, entropy, found.p, sound != 0, top=top)

@@ -28,8 +28,7 @@ from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, is_
 from engine.decoding.rules import deviation, leading, more_probable_than, ratio, top_of, typical
 from engine.decoding.verdict import Judged, chances, correct, describe, is_fused, judge, levels_of, screen
 from engine.kernels.fixed_verdict import Criterion
-from engine.kernels.native import Library, native
-from engine.kernels.native_heads import best_allowed
+from engine.kernels.native_verdict import Verifier
 from engine.noise import ACCEPT, DRAFTER, Noise
 from engine.sampling import draw, draw_gumbel, one_hot
 
@@ -74,12 +73,12 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     guess = heads.start(sequence)
     draft, meter, iteration = NO_DRAFT, Meter(), 0
     while not sequence.done:
-        n, size = sequence.length, len(draft.tokens)
-        seeded = policy.matches_seed(knobs, is_exact(knobs))
+        n, size, exact = sequence.length, len(draft.tokens), is_exact(knobs)
+        seeded = policy.matches_seed(knobs, exact)
         rows = sequence.forward(draft)
-        if is_exact(knobs):
+        if exact:
             laws = draft.q if size else torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
-            found = judge(rows, draft.tokens, laws, noise, n, iteration, seeded, store=False)
+            found = judge(rows, draft.tokens, laws, noise, n, iteration, seeded, store=False, brief=True)
         elif is_limited(knobs):
             meter.begin(knobs, noise, n, iteration)
             found = within_budget(rows, draft, knobs, meter, noise, n, iteration)
@@ -88,14 +87,14 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         a = found.a
         committed = sequence.commit(list(range(a)), found.token)
         step = described(rows, draft.tokens, found, n, committed)
-        if is_limited(knobs) and not is_exact(knobs):
+        if not exact and is_limited(knobs):
             meter.commit(len(committed))
             step.trace = replace(step.trace, deviation=meter.trace())
         iteration += 1
         if not sequence.done:
             count = min(heads.depth, knobs.depth, sequence.limit - sequence.length - 1)
             # the row that predicted the token after the accepted drafts: h at s* - 1 in the paper
-            draft = propose(guess(rows, a, count), sequence, knobs, noise, iteration, seeded) if count > 0 else NO_DRAFT
+            draft = propose(guess(rows, a, count), sequence, knobs, noise, iteration, seeded, rows.verifier) if count > 0 else NO_DRAFT
             step.draft = {"tokens": draft.tokens, "positions": list(range(n + a + 1, n + a + 1 + len(draft.tokens))), "status": "draft"}
         yield step
 
@@ -171,11 +170,14 @@ RULES: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], str]] = {
 }
 
 
-def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool) -> Draft:
-    """A chain drawn from the heads' logits [count, V], each token under the grammar after the earlier ones, with its true distribution."""
+def propose(
+    logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool, verifier: Verifier | None = None
+) -> Draft:
+    """A chain drawn from the heads' logits [count, V], each token under the grammar after the earlier ones, with its true distribution.
+    verifier : the compiled functions of the run, if it has them"""
+    if knobs.drafts == "most probable" and verifier is not None and (tokens := verifier.best(logits, sequence.rules())) is not None:
+        return Draft(tokens, q=Chosen(tokens, sequence.vocabulary, noise.dtype))
     n, count = sequence.length, len(logits)
-    if knobs.drafts == "most probable" and (library := _library(logits, sequence)) is not None:
-        return most_probable(library, logits, sequence, noise.dtype)
     u = noise.uniform(DRAFTER, n, count, iteration)
     if sequence.masks is not None and sequence.device.type != "cpu" and knobs.drafts != "tree pruned":
         return at_once(logits, sequence, knobs, noise, u, seeded)
@@ -194,23 +196,6 @@ def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iter
         path.append(token.item())
         laws.append(law)
     return Draft(torch.tensor(path), q=torch.cat(laws))  # the host needs the ids again
-
-
-def _library(logits: Tensor, sequence: Sequence) -> Library | None:
-    """The compiled functions, if they know these logits and what may follow is a row of a table, or anything; else None."""
-    known = logits.device.type == "cpu" and logits.dtype == torch.float32
-    return native() if known and (sequence.masks is not None or sequence.allowed([]) is None) else None
-
-
-def most_probable(library: Library, logits: Tensor, sequence: Sequence, dtype: torch.dtype) -> Draft:
-    """The chain of the most probable tokens, on a CPU, by the compiled function."""
-    masks, logits, path, state = sequence.masks, logits.contiguous(), [], sequence.state([])
-    for j in range(logits.shape[0]):
-        allowed = 0 if masks is None else masks.data_ptr() + sequence.grammar.mask_index(state) * masks.shape[1]
-        path.append(best_allowed(library, logits, j, allowed))
-        state = state if masks is None else sequence.grammar.next(state, path[-1])
-    tokens = torch.tensor(path)
-    return Draft(tokens, q=Chosen(tokens, sequence.vocabulary, dtype))
 
 
 def at_once(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, u: Tensor, seeded: bool) -> Draft:

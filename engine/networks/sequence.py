@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from engine.cache import Slab
 from engine.core import NO_DRAFT, Draft, Grammar, Ids, Rows, Sampling
 from engine.kernels.choice import choose
-from engine.kernels.native_verdict import Verifier, library_for, scored
+from engine.kernels.native_verdict import Along, Rules, Verifier, library_for, scored
 from engine.kernels.tree_attention import Chain, Seen, packed
 from engine.layout import Layout
 from engine.networks.static_step import Ahead, Pass, Replays, Static, Waiting, is_static
@@ -153,6 +153,8 @@ class TransformerSequence:
         after = (parents, self._draft, self._state)
         warping, settings, rules = partial(self._warp, *after), partial(self._settings, *after), partial(self._rules, *after)
         verifier = None if hidden is None else self._verifying(hidden).verifier
+        if verifier is not None and parents is None:
+            rules = partial(self._rules_along, self._state, rules)
         return Rows(logits, warping, hidden, settings, weight, self._draft, self._launch, rules, verifier)
 
     def _fixed(self, draft: Draft, parents: list[int] | None, control: int) -> Waiting | None:
@@ -244,6 +246,17 @@ class TransformerSequence:
             allowed = F.pad(allowed, (0, 0, 0, count - len(allowed)), value=True)
         return self.sampling, allowed.to(self.device)
 
+    def rules(self) -> Rules | None:
+        """The sampling and the masks of any chain after the committed tokens, for compiled code that walks along it; None if it cannot."""
+        return self._rules_along(self._state, lambda count: None, 0)
+
+    def _rules_along(self, state: Any, otherwise: Callable[[int], Rules | None], count: int) -> Rules | None:
+        """The same after a state of the grammar, else what is found without a walk."""
+        if self.grammar is None:
+            return self.sampling, None, ()
+        automaton = self.grammar.automaton
+        return otherwise(count) if automaton is None else (self.sampling, self.masks, Along(automaton, state))
+
     def _rules(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None, list[int]] | None:
         """The same for a verdict in fixed shapes: sampling, the table of masks, and of each row its mask; None if there is no table."""
         if self.grammar is None:
@@ -298,16 +311,21 @@ class TransformerSequence:
         """Keeps a path of the last pass and makes `token` pending; truncates at the end of sequence and at the limit."""
         assert self._cached is None, "the committed tokens are not a prefix; use commit_at"
         self._begun()
-        new = [*(self._draft.listed()[i] for i in nodes), token]
-        new = new[: self.limit - self.length]
-        if self.end is not None and self.end in new:
+        drafted = self._draft.listed() if nodes else ()
+        new = [*[drafted[i] for i in nodes], token]
+        left = self.limit - len(self.tokens)
+        if len(new) > left:
+            new = new[:left]
+        if self.end in new:
             new = new[: new.index(self.end) + 1]
-        self.slab.keep([0, *(i + 1 for i in nodes[: len(new) - 1])])
+        self.slab.keep([0, *[i + 1 for i in nodes[: len(new) - 1]]])
         self.tokens += new
-        for token in new if self.grammar else ():
-            self._state = self.grammar.next(self._state, token)
-        self.done = self.length >= self.limit or (self.end is not None and new[-1] == self.end)
-        self.pending = [self.length - 1]
+        if self.grammar is not None:
+            for each in new:
+                self._state = self.grammar.next(self._state, each)
+        length = len(self.tokens)
+        self.done = length >= self.limit or new[-1] == self.end
+        self.pending = [length - 1]
         self._newest = new[-1:]
         return new
 

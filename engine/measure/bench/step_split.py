@@ -23,21 +23,35 @@ from engine.run import generate
 class _Clock:
     """Counts seconds spent in functions; nested calls count once, in the outermost."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self.now, self.seconds, self.depth = now, 0.0, 0
+    def __init__(self, now: Callable[[], float], tick: float) -> None:
+        self.now, self.tick, self.seconds, self.calls, self.depth = now, tick, 0.0, 0, 0
+
+    def begin(self) -> None:
+        """Counts from zero."""
+        self.seconds, self.calls = 0.0, 0
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*a: Any, **k: Any) -> Any:
+            if self.depth:
+                return function(*a, **k)  # reading a thread's clock costs about as much as a short function
             self.depth += 1
             start = self.now()
             try:
                 return function(*a, **k)
             finally:
                 self.depth -= 1
-                if self.depth == 0:
-                    self.seconds += self.now() - start
+                self.seconds += self.now() - start - self.tick
+                self.calls += 1
 
         return call
+
+
+def reading(now: Callable[[], float], tries: int = 1000) -> float:
+    """The seconds that reading a clock takes, in a row: a thread's own clock takes as long as many a function that it times."""
+    start = now()
+    for _ in range(tries):
+        now()
+    return (now() - start) / (tries + 1)
 
 
 @contextmanager
@@ -60,7 +74,8 @@ def split(backbone: Backbone, name: str, knobs: dict[str, Any], prompt: Prompt) 
     With one thread on a CPU the clock is the thread's own, so that other programs do not count; else it is that of the wall.
     """
     now = clock if backbone.device.type == "cpu" else time.perf_counter
-    model, drafter, sampling = _Clock(now), _Clock(now), _Clock(now)
+    tick = reading(now)
+    clocks = model, drafter, sampling = _Clock(now, tick), _Clock(now, tick), _Clock(now, tick)
     targets = [(verdict, n) for n in ("draw", "draw_gumbel", "ratio", "residual", "entropy", "probability_of")]
     targets += [(windows, n) for n in ("draw", "draw_gumbel", "judge")] + [(initializers, n) for n in ("draw", "draw_gumbel")]
     targets += [(verdict, n) for n in ("judge", "fused")] + [(ar, "drawn")]
@@ -77,10 +92,11 @@ def split(backbone: Backbone, name: str, knobs: dict[str, Any], prompt: Prompt) 
     with _timed(sampling, targets), _timed(drafter, networks), _timed(model, [(TransformerSequence, "forward")]):
         run = generate(backbone, method, prompt, {**preset, **knobs})
         next(run)
-        model.seconds = drafter.seconds = sampling.seconds = 0.0
+        for each in clocks:
+            each.begin()
         start = now()
         run.finish()
-        total = now() - start
+        total = now() - start - tick - 2 * tick * sum(each.calls for each in clocks)  # every call reads the clock twice
     return {
         "method": f"{name}: cost of a step",
         "knobs": run.steps[-1].knobs,

@@ -102,7 +102,7 @@ def sphere(count: int = 64) -> torch.Tensor:
 class Unlike:
     """A token may not equal either of the two before it."""
 
-    masks = None
+    masks = automaton = None
     start: tuple[int, ...] = ()
 
     def __init__(self, vocabulary: int) -> None:

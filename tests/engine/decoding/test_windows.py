@@ -76,6 +76,27 @@ def test_initial_tokens_are_drawn_from_the_law_they_carry(init: str) -> None:
     assert (counts / 3000 - law.double()).abs().max() < 0.04
 
 
+@pytest.mark.parametrize("init", ["sample left", "sample above"])
+def test_few_passes_are_kept_and_every_slot_finds_its_newest_neighbour(init: str) -> None:
+    """Against an initializer that forgets nothing."""
+    toy = Toy(rows=6, columns=4, seed=4)
+    sequence, noise = toy.start(Prompt(seed=0)), Noise(1, 3)
+    ours, most = Initializer(sequence, noise), 0
+    everything = Initializer(sequence, noise)
+    for size in (4, 3, 4, 1, 4, 2, 4, 4, 0, 3, 4):
+        n = sequence.length
+        rows = sequence.forward(_draft([1] * size))
+        ours.saw(n, rows)
+        everything.passes = [(n, n + rows.count, rows), *everything.passes]
+        sequence.commit([], 2)
+        for held in (0, 1, 3):
+            window = torch.ones(held, dtype=torch.int64)
+            found, expected = (each.fill(window, None, held + 3, init, 0, seeded=False) for each in (ours, everything))
+            assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])
+        most = max(most, len(ours.passes))
+    assert most <= 2 + sequence.layout.reach < len(everything.passes)
+
+
 def test_up_sampled_tokens_are_drawn_from_the_law_that_the_small_picture_gives() -> None:
     """Each run has a small picture of its own, so what is compared is what came with what its own law expected."""
     toy = Toy(rows=2, columns=4, seed=4)

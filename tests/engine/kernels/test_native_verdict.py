@@ -11,11 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.backbones.lowpoly import MaskedGrammar
 from engine.core import Chosen, Prompt, Sampling
 from engine.kernels import noise
 from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE
 from engine.kernels.native import built
-from engine.kernels.native_verdict import Verifier, scored
+from engine.kernels.native_verdict import Along, Verifier, scored
 from engine.kernels.verify import Asked, Verdicts, settle_on_host, settle_reference, settled, verify, verify_native, verify_reference
 from engine.measure.bench.kernel_cases import window
 from engine.methods import METHODS
@@ -181,7 +182,7 @@ def test_a_verified_draft_has_the_distribution_of_the_model(mutant: str) -> None
 # --- the windows of a run ---------------------------------------------------------------------------------------------
 
 STREAMS = (ACCEPT, DRAW, RESIDUAL)
-FIELDS = ("accepted", "answers", "fresh", "drawn", "sound", "entropy", "top", "chances", "ratios", "deviations", "p")
+FIELDS = ("accepted", "answers", "fresh", "drawn", "sound", "entropy", "top", "chances", "ratios", "p")
 
 
 def in_a_run(asked: Asked, random: Noise, first: int, iteration: int) -> Asked:
@@ -227,11 +228,76 @@ def test_chosen_drafts_are_those_of_one_hot_distributions() -> None:
             )
             for laws in (chosen, chosen.dense())
         )
-        for field in (*FIELDS[:-2], "ratios"):
+        for field in FIELDS[:-1]:
             assert torch.equal(getattr(ours, field), getattr(theirs, field)), field
-        near("deviations", ours.deviations, theirs.deviations, 1e-5, 1e-6)
         assert ours.settled == theirs.settled and not (ours.drawn[:8] == tokens).any()
     assert ours.has_laws and not ours.accepted.all()
+
+
+def along_a_mesh(budget: int | None, rows: int) -> tuple[MaskedGrammar, Tensor, list[int]]:
+    """A grammar; drafts that mostly obey it, with one that does not; and the states of all rows."""
+    grammar, generator = MaskedGrammar(budget), torch.Generator().manual_seed(7)
+    tokens, states = [], [grammar.start]
+    for i in range(rows - 1):
+        allowed = grammar.allowed(states[-1]).nonzero().flatten()
+        tokens.append(5120 if i == 17 else allowed[torch.randint(len(allowed), (1,), generator=generator)].item())
+        states.append(grammar.next(states[-1], tokens[-1]))
+    return grammar, torch.tensor(tokens), states
+
+
+@pytest.mark.parametrize("budget", [None, 2, 1000])
+def test_a_walk_along_the_drafts_has_the_masks_of_the_grammar(budget: int | None) -> None:
+    grammar, tokens, states = along_a_mesh(budget, 20)
+    asked = window(20, 5121, BPT)
+    which = [grammar.mask_index(state) for state in states]
+    assert len(set(which)) > 2
+    walk, listed = ((BPT, grammar.masks, each) for each in (Along(grammar.automaton, grammar.start), which))
+    wrong = (BPT, grammar.masks, Along(grammar.automaton, states[1]))
+    random, verifier = Noise(3, 5121), Verifier(built()[0], 5121, STREAMS)
+    ours, theirs, others = (
+        verifier.window(asked.logits, rules, tokens, asked.laws, random.root, random.base, 0, 0, False, True)
+        for rules in (walk, listed, wrong)
+    )
+    for field in FIELDS:
+        assert torch.equal(getattr(ours, field), getattr(theirs, field)), field
+    assert ours.settled == theirs.settled and ours.drafts() == tokens.tolist()
+    assert not torch.equal(others.p, theirs.p)
+
+
+@pytest.mark.parametrize("budget", [None, 2])
+def test_the_best_tokens_of_a_chain_obey_the_grammar_along_it(budget: int | None) -> None:
+    grammar, _, states = along_a_mesh(budget, 12)
+    logits = torch.randn(8, 5121, generator=torch.Generator().manual_seed(3))
+    verifier, free = Verifier(built()[0], 5121, STREAMS), logits.argmax(-1).tolist()
+    for start in (states[0], states[-1]):
+        path, state = [], start
+        for row in logits:
+            path.append(row.masked_fill(~grammar.allowed(state), -torch.inf).argmax().item())
+            state = grammar.next(state, path[-1])
+        assert verifier.best(logits, (BPT, grammar.masks, Along(grammar.automaton, start))).tolist() == path
+        assert path != free or start
+    assert verifier.best(logits, (BPT, None, ())).tolist() == free
+    assert verifier.best(logits.double(), (BPT, None, ())) is None and verifier.best(logits, None) is None
+
+
+@pytest.mark.parametrize("name", ["R7-V1000-top-p", "R7-V1000-match-seed", "R7-V5121-BPT"])
+def test_a_brief_window_leaves_out_only_what_follows_the_first_refusal(name: str) -> None:
+    random, asked = Noise(5, CASES[name].logits.shape[-1]), in_a_run(CASES[name], Noise(5, CASES[name].logits.shape[-1]), 11, 3)
+    torch.set_num_threads(1)
+    rules, refused, found, stored = (asked.sampling, None, ()), set(), native(asked), native(replace(asked, store=True))
+    for shift in range(7):  # the first drafts are accepted, so the first refusal is in every row
+        tokens = torch.cat([found.answers[:shift], asked.tokens[shift:]])[:6]
+        laws = None if asked.laws is None else torch.cat([stored.p[:shift], asked.laws[shift:]])[:6]
+        verifier = Verifier(built()[0], random.vocabulary, STREAMS)
+        whole, brief = (
+            verifier.window(asked.logits, rules, tokens, laws, random.root, random.base, 11, 3, asked.seeded, False, only)
+            for only in (False, True)
+        )
+        a = whole.settled[0]
+        assert brief.settled == whole.settled and str(brief.listed()) == str(whole.listed())  # nan is the distance, which is not asked for
+        assert torch.equal(brief.answers[: a + 1], whole.answers[: a + 1]) and brief.sound.sum() == a + 1 <= whole.sound.sum() == 7
+        refused.add(a)
+    assert len(refused) > 1
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
