@@ -141,7 +141,7 @@ def plane(axes: Axes, asked: Experiment, values: Values, rows: list[str]) -> Non
             axes.annotate(
                 "" if arm.x is None else f"{arm.x:g}" if isinstance(arm.x, float) else arm.x,
                 point,
-                (5, 5),
+                (5, (5, -12)[n % 2]),
                 textcoords="offset points",
                 fontsize=8,
                 color="#333333",
