@@ -124,9 +124,10 @@ def curve(axes: Axes, asked: Experiment, values: Values, rows: list[str]) -> Non
         for x, value in paper:
             axes.plot(x, value, MARKS[n % 7], **PAPERS) if value is not None else None
     axes.plot([], [], "D", **PAPERS, label="the paper") if asked.reported else None
-    axes.set_xticks(range(len(places)), [f"{x:g}" if isinstance(x, float | int) else str(x) for x in places])
+    names = [f"{x:g}" if isinstance(x, float | int) else str(x) for x in places]
+    axes.set_xticks(range(len(places)), names, rotation=45 if len(places) > 10 else 0)
     axes.set(xlabel=asked.drawing.x, ylabel=wrapped(metric, 40))
-    axes.legend(fontsize=8, frameon=False)
+    axes.legend(fontsize=8, frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=5, borderaxespad=0.2)
 
 
 def plane(axes: Axes, asked: Experiment, values: Values, rows: list[str]) -> None:
@@ -141,7 +142,7 @@ def plane(axes: Axes, asked: Experiment, values: Values, rows: list[str]) -> Non
             axes.annotate(
                 "" if arm.x is None else f"{arm.x:g}" if isinstance(arm.x, float) else arm.x,
                 point,
-                (5, 5),
+                (5, (5, -12)[n % 2]),
                 textcoords="offset points",
                 fontsize=8,
                 color="#333333",

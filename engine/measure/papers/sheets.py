@@ -150,7 +150,7 @@ def staged(asked: Experiment, rows: Sequence[Row], path: Path) -> None:
     axes.set_xlabel("seconds a picture")
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(asked.title, fontsize=11, loc="left")
-    axes.legend(fontsize=8, frameon=False, ncols=len(names), loc="upper center", bbox_to_anchor=(0.5, -0.28 - 0.6 / (1 + len(labels))))
+    sheet.legend(fontsize=8, frameon=False, ncols=len(names), loc="outside lower center")
     write(sheet, path)
 
 
