@@ -217,7 +217,7 @@ def open_mesh(open_page):
         page.wait_for_function(f"Number({VIEW}.points) === 2048")
         page.wait_for_selector("#mesh-ready i", state="attached")  # the model is loaded, and the form stays as it is
         take(page, "mesh-method", "xspecmesh")  # what auto takes depends on the machine
-        page.wait_for_selector("#mesh-knobs .ft-knob[data-knob=accept_probability]")
+        page.wait_for_selector("#mesh-knobs .ft-knob[data-knob=accept_probability]", state="attached")
         return page
 
     return visit
