@@ -96,9 +96,9 @@ TAUGHT: tuple[str, ...] = (
 # nouns only so many that each is learned well.
 COMMON: tuple[str, ...] = (
     *TAUGHT,
-    "tiger", "lion", "cow", "monkey", "rabbit", "mouse", "chicken", "owl", "unicorn", "horse", "bee", "butterfly", "spider",
-    "turtle", "snake", "octopus", "fish", "whale", "shark", "elephant", "duck", "dinosaur", "sheep", "dragon", "bird",
-    "banana", "watermelon", "lemon", "cherry", "pineapple", "carrot", "bread", "cheese", "pizza", "burger", "donut",
+    "tiger", "lion", "cow", "monkey", "rabbit", "mouse", "chicken", "owl", "unicorn", "horse", "wolf", "bee", "butterfly", "spider",
+    "turtle", "snake", "octopus", "fish", "whale", "shark", "elephant", "duck", "dinosaur", "giraffe", "sheep", "dragon", "bird",
+    "banana", "tangerine", "watermelon", "lemon", "cherry", "pineapple", "carrot", "bread", "cheese", "pizza", "burger", "donut",
     "cookie", "cake", "ice cream", "grapes", "coffee", "beer",
     "airplane", "helicopter", "ship", "bicycle", "train", "truck", "ufo", "motorcycle",
     "snowflake", "lightning", "earth", "planet", "volcano", "mountain", "palm", "rose", "flower",
