@@ -42,7 +42,7 @@ class Initializer:
         seeded : draw by Gumbel-argmax with the position's noise, so that the draft can agree with `match seed`
         Each new token comes with the distribution it was drawn from.
         """
-        count = len(tokens)
+        count = tokens.shape[0]  # `len` of a tensor is a function of Python
         start, missing = self.sequence.length + count, size - count
         if missing <= 0:
             return tokens, laws

@@ -134,7 +134,7 @@ class Settled(Judged):
         """Raises FloatingPointError for a row that cannot be drawn from."""
         self.fused, self.seeded = window, seeded
         self.a, self.token = kernel.checked(*window.settled)
-        self.entropies, _, _, self.probable, self.top, self.chances = window.listed()
+        self.entropies, self.probable, self.top, self.chances = window.listed()
 
     @property
     def accepted(self) -> Tensor:

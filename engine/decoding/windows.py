@@ -65,7 +65,7 @@ def speculative_jacobi(
             if keep_laws and laws is None:  # the seed is no longer matched: drafts without distributions cannot be verified
                 tokens, laws = tokens[:0], no_laws
             size = min(knobs.window - 1, sequence.limit - n - 1)
-            if len(tokens) > size:  # the window has shrunk
+            if tokens.shape[0] > size:  # the window has shrunk
                 tokens, laws = tokens[:size], laws[:size] if keep_laws else None
             tokens, filled = initializer.fill(tokens, laws if keep_laws else None, size, init, iteration, seeded)
             laws = filled if keep_laws else None
@@ -83,7 +83,7 @@ def speculative_jacobi(
                 laws = rows.p[a + 1 :] if keep_laws and laws is None else laws
             else:
                 tokens, laws = tokens[:0], laws[:0] if keep_laws else None
-            step.draft = {"tokens": tokens, "positions": list(range(n + a + 1, n + a + 1 + len(tokens))), "status": "draft"}
+            step.draft = {"tokens": tokens, "positions": list(range(n + a + 1, n + a + 1 + tokens.shape[0])), "status": "draft"}
             iteration += 1
             yield step
 

@@ -131,14 +131,14 @@ long best_allowed(const float *logits, long vocabulary, const uint8_t *allowed) 
     const long whole = vocabulary / LANES * LANES;
     for (long i = 0; i < whole; i += LANES) {
         vec x = load(logits + i);
-        if (allowed) x = chosen(__builtin_convertvector(*(const bytes *)(allowed + i), ints) != 0, x, all(-INFINITY));
+        if (allowed) x = chosen(permitted(allowed + i), x, all(-INFINITY));
         greatest = larger(x, greatest);
     }
     best = largest_of(greatest);
     for (long i = whole; i < vocabulary; i++) best = (!allowed || allowed[i]) && logits[i] > best ? logits[i] : best;
     for (; found < whole; found += LANES) { /* the vector that holds it */
         vec x = load(logits + found);
-        if (allowed) x = chosen(__builtin_convertvector(*(const bytes *)(allowed + found), ints) != 0, x, all(-INFINITY));
+        if (allowed) x = chosen(permitted(allowed + found), x, all(-INFINITY));
         if (largest_of(x) >= best) break;
     }
     while (found < vocabulary && ((allowed && !allowed[found]) || !(logits[found] == best))) found++;

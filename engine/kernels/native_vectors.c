@@ -47,7 +47,21 @@ INLINE uint32_t lanes_of(ints which) {
 #endif
 }
 
-INLINE vec larger(vec a, vec b) { return chosen(a > b, a, b); }
+/* a where it is greater, else b. The instructions do just this, also for zeros of either sign and for what is no number. */
+INLINE vec larger(vec a, vec b) {
+#if defined(__AVX512F__)
+    return (vec)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX__)
+    return (vec)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    return chosen(a > b, a, b);
+#endif
+}
+
+/* All ones for each of LANES bytes that is not 0. In two steps, because gcc 12 reads byte by byte if it is one. */
+INLINE ints permitted(const uint8_t *at) {
+    return (ints)__builtin_convertvector(__builtin_convertvector(*(const bytes *)at, halves), words) != 0;
+}
 
 INLINE vec load_half(const uint16_t *at) { return (vec)(__builtin_convertvector(*(const halves *)at, words) << 16); }
 

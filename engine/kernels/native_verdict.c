@@ -200,35 +200,69 @@ INLINE vec some(const float *at, long count) {
     return load(part);
 }
 
-INLINE ints permitted(const uint8_t *at, long count) {
-    uint8_t part[LANES] = {0};
-    if (count < LANES) {
-        memcpy(part, at, count);
-        at = part;
-    }
-    return __builtin_convertvector(*(const bytes *)at, ints) != 0;
+/* The logits of a row and what becomes of them before the temperature. u : of the other branch, or null; factor, weak : as torch.lerp has it */
+typedef struct {
+    const float *c, *u;
+    const uint8_t *allowed;
+    long vocabulary;
+    float factor;
+    int weak;
+} Source;
+
+static Source source_of(const Verdict *a, long row) {
+    const int weak = fabsf(a->guidance) < 0.5f;
+    const float *c = a->logits + row * a->row_stride;
+    const uint8_t *allowed = a->table ? a->table + a->which[row] * a->vocabulary : a->allowed ? a->allowed + row * a->allowed_stride : 0;
+    return (Source){c, a->branches == 2 ? c + a->branch_stride : 0, allowed, a->vocabulary, weak ? a->guidance : a->guidance - 1.0f, weak};
 }
 
-/* Guided, masked and divided scores of a row, padded with -inf. Returns whether all of them are numbers below infinity. */
-static int guided(const Verdict *a, long row, float divisor, float *out) {
-    const float *c = a->logits + row * a->row_stride, *u = c + a->branch_stride;
-    const uint8_t *allowed = a->table ? a->table + a->which[row] * a->vocabulary : a->allowed ? a->allowed + row * a->allowed_stride : 0;
-    const int weak = fabsf(a->guidance) < 0.5f;
-    const float factor = weak ? a->guidance : a->guidance - 1.0f; /* as torch.lerp has it */
-    ints faults = {0};
-    for (long i = 0; i < a->vocabulary; i += LANES) {
-        const long here = a->vocabulary - i;
-        vec s = some(c + i, here);
-        if (a->branches == 2) {
-            const vec other = some(u + i, here);
-            s = factor * (s - other) + (weak ? other : s);
-        }
-        if (allowed) s = chosen(permitted(allowed + i, here), s, all(-INFINITY));
-        if (divisor != 1.0f) s = s / divisor;
-        faults |= ~(s < INFINITY);
-        store(out + i, s + 0.0f); /* no negative zero: equal numbers get equal bits */
+/* Guided and masked scores of LANES tokens, whose logits and permissions lie at these places. */
+INLINE vec scores_of(const Source *from, const float *c, const float *u, const uint8_t *allowed) {
+    vec s = load(c);
+    if (from->u) {
+        const vec other = load(u);
+        s = from->factor * (s - other) + (from->weak ? other : s);
     }
-    for (long i = a->vocabulary; i % LANES; i++) out[i] = -INFINITY;
+    return allowed ? chosen(permitted(allowed), s, all(-INFINITY)) : s;
+}
+
+/* The same of the last tokens, from i on, and -inf after them. */
+static __attribute__((noinline)) vec last_scores(const Source *from, long i) {
+    const long count = from->vocabulary - i;
+    float c[LANES] = {0}, u[LANES] = {0};
+    uint8_t allowed[LANES] = {0};
+    memcpy(c, from->c + i, 4 * count);
+    if (from->u) memcpy(u, from->u + i, 4 * count);
+    if (from->allowed) memcpy(allowed, from->allowed + i, count);
+    else memset(allowed, 1, count);
+    return scores_of(from, c, u, allowed);
+}
+
+INLINE vec scores_at(const Source *from, long i) {
+    if (from->vocabulary - i < LANES) return last_scores(from, i);
+    return scores_of(from, from->c + i, from->u ? from->u + i : 0, from->allowed ? from->allowed + i : 0);
+}
+
+/* Divided scores, without negative zeros: equal numbers get equal bits. */
+INLINE vec divided(vec s, float divisor) { return (divisor != 1.0f ? s / divisor : s) + 0.0f; }
+
+/* The greatest divided score of each vector of a row, filled up with -inf to whole vectors, and into `out`, unless it is null, all divided
+   scores. Returns whether all of them are numbers below infinity. */
+static int guided(const Source *from, float divisor, float *out, float *peaks) {
+    ints faults = {0};
+    for (long first = 0; first < from->vocabulary; first += LANES * LANES) {
+        vec block[LANES];
+        for (long j = 0; j < LANES; j++) {
+            const long i = first + j * LANES;
+            block[j] = i < from->vocabulary ? scores_at(from, i) : all(-INFINITY);
+            faults |= ~(block[j] < INFINITY);
+            if (!out || i >= from->vocabulary) continue;
+            store(out + i, block[j] = divided(block[j], divisor));
+            faults |= ~(block[j] < INFINITY);
+        }
+        const vec greatest = largest_of_each(block);
+        store(peaks + first / LANES, out ? greatest : divided(greatest, divisor)); /* a quotient never falls with what is divided */
+    }
     return !lanes_of(faults);
 }
 
@@ -244,15 +278,16 @@ INLINE float greatest(const float *scores, const float *masses, long padded, flo
         const uint32_t tried = found | 1u << bit;
         const int32_t least = (int32_t)(tried ^ 0x80000000u);
         vec sum = {0};
-        long count = 0;
+        ints count = {0};
         for (long i = 0; i < padded; i += LANES) {
             const ints enough = order_of(load(scores + i)) >= least;
             if (masses) sum += (vec)((ints)load(masses + i) & enough);
-            else count += __builtin_popcount(lanes_of(enough));
+            else count -= enough;
         }
-        if ((masses ? sum_of(sum) : (float)count) >= wanted) {
+        const float many = sum_of(masses ? sum : __builtin_convertvector(count, vec));
+        if (many >= wanted) {
             found = tried;
-            if (!masses) reached = count;
+            if (!masses) reached = (long)many;
         }
     }
     if (reached == (long)wanted) { /* exactly as many as are wanted: the least of them */
@@ -273,38 +308,32 @@ static void fill_up(Left *left) {
     for (long i = left->count; i % LANES || i == 0; i++) left->scores[i] = -INFINITY, left->tokens[i] = 0;
 }
 
-/* The possible tokens with scores of at least `least`. */
-static void gather(const float *s, long padded, float least, Left *left) {
+/* The possible tokens with divided scores of at least `least`, in the vectors whose peaks reach it. */
+static void gather(const Source *from, float divisor, const float *peaks, float least, Left *left) {
     left->count = 0;
-    for (long i = 0; i < padded; i += LANES) {
-        const vec x = load(s + i);
-        for (uint32_t found = lanes_of((x >= least) & (x > -INFINITY)); found; found &= found - 1) {
-            const long j = i + __builtin_ctz(found);
-            left->scores[left->count] = s[j], left->tokens[left->count++] = (int32_t)j;
+    for (long block = 0; block < from->vocabulary; block += LANES * LANES) {
+        const vec highest = load(peaks + block / LANES);
+        for (uint32_t high = lanes_of((highest >= least) & (highest > -INFINITY)); high; high &= high - 1) {
+            const long i = block + __builtin_ctz(high) * LANES;
+            const vec x = divided(scores_at(from, i), divisor);
+            float scores[LANES];
+            store(scores, x);
+            for (uint32_t found = lanes_of((x >= least) & (x > -INFINITY)); found; found &= found - 1) {
+                const int j = __builtin_ctz(found);
+                left->scores[left->count] = scores[j], left->tokens[left->count++] = (int32_t)(i + j);
+            }
         }
     }
     fill_up(left);
 }
 
-/* The greatest score of each vector of a row, filled up with -inf, in any order. */
-static void peaks(const float *s, long padded, float *best) {
-    for (long i = 0; i < padded; best += LANES, i += LANES * LANES) {
-        vec x[LANES];
-        for (int j = 0; j < LANES; j++) x[j] = i + j * LANES < padded ? load(s + i + j * LANES) : all(-INFINITY);
-        store(best, largest_of_each(x));
-    }
-}
-
 /* What top-k and then top-p leave of a row. The k-th of the greatest scores of the vectors bounds the k-th score from below, so that few
-   tokens are looked at again. All ties stay. best, masses : scratch */
-static void filtered(const Verdict *a, const float *s, long padded, float top, float *best, float *masses, Left *left) {
-    const long vectors = padded / LANES, k = a->top_k < a->vocabulary ? a->top_k : 0;
+   tokens are looked at again. All ties stay. peaks : of the vectors; masses : scratch */
+static void filtered(const Verdict *a, const Source *from, float divisor, float top, const float *peaks, float *masses, Left *left) {
+    const long vectors = rounded_up(a->vocabulary) / LANES, k = a->top_k < a->vocabulary ? a->top_k : 0;
     float least = -INFINITY;
-    if (k && k <= vectors) {
-        peaks(s, padded, best);
-        least = greatest(best, 0, rounded_up(vectors), (float)k);
-    }
-    gather(s, padded, least, left);
+    if (k && k <= vectors) least = greatest(peaks, 0, rounded_up(vectors), (float)k);
+    gather(from, divisor, peaks, least, left);
     long length = rounded_up(left->count);
     if (k) least = greatest(left->scores, 0, length, (float)k);
     if (a->top_p < 1.0f) {
@@ -389,7 +418,7 @@ static double sum_up(const float *weights, long padded, double *sums) {
 /* --- a row ----------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    float *scores, *values, *shares, *rest, *dense, *best;
+    float *scores, *values, *shares, *rest, *dense, *peaks;
     int32_t *tokens;
     double *sums;
 } Space;
@@ -407,12 +436,14 @@ static Left warped(const Verdict *a, long row, const Space *space, float *top, i
     const int greedy = a->temperature == 0, filters = !greedy && ((a->top_k > 0 && a->top_k < a->vocabulary) || a->top_p < 1.0f);
     const int late = a->temperature_last && filters;
     const long padded = rounded_up(a->vocabulary);
+    const Source from = source_of(a, row);
+    const float divisor = greedy || late ? 1.0f : a->temperature;
     Left left = {space->scores, space->tokens, a->vocabulary};
-    *sound = guided(a, row, greedy || late ? 1.0f : a->temperature, space->scores);
-    vec best = load(space->scores);
-    for (long i = LANES; i < padded; i += LANES) best = larger(load(space->scores + i), best);
+    *sound = guided(&from, divisor, filters ? 0 : space->scores, space->peaks);
+    vec best = load(space->peaks);
+    for (long i = LANES; i < rounded_up(padded / LANES); i += LANES) best = larger(load(space->peaks + i), best);
     *top = largest_of(best);
-    *sound = *sound && *top > -INFINITY;
+    *sound = *sound && *top > -INFINITY && *top < INFINITY;
     if (!*sound) return left;
     if (greedy) {
         long first = 0;
@@ -421,7 +452,7 @@ static Left warped(const Verdict *a, long row, const Space *space, float *top, i
         for (int i = 1; i < LANES; i++) left.scores[i] = -INFINITY, left.tokens[i] = 0;
     } else if (filters) {
         left.scores = space->values;
-        filtered(a, space->scores, padded, *top, space->best, space->shares, &left);
+        filtered(a, &from, divisor, *top, space->peaks, space->shares, &left);
         if (late) {
             for (long i = 0; i < rounded_up(left.count); i += LANES) store(left.scores + i, load(left.scores + i) / a->temperature);
             *top /= a->temperature;

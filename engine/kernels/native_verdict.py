@@ -117,10 +117,10 @@ class Window:
         """The drafts, read as memory."""
         return (c_int64 * self.size).from_address(self.tokens.data_ptr())[:]
 
-    def listed(self) -> list[list[float]]:
-        """The kinds of `numbers`, each as a list, of the rows up to the first refusal: those that a step records."""
+    def listed(self) -> tuple[list[float], list[float], list[float], list[float]]:
+        """What a step records of the rows up to the first refusal: entropies, probabilities of the drafts, the greatest ones, chances."""
         told = self.numbers[: (self.settled[0] + 1) * NUMBERS]
-        return [told[i::NUMBERS] for i in range(NUMBERS)]
+        return told[::NUMBERS], told[3::NUMBERS], told[4::NUMBERS], told[5::NUMBERS]
 
     @cached_property
     def accepted(self) -> Tensor:

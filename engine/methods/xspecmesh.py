@@ -73,7 +73,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     guess = heads.start(sequence)
     draft, meter, iteration = NO_DRAFT, Meter(), 0
     while not sequence.done:
-        n, size, exact = sequence.length, len(draft.tokens), is_exact(knobs)
+        n, size, exact = sequence.length, draft.tokens.shape[0], is_exact(knobs)
         seeded = policy.matches_seed(knobs, exact)
         rows = sequence.forward(draft)
         if exact:
@@ -95,7 +95,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             count = min(heads.depth, knobs.depth, sequence.limit - sequence.length - 1)
             # the row that predicted the token after the accepted drafts: h at s* - 1 in the paper
             draft = propose(guess(rows, a, count), sequence, knobs, noise, iteration, seeded, rows.verifier) if count > 0 else NO_DRAFT
-            step.draft = {"tokens": draft.tokens, "positions": list(range(n + a + 1, n + a + 1 + len(draft.tokens))), "status": "draft"}
+            step.draft = {"tokens": draft.tokens, "positions": list(range(n + a + 1, n + a + 1 + draft.tokens.shape[0])), "status": "draft"}
         yield step
 
 
@@ -152,7 +152,7 @@ def described(rows: Rows, tokens: Tensor, found: Judged, n: int, committed: list
     """The Step of a pass that verified drafts int64 [m]."""
     k, more = len(committed), {"depth": levels_of(found.a, committed)}
     if found.fused is not None:
-        return describe(n, committed, found.a, len(tokens), None, found.probable, found.entropies, found.top, **more)
+        return describe(n, committed, found.a, tokens.shape[0], None, found.probable, found.entropies, found.top, **more)
     chance = chances(rows, tokens.to(rows.place[0]), found.ratios, k)
     return describe(n, committed, found.a, len(tokens), rows.law(0, k), chance, **more)
 

@@ -110,7 +110,7 @@ class TransformerSequence:
         """One pass over the pending token and the nodes of the draft."""
         assert self.slab.kept == self.prefix + self.length - len(self.pending), (self.slab.kept, self.prefix, self.length, self.pending)
         self._begun()
-        count = len(draft.tokens)
+        count = draft.tokens.shape[0]
         control = count if draft.predictive is None else int((~draft.predictive).sum())
         parents = None if draft.parents is None else draft.parents.tolist()
         self._draft = Ids(draft.tokens[:control])
@@ -179,7 +179,7 @@ class TransformerSequence:
             nodes = [self.trunk.embed(drafted.to(self.device)).expand(branches, -1, -1)] if len(drafted) else []
             return torch.cat([self._prompt_end, *nodes], 1) if nodes else self._prompt_end
         newest = torch.tensor(self._newest, device=self.device)
-        ids = torch.cat([newest, drafted.to(self.device)]) if len(drafted) else newest
+        ids = torch.cat([newest, drafted.to(self.device)]) if drafted.shape[0] else newest
         return self.trunk.embed(ids).expand(branches, -1, -1)
 
     def _adapted(self, slots: Tensor, first: int | None) -> AbstractContextManager[None]:
@@ -192,7 +192,7 @@ class TransformerSequence:
             own = [] if draft.positions is None else draft.positions.tolist()
             return torch.tensor([self.prefix + at for at in (*self.pending, *own)], device=device)
         if parents is None:
-            return torch.arange(base, base + len(draft.tokens) + 1, device=device)
+            return torch.arange(base, base + draft.tokens.shape[0] + 1, device=device)
         return torch.tensor([base, *(base + d for d in depths(parents))], device=device)
 
     def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | Chain | Seen | None:

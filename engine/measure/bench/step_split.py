@@ -54,6 +54,21 @@ def reading(now: Callable[[], float], tries: int = 1000) -> float:
     return (now() - start) / (tries + 1)
 
 
+def added(now: Callable[[], float], tries: int = 1000) -> float:
+    """The seconds that timing adds to a call, in a row: two readings of the clock, and the function that takes them."""
+
+    def nothing() -> None:
+        pass
+
+    timed, start = _Clock(now, 0.0).timed(nothing), now()
+    for _ in range(tries):
+        nothing()
+    middle = now()
+    for _ in range(tries):
+        timed()
+    return max(0.0, (now() - middle) - (middle - start)) / tries
+
+
 @contextmanager
 def _timed(clock: _Clock, targets: list[tuple[Any, str]]) -> Iterator[None]:
     """Inside the block, the clock counts the time in these functions."""
@@ -74,7 +89,7 @@ def split(backbone: Backbone, name: str, knobs: dict[str, Any], prompt: Prompt) 
     With one thread on a CPU the clock is the thread's own, so that other programs do not count; else it is that of the wall.
     """
     now = clock if backbone.device.type == "cpu" else time.perf_counter
-    tick = reading(now)
+    tick, cost = reading(now), added(now)
     clocks = model, drafter, sampling = _Clock(now, tick), _Clock(now, tick), _Clock(now, tick)
     targets = [(verdict, n) for n in ("draw", "draw_gumbel", "ratio", "residual", "entropy", "probability_of")]
     targets += [(windows, n) for n in ("draw", "draw_gumbel", "judge")] + [(initializers, n) for n in ("draw", "draw_gumbel")]
@@ -96,7 +111,7 @@ def split(backbone: Backbone, name: str, knobs: dict[str, Any], prompt: Prompt) 
             each.begin()
         start = now()
         run.finish()
-        total = now() - start - tick - 2 * tick * sum(each.calls for each in clocks)  # every call reads the clock twice
+        total = now() - start - tick - cost * sum(each.calls for each in clocks)
     return {
         "method": f"{name}: cost of a step",
         "knobs": run.steps[-1].knobs,
