@@ -52,10 +52,7 @@ class MaskedGrammar:
         self._rows = list(self.masks)  # found faster than by an index
         self.automaton = Automaton(*map(torch.from_numpy, self.rules.tables()), NODE_BITS, *self.rules.limit())
         self.start = self.rules.start
-
-    def next(self, state: int, token: int) -> int:
-        """The state after a token."""
-        return self.rules.next(state, token)
+        self.next = self.rules.next  # every token asks for it
 
     def mask_index(self, state: int) -> int:
         """The row of `masks` for a state."""

@@ -29,10 +29,11 @@ class Initializer:
     def saw(self, start: int, rows: Rows) -> None:
         """Keeps a pass whose row i is the distribution of position start+i. An older one is kept for what this one does not have, as far
         back as a neighbour can be, so that few passes hold memory."""
-        back, end = start - self.sequence.layout.reach, start + rows.count
-        older = [
-            (first, min(start, last) if last <= end else last, kept) for first, last, kept in self.passes if first < start and last > back
-        ]
+        back, end, older = start - self.sequence.layout.reach, start + rows.count, []
+        for each in self.passes:
+            first, last, kept = each
+            if first < start and last > back:
+                older.append(each if last <= start or last > end else (first, start, kept))
         self.passes = [(start, end, rows), *older]
 
     def fill(self, tokens: Tensor, laws: Tensor | None, size: int, init: str, iteration: int, seeded: bool) -> tuple[Tensor, Tensor | None]:

@@ -311,18 +311,22 @@ class TransformerSequence:
         """Keeps a path of the last pass and makes `token` pending; truncates at the end of sequence and at the limit."""
         assert self._cached is None, "the committed tokens are not a prefix; use commit_at"
         self._begun()
-        drafted = self._draft.listed() if nodes else ()
-        new = [*[drafted[i] for i in nodes], token]
+        new = [token]
+        if nodes:
+            drafted = self._draft.listed()
+            new = [*[drafted[i] for i in nodes], token]
         left = self.limit - len(self.tokens)
         if len(new) > left:
             new = new[:left]
         if self.end in new:
             new = new[: new.index(self.end) + 1]
-        self.slab.keep([0, *[i + 1 for i in nodes[: len(new) - 1]]])
+        self.slab.keep([0, *[i + 1 for i in nodes[: len(new) - 1]]] if nodes else [0])
         self.tokens += new
         if self.grammar is not None:
+            state, following = self._state, self.grammar.next
             for each in new:
-                self._state = self.grammar.next(self._state, each)
+                state = following(state, each)
+            self._state = state
         length = len(self.tokens)
         self.done = length >= self.limit or new[-1] == self.end
         self.pending = [length - 1]
