@@ -70,12 +70,12 @@ def test_what_was_measured_is_recorded_and_what_belongs_to_another_declaration_i
     measured, docs = tmp_path / "papers", tmp_path / "docs"
     recorded.write_rows(measured / "p-table-1.csv", rows_of(24))
     figures.draw(ASKED, rows_of(24), measured / "p-table-1.png")
-    assert recorded.record(measured, docs) == ["p-table-1"]
+    assert recorded.record(measured, docs) == {"p-table-1": ""}
     assert len(recorded.recorded(docs / "p-table-1.csv")) == 2 * RUNS.count  # more inputs than are declared are left out
     with Image.open(docs / "p-table-1.webp") as figure:
         assert figure.width <= recorded.WIDEST
     recorded.write_rows(measured / "p-table-1.csv", [row | {"declared": "other"} for row in rows_of(4)])
-    assert recorded.record(measured, docs) == [] and len(recorded.recorded(docs / "p-table-1.csv")) == 40
+    assert "older" in recorded.record(measured, docs)["p-table-1"] and len(recorded.recorded(docs / "p-table-1.csv")) == 40
 
 
 def test_a_page_tells_every_experiment(tmp_path: Path, only: Paper) -> None:
