@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine.measure.papers.declaration import NAMED, Experiment, Paper
+from engine.measure.papers.declaration import DECIDES, NAMED, Conclusion, Experiment, Paper
 from engine.measure.papers.results import Answer, Value, answer, table_of, values_of
 from engine.measure.papers.running import OTHERS, REPEATS
 
@@ -51,16 +51,37 @@ def paragraph(asked: Experiment, rows: Sequence[dict[str, Any]]) -> str:
     parts = [asked.asks, f"The paper: {asked.reports}", beside(asked, values)]
     verdicts: dict[str, list[str]] = {}
     for found in answers_of(asked, rows):
-        verdicts.setdefault(found.verdict, []).append(f"*{found.claim.text}*")
+        verdicts.setdefault(found.verdict, []).append(f"*{found.claim.text}*{decided_by(asked, found)}")
     parts += [f"{words}: {'; '.join(verdicts[verdict])}." for verdict, words in SAID.items() if verdict in verdicts]
+    parts += [concluded(each, answers_of(asked, rows)) for each in asked.concludes]
     return " ".join(part for part in (*parts, asked.differs) if part)
+
+
+def concluded(asked: Conclusion, answers: Sequence[Answer]) -> str:
+    """Returns a sentence that answers a question by its claims, with the difference of each and its interval."""
+    own = [each for each in answers if each.claim.text in asked.claims]
+    verdicts = {each.verdict for each in own}
+    word = "yes" if verdicts == {"agrees"} else "no" if "contradicts" in verdicts else "open"
+    told = [f"{NAMED[a.claim.metric]} {short(a.difference)} ({a.verdict})" for a in own if a.difference is not None]
+    return f"**{asked.text}: {word}.** " + (f"The differences: {'; '.join(told)}." if told else "Nothing of it was measured.")
+
+
+def decided_by(asked: Experiment, found: Answer) -> str:
+    """Returns what decides an undecided claim, in brackets; "" for another one."""
+    if found.verdict != "undecided" or found.difference is None or asked.runs is None:
+        return ""
+    if found.rough:
+        return " (its times must be measured without `--once` on a quiet machine)"
+    if found.difference.inputs < DECIDES:
+        return f" ({DECIDES} inputs or more can decide it; declared are {asked.runs.count})"
+    return " (the rows are on the border)" if found.needs is None else f" (about {found.needs} inputs decide it, if the difference stays)"
 
 
 def answers_of(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[Answer]:
     """Returns what became of the claims of an experiment. Times that are rough decide none."""
     table, rough = table_of(rows), bool(disturbed(rows))
     found = [answer(claim, table) for claim in asked.claims]
-    return [replace(a, verdict="undecided") if rough and a.difference and a.claim.metric in TIMES else a for a in found]
+    return [replace(a, verdict="undecided", rough=True) if rough and a.difference and a.claim.metric in TIMES else a for a in found]
 
 
 def beside(asked: Experiment, values: dict[str, dict[str, Value]]) -> str:

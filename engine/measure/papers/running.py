@@ -1,8 +1,8 @@
 """Measures a declared experiment with the loops of `bench` and stores a CSV row for every input and row as soon as it is measured.
 
-Inputs are measured in chunks, all rows of a chunk in turns. What is stored is not measured again, so an experiment that was killed, or that
-reached its time, goes on when it is run again. Experiments that are declared with the same rows share what one of them has stored. A file of
-another declaration, other weights or another machine is refused. Each row says how busy other programs kept the processor.
+Inputs are measured in chunks, all rows of a chunk in turns. What is stored is not measured again, so an experiment that was killed, or
+that reached its time, goes on when it is run again. Experiments that are declared with the same rows share what one of them has stored.
+A file of another declaration, other weights or another machine is refused. Each row says how busy other programs kept the processor.
 """
 
 from __future__ import annotations

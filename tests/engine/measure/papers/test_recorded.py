@@ -103,7 +103,7 @@ def test_times_are_called_rough_if_other_programs_used_the_processor() -> None:
     assert "used 0.9 cores" in report.disturbed(rows_of(4, others=0.9))
     assert "because each row decoded an input once;" in report.disturbed([row | {"repeats": "0"} for row in rows_of(4)])
     fast = replace(ASKED, claims=(Claim("SJD is faster", "SJD", "more", "plain", "speedup"), *ASKED.claims))
-    rows = [row | {"speedup": str(2.0 if row["label"] == "SJD" else 1.0)} for row in rows_of(4)]
+    rows = [row | {"speedup": str(2.0 if row["label"] == "SJD" else 1.0)} for row in rows_of(6)]
     for more, verdict in (({}, "agrees"), ({"repeats": "0"}, "undecided")):  # rough times decide nothing, other numbers do
         assert [a.verdict for a in report.answers_of(fast, [row | more for row in rows])] == [verdict, "agrees"]
     untimed = [{name: cell for name, cell in row.items() if name != "speedup"} for row in rows_of(4, others=0.9)]
@@ -115,7 +115,7 @@ def test_all_experiments_run_by_one_command(
     tmp_path: Path, only: Paper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One that is refused does not stop the others, and the code says so."""
-    other = replace(ASKED, key="table-2", runs=replace(RUNS, count=1))
+    other = replace(ASKED, key="table-2", runs=replace(RUNS, count=1), claims=())
     both = replace(ONE, experiments=(ASKED, other))
     monkeypatch.setattr(papers, "PAPERS", {"p": both})
     (tmp_path / "p-table-1.csv").write_text("label,input,declared\nplain,0,older\n", encoding="utf-8")
