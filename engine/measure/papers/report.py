@@ -53,8 +53,17 @@ def paragraph(asked: Experiment, rows: Sequence[dict[str, Any]]) -> str:
     for found in answers_of(asked, rows):
         verdicts.setdefault(found.verdict, []).append(f"*{found.claim.text}*{decided_by(asked, found)}")
     parts += [f"{words}: {'; '.join(verdicts[verdict])}." for verdict, words in SAID.items() if verdict in verdicts]
+    parts.append(left_out(asked, rows))
     parts += [concluded(each, answers_of(asked, rows)) for each in asked.concludes]
     return " ".join(part for part in (*parts, asked.differs) if part)
+
+
+def left_out(asked: Experiment, rows: Sequence[dict[str, Any]]) -> str:
+    """Returns a sentence with the rows that were not measured, because the model lacks something that they need; "" if there are none."""
+    assert asked.runs is not None
+    found = {row["label"] for row in rows}
+    missing = [label for label in asked.runs.labels if label not in found]
+    return f"Left out, because the model lacks what they need: {'; '.join(missing)}." if missing else ""
 
 
 def concluded(asked: Conclusion, answers: Sequence[Answer]) -> str:

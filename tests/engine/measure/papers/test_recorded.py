@@ -17,7 +17,7 @@ from engine.measure.papers.declaration import Arm, Claim, Experiment, Paper, Pic
 from engine.measure.papers.results import values_of
 from engine.measure.papers.running import cores_between, digest
 
-RUNS = Pictures(arms=(Arm("plain", "ar", {}, {"size": 64}), Arm("SJD", "sjd", {}, {"size": 64})), count=20)
+RUNS = Pictures(arms=(Arm("plain", "ar"), Arm("SJD", "sjd")), count=20, backbone="toy", prompts=tuple("abcdefghijklmnopqrst"))
 ASKED = Experiment(
     key="table-1", title="Table 1: one", asks="Is it faster?", reports="It is.", runs=RUNS, reported={"SJD": {"step_compression": 2.5}},
     claims=(Claim("SJD commits more", "SJD", "more", "plain", "step_compression"),), differs="All is small.",
