@@ -89,6 +89,17 @@ def test_experiments_with_the_same_rows_are_measured_once(tmp_path: Path, capsys
     assert len(measured(second)) == 6 and len(measured(first)) == 4
 
 
+def test_the_tables_that_share_their_rows_are_those_of_the_page() -> None:
+    """docs/papers.md names them."""
+    groups: dict[str, set[str]] = {}
+    for paper, asked in recorded.every():
+        assert asked.runs is not None
+        groups.setdefault(running.digest(asked.runs), set()).add(f"{paper.name} {asked.key}")
+    shared = [{"sjdpp table-1", "sjdpp table-2", "sjdpp table-4"}, {"sjdpp table-6", "sjdpp figure-5"}, {"sjdpp table-7", "sjdpp figure-6"},
+              {"cross_regression table-12", "cross_regression table-13"}]  # fmt: skip
+    assert [group for group in groups.values() if len(group) > 1] == shared
+
+
 def test_every_experiment_is_tried_whatever_happens_to_the_others(
     make: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
