@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -47,11 +48,11 @@ def tables_of(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def paragraph(asked: Experiment, rows: Sequence[dict[str, Any]]) -> str:
     """Returns a paragraph: the question, the paper's answer, our numbers beside the paper's, and which of its claims hold here."""
-    values = values_of(rows)
+    values, done = values_of(rows), len({row["input"] for row in rows})
     parts = [asked.asks, f"The paper: {asked.reports}", beside(asked, values)]
     verdicts: dict[str, list[str]] = {}
     for found in answers_of(asked, rows):
-        verdicts.setdefault(found.verdict, []).append(f"*{found.claim.text}*{decided_by(asked, found)}")
+        verdicts.setdefault(found.verdict, []).append(f"*{found.claim.text}*{decided_by(asked, found, done)}")
     parts += [f"{words}: {'; '.join(verdicts[verdict])}." for verdict, words in SAID.items() if verdict in verdicts]
     parts.append(left_out(asked, rows))
     parts += [concluded(each, answers_of(asked, rows)) for each in asked.concludes]
@@ -75,15 +76,18 @@ def concluded(asked: Conclusion, answers: Sequence[Answer]) -> str:
     return f"**{asked.text}: {word}.** " + (f"The differences: {'; '.join(told)}." if told else "Nothing of it was measured.")
 
 
-def decided_by(asked: Experiment, found: Answer) -> str:
-    """Returns what decides an undecided claim, in brackets; "" for another one."""
+def decided_by(asked: Experiment, found: Answer, done: int) -> str:
+    """Returns what decides an undecided claim, in brackets; "" for another one. done : inputs, of which some may not ask for its metric"""
     if found.verdict != "undecided" or found.difference is None or asked.runs is None:
         return ""
     if found.rough:
         return " (its times must be measured without `--once` on a quiet machine)"
+    share = done / found.difference.inputs
     if found.difference.inputs < DECIDES:
-        return f" ({DECIDES} inputs or more can decide it; declared are {asked.runs.count})"
-    return " (the rows are on the border)" if found.needs is None else f" (about {found.needs} inputs decide it, if the difference stays)"
+        return f" ({math.ceil(found.claim.least * share)} inputs or more can decide it; declared are {asked.runs.count})"
+    if found.needs is None:
+        return " (the rows are on the border)"
+    return f" (about {math.ceil(found.needs * share)} inputs decide it, if the difference stays)"
 
 
 def answers_of(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[Answer]:

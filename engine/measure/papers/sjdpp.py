@@ -75,9 +75,11 @@ PAPER = Paper(
         Experiment(
             key="table-4", title="Table 4: quality by attribute", asks="Do the attributes of a prompt hold?", reports="They do.",
             runs=Pictures(arms=THREE, count=60), drawing=Drawing(y="relation"),
-            differs="T2I-CompBench asks models that are not here. Our judge answers for objects, numbers, colours and places.",
-            claims=tuple(Claim(f"SJD++ keeps the {what}", "SJD++", "alike", "plain", metric, 0.05)
-                         for what, metric in (("numbers", "counts"), ("colours", "colours"), ("places", "relation"))),
+            differs="T2I-CompBench asks models that are not here. Our judge answers for objects, numbers, colours and places. Few held-out "
+            "prompts name a colour, and one in five a place, so those claims need more inputs.",
+            claims=tuple(Claim(f"SJD++ keeps the {what}", "SJD++", "alike", "plain", metric, margin)
+                         for what, metric, margin in (
+                             ("numbers", "counts", 0.05), ("colours", "colours", 0.15), ("places", "relation", 0.15))),
         ),
         Experiment(
             key="table-5", title="Table 5: other methods", asks="How does SJD++ compare with other ways to accelerate?",
