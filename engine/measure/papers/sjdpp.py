@@ -9,6 +9,10 @@ from engine.measure.papers.declaration import Arm, Claim, Drawing, Experiment, P
 
 LUMINA = "Lumina-mGPT 7B at 768 pixels"
 OURS = "The pictures are small pictograms and the windows are short, so the factors are not comparable, only their order is."
+REUSED = (
+    "A pass that commits a of W drafts leaves W - a to reuse: in the paper 94 of 96 (SJD commits 2.2), here about half of 16, so there is "
+    "less to gain."
+)
 THREE = (Arm("plain", "ar"), Arm("SJD", "sjd"), Arm("SJD++", "sjdpp_published"), Arm("SJD++, coupled (ours)", "sjdpp"))
 FASTER = (
     Claim("SJD++ commits more tokens a pass than SJD", "SJD++", "more", "SJD", "step_compression"),
@@ -38,7 +42,7 @@ def benchmark(key: str, data: str, compression: tuple[float, float], faster: tup
     return Experiment(
         key=key, title=f"Table {key[6:]}: {data}", asks="How much faster are SJD and SJD++, and what do they cost in quality?",
         reports="SJD++ is 2 to 3 times as fast as plain decoding with nearly the same quality.",
-        runs=Pictures(arms=THREE, count=60), reported_on=f"{LUMINA}, {data}", claims=(*FASTER, ALIKE), differs=OURS,
+        runs=Pictures(arms=THREE, count=60), reported_on=f"{LUMINA}, {data}", claims=(*FASTER, ALIKE), differs=f"{OURS} {REUSED}",
         reported={
             "SJD": {"step_compression": compression[0], "speedup": faster[0]},
             "SJD++": {"step_compression": compression[1], "speedup": faster[1]},
