@@ -121,6 +121,25 @@ def test_every_experiment_is_tried_whatever_happens_to_the_others(
     assert f"measured {len(asked) - 2} of {len(asked)} experiments, 0 minutes" in capsys.readouterr().out
 
 
+def test_what_failed_is_named_after_the_rest_was_recorded(
+    make: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: list[object] = []
+    monkeypatch.setattr(make, "measure", lambda *arguments: given.extend(arguments) or ["sjdpp table-5"])
+    monkeypatch.setattr(make, "record", lambda source: given.append(source))
+    monkeypatch.setattr(make, "ROOT", tmp_path)  # no pages
+    monkeypatch.setattr(make, "begin_pages", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["make.py", "--measure", str(tmp_path), "--count", "8", "--once"])
+    assert make.main() == 1
+    assert given == [tmp_path, 8, ["--once"], tmp_path]
+    assert "run the same command again: sjdpp table-5" in capsys.readouterr().err
+    for wrong in (["--count", "8"], ["--once"]):
+        monkeypatch.setattr(sys, "argv", ["make.py", *wrong])
+        with pytest.raises(SystemExit):
+            make.main()
+        assert f"{wrong[0]} needs --measure" in capsys.readouterr().err
+
+
 def test_a_process_that_dies_has_a_code(make: ModuleType) -> None:
     assert make.measured_apart([sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]) == -signal.SIGKILL
 
