@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.measure.papers.declaration import DECIDES, NAMED, Conclusion, Experiment, Paper
 from engine.measure.papers.results import Answer, Value, answer, table_of, values_of
-from engine.measure.papers.running import OTHERS, REPEATS
+from engine.measure.papers.running import OTHERS, REPEATS, digest
 
 SHOWN = (  # in every table that has them: speed, then quality
     "forwards", "step_compression", "seconds", "speedup", "log_probability", "log_probability_deviation", "objects", "frechet",
@@ -60,8 +60,11 @@ def paragraph(asked: Experiment, rows: Sequence[dict[str, Any]]) -> str:
 
 
 def left_out(asked: Experiment, rows: Sequence[dict[str, Any]]) -> str:
-    """Returns a sentence with the rows that were not measured, because the model lacks something that they need; "" if there are none."""
+    """Returns a sentence with the rows that were not measured, because the model lacks something that they need; "" if there are none, and
+    for rows that were measured before the declaration had them."""
     assert asked.runs is not None
+    if rows[0].get("declared", digest(asked.runs)) != digest(asked.runs):
+        return ""
     found = {row["label"] for row in rows}
     missing = [label for label in asked.runs.labels if label not in found]
     return f"Left out, because the model lacks what they need: {'; '.join(missing)}." if missing else ""

@@ -129,6 +129,7 @@ def test_rows_that_were_left_out_are_named_and_the_others_drawn(drawing: Drawing
     asked = Experiment(key="table-1", title="One", asks="A?", reports="B.", runs=Pictures(arms=arms, count=6), drawing=drawing)
     rows = rows_of(**{"SJD, 1": [1, 2, 3], "EAGLE, 10": [2, 2, 2]})
     assert "Left out, because the model lacks what they need: SJD, 10; EAGLE, 1." in report.paragraph(asked, rows)
+    assert "Left out" not in report.paragraph(asked, [row | {"declared": "older"} for row in rows])
     figures.draw(asked, rows, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
