@@ -23,6 +23,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,7 +32,7 @@ sys.path.insert(0, str(ROOT))  # this checkout, whichever one is installed
 
 from engine.core import Knob, Method  # noqa: E402
 from engine.measure.bench.kernels import BANDWIDTH, WORK, bound  # noqa: E402
-from engine.measure.papers import PAPERS, paper_of, recorded  # noqa: E402
+from engine.measure.papers import PAPERS, paper_of, recorded, running, that_run  # noqa: E402
 from engine.methods import METHODS, PRESETS  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- knobs ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -299,26 +300,65 @@ def begin_pages() -> None:
             )
 
 
-def main() -> None:
-    """Measures and records experiments if that is asked for, rewrites the pages and names those that changed."""
+def measure(folder: Path, count: int | None, options: list[str]) -> list[str]:
+    """Measures every experiment in a process of its own, those with the fewest stored inputs first. Returns the names of those that failed.
+
+    A process that crashes or is killed ends its experiment alone. Run again, each goes on where it stopped.
+    """
+    wanted = sorted(that_run(), key=lambda pair: running.stored(folder / f"{recorded.stem_of(*pair)}.csv"))
+    begun, failed = time.monotonic(), []
+    for number, (paper, asked) in enumerate(wanted, 1):
+        name = f"{paper.name} {asked.key}"
+        print(f"{number} of {len(wanted)}, {minutes_since(begun)}: {name}", flush=True)
+        inputs = min(count or asked.runs.count, asked.runs.count)
+        own = ["--to", str(folder.resolve()), "--count", str(inputs), *options]
+        if measured_apart([sys.executable, "-m", "app.cli", "papers", paper.name, asked.key, *own]):
+            failed.append(name)
+    print(f"measured {len(wanted) - len(failed)} of {len(wanted)} experiments, {minutes_since(begun)}", flush=True)
+    return failed
+
+
+def measured_apart(command: list[str]) -> int:
+    """Runs a command, whose messages are shown; returns its code, which is not 0 if it failed or was killed."""
+    return subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False).returncode
+
+
+def minutes_since(begun: float) -> str:
+    """Returns the time since a reading of the monotonic clock."""
+    return f"{(time.monotonic() - begun) / 60:.0f} minutes"
+
+
+def record(source: Path) -> None:
+    """Records what was measured, and names what was not recorded, with the reason."""
+    found = recorded.record(source, RECORDED)
+    for stem, why in found.items():
+        if why:
+            print(f"not recorded: {stem}: {why}")
+    print(f"recorded {sum(not why for why in found.values())} experiments in {RECORDED.relative_to(ROOT)}")
+
+
+def main() -> int:
+    """Measures and records experiments if that is asked for, rewrites the pages and names those that changed. Returns 1 if one failed."""
     own = argparse.ArgumentParser(description="Writes the generated parts of the pages in docs/.")
     own.add_argument("--papers", type=Path, metavar="FOLDER", help="first record the experiments that were measured there")
     own.add_argument("--measure", type=Path, metavar="FOLDER", help="measure all experiments there, and record them")
+    own.add_argument("--count", type=int, help="of --measure: the most inputs of an experiment")
     options, rest = own.parse_known_args()
-    if rest and not options.measure:
-        own.error(f"unknown option {rest[0]}")
-    if options.measure:
-        command = [sys.executable, "-m", "app.cli", "papers", "all", "--to", str(options.measure.resolve()), *rest]
-        subprocess.run(command, cwd=ROOT, check=False)  # it names what could not be measured; the rest is recorded
+    if (rest or options.count) and not options.measure:
+        own.error(f"{rest[0] if rest else '--count'} needs --measure")
+    failed = measure(options.measure, options.count, rest) if options.measure else []
     if source := options.measure or options.papers:
-        print(f"recorded {len(recorded.record(source, RECORDED))} experiments in {RECORDED.relative_to(ROOT)}")
+        record(source)
     begin_pages()
     for path in sorted((ROOT / "docs").rglob("*.md")):
         old = path.read_text(encoding="utf-8")
         if (new := fill(old)) != old:
             path.write_text(new, encoding="utf-8")
             print(f"wrote {path.relative_to(ROOT)}")
+    if failed:
+        print(f"failed, run the same command again: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

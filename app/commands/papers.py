@@ -95,7 +95,7 @@ def go_through(options: argparse.Namespace) -> int:
     if options.paper == ALL and options.experiment not in (None, ALL):
         raise ForetokenError(f"'{options.experiment}' belongs to one paper. Write: python launch.py papers PAPER {options.experiment}")
     wanted = that_run(None if options.paper == ALL else paper_of(options.paper))
-    wanted.sort(key=lambda pair: len({row["input"] for row in running.read(stem_of(options, *pair).with_suffix(".csv"))}))
+    wanted.sort(key=lambda pair: running.stored(stem_of(options, *pair).with_suffix(".csv")))
     written, refused = [], 0
     for number, (paper, asked) in enumerate(wanted, 1):
         print(f"{number} of {len(wanted)}: {paper.name} {asked.key}", file=sys.stderr, flush=True)

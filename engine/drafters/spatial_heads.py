@@ -70,6 +70,10 @@ class SpatialGuess(Protocol):
         """Takes a pass whose row i predicted position start+i. Its hidden states are read when they are needed."""
         ...
 
+    def saw_states(self, start: int, hidden: Tensor) -> None:
+        """Takes the states [branches, k, H] that predicted the positions from start on: of a tree, those of the accepted path."""
+        ...
+
     def guess(self, slots: range, drafts: Tensor, rows: bool = True, columns: bool = True) -> Tensor:
         """Guided logits [N, V] of consecutive slots, from the states of passes and from tokens: the committed ones, and `drafts`, int64
         [k], which follow them. Grammar, temperature and filters are not applied."""
@@ -173,17 +177,24 @@ class SpatialRun:
         self._waiting = start, rows
         self.newest = start + rows.count - 1
 
+    def saw_states(self, start: int, hidden: Tensor) -> None:
+        """Takes states [branches, k, H] at once."""
+        self._take()
+        self._keep(start, hidden)
+        self.newest = start + hidden.shape[1] - 1
+
     def _take(self) -> None:
-        if self._waiting is None:
-            return
-        start, rows = self._waiting
-        hidden = rows.hidden
+        if self._waiting is not None:
+            start, rows = self._waiting
+            self._keep(start, rows.hidden)
+        self._waiting = None
+
+    def _keep(self, start: int, hidden: Tensor) -> None:
         if not len(self.states):
             self.states = hidden.new_zeros(len(hidden), self.sequence.limit + 1, hidden.shape[-1])
             self.states = self.states.float() if hidden.dtype != torch.float64 else self.states
         stop = min(start + hidden.shape[1], self.states.shape[1])
         self.states[:, start:stop] = hidden[:, : stop - start]
-        self._waiting = None
 
     def guess(self, slots: range, drafts: Tensor, rows: bool = True, columns: bool = True) -> Tensor:
         """Guided logits [N, V] of slots after the newest position with a state, or after one with a draft."""

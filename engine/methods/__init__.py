@@ -18,6 +18,7 @@ from engine.methods import (
     jacobi,
     lookahead,
     lookup,
+    medusa,
     mulo,
     sjd,
     sjd_pac,
@@ -37,6 +38,7 @@ METHODS: dict[str, Method] = {
     "xspecmesh": xspecmesh.METHOD,
     "lookup": lookup.METHOD,
     "lookahead": lookahead.METHOD,
+    "medusa": medusa.METHOD,
     "eagle": eagle.METHOD,
     "adt_tree": adt_tree.METHOD,
     "zipar": zipar.METHOD,
@@ -70,6 +72,7 @@ ABOUT: dict[str, str] = {  # of every method and preset: one sentence for a pers
     "xspecmesh": "Small extra heads guess the next tokens of a mesh; the model keeps the likely ones.",
     "lookup": "Copies what followed the last time the same tokens occurred; the model checks the copy.",
     "lookahead": "Guesses ahead in several columns, and checks the runs that begin with the newest token.",
+    "medusa": "Small heads guess one token each, independently; the model checks the tree of their guesses.",
     "eagle": "A small drafter grows a tree of guesses; the model checks the whole tree at once.",
     "adt_tree": "A tree of guesses that is wide where the picture is hard, and deep where it is easy.",
     "zipar": "Starts the next row of the picture before the one above is finished.",
@@ -90,7 +93,7 @@ ABOUT: dict[str, str] = {  # of every method and preset: one sentence for a pers
     "mulo_jacobi": "The window of SJD++ starts from a small picture, enlarged; the model checks every token.",
 }
 
-BASELINES = ("ar", "jacobi", "lookup", "lookahead")  # methods that no paper here proposes
+BASELINES = ("ar", "jacobi", "lookup", "lookahead", "medusa")  # methods that no paper here proposes
 
 NEEDS: dict[str, frozenset[str]] = {"mulo_jacobi": frozenset({"raster", "at_scale"})}  # of presets, beyond those of their method
 

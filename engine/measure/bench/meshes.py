@@ -102,12 +102,15 @@ class Models:
         return self._loaded[weights]
 
     def can(self, row: Row) -> bool:
-        """Returns whether the weights and heads of a row are present."""
+        """Returns whether the weights and heads of a row are present, and belong together."""
+        kind, method = row.knobs.get("heads", "cross-attention"), find(row.method)[0]
         try:
             model = self.model(row.weights)
+            if method.drafter == "mesh_heads" and kind in model.kinds:
+                model.drafter("mesh_heads").of(kind)  # raises for heads of other weights
         except MissingWeights:
             return False
-        return not find(row.method)[0].drafter or row.knobs.get("heads", "cross-attention") in model.kinds
+        return method.needs <= model.capabilities and (method.drafter != "mesh_heads" or kind in model.kinds)
 
     def go(self, row: Row, subject: Subject, seed: int) -> Run:
         """Returns one finished run."""

@@ -105,19 +105,21 @@ def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def append_csv(path: Path, rows: list[Row]) -> None:
+def append_csv(path: Path, rows: list[Row], whole: bool = False) -> None:
     """Appends rows to a CSV file. New columns are added to the file, empty in earlier rows; lists and dicts are written as JSON.
 
+    whole : a kill at any second leaves all of these rows or none; the file is then written anew
     Raises BadOutput if the file cannot be written, BadFile if it is not a table.
     """
     header, before = read_csv(path)
     columns = list(dict.fromkeys([*header, *(name for row in rows for name in row)]))
     added = [[_cell(row.get(name)) for name in columns] for row in rows]
     try:
-        if header == columns or not path.is_file():
+        if not whole and (header == columns or not path.is_file()):
             with path.open("a", newline="", encoding="utf-8") as file:
                 csv.writer(file).writerows(added if header else [columns, *added])
         else:
+            path.touch()  # a new file gets the usual permissions
             wider = [row + [""] * (len(columns) - len(header)) for row in before]
             _replace(path, [columns, *wider, *added])
     except OSError as e:

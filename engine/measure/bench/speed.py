@@ -20,13 +20,11 @@ from engine.core import Backbone, Prompt, Step
 from engine.data.emoji_scenes import held_out_prompts, lessons_of
 from engine.diagnostics import per_token, reached
 from engine.measure.alternate import Timing, alternate, timed
-from engine.measure.bench import peer
 from engine.measure.bench.against_best import against_best
 from engine.measure.bench.against_best import readable as best_of
 from engine.measure.bench.likelihood import log_probabilities
 from engine.measure.bench.plan import Entry, ImageBench, ImageSheet
 from engine.measure.bench.rows import bootstrap, check_csv, check_file, experiment, of_sampling, of_weights, publish, quartiles
-from engine.measure.bench.step_split import split
 from engine.measure.figures import style
 from engine.methods import METHODS, find
 from engine.run import Run, generate, speedup
@@ -60,6 +58,8 @@ def bench(plan: ImageBench) -> list[dict[str, Any]]:
         style.draw(figure, drawn, plan.figure)
     sampling, own = plan.sampling_of(backbone), next(iter(prompts.values()))
     if backbone.name == "pictogram" and sampling == backbone.sampling and not plan.settings:
+        from engine.measure.bench.step_split import split  # like the peers, it imports transformers, which takes seconds
+
         rows += peer_rows(exact, own[:5])
         rows += [split(backbone, n, e.knobs, own[0]) for n, e in entries[""].items() if n in ("sjd", "sjdpp")]
     stamp = experiment(backbone, sampling, prompts_from=plan.prompts_from, seeds=f"0..{len(own) - 1}", repeats=plan.repeats)
@@ -200,6 +200,8 @@ def first_difference(a: list[int], b: list[int]) -> int | None:
 def peer_rows(exact: Backbone, prompts: list[Prompt]) -> list[dict[str, Any]]:
     """Returns the rows of transformers' `generate`, its prompt lookup and its assisted generation on the same weights in float32, timed in
     alternation with our plain decoding."""
+    from engine.measure.bench import peer
+
     models = [peer.GuidedModel(exact, prompt) for prompt in prompts]
     assistants = [peer.assistant_of(exact, prompt) for prompt in prompts]
     ways: dict[str, Callable[[int], dict[str, Any]]] = {

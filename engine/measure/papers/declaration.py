@@ -6,6 +6,7 @@ A declaration holds no code. `running.py` measures it with the loops of `bench`,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,7 +41,9 @@ NAMED = {  # the metrics that a declaration may name
     "chamfer_16k": "Chamfer distance, 16,384 points",
 }
 OF_SETS = ("frechet",)  # metrics of all pictures of a row together, which cannot be paired by input
+YES_OR_NO = ("objects", "counts", "colours", "relation", "all")  # metrics that are 0 or 1 of an input
 RELATIONS = ("more", "less", "alike")
+DECIDES = 6  # inputs that a claim needs: so many differences have one sign by chance in 2 of 64 cases, fewer in more than 5 %
 
 
 @dataclass(frozen=True)
@@ -187,6 +190,22 @@ class Claim:
         assert self.metric not in OF_SETS, f"{self.metric} belongs to a set of pictures, not to a picture: {self}"
         assert (self.relation == "alike") == (self.margin > 0), self
 
+    @property
+    def least(self) -> int:
+        """The fewest inputs that can decide it. n equal answers leave open that 3 in n differ, which must lie within the margin."""
+        return max(DECIDES, math.ceil(3 / self.margin - 1e-9)) if self.metric in YES_OR_NO and self.margin else DECIDES
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """A question that several claims answer together: yes if all of them agree, no if one contradicts, else it is open.
+
+    text : the statement that is asked about; claims : their texts
+    """
+
+    text: str
+    claims: tuple[str, ...]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
@@ -213,6 +232,7 @@ class Experiment:
     runs     : what is measured here; None: `reason` says why not and `nearest` what comes nearest, if anything
     reported : the paper's numbers, by row and metric; reported_on : what they were measured on
     differs  : how this measurement differs from the paper's
+    concludes : questions that its claims answer together
     """
 
     key: str
@@ -227,6 +247,7 @@ class Experiment:
     differs: str = ""
     drawing: Drawing = field(default_factory=Drawing)
     claims: tuple[Claim, ...] = ()
+    concludes: tuple[Conclusion, ...] = ()
 
     def __post_init__(self) -> None:
         """Checks that the declaration is whole; a hole is a mistake in it."""
@@ -238,6 +259,10 @@ class Experiment:
         labels = self.runs.labels
         assert len(set(labels)) == len(labels), f"{self.key}: two rows have one name"
         asked = {*self.reported, *(name for claim in self.claims for name in (claim.left, claim.right))}
+        few = [claim.text for claim in self.claims if claim.least > self.runs.count]
+        assert not few, f"{self.key}: {self.runs.count} inputs cannot decide {few}"
+        texts = {claim.text for claim in self.claims}
+        assert all({*each.claims} <= texts for each in self.concludes), f"{self.key} concludes from claims that it does not make"
         assert asked <= {*labels}, f"{self.key} names rows that it does not have: {asked - {*labels}}"
         assert {name for row in self.reported.values() for name in row} <= {*NAMED}, self.key
         assert {*self.drawing.rows} <= {*labels}, f"{self.key} draws rows that it does not have"

@@ -88,9 +88,10 @@ def dots(axes: Axes, asked: Experiment, values: Values, rows: list[str]) -> None
     for at, label in enumerate(rows):
         value = values[label].get(metric)
         if value:
-            axes.errorbar(value.mean, at, xerr=spans(value), fmt="o", color=SHADES[0], capsize=3, label="" if at else "here")
+            axes.errorbar(value.mean, at, xerr=spans(value), fmt="o", color=SHADES[0], capsize=3)
         if (paper := asked.reported.get(label, {}).get(metric)) is not None:
             axes.plot(paper, at, "D", **PAPERS)
+    axes.plot([], [], "o", color=SHADES[0], label="here")
     axes.plot([], [], "D", **PAPERS, label="the paper") if asked.reported else None
     axes.set_yticks(range(len(rows)), rows, fontsize=9)
     axes.set_ylim(len(rows) - 0.5, -0.5)

@@ -38,21 +38,30 @@ def stem_of(paper: Paper, asked: Experiment) -> str:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def record(source: Path, folder: Path) -> list[str]:
-    """Records all experiments measured in `source` that are declared now. Returns the names of those recorded; raises BadOutput."""
-    found = []
-    for paper, asked in every():
-        stem = stem_of(paper, asked)
-        rows = [row for row in read(source / f"{stem}.csv") if asked.runs and int(row["input"]) < asked.runs.count]
-        if not rows or rows[0]["declared"] != digest(asked.runs) or not (source / f"{stem}.png").is_file():
-            continue
-        try:
-            write_rows(folder / f"{stem}.csv", small(rows))
-            small_figure(source / f"{stem}.png").save(folder / f"{stem}.webp", quality=QUALITY, method=6)
-        except OSError as e:
-            raise BadOutput(f"Cannot write {folder / stem} ({e.strerror or e}). Choose another folder.") from e
-        found.append(stem)
-    return found
+def record(source: Path, folder: Path) -> dict[str, str]:
+    """Records all experiments measured in `source` that are declared now. Returns for every one that runs "" if it was recorded, else why
+    not; one that cannot be recorded does not stop the others. Raises BadOutput if the folder cannot be written."""
+    return {stem_of(paper, asked): record_one(stem_of(paper, asked), asked, source, folder) for paper, asked in every()}
+
+
+def record_one(stem: str, asked: Experiment, source: Path, folder: Path) -> str:
+    """Records one experiment. Returns "", or why it was not recorded; raises BadOutput."""
+    assert asked.runs is not None
+    rows = [row for row in read(source / f"{stem}.csv") if int(row["input"]) < asked.runs.count]
+    if not rows:
+        return "it was not measured"
+    if rows[0]["declared"] != digest(asked.runs):
+        return "its rows belong to an older declaration"
+    try:
+        figure = small_figure(source / f"{stem}.png")
+    except OSError:
+        return "its figure cannot be read; run it again to draw it"
+    try:
+        write_rows(folder / f"{stem}.csv", small(rows))
+        figure.save(folder / f"{stem}.webp", quality=QUALITY, method=6)
+    except OSError as e:
+        raise BadOutput(f"Cannot write {folder / stem} ({e.strerror or e}). Choose another folder.") from e
+    return ""
 
 
 def every() -> list[tuple[Paper, Experiment]]:

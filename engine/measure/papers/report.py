@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine.measure.papers.declaration import NAMED, Experiment, Paper
+from engine.measure.papers.declaration import DECIDES, NAMED, Conclusion, Experiment, Paper
 from engine.measure.papers.results import Answer, Value, answer, table_of, values_of
-from engine.measure.papers.running import OTHERS, REPEATS
+from engine.measure.papers.running import OTHERS, REPEATS, digest
 
 SHOWN = (  # in every table that has them: speed, then quality
     "forwards", "step_compression", "seconds", "speedup", "log_probability", "log_probability_deviation", "objects", "frechet",
@@ -47,20 +48,56 @@ def tables_of(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def paragraph(asked: Experiment, rows: Sequence[dict[str, Any]]) -> str:
     """Returns a paragraph: the question, the paper's answer, our numbers beside the paper's, and which of its claims hold here."""
-    values = values_of(rows)
+    values, done = values_of(rows), len({row["input"] for row in rows})
     parts = [asked.asks, f"The paper: {asked.reports}", beside(asked, values)]
     verdicts: dict[str, list[str]] = {}
     for found in answers_of(asked, rows):
-        verdicts.setdefault(found.verdict, []).append(f"*{found.claim.text}*")
+        verdicts.setdefault(found.verdict, []).append(f"*{found.claim.text}*{decided_by(asked, found, done)}")
     parts += [f"{words}: {'; '.join(verdicts[verdict])}." for verdict, words in SAID.items() if verdict in verdicts]
+    parts.append(left_out(asked, rows))
+    parts += [concluded(each, answers_of(asked, rows)) for each in asked.concludes]
     return " ".join(part for part in (*parts, asked.differs) if part)
+
+
+def left_out(asked: Experiment, rows: Sequence[dict[str, Any]]) -> str:
+    """Returns a sentence with the rows that were not measured, because the model lacks something that they need; "" if there are none, and
+    for rows that were measured before the declaration had them."""
+    assert asked.runs is not None
+    if rows[0].get("declared", digest(asked.runs)) != digest(asked.runs):
+        return ""
+    found = {row["label"] for row in rows}
+    missing = [label for label in asked.runs.labels if label not in found]
+    return f"Left out, because the model lacks what they need: {'; '.join(missing)}." if missing else ""
+
+
+def concluded(asked: Conclusion, answers: Sequence[Answer]) -> str:
+    """Returns a sentence that answers a question by its claims, with the difference of each and its interval."""
+    own = [each for each in answers if each.claim.text in asked.claims]
+    verdicts = {each.verdict for each in own}
+    word = "yes" if verdicts == {"agrees"} else "no" if "contradicts" in verdicts else "open"
+    told = [f"{NAMED[a.claim.metric]} {short(a.difference)} ({a.verdict})" for a in own if a.difference is not None]
+    return f"**{asked.text}: {word}.** " + (f"The differences: {'; '.join(told)}." if told else "Nothing of it was measured.")
+
+
+def decided_by(asked: Experiment, found: Answer, done: int) -> str:
+    """Returns what decides an undecided claim, in brackets; "" for another one. done : inputs, of which some may not ask for its metric"""
+    if found.verdict != "undecided" or found.difference is None or asked.runs is None:
+        return ""
+    if found.rough:
+        return " (its times must be measured without `--once` on a quiet machine)"
+    share = done / found.difference.inputs
+    if found.difference.inputs < DECIDES:
+        return f" ({math.ceil(found.claim.least * share)} inputs or more can decide it; declared are {asked.runs.count})"
+    if found.needs is None:
+        return " (the rows are on the border)"
+    return f" (about {math.ceil(found.needs * share)} inputs decide it, if the difference stays)"
 
 
 def answers_of(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[Answer]:
     """Returns what became of the claims of an experiment. Times that are rough decide none."""
     table, rough = table_of(rows), bool(disturbed(rows))
     found = [answer(claim, table) for claim in asked.claims]
-    return [replace(a, verdict="undecided") if rough and a.difference and a.claim.metric in TIMES else a for a in found]
+    return [replace(a, verdict="undecided", rough=True) if rough and a.difference and a.claim.metric in TIMES else a for a in found]
 
 
 def beside(asked: Experiment, values: dict[str, dict[str, Value]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from engine.measure.papers import frechet
-from engine.measure.papers.declaration import NAMED, Claim
+from engine.measure.papers.declaration import DECIDES, NAMED, YES_OR_NO, Claim
 from engine.measure.papers.running import number
 
 DRAWS = 4000
-YES_OR_NO = ("objects", "counts", "colours", "relation", "all")  # metrics that are 0 or 1 of an input
 FEWEST = 3  # inputs; with fewer an interval says nothing
 
 
@@ -30,11 +30,17 @@ class Value:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a claim. verdict : agrees, contradicts, undecided or not measured; difference : left minus right"""
+    """What became of a claim. verdict : agrees, contradicts, undecided or not measured; difference : left minus right
+
+    needs : of an undecided claim, about how many inputs decide it if the difference stays; None: that cannot be said yet
+    rough : undecided because it is about times that other programs disturbed, or that were taken once
+    """
 
     claim: Claim
     verdict: str
     difference: Value | None
+    needs: int | None = None
+    rough: bool = False
 
 
 Table = dict[str, dict[str, dict[int, float]]]  # by row, metric and input
@@ -96,7 +102,23 @@ def answer(claim: Claim, table: Table) -> Answer:
     difference = value_of([left[i] - right[i] for i in both])
     if claim.metric in YES_OR_NO and difference.low == difference.high:
         difference = widened(difference)
-    return Answer(claim, judged(claim, difference), difference)
+    verdict = judged(claim, difference)
+    return Answer(claim, verdict, difference, needed(claim, difference) if verdict == "undecided" else None)
+
+
+def needed(claim: Claim, difference: Value) -> int | None:
+    """Returns about how many inputs decide a claim: an interval shrinks with the root of their number, and one of equal answers with their
+    number. None with too few inputs, or for a difference on the border itself, which no number of inputs decides."""
+    border = abs(abs(difference.mean) - claim.margin)
+    if difference.inputs < DECIDES or border < 1e-9:
+        return None
+    shrinks = ((difference.high - difference.low) / 2 / border) ** (1 if equal_answers(claim, difference) else 2)
+    return max(difference.inputs + 1, math.ceil(difference.inputs * shrinks - 1e-9))
+
+
+def equal_answers(claim: Claim, difference: Value) -> bool:
+    """Returns whether the interval is that of equal answers; see `widened`."""
+    return claim.metric in YES_OR_NO and math.isclose(difference.high - difference.mean, 3 / difference.inputs)
 
 
 def widened(value: Value) -> Value:
@@ -107,7 +129,7 @@ def widened(value: Value) -> Value:
 def judged(claim: Claim, difference: Value) -> str:
     """Returns the verdict of an interval."""
     low, high = difference.low, difference.high
-    if difference.inputs < FEWEST:
+    if difference.inputs < DECIDES:
         return "undecided"
     if claim.relation == "alike":
         inside, outside = -claim.margin <= low and high <= claim.margin, low > claim.margin or high < -claim.margin

@@ -1,8 +1,8 @@
 """Measures a declared experiment with the loops of `bench` and stores a CSV row for every input and row as soon as it is measured.
 
-Inputs are measured in chunks, all rows of a chunk in turns. What is stored is not measured again, so an experiment that was interrupted, or
-that reached its time, goes on when it is run again. A file of another
-declaration, other weights or another machine is refused. Each row says how busy other programs kept the processor.
+Inputs are measured in chunks, all rows of a chunk in turns. What is stored is not measured again, so an experiment that was killed, or
+that reached its time, goes on when it is run again. Experiments that are declared with the same rows share what one of them has stored.
+A file of another declaration, other weights or another machine is refused. Each row says how busy other programs kept the processor.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -19,7 +21,7 @@ from typing import Any
 
 from engine.core import Backbone, Prompt
 from engine.data.emoji_scenes import Scene, held_out_pairs, lessons_of
-from engine.errors import BadFile, NotSupported
+from engine.errors import BadFile, MissingWeights, NotSupported
 from engine.judge import compare
 from engine.measure.bench import meshes, speed
 from engine.measure.bench.judged import judge_of
@@ -30,7 +32,7 @@ from engine.measure.papers.declaration import Arm, Experiment, Meshes, Pictures,
 from engine.measure.papers.kept import PICTURE, kept, picture_at, save, save_meshes
 from engine.measure.papers.readings import READ
 from engine.methods import find
-from engine.run import Run
+from engine.run import Run, drafter_for
 from engine.tuning.watch import taken
 
 CHUNK = 4  # inputs that are measured in turns and stored together
@@ -53,12 +55,14 @@ def run(
     assert asked.runs is not None
     check_csv(path)
     started, count = time.monotonic(), asked.runs.most(count)
+    if PICTURE not in asked.runs.keeps:
+        borrow(path, digest(asked.runs), once)
     measure = {Pictures: of_pictures, Meshes: of_meshes, Readings: of_readings}[type(asked.runs)]
     begun = started, taken()
     for done, rows in measure(asked.runs, path, count, backbone or asked.backbone, device, 0 if once else 1):
         now = time.monotonic(), taken()
         if rows:
-            append_csv(path, [row | {OTHERS: cores_between(begun, now), REPEATS: 0 if once else 1} for row in rows])
+            append_csv(path, [row | {OTHERS: cores_between(begun, now), REPEATS: 0 if once else 1} for row in rows], whole=True)
         begun, spent = now, now[0] - started
         print(f"{done} of {count} inputs, {spent / 60:.1f} of {seconds / 60:.0f} minutes", file=sys.stderr, flush=True)
         if spent > seconds:
@@ -77,7 +81,7 @@ def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str, 
     """Yields the number of prompts that are done and the new rows, chunk by chunk."""
     backbone = Model(backbone=name, device=device, dtype="float32").load()
     groups = grouped(runs, backbone)
-    pairs: Sequence[Pair] = [(None, text) for text in runs.prompts] or scenes_of(backbone, count)
+    pairs: Sequence[Pair] = [(None, text) for text in runs.prompts[:count]] or scenes_of(backbone, count)
     reader = judge_of(lessons_of(backbone.card)) if name == "pictogram" and not runs.prompts else None
     stamp = experiment(backbone, backbone.sampling, declared=digest(runs))
     start = resumed(path, stamp)
@@ -114,13 +118,25 @@ def grouped(runs: Pictures, backbone: Backbone) -> Groups:
     """Returns the arms that the model can run by their settings, plain decoding of each; raises NotSupported if none is left."""
     found: Groups = {}
     for arm in runs.arms:
-        if missing := find(arm.method)[0].needs - backbone.capabilities:
-            print(f"{arm.label}: {backbone.name} has no {', '.join(sorted(missing))}, so this row is left out.", file=sys.stderr)
+        if why := hindrance(arm, backbone):
+            print(f"{arm.label} is left out: {why}", file=sys.stderr)
             continue
         found.setdefault(tuple(sorted({**runs.settings, **arm.settings}.items())), []).append(arm)
     if not found:
         raise NotSupported(f"{backbone.name} can run no row of this experiment. Choose another model with --backbone.")
     return found
+
+
+def hindrance(arm: Arm, backbone: Backbone) -> str:
+    """Returns why the model cannot run an arm, "" if it can: it lacks something, or its drafter belongs to other weights."""
+    method = find(arm.method)[0]
+    if missing := method.needs - backbone.capabilities:
+        return f"{backbone.name} has no {', '.join(sorted(missing))}."
+    try:
+        drafter_for(method, backbone)
+    except MissingWeights as e:
+        return str(e)
+    return ""
 
 
 def prompts_at(name: str, settings: dict[str, float], backbone: Backbone, chunk: Sequence[Pair], first: int) -> list[Prompt]:
@@ -203,11 +219,33 @@ def read(path: Path) -> list[Row]:
         return [*csv.DictReader(file)]
 
 
+def stored(path: Path) -> int:
+    """Returns of how many inputs there are rows."""
+    return len({row["input"] for row in read(path)})
+
+
+def borrow(path: Path, declared: str, once: bool) -> None:
+    """Copies the file of another experiment in the same folder that measures the same, if it has more inputs than the one at `path`."""
+    wanted = {(declared, str(0 if once else 1))}
+
+    def fits(rows: list[Row]) -> bool:
+        return {(row.get("declared"), row.get(REPEATS)) for row in rows} == wanted
+
+    own = read(path)
+    others = [(len(rows), other) for other in sorted(path.parent.glob("*.csv")) if fits(rows := read(other)) and len(rows) > len(own)]
+    if others and (not own or fits(own)):
+        found = max(others)[1]
+        part = path.with_name(f".{path.name}-part")
+        shutil.copyfile(found, part)
+        os.replace(part, path)  # a kill in between leaves the file as it was
+        print(f"{found.name} has the same rows, so they are not measured again.", file=sys.stderr, flush=True)
+
+
 def resumed(path: Path, stamp: Row) -> int:
     """Returns the number of inputs that are stored. Raises BadFile if the file is of another declaration, model or machine."""
     rows = read(path)
     for name in ("declared", "weights", "device", "processor", "threads"):
-        if rows and rows[0].get(name) != str(stamp[name]):
+        if rows and rows[0].get(name) != ("" if stamp[name] is None else str(stamp[name])):
             said = f"{name.replace('_', ' ')} {rows[0].get(name)}, and now it is {stamp[name]}"
             raise BadFile(f"{path} was measured with {said}. Move it away, or choose another folder with --to.")
     return 1 + max((int(row["input"]) for row in rows), default=-1)

@@ -99,8 +99,9 @@ def table(asked: Experiment, rows: Sequence[Row], path: Path, panel: Panel) -> N
         pen.multiline_text((first + 2 * GAP + c * (wide + GAP), 28), text, INK, font, spacing=2)
     for r, which in enumerate(inputs):
         y = heading + r * (CELL + LINE + GAP)
-        head(sheet, pen, font, asked, by[labels[0], which], path, (GAP, y))
-        for c, label in enumerate(labels):
+        drawn = [(c, label) for c, label in enumerate(labels) if (label, which) in cells]  # a row may have been left out at first
+        head(sheet, pen, font, asked, by[drawn[0][1], which], path, (GAP, y))
+        for c, label in drawn:
             x = first + 2 * GAP + c * (wide + GAP)
             for i, picture in enumerate(cells[label, which]):
                 sheet.paste(fitted(picture), (x + i * (CELL + 2), y))

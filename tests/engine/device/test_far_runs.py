@@ -63,6 +63,7 @@ READS: dict[str, dict[str, int]] = {
     "xspecmesh": SETTLED | HEADS,
     "xspecmesh_exact": SETTLED | HEADS,
     "eagle": TREE,
+    "medusa": TREE,
     "adt_tree": TREE | DEEPER,
     "lantern": TREE | LENT,
     "lantern_static": TREE | LENT,

@@ -14,6 +14,7 @@ from engine.drafters.spatial_heads import NAME, Around, NetworkHeads, SpatialHea
 from engine.errors import MissingWeights
 from engine.layout import Raster
 from engine.methods import METHODS
+from engine.methods.medusa import Heads
 from engine.networks.weights import read_card, ship
 from engine.run import generate
 from engine.sampling import guide
@@ -107,6 +108,33 @@ def test_the_seed_is_matched_on_a_transformer(knobs: dict[str, int | str], guide
     plain = generate(backbone, METHODS["ar"], PROMPT).finish().tokens
     run = generate(backbone, METHODS["spatial"], PROMPT, {"verify": "match seed", **knobs}, drafter).finish()
     assert run.tokens == plain and run.exact and run.totals["drafted"] > 0
+
+
+@pytest.mark.parametrize("guided", [False, True])
+def test_medusa_matches_the_seed_on_a_transformer(guided: bool) -> None:
+    backbone, drafter = able(), NetworkHeads(network(guided))
+    plain = generate(backbone, METHODS["ar"], PROMPT).finish().tokens
+    run = generate(backbone, METHODS["medusa"], PROMPT, {"verify": "match seed", "depth": 3, "width": 4, "nodes": 12}, drafter).finish()
+    assert run.tokens == plain and run.exact and run.totals["drafted"] > 0
+
+
+def test_a_head_of_medusa_knows_the_newest_token_and_no_guess() -> None:
+    """The state and the token that a level reads are those after a path that a tree committed; nodes of a level have one distribution."""
+    sequence = tiny.pictogram().start(PROMPT)
+    ahead, other = Heads(NetworkHeads(network())).start(sequence), NetworkHeads(network()).start(sequence)
+    with torch.inference_mode():
+        rows = sequence.forward(NO_DRAFT)
+        sequence.commit([], 3)
+        ahead.root(rows.hidden, [3])
+        rows = sequence.forward(Draft(torch.tensor([4, 5, 6]), parents=torch.tensor([-1, -1, 1])))
+        sequence.commit([1, 2], 7)  # tokens 5 and 6, then 7
+        first = ahead.root(rows.hidden[:, [0, 2, 3]], [5, 6, 7])
+        second = ahead.expand([-1, -1], [1, 2])
+        third = ahead.expand([0, 1, 1], [1, 1, 2])
+        other.saw_states(1, rows.hidden[:, [0, 2, 3]])
+        wanted = other.guess(range(4, 7), torch.empty(0, dtype=torch.int64), columns=False)
+    assert torch.equal(first, wanted[0]) and torch.equal(second, wanted[[1, 1]]) and torch.equal(third, wanted[[2, 2, 2]])
+    assert (first - second[0]).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 8])

@@ -166,7 +166,19 @@ def test_a_control_in_another_folder_gets_heads_and_adapters_of_its_own(shipped:
     assert own != lowpoly.load().weights_hash
     assert {row["backbone"] for row in lowpoly.read_card(control)["heads"].values()} == {own}
     models = meshes.Models(MeshBench(backbone=str(control), dtype="float32"))
-    assert all(models.can(row) for row in experiment_of(PAPERS["xspecmesh"], "table-3").runs.rows.values())
+    rows = experiment_of(PAPERS["xspecmesh"], "table-3").runs.rows.values()
+    assert all(models.can(row) for row in rows)
+    other = shipped.parent / "untied"  # heads with output layers of their own, for the same weights
+    monkeypatch.setitem(mesh_heads.PRESETS, "cpu", preset | {"minutes": 0.02})
+    mesh_heads.main(mesh_heads.Options(start=control, untied=True, out=other))
+    assert not any(row["settings"]["tied"] for row in lowpoly.read_card(other)["heads"].values())
+    models = meshes.Models(MeshBench(backbone=str(other), dtype="float32"))
+    assert lowpoly.load(str(other)).weights_hash == own and all(models.can(row) for row in rows)
+    card = lowpoly.read_card(control)
+    card["heads"]["heads_cross"]["backbone"] = "other"
+    folder.ship(control, {}, card)
+    models = meshes.Models(MeshBench(backbone=str(control), dtype="float32"))  # heads of other weights are left out
+    assert [models.can(row) for row in rows] == [True, True, True, False, True]
 
 
 def test_heads_go_on_from_the_shipped_ones_that_fit(shipped: Path) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
+from engine.backbones.toy import Toy
 from engine.core import KnobArray
-from engine.errors import BadFile, BadPrompt, NotSupported
+from engine.data.emoji_scenes import LESSONS
+from engine.errors import BadFile, BadPrompt, MissingWeights, NotSupported
 from engine.measure.bench.plan import ImageBench
 from engine.measure.papers import PAPERS, experiment_of, running
 from engine.measure.papers.declaration import Arm, Experiment, Meshes, Pictures, Readings
@@ -46,6 +48,31 @@ def test_a_declaration_can_be_measured_and_drawn(each: Experiment) -> None:
         ImageBench(backbone="pictogram", methods=(arm.method,)).at({**each.runs.settings, **arm.settings})
 
 
+def test_a_sheet_names_objects_that_the_lessons_of_every_model_have() -> None:
+    """A sheet is made anew after a model was trained on other lessons."""
+    prompts = [text for each in RUN if isinstance(each.runs, Pictures) for text in each.runs.prompts]
+    for name in ("first", "common"):
+        known = LESSONS[name].objects
+        assert len(prompts) > 30 and all(any(word in text for word in known) for text in prompts), name
+
+
+def test_what_lacks_something_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model without row heads, and one whose drafter was trained for other weights."""
+    toy, arms = Toy(), (Arm("SJD", "sjd"), Arm("EAGLE", "eagle"), Arm("Medusa", "medusa"))
+    monkeypatch.setattr(toy, "capabilities", toy.capabilities - {"spatial_heads"})
+
+    def stale(name: str) -> None:
+        raise MissingWeights(f"{name} belongs to other weights.")
+
+    monkeypatch.setattr(toy, "drafter", stale)
+    groups = running.grouped(Pictures(arms=arms), toy)
+    assert [arm.line for of in groups.values() for arm in of] == ["SJD"]
+    told = capsys.readouterr().err
+    assert "EAGLE is left out: feature_draft belongs to other weights." in told and "Medusa is left out: toy has no spatial_heads." in told
+    with pytest.raises(NotSupported, match="no row"):
+        running.grouped(Pictures(arms=arms[1:]), toy)
+
+
 def test_a_setting_out_of_range_is_refused() -> None:
     with pytest.raises(BadPrompt):
         ImageBench(backbone="pictogram").at({"temperature": 9.0})
@@ -64,13 +91,13 @@ def test_a_run_goes_on_where_it_stopped_and_refuses_another_declaration(tmp_path
     """Two prompts, then three: the first two are not measured again. Plain decoding is measured at each value of a setting."""
     path, arms = tmp_path / "rows.csv", (Arm("SJD", "sjd", {}, {"size": 64}), Arm("SJD+", "sjd", {"window": 4}, {"size": 64, "top_k": 5}))
     asked = Experiment(key="table-1", title="", asks="", reports="", runs=Pictures(arms=arms, count=3))
-    first = running.run(asked, path, 2, 60)
+    first = running.run(asked, path, 2, 60, once=True)
     assert [(row["label"], row["input"]) for row in first if row["input"] == "1"] == [
         ("plain size=64", "1"), ("SJD", "1"), ("plain size=64 top_k=5", "1"), ("SJD+", "1")
     ]  # fmt: skip
     assert {row["label"]: row["top_k"] for row in first} == {"plain size=64": "0", "SJD": "0", "plain size=64 top_k=5": "5", "SJD+": "5"}
     assert all(row["objects"] in ("True", "False") for row in first)
-    more = running.run(asked, path, 3, 60)
+    more = running.run(asked, path, 3, 60, once=True)
     assert more[: len(first)] == first and {row["input"] for row in more} == {"0", "1", "2"}
     with path.open(newline="", encoding="utf-8") as file:
         assert len([*csv.DictReader(file)]) == 12

@@ -17,7 +17,7 @@ from engine.measure.papers.declaration import Arm, Claim, Experiment, Paper, Pic
 from engine.measure.papers.results import values_of
 from engine.measure.papers.running import cores_between, digest
 
-RUNS = Pictures(arms=(Arm("plain", "ar", {}, {"size": 64}), Arm("SJD", "sjd", {}, {"size": 64})), count=20)
+RUNS = Pictures(arms=(Arm("plain", "ar"), Arm("SJD", "sjd")), count=20, backbone="toy", prompts=tuple("abcdefghijklmnopqrst"))
 ASKED = Experiment(
     key="table-1", title="Table 1: one", asks="Is it faster?", reports="It is.", runs=RUNS, reported={"SJD": {"step_compression": 2.5}},
     claims=(Claim("SJD commits more", "SJD", "more", "plain", "step_compression"),), differs="All is small.",
@@ -70,12 +70,12 @@ def test_what_was_measured_is_recorded_and_what_belongs_to_another_declaration_i
     measured, docs = tmp_path / "papers", tmp_path / "docs"
     recorded.write_rows(measured / "p-table-1.csv", rows_of(24))
     figures.draw(ASKED, rows_of(24), measured / "p-table-1.png")
-    assert recorded.record(measured, docs) == ["p-table-1"]
+    assert recorded.record(measured, docs) == {"p-table-1": ""}
     assert len(recorded.recorded(docs / "p-table-1.csv")) == 2 * RUNS.count  # more inputs than are declared are left out
     with Image.open(docs / "p-table-1.webp") as figure:
         assert figure.width <= recorded.WIDEST
     recorded.write_rows(measured / "p-table-1.csv", [row | {"declared": "other"} for row in rows_of(4)])
-    assert recorded.record(measured, docs) == [] and len(recorded.recorded(docs / "p-table-1.csv")) == 40
+    assert "older" in recorded.record(measured, docs)["p-table-1"] and len(recorded.recorded(docs / "p-table-1.csv")) == 40
 
 
 def test_a_page_tells_every_experiment(tmp_path: Path, only: Paper) -> None:
@@ -103,7 +103,7 @@ def test_times_are_called_rough_if_other_programs_used_the_processor() -> None:
     assert "used 0.9 cores" in report.disturbed(rows_of(4, others=0.9))
     assert "because each row decoded an input once;" in report.disturbed([row | {"repeats": "0"} for row in rows_of(4)])
     fast = replace(ASKED, claims=(Claim("SJD is faster", "SJD", "more", "plain", "speedup"), *ASKED.claims))
-    rows = [row | {"speedup": str(2.0 if row["label"] == "SJD" else 1.0)} for row in rows_of(4)]
+    rows = [row | {"speedup": str(2.0 if row["label"] == "SJD" else 1.0)} for row in rows_of(6)]
     for more, verdict in (({}, "agrees"), ({"repeats": "0"}, "undecided")):  # rough times decide nothing, other numbers do
         assert [a.verdict for a in report.answers_of(fast, [row | more for row in rows])] == [verdict, "agrees"]
     untimed = [{name: cell for name, cell in row.items() if name != "speedup"} for row in rows_of(4, others=0.9)]
@@ -115,7 +115,7 @@ def test_all_experiments_run_by_one_command(
     tmp_path: Path, only: Paper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One that is refused does not stop the others, and the code says so."""
-    other = replace(ASKED, key="table-2", runs=replace(RUNS, count=1))
+    other = replace(ASKED, key="table-2", runs=replace(RUNS, count=1), claims=())
     both = replace(ONE, experiments=(ASKED, other))
     monkeypatch.setattr(papers, "PAPERS", {"p": both})
     (tmp_path / "p-table-1.csv").write_text("label,input,declared\nplain,0,older\n", encoding="utf-8")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from engine.measure.papers import figures, frechet, report
-from engine.measure.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings, listed
+from engine.measure.papers.declaration import Arm, Claim, Conclusion, Drawing, Experiment, Paper, Pictures, at_settings, listed
 from engine.measure.papers.results import answer, distances, table_of
 from engine.measure.papers.running import number
 
@@ -31,18 +33,61 @@ def claimed(relation: str, margin: float = 0.0) -> Claim:
 @pytest.mark.parametrize(
     ("claim", "a", "verdict"),
     [
-        (claimed("more"), [2, 3, 4], "agrees"),
-        (claimed("less"), [2, 3, 4], "contradicts"),
-        (claimed("more"), [0, 5, 1], "undecided"),
-        (claimed("alike", 1.5), [2, 3, 4], "agrees"),
-        (claimed("alike", 0.5), [2, 3, 4], "contradicts"),
-        (claimed("alike", 1.0), [0, 5, 1], "undecided"),
-        (claimed("more"), [2, 3], "undecided"),  # too few inputs
+        (claimed("more"), [2, 3, 4, 5, 6, 7], "agrees"),
+        (claimed("less"), [2, 3, 4, 5, 6, 7], "contradicts"),
+        (claimed("more"), [0, 5, 1, 6, 5, 7], "undecided"),
+        (claimed("alike", 1.5), [2, 3, 4, 5, 6, 7], "agrees"),
+        (claimed("alike", 0.5), [2, 3, 4, 5, 6, 7], "contradicts"),
+        (claimed("alike", 1.0), [0, 5, 1, 6, 5, 7], "undecided"),
+        (claimed("more"), [2, 3, 4, 5, 6], "undecided"),  # five of one sign: by chance in one case of 16
     ],
 )
 def test_a_claim_is_decided_by_the_paired_interval(claim: Claim, a: list[float], verdict: str) -> None:
-    table = table_of(rows_of(a=a, b=[1, 2, 3][: len(a)]))
+    table = table_of(rows_of(a=a, b=[1, 2, 3, 4, 5, 6][: len(a)]))
     assert answer(claim, table).verdict == verdict
+
+
+def test_an_undecided_claim_says_how_many_inputs_decide_it() -> None:
+    """An interval shrinks with the root of the number of inputs; that of equal answers with the number itself."""
+    found = answer(claimed("more"), table_of(rows_of(a=[1, -1, 2, -1, 1, 0, 1, 0.2], b=[0.0] * 8)))
+    assert found.verdict == "undecided" and found.needs is not None and found.difference is not None
+    half = (found.difference.high - found.difference.low) / 2
+    assert found.needs == pytest.approx(8 * (half / abs(found.difference.mean)) ** 2, abs=1)
+    assert answer(claimed("more"), table_of(rows_of(a=[1.0], b=[0.0]))).needs is None
+    equal = [{"label": label, "input": str(i), "objects": "True"} for label in "ab" for i in range(12)]
+    alike = Claim("a as good as b", "a", "alike", "b", "objects", 0.05)
+    assert answer(alike, table_of(equal)).needs == 60 == alike.least
+    runs = Pictures(arms=(Arm("a", "sjd"), Arm("b", "ar")), count=60)
+    asked = Experiment(key="table-1", title="One", asks="A?", reports="B.", runs=runs, claims=(alike, claimed("more")))
+    told = report.paragraph(asked, [*equal, *rows_of(a=[1, 2], b=[0, 0])])
+    assert "*a as good as b* (about 60 inputs decide it, if the difference stays)" in told
+    assert "*a against b* (36 inputs or more can decide it; declared are 60)" in told  # 2 of 12 inputs ask for it
+
+
+@pytest.mark.parametrize(("faster", "better", "word"), [(2.0, True, "yes"), (0.5, True, "no"), (2.0, False, "no"), (1.0, True, "open")])
+def test_two_claims_answer_a_question_together(faster: float, better: bool, word: str) -> None:
+    """Faster and as good: yes. One contradicted: no. One undecided: open."""
+    claims = (Claim("faster", "a", "more", "b", "speedup"), Claim("as good", "a", "alike", "b", "objects", 0.15))
+    runs = Pictures(arms=(Arm("a", "sjd"), Arm("b", "ar")))
+    question = Conclusion("a is faster and as good", ("faster", "as good"))
+    asked = Experiment(key="table-1", title="One", asks="A?", reports="B.", runs=runs, claims=claims, concludes=(question,))
+    r = np.random.default_rng(0)
+    rows = [
+        {"label": label, "input": str(i), "speedup": str((faster if label == "a" else 1.0) + 0.1 * r.normal())}
+        | {"objects": str(label == "b" or better)}
+        for label in "ab"
+        for i in range(20)
+    ]
+    told = report.paragraph(asked, rows)
+    assert f"**a is faster and as good: {word}.** The differences: times as fast as plain decoding" in told
+    with pytest.raises(AssertionError, match="does not make"):
+        replace(asked, concludes=(Conclusion("", ("nothing",)),))
+
+
+def test_a_claim_that_its_inputs_cannot_decide_is_refused() -> None:
+    runs = Pictures(arms=(Arm("a", "sjd"), Arm("b", "ar")), count=40)
+    with pytest.raises(AssertionError, match="40 inputs cannot decide"):
+        Experiment(key="table-1", title="", asks="", reports="", runs=runs, claims=(Claim("as good", "a", "alike", "b", "objects", 0.05),))
 
 
 def test_a_claim_about_a_row_that_was_left_out_is_not_measured() -> None:
@@ -76,6 +121,17 @@ def test_a_page_has_our_numbers_beside_the_paper_s_and_a_figure_is_drawn(tmp_pat
         assert "| SJD, 10 | 2 (2 to 2); paper 7.5 |" in page and "Of 5 inputs, 3 are measured" in page
         figures.draw(asked, rows, tmp_path / "figure.png")
         assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("drawing", [Drawing(), Drawing(kind="curve", x="top-k"), Drawing(kind="plane", x="step_compression")])
+def test_rows_that_were_left_out_are_named_and_the_others_drawn(drawing: Drawing, tmp_path: Path) -> None:
+    arms = (*at_settings("SJD", "sjd", "top_k", (1, 10)), *at_settings("EAGLE", "eagle", "top_k", (1, 10)))
+    asked = Experiment(key="table-1", title="One", asks="A?", reports="B.", runs=Pictures(arms=arms, count=6), drawing=drawing)
+    rows = rows_of(**{"SJD, 1": [1, 2, 3], "EAGLE, 10": [2, 2, 2]})
+    assert "Left out, because the model lacks what they need: SJD, 10; EAGLE, 1." in report.paragraph(asked, rows)
+    assert "Left out" not in report.paragraph(asked, [row | {"declared": "older"} for row in rows])
+    figures.draw(asked, rows, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_declaration_with_a_hole_is_refused() -> None:

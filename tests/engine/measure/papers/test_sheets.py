@@ -38,6 +38,7 @@ def test_a_sheet_is_drawn_from_what_was_kept_and_asks_for_its_pictures(tmp_path:
     figures.draw(asked, rows, tmp_path / "rows.png")
     drawn = np.asarray(Image.open(tmp_path / "rows.png").convert("RGB"))
     assert drawn.shape[0] > 2 * sheets.CELL and drawn.shape[1] > 2 * sheets.CELL and drawn.std() > 10
+    figures.draw(asked, rows[1:], tmp_path / "rows.png")  # plain decoding was left out for the first prompt
     assert sheets.said(rows[0]).endswith("64 passes") and "x  " in sheets.said(rows[1])
     kept.picture_at(path, 1, 1).unlink()
     with pytest.raises(BadFile, match="measure again"):

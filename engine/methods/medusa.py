@@ -1,0 +1,100 @@
+"""Medusa on pictures: each of several heads foresees one of the next tokens from one state; their guesses make a tree.
+
+Paper: Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads, Cai et al., arXiv 2401.10774; a baseline of
+Cross-Regression (tables 3 and 14).
+Idea: head d reads the model's last state and gives a distribution of the token d places ahead. No head knows what another one guessed, so
+a level of the tree costs no pass of a drafter: every node of a level has the same distribution. The tree of the best combinations is
+verified at once, and the longest accepted path is committed.
+Exactness: always, unless a relaxed rule is on, for the reasons of EAGLE-2 (engine/methods/eagle.py): the tree is the same but for its
+distributions. Medusa's own rule for temperatures above 0, typical acceptance, is a rule of `xspecmesh`.
+Deviations: the heads are the row heads of SSD (engine/drafters/spatial_heads.py): one network for all distances, which reads the newest
+token beside the state that predicted it. The tree grows by the heads' probabilities at every pass; the paper's has a fixed shape, chosen on
+a calibration set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from engine.core import VERIFY, Case, Knobs, Method, Sequence, Step
+from engine.decoding import growth, neighbours, trees
+from engine.decoding.growth import CHILDREN, NODES, WIDTH
+from engine.decoding.trees import Fixed, tree_decoding
+from engine.drafters.spatial_heads import REACH, SpatialDrafter, SpatialGuess
+from engine.noise import Noise
+
+DEPTH = replace(growth.DEPTH, symbol="D", high=REACH, help="Number of heads: levels of the tree.")
+
+
+class Heads:
+    """The row heads as a drafter of trees."""
+
+    def __init__(self, heads: SpatialDrafter):
+        self.heads = heads
+
+    def start(self, sequence: Sequence) -> Ahead:
+        """For one run."""
+        return Ahead(sequence, self.heads.start(sequence))
+
+
+class Ahead:
+    """One run. A node's distribution depends on its level alone.
+
+    laws : [REACH, V], the heads' guided logits of the tokens after the newest one; levels : of every node that was grown since `root`
+    """
+
+    def __init__(self, sequence: Sequence, guess: SpatialGuess):
+        self.sequence, self.guess = sequence, guess
+        self.laws, self.levels = torch.empty(0), [0]
+
+    def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
+        """Shows the states [branches, k, H] that predicted the newest tokens to the heads. Returns the first head's logits [V]."""
+        n = self.sequence.length
+        self.guess.saw_states(n - len(tokens), hidden)
+        none = torch.empty(0, dtype=torch.int64, device=hidden.device)
+        self.laws, self.levels = self.guess.guess(range(n, n + REACH), none, columns=False), []
+        return self.laws[0]
+
+    def expand(self, parents: list[int], tokens: list[int]) -> Tensor:
+        """Grows nodes after earlier ones, -1: the root. Returns the logits [k, V] of the tokens after them, whatever the nodes are."""
+        grown = [1 + (0 if parent < 0 else self.levels[parent]) for parent in parents]
+        self.levels += grown
+        return self.laws[grown]
+
+
+def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: SpatialDrafter) -> Iterator[Step]:
+    """Yields one Step per pass."""
+    return tree_decoding(sequence, knobs, noise, Heads(drafter), Fixed())
+
+
+_SMALL = {"depth": 2, "width": 2, "nodes": 5}
+_SQUARE = {"rows": 2, "columns": 2}
+
+METHOD = Method(
+    name="medusa",
+    title="Medusa",
+    decode=decode,
+    knobs=(DEPTH, WIDTH, NODES, CHILDREN, *neighbours.KNOBS, VERIFY),
+    paper="Medusa, Cai et al., arXiv 2401.10774",
+    exact=neighbours.exact,
+    why=trees.why,
+    needs=frozenset({"raster", "hidden", "spatial_heads"}),
+    drafter="spatial_heads",
+    common=_SMALL | {"children": "sampled"},
+    cases=(
+        Case(
+            "TREE-EXACT deterministic", "same law", {"depth": 2, "width": 3, "nodes": 12, "children": "deterministic"}, _SQUARE,
+            mutants=("tree: parents missing",),
+        ),
+        Case(
+            "TREE-EXACT sampled", "same law", _SMALL | {"children": "sampled"}, _SQUARE,
+            mutants=("tree: siblings' laws not conditional", "tree: residual is p"),
+        ),
+        Case("TREE-T0", "same tokens", _SMALL, {"temperature": 0.0}, mutants=("tree: row of the parent",)),
+        Case("SEED-EXACT", "same tokens", _SMALL | {"verify": "match seed"}, mutants=("iteration in the noise",)),
+    ),
+)  # fmt: skip
