@@ -177,6 +177,11 @@ def test_the_mesh_tab_has_one_line_of_controls(open_page) -> None:
     page.wait_for_selector("#mesh-notes p:has-text('chair.ply')")
     chip = page.locator("#mesh-bar .ft-summary")
     assert chip.locator(".ft-badge").inner_text() in ("exact", "not exact") and chip.locator("b").inner_text()
+    right = page.locator("#mesh .ft-mesh-sides [data-side=accelerated] h3")
+    assert right.inner_text() == chip.locator("b").inner_text()
+    page.click("#mesh-method .ft-picked")
+    page.click("#mesh-method .ft-method-card[data-name=sjdpp]")
+    page.wait_for_function("document.querySelector('#mesh [data-side=accelerated] h3').textContent === 'SJD++'")  # what Generate will use
     chip.click()
     page.wait_for_selector("#mesh-method", state="hidden")
     assert page.locator("#mesh-axis .ft-axis:visible").count() == 6 and page.locator("#mesh-seed").is_visible()
