@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from app.ui.panels import mesh
-from tests.app.conftest import ROOT, wait_for
+from tests.app.conftest import ROOT, settle, wait_for
 from tests.app.mesh_page import GROWN, HALF
 from tests.app.still_life import side
 
@@ -150,6 +150,7 @@ def test_a_tab_that_is_opened_late_and_a_page_that_is_loaded_anew_have_everythin
     page.click("#on")
     until(page, "late", state="done", plain_faces=GROWN["plain"], accelerated_faces=GROWN["accelerated"])
     page.wait_for_function("document.querySelector('#late .ft-mesh').dataset.drawn > 0")
+    settle(page)
     page.reload()
     until(page, state="empty", plain_faces=0)
     show(page, "plain=40 accelerated=90")
