@@ -17,9 +17,9 @@ from app.worker import Here
 from engine.core import Backbone, Prompt
 
 SEED = 7
-MOVES: tuple[dict[str, float | str], ...] = (  # the knobs of one picture after the other
-    {}, {"window": 4}, {"window": 8}, {"relax": "additive", "added_mass": 0.1}, {"relax": "additive", "added_mass": 0.3},
-    {"relax": "additive", "added_mass": 0.6},
+MOVES: tuple[dict[str, float | str], ...] = (  # the knobs of one picture after the other; the numbers that stay are those of the last
+    {"relax": "additive", "added_mass": 0.1}, {"relax": "additive", "added_mass": 0.3}, {"relax": "additive", "added_mass": 0.6},
+    {}, {"window": 4}, {"window": 8},
 )  # fmt: skip
 SAID = "An example, measured on this machine. Start the loop, then move a knob."
 

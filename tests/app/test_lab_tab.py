@@ -182,7 +182,7 @@ def test_the_example_is_a_loop_whose_charts_have_something_to_show(picto, tmp_pa
     assert lab_example.read(None, picto) == {}
     made = lab_example.read(tmp_path, picto)
     assert (made["state"], made["pictures"], made["example"]) == ("stopped", 6, lab_example.SAID) and made["plain"] > 0
-    assert len(made["settings"]) == 6 and len(made["curve"]) == 3  # the tolerances lie on a line
+    assert len(made["settings"]) == 6 and len(made["curve"]) == 3  # the windows lie on a line
     assert {t["letter"] for t in made["turned"]} >= {"W", "δ"} and made["settings"][0]["shares"]
     monkeypatch.setattr(lab_example, "run", lambda backbone: pytest.fail("it is run once"))
     assert lab_example.read(tmp_path, picto) == made

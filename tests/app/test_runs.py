@@ -151,6 +151,8 @@ def test_a_row_brings_its_settings_back_or_to_the_left(open_page):
 def test_knobs_are_as_they_were_left(open_page):
     page = open_page()
     take(page, "SJD++", "refresh")
+    page.wait_for_selector("#knobs .ft-knobs[data-name=sjdpp]")  # what auto takes has these knobs, too
+    assert page.locator("#canvas-fast h3").inner_text() == "SJD++"  # the empty side says what Generate will use
     move(page, "knobs", "window", 4)
     take(page, "Cross-Regression", "energy_tolerance")
     take(page, "SJD++", "refresh")
