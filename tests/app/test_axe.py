@@ -167,7 +167,7 @@ def test_the_first_page(browser: Any, served: Any, script: str) -> None:
 
 
 def test_the_mesh_tab(audit: Callable) -> None:
-    seen = audit()
+    seen = audit(1024, 768)  # without a graphics card every pixel of a view that grows is dear
     page = seen.page
     open_tab(page, "Mesh")
     page.wait_for_selector("#mesh-ready i", state="attached")
