@@ -61,19 +61,25 @@ def finish(page) -> None:
 
 def test_both_sides_grow_and_finish(open_page):
     page = open_page()
-    start(page, "128 px")
+    start(page)
     first = page.evaluate(TOKENS.format("plain"))
     assert page.evaluate(STATE) == "running"
     assert page.locator("#knobs .ft-knob[data-knob=refresh] select").is_disabled()
     assert page.locator("#knobs .ft-knob[data-knob=window] input").is_enabled()
     page.wait_for_function(f"{TOKENS.format('plain')} > {first} && {STATE} === 'running'")
+    cancel(page)
     finish(page)
+    choose(page, "settings", "size", "128 px")  # one of 256 pixels would take long to its end
+    before = {side: int(page.locator(f"#canvas-{side} .ft-card").get_attribute("data-pictures")) for side in ("plain", "fast")}
+    page.click("#generate")
     for side in ("plain", "fast"):
         card = page.locator(f"#canvas-{side} .ft-card")
+        page.wait_for_selector(f"#canvas-{side} .ft-card[data-state=done]")
         assert card.get_attribute("data-state") == "done"
         assert card.get_attribute("data-tokens") == "256"
-        assert int(card.get_attribute("data-pictures")) >= 3
+        page.wait_for_function(f"Number(document.querySelector('#canvas-{side} .ft-card').dataset.pictures) >= {before[side] + 3}")
         assert "256 of 256 tokens, done" in card.locator(".ft-picture").get_attribute("aria-label")
+    finish(page)
     assert page.locator("#canvas-fast .ft-badge").inner_text() == "exact"
     said = page.inner_text("#verdict")
     assert "256 of 256 tokens equal" in said
@@ -138,6 +144,7 @@ def test_unknown_words_and_mistakes_are_said(open_page):
 def test_two_visitors_share_the_engine(open_page):
     """The second sees their place, gives up the wait, waits again and comes to their turn, at last because the first closes their page."""
     first, second = open_page(), open_page()
+    choose(first, "settings", "repeat", "5 times")  # lasts on any machine
     start(first)
     second.click("#generate")
     second.wait_for_selector("#line p:has-text('You are number 1 in line')")
