@@ -50,9 +50,9 @@ TRAINABLE = {  # model: recipes that exist for it
     "pictogram": ("feature-draft", "predictive-stream", "spatial-heads"),
     "lowpoly": ("feature-draft", "predictive-stream", "mesh-heads"),
 }
-ABOUT = {  # of the models that ship: what it makes, and the command that uses it
-    "pictogram": ("Draws scenes of emoji from a sentence.", "python launch.py image"),
-    "lowpoly": ("Turns a point cloud or a mesh into a mesh of few triangles.", "python launch.py mesh"),
+ABOUT = {  # of the models that ship: what it makes, the command that uses it, and the tab that does
+    "pictogram": ("Draws scenes of emoji from a sentence.", "python launch.py image", "Image"),
+    "lowpoly": ("Turns a point cloud or a mesh into a mesh of few triangles.", "python launch.py mesh", "Mesh"),
 }
 IMPORTED = ("feature-draft", "predictive-stream", "spatial-heads")  # recipes that run on imported picture models
 IMPORTED_MESHES = ("mesh-heads",)  # and on imported models of meshes
@@ -83,6 +83,7 @@ class Card:
 
     about    : what it makes, one sentence; state : "in use", "ready" or "imported"; sample : name of a shipped picture, or ""
     pictures : results of runs here; speed : None if it was not run here; works, lacks : methods; curves : of its training
+    tab      : which uses the model if it is loaded
     """
 
     name: str
@@ -103,11 +104,12 @@ class Card:
     words: tuple[str, ...] = ()
     damage: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
+    tab: str = ""
 
 
 def shipped(name: str, folder: Path, runs: Iterable[Seen], in_use: bool, loaded: Backbone | None = None) -> Card:
     """The card of pictogram or lowpoly in a folder. loaded : the model itself, if it is loaded; else its files say what it can do"""
-    about, command = ABOUT[name]
+    about, command, tab = ABOUT[name]
     state, sample = "in use" if in_use else "ready", name
     try:
         card = read_card(folder)
@@ -122,6 +124,7 @@ def shipped(name: str, folder: Path, runs: Iterable[Seen], in_use: bool, loaded:
         speed(of_model(runs, name)), works, lacks, command, sample,
         sizes=", ".join(f"{8 * side} px" for side in card.get("sides", ()) if isinstance(side, int)),
         curves=tuple(curves(card)), trained=training(card), data=str(card.get("data", "")), words=tuple(sorted(card.get("words", ()))),
+        tab=tab,
     )  # fmt: skip
 
 
@@ -148,6 +151,7 @@ def brought(folder: Path, runs: Sequence[Seen], in_use: str | None) -> Card:
         pictures=tuple(path for each in mine if (path := each.folder / "result.png").is_file())[:MOST_PICTURES],
         sizes=", ".join(f"{side} px" for side in card.get("sizes", ()) if isinstance(side, int)),
         facts={"Tokens of a result": f"{card.get('tokens', 0):,}", "Weights as": ", ".join(card.get("dtypes", {}))},
+        tab="Mesh" if meshes else "Image",
     )  # fmt: skip
 
 

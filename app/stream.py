@@ -32,20 +32,26 @@ REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, index
 
 
 class Throttle:
-    """Decides when the screen may be updated: at most once per period, and never so often that drawing and sending take more than a
-    share of the time. What a single update costs more than the others (the last picture of a side) delays none."""
+    """Decides when the screen may be updated: once per period in the mean, and never so often that drawing and sending take more than a
+    share of the time. What a single update costs more than the others (the last picture of a side) delays none.
+
+    It is asked between steps only, so an update begins up to a step late; the next one then waits that much less, but at least half.
+    """
 
     def __init__(self, period: float = 1 / UPDATES_PER_SECOND, clock: Callable[[], float] = time.perf_counter, share: float = SHARE):
         self.period, self.clock, self.share = period, clock, share
         self.cost = 0.0  # what an update takes in seconds, by the latest ones
         self.started = -float("inf")
+        self.late = 0.0  # by how much the newest update began later than it might have
         self._costs: deque[float] = deque(maxlen=LATEST)
 
     def ready(self) -> bool:
         """True if an update may begin now."""
-        now = self.clock()
-        if now < self.started + max(self.period, self.cost / self.share):
+        now, wait = self.clock(), max(self.period, self.cost / self.share)
+        due = self.started + wait - min(self.late, wait / 2)
+        if now < due:
             return False
+        self.late = now - due if self.started > -float("inf") else 0.0
         self.started = now
         return True
 

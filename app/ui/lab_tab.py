@@ -12,7 +12,7 @@ import gradio as gr
 from app.boards.loop import LoopBoard
 from app.boards.picture import Board
 from app.stream import Throttle
-from app.ui import asked, subject
+from app.ui import asked, lab_example, subject
 from app.ui import knobs as knob_panel
 from app.ui.image_tab import EXAMPLES
 from app.ui.looping import NO_MESH, Loop, Stage, settings, settings_panel
@@ -37,6 +37,9 @@ SEEDED = "match seed"
 NO_SEED = "A relaxed rule cannot match the seed, so 'verify' is 'residual' now."
 MADE_WAY = "Somebody waits for the engine, so the loop has ended. Start it again to stand in line."
 FOUND = "{}: the fastest exact method on this machine, as far as it was measured."
+# A Lab that shows a loop keeps it; "none" is a page that asked for no examples.
+IS_EMPTY = """() => [(document.querySelector("#lab-stage .ft-lab")?.dataset.state ?? "empty") === "empty"
+  && sessionStorage.getItem("foretoken-race") !== "none"]"""
 NOTHING_FASTER = "No exact method is faster than plain decoding on this machine."
 
 
@@ -67,6 +70,8 @@ class LabTab(Turns):
         self.offers = {}
         self.live = live.build(self.panels, "lab-live")
         self.wanted = wanted.build("lab-wanted")
+        self.tab, self.is_empty = place.tab, gr.Checkbox(False, visible="hidden", elem_id="lab-is-empty")
+        self.shown_first = lab_example.read(place.examples, place.backbone)
 
     @property
     def model_name(self) -> str:
@@ -117,8 +122,14 @@ class LabTab(Turns):
         names = ("kind", "prompt", "table", "tiles", "method", "knobs", "badge", "cards", "settings", "stage", "viewer", "messages")
         self.switched = {name: getattr(self, name) for name in names} | self.presets
         self.kind.input(self.switch, self.kind, list(self.switched.values()), trigger_mode="always_last", **DIRECT)
+        if self.shown_first:
+            self.tab.select(self.greet, self.is_empty, self.stage, js=IS_EMPTY, **DIRECT)
         for key, button in self.presets.items():
             button.click(self.pressing(key), [self.method, self.kind], shown, **DIRECT)
+
+    def greet(self, is_empty: object) -> Any:
+        """Shows the example to who opens the tab for the first time."""
+        return self.shown_first if is_empty is True else gr.skip()
 
     def pressing(self, key: str) -> Callable[..., tuple[Any, ...]]:
         """The handler of a preset's button."""

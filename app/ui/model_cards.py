@@ -42,7 +42,7 @@ def card_html(card: Card) -> str:
     return (
         f'<article class="ft-model" data-model="{escape(card.name)}">{picture_html(card)}{head}'
         f'<p class="ft-model-about">{escape(card.about)}</p><dl class="ft-facts">{rows}</dl>'
-        f"{methods_html(card)}{command_html('Use it', card.command)}{folds_html(card)}</div></article>"
+        f"{methods_html(card)}{used_html(card)}{folds_html(card)}</div></article>"
     )
 
 
@@ -107,13 +107,25 @@ def methods_html(card: Card) -> str:
 
 def lack_html(lack: Lack) -> str:
     """A method and what it needs."""
-    made = f"<code>{escape(lack.command)}</code>" if lack.command else ""
-    return f"<p><b>{escape(lack.title)}</b> needs {escape(lack.needs)}.{made}</p>"
+    return f"<p><b>{escape(lack.title)}</b> needs {escape(lack.needs)}.</p>"
+
+
+def used_html(card: Card) -> str:
+    """The tab that runs a model that is loaded, to click."""
+    if card.state != "in use" or not card.tab:
+        return ""
+    return f'<p class="ft-use"><button type="button" class="ft-link" data-tab="{card.tab}">Open the {card.tab} tab</button></p>'
 
 
 def command_html(label: str, command: str) -> str:
     """A command for the terminal."""
     return f'<p class="ft-use">{escape(label)}: <code>{escape(command)}</code></p>' if command else ""
+
+
+def terminal_html(card: Card) -> str:
+    """The commands for a model and for what its methods need: for who prefers a terminal, so they lie in a fold."""
+    commands = {"Use it": card.command} | {f"Train what {lack.title} needs": lack.command for lack in card.lacks}
+    return "".join(command_html(label, command) for label, command in commands.items())
 
 
 def folds_html(card: Card) -> str:
@@ -126,6 +138,7 @@ def folds_html(card: Card) -> str:
     return (
         (fold("Training", training) if training else "")
         + (fold("Licence and data", rest) if rest else "")
+        + (fold("In a terminal", commands) if (commands := terminal_html(card)) else "")
         + (fold(f"{len(card.words)} words it knows", words) if card.words else "")
     )
 

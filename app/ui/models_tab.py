@@ -90,8 +90,8 @@ def _build_import(place: Place, shown: gr.HTML) -> None:
         go = gr.Button("Import", variant="primary", elem_id="import-go", scale=0, min_width=120)
     told = gr.HTML("", elem_id="import-told")
     gr.HTML(
-        '<p class="ft-words">Reads safetensors and PyTorch files without running anything in them, and downloads nothing. '
-        f"In a terminal: <code>{COMMAND}</code></p>"
+        '<p class="ft-words">Reads safetensors and PyTorch files without running anything in them, and downloads nothing.</p>'
+        + model_cards.fold("In a terminal", f'<p class="ft-use"><code>{COMMAND}</code></p>')
     )
     what.click(describe, path, told, preprocess=False, **DIRECT)
     settings: dict[str, Any] = {"concurrency_id": "importing", "concurrency_limit": 1, "show_progress": "hidden"}

@@ -141,8 +141,17 @@ def opened(page):
 
 
 @pytest.mark.browser
-def test_a_point_is_read_by_keyboard_and_loads_its_settings(open_page):
+def test_the_plane_is_saved_with_what_it_was_made_from_and_a_point_loads_its_settings(open_page):
     page = opened(open_page())
+    for kind, has in (("svg", ["<metadata>", "SJD++", "AMD EPYC", "Log probability"]), ("csv", ["# processor: AMD EPYC", "Speed-up"])):
+        with page.expect_download() as found:
+            page.click(f"#plane [data-save={kind}]")
+        assert found.value.suggested_filename == f"foretoken-bench-epyc-image.{kind}"
+        text = found.value.path().read_text(encoding="utf-8")
+        assert [each for each in has if each not in text] == []
+    with page.expect_download() as found:
+        page.click("#plane [data-save=png]")
+    assert found.value.path().read_bytes().startswith(b"\x89PNG")
     canvas = page.locator("#plane canvas")
     canvas.focus()
     page.keyboard.press("End")
@@ -166,22 +175,14 @@ def test_a_mesh_row_loads_into_a_tab_that_was_never_opened(open_page):
 
 
 @pytest.mark.browser
-def test_the_plane_is_saved_with_what_it_was_made_from(open_page):
+def test_a_benchmark_ends_when_it_is_cancelled_and_the_next_one_is_shown(open_page):
     page = opened(open_page())
-    for kind, has in (("svg", ["<metadata>", "SJD++", "AMD EPYC", "Log probability"]), ("csv", ["# processor: AMD EPYC", "Speed-up"])):
-        with page.expect_download() as found:
-            page.click(f"#plane [data-save={kind}]")
-        assert found.value.suggested_filename == f"foretoken-bench-epyc-image.{kind}"
-        text = found.value.path().read_text(encoding="utf-8")
-        assert [each for each in has if each not in text] == []
-    with page.expect_download() as found:
-        page.click("#plane [data-save=png]")
-    assert found.value.path().read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.browser
-def test_a_benchmark_is_measured_here_and_shown(open_page):
-    page = opened(open_page())
+    page.locator("#bench-settings select").select_option("256 px")
+    page.click("#bench-generate")
+    page.wait_for_selector("#bench-going .ft-going[data-state=running] >> text=Run")
+    page.click("#bench-cancel")
+    page.wait_for_selector("#bench-going .ft-going[data-state=stopped]")
+    page.wait_for_selector("#bench-generate")
     page.locator("#bench-settings .ft-knob[data-knob=prompts] input").evaluate(
         "r => { r.value = 0; r.dispatchEvent(new Event('input', {bubbles: true})); }"
     )
@@ -196,22 +197,6 @@ def test_a_benchmark_is_measured_here_and_shown(open_page):
     with page.expect_download() as found:
         page.click("#bench-csv")
     assert found.value.path().read_text().startswith("method,exact,prompts")
-
-
-@pytest.mark.browser
-def test_a_benchmark_ends_when_it_is_cancelled(open_page):
-    page = opened(open_page())
-    page.locator("#bench-settings select").select_option("256 px")
-    page.click("#bench-generate")
-    page.wait_for_selector("#bench-going .ft-going[data-state=running] >> text=Run")
-    page.click("#bench-cancel")
-    page.wait_for_selector("#bench-going .ft-going[data-state=stopped]")
-    page.wait_for_selector("#bench-generate")
-    page.get_by_role("tab", name="Image", exact=True).click()
-    choose = page.locator("#settings .ft-knob[data-knob=size] select")
-    choose.select_option("64 px")
-    page.click("#generate")
-    page.wait_for_selector("#download:not([disabled])")  # the engine is free again
 
 
 @pytest.mark.browser

@@ -207,6 +207,7 @@ def seen(page, side: str) -> int:
 
 
 @pytest.mark.browser
+@pytest.mark.panel
 def test_a_file_of_pictures_plays_from_the_disk(open_file, pictures, tmp_path):
     page = open_file(exporting.write(pictures, tmp_path / "race.html", ".html"))
     assert page.inner_text(".ft-asked h2") == WORDS and page.title() == WORDS
@@ -234,6 +235,7 @@ def test_a_file_of_pictures_plays_from_the_disk(open_file, pictures, tmp_path):
 
 
 @pytest.mark.browser
+@pytest.mark.panel
 def test_a_file_of_meshes_plays_from_the_disk_on_a_phone(open_file, meshes, tmp_path):
     page = open_file(exporting.write(meshes, tmp_path / "race.html", ".html"), 390, 844)
     assert page.evaluate("document.documentElement.scrollWidth") == 390

@@ -157,15 +157,16 @@ def test_escape_cancels_and_the_focus_stays(open_page) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1920, 1080)])
-def test_pictures_and_their_figures_are_seen_whole(open_page, width, height) -> None:
+def test_pictures_and_their_figures_are_seen_whole(open_page) -> None:
     """With closed settings nobody scrolls to see both pictures and what they cost, and the right one ends where Generate does."""
-    page = open_page(width, height)
+    page = open_page(1440, 900)
     page.click(".ft-summary[data-do=settings]")
     page.wait_for_selector(".ft-settings >> nth=0", state="hidden")
-    figures, button = page.locator("#canvas-fast .ft-counters").bounding_box(), page.locator("#generate").bounding_box()
-    assert figures["y"] + figures["height"] <= height
-    assert figures["x"] + figures["width"] == pytest.approx(button["x"] + button["width"], abs=2)
+    for width, height in ((1440, 900), (1920, 1080)):
+        page.set_viewport_size({"width": width, "height": height})
+        figures, button = page.locator("#canvas-fast .ft-counters").bounding_box(), page.locator("#generate").bounding_box()
+        assert figures["y"] + figures["height"] <= height
+        assert figures["x"] + figures["width"] == pytest.approx(button["x"] + button["width"], abs=2)
 
 
 @pytest.mark.browser
@@ -177,6 +178,11 @@ def test_the_mesh_tab_has_one_line_of_controls(open_page) -> None:
     page.wait_for_selector("#mesh-notes p:has-text('chair.ply')")
     chip = page.locator("#mesh-bar .ft-summary")
     assert chip.locator(".ft-badge").inner_text() in ("exact", "not exact") and chip.locator("b").inner_text()
+    right = page.locator("#mesh .ft-mesh-sides [data-side=accelerated] h3")
+    assert right.inner_text() == chip.locator("b").inner_text()
+    page.click("#mesh-method .ft-picked")
+    page.click("#mesh-method .ft-method-card[data-name=sjdpp]")
+    page.wait_for_function("document.querySelector('#mesh [data-side=accelerated] h3').textContent === 'SJD++'")  # what Generate will use
     chip.click()
     page.wait_for_selector("#mesh-method", state="hidden")
     assert page.locator("#mesh-axis .ft-axis:visible").count() == 6 and page.locator("#mesh-seed").is_visible()

@@ -92,17 +92,16 @@ def test_escape_closes_a_drawer_and_the_focus_comes_back(open_page) -> None:
         page.wait_for_selector(f"{button}[aria-expanded=false]:focus")
 
 
-def test_a_rejected_token_differs_from_an_accepted_one_without_colours(open_page) -> None:
-    page = open_page()
-    choose(page, "settings", "size", "64 px")
-    page.click("#generate")
-    finish(page)
+def test_a_rejected_token_differs_from_an_accepted_one_without_colours(raced) -> None:
+    page = raced
+    page.select_option("#overlay select", "accepted")
     page.click("#overlay [data-do=keep]")
     assert "rejected" in page.inner_text("#overlay .ft-legend") and page.locator("#overlay .ft-crossed").count() == 1
     cells = page.locator("#canvas-fast .ft-overlay").evaluate(CELLS)
     marked = {(tuple(corner), middle != corner) for corner, middle in cells}
     assert ((213, 94, 0), True) in marked and ((0, 158, 115), False) in marked
     assert ((213, 94, 0), False) not in marked and ((0, 158, 115), True) not in marked
+    page.click("#overlay [data-do=keep]")
 
 
 def test_who_declines_motion_gets_none(browser, served) -> None:
@@ -119,4 +118,6 @@ def test_who_declines_motion_gets_none(browser, served) -> None:
     page.click("#replay [data-do=play]")  # one step, instead of a race that plays
     page.wait_for_selector("#canvas-fast .ft-card[data-replayed]:not([data-replayed=''])")
     assert page.locator("#replay .ft-replay").get_attribute("data-playing") == "false"
+    page.get_by_role("tab", name="Lab", exact=True).click()  # a page that has examples has one here, too
+    page.wait_for_selector("#lab-stage .ft-lab[data-state=stopped][data-example=true][data-pictures='6']")
     context.close()

@@ -15,7 +15,7 @@ from app.boards.lazy import Lazy
 from app.boards.loop import FILM, PLACES, SAMPLES, LoopBoard, deviation_of
 from app.boards.picture import Board
 from app.session import Sessions
-from app.ui import subject
+from app.ui import example, lab_example, subject
 from app.ui.image_tab import FAVOURITE
 from app.ui.lab_tab import FASTEST, SAME, LabTab
 from app.ui.looping import CHANGING, STAYING, Loop
@@ -176,6 +176,19 @@ def test_clouds_are_looped_over(low):
     assert [p.text for p in prompts[:2]] == ["tree", "table"] and prompts[8].text == "tree" and len({p.text for p in prompts}) == 8
     assert prompts[3].seed == 8 and prompts[3].size == 16 and prompts[3].points.shape[1] == 6
     assert made.thing("", "../secret") == "chair"
+
+
+def test_the_example_is_a_loop_whose_charts_have_something_to_show(picto, tmp_path, monkeypatch):
+    assert lab_example.read(None, picto) == {}
+    made = lab_example.read(tmp_path, picto)
+    assert (made["state"], made["pictures"], made["example"]) == ("stopped", 6, lab_example.SAID) and made["plain"] > 0
+    assert len(made["settings"]) == 6 and len(made["curve"]) == 3  # the windows lie on a line
+    assert {t["letter"] for t in made["turned"]} >= {"W", "δ"} and made["settings"][0]["shares"]
+    monkeypatch.setattr(lab_example, "run", lambda backbone: pytest.fail("it is run once"))
+    assert lab_example.read(tmp_path, picto) == made
+    monkeypatch.undo()
+    monkeypatch.setattr(example, "PATIENCE", 0.0)
+    assert lab_example.run(picto) == {}  # a slow model's Lab begins empty
 
 
 # --- in a browser -----------------------------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ import pytest
 from PIL import Image
 
 from app.ui.panels import mesh
-from tests.app.conftest import ROOT, wait_for
+from tests.app.conftest import ROOT, settle, wait_for
 from tests.app.mesh_page import GROWN, HALF
 from tests.app.still_life import side
 
+pytestmark = [pytest.mark.browser, pytest.mark.panel]
 WITH_A_CARD = """
   const real = WebGL2RenderingContext.prototype.getParameter;
   WebGL2RenderingContext.prototype.getParameter = function (name) {
@@ -119,7 +120,6 @@ def drag(page, across: int, down: int, button: str = "left") -> None:
     page.mouse.up(button=button)
 
 
-@pytest.mark.browser
 def test_both_sides_grow_and_the_camera_stays(open_panel):
     page = open_panel()
     until(page, state="empty", views=2)
@@ -140,7 +140,6 @@ def test_both_sides_grow_and_the_camera_stays(open_panel):
     page.wait_for_function(f"document.querySelector('#mesh .ft-mesh').dataset.camera === '{home}'")
 
 
-@pytest.mark.browser
 def test_a_tab_that_is_opened_late_and_a_page_that_is_loaded_anew_have_everything(open_panel):
     page = open_panel()
     page.click("#grow")
@@ -150,13 +149,13 @@ def test_a_tab_that_is_opened_late_and_a_page_that_is_loaded_anew_have_everythin
     page.click("#on")
     until(page, "late", state="done", plain_faces=GROWN["plain"], accelerated_faces=GROWN["accelerated"])
     page.wait_for_function("document.querySelector('#late .ft-mesh').dataset.drawn > 0")
+    settle(page)
     page.reload()
     until(page, state="empty", plain_faces=0)
     show(page, "plain=40 accelerated=90")
     show(page, "plain=30 accelerated=120")  # fewer than before: another run
 
 
-@pytest.mark.browser
 def test_views_and_colours_change_the_picture_and_ask_nobody(open_panel):
     page = open_panel()
     show(page, "plain=634 accelerated=634 state=done points=1")
@@ -190,7 +189,6 @@ def test_views_and_colours_change_the_picture_and_ask_nobody(open_panel):
     assert asked == []
 
 
-@pytest.mark.browser
 def test_drafts_are_pink_and_go_away(open_panel):
     page = open_panel()
     show(page, "plain=210 accelerated=420 ghost=9")
@@ -204,7 +202,6 @@ def test_drafts_are_pink_and_go_away(open_panel):
     assert pinkish(pixels(page)[40:]) < 20
 
 
-@pytest.mark.browser
 def test_the_meshes_wipe_over_each_other(open_panel):
     page = open_panel()
     show(page, "plain=60 accelerated=634 state=done")
@@ -224,7 +221,6 @@ def test_the_meshes_wipe_over_each_other(open_panel):
     assert np.abs(pixels(page) - apart).mean() < 0.002
 
 
-@pytest.mark.browser
 def test_hands_keys_and_wheel_move_the_camera(open_panel):
     page = open_panel()
     show(page, "plain=300 accelerated=634 state=done")
@@ -251,7 +247,6 @@ def test_hands_keys_and_wheel_move_the_camera(open_panel):
     assert "Drag to turn" not in page.inner_text("#mesh [data-side=plain] .ft-readout")
 
 
-@pytest.mark.browser
 def test_a_face_under_the_pointer_is_read_out(open_panel):
     page = open_panel()
     show(page, "plain=634 accelerated=634 state=done")
@@ -270,7 +265,6 @@ def test_a_face_under_the_pointer_is_read_out(open_panel):
     assert "accepted" not in page.inner_text("#mesh [data-side=plain] .ft-readout")
 
 
-@pytest.mark.browser
 def test_the_picture_can_be_saved_and_follows_the_theme(open_panel, tmp_path):
     page = open_panel()
     show(page, "accelerated=634 state=done")
@@ -291,7 +285,6 @@ def test_the_picture_can_be_saved_and_follows_the_theme(open_panel, tmp_path):
     assert dark[dark.shape[0] // 3 : -dark.shape[0] // 3].std() > 0.1
 
 
-@pytest.mark.browser
 def test_a_lost_context_comes_back(open_panel):
     page = open_panel()
     show(page, "plain=300 accelerated=634 state=done")
@@ -306,7 +299,6 @@ def test_a_lost_context_comes_back(open_panel):
     assert np.abs(pixels(page) - before).mean() < 0.002
 
 
-@pytest.mark.browser
 def test_without_webgl_the_panel_says_so_and_still_counts(open_panel):
     page = open_panel("HTMLCanvasElement.prototype.getContext = () => null")
     until(page, context="none")
@@ -318,7 +310,6 @@ def test_without_webgl_the_panel_says_so_and_still_counts(open_panel):
     assert page.inner_text("#mesh [data-side=accelerated] .ft-mesh-count") == f"{GROWN['accelerated']} faces"
 
 
-@pytest.mark.browser
 def test_a_finished_mesh_turns_only_for_those_who_like_motion_and_until_it_is_touched(open_panel):
     page = open_panel(WITH_A_CARD)
     show(page, "accelerated=90")
@@ -339,7 +330,6 @@ def test_a_finished_mesh_turns_only_for_those_who_like_motion_and_until_it_is_to
     assert fact(calm, "camera") == resting
 
 
-@pytest.mark.browser
 def test_it_fits_a_phone_with_one_view_above_the_other(open_panel):
     page = open_panel(width=390, height=844)
     show(page, "plain=300 accelerated=634 ghost=9")

@@ -24,6 +24,7 @@ from engine.mesh.read import read
 from engine.tuning.prepare import to_stderr_once
 from tests.app.conftest import MESH_TOKENS
 from tests.app.test_mesh_board import CHAIR, start
+from tests.app.test_page import cancel
 
 # ---------------------------------------------------------------- what is said
 
@@ -299,7 +300,7 @@ def test_cancel_keeps_the_partial_mesh_and_the_other_tab_does_not_notice(open_me
     assert page.locator("#knobs .ft-knob[data-knob=refresh] select").is_enabled()
     assert page.locator("#generate").is_visible()
     page.get_by_role("tab", name="Mesh").click()
-    page.click("#mesh-cancel")
+    cancel(page, "#mesh-cancel")
     finished(page)
     assert page.evaluate(f"{VIEW}.state") == "stopped"
     assert "Stopped" in page.inner_text("#mesh-verdict")

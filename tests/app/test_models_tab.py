@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import gradio as gr
 import pytest
 from PIL import Image
+from playwright.sync_api import expect
 
 from app import cards, speeds, studio
 from app.cards import Card, Curve, abilities, methods
@@ -103,6 +106,14 @@ def test_methods_that_lack_something_name_the_recipe(tmp_path: Path) -> None:
 def test_the_methods_on_a_card_are_those_that_the_model_runs(picto, picto_folder: Path) -> None:
     """The files beside the weights say the same as the loaded model."""
     assert methods(abilities(picto_folder, cards.PICTURES, True), "pictogram") == methods(picto.capabilities, "pictogram")
+
+
+def test_a_card_leads_to_its_tab_and_shows_commands_in_a_fold_only(picto_folder: Path) -> None:
+    card = cards.shipped("pictogram", picto_folder, [], True)
+    html = model_cards.card_html(card)
+    seen = re.sub(r"<details.*?</details>", "", html)
+    assert "launch.py" not in seen and 'data-tab="Image"' in seen and "python launch.py image" in html
+    assert "data-tab" not in model_cards.card_html(replace(card, state="ready"))
 
 
 def test_an_imported_model_shows_its_newest_pictures_and_its_speed(checkpoint: Path, data: Path) -> None:
@@ -204,6 +215,8 @@ def test_cards_fit_a_desktop_and_a_phone(open_page) -> None:
         page.wait_for_function(f"{broken} === 0")
         page.get_by_text("words it knows").click()
         page.wait_for_selector(".ft-model >> text=sunflower")
+    page.click('.ft-model[data-model="lowpoly"] [data-tab=Mesh]')
+    expect(page.get_by_role("tab", name="Mesh", exact=True)).to_have_attribute("aria-selected", "true")
 
 
 @pytest.mark.browser

@@ -40,6 +40,7 @@ def test_what_comes_is_counted_once_and_not_from_the_cache():
 
 
 @pytest.mark.browser
+@pytest.mark.panel
 def test_a_visit_and_its_races_are_measured(browser, served):
     with page_speed.visit(browser, served.address) as (page, ready, first):
         assert 0 < ready < page_speed.PATIENCE and first > 100_000

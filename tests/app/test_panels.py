@@ -114,6 +114,15 @@ def test_the_verdict_follows_the_fair_rule_and_does_not_flatter(picto):
     assert verdict.encode(fast, plain)["headline"] == "As fast as plain decoding"
 
 
+def test_a_rule_that_is_relaxed_in_a_run_ends_the_match_of_the_seed(picto):
+    fast = Board(generate(picto, find("sjdpp")[0], Prompt("a red apple", seed=5, size=64), {"verify": "match seed"}))
+    fast.add(next(fast.run))
+    fast.run.set(relax="additive")
+    for step in fast.run:
+        fast.add(step)
+    assert not fast.run.exact and "agreement" not in verdict.encode(fast, board(picto, "ar"))
+
+
 def test_a_picture_of_nothing_that_was_asked_for_is_not_celebrated(picto, monkeypatch):
     fast, plain = board(picto, "sjdpp", window=8), board(picto, "ar")
     fast.run.seconds, plain.run.seconds = 1.0, 7.1

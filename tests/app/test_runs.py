@@ -7,11 +7,14 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import expect
 
 from app import video
 from app.ui.comparing import TIMES
 from app.ui.panels.verdict import quartiles
+from engine.decoding.initializers import WINDOW
+from tests.app.conftest import settle
 from tests.app.test_page import choose, finish, move, take
 
 CARD = "#canvas-{} .ft-card"
@@ -49,8 +52,11 @@ def pixels(page, side: str, layer: str) -> np.ndarray:
 
 
 @pytest.mark.browser
-def test_the_result_stands_alone_and_the_map_comes_when_asked(open_page):
+def test_the_result_stands_alone_and_the_map_comes_when_asked(open_page, tmp_path):
     page = open_page()
+    page.fill("#prompt textarea, #prompt input", "two cats on snow")
+    page.fill("#seed input", "41")
+    page.press("#seed input", "Tab")
     small(page)
     overlay = page.locator("#canvas-fast .ft-overlay")
     assert overlay.evaluate("c => c.style.opacity") == "0"
@@ -67,11 +73,19 @@ def test_the_result_stands_alone_and_the_map_comes_when_asked(open_page):
     page.locator("#canvas-fast .ft-wipe").evaluate("r => { r.value = 250; r.dispatchEvent(new Event('input')); }")
     assert page.locator("#canvas-fast .ft-other").evaluate("c => c.style.clipPath") == "inset(0px 75% 0px 0px)"
     page.wait_for_selector("#gif:not([disabled])")
+    with page.expect_download() as found:
+        page.click("#download")
+    assert found.value.suggested_filename == "foretoken-auto-sjdpp-41.png"
+    found.value.save_as(tmp_path / "picture.png")
+    picture = Image.open(tmp_path / "picture.png")
+    made = json.loads(picture.text["foretoken"])
+    assert picture.size == (64, 64) and made["knobs"]["window"] == WINDOW.default
+    assert (made["prompt"], made["seed"], made["size"]) == ("two cats on snow", 41, 64)
     files = {"large": "-4x.png", "both": "-both.png", "gif": ".gif", "html": ".html", "folders": "-runs.zip"}
     for name, ending in files.items() | ({("mp4", ".mp4")} if video.is_there() else set()):
         with page.expect_download() as found:
             page.click(f"#{name}")
-        assert found.value.suggested_filename == f"foretoken-auto-sjdpp-7{ending}"
+        assert found.value.suggested_filename == f"foretoken-auto-sjdpp-41{ending}"
         if name == "html":
             text = found.value.path().read_text(encoding="utf-8")
     assert all(f'boot("{panel}"' in text for panel in ("verdict", "canvas-plain", "canvas-fast", "replay", "odds", "trace"))
@@ -81,10 +95,8 @@ def test_the_result_stands_alone_and_the_map_comes_when_asked(open_page):
 
 
 @pytest.mark.browser
-def test_a_replay_is_the_race_again_without_the_server(open_page):
-    page = open_page()
-    small(page)
-    asked = []
+def test_a_replay_is_the_race_again_without_the_server(raced):
+    page, asked = raced, []
     page.on("request", lambda r: asked.append(r.url))
     seen = {}
     for value in (0, 300, 700):
@@ -139,6 +151,8 @@ def test_a_row_brings_its_settings_back_or_to_the_left(open_page):
 def test_knobs_are_as_they_were_left(open_page):
     page = open_page()
     take(page, "SJD++", "refresh")
+    page.wait_for_selector("#knobs .ft-knobs[data-name=sjdpp]")  # what auto takes has these knobs, too
+    assert page.locator("#canvas-fast h3").inner_text() == "SJD++"  # the empty side says what Generate will use
     move(page, "knobs", "window", 4)
     take(page, "Cross-Regression", "energy_tolerance")
     take(page, "SJD++", "refresh")
@@ -152,6 +166,7 @@ def test_a_reload_loses_nothing(open_page):
     small(page)
     shown = pixels(page, "fast", ".ft-picture")
     said = page.inner_text("#verdict .ft-headline")
+    settle(page)
     page.reload()
     page.wait_for_selector(ROWS)
     page.wait_for_function("document.querySelector('#prompt textarea, #prompt input')?.value === 'three bears'")

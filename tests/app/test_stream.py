@@ -28,6 +28,15 @@ def test_throttle_says_yes_once_a_period():
     assert [throttle.ready() for _ in range(5)] == [True, False, True, False, True]
 
 
+def test_steps_that_are_long_do_not_make_updates_rarer():
+    times = iter([0.03 * i for i in range(1001)])  # a step takes 0.03 s, and a period of 0.1 s ends within one
+    throttle = Throttle(0.1, lambda: next(times))
+    assert 298 <= sum(throttle.ready() for _ in range(1001)) <= 302
+    times = iter([0.0, 5.0, 5.03, 5.06, 5.09])  # after a long step updates are not caught up with one by one
+    throttle = Throttle(0.1, lambda: next(times))
+    assert [throttle.ready() for _ in range(5)] == [True, True, False, True, False]
+
+
 def test_throttle_takes_only_its_share_of_the_time():
     now = 0.0
     throttle = Throttle(0.1, lambda: now, share=0.1)

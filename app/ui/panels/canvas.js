@@ -141,6 +141,12 @@ const formats = {
   step_compression: (n) => n.toFixed(2),
 };
 
+function drawTitle() { // an empty side says what it will be drawn with
+  const v = props.value;
+  const chosen = v.state === "empty" && scope.foretokenTitles?.[v.side === "fast" ? "right" : "left"];
+  part("h3").textContent = chosen || v.title;
+}
+
 function drawCounters(totals) {
   const list = part(".ft-counters");
   if (!list.childElementCount) {
@@ -229,7 +235,7 @@ function draw() {
   if (!v) return;
   card.dataset.state = v.state;
   card.dataset.side = v.side;
-  part("h3").textContent = v.title;
+  drawTitle();
   part(".ft-empty").textContent = v.text || "";
   drawBadge(v.badge);
   drawCounters(v.totals);
@@ -274,6 +280,7 @@ window.addEventListener("foretoken:picture", ({ detail }) => {
   other.getContext("2d").drawImage(detail.picture, 0, 0);
 });
 scope.addEventListener("foretoken:replay", (event) => replay(event.detail.time));
+scope.addEventListener("foretoken:titles", () => { if (props.value) drawTitle(); });
 frame.addEventListener("pointermove", (event) => {
   const v = props.value;
   if (!v.maps) return;

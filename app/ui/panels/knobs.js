@@ -98,7 +98,7 @@ function draw() {
   const v = props.value;
   if (!v) return;
   if (v.name !== shown) {
-    shown = v.name;
+    shown = box.dataset.name = v.name;
     box.replaceChildren(...v.declarations.map(row));
   }
   for (const label of box.querySelectorAll(".ft-knob")) label.querySelector(".ft-control").put(v.values[label.dataset.knob]);

@@ -36,7 +36,7 @@ async function drawPicture() {
 
 function drawNumbers() {
   const v = value(), now = current(), put = (key, text) => { box.querySelector(`[data-key=${key}] dd`).textContent = text; };
-  const said = now ? nameOf(now) : v.said || "";
+  const said = v.example || (now ? nameOf(now) : v.said || "");
   const line = box.querySelector(".ft-lab-now");
   if (line.textContent !== said) line.textContent = said;
   box.querySelector(".ft-empty").textContent = v.settings ? "" : v.state === "running" ? "" : "The picture grows here.";
@@ -251,6 +251,7 @@ function draw() {
   const v = value();
   box.dataset.state = v.state || "empty";
   box.dataset.kind = v.kind || box.dataset.kind || "image";
+  box.dataset.example = Boolean(v.example);
   box.dataset.settings = settings().length;
   box.dataset.turned = (v.turned || []).length;
   box.dataset.pictures = v.pictures || 0;

@@ -98,11 +98,17 @@ function drawWords(name) {
   if (!side) return;
   const count = shownFaces(name);
   box.dataset.state = side.state;
-  box.querySelector("h3").textContent = side.title;
+  drawTitle(name);
   box.querySelector(".ft-mesh-count").textContent = count ? counted(count, "face") : "";
   box.querySelector(".ft-empty-text").textContent = count ? "" : side.text;
   drawBadge(box.querySelector(".ft-badge"), side.badge);
   drawCounters(name, side.counters);
+}
+
+function drawTitle(name) { // an empty side says what it will be drawn with
+  const side = props.value.sides[name];
+  const chosen = side?.state === "empty" && scope.foretokenTitles?.[name === "plain" ? "left" : "right"];
+  if (side) part(`.ft-mesh-sides [data-side=${name}] h3`).textContent = chosen || side.title;
 }
 
 function drawCounters(name, counters) {
@@ -310,6 +316,7 @@ wipe.addEventListener("click", () => { view.wipe = wiped() ? null : range.value 
 range.addEventListener("input", () => { view.wipe = range.value / 1000; drawBar(); });
 select.addEventListener("change", () => { view.map = select.value; drawBar(); });
 scope.addEventListener("foretoken:replay", ({ detail }) => replay(detail.time));
+scope.addEventListener("foretoken:titles", () => SIDES.forEach(drawTitle));
 
 // ---------------------------------------------------------------- start
 

@@ -2,6 +2,8 @@
 let cards = __CARDS__;
 const box = element.querySelector(".ft-pick"), button = box.querySelector(".ft-picked"), list = box.querySelector(".ft-cards");
 const of = (name) => cards.find((card) => card.name === name);
+// Which side of a race this menu is for: an empty side bears the title of what it will be drawn with.
+const SIDE = { method: "right", other: "left" }[__OWN__.replace(/^mesh-/, "")], scope = element.closest("[role=tabpanel]") || window;
 
 function fill(place, card) {
   place.querySelector("b").textContent = card.title;
@@ -52,6 +54,10 @@ function draw() {
   if (!card) return;
   fill(button, card);
   box.dataset.name = card.name;
+  if (SIDE) {
+    scope.foretokenTitles = { ...scope.foretokenTitles, [SIDE]: card.title };
+    scope.dispatchEvent(new Event("foretoken:titles"));
+  }
   for (const each of list.querySelectorAll("button")) each.setAttribute("aria-current", each.dataset.name === card.name);
 }
 
