@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from engine.run import generate
 KINDS = (REFERENCE, NATIVE)
 METHOD_ROWS = {"pictogram": ("ar", "sjdpp"), "lowpoly": ("ar", "sjdpp", "xspecmesh_exact")}  # whole generations
 SHARES = ("model", "drafter", "sampling", "bookkeeping")
+SPLITS = 9  # generations whose shares are measured; the median of each counts
 
 
 @contextmanager
@@ -108,8 +110,8 @@ def of_generation(models: dict[str, Backbone], method: str, seeds: int) -> Row:
     for kind in models:
         row |= {f"{kind}_ms": round(1000 * sum(seconds[kind]) / passes[kind], 3), f"{kind}_seconds": round(sum(seconds[kind]) / seeds, 3)}
     for kind, model in models.items():
-        shares = split(model, method, {}, prompt_of(model))
-        row |= {f"{kind}_{name}_share": round(shares[f"{name}_share"], 3) for name in SHARES}
+        found = [split(model, method, {}, prompt_of(model)) for _ in range(SPLITS)]
+        row |= {f"{kind}_{name}_share": round(median(each[f"{name}_share"] for each in found), 3) for name in SHARES}
     return row
 
 
