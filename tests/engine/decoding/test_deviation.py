@@ -21,6 +21,7 @@ FLAT = {"rows": 1, "columns": 40, "vocabulary": 5, "sharpness": 1.0}
 RELAXED: dict[str, dict[str, float | str]] = {  # every method with a relaxed rule that has a budget
     "eagle": LENT | {"children": "sampled", "nodes": 9, "depth": 3, "width": 3},
     "adt_tree_published": LENT | {"children": "deterministic", "nodes": 9},
+    "medusa": LENT | {"children": "sampled", "nodes": 9, "depth": 3, "width": 3},
     "sjdpp": LENT | {"window": 6, "init": "random"},
     "gsd": {"window": 6, "half_width": 4, "probability_gap": 1.0, "code_distance": 2.0},
     "cross_regression": {"horizon": 4, "energy_tolerance": 4.0, "energy_smoothing": 0.3},
