@@ -125,7 +125,7 @@ INLINE float largest_of(vec x) {
     return x[0];
 }
 
-/* The same in any order: the lanes of the result are the largest lanes of the vectors. */
+/* Lane i is the largest lane of vector i. */
 INLINE vec largest_of_each(vec *x) {
 #define MORE(x, y, s) larger(PICK(x, y, s, 0), PICK(x, y, s, s))
 #if LANES == 16

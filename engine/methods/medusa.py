@@ -49,7 +49,7 @@ class Ahead:
 
     def __init__(self, sequence: Sequence, guess: SpatialGuess):
         self.sequence, self.guess = sequence, guess
-        self.laws, self.levels = torch.empty(0), [0]
+        self.laws, self.levels = torch.empty(0), []
 
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
         """Shows the states [branches, k, H] that predicted the newest tokens to the heads. Returns the first head's logits [V]."""
