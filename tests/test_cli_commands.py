@@ -149,7 +149,7 @@ STOPPED = {  # where Ctrl-C strikes, by command
     "train": (["train", "judge"], "engine.train.judge.main"),
     "models": (["models"], "engine.networks.weights.read_card"),
     "doctor": (["doctor"], "engine.machine.facts"),
-    "test": (["test"], "subprocess.call"),
+    "test": (["test"], "subprocess.Popen"),
 }
 
 
