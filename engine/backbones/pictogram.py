@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from math import isqrt
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,9 +21,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from engine.backbones.looks import LookTable, read_looks
 from engine.backbones.prompts import readable_text
 from engine.cache import Slab
 from engine.core import Prompt, Resampler, Sampling, Suits
+from engine.data.looks import anonymous, looks_of_words
 from engine.data.reading import read, split
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
@@ -57,9 +60,12 @@ class PictogramModel(nn.Module):
     structure to a free row for every code. `words` has one row per word; row 0 is padding. The decoder is `placed` (see Decoder).
     """
 
-    def __init__(self, levels: tuple[int, ...], words: int, layers: int = 6, width: int = 320, heads: int = 5, inner: int = 896):
+    def __init__(
+        self, levels: tuple[int, ...], words: int, layers: int = 6, width: int = 320, heads: int = 5, inner: int = 896, looks: int = 0
+    ):
+        """looks : how many looks it can read (engine/data/looks.py)"""
         super().__init__()
-        self.settings = {"layers": layers, "width": width, "heads": heads, "inner": inner}
+        self.settings = {"layers": layers, "width": width, "heads": heads, "inner": inner} | ({"looks": looks} if looks else {})
         self.levels, self.width = tuple(levels), width
         self.vocabulary = int(np.prod(levels))
         self.words = nn.Embedding(words + 1, width)
@@ -71,6 +77,15 @@ class PictogramModel(nn.Module):
         nn.init.normal_(self.words.weight, std=0.02)
         nn.init.normal_(self.scale.weight, std=0.02)
         nn.init.zeros_(self.gist_map.weight)
+        if looks:
+            self.orders = nn.Embedding(looks, width)
+            self.left_map = nn.Linear(width, width, bias=False)
+            self.above_map = nn.Linear(width, width, bias=False)
+            self.dark_map = nn.Linear(width, width, bias=False)
+            nn.init.normal_(self.orders.weight, std=0.02)
+            nn.init.eye_(self.left_map.weight)
+            nn.init.eye_(self.above_map.weight)
+            nn.init.zeros_(self.dark_map.weight)
         self.decoder = Decoder(layers, width, heads, inner, placed=True)
         self.register_buffer("one_hot", self._digit_matrix(), persistent=False)
 
@@ -91,12 +106,15 @@ class PictogramModel(nn.Module):
         """Output rows [V, width]."""
         return self.head_rows + self.one_hot @ self.digits_out
 
-    def rotary(self, side: int) -> tuple[Tensor, Tensor]:
-        """cos and sin of all slots of a sequence with side x side tokens: words in row -2, the scale in row -1, the picture in 0..16."""
+    def rotary(self, side: int, widths: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
+        """cos and sin of all slots of a sequence with side x side tokens: words in row -2, looks above them side by side, the scale
+        in row -1, the picture in 0..16.
+
+        widths : tokens along the side of each look
+        """
         text = torch.stack([torch.full((TEXT_SLOTS,), -2.0), torch.arange(TEXT_SLOTS) / 2], -1)
-        y, x = torch.meshgrid(*[(torch.arange(side) + 0.5) / side * 16] * 2, indexing="ij")
-        picture = torch.stack([y.flatten(), x.flatten()], -1)
-        coordinates = torch.cat([text, torch.tensor([[-1.0, 0.0]]), picture])
+        looks = [_grid(n, side) + torch.tensor([-12.0, 9.0 * i]) for i, n in enumerate(widths)]
+        coordinates = torch.cat([text, *looks, torch.tensor([[-1.0, 0.0]]), _grid(side, side)])
         return rotary_table(coordinates, self.width // self.decoder.heads)
 
     def gist(self, words: Tensor, side: int) -> Tensor:
@@ -105,31 +123,60 @@ class PictogramModel(nn.Module):
         total = (self.words(words) * said).sum(1) / said.sum(1).clamp(min=1).sqrt()
         return self.gist_map(total)[:, None] + self.scale.weight[SCALES.index(side)]
 
-    def prefix(self, words: Tensor, side: int) -> Tensor:
-        """Word ids [B, 32] -> embeddings [B, 33, width]: the words, then the gist."""
-        return torch.cat([self.words(words), self.gist(words, side)], 1)
+    def looks(self, words: Tensor, looks: Sequence[Tensor]) -> Tensor:
+        """Tokens of looks, each [B, 2, n*n], -> embeddings [B, sum of n*n, width]; zeros where the caption [B, 32] is empty.
 
-    def training_logits(self, words: Tensor, tokens: Tensor, side: int, chosen: Tensor | None = None) -> Tensor:
-        """Logits [B, side*side, V] of all tokens [B, side*side] after captions [B, 32], in one pass.
+        Each token of a look before white comes with the one before black, which tells what shows through, and with its left and its upper
+        neighbour, so that a row which has just drawn the neighbour finds it.
+        """
+        if not looks:
+            return self.words.weight.new_zeros(len(words), 0, self.width)
+        table = torch.cat([self.token_table(), self.words.weight.new_zeros(1, self.width)])
+        found = []
+        for i, tokens in enumerate(looks):
+            light, dark = tokens.unbind(1)
+            n = isqrt(tokens.shape[2])
+            grid = F.pad(light.view(-1, n, n), (1, 0, 1, 0), value=self.vocabulary)
+            left, above = grid[:, 1:, :-1].flatten(1), grid[:, :-1, 1:].flatten(1)
+            near = self.left_map(table[left]) + self.above_map(table[above])
+            found.append(table[light] + self.dark_map(table[dark]) + near + self.orders.weight[i])
+        return torch.cat(found, 1) * (words > 0).any(1)[:, None, None]
+
+    def prefix(self, words: Tensor, side: int, looks: Sequence[Tensor] = ()) -> Tensor:
+        """Word ids [B, 32] -> embeddings [B, 33 + looks, width]: the words, the looks, then the gist."""
+        return torch.cat([self.words(words), self.looks(words, looks), self.gist(words, side)], 1)
+
+    def training_logits(
+        self, words: Tensor, tokens: Tensor, side: int, chosen: Tensor | None = None, looks: Sequence[Tensor] = ()
+    ) -> Tensor:
+        """Logits [B, side*side, V] of all tokens [B, side*side] after captions [B, 32] and looks, in one pass.
 
         chosen : int64 [B, K], ascending: return only the logits [B, K, V] of these tokens, which then see no other picture rows
         """
-        prefix = self.prefix(words, side)
-        rows = torch.cat([prefix[:, TEXT_SLOTS:], self.token_table()[tokens[:, :-1]] + self.gist(words, side)], 1)
-        cos, sin = (t.to(rows.device)[: TEXT_SLOTS + side * side] for t in self.rotary(side))
+        prefix = self.prefix(words, side, looks)
+        before = prefix.shape[1] - 1
+        rows = torch.cat([prefix[:, before:], self.token_table()[tokens[:, :-1]] + self.gist(words, side)], 1)
+        widths = [isqrt(t.shape[2]) for t in looks]
+        cos, sin = (t.to(rows.device)[: before + side * side] for t in self.rotary(side, widths))
         if chosen is not None:
             rows = rows.gather(1, chosen[:, :, None].expand(-1, -1, self.width))
-            slots = torch.cat([torch.arange(TEXT_SLOTS, device=rows.device).expand(len(chosen), -1), chosen + TEXT_SLOTS], 1)
+            slots = torch.cat([torch.arange(before, device=rows.device).expand(len(chosen), -1), chosen + before], 1)
             cos, sin = cos[slots], sin[slots]
-        x = torch.cat([prefix[:, :TEXT_SLOTS], rows], 1)
-        hidden = self.decoder(x, cos, sin, text_mask(x.shape[1], x.device))
-        return hidden[:, TEXT_SLOTS:] @ self.head_table().T
+        x = torch.cat([prefix[:, :before], rows], 1)
+        hidden = self.decoder(x, cos, sin, text_mask(x.shape[1], x.device, before))
+        return hidden[:, before:] @ self.head_table().T
 
 
-def text_mask(count: int, device: torch.device) -> Tensor:
-    """Causal, but all words see each other: bool [count, count]."""
+def _grid(n: int, side: int) -> Tensor:
+    """Coordinates (y, x) of n x n tokens, of which `side` are 16 long, float32 [n*n, 2]."""
+    y, x = torch.meshgrid(*[(torch.arange(n) + 0.5) / side * 16] * 2, indexing="ij")
+    return torch.stack([y.flatten(), x.flatten()], -1)
+
+
+def text_mask(count: int, device: torch.device, before: int = TEXT_SLOTS) -> Tensor:
+    """Causal, but the first `before` slots, words and looks, see each other: bool [count, count]."""
     mask = causal(count, 0, device)
-    mask[:TEXT_SLOTS, :TEXT_SLOTS] = True
+    mask[:before, :before] = True
     return mask
 
 
@@ -138,10 +185,12 @@ class _Trunk(Trunk):
 
     takes_sets = fixed = True
 
-    def __init__(self, model: PictogramModel, side: int, gist: Tensor, table: Tensor, head: nn.Linear, dtype: torch.dtype):
+    def __init__(
+        self, model: PictogramModel, side: int, widths: Sequence[int], gist: Tensor, table: Tensor, head: nn.Linear, dtype: torch.dtype
+    ):
         self.model, self.gist, self.table, self.head = model, gist, table, head
         self.takes_chains = model.decoder.quick is not None
-        cos, sin = (t.to(table.device) for t in model.rotary(side))
+        cos, sin = (t.to(table.device) for t in model.rotary(side, widths))
         self.places = model.decoder.places(cos, sin)
         own = torch.float32 if is_native(model.decoder) else dtype
         self.cos, self.sin = cos.to(own), sin.to(own)
@@ -196,14 +245,16 @@ class Pictogram:
 
     def __init__(
         self, model: PictogramModel, tokenizer: PictureTokenizer, words: list[str], sides: tuple[int, ...], card: dict,
-        folder: Path | None = None,
+        folder: Path | None = None, looks: LookTable | None = None,
     ):  # fmt: skip
-        """folder : of the weights, and of the drafters that were trained for them."""
+        """folder : of the weights, and of the drafters that were trained for them; looks : for a model that reads them"""
         self.model, self.tokenizer, self.card = model.eval(), tokenizer.eval(), card
         self.dtype, self.weights_hash = "float32", None  # dtype of the passes; residual stream, logits and distributions are always float32
         self.vocabulary, self.parameters = model.vocabulary, sum(p.numel() for p in model.parameters())
-        self.words = {w: i + 1 for i, w in enumerate(words)}
+        self._taught = {w: i + 1 for i, w in enumerate(words)}
+        self.words = self._taught if looks is None else self._taught | dict.fromkeys(looks.words() - self._taught.keys(), 0)
         self.sides = sides  # the scales that were trained
+        self.looks = looks
         self.device = next(model.parameters()).device
         self.folder = folder
         self._drafters: dict[str, Any] = {}
@@ -233,40 +284,55 @@ class Pictogram:
 
     def start(self, prompt: Prompt) -> TransformerSequence:
         """Prefills a caption; raises BadPrompt if the text is empty or too long, or for a size that was not trained."""
-        words = self._read(prompt)
+        said = self._said(prompt)
         side, sampling = self._side(prompt.size), prompt.sampling or self.sampling
         branches = 1 if sampling.guidance == 1 else 2
         table, head = self._tables
-        rows = torch.tensor([words, [0] * TEXT_SLOTS][:branches], device=self.device)
-        trunk = _Trunk(self.model, side, self.model.gist(rows, side), table, head, getattr(torch, self.dtype))
+        rows = torch.tensor([self.ids_of(said), [0] * TEXT_SLOTS][:branches], device=self.device)
+        looks = self.looks_of(said, side)
+        prefix = self.model.prefix(rows, side, [tokens.expand(branches, -1, -1) for tokens in looks])
+        widths = [isqrt(tokens.shape[1]) for tokens in looks]
+        trunk = _Trunk(self.model, side, widths, self.model.gist(rows, side), table, head, getattr(torch, self.dtype))
         decoder = self.model.decoder
-        capacity = TEXT_SLOTS + 1 + side * side + 256
+        capacity = prefix.shape[1] + side * side + 256
         dtype = getattr(torch, self.dtype)
         rounds = dtype == torch.bfloat16 and self.device.type == "cpu" and not is_native(decoder)
         whole = STEADY_KEYS if rounds else 1  # so that `match seed` holds; native functions sum in one order anyway
         slab = Slab(len(decoder.blocks), branches, decoder.heads, capacity, decoder.width // decoder.heads, self.device, dtype, whole)
-        mask = text_mask(TEXT_SLOTS, self.device)
+        before = prefix.shape[1] - 1
         return PictogramSequence(
-            self, prompt, trunk, self.model.prefix(rows, side), mask, slab,
+            self, prompt, trunk, prefix, text_mask(before, self.device, before), slab,
             vocabulary=self.model.vocabulary, limit=side * side, layout=Raster(side, side, FACTOR), sampling=sampling,
             codebook=self.codebook(),
         )  # fmt: skip
 
-    def _read(self, prompt: Prompt) -> list[int]:
-        """Word ids of a prompt, padded to 32. Unknown words are replaced by known synonyms, or left out (see unknown_words)."""
+    def _said(self, prompt: Prompt) -> tuple[str, ...]:
+        """The words of a prompt that are read. Unknown ones are replaced by known synonyms, or left out (see unknown_words)."""
         text = readable_text(prompt.text, EXAMPLE)
         if len(text) > LONGEST_PROMPT:
             raise BadPrompt(f"The prompt has {len(text):,} characters; at most {LONGEST_PROMPT:,} are read. Shorten it.")
         reading = read(text, self.words)
-        known = [self.words[w] for w in reading.words]
-        if len(known) > TEXT_SLOTS:
-            raise BadPrompt(f"The prompt has {len(known)} words; pictogram reads at most {TEXT_SLOTS}. Shorten it.")
+        if len(reading.words) > TEXT_SLOTS:
+            raise BadPrompt(f"The prompt has {len(reading.words)} words; pictogram reads at most {TEXT_SLOTS}. Shorten it.")
         if not split_words(text):
             raise BadPrompt("The prompt holds no word of letters. Say what to draw, for instance: a red apple on a blue background.")
-        if not known:
+        if not reading.words:
             hint = ", ".join(named(reading.unknown)) or "it has none"
             raise BadPrompt(f"pictogram knows no word of this prompt: {hint}. See `launch.py models` for what it can draw.")
-        return known + [0] * (TEXT_SLOTS - len(known))
+        return reading.words
+
+    def ids_of(self, said: Sequence[str]) -> list[int]:
+        """Ids of words, padded with 0 to 32. A word of an object that the model knows by its look only is THING."""
+        words = said if self.looks is None else anonymous(said, self._taught)
+        ids = [self._taught[word] for word in words if word in self._taught]
+        return ids + [0] * (TEXT_SLOTS - len(ids))
+
+    def looks_of(self, said: Sequence[str], side: int) -> list[Tensor]:
+        """The looks of what a caption names, tokens int64 [2, n*n] each; none if the model reads none."""
+        if self.looks is None:
+            return []
+        found = [look for look in looks_of_words(said) if look in self.looks][: self.model.settings["looks"]]
+        return [self.looks.tokens(look, side).to(self.device) for look in found]
 
     def unknown_words(self, text: str) -> dict[str, list[str]]:
         """Words that the model does not know, each with up to three known ones: the nearest in meaning, or the correct spelling."""
@@ -384,7 +450,8 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> P
     refuse_other_tokens(card, "decoder", folder)
     torch.set_flush_denormal(True)
     model, tokenizer = load_model(folder).to(device), load_tokenizer(folder).to(device)
-    found = Pictogram(model, tokenizer, card["words"], tuple(sides), card, folder)
+    looks = read_looks(folder, need(card, "looks", list, folder, of=str), model.vocabulary) if "looks" in model.settings else None
+    found = Pictogram(model, tokenizer, card["words"], tuple(sides), card, folder, looks)
     found.weights_hash = hash_of([folder / "tokenizer.safetensors", *parts(folder, "decoder")])
     found.dtype = "bfloat16" if dtype == "bfloat16" else "float32"
     if found.device.type == "cpu":

@@ -84,6 +84,7 @@ STYLES = {  # how all objects of a scene are drawn, and the phrases for it, afte
     "outlined": [", outlined", " with outlines", " with dark outlines"],
     "soft shadow": [" with a soft shadow", ", soft shadow", " with soft shadows"],
 }
+THING = "thing"  # the word for an object that a model knows by its look only (see looks.py)
 STYLED = 0.25  # the share of styled scenes in a world that has styles
 HELD_OUT = 10  # one combination in this many is never trained
 
@@ -244,7 +245,8 @@ def _square(members: Sequence[tuple[str, str]], r: random.Random) -> Boxes:
 
 def _alone(g: Group, r: random.Random, sides: Mapping[str, int], even: bool) -> Boxes:
     if g.count == 1:
-        side = sides[g.size] if g.size else r.choice([sides[""], sides["large"]])  # a single object may be large without a word for it
+        unsaid = "large" if even else r.choice(["", "large"]) if not g.size else ""  # without a word for its size it is, or may be, large
+        side = sides[g.size or unsaid]
         low, high = max(0, (CANVAS - side) // 2 - 16), min(CANVAS - side, (CANVAS - side) // 2 + 16)
         return ((g.name, g.colour, _lattice(r, low, high), _lattice(r, low, high), side),)
     if g.count == 4 or (even and g.count == 3):
@@ -392,7 +394,7 @@ def vocabulary(lessons: Lessons = FIRST) -> tuple[str, ...]:
     for name in lessons.objects:
         for n in names_of(name):
             said += [n, plural(n)]
-    said += [*HUES, *PLAIN]
+    said += [*HUES, *PLAIN, *([THING, plural(THING)] if lessons.even else [])]
     told = [RELATIONS[relation] for relation in lessons.relations] + [STYLES[style] for style in lessons.styles]
     for group in (*COLOUR_SYNONYMS.values(), *PLACES.values(), *SIZE_WORDS.values(), *told):
         said += group

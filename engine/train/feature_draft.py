@@ -31,6 +31,7 @@ from engine.backbones.pictogram import TEXT_SLOTS, split_words, text_mask
 from engine.cache import Slab
 from engine.core import Sampling
 from engine.data.emoji_scenes import caption, held_out_scenes, lessons_of, trained_scenes
+from engine.data.looks import Look, looks_of_scene
 from engine.data.lowpoly_shapes import held_out_shapes, training_shapes
 from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
 from engine.errors import BadKnob
@@ -53,6 +54,7 @@ PRESETS = {
 }
 DECIDES = Measure("acceptance", higher=True)
 TOGETHER = 32  # sequences that are generated in one batch and kept in one file
+LOOKED = (48, 48)  # sizes of what the captions name, if pictogram reads looks: prefixes of a batch have one length
 UNSEEN = 16  # held-out sequences that acceptance is measured on
 DEPTH = 5  # levels that acceptance is measured on
 LEVELS = 3  # levels that our loss trains; the paper's trains one
@@ -149,18 +151,23 @@ class PictureTeacher:
         self.table, self.rows = self.model.token_table(), self.model.head_table()
         self.vocabulary, self.trunk = len(self.rows), self.model.decoder
         self.linear = ("query_key_value", "attention_out", "gate_up", "feed_out")
-        self.rotary = tuple(t.to(self.table.device) for t in self.model.rotary(self.side))
+        widths = [Look("", "", size).tokens(self.side) for size in LOOKED] if self.backbone.looks else []
+        self.rotary = tuple(t.to(self.table.device) for t in self.model.rotary(self.side, widths))
+        self.spelt = ["", *self.backbone.card["words"]]
+        self.before = TEXT_SLOTS + sum(n * n for n in widths)
 
     def questions(self, count: int, held_out: bool) -> Tensor:
         """Returns word ids int64 [count, 32]."""
         lessons = lessons_of(self.backbone.card)
-        scenes = held_out_scenes(count, lessons) if held_out else trained_scenes(2**42, count, lessons=lessons)
+        many = 8 * count if self.backbone.looks else count
+        scenes = held_out_scenes(many, lessons) if held_out else trained_scenes(2**42, many, lessons=lessons)
+        if self.backbone.looks:
+            scenes = [scene for scene in scenes if [look.side for look in looks_of_scene(scene)] == list(LOOKED)][:count]
         found = torch.zeros(count, TEXT_SLOTS, dtype=torch.int64)
         for i, scene in enumerate(scenes):
             if not held_out and i % DROPPED == DROPPED - 1:
                 continue
-            ids = [self.backbone.words[w] for w in split_words(caption(scene, i)) if w in self.backbone.words][:TEXT_SLOTS]
-            found[i, : len(ids)] = torch.tensor(ids, dtype=torch.int64)
+            found[i] = torch.tensor(self.backbone.ids_of(split_words(caption(scene, i))))
         return found
 
     def _pair(self, said: Tensor) -> Tensor:
@@ -174,14 +181,14 @@ class PictureTeacher:
         pair, model, device = self._pair(said), self.model, self.table.device
         decoder, length = model.decoder, self.side**2
         slab = Slab(
-            len(decoder.blocks), len(pair), decoder.heads, TEXT_SLOTS + length, decoder.width // decoder.heads, device, torch.float32
+            len(decoder.blocks), len(pair), decoder.heads, self.before + length, decoder.width // decoder.heads, device, torch.float32
         )
-        cos, sin = (t.to(device) for t in model.rotary(self.side))
-        prefix, gist = model.prefix(pair, self.side), model.gist(pair, self.side)
-        decoder(prefix[:, :TEXT_SLOTS], cos[:TEXT_SLOTS], sin[:TEXT_SLOTS], text_mask(TEXT_SLOTS, device), slab)
-        slab.keep(list(range(TEXT_SLOTS)))
-        x, states, tokens = prefix[:, TEXT_SLOTS:], [], []
-        for slot in range(TEXT_SLOTS, TEXT_SLOTS + length):
+        cos, sin = self.rotary
+        prefix, gist, before = self.prefix(said), model.gist(pair, self.side), self.before
+        decoder(prefix[:, :before], cos[:before], sin[:before], self.mask(before), slab)
+        slab.keep(list(range(before)))
+        x, states, tokens = prefix[:, before:], [], []
+        for slot in range(before, before + length):
             states.append(decoder(x, cos[slot : slot + 1], sin[slot : slot + 1], None, slab))
             slab.keep([0])
             logits = self.head(states[-1]).view(-1, len(said), len(self.rows))
@@ -197,12 +204,21 @@ class PictureTeacher:
         return self.table[tokens].repeat(len(pair) // len(said), 1, 1) + self.model.gist(pair, self.side)
 
     def prefix(self, said: Tensor) -> Tensor:
-        """Returns the rows of the caption and its gist."""
-        return self.model.prefix(self._pair(said), self.side)
+        """Returns the rows of the caption, the looks and the gist."""
+        pair = self._pair(said)
+        return self.model.prefix(pair, self.side, self._looks(pair))
+
+    def _looks(self, said: Tensor) -> list[Tensor]:
+        """Returns the tokens of the looks of captions [B, 32], each [B, 2, n*n]; anything for an empty caption, which has none."""
+        if not self.backbone.looks:
+            return []
+        some = [torch.zeros(2, Look("", "", size).tokens(self.side) ** 2, dtype=torch.int64) for size in LOOKED]
+        rows = [self.backbone.looks_of([self.spelt[i] for i in ids if i], self.side) or some for ids in said.tolist()]
+        return [torch.stack(each).to(self.table.device) for each in zip(*rows, strict=True)]
 
     def mask(self, count: int) -> Tensor:
-        """Returns a mask in which words see each other."""
-        return text_mask(count, self.table.device)
+        """Returns a mask in which words and looks see each other."""
+        return text_mask(count, self.table.device, self.before)
 
     def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
         """Runs the decoder."""

@@ -75,6 +75,19 @@ def accuracy(verdicts: list[Verdict]) -> dict[str, float]:
     return found
 
 
+def moved(shipped: Judge, model: Judge) -> dict[str, Tensor]:
+    """Returns shipped weights for a judge of other objects: what belongs to an object moves with it, new objects keep `model`'s values."""
+    state = shipped.state_dict()
+    places = [(shipped.names.index(name), i) for i, name in enumerate(model.names) if name in shipped.names]
+    for name, own in model.state_dict().items():
+        if own.shape != state[name].shape:
+            found = own.clone()
+            for old, new in places:
+                found[new] = state[name][old]
+            state[name] = found
+    return state
+
+
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
@@ -87,9 +100,7 @@ def main(options: Options) -> None:
     model = Judge(lessons.objects).to(memory_format=torch.channels_last)
     training = Training(f"judge{suffix(taught)}", model, preset["rate"], options.minutes_of(preset), device, weight_decay=0.01)
     if not training.resume(options.fresh, options.slice) and not options.fresh and (judge.FOLDER / "judge.safetensors").exists():
-        shipped, card = judge.load(), read_card(judge.FOLDER)
-        if shipped.names == lessons.objects:
-            training.warm_start(shipped.state_dict(), card["judge"])
+        training.warm_start(moved(judge.load(), model), read_card(judge.FOLDER)["judge"])
     scenes = held_out_scenes(HELD_OUT, lessons)
     drawn = [render(s, 128) for s in scenes]
     with torch.no_grad():

@@ -27,6 +27,6 @@ class Options(loop.Options):
         p.add_argument(
             "--lessons",
             choices=list(LESSONS),
-            help="what to train on: first (32 objects), common (147) or the whole world (default: the preset's)",
+            help="what to train on: first (32 objects), common (168) or the whole world (default: the preset's)",
         )
         return p

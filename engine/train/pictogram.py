@@ -21,6 +21,8 @@ import argparse
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +31,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.backbones import pictogram
+from engine.backbones.looks import LookTable, said
 from engine.backbones.pictogram import SCALES, TEXT_SLOTS, PictogramModel, split_words
 from engine.data.emoji_scenes import (
     ANY,
     CANVAS,
+    COLOURED,
+    EVEN_SIDES,
     FIRST,
     FONT_NAME,
+    HUES,
     LESSONS,
     OBJECTS,
     Lessons,
@@ -45,10 +51,11 @@ from engine.data.emoji_scenes import (
     trained_scenes,
     vocabulary,
 )
+from engine.data.looks import MOST, Look, anonymous, drawn, looks_of_scene
 from engine.errors import BadKnob
 from engine.machine import has_fast_bfloat16
 from engine.networks.vq import FACTOR, PictureTokenizer
-from engine.networks.weights import parts, read_card, split
+from engine.networks.weights import parts, read_card, read_parts, split
 from engine.networks.weights import ship as ship_files
 from engine.train import lessons as lessons_options
 from engine.train.decision import Measure, may_ship, prepare, target
@@ -66,6 +73,8 @@ ROWS = {16: 128, 32: 448}  # rows of 256 or 1,024 that a thinned step keeps of a
 THINNED = 0.7  # share of thinned steps at these scales
 DISTURBED = 0.5  # share of pictures that are read with wrong tokens
 WRONG = 0.05  # share of tokens in such a picture that are replaced by those of another place in the step
+DISGUISED = 0.2  # share of steps whose objects are noise without a name, so that they can be copied but not known
+DRILLED, DRILL = 240, 16  # first steps that are all like this, and their scale: until the decoder copies
 DROPPED = 0.1
 UNPLACED = 0.35  # share of captions that omit the background
 ANYWHERE = 0.5  # share of their scenes with a plain background of any colour, so that no object is recognised by its rim
@@ -108,7 +117,8 @@ class Scenes:
 
     def __init__(self, tokenizer: PictureTokenizer, words: dict[str, int], device: str, half: bool, lessons: Lessons = FIRST):
         self.tokenizer, self.words, self.device, self.half, self.lessons = tokenizer, words, device, half, lessons
-        self.pool: dict[int, list[tuple[Scene, Tensor]]] = {side: [] for side in SCALES}
+        self.pool: dict[tuple[int, tuple[int, ...]], list[tuple[Scene, Tensor]]] = {}  # by scale and the sizes of looks
+        self._looks: dict[tuple[Look, int], Tensor] = {}
 
     def encode(self, scenes: list[Scene], side: int) -> Tensor:
         """Returns tokens int64 [B, side*side]."""
@@ -116,9 +126,28 @@ class Scenes:
         with torch.no_grad(), torch.autocast(self.device, torch.bfloat16, enabled=self.half):
             return self.tokenizer.encode(pictures).flatten(1)
 
-    def caption_ids(self, scene: Scene, seed: int, placed: bool = True) -> list[int]:
-        """Returns the word ids of one caption, padded with 0."""
-        ids = [self.words[w] for w in split_words(caption(scene, seed, placed))][:TEXT_SLOTS]
+    def look(self, look: Look, side: int) -> Tensor:
+        """Returns the tokens int64 [2, n*n] of a look in pictures of a scale."""
+        if (look, side) not in self._looks:
+            self._looks[look, side] = self.looked([look], side)[0]
+        return self._looks[look, side]
+
+    def looked(self, looks: Sequence[Look], side: int) -> Tensor:
+        """Returns the tokens int64 [L, 2, n*n] of looks of one size in pictures of a scale, before white and before black."""
+        pictures = [drawn(look, side * FACTOR, background) for look in looks for background in ("white", "black")]
+        with torch.no_grad(), torch.autocast(self.device, torch.bfloat16, enabled=self.half):
+            return self.tokenizer.encode(to_tensor(pictures, self.device)).view(len(looks), 2, -1)
+
+    def looks(self, scenes: Sequence[Scene], side: int) -> list[Tensor]:
+        """Returns the tokens int64 [B, 2, n*n] of the first look of each scene, the second, and so on; all scenes have looks of the same
+        sizes."""
+        looks = [looks_of_scene(scene) for scene in scenes] if self.lessons.even else []
+        return [torch.stack([self.look(look, side) for look in each]) for each in zip(*looks, strict=True)]
+
+    def caption_ids(self, scene: Scene, seed: int, placed: bool = True, unnamed: bool = False) -> list[int]:
+        """Returns the word ids of one caption, padded with 0. unnamed : whether it calls every object a thing"""
+        words = split_words(caption(scene, seed, placed))
+        ids = [self.words[w] for w in (anonymous(words) if unnamed else words)][:TEXT_SLOTS]
         return ids + [0] * (TEXT_SLOTS - len(ids))
 
     @staticmethod
@@ -126,12 +155,22 @@ class Scenes:
         """Returns whether a caption of this scene names the background; a share UNPLACED of all captions does not."""
         return scene.background != ANY and r.random() >= UNPLACED * (1 - ANYWHERE) / (1 - UNPLACED * ANYWHERE)
 
-    def batch(self, step: int, size: int, side: int, fresh: float) -> tuple[list[Scene], Tensor, Tensor]:
-        """Returns the scenes of a step, their captions int64 [B, 32] and tokens int64 [B, side*side]."""
+    def sizes(self, step: int) -> tuple[int, ...]:
+        """Returns the sizes of the looks of a step's scenes."""
+        return sizes_of(trained_scenes(step * 4096, 1, KINDS, self.lessons)[0], self.lessons)
+
+    def batch(
+        self, step: int, size: int, side: int, fresh: float, disguise: bool = False
+    ) -> tuple[list[Scene], Tensor, Tensor, list[Tensor]]:
+        """Returns the scenes of a step, their captions int64 [B, 32], tokens int64 [B, side*side] and looks.
+
+        disguise : whether all objects look like noise and have no names
+        """
         r = random.Random(step)
-        pool = self.pool[side]
+        sizes = self.sizes(step)
+        pool = self.pool.setdefault((side, sizes), [])
         count = size if len(pool) < 100 * size else max(1, int(size * fresh))  # a small pool would be memorised
-        new = trained_scenes(step * 4096, count, KINDS, self.lessons)
+        new = alike(step * 4096, count, sizes, self.lessons)
         new = [replace(s, background=ANY) if r.random() < UNPLACED * ANYWHERE else s for s in new]
         tokens = self.encode(new, side)
         old = [pool[r.randrange(len(pool))] for _ in range(size - count)]
@@ -141,10 +180,28 @@ class Scenes:
             else:
                 pool[(step * count + i) % POOL] = pair
         scenes = [*new, *(s for s, _ in old)]
-        ids = [self.caption_ids(s, r.getrandbits(40), self._placed(s, r)) for s in scenes]
+        ids = [self.caption_ids(s, r.getrandbits(40), self._placed(s, r), disguise) for s in scenes]
         ids = [[0] * TEXT_SLOTS if r.random() < DROPPED else row for row in ids]
         stacked = torch.cat([tokens, *(t[None].long().to(self.device) for _, t in old)])
-        return scenes, torch.tensor(ids, device=self.device), stacked
+        looks = self.looks(scenes, side)
+        if disguise:
+            stacked, looks = disguised(scenes, stacked, looks, self.tokenizer.quantizer.size, step)
+        return scenes, torch.tensor(ids, device=self.device), stacked, looks
+
+
+def sizes_of(scene: Scene, lessons: Lessons) -> tuple[int, ...]:
+    """Returns the sizes of the looks that are read with a scene; none where the lessons are not even."""
+    return tuple(look.side for look in looks_of_scene(scene)) if lessons.even else ()
+
+
+def alike(seed: int, count: int, sizes: tuple[int, ...], lessons: Lessons) -> list[Scene]:
+    """Returns scenes from a seed on whose looks have these sizes, so that their sequences have one length."""
+    found: list[Scene] = []
+    many = 32 * count if sizes else count
+    while len(found) < count:
+        found += [scene for scene in trained_scenes(seed, many, KINDS, lessons) if sizes_of(scene, lessons) == sizes]
+        seed += 2 * many + 2**32
+    return found[:count]
 
 
 def inside(scene: Scene, side: int, around: int = 0) -> Tensor:
@@ -162,6 +219,21 @@ def chosen_rows(scenes: Sequence[Scene], side: int, count: int, seed: int) -> Te
     for scene, own in zip(scenes, wanted, strict=True):
         own += inside(scene, side, around=1)
     return wanted.flatten(1).topk(count).indices.sort().values
+
+
+def disguised(scenes: Sequence[Scene], tokens: Tensor, looks: Sequence[Tensor], vocabulary: int, seed: int) -> tuple[Tensor, list[Tensor]]:
+    """Returns tokens [B, N] and looks in which all objects are noise, the same in a look as in its picture."""
+    numbers = torch.Generator().manual_seed(seed)
+    shapes = [(len(look), 1, look.shape[2]) for look in looks]
+    blocks = [torch.randint(vocabulary, shape, generator=numbers).to(tokens.device) for shape in shapes]
+    side = isqrt(tokens.shape[1])
+    found = tokens.clone()
+    for b, (scene, own) in enumerate(zip(scenes, found.view(len(tokens), side, side), strict=True)):
+        at = {(look.name, look.colour): block[b] for look, block in zip(looks_of_scene(scene), blocks, strict=True)}
+        for name, colour, left, top, size in scene.boxes:
+            x, y, width = (v * side // CANVAS for v in (left, top, size))
+            own[y : y + width, x : x + width] = at[name, colour].view(width, width)
+    return found, [block.expand(-1, 2, -1) for block in blocks]
 
 
 def disturbed(tokens: Tensor, seed: int) -> Tensor:
@@ -186,7 +258,7 @@ def main(options: Options) -> None:
     lessons = LESSONS[taught]
     names = list(vocabulary(lessons))
     words = {w: i + 1 for i, w in enumerate(names)}
-    model = PictogramModel(tokenizer.quantizer.levels, len(names))
+    model = PictogramModel(tokenizer.quantizer.levels, len(names), looks=MOST if lessons.even else 0)
     minutes = options.minutes_of(preset)
     schedule = straight_down if device == "cpu" else trapezoid
     training = Training(
@@ -195,13 +267,14 @@ def main(options: Options) -> None:
         schedule=schedule,
     )  # fmt: skip
     if not training.resume(options.fresh, options.slice) and not options.fresh and parts(pictogram.FOLDER, "decoder"):
-        training.warm_start(matching_words(pictogram.load_model(), names), read_card(pictogram.FOLDER)["decoder"])
+        training.warm_start(matching_words(names), read_card(pictogram.FOLDER)["decoder"])
+    drilled = training.step + (0 if training.resumed else DRILLED)
     scenes = Scenes(tokenizer, words, device, half, lessons)
     seen, unseen = trained_scenes(2**41, CHECKED, lessons=lessons), held_out_scenes(CHECKED, lessons)
-    checks = {(n, side): check_batch(scenes, group, side) for n, group in (("seen", seen), ("held_out", unseen)) for side in sides}
+    checks = {(n, side): check_batches(scenes, group, side) for n, group in (("seen", seen), ("held_out", unseen)) for side in sides}
 
-    def likelihood(ids: Tensor, read: Tensor, tokens: Tensor, side: int, chosen: Tensor | None) -> Tensor:
-        logits = model.training_logits(ids, read, side, chosen)
+    def likelihood(ids: Tensor, read: Tensor, tokens: Tensor, side: int, chosen: Tensor | None, looks: list[Tensor]) -> Tensor:
+        logits = model.training_logits(ids, read, side, chosen, looks)
         targets = tokens if chosen is None else tokens.gather(1, chosen)
         return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
@@ -209,26 +282,29 @@ def main(options: Options) -> None:
 
     def loss_of(step: int) -> Tensor:
         r = random.Random(step)
-        side = r.choices(sides, list(preset["scales"].values()))[0]
+        side = DRILL if step < drilled and lessons.even else r.choices(sides, list(preset["scales"].values()))[0]
         rows = ROWS[side] if side in ROWS and r.random() < THINNED else side**2
-        drawn, ids, tokens = scenes.batch(step, preset["tokens"] // rows, side, preset["fresh"])
+        slots = rows + sum((size * side // CANVAS) ** 2 for size in scenes.sizes(step))
+        disguise = lessons.even and (step < drilled or r.random() < DISGUISED)
+        drawn, ids, tokens, looks = scenes.batch(step, max(1, preset["tokens"] // slots), side, preset["fresh"], disguise)
         chosen = chosen_rows(drawn, side, rows, step).to(device) if rows < side**2 else None
         with torch.autocast(device, torch.bfloat16, enabled=half):
-            return loss(ids, disturbed(tokens, step), tokens, side, chosen)
+            return loss(ids, disturbed(tokens, step), tokens, side, chosen, looks)
 
     def held_out() -> dict:
         numbers = {}
-        for (name, side), (ids, tokens, drawn) in checks.items():
+        for (name, side), batches in checks.items():
             with torch.autocast(device, torch.bfloat16, enabled=half):
-                each = torch.cat([surprise(model, ids[i : i + 8], tokens[i : i + 8], side) for i in range(0, len(ids), 8)])
-            numbers[f"nats_{name}_{side}"] = round(each.mean().item(), 4)
-            numbers[f"nats_objects_{name}_{side}"] = round(each[drawn].mean().item(), 4)
+                each = [surprise(model, batch, side) for batch in batches]
+            objects = torch.cat([found[batch.drawn] for found, batch in zip(each, batches, strict=True)])
+            numbers[f"nats_{name}_{side}"] = round(torch.cat(each).mean().item(), 4)
+            numbers[f"nats_objects_{name}_{side}"] = round(objects.mean().item(), 4)
         return numbers
 
     if not options.export:
         training.run(loss_of, held_out, profile=options.profile)
     if may_ship(training, options, DECIDES, *shipped_row(taught, names)):
-        ship(prepare(options, pictogram.FOLDER), training, model, names, offer, options.preset, taught)
+        ship(prepare(options, pictogram.FOLDER), training, model, scenes, offer, options.preset, taught)
 
 
 def shipped_row(taught: str, names: list[str]) -> tuple[dict[str, Any] | None, str]:
@@ -242,23 +318,40 @@ def shipped_row(taught: str, names: list[str]) -> tuple[dict[str, Any] | None, s
     return known, f"the shipped one has other lessons ({card.get('lessons', 'first')}, {len(card['words'])} words)" if other else ""
 
 
-def surprise(model: PictogramModel, ids: Tensor, tokens: Tensor, side: int) -> Tensor:
-    """Returns nats of each token [B, N] given captions [B, 32], float32 [B, N]."""
-    logits = model.training_logits(ids, tokens, side).float()
-    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view_as(tokens)
+@dataclass(frozen=True)
+class Check:
+    """Captions [B, 32], looks and tokens [B, side*side] of fixed scenes, and which of the tokens lie in an object, bool [B, side*side]."""
+
+    ids: Tensor
+    looks: list[Tensor]
+    tokens: Tensor
+    drawn: Tensor
 
 
-def check_batch(scenes: Scenes, group: list[Scene], side: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns captions and tokens of fixed scenes, and which of the tokens lie in an object, bool [B, side*side]."""
-    ids = torch.tensor([scenes.caption_ids(s, i) for i, s in enumerate(group)], device=scenes.device)
-    tokens = torch.cat([scenes.encode(group[i : i + 16], side) for i in range(0, len(group), 16)])
-    return ids, tokens, torch.stack([inside(s, side) for s in group]).flatten(1).to(scenes.device)
+def surprise(model: PictogramModel, batch: Check, side: int) -> Tensor:
+    """Returns nats of each token, float32 [B, N]."""
+    logits = model.training_logits(batch.ids, batch.tokens, side, looks=batch.looks).float()
+    return F.cross_entropy(logits.flatten(0, 1), batch.tokens.flatten(), reduction="none").view_as(batch.tokens)
 
 
-def matching_words(shipped: PictogramModel, names: list[str]) -> dict[str, Tensor]:
+def check_batches(scenes: Scenes, group: list[Scene], side: int) -> list[Check]:
+    """Returns fixed scenes, those with looks of the same sizes together, at most eight."""
+    found = []
+    for sizes in dict.fromkeys(sizes_of(scene, scenes.lessons) for scene in group):
+        same = [(i, scene) for i, scene in enumerate(group) if sizes_of(scene, scenes.lessons) == sizes]
+        for part in (same[i : i + 8] for i in range(0, len(same), 8)):
+            own = [scene for _, scene in part]
+            ids = torch.tensor([scenes.caption_ids(scene, i) for i, scene in part], device=scenes.device)
+            drawn = torch.stack([inside(scene, side) for scene in own]).flatten(1).to(scenes.device)
+            found.append(Check(ids, scenes.looks(own, side), scenes.encode(own, side), drawn))
+    return found
+
+
+def matching_words(names: list[str]) -> dict[str, Tensor]:
     """Returns shipped weights as a state dict for a vocabulary that may have changed: rows of words move with the words."""
-    state = shipped.state_dict()
-    old = read_card(pictogram.FOLDER)["words"]
+    card = read_card(pictogram.FOLDER)
+    state, _ = read_parts(pictogram.FOLDER, "decoder", card["decoder"]["files"])
+    old = card["words"]
     rows = torch.randn(len(names) + 1, state["words.weight"].shape[1]) * 0.02
     rows[0] = state["words.weight"][0]
     for i, word in enumerate(names):
@@ -267,11 +360,25 @@ def matching_words(shipped: PictogramModel, names: list[str]) -> dict[str, Tenso
     return state | {"words.weight": rows}
 
 
-def ship(folder: Path, training: Training, model: PictogramModel, names: list[str], sides: list[int], preset: str, taught: str) -> None:
-    """Writes the averaged weights in files below 10 MB, and the card."""
+def look_table(scenes: Scenes) -> LookTable:
+    """Returns the looks of all objects of the world, taught or not, in all their colours."""
+    looks = [(name, colour) for name in OBJECTS for colour in ("", *(HUES if name in COLOURED else ()))]
+    looks = [(name, colour) for name, colour in looks if colour != COLOURED.get(name)]
+    tables = {}
+    for side, along in product(sorted(EVEN_SIDES.values()), SCALES):
+        portions = [looks[i : i + 64] for i in range(0, len(looks), 64)]
+        tables[side, along] = torch.cat([scenes.looked([Look(*look, side) for look in some], along) for some in portions]).short().cpu()
+    return LookTable([said(Look(*look, 0)) for look in looks], tables)
+
+
+def ship(folder: Path, training: Training, model: PictogramModel, scenes: Scenes, sides: list[int], preset: str, taught: str) -> None:
+    """Writes the averaged weights in files below 10 MB, the looks, and the card."""
+    names = list(scenes.words)
     files = split(training.averaged, "decoder")
+    table = look_table(scenes) if scenes.lessons.even else None
     card = {
         "words": names,
+        "looks": list(table.rows) if table else [],
         "sides": sides,
         "font": FONT_NAME,
         "licence": "Weights: Apache-2.0. Trained on pictures drawn with Noto Color Emoji (SIL Open Font License 1.1).",
@@ -280,4 +387,4 @@ def ship(folder: Path, training: Training, model: PictogramModel, names: list[st
         "objects": f"{len(LESSONS[taught].objects)} of {len(OBJECTS)}: {', '.join(LESSONS[taught].objects)}",
     }
     row = {"settings": model.settings, "files": len(files), "tokens": read_card(folder)["tokenizer"].get("tokens")}
-    ship_files(folder, files, card | {"decoder": row | training.summary(preset, "pictogram")})
+    ship_files(folder, files, card | {"decoder": row | training.summary(preset, "pictogram")}, beside=table.write if table else None)

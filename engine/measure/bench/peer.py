@@ -11,6 +11,8 @@ assistant is the same model without its upper half of layers, because there is n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import isqrt
 from typing import Any
 
 import torch
@@ -39,8 +41,9 @@ class _Table(nn.Module):
 DRAFTED = 4  # tokens that prompt lookup and the assistant draft; as many as our own prompt lookup
 
 
-def qwen3_of(backbone: Pictogram, side: int, layers: int | None = None) -> Qwen3Model:
-    """Returns pictogram's decoder as transformers' class; it computes the same function. layers : how many, from the first (all)"""
+def qwen3_of(backbone: Pictogram, side: int, layers: int | None = None, widths: Sequence[int] = ()) -> Qwen3Model:
+    """Returns pictogram's decoder as transformers' class; it computes the same function. layers : how many, from the first (all);
+    widths : tokens along the side of each look that it reads"""
     ours = backbone.model.decoder
     blocks = list(ours.blocks)[:layers]
     head = ours.width // ours.heads
@@ -50,7 +53,7 @@ def qwen3_of(backbone: Pictogram, side: int, layers: int | None = None) -> Qwen3
         rms_norm_eps=1e-6, attention_bias=False, attn_implementation="sdpa",
     )  # fmt: skip
     theirs = Qwen3Model(config).eval()
-    theirs.rotary_emb = _Table(*backbone.model.rotary(side))
+    theirs.rotary_emb = _Table(*backbone.model.rotary(side, widths))
     theirs.norm.load_state_dict(ours.norm.state_dict())
     for a, b in zip(blocks, theirs.layers, strict=True):
         q, k, v = a.query_key_value.weight.chunk(3)
@@ -74,18 +77,24 @@ class GuidedModel(PreTrainedModel, GenerationMixin):
     def __init__(self, backbone: Pictogram, prompt: Prompt, layers: int | None = None):
         """layers : of the decoder, from the first (all)"""
         side = backbone._side(prompt.size)
-        trunk = qwen3_of(backbone, side, layers)
+        said = backbone._said(prompt)
+        words, looks = (
+            torch.tensor([backbone.ids_of(said), [0] * TEXT_SLOTS]),
+            [tokens.expand(2, -1, -1) for tokens in backbone.looks_of(said, side)],
+        )
+        widths = [isqrt(tokens.shape[2]) for tokens in looks]
+        trunk = qwen3_of(backbone, side, layers, widths)
         config = Qwen3Config(**trunk.config.to_dict() | {"vocab_size": backbone.model.vocabulary, "pad_token_id": 0})
         super().__init__(config)
         self.trunk = trunk
         self.sampling = prompt.sampling or backbone.sampling
         self.tokens = side * side
-        words = torch.tensor([backbone._read(prompt), [0] * TEXT_SLOTS])
         with torch.inference_mode():
             self.table, self.gist = backbone.model.token_table(), backbone.model.gist(words, side)
             self.rows = backbone.model.head_table()
-            self.prefix = backbone.model.prefix(words, side)
-            self.with_places, self.tables = backbone.model.decoder.with_places, backbone.model.rotary(side)
+            self.prefix = backbone.model.prefix(words, side, looks)
+            self.before = self.prefix.shape[1] - 1
+            self.with_places, self.tables = backbone.model.decoder.with_places, backbone.model.rotary(side, widths)
 
     def _init_weights(self, module: nn.Module) -> None:
         """Does nothing: the weights are given."""
@@ -93,9 +102,9 @@ class GuidedModel(PreTrainedModel, GenerationMixin):
     def prepare_inputs_for_generation(
         self, input_ids: Tensor, past_key_values: Any = None, logits_to_keep: int = 1, **_: Any
     ) -> dict[str, Any]:
-        """Returns the ids that are not in the cache; the prefix (33 slots) counts as one id."""
+        """Returns the ids that are not in the cache; the prefix counts as one id."""
         cached = past_key_values.get_seq_length()
-        fed = 0 if cached == 0 else cached - TEXT_SLOTS
+        fed = 0 if cached == 0 else cached - self.before
         return {
             "input_ids": input_ids[:, fed:], "past_key_values": past_key_values, "use_cache": True, "logits_to_keep": logits_to_keep,
         }  # fmt: skip
@@ -110,7 +119,7 @@ class GuidedModel(PreTrainedModel, GenerationMixin):
             x = torch.cat([self.prefix, drafts], 1)
             mask = causal(x.shape[1], 0, x.device)
             known = self.prefix.shape[1]
-            mask[:known, :known] = text_mask(known, x.device)
+            mask[:known, :known] = text_mask(known, x.device, self.before)
             mask = mask[None, None].expand(2, 1, -1, -1)
         last = len(self.tables[0]) - 1  # `generate` may draft beyond the picture, and cuts it off afterwards
         slots = torch.arange(cached, cached + x.shape[1]).clamp(max=last)[None].expand(2, -1)

@@ -57,6 +57,7 @@ def make_toy() -> Case:
 
 MAKERS = {
     "pictogram": lambda: Case(tiny.pictogram(), Prompt(text="two red cats on a table"), 2e-5),
+    "pictogram with looks": lambda: Case(tiny.looking(), Prompt(text="two red cats on a green apple", size=64), 2e-5),
     "pictogram with a grammar": lambda: Case(tiny.WithGrammar(), Prompt(text="green apple"), 2e-5),
     "janus": lambda: Case(tiny.janus(), Prompt(text="red apple"), 2e-5),
     "emu3": lambda: Case(tiny_checkpoints.emu3(), Prompt(text="red apple"), 2e-5),

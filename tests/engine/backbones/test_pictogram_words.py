@@ -12,10 +12,10 @@ from tests.engine.backbones import tiny
 
 def test_emoji_and_synonyms_are_the_words_that_they_mean() -> None:
     model = tiny.pictogram()
-    assert model._read(Prompt("two cats on a 🍎")) == model._read(Prompt("two kitties on a apple"))
-    assert model._read(Prompt("🍎")) == model._read(Prompt("apple")) == model._read(Prompt("Apple!"))
-    assert model._read(Prompt("🐱🐱")) == model._read(Prompt("two cats"))
-    assert model._read(Prompt("a crimson 🍎")) == model._read(Prompt("a red apple"))
+    assert model._said(Prompt("two cats on a 🍎")) == model._said(Prompt("two kitties on a apple"))
+    assert model._said(Prompt("🍎")) == model._said(Prompt("apple")) == model._said(Prompt("Apple!"))
+    assert model._said(Prompt("🐱🐱")) == model._said(Prompt("two cats"))
+    assert model._said(Prompt("a crimson 🍎")) == model._said(Prompt("a red apple"))
     assert split_words("🐶🐱, 🧿") == ["dog", "cat", "🧿"]
 
 

@@ -9,6 +9,7 @@ from torch import nn
 from transformers import JanusConfig, JanusForConditionalGeneration, JanusVisionConfig, JanusVQVAEConfig, LlamaConfig
 
 from engine.backbones.janus import Janus
+from engine.backbones.looks import LookTable
 from engine.backbones.lowpoly import Lowpoly, ready
 from engine.backbones.pictogram import Pictogram, PictogramModel
 from engine.core import Prompt, Sampling
@@ -54,6 +55,21 @@ def scaled() -> Pictogram:
     """The tiny pictogram as if all three of its scales had been trained: 8x8, 16x16 and 32x32 tokens."""
     plain = pictogram()
     return wide_open(Pictogram(plain.model, plain.tokenizer, WORDS, (8, 16, 32), {}))
+
+
+@cache
+@NORMAL
+def looking() -> Pictogram:
+    """A tiny pictogram that reads the looks of apples and cats."""
+    torch.manual_seed(8)
+    plain = pictogram()
+    model = PictogramModel((4, 4, 2), len(WORDS), layers=2, width=32, heads=2, inner=64, looks=2)
+    model.load_state_dict(plain.model.state_dict(), strict=False)
+    spread(model.left_map, 0.25)
+    sizes = [(side, along) for side in (32, 48, 64) for along in (8, 16, 32)]
+    names = ["apple", "cat"]
+    tables = {(side, along): torch.randint(0, 32, (len(names), 2, (side * along // 128) ** 2)).short() for side, along in sizes}
+    return wide_open(Pictogram(model, plain.tokenizer, WORDS, (8,), {}, looks=LookTable(names, tables)))
 
 
 class WithGrammar(Pictogram):

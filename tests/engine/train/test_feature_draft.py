@@ -41,7 +41,7 @@ def test_pictures_painted_together_are_painted_alone() -> None:
     teacher = PictureTeacher("cpu")
     teacher.sampling = Sampling(temperature=0.0, guidance=3.0)
     texts = ("two red cats", "green apple on a table")
-    said = torch.tensor([teacher.backbone._read(Prompt(text=text)) for text in texts])
+    said = torch.tensor([teacher.backbone.ids_of(teacher.backbone._said(Prompt(text=text))) for text in texts])
     for text, row in zip(texts, teacher.generate(said, Generator(PCG64(0))), strict=True):
         prompt = Prompt(text=text, sampling=teacher.sampling)
         assert generate(teacher.backbone, METHODS["ar"], prompt).finish().tokens == row.tokens.tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from engine.backbones.pictogram import SCALES, PictogramModel
 from engine.core import Prompt
 from engine.data import emoji_scenes
 from engine.data.emoji_scenes import Scene
-from engine.errors import BadKnob
+from engine.errors import BadKnob, MissingWeights
 from engine.measure.bench.plan import ImageBench
 from engine.measure.bench.speed import texts_of
 from engine.methods import METHODS
@@ -53,9 +54,9 @@ def test_three_scales_are_taught_shipped_and_taught_on(shipped: Path, monkeypatc
     asked: list[tuple[int, int]] = []
     batch = recipe.Scenes.batch
 
-    def counted(self: recipe.Scenes, step: int, size: int, side: int, fresh: float) -> tuple[list[Scene], Tensor, Tensor]:
+    def counted(self: recipe.Scenes, step: int, size: int, side: int, *rest: Any) -> tuple[list[Scene], Tensor, Tensor, list[Tensor]]:
         asked.append((side, size))
-        return batch(self, step, size, side, fresh)
+        return batch(self, step, size, side, *rest)
 
     monkeypatch.setattr(recipe.Scenes, "batch", counted)
     recipe.main(Options(fresh=True))
@@ -90,7 +91,7 @@ def test_a_batch_has_the_tokens_of_its_scenes(shipped: Path) -> None:
     names = {w: i + 1 for i, w in enumerate(emoji_scenes.vocabulary())}
     for side in SCALES:
         one, two = (recipe.Scenes(pictogram.load_tokenizer(), names, "cpu", False).batch(5, 3, side, 1.0) for _ in range(2))
-        assert one[0] == two[0] and all(torch.equal(a, b) for a, b in zip(one[1:], two[1:], strict=True))
+        assert one[0] == two[0] and all(torch.equal(a, b) for a, b in zip(one[1:3], two[1:3], strict=True))
         assert one[1].shape == (3, pictogram.TEXT_SLOTS) and one[2].shape == (3, side * side)
         r = random.Random(5)
         scenes = emoji_scenes.trained_scenes(5 * 4096, 3, recipe.KINDS)
@@ -151,3 +152,48 @@ def test_the_whole_world_can_be_taught(shipped: Path, monkeypatch: pytest.Monkey
     asked = texts_of(ImageBench(backbone=str(shipped), count=40), pictogram.load(str(shipped)))
     assert asked == emoji_scenes.held_out_prompts(40, emoji_scenes.WORLD) != emoji_scenes.held_out_prompts(40)
     assert set(emoji_scenes.words_of(" ".join(asked))) <= set(card["words"])
+
+
+def test_disguised_objects_are_noise_that_their_looks_tell(shipped: Path) -> None:
+    """No object keeps its tokens or its name, and every object of a picture is its look, token by token."""
+    names = {w: i + 1 for i, w in enumerate(emoji_scenes.vocabulary(emoji_scenes.COMMON_WORLD))}
+    scenes = recipe.Scenes(pictogram.load_tokenizer(), names, "cpu", False, emoji_scenes.COMMON_WORLD)
+    spelt, seen = ["", *names], set()
+    for step in range(12):
+        drawn, ids, tokens, looks = scenes.batch(step, 3, 16, 1.0, True)
+        plain = scenes.batch(step, 3, 16, 1.0)
+        assert drawn == plain[0] and [look.shape for look in looks] == [look.shape for look in plain[3]]
+        for b, scene in enumerate(drawn):
+            said = {spelt[i] for i in ids[b].tolist() if i}
+            assert not said & {group.name for group in scene.groups}
+            assert not said or said & {"thing", "things"}
+            inside = recipe.inside(scene, 16).flatten()
+            assert torch.equal(tokens[b][~inside], plain[2][b][~inside])
+            blocks = {look.name: block[b] for look, block in zip(recipe.looks_of_scene(scene), looks, strict=True)}
+            for name, _, left, top, size in scene.boxes:
+                x, y, width = left // 8, top // 8, size // 8
+                own = tokens[b].view(16, 16)[y : y + width, x : x + width].flatten()
+                assert torch.equal(own, blocks[name][0]) and torch.equal(own, blocks[name][1])
+                seen.add(width)
+    assert seen == {4, 6, 8}
+
+
+def test_even_lessons_teach_to_read_looks(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder gets the looks of all objects, also of those that no lesson names; a caption of one of them is read as a thing."""
+    monkeypatch.setattr(recipe, "DRILLED", 2)
+    recipe.main(Options(fresh=True, lessons="common"))
+    backbone = pictogram.load(str(shipped))
+    assert backbone.model.settings["looks"] == 3
+    assert not {"scorpion", "scorpions"} & set(backbone.card["words"])
+    assert backbone.objects_in("a scorpion on a green cap") == ("scorpion", "cap") and not backbone.unknown_words("two scorpions")
+    thing = backbone.card["words"].index("thing") + 1
+    assert backbone.ids_of(["scorpion"]) == [thing] + [0] * 31
+    assert len(backbone.looks_of(["scorpion", "on", "a", "green", "cap"], 16)) == 2
+    one, two = (backbone.looks_of([name], 16)[0] for name in ("scorpion", "unicorn"))
+    assert one.shape == (2, 64) and not torch.equal(one, two)
+    for text in ("a scorpion", "a cat beside two small cars in the snow", "a blue background"):
+        done = generate(backbone, METHODS["sjdpp"], Prompt(text=text, size=64)).finish()
+        assert len(done.tokens) == 64
+    (shipped / "looks.safetensors").write_bytes(b"")
+    with pytest.raises(MissingWeights, match=r"looks.safetensors is damaged"):
+        pictogram.load(str(shipped))

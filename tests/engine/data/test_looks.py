@@ -1,0 +1,81 @@
+"""What a caption names, and what it looks like."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.data.emoji_scenes import COMMON_WORLD, caption, font_path, held_out_scenes, render, trained_scenes
+from engine.data.looks import MOST, Look, anonymous, drawn, looks_of_scene, looks_of_words
+from engine.data.reading import split
+from engine.errors import MissingFont
+
+
+def _has_font() -> bool:
+    try:
+        return font_path().exists()
+    except MissingFont:
+        return False
+
+
+def test_a_caption_names_the_looks_of_its_scene() -> None:
+    scenes = [*trained_scenes(77, 800, lessons=COMMON_WORLD), *held_out_scenes(200, COMMON_WORLD)]
+    for seed, scene in enumerate(scenes):
+        looks = looks_of_scene(scene)
+        assert looks_of_words(split(caption(scene, seed))) == looks
+        assert {(look.name, look.side) for look in looks} == {(name, side) for name, _, _, _, side in scene.boxes}
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("a dragon over a castle", [Look("dragon", "", 48), Look("castle", "", 48)]),
+        ("a cat", [Look("cat", "", 64)]),
+        ("a small green car on a red background", [Look("car", "green", 32)]),
+        ("a red car and a red apple", [Look("car", "", 48), Look("apple", "", 48)]),
+        ("two cats under a green balloon", [Look("cat", "", 48), Look("balloon", "green", 48)]),
+        ("three little pigs in the snow", [Look("pig", "", 48)]),
+        ("an ice cream beside a teddy bear", [Look("ice cream", "", 48), Look("teddy", "", 48)]),
+        ("a moon under the stars", [Look("moon", "", 64)]),
+        ("a moon above a star", [Look("moon", "", 48), Look("star", "", 48)]),
+        ("something blue", []),
+        ("", []),
+    ],
+)
+def test_what_a_text_names(text: str, named: list[Look]) -> None:
+    assert looks_of_words(split(text)) == tuple(named)
+
+
+def test_a_text_may_name_more_than_is_read() -> None:
+    found = looks_of_words(split("a cat, a dog, a fox, a pig and a bear"))
+    assert [look.name for look in found] == ["cat", "dog", "fox", "pig"][:MOST]
+
+
+@pytest.mark.skipif(not _has_font(), reason="the font Noto Color Emoji is not installed")
+@pytest.mark.parametrize("pixels", [64, 128, 256])
+def test_a_look_is_drawn_as_in_a_scene(pixels: int) -> None:
+    """On a white background the pixels of a scene's first object are those of its look."""
+    seen = 0
+    for scene in trained_scenes(3, 600, {"single": 1.0}, COMMON_WORLD):
+        if scene.background != "white":
+            continue
+        (look,), (_, _, left, top, side) = looks_of_scene(scene), scene.boxes[0]
+        x, y, width = (v * pixels // 128 for v in (left, top, side))
+        own = render(scene, pixels)[y : y + width, x : x + width].astype(int)
+        assert drawn(look, pixels).shape == own.shape
+        assert np.array_equal(drawn(look, pixels), own)
+        seen += 1
+    assert seen > 5
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "read"),
+    [
+        ("two cats under a ferris wheel", (), "two things under a thing"),
+        ("two cats under a ferris wheel", ("cats", "wheel"), "two cats under a thing"),
+        ("a moon under the stars", ("moon",), "a moon under the stars"),
+        ("a hedgehog on a blue background", ("a", "on"), "a thing on a blue background"),
+    ],
+)
+def test_what_has_no_name_is_a_thing(text: str, known: tuple[str, ...], read: str) -> None:
+    assert " ".join(anonymous(split(text), known)) == read
