@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -22,7 +21,7 @@ from engine.kernels.native_verdict import Along, Rules, Verifier, library_for, s
 from engine.kernels.tree_attention import Chain, Seen, packed
 from engine.layout import Layout
 from engine.networks.static_step import Ahead, Pass, Replays, Static, Waiting, is_static
-from engine.networks.transformer import Fork, causal
+from engine.networks.transformer import Fork, Worn, causal, hooked
 from engine.networks.trunk import Asked, RowAdapter, Trunk
 from engine.noise import ACCEPT, DRAW, RESIDUAL
 from engine.sampling import warp
@@ -122,12 +121,10 @@ class TransformerSequence:
         slots, mask = self._slots(draft, parents, self._slots_at), self._mask(draft, parents, count)
         if self.together is not None and control == count and not choose(self.device, x.dtype).is_triton:
             return self._rows(parents, *self.together(Asked(self.trunk, x, slots, mask, self.slab)))
-        with self._adapted(slots, len(self.pending) + control if control < count else None):
-            if draft.twins and self.adapter.first_layer and self.trunk.takes_forks:
-                below, low, fork = forked(mask, len(self.pending), control, draft.twins, self.adapter.first_layer)
-                hidden = self.trunk.run(x[:, below], slots[below], low, self.slab, fork)
-            else:
-                hidden = self.trunk.run(x, slots, mask, self.slab)
+        if control == count:
+            hidden = self.trunk.run(x, slots, mask, self.slab)
+        else:
+            hidden = self._run_worn(x, slots, mask, draft.twins, control)
         weight = plain_weight(self.trunk.head) if self._verifying(hidden).is_triton else None
         logits = partial(self.trunk.head, hidden)
         return self._rows(parents, hidden, logits() if weight is None else logits, weight)
@@ -182,9 +179,18 @@ class TransformerSequence:
         ids = torch.cat([newest, drafted.to(self.device)]) if drafted.shape[0] else newest
         return self.trunk.embed(ids).expand(branches, -1, -1)
 
-    def _adapted(self, slots: Tensor, first: int | None) -> AbstractContextManager[None]:
-        """In this context, rows from `first` on of a pass over some slots run with the adapter; None: no row does."""
-        return nullcontext() if first is None else self.adapter.worn(self.slab.place(slots, first))
+    def _run_worn(self, x: Tensor, slots: Tensor, mask: Tensor, twins: int, control: int) -> Tensor:
+        """Hidden states of a pass whose rows after what is pending and `control` drafts run with the adapter; the first of them are twins
+        of drafts."""
+        waiting, fork = len(self.pending), None
+        worn = Worn(self.adapter, self.slab.place(slots, waiting + control))
+        if twins and self.adapter.first_layer and self.trunk.takes_forks:
+            below, mask, fork = forked(mask, waiting, control, twins, self.adapter.first_layer)
+            x, slots = x[:, below], slots[below]
+        if self.trunk.takes_adapters:
+            return self.trunk.run(x, slots, mask, self.slab, fork, worn)
+        with hooked(worn):
+            return self.trunk.run(x, slots, mask, self.slab, fork)
 
     def _slots(self, draft: Draft, parents: list[int] | None, device: torch.device) -> Tensor:
         base = self.prefix + self.pending[-1]
