@@ -124,6 +124,8 @@ class Library:
         self.window, self.draw_alike = found.window, found.draw_alike
         self.window.argtypes = (c_void_p,)
         self.draw_alike.argtypes = (c_void_p, c_long, c_uint64, c_uint64, c_uint64, c_int64, c_long, c_void_p, c_void_p)
+        self.draw_rows = found.draw_rows
+        self.draw_rows.argtypes = (c_void_p, c_long, c_long, c_long, c_void_p, c_void_p)  # p, rows, stride, vocabulary, uniforms, tokens
         self.draft_heads, self.best_allowed = found.draft_heads, found.best_allowed
         self.draft_heads.argtypes = (c_void_p,)  # engine/kernels/native_heads.py has the structure
         self.best_allowed.argtypes, self.best_allowed.restype = (c_void_p, c_long, c_void_p), c_long  # logits, vocabulary, allowed or 0
@@ -131,7 +133,7 @@ class Library:
         self.best_along.argtypes = (c_void_p, c_long, c_long, c_void_p, c_void_p, c_int64, c_void_p)
         for function in (
             self.prepare, self.linear, self.attend, self.picture_block, self.mesh_block, self.all_blocks, self.gumbel, self.uniform,
-            self.verdicts, self.window, self.draw_alike, self.draft_heads, self.best_along,
+            self.verdicts, self.window, self.draw_alike, self.draw_rows, self.draft_heads, self.best_along,
         ):  # fmt: skip
             function.restype = None
         self.team_at, self.waited_at = found.team_at, found.waited_at  # of native_team.h, for its tests: the first argument is a Team

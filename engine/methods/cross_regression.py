@@ -31,7 +31,7 @@ from engine.decoding.verdict import correct, describe, levels_of
 from engine.errors import NotSupported
 from engine.kernels.energy_scan import energy_scan
 from engine.noise import ACCEPT, DRAFTER, INITIAL, Noise
-from engine.sampling import draw, draw_gumbel
+from engine.sampling import best_of, draw, draw_gumbel
 from engine.trace import RoundTrace
 
 HORIZON = Knob("horizon", "γ", 16, 1, 64, 1, "log", "Number of predictive rows per pass, and the most drafts pending after it.")
@@ -150,18 +150,20 @@ def refill(
     coupled = seeded or (knobs.mode == "joint" and knobs.refresh == "coupled")
     u = noise.uniform(DRAFTER, n, count, iteration)
     found: list[int] = tokens[:kept].tolist()
-    new = [laws[:kept]]  # lemma b: a draft kept regardless of its value has the distribution it was drawn from
-    guess = logits.argmax(-1).tolist()  # a distribution depends on earlier drafts through the grammar state, which these predict
+    new = [laws[:kept]] if kept else []  # lemma b: a draft kept regardless of its value has the distribution it was drawn from
+    # a distribution depends on earlier drafts through the grammar state, which these predict
+    guess = [] if sequence.state(found) is None else best_of(logits).tolist()
     while (start := len(found)) < count:
         paths = [found + guess[start:j] for j in range(start, count)]
         law = sequence.law(logits[start:], *paths)
         some = draw_gumbel(law.log(), noise.gumbel(n + start, len(law))) if coupled else draw(law, u[start:])
         for token, path in zip(some.tolist(), paths, strict=True):
-            if sequence.state(found) != sequence.state(path):
+            if guess and found != path and sequence.state(found) != sequence.state(path):
                 break  # the remaining distributions need another state
             found.append(token)
         new.append(law[: len(found) - start])
-    return torch.tensor(found, dtype=torch.int64, device=sequence.device), torch.cat(new)
+    drafts = torch.tensor(found, dtype=torch.int64, device=sequence.device)
+    return drafts, new[0] if len(new) == 1 else torch.cat([laws[:0], *new])
 
 
 def _step(rows: Rows, a: int, m: int, n: int, committed: list[int], levels: Tensor, least: Tensor, knobs: Knobs) -> Step:

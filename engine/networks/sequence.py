@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -295,16 +295,29 @@ class TransformerSequence:
 
     def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
-        allowed = None if self.grammar is None else [self.allowed(path) for path in paths]
+        allowed = None if self.grammar is None else [self._allowed_in(state) for state in self._after(paths)]
         if allowed is not None:
             allowed = allowed[0] if len(allowed) == 1 else torch.stack(allowed)
         return torch.softmax(scored(logits[None], self.sampling, allowed), -1)
 
     def allowed(self, path: list[int]) -> Tensor | None:
         """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
-        if self.grammar is None:
-            return None
-        return self.grammar.allowed(self.state(path)).to(self.device) if self.masks is None else self.masks[self.mask_index(path)]
+        return None if self.grammar is None else self._allowed_in(self.state(path))
+
+    def _allowed_in(self, state: Any) -> Tensor:
+        """The ids allowed in a state of the grammar, bool [V]."""
+        return self.grammar.allowed(state).to(self.device) if self.masks is None else self.masks[self.grammar.mask_index(state)]
+
+    def _after(self, paths: Iterable[list[int]]) -> Iterator[Any]:
+        """The grammar's states after hypothetical paths. One that goes on where the one before ended is not walked again."""
+        state, walked = self._state, []
+        for path in paths:
+            if path[: len(walked)] != walked:
+                state, walked = self._state, []
+            for token in path[len(walked) :]:
+                state = self.grammar.next(state, token)
+            walked = path
+            yield state
 
     def state(self, path: list[int]) -> Hashable:
         """The grammar's state after a hypothetical path; None without a grammar."""
