@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -121,21 +122,28 @@ def dual(tokens: Tensor, ahead: int, sequence: Sequence, noise: Noise, iteration
     if ahead == 0:
         return Draft(tokens) if len(tokens) else NO_DRAFT
     n, m = sequence.length, len(tokens)
-    rest = noise.uniform(INITIAL, n + m, max(0, ahead - m), iteration)
-    buffer = torch.cat([tokens, (rest * sequence.vocabulary).long().to(tokens.device)])[:ahead]
-    visible = torch.zeros(1 + m + ahead, 1 + m + ahead, dtype=torch.bool)
-    visible[:, 0] = True
-    visible[: m + 1, : m + 1] = torch.ones(m + 1, m + 1, dtype=torch.bool).tril()
-    among = torch.ones(ahead, ahead, dtype=torch.bool)
-    visible[m + 1 :, m + 1 :] = among.tril() if causal else among
-    return Draft(
-        torch.cat([tokens, buffer]),
-        parents=torch.tensor([*range(-1, m - 1), *[-1] * ahead]),
-        positions=torch.tensor([*range(n, n + m), *range(n, n + ahead)]),
-        visible=visible,
-        predictive=torch.arange(m + ahead) >= m,
-        twins=min(m, ahead) if causal else 0,
-    )
+    if ahead <= m:
+        nodes = [tokens, tokens[:ahead]]
+    else:
+        rest = noise.uniform(INITIAL, n + m, ahead - m, iteration)
+        nodes = [tokens, tokens, (rest * sequence.vocabulary).long().to(tokens.device)]
+    parents, after, visible, predictive = shape_of(m, ahead, causal)
+    twins = min(m, ahead) if causal else 0
+    return Draft(torch.cat(nodes), parents, positions=after + n, visible=visible, predictive=predictive, twins=twins)
+
+
+@lru_cache(maxsize=256)
+def shape_of(m: int, ahead: int, causal: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of a pass of both streams: parents, positions after the committed tokens, what is visible, and which rows are predictive. Nobody
+    changes them, so passes of one shape share them."""
+    with torch.inference_mode(False):
+        visible = torch.zeros(1 + m + ahead, 1 + m + ahead, dtype=torch.bool)
+        visible[:, 0] = True
+        visible[: m + 1, : m + 1] = torch.ones(m + 1, m + 1, dtype=torch.bool).tril()
+        among = torch.ones(ahead, ahead, dtype=torch.bool)
+        visible[m + 1 :, m + 1 :] = among.tril() if causal else among
+        parents, places = torch.tensor([*range(-1, m - 1), *[-1] * ahead]), torch.tensor([*range(m), *range(ahead)])
+        return parents, places, visible, torch.arange(m + ahead) >= m
 
 
 def refill(

@@ -239,9 +239,19 @@ class TransformerSequence:
 
     def _warp(self, parents: list[int] | None, tokens: Ids, state: Any, logits: Tensor, soft: bool = False) -> Tensor:
         """Scores of a pass over these tokens, which began in this grammar state. Distributions are lazy, so the commit may come first."""
+        if not soft and (found := self._scores(logits, self._rules(parents, tokens, state, logits.shape[1]))) is not None:
+            return found
         sampling, allowed = self._settings(parents, tokens, state, logits.shape[1])
         sampling = sampling.softened() if soft else sampling
         return scored(logits, sampling, allowed)
+
+    def _scores(self, logits: Tensor, rules: Rules | None) -> Tensor | None:
+        """Scores of logits [C, R, V] by the function that was prepared for the run; None if there is none, or it does not know the rows'
+        masks."""
+        by, rows = self._verified_by, logits.shape[1]
+        if by is None or by.verifier is None or rules is None or len(rules[2]) != rows or not rows or logits.shape[2] != self.vocabulary:
+            return None
+        return by.verifier.scores(logits, rules)
 
     def _settings(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None]:
         """The sampling, and the allowed ids bool [count, V] of the first rows of that pass; None without a grammar."""
@@ -265,11 +275,13 @@ class TransformerSequence:
 
     def _rules(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None, list[int]] | None:
         """The same for a verdict in fixed shapes: sampling, the table of masks, and of each row its mask; None if there is no table."""
-        if self.grammar is None:
+        return self._masked(None if self.grammar is None else self._states(parents, tokens, state)[:count], count)
+
+    def _masked(self, states: list[Any] | None, count: int) -> tuple[Sampling, Tensor | None, list[int]] | None:
+        """The same of rows in some states of the grammar; None: there is none."""
+        if states is None:
             return self.sampling, None, [0] * count
-        if self.masks is None:
-            return None
-        return self.sampling, self.masks, [self.grammar.mask_index(each) for each in self._states(parents, tokens, state)[:count]]
+        return None if self.masks is None else (self.sampling, self.masks, [self.grammar.mask_index(each) for each in states])
 
     def _states(self, parents: list[int] | None, tokens: Ids, state: Any) -> list[Any]:
         """The grammar's states after the newest token and after each node of a pass."""
@@ -295,10 +307,15 @@ class TransformerSequence:
 
     def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
-        allowed = None if self.grammar is None else [self._allowed_in(state) for state in self._after(paths)]
-        if allowed is not None:
-            allowed = allowed[0] if len(allowed) == 1 else torch.stack(allowed)
-        return torch.softmax(scored(logits[None], self.sampling, allowed), -1)
+        states = None if self.grammar is None else list(self._after(paths))
+        rules = self._masked(states * len(logits) if states and len(states) == 1 else states, len(logits))
+        found = self._scores(logits[None], rules)
+        if found is None:
+            allowed = None if states is None else [self._allowed_in(state) for state in states]
+            if allowed is not None:
+                allowed = allowed[0] if len(allowed) == 1 else torch.stack(allowed)
+            found = scored(logits[None], self.sampling, allowed)
+        return torch.softmax(found, -1)
 
     def allowed(self, path: list[int]) -> Tensor | None:
         """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
