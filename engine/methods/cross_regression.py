@@ -225,7 +225,7 @@ METHOD = Method(
     exact=is_unrelaxed,
     why=why,
     needs=frozenset({"predictive_stream"}),
-    drafter="predictive_stream",
+    drafters=("predictive_stream",),
     common=_SMALL,
     cases=(
         Case(
