@@ -576,7 +576,7 @@ class Method:
     exact: Callable[[Knobs], bool]
     why: Callable[[Knobs], str]  # one sentence for the badge: why it is exact, or why not
     needs: frozenset[str] = frozenset()
-    drafter: str = ""  # a name for the backbone's `drafter(name)`, if it has that capability; several are separated by spaces; "" = none
+    drafters: tuple[str, ...] = ()  # names for the backbone's `drafter(name)`, of those that are among its capabilities
     cases: tuple[Case, ...] = ()
     common: Mapping[str, float | str] = field(default_factory=dict)  # exact knobs, for the claims that every method must meet
 

@@ -174,8 +174,8 @@ class Run:
 def drafter_for(method: Method, backbone: Backbone) -> Any:
     """The drafter of a method, if it is one of the backbone's capabilities, else None: a method that does not need it goes without. For a
     method that names several, a mapping of those that there are."""
-    found = {name: backbone.drafter(name) for name in method.drafter.split() if name in backbone.capabilities}
-    return found if len(method.drafter.split()) > 1 else next(iter(found.values()), None)
+    found = {name: backbone.drafter(name) for name in method.drafters if name in backbone.capabilities}
+    return found if len(method.drafters) > 1 else next(iter(found.values()), None)
 
 
 def generate(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine.core import Sampling
 from engine.errors import BadPrompt
+from engine.kernels.native import Library, native
 
 RANGES = {"temperature": (0, 5), "top_k": (0, 10**6), "top_p": (0.01, 1), "guidance": (0, 20)}  # of the values a user may set
 FEW = 64  # how many scores top-p sorts first, before it sorts all
@@ -91,12 +92,23 @@ def _least_kept(scores: Tensor, k: int, mass: float) -> Tensor:
 def draw(p: Tensor, u: Tensor) -> Tensor:
     """One token per row by inverting the cumulative distribution. p : [N, V], or [1, V] for all rows, need not be normalised; u : [N] in
     (0, 1) -> int64 [N]."""
+    known = p.device.type == u.device.type == "cpu" and p.dtype == torch.float32 and u.dtype == torch.float64 and p.stride(-1) == 1
+    if known and p.shape[0] in (1, len(u)) and (library := native()) is not None:
+        return _drawn_of_rows(library, p, u.contiguous())
     if p.shape[0] == 1 and p.device.type == "cpu" and p.dtype != torch.bfloat16:
         return _drawn_of_one(p[0].detach(), u)
     cumulated = p.double().cumsum(-1)
     wanted = u.to(p.device) * cumulated[:, -1]
     found = torch.searchsorted(cumulated[0], wanted) if len(p) == 1 else torch.searchsorted(cumulated, wanted[:, None]).squeeze(-1)
     return found.clamp(max=p.shape[-1] - 1)
+
+
+def _drawn_of_rows(library: Library, p: Tensor, u: Tensor) -> Tensor:
+    """The same by the function for CPUs."""
+    rows, vocabulary = p.shape
+    found = torch.empty(len(u), dtype=torch.int64)
+    library.draw_rows(p.data_ptr(), len(u), p.stride(0) if rows > 1 else 0, vocabulary, u.data_ptr(), found.data_ptr())
+    return found
 
 
 def _drawn_of_one(p: Tensor, u: Tensor) -> Tensor:
@@ -111,6 +123,11 @@ def draw_gumbel(scores: Tensor, gumbel: Tensor) -> Tensor:
     return (scores + gumbel).argmax(-1)
 
 
+def best_of(scores: Tensor) -> Tensor | np.ndarray:
+    """The best token of each row, the first of equals: [N, V] -> int64 [N]. On a CPU numpy's function takes a fifth of PyTorch's time."""
+    return scores.argmax(-1) if scores.device.type != "cpu" or scores.dtype == torch.bfloat16 else scores.detach().numpy().argmax(-1)
+
+
 def one_hot(ids: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
     """One-hot distributions of chosen tokens: int64 [N] -> [N, V]."""
     return torch.zeros(len(ids), vocabulary, dtype=dtype, device=ids.device).scatter_(1, ids[:, None], 1.0)
@@ -119,6 +136,8 @@ def one_hot(ids: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
 def residual(p: Tensor, q: Tensor) -> Tensor:
     """max(0, p - q) per row, not normalised; p itself where nothing is left (p = q up to rounding). [N, V] x2 -> [N, V]."""
     left = (p - q).clamp_(min=0)
+    if len(left) == 1 and left.device.type == "cpu":
+        return p if left.sum() < 1e-12 else left
     empty = left.sum(-1, keepdim=True) < 1e-12
     return torch.where(empty, p, left)
 

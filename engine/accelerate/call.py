@@ -182,7 +182,7 @@ def _check_needs(name: str, method: Method) -> None:
     missing = sorted(method.needs - AVAILABLE)
     if missing:
         free = [each for each, row in METHODS.items() if row.needs <= AVAILABLE]
-        trained = "a drafter that was trained for the model" if method.drafter else "a model that was made for it"
+        trained = "a drafter that was trained for the model" if method.drafters else "a model that was made for it"
         raise NotSupported(f"{name} needs {trained} ({', '.join(missing)}). Methods that need none: {', '.join(free)}.")
 
 

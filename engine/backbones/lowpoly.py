@@ -33,7 +33,7 @@ from engine.networks.card import has_card
 from engine.networks.mesh_decoder import MeshModel, Settings, budget_bucket, describe, settings_of
 from engine.networks.native_blocks import quicken
 from engine.networks.sequence import TransformerSequence
-from engine.networks.transformer import Fork
+from engine.networks.transformer import Fork, Worn
 from engine.networks.trunk import Asked, Trunk, divided
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors, refuse_stale
 
@@ -66,7 +66,7 @@ class MaskedGrammar:
 class _Trunk(Trunk):
     """MeshDecoder with one condition, as a trunk for TransformerSequence."""
 
-    takes_sets = fixed = True
+    takes_sets = takes_adapters = fixed = True
 
     def __init__(self, model: MeshModel, table: Tensor, positions: Tensor, condition: Tensor):
         self.decoder, self.table, self.positions = model.decoder, table, positions
@@ -76,8 +76,8 @@ class _Trunk(Trunk):
     def embed(self, tokens: Tensor) -> Tensor:
         return torch.embedding(self.table, tokens)[None]
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
-        return self.decoder(x + self.positions[slots], mask, self.looked, slab, fork)
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None, worn: Worn | None = None) -> Tensor:
+        return self.decoder(x + self.positions[slots], mask, self.looked, slab, fork, worn)
 
     def head(self, hidden: Tensor) -> Tensor:
         return self.decoder.head(hidden)

@@ -39,7 +39,7 @@ from engine.layout import Raster
 from engine.networks.attention import STEADY_KEYS, steady
 from engine.networks.native_blocks import is_native, quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
-from engine.networks.transformer import Decoder, Fork, causal, rotary_table
+from engine.networks.transformer import Decoder, Fork, Worn, causal, rotary_table
 from engine.networks.trunk import Asked, Trunk, divided
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors
@@ -183,7 +183,7 @@ def text_mask(count: int, device: torch.device, before: int = TEXT_SLOTS) -> Ten
 class _Trunk(Trunk):
     """PictogramModel at one scale, as a trunk for TransformerSequence."""
 
-    takes_sets = fixed = True
+    takes_sets = takes_adapters = fixed = True
 
     def __init__(
         self, model: PictogramModel, side: int, widths: Sequence[int], gist: Tensor, table: Tensor, head: nn.Linear, dtype: torch.dtype
@@ -198,11 +198,11 @@ class _Trunk(Trunk):
     def embed(self, tokens: Tensor) -> Tensor:
         return torch.embedding(self.table, tokens) + self.gist
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None, worn: Worn | None = None) -> Tensor:
         if slab.whole > 1:
             mask = steady(mask, x.shape[1], slab.kept + x.shape[1], x.device)
             fork = fork and replace(fork, mask=steady(fork.mask, *fork.mask.shape, x.device))
-        return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, slab, fork, self.places[slots])
+        return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, slab, fork, self.places[slots], worn)
 
     def together(self, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]] | None:
         quick = self.model.decoder.quick

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -31,7 +32,8 @@ def matches(tokens: Tensor, answers: Tensor) -> Tensor:
 
 def leading(accepted: Tensor) -> int:
     """How many verdicts are True before the first False. One read from the device."""
-    return int(accepted.long().cumprod(0).sum())
+    verdicts = accepted.tolist()
+    return verdicts.index(False) if False in verdicts else len(verdicts)
 
 
 def probability_of(p: Tensor, tokens: Tensor) -> Tensor:
@@ -89,10 +91,11 @@ def energy(
     Returns accepted bool [m], the smoothed energies [m] and their thresholds [m], float64. An impossible token is never accepted.
     """
     at = tokens[:, None]
-    probable, drawn = (x.gather(1, at).squeeze(1).double() for x in (p, q))
-    levels = smoothed(probable.log() - drawn.log(), smoothing)
+    pairs = torch.cat([p.gather(1, at), q.gather(1, at)], 1).double()
+    probable, drawn = pairs.log().unbind(1)
+    levels = smoothed(probable - drawn, smoothing)
     least = rule.threshold(ramp(levels, horizon), u.to(levels.device), tolerance)
-    return (levels >= least) & (probable > 0), levels, least
+    return (levels >= least) & (probable > -torch.inf), levels, least
 
 
 def smoothed(energies: Tensor, smoothing: float) -> Tensor:
@@ -100,7 +103,8 @@ def smoothed(energies: Tensor, smoothing: float) -> Tensor:
 
     An impossible token counts as -30, because log 0 would make every later average infinite.
     """
-    return averages(len(energies), smoothing).to(energies) @ energies.clamp(min=-30)
+    energies = energies.clamp(min=-30)
+    return averages(len(energies), smoothing).to(energies) @ energies if smoothing else energies
 
 
 def averages(count: int, smoothing: float) -> Tensor:
@@ -112,7 +116,8 @@ def averages(count: int, smoothing: float) -> Tensor:
 
 def ramp(energies: Tensor, horizon: int) -> Tensor:
     """sqrt(k / γ) of drafts k = 1..m: later drafts get more tolerance. [m] -> [m]"""
-    return (torch.arange(1, len(energies) + 1, device=energies.device, dtype=energies.dtype) / horizon).sqrt()
+    slopes = [math.sqrt(k / horizon) for k in range(1, len(energies) + 1)]
+    return torch.tensor(slopes, dtype=energies.dtype, device=energies.device)
 
 
 def after_energy(

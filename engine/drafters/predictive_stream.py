@@ -2,7 +2,8 @@
 
 Paper: Unifying Autoregressive and Discrete Diffusion Language Modeling via Cross-Regressive Decoding, Abulkhanov et al., section 4.1.
 Row-selective: y = W x + s B A x on the rows from some number on, added after each linear layer, so the earlier rows stay identical to
-the last bit. The layers are hooked for one pass at a time and for one thread, so plain decoding on the same weights is unaffected.
+the last bit. Compiled blocks compute it themselves (engine/networks/native_blocks.py). Other layers are hooked for one pass at a time and
+for one thread, so plain decoding on the same weights is unaffected.
 Adapters are stored in the format of peft: one trained with peft can be read here, and one trained here can be loaded there.
 """
 
@@ -58,11 +59,15 @@ class RowLora(nn.Module):
     def __init__(self, trunk: nn.Module, shapes: dict[str, tuple[int, int]], rank: int, scale: float):
         """shapes : (out, in) of each layer; scale : s, of B A x."""
         super().__init__()
-        self.paths, self.scale = list(shapes), scale
+        self.paths, self.scale, self.made = list(shapes), scale, None
         self.first_layer = min(layer_of(path) or 0 for path in shapes)
         self.down = nn.ParameterList(nn.Parameter(torch.randn(rank, size[1]) / math.sqrt(size[1])) for size in shapes.values())
         self.up = nn.ParameterList(nn.Parameter(torch.zeros(size[0], rank)) for size in shapes.values())
         self._layers = [trunk.get_submodule(path) for path in shapes]  # a list, which keeps them out of parameters and state
+
+    def pairs(self) -> Iterator[tuple[nn.Module, Tensor, Tensor]]:
+        """Each layer with its A and B."""
+        return zip(self._layers, self.down, self.up, strict=True)
 
     @contextmanager
     def worn(self, first: int | Tensor) -> Iterator[None]:
@@ -76,7 +81,7 @@ class RowLora(nn.Module):
 
             return add
 
-        hooks = [layer.register_forward_hook(hook(*pair)) for layer, *pair in zip(self._layers, self.down, self.up, strict=True)]
+        hooks = [layer.register_forward_hook(hook(*pair)) for layer, *pair in self.pairs()]
         try:
             yield
         finally:

@@ -16,6 +16,7 @@
 
 #define ROWS 6            /* rows of a tile: 6 x 4 sums, 4 weights and 1 number fit into 32 registers */
 #define QUERIES 4         /* rows that read a key together */
+#define LAYERS 6          /* the most that a block has */
 
 /* x times the normal distribution function; the error function by Abramowitz and Stegun 7.1.26, to 1.5e-7. */
 INLINE vec gelu(vec x) {
@@ -208,11 +209,37 @@ int multiplies_half(void) {
 #endif
 }
 
-/* out = prepared(x) W^T + bias + residual. `scratch` holds the prepared rows: 4 bytes a number, and 2 more in bfloat16. */
-void linear(const float *x, long rows, long stride, long inner, int kind, const float *weight, const float *bias_of_norm, float constant,
-            float *scratch, const void *packed, int half, const float *bias, const float *residual, float *out, long outer, int most) {
-    const Target to = {bias, residual, out, outer};
-    const long panels = (outer + PANEL - 1) / PANEL, pairs = inner / 2;
+/* The low-rank update of a layer: out += (x A^T) B^T. down, up : A [rank, inner] and B [outer, rank] in panels of float32, or null: none */
+typedef struct {
+    const float *down, *up;
+    long rank;
+} Update;
+
+/* Which rows of a product get an update: those from `first` on of each of `branches` times `count`. between : room for [rows, rank] */
+typedef struct {
+    const Update *update;
+    float *between;
+    long branches, count, first;
+} Adapted;
+
+/* Products of rows from..until with panels p and, if it is wide, p + 1. */
+INLINE void product_of_rows(int wide, long from, long until, const void *x, const void *packed, int half, long inner, long p, const Target *to) {
+    const long pairs = inner / 2;
+    for (long r = from; r < until; r += ROWS) {
+        const int here = until - r < ROWS ? (int)(until - r) : ROWS;
+        if (half)
+            tile_halfs(here, wide, (const uint32_t *)x, (const uint32_t *)packed + p * pairs * PANEL, pairs, r, p * PANEL, to);
+        else
+            tiles(here, wide, (const float *)x, (const float *)packed + p * inner * PANEL, inner, r, p * PANEL, to);
+    }
+}
+
+/* As `linear`, and some rows get an update, or with null none. Other rows keep their bits. */
+static void product(const float *x, long rows, long stride, long inner, int kind, const float *weight, const float *bias_of_norm, float constant,
+                    float *scratch, const void *packed, int half, const float *bias, const float *residual, float *out, long outer, int most,
+                    const Adapted *adapted) {
+    const Target to = {bias, residual, out, outer}, added = {0, out, out, outer};
+    const long panels = (outer + PANEL - 1) / PANEL;
     const int direct = kind == AS_IT_IS && stride == inner && !half;
     const float *from = direct ? x : scratch;
     uint16_t *rounded = (uint16_t *)(scratch + rows * inner);
@@ -233,17 +260,30 @@ void linear(const float *x, long rows, long stride, long inner, int kind, const 
 #pragma omp barrier
             if (first) waited(&own), own.came = own.began = moment();
         }
+        if (adapted) {
+            const Update *update = adapted->update;
+            const Target between = {0, 0, adapted->between, update->rank};
+            const long tall = (adapted->count - adapted->first + ROWS - 1) / ROWS, flat = (update->rank + PANEL - 1) / PANEL;
+#pragma omp for schedule(static) nowait
+            for (long t = 0; t < adapted->branches * tall * flat; t++) {
+                const long branch = t / (tall * flat), end = (branch + 1) * adapted->count;
+                const long r = branch * adapted->count + adapted->first + t / flat % tall * ROWS, until = r + ROWS < end ? r + ROWS : end;
+                product_of_rows(1, r, until, from, update->down, 0, inner, t % flat, &between);
+            }
+            if (first) own.done = moment();
+#pragma omp barrier
+            if (first) waited(&own), own.came = own.began = moment();
+        }
 #pragma omp for schedule(static) nowait
         for (long share = 0; share < threads; share++) {
             const long last = panels * (share + 1) / threads;
             for (long p = panels * share / threads; p < last;) {
                 const int wide = LANES != 8 && p + 1 < last ? 2 : 1; /* AVX has registers for one panel only */
-                for (long r = 0; r < rows; r += ROWS) {
-                    const int here = rows - r < ROWS ? (int)(rows - r) : ROWS;
-                    if (half)
-                        tile_halfs(here, wide, (const uint32_t *)rounded, (const uint32_t *)packed + p * pairs * PANEL, pairs, r, p * PANEL, &to);
-                    else
-                        tiles(here, wide, from, (const float *)packed + p * inner * PANEL, inner, r, p * PANEL, &to);
+                product_of_rows(wide, 0, rows, half ? (const void *)rounded : from, packed, half, inner, p, &to);
+                for (long branch = 0; adapted && branch < adapted->branches; branch++) {
+                    const long start = branch * adapted->count;
+                    product_of_rows(wide, start + adapted->first, start + adapted->count, adapted->between, adapted->update->up, 0,
+                                    adapted->update->rank, p, &added);
                 }
                 p += wide;
             }
@@ -251,6 +291,12 @@ void linear(const float *x, long rows, long stride, long inner, int kind, const 
         if (first) own.done = moment();
     }
     waited(&own);
+}
+
+/* out = prepared(x) W^T + bias + residual. `scratch` holds the prepared rows: 4 bytes a number, and 2 more in bfloat16. */
+void linear(const float *x, long rows, long stride, long inner, int kind, const float *weight, const float *bias_of_norm, float constant,
+            float *scratch, const void *packed, int half, const float *bias, const float *residual, float *out, long outer, int most) {
+    product(x, rows, stride, inner, kind, weight, bias_of_norm, constant, scratch, packed, half, bias, residual, out, outer, most, 0);
 }
 
 /* --- attention ------------------------------------------------------------------------------------------------------ */
@@ -478,20 +524,25 @@ typedef struct {
     int half, threads;
     Attention attention;
     Norm norms[3];
-    Layer layers[6];
+    Layer layers[LAYERS];
     const void *cross_keys, *cross_values; /* of mesh blocks */
     long cross_count, cross_branch_stride, cross_head_stride;
     int cross_half;
     const Part *parts; /* or null: the rows are one run's */
     Attention *room;
     long part_count, number; /* number : of the block in its network */
+    const Update *updates;   /* of the layers, for the rows of each branch from `first` on; or null */
+    long first;
 } Block;
 
+/* `scratch` holds the prepared rows, twice, and behind them what lies between the factors of an update. */
 static void multiply(const Block *b, int layer, const Norm *norm, const float *x, float *scratch, const float *residual, float *out) {
     const Layer *l = &b->layers[layer];
     const int gate = norm && (norm->kind == SILU_GATE || norm->kind == GELU_GATE);
-    linear(x, b->rows, gate ? 2 * l->inner : l->inner, l->inner, norm ? norm->kind : AS_IT_IS, norm ? norm->weight : 0, norm ? norm->bias : 0,
-           norm ? norm->constant : 0.0f, scratch, l->panels, b->half, l->bias, residual, out, l->outer, b->threads);
+    const int is_adapted = b->updates && b->updates[layer].down && b->first < b->attention.count;
+    const Adapted adapted = {is_adapted ? b->updates + layer : 0, scratch + 2 * b->rows * l->inner, b->attention.branches, b->attention.count, b->first};
+    product(x, b->rows, gate ? 2 * l->inner : l->inner, l->inner, norm ? norm->kind : AS_IT_IS, norm ? norm->weight : 0, norm ? norm->bias : 0,
+            norm ? norm->constant : 0.0f, scratch, l->panels, b->half, l->bias, residual, out, l->outer, b->threads, is_adapted ? &adapted : 0);
 }
 
 /* The attention of every part to its own slab, over queries, keys and values side by side. */
@@ -568,7 +619,8 @@ void mesh_block(Block *b) {
 
 /* What the blocks of a pass share. `attention` is the first block's; keys and values of a block lie `layer_stride` bytes after those of
    the one before. crossed : keys and values of the condition, block by block, or null for blocks of pictures
-   parts : of the runs that share the pass, all of them pictures or all of them meshes, instead of `attention` and `crossed`, or null */
+   parts : of the runs that share the pass, all of them pictures or all of them meshes, instead of `attention` and `crossed`, or null
+   updates : of an adapter, for the rows of each branch from `first` on, block by block LAYERS of them, or null; not with parts */
 typedef struct {
     float *x, *work; /* x : the rows, before and after */
     long rows, layer_stride;
@@ -580,6 +632,8 @@ typedef struct {
     const Part *parts;
     Attention *room; /* for as many as there are parts */
     long part_count;
+    const Update *updates;
+    long first;
 } Pass;
 
 /* One block after another, in place. Each of them has the norms and layers of its own. */
@@ -594,6 +648,7 @@ void all_blocks(const Block *blocks, long count, const Pass *p) {
         b.attention.keys = (char *)p->attention.keys + i * p->layer_stride;
         b.attention.values = (char *)p->attention.values + i * p->layer_stride;
         b.parts = p->parts, b.room = p->room, b.part_count = p->part_count, b.number = i;
+        b.updates = p->updates ? p->updates + i * LAYERS : 0, b.first = p->first;
         if (!(p->parts ? p->parts->crossed : p->crossed)) {
             picture_block(&b);
             continue;

@@ -31,6 +31,7 @@ INCLUDED = tuple(FOLDER / name for name in ("native_vectors.c", "native_team.h")
 FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
 PATIENCE = 300  # seconds that a compiler gets; it needs two on a quiet machine
+LAYERS = 6  # the most that a block has; as in native.c
 AS_IT_IS, ROOT_MEAN_SQUARE, LAYER_NORM, SILU_GATE, GELU_GATE = range(5)  # what a row is before it is multiplied; as in native.c
 
 
@@ -58,14 +59,20 @@ class Norm(ctypes.Structure):
     _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("constant", c_float), ("kind", c_int))
 
 
+class Update(ctypes.Structure):
+    """The low-rank update of a layer."""
+
+    _fields_ = (("down", c_void_p), ("up", c_void_p), ("rank", c_long))
+
+
 class Block(ctypes.Structure):
     """The arguments of `picture_block` and `mesh_block`; native.c describes them."""
 
     _fields_ = (
         ("x", c_void_p), ("out", c_void_p), ("work", c_void_p), ("rows", c_long), ("half", c_int), ("threads", c_int),
-        ("attention", Attention), ("norms", Norm * 3), ("layers", Layer * 6), ("cross_keys", c_void_p), ("cross_values", c_void_p),
+        ("attention", Attention), ("norms", Norm * 3), ("layers", Layer * LAYERS), ("cross_keys", c_void_p), ("cross_values", c_void_p),
         ("cross_count", c_long), ("cross_branch_stride", c_long), ("cross_head_stride", c_long), ("cross_half", c_int),
-        ("parts", c_void_p), ("room", c_void_p), ("part_count", c_long), ("number", c_long),
+        ("parts", c_void_p), ("room", c_void_p), ("part_count", c_long), ("number", c_long), ("updates", c_void_p), ("first", c_long),
     )  # fmt: skip
 
 
@@ -84,7 +91,7 @@ class Pass(ctypes.Structure):
     _fields_ = (
         ("x", c_void_p), ("work", c_void_p), ("rows", c_long), ("layer_stride", c_long), ("threads", c_int), ("attention", Attention),
         ("crossed", c_void_p), *((name, c_long) for name in ("cross_count", "cross_branch_stride", "cross_head_stride")),
-        ("cross_half", c_int), ("parts", c_void_p), ("room", c_void_p), ("part_count", c_long),
+        ("cross_half", c_int), ("parts", c_void_p), ("room", c_void_p), ("part_count", c_long), ("updates", c_void_p), ("first", c_long),
     )  # fmt: skip
 
 
@@ -117,6 +124,8 @@ class Library:
         self.window, self.draw_alike = found.window, found.draw_alike
         self.window.argtypes = (c_void_p,)
         self.draw_alike.argtypes = (c_void_p, c_long, c_uint64, c_uint64, c_uint64, c_int64, c_long, c_void_p, c_void_p)
+        self.draw_rows = found.draw_rows
+        self.draw_rows.argtypes = (c_void_p, c_long, c_long, c_long, c_void_p, c_void_p)  # p, rows, stride, vocabulary, uniforms, tokens
         self.draft_heads, self.best_allowed = found.draft_heads, found.best_allowed
         self.draft_heads.argtypes = (c_void_p,)  # engine/kernels/native_heads.py has the structure
         self.best_allowed.argtypes, self.best_allowed.restype = (c_void_p, c_long, c_void_p), c_long  # logits, vocabulary, allowed or 0
@@ -124,7 +133,7 @@ class Library:
         self.best_along.argtypes = (c_void_p, c_long, c_long, c_void_p, c_void_p, c_int64, c_void_p)
         for function in (
             self.prepare, self.linear, self.attend, self.picture_block, self.mesh_block, self.all_blocks, self.gumbel, self.uniform,
-            self.verdicts, self.window, self.draw_alike, self.draft_heads, self.best_along,
+            self.verdicts, self.window, self.draw_alike, self.draw_rows, self.draft_heads, self.best_along,
         ):  # fmt: skip
             function.restype = None
         self.team_at, self.waited_at = found.team_at, found.waited_at  # of native_team.h, for its tests: the first argument is a Team

@@ -2,7 +2,8 @@
 
 Mathematics. `product` gives prepare(x) W^T + bias + residual, where prepare is a norm or a gated activation of each row. `attention` norms
 the queries and keys of a pass, turns them by their places, stores keys and values in the slab, and gives softmax(scale q k^T) v. Sums are
-float32; with bfloat16 weights the prepared row is rounded to bfloat16, and so are keys and values in a slab of that type.
+float32; with bfloat16 weights the prepared row is rounded to bfloat16, and so are keys and values in a slab of that type. A stack adds
+s B A prepare(x) to some rows of its products (row_lora.py), from the row as it was before it was rounded.
 Fewest bytes: the weights once, and keys and values of the visible rows once.
 
 The references are the modules that they replace: `nn.Linear` after a norm, and `tree_attention_reference`. A row has the same bits in a
@@ -12,7 +13,7 @@ pass of any number of rows, with any number of threads, and on whichever way a l
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ctypes import c_void_p
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.kernels.native import AS_IT_IS, Attention, Block, Layer, Library, Part, Pass, built
+from engine.kernels.native import AS_IT_IS, LAYERS, Attention, Block, Layer, Library, Part, Pass, Update, built
 from engine.kernels.native import Norm as NativeNorm
 from engine.kernels.tree_attention import Chain
 
@@ -200,7 +201,7 @@ class Whole:
     def block(self) -> Block:
         """Its weights, as the functions take them."""
         norms = (NativeNorm * 3)(*((at(row.weight), at(row.bias), row.constant, row.kind) for row in self.rows))
-        layers = (Layer * 6)(*((at(o.panels), at(o.bias), o.in_features, o.out_features) for o in self.layers))
+        layers = (Layer * LAYERS)(*((at(o.panels), at(o.bias), o.in_features, o.out_features) for o in self.layers))
         return Block(half=self.layers[0].half, norms=norms, layers=layers)
 
     def __call__(self, x: Tensor, attention: Attention, cross: tuple[Tensor, Tensor] | None = None) -> Tensor:
@@ -253,6 +254,28 @@ class Brought:
     crossed: Crossed | None = None
 
 
+class Updates:
+    """A low-rank adapter as the functions take it: an `Update` for each layer of each block, empty for a layer without one."""
+
+    def __init__(self, stack: Stack, pairs: Iterable[tuple[nn.Module, Tensor, Tensor]], scale: float):
+        """pairs : layers of the stack, each with A [rank, in] and B [out, rank], float32; scale : s of s B A x"""
+        self.stack = stack
+        self.structures, self.kept, self.rank = (Update * (LAYERS * len(stack.wholes)))(), [], 0
+        for layer, down, up in pairs:
+            both = [panels(each, 2 * library().lanes) for each in (down.detach(), scale * up.detach())]
+            self.kept += both  # at their addresses
+            self.structures[stack.numbers[id(layer)]] = Update(at(both[0]), at(both[1]), len(down))
+            self.rank = max(self.rank, len(down))
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """What an adapter changes in a pass: the rows of each branch from number `first` on."""
+
+    updates: Updates
+    first: int
+
+
 class Stack:
     """All blocks of a network as one call. Later changes of a weight have no effect."""
 
@@ -264,32 +287,45 @@ class Stack:
         self.inner = max(layer.in_features for whole in wholes for layer in whole.layers)
         self.hooks = [layer._forward_hooks for whole in wholes for layer in whole.layers]  # empty, or filled later
 
+        self.numbers = {id(layer): i * LAYERS + j for i, whole in enumerate(wholes) for j, layer in enumerate(whole.layers)}
+
+    def has(self, layer: nn.Module) -> bool:
+        """Whether a layer is one of its own."""
+        return id(layer) in self.numbers
+
     def can_run(self) -> bool:
-        """Whether no layer has a hook."""
+        """Whether nothing has a hook."""
         return not any(self.hooks)
 
     def __call__(
         self, x: Tensor, heads: int, slab: Slab, mask: Tensor | Chain | None, cos: Tensor | None, sin: Tensor | None,
-        crossed: Crossed | None = None,
+        crossed: Crossed | None = None, adapted: Adapted | None = None, begin: int = 0, end: int | None = None,
     ) -> Tensor:  # fmt: skip
         """The last block's output [B, R, width] from x float32 [B, R, width]; writes the rows' keys and values into the slab.
 
         mask : bool [R, kept + R], a chain or None; crossed : keys and values of the condition for every block, of a mesh's network
+        begin, end : of the blocks that run; all
         """
         x, is_chain = x.clone(memory_format=torch.contiguous_format), isinstance(mask, Chain)
         mask = None if is_chain or mask is None else mask.contiguous()
         rows, width, block = x.shape[0] * x.shape[1], x.shape[2], slab.block
-        attention = over_slab((*x.shape[:2], 3 * width), heads, self.turns[0], slab, 0, mask, cos, sin)
+        attention = over_slab((*x.shape[:2], 3 * width), heads, self.turns[0], slab, begin, mask, cos, sin)
         attention.chain = is_chain
         call = Pass(rows=rows, layer_stride=block.stride(0) * block.element_size(), threads=attention.threads)
         if crossed is not None:
-            call.crossed, call.cross_count, call.cross_half = ctypes.addressof(crossed.pointers), crossed.count, crossed.half
+            call.crossed = ctypes.addressof(crossed.pointers) + begin * 2 * ctypes.sizeof(c_void_p)
+            call.cross_count, call.cross_half = crossed.count, crossed.half
             call.cross_branch_stride, call.cross_head_stride = crossed.strides
             attention.scratch_size = max(attention.scratch_size, scratch_of(attention.count, attention.width, crossed.count))
-        scratch = max(2 * rows * self.inner, attention.threads * attention.scratch_size)
+        rank = 0
+        if adapted is not None:
+            rank, call.first = adapted.updates.rank, adapted.first
+            call.updates = ctypes.addressof(adapted.updates.structures) + begin * LAYERS * ctypes.sizeof(Update)
+        scratch = max(rows * (2 * self.inner + rank), attention.threads * attention.scratch_size)
         work = torch.empty(rows * (4 * width + self.wholes[0].most) + scratch)
         call.x, call.work, call.attention = x.data_ptr(), work.data_ptr(), attention
-        library().all_blocks(self.blocks, len(self.blocks), ctypes.byref(call))
+        blocks = ctypes.addressof(self.blocks) + begin * ctypes.sizeof(Block)
+        library().all_blocks(blocks, (len(self.blocks) if end is None else end) - begin, ctypes.byref(call))
         return x
 
     def together(self, runs: Sequence[Brought], heads: int) -> Tensor:

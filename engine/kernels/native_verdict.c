@@ -628,3 +628,31 @@ void draw_alike(
         tokens[r] = low < vocabulary ? low : vocabulary - 1;
     }
 }
+
+/* One token a row, as `draw` in engine/sampling.py; its sums are those of all tokens, because a zero changes none. stride : 0 for one
+   distribution of all rows; u : [rows] */
+void draw_rows(const float *p, long rows, long stride, long vocabulary, const double *u, int64_t *tokens) {
+    double sums[vocabulary / LANES + 1]; /* before each vector */
+    for (long r = 0; r < rows; r++, p += stride) {
+        const long whole = vocabulary / LANES * LANES;
+        double total = 0;
+        for (long i = 0; i < whole; i += LANES) {
+            sums[i / LANES] = total;
+            if (!lanes_of(load(p + i) != 0.0f)) continue;
+            for (long j = i; j < i + LANES; j++) total += p[j];
+        }
+        sums[whole / LANES] = total;
+        for (long j = whole; j < vocabulary; j++) total += p[j];
+        const double wanted = u[r] * total;
+        long low = 0, high = whole / LANES; /* the last vector before which the sum is below; or the first one */
+        while (low < high) {
+            const long middle = (low + high + 1) / 2;
+            if (sums[middle] < wanted) low = middle;
+            else high = middle - 1;
+        }
+        long found = low * LANES;
+        double sum = sums[low];
+        while (found < vocabulary && !((sum += p[found]) >= wanted)) found++;
+        tokens[r] = found < vocabulary ? found : vocabulary - 1;
+    }
+}

@@ -223,6 +223,15 @@ class Verifier:
         self.library.window(self.address)
         return call.settled[1], self.one[:]
 
+    def scores(self, logits: Tensor, rules: Rules) -> Tensor:
+        """The scores [R, V] of logits [C, R, V], as `scored`. rules : without a walk"""
+        logits, call = self._over(logits, rules), self.call
+        scores = torch.empty(logits.shape[1:])
+        call.scores, call.answers, call.brief = scores.data_ptr(), 0, 0
+        self.library.verdicts(self.address)
+        call.scores = 0
+        return scores
+
     def best(self, logits: Tensor, rules: Rules | None) -> Tensor | None:
         """The most probable tokens int64 [N] of logits [N, V] for a chain, each under the grammar after the earlier ones; None if the
         function does not know them. rules : with the masks of a walk"""

@@ -216,7 +216,7 @@ METHOD = Method(
     paper="ours",
     exact=lambda knobs: True,
     why=lambda knobs: "Exact: every draft is verified against the distribution of the proposer that drew it.",
-    drafter="mesh_heads spatial_heads",
+    drafters=("mesh_heads", "spatial_heads"),
     common=_SMALL,
     cases=(
         Case("BLEND-EXACT line", "same law", _SMALL, _LINE, ("blend: chooses by the outcome", "residual is p")),

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ from engine.decoding.verdict import correct, describe, levels_of
 from engine.errors import NotSupported
 from engine.kernels.energy_scan import energy_scan
 from engine.noise import ACCEPT, DRAFTER, INITIAL, Noise
-from engine.sampling import draw, draw_gumbel
+from engine.sampling import best_of, draw, draw_gumbel
 from engine.trace import RoundTrace
 
 HORIZON = Knob("horizon", "γ", 16, 1, 64, 1, "log", "Number of predictive rows per pass, and the most drafts pending after it.")
@@ -121,21 +122,28 @@ def dual(tokens: Tensor, ahead: int, sequence: Sequence, noise: Noise, iteration
     if ahead == 0:
         return Draft(tokens) if len(tokens) else NO_DRAFT
     n, m = sequence.length, len(tokens)
-    rest = noise.uniform(INITIAL, n + m, max(0, ahead - m), iteration)
-    buffer = torch.cat([tokens, (rest * sequence.vocabulary).long().to(tokens.device)])[:ahead]
-    visible = torch.zeros(1 + m + ahead, 1 + m + ahead, dtype=torch.bool)
-    visible[:, 0] = True
-    visible[: m + 1, : m + 1] = torch.ones(m + 1, m + 1, dtype=torch.bool).tril()
-    among = torch.ones(ahead, ahead, dtype=torch.bool)
-    visible[m + 1 :, m + 1 :] = among.tril() if causal else among
-    return Draft(
-        torch.cat([tokens, buffer]),
-        parents=torch.tensor([*range(-1, m - 1), *[-1] * ahead]),
-        positions=torch.tensor([*range(n, n + m), *range(n, n + ahead)]),
-        visible=visible,
-        predictive=torch.arange(m + ahead) >= m,
-        twins=min(m, ahead) if causal else 0,
-    )
+    if ahead <= m:
+        nodes = [tokens, tokens[:ahead]]
+    else:
+        rest = noise.uniform(INITIAL, n + m, ahead - m, iteration)
+        nodes = [tokens, tokens, (rest * sequence.vocabulary).long().to(tokens.device)]
+    parents, after, visible, predictive = shape_of(m, ahead, causal)
+    twins = min(m, ahead) if causal else 0
+    return Draft(torch.cat(nodes), parents, positions=after + n, visible=visible, predictive=predictive, twins=twins)
+
+
+@lru_cache(maxsize=256)
+def shape_of(m: int, ahead: int, causal: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of a pass of both streams: parents, positions after the committed tokens, what is visible, and which rows are predictive. Nobody
+    changes them, so passes of one shape share them."""
+    with torch.inference_mode(False):
+        visible = torch.zeros(1 + m + ahead, 1 + m + ahead, dtype=torch.bool)
+        visible[:, 0] = True
+        visible[: m + 1, : m + 1] = torch.ones(m + 1, m + 1, dtype=torch.bool).tril()
+        among = torch.ones(ahead, ahead, dtype=torch.bool)
+        visible[m + 1 :, m + 1 :] = among.tril() if causal else among
+        parents, places = torch.tensor([*range(-1, m - 1), *[-1] * ahead]), torch.tensor([*range(m), *range(ahead)])
+        return parents, places, visible, torch.arange(m + ahead) >= m
 
 
 def refill(
@@ -150,18 +158,20 @@ def refill(
     coupled = seeded or (knobs.mode == "joint" and knobs.refresh == "coupled")
     u = noise.uniform(DRAFTER, n, count, iteration)
     found: list[int] = tokens[:kept].tolist()
-    new = [laws[:kept]]  # lemma b: a draft kept regardless of its value has the distribution it was drawn from
-    guess = logits.argmax(-1).tolist()  # a distribution depends on earlier drafts through the grammar state, which these predict
+    new = [laws[:kept]] if kept else []  # lemma b: a draft kept regardless of its value has the distribution it was drawn from
+    # a distribution depends on earlier drafts through the grammar state, which these predict
+    guess = [] if sequence.state(found) is None else best_of(logits).tolist()
     while (start := len(found)) < count:
         paths = [found + guess[start:j] for j in range(start, count)]
         law = sequence.law(logits[start:], *paths)
         some = draw_gumbel(law.log(), noise.gumbel(n + start, len(law))) if coupled else draw(law, u[start:])
         for token, path in zip(some.tolist(), paths, strict=True):
-            if sequence.state(found) != sequence.state(path):
+            if guess and found != path and sequence.state(found) != sequence.state(path):
                 break  # the remaining distributions need another state
             found.append(token)
         new.append(law[: len(found) - start])
-    return torch.tensor(found, dtype=torch.int64, device=sequence.device), torch.cat(new)
+    drafts = torch.tensor(found, dtype=torch.int64, device=sequence.device)
+    return drafts, new[0] if len(new) == 1 else torch.cat([laws[:0], *new])
 
 
 def _step(rows: Rows, a: int, m: int, n: int, committed: list[int], levels: Tensor, least: Tensor, knobs: Knobs) -> Step:
@@ -215,7 +225,7 @@ METHOD = Method(
     exact=is_unrelaxed,
     why=why,
     needs=frozenset({"predictive_stream"}),
-    drafter="predictive_stream",
+    drafters=("predictive_stream",),
     common=_SMALL,
     cases=(
         Case(

@@ -54,7 +54,7 @@ METHOD = Method(
     exact=neighbours.exact,
     why=trees.why,
     needs=frozenset({"hidden", "feature_draft"}),
-    drafter="feature_draft",
+    drafters=("feature_draft",),
     common=_SMALL | {"children": "sampled"},
     cases=(
         Case(

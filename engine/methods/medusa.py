@@ -83,7 +83,7 @@ METHOD = Method(
     exact=neighbours.exact,
     why=trees.why,
     needs=frozenset({"raster", "hidden", "spatial_heads"}),
-    drafter="spatial_heads",
+    drafters=("spatial_heads",),
     common=_SMALL | {"children": "sampled"},
     cases=(
         Case(

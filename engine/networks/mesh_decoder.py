@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from engine.cache import Slab
 from engine.kernels.tree_attention import Chain, Seen
 from engine.networks.attention import attend
-from engine.networks.transformer import Fork, causal
+from engine.networks.transformer import Fork, Worn, causal, hooked
 
 COSINE_SCALE = 10.0
 FREQUENCIES = 8  # 2^0 .. 2^7, without pi
@@ -173,16 +173,18 @@ class MeshDecoder(nn.Module):
         looked: list[tuple[Tensor, Tensor]],
         slab: Slab | None = None,
         fork: Fork | None = None,
+        worn: Worn | None = None,
     ) -> Tensor:
         """Embedded rows [B, R, width], positions included -> hidden states after the final norm."""
-        if self.quick is not None and fork is None and (found := self.quick(x, mask, looked, slab)) is not None:
+        if self.quick is not None and (found := self.quick(x, mask, looked, slab, fork, worn)) is not None:
             return self.norm(found)
         if isinstance(mask, Chain):
             mask = mask.dense(x.device)
-        for layer, block in enumerate(self.blocks):
-            if fork is not None and layer == fork.layer:
-                x, mask = x[:, fork.rows], fork.mask
-            x = block(x, mask, looked[layer], slab, layer)
+        with hooked(worn):
+            for layer, block in enumerate(self.blocks):
+                if fork is not None and layer == fork.layer:
+                    x, mask = x[:, fork.rows], fork.mask
+                x = block(x, mask, looked[layer], slab, layer)
         return self.norm(x)
 
 

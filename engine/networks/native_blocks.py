@@ -1,7 +1,8 @@
 """The blocks of our own networks by the compiled functions: a block of pictogram is one call instead of 180 operations.
 
 `quicken` replaces the blocks of a decoder in place. Paths of layers, their weights and their hooks stay as they are, so adapters and
-recipes do not notice. A pass that the functions do not know (gradients, sets of bits instead of a mask, no slab) runs as before.
+recipes do not notice. A pass that the functions do not know (gradients, sets of bits instead of a mask, no slab, a hook, an adapter that is
+being trained) runs as before.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from torch import Tensor, nn
 from engine.cache import Slab
 from engine.kernels.native import GELU_GATE, LAYER_NORM, ROOT_MEAN_SQUARE, SILU_GATE, Library, native
 from engine.kernels.native_layers import (
+    Adapted,
     Brought,
     Crossed,
     NativeLinear,
     Row,
     Stack,
     Turn,
+    Updates,
     Whole,
     attention,
     attention_to,
@@ -32,7 +35,7 @@ from engine.kernels.packed_linear import PackedLinear, can_pack, pack
 from engine.kernels.tree_attention import Chain, Seen
 from engine.networks import mesh_decoder, transformer
 from engine.networks.mesh_decoder import Looked, MeshDecoder
-from engine.networks.transformer import Decoder, Norm
+from engine.networks.transformer import Decoder, Fork, Norm, Worn
 
 SLAB_TYPES = (torch.float32, torch.bfloat16)
 
@@ -81,6 +84,39 @@ def runs(x: Tensor, mask: Tensor | Chain | Seen | None, slab: Slab | None) -> bo
     steps = slab.block.stride()
     known = mask is None or isinstance(mask, Chain) or (isinstance(mask, Tensor) and mask.ndim == 2)
     return known and slab.block.dtype in SLAB_TYPES and steps[5] == 1 and steps[4] == slab.block.shape[5]
+
+
+def runs_all(stack: Stack, x: Tensor, mask: Tensor | Chain | Seen | None, slab: Slab | None, fork: Fork | None, worn: Worn | None) -> bool:
+    """Whether the functions know a pass through all blocks."""
+    if not runs(x, mask, slab) or not stack.can_run() or not (fork is None or runs(x, fork.mask, slab)):
+        return False
+    return worn is None or adapted_of(stack, worn) is not None
+
+
+def stacked(blocks: Sequence[NativeBlock | NativeMeshBlock]) -> Stack:
+    """Blocks as one call, which is refused while one of them has a hook."""
+    stack = Stack([block.whole for block in blocks], [block.turn for block in blocks])
+    stack.hooks += [block._forward_hooks for block in blocks]
+    return stack
+
+
+def adapted_of(stack: Stack, worn: Worn | None) -> Adapted | None:
+    """What an adapter changes in a pass; None without one, and for one that the functions do not know. What they make of its weights is
+    kept with it, so it must not be trained any more."""
+    if worn is None:
+        return None
+    adapter = worn.adapter
+    if adapter.made is None or adapter.made.stack is not stack:
+        pairs = list(adapter.pairs())
+        if not all(stack.has(layer) and is_frozen(down) and is_frozen(up) for layer, down, up in pairs):
+            return None
+        adapter.made = Updates(stack, pairs, adapter.scale)
+    return Adapted(adapter.made, worn.first)
+
+
+def is_frozen(weight: Tensor) -> bool:
+    """Whether an adapter's weight is one that the functions take."""
+    return weight.dtype == torch.float32 and weight.device.type == "cpu" and not weight.requires_grad
 
 
 def row_of(norm: Norm | nn.LayerNorm) -> Row:
@@ -141,13 +177,19 @@ class QuickBlocks:
     """All blocks of transformer.py in one call."""
 
     def __init__(self, blocks: list[NativeBlock]):
-        self.heads, self.stack = blocks[0].heads, Stack([block.whole for block in blocks], [block.turn for block in blocks])
+        self.heads, self.stack = blocks[0].heads, stacked(blocks)
 
-    def __call__(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Chain | Seen | None, slab: Slab | None) -> Tensor | None:
+    def __call__(
+        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Chain | Seen | None, slab: Slab | None, fork: Fork | None = None,
+        worn: Worn | None = None,
+    ) -> Tensor | None:  # fmt: skip
         """The last block's output, or None for a pass that the functions do not know."""
-        if cos.ndim != 2 or not runs(x, mask, slab) or not self.stack.can_run():
+        if cos.ndim != 2 or not runs_all(self.stack, x, mask, slab, fork, worn):
             return None
-        return self.stack(x, self.heads, slab, mask, cos, sin)
+        if fork is not None:
+            x = self.stack(x, self.heads, slab, mask, cos, sin, end=fork.layer)
+            x, cos, sin, mask = x[:, fork.rows], cos[fork.rows], sin[fork.rows], fork.mask
+        return self.stack(x, self.heads, slab, mask, cos, sin, None, adapted_of(self.stack, worn), 0 if fork is None else fork.layer)
 
     def together(self, brought: Sequence[Brought]) -> Tensor | None:
         """The last block's output [rows, width] of a pass of several runs; None if one of them needs another kind of pass."""
@@ -190,17 +232,19 @@ class QuickMeshBlocks:
     """All blocks of mesh_decoder.py in one call."""
 
     def __init__(self, blocks: list[NativeMeshBlock]):
-        self.heads = blocks[0].self_attention.heads
-        self.stack = Stack([block.whole for block in blocks], [block.turn for block in blocks])
+        self.heads, self.stack = blocks[0].self_attention.heads, stacked(blocks)
 
     def __call__(
-        self, x: Tensor, mask: Tensor | Chain | Seen | None, looked: list[tuple[Tensor, Tensor]], slab: Slab | None
-    ) -> Tensor | None:
+        self, x: Tensor, mask: Tensor | Chain | Seen | None, looked: list[tuple[Tensor, Tensor]], slab: Slab | None,
+        fork: Fork | None = None, worn: Worn | None = None,
+    ) -> Tensor | None:  # fmt: skip
         """The last block's output, or None for a pass that the functions do not know."""
-        if not runs(x, mask, slab) or not self.stack.can_run():
+        if not runs_all(self.stack, x, mask, slab, fork, worn) or (crossed := self.crossed(looked)) is None:
             return None
-        crossed = self.crossed(looked)
-        return None if crossed is None else self.stack(x, self.heads, slab, mask, None, None, crossed)
+        if fork is not None:
+            x = self.stack(x, self.heads, slab, mask, None, None, crossed, end=fork.layer)[:, fork.rows]
+            mask = fork.mask
+        return self.stack(x, self.heads, slab, mask, None, None, crossed, adapted_of(self.stack, worn), 0 if fork is None else fork.layer)
 
     def together(self, brought: Sequence[Brought]) -> Tensor | None:
         """The last block's output [rows, width] of a pass of several runs, with their conditions; None if one of them needs another kind of

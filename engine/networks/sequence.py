@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -22,7 +21,7 @@ from engine.kernels.native_verdict import Along, Rules, Verifier, library_for, s
 from engine.kernels.tree_attention import Chain, Seen, packed
 from engine.layout import Layout
 from engine.networks.static_step import Ahead, Pass, Replays, Static, Waiting, is_static
-from engine.networks.transformer import Fork, causal
+from engine.networks.transformer import Fork, Worn, causal, hooked
 from engine.networks.trunk import Asked, RowAdapter, Trunk
 from engine.noise import ACCEPT, DRAW, RESIDUAL
 from engine.sampling import warp
@@ -122,12 +121,10 @@ class TransformerSequence:
         slots, mask = self._slots(draft, parents, self._slots_at), self._mask(draft, parents, count)
         if self.together is not None and control == count and not choose(self.device, x.dtype).is_triton:
             return self._rows(parents, *self.together(Asked(self.trunk, x, slots, mask, self.slab)))
-        with self._adapted(slots, len(self.pending) + control if control < count else None):
-            if draft.twins and self.adapter.first_layer and self.trunk.takes_forks:
-                below, low, fork = forked(mask, len(self.pending), control, draft.twins, self.adapter.first_layer)
-                hidden = self.trunk.run(x[:, below], slots[below], low, self.slab, fork)
-            else:
-                hidden = self.trunk.run(x, slots, mask, self.slab)
+        if control == count:
+            hidden = self.trunk.run(x, slots, mask, self.slab)
+        else:
+            hidden = self._run_worn(x, slots, mask, draft.twins, control)
         weight = plain_weight(self.trunk.head) if self._verifying(hidden).is_triton else None
         logits = partial(self.trunk.head, hidden)
         return self._rows(parents, hidden, logits() if weight is None else logits, weight)
@@ -182,9 +179,18 @@ class TransformerSequence:
         ids = torch.cat([newest, drafted.to(self.device)]) if drafted.shape[0] else newest
         return self.trunk.embed(ids).expand(branches, -1, -1)
 
-    def _adapted(self, slots: Tensor, first: int | None) -> AbstractContextManager[None]:
-        """In this context, rows from `first` on of a pass over some slots run with the adapter; None: no row does."""
-        return nullcontext() if first is None else self.adapter.worn(self.slab.place(slots, first))
+    def _run_worn(self, x: Tensor, slots: Tensor, mask: Tensor, twins: int, control: int) -> Tensor:
+        """Hidden states of a pass whose rows after what is pending and `control` drafts run with the adapter; the first of them are twins
+        of drafts."""
+        waiting, fork = len(self.pending), None
+        worn = Worn(self.adapter, self.slab.place(slots, waiting + control))
+        if twins and self.adapter.first_layer and self.trunk.takes_forks:
+            below, mask, fork = forked(mask, waiting, control, twins, self.adapter.first_layer)
+            x, slots = x[:, below], slots[below]
+        if self.trunk.takes_adapters:
+            return self.trunk.run(x, slots, mask, self.slab, fork, worn)
+        with hooked(worn):
+            return self.trunk.run(x, slots, mask, self.slab, fork)
 
     def _slots(self, draft: Draft, parents: list[int] | None, device: torch.device) -> Tensor:
         base = self.prefix + self.pending[-1]
@@ -233,9 +239,19 @@ class TransformerSequence:
 
     def _warp(self, parents: list[int] | None, tokens: Ids, state: Any, logits: Tensor, soft: bool = False) -> Tensor:
         """Scores of a pass over these tokens, which began in this grammar state. Distributions are lazy, so the commit may come first."""
+        if not soft and (found := self._scores(logits, self._rules(parents, tokens, state, logits.shape[1]))) is not None:
+            return found
         sampling, allowed = self._settings(parents, tokens, state, logits.shape[1])
         sampling = sampling.softened() if soft else sampling
         return scored(logits, sampling, allowed)
+
+    def _scores(self, logits: Tensor, rules: Rules | None) -> Tensor | None:
+        """Scores of logits [C, R, V] by the function that was prepared for the run; None if there is none, or it does not know the rows'
+        masks."""
+        by, rows = self._verified_by, logits.shape[1]
+        if by is None or by.verifier is None or rules is None or len(rules[2]) != rows or not rows or logits.shape[2] != self.vocabulary:
+            return None
+        return by.verifier.scores(logits, rules)
 
     def _settings(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None]:
         """The sampling, and the allowed ids bool [count, V] of the first rows of that pass; None without a grammar."""
@@ -259,11 +275,13 @@ class TransformerSequence:
 
     def _rules(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None, list[int]] | None:
         """The same for a verdict in fixed shapes: sampling, the table of masks, and of each row its mask; None if there is no table."""
-        if self.grammar is None:
+        return self._masked(None if self.grammar is None else self._states(parents, tokens, state)[:count], count)
+
+    def _masked(self, states: list[Any] | None, count: int) -> tuple[Sampling, Tensor | None, list[int]] | None:
+        """The same of rows in some states of the grammar; None: there is none."""
+        if states is None:
             return self.sampling, None, [0] * count
-        if self.masks is None:
-            return None
-        return self.sampling, self.masks, [self.grammar.mask_index(each) for each in self._states(parents, tokens, state)[:count]]
+        return None if self.masks is None else (self.sampling, self.masks, [self.grammar.mask_index(each) for each in states])
 
     def _states(self, parents: list[int] | None, tokens: Ids, state: Any) -> list[Any]:
         """The grammar's states after the newest token and after each node of a pass."""
@@ -289,16 +307,34 @@ class TransformerSequence:
 
     def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
-        allowed = None if self.grammar is None else [self.allowed(path) for path in paths]
-        if allowed is not None:
-            allowed = allowed[0] if len(allowed) == 1 else torch.stack(allowed)
-        return torch.softmax(scored(logits[None], self.sampling, allowed), -1)
+        states = None if self.grammar is None else list(self._after(paths))
+        rules = self._masked(states * len(logits) if states and len(states) == 1 else states, len(logits))
+        found = self._scores(logits[None], rules)
+        if found is None:
+            allowed = None if states is None else [self._allowed_in(state) for state in states]
+            if allowed is not None:
+                allowed = allowed[0] if len(allowed) == 1 else torch.stack(allowed)
+            found = scored(logits[None], self.sampling, allowed)
+        return torch.softmax(found, -1)
 
     def allowed(self, path: list[int]) -> Tensor | None:
         """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
-        if self.grammar is None:
-            return None
-        return self.grammar.allowed(self.state(path)).to(self.device) if self.masks is None else self.masks[self.mask_index(path)]
+        return None if self.grammar is None else self._allowed_in(self.state(path))
+
+    def _allowed_in(self, state: Any) -> Tensor:
+        """The ids allowed in a state of the grammar, bool [V]."""
+        return self.grammar.allowed(state).to(self.device) if self.masks is None else self.masks[self.grammar.mask_index(state)]
+
+    def _after(self, paths: Iterable[list[int]]) -> Iterator[Any]:
+        """The grammar's states after hypothetical paths. One that goes on where the one before ended is not walked again."""
+        state, walked = self._state, []
+        for path in paths:
+            if path[: len(walked)] != walked:
+                state, walked = self._state, []
+            for token in path[len(walked) :]:
+                state = self.grammar.next(state, token)
+            walked = path
+            yield state
 
     def state(self, path: list[int]) -> Hashable:
         """The grammar's state after a hypothetical path; None without a grammar."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,9 @@ from torch.nn import functional as F
 from engine.cache import Slab
 from engine.kernels.tree_attention import Chain, Seen
 from engine.networks.attention import Steady, attend
+
+if TYPE_CHECKING:
+    from engine.networks.trunk import RowAdapter
 
 
 class Norm(nn.Module):
@@ -135,20 +140,22 @@ class Decoder(nn.Module):
         slab: Slab | None = None,
         fork: Fork | None = None,
         places: Tensor | None = None,
+        worn: Worn | None = None,
     ) -> Tensor:
         """Hidden states [B, R, width] after the final norm; writes the rows' keys and values into the slab, if there is one.
 
         places : [R, width], of the rows, where they are known already
         """
         x = self.with_places(x, cos, sin) if places is None else x + places
-        if self.quick is not None and fork is None and (found := self.quick(x, cos, sin, mask, slab)) is not None:
+        if self.quick is not None and (found := self.quick(x, cos, sin, mask, slab, fork, worn)) is not None:
             return self.norm(found)
         if isinstance(mask, Chain):
             mask = mask.dense(x.device)
-        for layer, block in enumerate(self.blocks):
-            if fork is not None and layer == fork.layer:
-                x, cos, sin, mask = x[:, fork.rows], cos[fork.rows], sin[fork.rows], fork.mask
-            x = block(x, cos, sin, mask, slab, layer)
+        with hooked(worn):
+            for layer, block in enumerate(self.blocks):
+                if fork is not None and layer == fork.layer:
+                    x, cos, sin, mask = x[:, fork.rows], cos[fork.rows], sin[fork.rows], fork.mask
+                x = block(x, cos, sin, mask, slab, layer)
         return self.norm(x)
 
 
@@ -162,6 +169,19 @@ class Fork:
     layer: int
     rows: Tensor
     mask: Tensor | Steady
+
+
+@dataclass(frozen=True)
+class Worn:
+    """An adapter of some rows of a pass: those from number `first` on. With a fork, they are numbered as above it."""
+
+    adapter: RowAdapter
+    first: int
+
+
+def hooked(worn: Worn | None) -> AbstractContextManager[None]:
+    """In this context the layers add what an adapter computes of its rows; None: there is none."""
+    return nullcontext() if worn is None else worn.adapter.worn(worn.first)
 
 
 def causal(count: int, kept: int, device: torch.device) -> Tensor:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine.kernels.tree_attention import Chain, Seen
-from engine.networks.transformer import Fork
+from engine.networks.transformer import Fork, Worn
 
 if TYPE_CHECKING:
     from engine.cache import FixedView, Slab
@@ -38,6 +38,7 @@ class Trunk(Protocol):
     takes_sets  : its attention is `tree_attention`; on a GPU it gets sets of bits instead of a mask
     takes_chains : it is told that a pass is a chain, instead of getting the mask of one
     takes_forks : it knows forks; else twins run through all layers
+    takes_adapters : its `run` takes an adapter of rows; else its layers are hooked meanwhile
     reads_slots : it looks at slots on the host, and gets them there, so that it need not wait for a GPU
     fixed       : its `run` depends on slots, mask and slab through tensors alone, so passes can have fixed shapes (static_step.py)
     """
@@ -45,6 +46,7 @@ class Trunk(Protocol):
     takes_sets: bool = False
     takes_chains: bool = False
     takes_forks: bool = True
+    takes_adapters: bool = False
     reads_slots: bool = False
     fixed: bool = False
 
@@ -56,9 +58,12 @@ class Trunk(Protocol):
         """x [branches, P, H] with row ends where `ends` bool [P] says so; x itself for a model whose rows have none."""
         return x
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | Chain | Seen | None, slab: Slab | FixedView, fork: Fork | None = None) -> Tensor:
+    def run(
+        self, x: Tensor, slots: Tensor, mask: Tensor | Chain | Seen | None, slab: Slab | FixedView, fork: Fork | None = None,
+        worn: Worn | None = None,
+    ) -> Tensor:  # fmt: skip
         """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; with a
-        fork, one hidden row for each of the fork's rows."""
+        fork, one hidden row for each of the fork's rows. With `takes_adapters`, worn : the rows that run with an adapter"""
         ...
 
     def head(self, hidden: Tensor) -> Tensor:
@@ -83,6 +88,12 @@ class RowAdapter(Protocol):
     """The adapter of predictive rows: see engine/drafters/predictive_stream.py."""
 
     first_layer: int  # the first block that it changes
+    scale: float
+    made: Any  # what compiled blocks make of it, once; None before
+
+    def pairs(self) -> Iterator[tuple[nn.Module, Tensor, Tensor]]:
+        """The layers that it changes, each with A [rank, in] and B [out, rank]: y += scale B A x."""
+        ...
 
     def worn(self, first: int | Tensor) -> AbstractContextManager[None]:
         """In this context, rows from number `first` on of every pass of this thread run with the adapter; all others run without it."""

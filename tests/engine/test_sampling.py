@@ -10,8 +10,9 @@ from torch import Tensor
 
 from engine import sampling
 from engine.core import Sampling
+from engine.kernels.choice import VARIABLE
 from engine.noise import DRAW, Noise
-from engine.sampling import draw, draw_gumbel, entropy, guide, residual, warp
+from engine.sampling import best_of, draw, draw_gumbel, entropy, guide, residual, warp
 
 LAW = torch.tensor([0.4, 0.05, 0.3, 0.0, 0.25])
 DRAWS = 20_000
@@ -139,6 +140,24 @@ def test_draw_needs_no_normalised_law() -> None:
     assert torch.equal(draw(LAW.expand(500, -1), u), draw(3e-5 * LAW.expand(500, -1), u))
 
 
+@pytest.mark.parametrize("vocabulary", [1, 7, 63, 1000, 5121])
+@pytest.mark.parametrize("kept", [1.0, 0.02])
+def test_draws_are_those_of_the_plain_sums(vocabulary: int, kept: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a compiler and without: the same tokens, for few possible ones as for all, at the ends, and for rows with nothing in them."""
+    random = torch.Generator().manual_seed(vocabulary)
+    p = torch.rand(9, vocabulary, generator=random) * (torch.rand(9, vocabulary, generator=random) < kept)
+    p[8] = 0
+    u = torch.rand(9, generator=random, dtype=torch.float64)
+    u[:2] = torch.tensor([2.0**-53, 1 - 2.0**-53])
+    sums = p.double().cumsum(-1)
+    expected = torch.searchsorted(sums, u[:, None] * sums[:, -1:]).squeeze(1).clamp(max=vocabulary - 1)
+    of_one = torch.searchsorted(sums[0], u * sums[0, -1]).clamp(max=vocabulary - 1)
+    wider = torch.cat([p, p], 1)[:, :vocabulary]  # rows that do not follow one another
+    for kernels in ("", "reference"):
+        monkeypatch.setenv(VARIABLE, kernels)
+        assert torch.equal(draw(p, u), expected) and torch.equal(draw(wider, u), expected) and torch.equal(draw(p[:1], u), of_one)
+
+
 def test_draws_follow_the_law() -> None:
     tokens = draw(LAW.expand(DRAWS, -1), Noise(3, 5).uniform(DRAW, 0, DRAWS, 0))
     assert abs(chi_square(tokens, LAW)) < 4
@@ -187,6 +206,11 @@ def test_residual_leaves_its_input_alone() -> None:
     p, q = torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 0.0]])
     residual(p, q)
     assert p.tolist() == [[0.5, 0.5]] and q.tolist() == [[1.0, 0.0]]
+
+
+def test_the_best_of_equals_is_the_first() -> None:
+    scores = torch.tensor([[1.0, 3.0, 3.0], [-torch.inf, -torch.inf, -torch.inf], [0.0, -1.0, 2.0]])
+    assert best_of(scores).tolist() == best_of(scores.bfloat16()).tolist() == [1, 0, 2]
 
 
 def test_entropy() -> None:

@@ -106,11 +106,11 @@ class Models:
         kind, method = row.knobs.get("heads", "cross-attention"), find(row.method)[0]
         try:
             model = self.model(row.weights)
-            if method.drafter == "mesh_heads" and kind in model.kinds:
+            if method.drafters == ("mesh_heads",) and kind in model.kinds:
                 model.drafter("mesh_heads").of(kind)  # raises for heads of other weights
         except MissingWeights:
             return False
-        return method.needs <= model.capabilities and (method.drafter != "mesh_heads" or kind in model.kinds)
+        return method.needs <= model.capabilities and (method.drafters != ("mesh_heads",) or kind in model.kinds)
 
     def go(self, row: Row, subject: Subject, seed: int) -> Run:
         """Returns one finished run."""

@@ -50,7 +50,7 @@ METHOD = Method(
     exact=lambda knobs: True,
     why=lambda knobs: "Exact: shapes depend on committed history only.",
     needs=eagle.METHOD.needs,
-    drafter=eagle.METHOD.drafter,
+    drafters=eagle.METHOD.drafters,
     cases=(
         Case("ADT-ANY sampled", "same law", {"children": "sampled"}, {"columns": 2}, ("tree: controller sees the draft",)),
         Case("ADT-ANY auto", "same law", {"children": "auto"}, {"columns": 2}, ("tree: parents missing",)),

@@ -182,7 +182,8 @@ def _full_spans(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
     """Returns whether a pass after the first committed fewer tokens than possible: all drafts and one more, cut at the limit."""
     with mutant.in_force():
         run = _run(task, on.toy, seed)
-    depth = on.toy.drafter(table()[task.method].drafter).depth
+    (name,) = table()[task.method].drafters
+    depth = on.toy.drafter(name).depth
     return len(run.steps) != 1 + -(-(len(run.tokens) - 1) // (depth + 1))
 
 

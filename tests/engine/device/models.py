@@ -45,10 +45,8 @@ class Model:
 
     def drafter_of(self, method: Method) -> Any:
         """The drafter of a method; of a method that names several, those that there are; None: it has none."""
-        names = method.drafter.split()
-        return (
-            {name: self.drafters[name] for name in names if name in self.drafters} if len(names) > 1 else self.drafters.get(method.drafter)
-        )
+        found = {name: self.drafters[name] for name in method.drafters if name in self.drafters}
+        return found if len(method.drafters) > 1 else next(iter(found.values()), None)
 
 
 def copied(module: nn.Module, place: Place) -> nn.Module:

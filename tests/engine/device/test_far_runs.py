@@ -92,7 +92,7 @@ def fitting(model: Model) -> list[str]:
         return (
             not method.needs - model.backbone.capabilities
             and not borrows
-            and all(name in model.drafters or name not in model.backbone.capabilities for name in method.drafter.split())
+            and all(name in model.drafters or name not in model.backbone.capabilities for name in method.drafters)
         )
 
     return [name for name in (*METHODS, *PRESETS) if fits(name)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 
 import pytest
@@ -13,7 +14,7 @@ from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.pictogram import Pictogram
 from engine.cache import FixedView, Slab
 from engine.core import NO_DRAFT, Draft, Prompt, Sampling, Sequence
-from engine.drafters.predictive_stream import fresh
+from engine.drafters.predictive_stream import RowLora, fresh
 from engine.kernels.choice import VARIABLE
 from engine.kernels.native import native
 from engine.kernels.native_layers import NativeLinear
@@ -21,7 +22,7 @@ from engine.kernels.tree_attention import Chain, Seen, packed
 from engine.networks.attention import steady
 from engine.networks.mesh_decoder import MeshDecoder, Settings
 from engine.networks.native_blocks import NativeBlock, NativeMeshBlock, is_native, quick_linear, quicken, runs
-from engine.networks.transformer import Decoder, Fork, causal
+from engine.networks.transformer import Decoder, Fork, Worn, causal
 from tests.engine.backbones import tiny
 from tests.engine.kernels.test_native import both, needs_native
 
@@ -51,12 +52,13 @@ def passes(network: Decoder, dtype: torch.dtype = torch.float32) -> Callable[...
     x, angles = torch.randn(2, 3 + ROWS, 64), torch.randn(3 + ROWS, 8)
     cos, sin = (torch.cat([f(angles)] * 2, -1) for f in (torch.cos, torch.sin))
 
-    def run(count: int, fork: Fork | None = None, mask: Tensor | None = None) -> Tensor:
+    def run(count: int, fork: Fork | None = None, mask: Tensor | None = None, worn: Worn | None = None) -> Tensor:
         slab = Slab(3, 2, 4, 20, 16, x.device, dtype)
         network(x[:, :3], cos[:3], sin[:3], causal(3, 0, x.device), slab)
         slab.keep([0, 1, 2])
         rows = slice(3, 3 + count)
-        return network(x[:, rows], cos[rows], sin[rows], causal(count, 3, x.device) if mask is None else mask, slab, fork)
+        seen = causal(count, 3, x.device) if mask is None else mask
+        return network(x[:, rows], cos[rows], sin[rows], seen, slab, fork, None, worn)
 
     return run
 
@@ -122,6 +124,93 @@ def test_an_adapter_changes_its_rows_only() -> None:
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
 
+LAYERS = ("query_key_value", "attention_out", "gate_up", "feed_out", "out", "query", "value_gate")
+
+
+def adapter(network: nn.Module, rank: int, first: int = 0, layers: tuple[str, ...] = LAYERS) -> RowLora:
+    """A frozen adapter of some layers of the blocks from number `first` on, the same for networks of one shape."""
+    torch.manual_seed(2)
+    found = fresh(network, layers, rank, alpha=1.5 * rank, first=first).requires_grad_(False)
+    for up in found.up:
+        nn.init.normal_(up, std=0.1)
+    return found
+
+
+@needs_native
+@both
+@pytest.mark.parametrize(("rank", "first", "layers"), [(4, 0, LAYERS), (1, 1, LAYERS), (33, 2, LAYERS), (7, 0, ("feed_out", "gate_up"))])
+def test_a_pass_in_one_call_wears_an_adapter(rank: int, first: int, layers: tuple[str, ...], dtype: torch.dtype) -> None:
+    network = decoder()
+    quicken(network, dtype)
+    lora, run = adapter(network, rank, first, layers), passes(network, dtype)
+    bare = run(ROWS)
+    for row in (0, 2, ROWS - 1, ROWS, ROWS + 3):
+        worn = run(ROWS, worn=Worn(lora, row))
+        with hooking(network):
+            layered = run(ROWS, worn=Worn(lora, row))
+        assert torch.equal(worn[:, :row], bare[:, :row]) and torch.equal(layered[:, :row], bare[:, :row])
+        assert row >= ROWS or not torch.allclose(worn[:, row], bare[:, row], atol=1e-2)
+        torch.testing.assert_close(worn, layered, **NEAR[dtype])
+        assert row != 2 or not torch.allclose(run(ROWS, worn=Worn(lora, 3)), layered, atol=1e-2)  # a mutant: one row too few
+    assert lora.made is not None
+
+
+NEAR = {torch.float32: {"atol": 1e-5, "rtol": 1e-4}, torch.bfloat16: {"atol": 1e-2, "rtol": 1e-2}}  # roundings to bfloat16 may differ
+
+
+@contextmanager
+def hooking(network: nn.Module) -> Iterator[None]:
+    """In this context a block has a hook, so that passes call it layer by layer."""
+    handle = network.blocks[0].register_forward_hook(lambda *_: None)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@needs_native
+@both
+def test_rows_with_an_adapter_have_the_same_bits_in_every_pass(dtype: torch.dtype) -> None:
+    network = decoder()
+    quicken(network, dtype)
+    lora, run, threads = adapter(network, 5), passes(network, dtype), torch.get_num_threads()
+    whole = run(ROWS, worn=Worn(lora, 1))
+    try:
+        for many in (1, 2, 3):
+            torch.set_num_threads(many)
+            for count in (2, 3, 7, 8):
+                assert torch.equal(run(count, worn=Worn(lora, 1)), whole[:, :count]), (many, count)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@needs_native
+@pytest.mark.parametrize("layer", [1, 2])
+def test_a_fork_whose_rows_wear_an_adapter_is_the_plain_one(layer: int) -> None:
+    plain, quick = decoder(), decoder()
+    quicken(quick)
+    fork = Fork(layer, torch.tensor([0, 1, 2, 1, 2]), causal(5, 3, torch.device("cpu")))
+    loras = [adapter(network, 3, layer) for network in (quick, plain)]
+    ours, theirs = (passes(network)(3, fork, worn=Worn(lora, 3)) for network, lora in zip((quick, plain), loras, strict=True))
+    assert [lora.made is not None for lora in loras] == [True, False]
+    assert not torch.allclose(theirs, passes(plain)(3, fork), atol=1e-2)
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+@needs_native
+def test_an_adapter_that_is_trained_hooks_its_layers() -> None:
+    network = decoder()
+    quicken(network)
+    lora, run = adapter(network, 4), passes(network)
+    theirs = run(ROWS, worn=Worn(adapter(network, 4), 3))
+    lora.requires_grad_(True)
+    torch.testing.assert_close(run(ROWS, worn=Worn(lora, 3)), theirs, atol=1e-5, rtol=1e-4)
+    assert lora.made is None
+    for up in lora.up:
+        up.mul_(0)
+    assert torch.equal(run(ROWS, worn=Worn(lora, 3)), run(ROWS))  # what it made of older weights is not kept
+
+
 @needs_native
 def test_gradients_and_passes_without_a_slab_run_as_before() -> None:
     with torch.inference_mode(False), torch.enable_grad():
@@ -144,6 +233,29 @@ def test_slabs_and_masks_of_other_kinds_run_as_before() -> None:
     assert runs(x, mask, slab) and runs(x, None, slab)
     assert not any(runs(*case) for case in ((x, mask, rounded), (x, mask, view), (x, mask, None), (x.double(), mask, slab)))
     assert not runs(x, steady(mask, 4, 4, x.device), slab) and not runs(x, Seen(packed(mask), 0), slab)
+
+
+@needs_native
+@pytest.mark.parametrize("layer", [None, 1])
+def test_a_mesh_decoder_wears_an_adapter(layer: int | None) -> None:
+    """With a fork and without: the plain network's rows, and those before the adapter keep their bits."""
+    settings, found = Settings(layers=3, width=32, heads=2, inner=40, length=20, vocabulary=5121), []
+    for quick in (False, True):
+        torch.manual_seed(3)
+        network = MeshDecoder(settings).eval().requires_grad_(False)
+        if quick:
+            quicken(network)
+        lora = adapter(network, 5, layer or 0)
+        torch.manual_seed(4)
+        x, looked = torch.randn(1, 7, 32), network.look(torch.randn(1, 6, 32))
+        slab, mask = Slab(3, 1, 2, 20, 16, x.device, torch.float32), causal(7, 0, x.device)
+        fork = None if layer is None else Fork(layer, torch.tensor([0, 1, 2, 3, 1, 2, 3]), mask)
+        below, low = (x, mask) if fork is None else (x[:, :4], mask[:4, :4])
+        bare, worn = (network(below, low, looked, slab, fork, each) for each in (None, Worn(lora, 4)))
+        assert torch.equal(worn[:, :4], bare[:, :4]) and not torch.allclose(worn[:, 4:], bare[:, 4:], atol=1e-2)
+        assert (lora.made is not None) is quick
+        found.append(worn)
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-4)
 
 
 @needs_native
