@@ -47,7 +47,7 @@ class Lanes:
     def _build_views(self) -> dict[str, gr.HTML]:
         if self.meshes:
             return {"viewer": mesh.build(None, f"{self.kind.lanes}-view", NAMES)}
-        with gr.Row(elem_classes="ft-sides ft-lanes-row"):
+        with gr.Row(elem_classes="ft-lanes-row"):
             return {name: canvas.build(name, "", "") for name in NAMES}
 
     def wire(self, sessions: Sessions, messages: gr.HTML) -> None:

@@ -97,8 +97,9 @@ def is_picture(row: Sequence[gr.HTML]) -> bool:
 
 def beside(row: Sequence[gr.HTML]) -> str:
     """The sides of a race beside each other."""
-    lanes = f' ft-lanes-row" style="--lanes: {len(row)}' if row[0].elem_id == f"canvas-{canvas.LANES[0]}" else ""
-    return f'<div class="ft-sides{lanes}">{"".join(map(place, row))}</div>'
+    several = row[0].elem_id == f"canvas-{canvas.LANES[0]}"
+    kind = f'class="ft-lanes-row" style="--lanes: {len(row)}"' if several else 'class="ft-sides"'
+    return f"<div {kind}>{''.join(map(place, row))}</div>"
 
 
 def own(name: str) -> str:
