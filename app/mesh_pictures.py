@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from app.boards.mesh import MeshBoard
-from app.race_files import FAST, HOLD, PLAIN, SECONDS, committed, sheet, stepped, write_frames
+from app.race_files import FAST, HOLD, PLAIN, SECONDS, Colours, committed, sheet, stepped, write_frames
 from app.video import write_mp4
 from engine.data.solids import rotation
 from engine.mesh.bpt_tokens import BPT
@@ -34,13 +34,15 @@ class Drawn:
     turns: list[np.ndarray]
 
 
-def draw_race(boards: Sequence[MeshBoard]) -> Drawn:
-    """The pictures of a race, the right board first; raises NotSupported where nothing can be drawn off screen."""
-    colours = [FAST, PLAIN][: len(boards)]
+def draw_race(boards: Sequence[MeshBoard], colours: Colours = (FAST, PLAIN), turns: bool = True) -> Drawn:
+    """The pictures of a race, the right board first; raises NotSupported where nothing can be drawn off screen.
+
+    colours : of the newest faces of each board; turns : with the turntable
+    """
     whole = [grown(board, len(board.run.steps), None) for board in boards]
-    race = [grown(board, stepped(board, now), colour) for now in times(boards) for board, colour in zip(boards, colours, strict=True)]
-    turns = [turned(whole[0], 360.0 * number / TURNS) for number in range(TURNS)]
-    drawn = pictures([*whole, *race, *turns], SIDE, behind=True)
+    race = [grown(board, stepped(board, now), colour) for now in times(boards) for board, colour in zip(boards, colours)]
+    around = [turned(whole[0], 360.0 * number / TURNS) for number in range(TURNS if turns else 0)]
+    drawn = pictures([*whole, *race, *around], SIDE, behind=True)
     first, last = len(whole), len(whole) + len(race)
     frames = [drawn[at : at + len(boards)] for at in range(first, last, len(boards))]
     return Drawn(drawn[:first], frames, drawn[last:])
@@ -67,21 +69,21 @@ def turned(view: View, degrees: float) -> View:
     return View(view.vertices @ rotation(degrees).T.astype(np.float32), view.faces, view.colours)
 
 
-def write_race(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], path: Path) -> Path:
-    """Writes the race as a GIF, every side on its own clock, the right one last. titles: of the boards"""
-    return write_frames(list(frames(drawn, boards, titles)), path, HOLD)
+def write_race(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
+    """Writes the race as a GIF, every side on its own clock, the right one last. titles, colours: of the boards"""
+    return write_frames(list(frames(drawn, boards, titles, colours)), path, HOLD)
 
 
-def write_video(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], path: Path) -> Path:
+def write_video(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
     """Writes the same as an MP4; raises NotSupported without an encoder."""
-    return write_mp4(frames(drawn, boards, titles), path, FRAMES / SECONDS, HOLD)
+    return write_mp4(frames(drawn, boards, titles, colours), path, FRAMES / SECONDS, HOLD)
 
 
-def frames(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str]) -> Iterator[Image.Image]:
+def frames(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], colours: Colours = ()) -> Iterator[Image.Image]:
     """The frames of a race with their words."""
-    for now, pair in zip(times(boards), drawn.race, strict=True):
+    for now, shown in zip(times(boards), drawn.race, strict=True):
         told = [f"{min(now, board.run.seconds):.2f} s · {committed(board, now):,} tokens" for board in boards]
-        yield sheet([Image.fromarray(p) for p in reversed(pair)], titles[::-1], told[::-1])
+        yield sheet([Image.fromarray(p) for p in reversed(shown)], titles[::-1], told[::-1], colours[::-1])
 
 
 def write_turntable(drawn: Drawn, path: Path) -> Path:

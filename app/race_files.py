@@ -3,7 +3,8 @@ the folders of its runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -29,6 +30,10 @@ SECONDS, HOLD = 4.0, 2.0  # that a GIF plays, and that its last frame stays
 BAND, GAP = 46, 16  # pixels under and between pictures that are SIDE wide
 PAGE, COVER, MUTED = (12, 16, 22), (28, 36, 48), (148, 161, 181)
 PLAIN, FAST = (86, 180, 233), (230, 159, 0)  # the sides' colours, Okabe and Ito's
+LANES = (FAST, PLAIN, (0, 158, 115), (240, 228, 66))  # those of a race of several
+ACROSS = {4: 2}  # pictures beside each other, by their number; else all
+
+Colours = Sequence[tuple[int, int, int]]
 
 
 def enlarged(picture: np.ndarray, side: int = 0) -> Image.Image:
@@ -55,17 +60,17 @@ def write_both(boards: Sequence[Board], titles: Sequence[str], settings: str, pa
     return path
 
 
-def write_gif(boards: Sequence[Board], titles: Sequence[str], path: Path) -> Path:
-    """Writes the race as a GIF: every side on its own clock, in SECONDS for the slowest."""
-    return write_frames(list(frames(boards, titles, FRAMES)), path, HOLD)
+def write_gif(boards: Sequence[Board], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
+    """Writes the race as a GIF: every side on its own clock, in SECONDS for the slowest. colours: see `sheet`"""
+    return write_frames(list(frames(boards, titles, FRAMES, colours)), path, HOLD)
 
 
-def write_video(boards: Sequence[Board], titles: Sequence[str], path: Path) -> Path:
+def write_video(boards: Sequence[Board], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
     """Writes the same as an MP4, with more frames; raises NotSupported without an encoder."""
-    return write_mp4(frames(boards, titles, round(RATE * SECONDS)), path, RATE, HOLD)
+    return write_mp4(frames(boards, titles, round(RATE * SECONDS), colours), path, RATE, HOLD)
 
 
-def frames(boards: Sequence[Board], titles: Sequence[str], count: int) -> Iterator[Image.Image]:
+def frames(boards: Sequence[Board], titles: Sequence[str], count: int, colours: Colours = ()) -> Iterator[Image.Image]:
     """The race in so many pictures, evenly over the clock of the slowest side; the last one is its end."""
     longest = max(board.run.seconds for board in boards)
     whole = [enlarged(board.final(), SIDE) for board in boards]
@@ -73,7 +78,7 @@ def frames(boards: Sequence[Board], titles: Sequence[str], count: int) -> Iterat
         now = longest * number / count
         pictures = [uncovered(board, picture, now) for board, picture in zip(boards, whole, strict=True)]
         told = [f"{min(now, board.run.seconds):.2f} s · {committed(board, now):,} tokens" for board in boards]
-        yield sheet(pictures, titles, told)
+        yield sheet(pictures, titles, told, colours)
 
 
 def write_folders(runs: Sequence[Run], path: Path, given: Input | None = None) -> Path:
@@ -92,6 +97,7 @@ def write_folders(runs: Sequence[Run], path: Path, given: Input | None = None) -
 def write_frames(frames: Sequence[Image.Image], path: Path, hold: float = 0.0) -> Path:
     """Writes frames as a GIF of SECONDS that repeats. hold: seconds that the last one stays, 0 = as long as the others"""
     palette = frames[-1].quantize(COLOURS)
+    palette.putpalette([*palette.getpalette()[: 3 * COLOURS], *chain(*LANES, MUTED)])  # a title is small, but it has its side's colour
     drawn = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     each = round(1000 * SECONDS / len(frames))
     lasts = [each] * (len(frames) - 1) + [round(1000 * hold) or each]
@@ -119,21 +125,34 @@ def stepped(board: Growth, seconds: float) -> int:
     return int(np.searchsorted(np.cumsum([step.seconds for step in board.run.steps]), seconds, side="right"))
 
 
-def sheet(pictures: Sequence[Image.Image], titles: Sequence[str], told: Sequence[str]) -> Image.Image:
-    """Pictures of one size side by side, each over a line with its title and what is told of it. The last one is the accelerated."""
+def sheet(pictures: Sequence[Image.Image], titles: Sequence[str], told: Sequence[str], colours: Colours = ()) -> Image.Image:
+    """Pictures of one size side by side, four in two rows, each over a line with its title and what is told of it.
+
+    colours : of the titles; without them the last picture is the accelerated one
+    """
     wide, high = pictures[0].size
     unit = wide / SIDE
     band, gap = round(BAND * unit), round(GAP * unit)
-    page = Image.new("RGB", (len(pictures) * (wide + gap) + gap, high + gap + band), PAGE)
+    across = ACROSS.get(len(pictures), len(pictures))
+    page = Image.new("RGB", (across * (wide + gap) + gap, -(-len(pictures) // across) * (high + gap + band)), PAGE)
     pen, font = ImageDraw.Draw(page), ImageFont.load_default(round(15 * unit))
-    for number, (picture, title, words) in enumerate(zip(pictures, titles, told, strict=True)):
-        left = gap + number * (wide + gap)
-        page.paste(picture, (left, gap))
-        line = high + gap + band // 2
-        colour = FAST if number == len(pictures) - 1 else PLAIN
-        pen.text((left, line), title, fill=colour, font=font, anchor="lm")
+    shades = colours or [PLAIN] * (len(pictures) - 1) + [FAST]
+    for number, (picture, title, words, colour) in enumerate(zip(pictures, titles, told, shades, strict=True)):
+        left, top = gap + number % across * (wide + gap), gap + number // across * (high + gap + band)
+        page.paste(picture, (left, top))
+        line = top + high + band // 2
+        room = wide - pen.textlength(words, font) - gap
+        pen.text((left, line), fitting(title, lambda text: pen.textlength(text, font), room), fill=colour, font=font, anchor="lm")
         pen.text((left + wide, line), words, fill=MUTED, font=font, anchor="rm")
     return page
+
+
+def fitting(text: str, length: Callable[[str], float], room: float) -> str:
+    """A text, cut until it has room. length: of a text, in the same unit"""
+    cut = len(text)
+    while cut and length(text if cut == len(text) else f"{text[:cut].rstrip()}…") > room:
+        cut -= 1
+    return text if cut == len(text) else f"{text[:cut].rstrip()}…"
 
 
 def _told(board: Board) -> str:

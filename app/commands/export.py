@@ -1,4 +1,4 @@
-"""`launch.py export`: one or two saved runs as one HTML file that replays them, as a GIF or as an MP4. The model is not loaded."""
+"""`launch.py export`: one to four saved runs as one HTML file that replays them, as a GIF or as an MP4. The model is not loaded."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from app.commands.options import Parser, add_json, file_path
 from app.commands.report import print_json
 
 FORMATS = (".html", ".gif", ".mp4")
+MOST = 4  # runs in one file
 
 
 def parser() -> Parser:
     """The parser of the command's options."""
-    p = Parser("export", "Replays one or two saved runs in one file: HTML with scrubber, maps and charts, GIF or MP4.")
+    p = Parser(
+        "export",
+        "Replays one to four saved runs in one file: HTML with scrubber, maps and charts (three or more: without charts), GIF or MP4.",
+    )
     p.add_argument("run", type=file_path, metavar="RUN", help="the folder of a run, or its name in the history; with LEFT, the right side")
-    p.add_argument("left", type=file_path, nargs="?", metavar="LEFT", help="the folder of the run that it is compared with")
+    p.add_argument(
+        "left", type=file_path, nargs="*", metavar="LEFT", help="the run that it is compared with; three or four race in their order"
+    )
     p.add_argument("--out", type=file_path, required=True, metavar="FILE", help=f"the file to write: {', '.join(FORMATS)}")
     add_json(p)
     return p
@@ -29,10 +35,12 @@ def main(arguments: Sequence[str]) -> int:
     kind = options.out.suffix.lower()
     if kind not in FORMATS:
         own.error(f"--out {options.out.name} has no known ending; choose one of {', '.join(FORMATS)}")
+    if len(options.left) >= MOST:
+        own.error(f"{1 + len(options.left)} runs are too many for one file; give at most {MOST}")
     from app.exporting import write
     from app.history import as_sentence, check_writable
 
-    folders = [folder_of(path) for path in (options.run, options.left) if path is not None]
+    folders = [folder_of(path) for path in (options.run, *options.left)]
     check_writable(options.out.resolve().parent)
     with as_sentence(options.out):
         write(folders, options.out, kind)

@@ -18,6 +18,7 @@ from app.ui import asked, example, replay_page, restoring, video_button, vocabul
 from app.ui import knobs as knob_panel
 from app.ui.comparing import PLAIN_SIDE, REPEAT, Comparing, Ended, pair, times_of
 from app.ui.keep import keep
+from app.ui.lanes import Lanes
 from app.ui.method_menu import PLAIN, choices, start_values, title_of, with_auto
 from app.ui.panels import bar, canvas, live, notice, overlay, replay, runs, trace, tree, verdict, words
 from app.ui.panels import example as example_panel
@@ -144,6 +145,7 @@ class ImageTab(Comparing):
         self.build_left(found)
 
     def _build_stage(self) -> None:
+        self.lanes = Lanes(runs.PICTURES)
         self.verdict = verdict.build()
         with gr.Row(elem_classes="ft-sides"):
             self.left = canvas.build("plain", *PLAIN_SIDE)
@@ -178,6 +180,7 @@ class ImageTab(Comparing):
         for chip in self.chips:
             chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
         self.wire_left()
+        self.lanes.wire(self.sessions, self.messages)
         kept = self.remember("foretoken-form")
         self.restored = self.form | {"badge": self.badge, "messages": self.messages, "ready": self.ready}
         outputs = list(self.restored.values())

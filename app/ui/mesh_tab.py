@@ -20,6 +20,7 @@ from app.ui import asked, mesh_outcome, mesh_side, quality_table, replay_page, r
 from app.ui import knobs as knob_panel
 from app.ui.comparing import PLAIN_SIDE, REPEAT, Ended, times_of
 from app.ui.keep import keep
+from app.ui.lanes import Lanes
 from app.ui.mesh_given import MeshInput, stays
 from app.ui.mesh_input import Given, example_clouds, shown_points
 from app.ui.mesh_side import MEASURING, WORDS, without_a_face
@@ -158,6 +159,7 @@ class MeshTab(MeshInput):
         self.build_left(found)
 
     def _build_stage(self) -> None:
+        self.lanes = Lanes(runs.MESHES)
         self.verdict = verdict.build(IDLE, "mesh-verdict")
         waiting = {
             "plain": mesh.Side.waiting(*PLAIN_SIDE),
@@ -187,6 +189,7 @@ class MeshTab(MeshInput):
         delivered = self.wire_race([self.go.click, self.resumed.change], self.run, inputs)
         delivered.success(self.draw_pictures, None, [*self.drawn.values(), self.runs, self.messages], **DRAWING)
         self.wire_left()
+        self.lanes.wire(self.sessions, self.messages)
         self.wire_input()
         kept = self.remember("foretoken-mesh-form", ("tiles",))
         self.filling = self.form | self.menu | {"messages": self.messages, "ready": self.ready}

@@ -20,6 +20,7 @@ from engine.checkpoints.families import Family
 SAMPLES = Path(__file__).with_name("samples")
 THUMBNAIL = 160  # pixels
 CHART = (300, 84)  # of a curve, in its own units
+KEEPS = "The studio keeps the models that it was started with."
 STATES = {"in use": "In use", "ready": "Ready", "imported": "Imported", "damaged": "Damaged"}
 
 
@@ -111,7 +112,9 @@ def lack_html(lack: Lack) -> str:
 
 
 def used_html(card: Card) -> str:
-    """The tab that runs a model that is loaded, to click."""
+    """The tab that runs a model that is loaded, to click; of another model, how it comes into use."""
+    if card.state != "in use" and card.command:
+        return f'<p class="ft-use">{KEEPS} To use {escape(card.name)}, end it and start it with this model: see “In a terminal”.</p>'
     if card.state != "in use" or not card.tab:
         return ""
     return f'<p class="ft-use"><button type="button" class="ft-link" data-tab="{card.tab}">Open the {card.tab} tab</button></p>'

@@ -22,6 +22,7 @@ from engine.networks.weights import MODELS
 
 PICTURES, OWN_MESHES = "pictogram", ("lowpoly", "lowpoly_lora")
 IN_A_TERMINAL = "This studio can be reached from other machines, so it reads no folders. Import in a terminal of its own machine:"
+START = "python launch.py --backbone"
 COMMAND = "python launch.py models import PATH"
 LONGEST_PATH = 4096
 
@@ -126,7 +127,7 @@ def add(text: object) -> Iterator[str]:
             if percent != shown:
                 shown = percent
                 yield told(str(found), percent)
-        yield told(f"{found.name} is imported.\nStart the studio with it: python launch.py --backbone {found.name}", 100)
+        yield told(f"{found.name} is imported.\n{model_cards.KEEPS} End it and start it with this one: {START} {found.name}", 100)
     except ForetokenError as e:
         yield complaint(e)
 

@@ -17,6 +17,7 @@ import gradio as gr
 from app.stream import Growth
 from app.ui import header, theme
 from app.ui.method_menu import PLAIN, title_of
+from app.ui.panels import canvas
 from app.ui.panels.made import made_with
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
@@ -43,7 +44,7 @@ PAGE = """<!doctype html>
 <section class="ft-made">
 <h3>How it was made</h3>
 <div class="ft-made-sides">{made}</div>
-<a download="run.json" href="data:application/json;base64,{coded}">Settings of the right side (run.json)</a>
+<a download="run.json" href="data:application/json;base64,{coded}">Settings of {whose} (run.json)</a>
 </section>
 </div>
 </main>
@@ -65,24 +66,25 @@ class Told(NamedTuple):
     """What the page says besides its panels.
 
     title : the prompt, or the name of the input; line : seed, size and the sides in a few words
-    made  : of each side its title and how it was made, see panels/made.py; settings : of the right side, as in run.json
+    made  : of each side its title and how it was made, see panels/made.py; settings : of one side, as in run.json; whose : which one
     """
 
     title: str
     line: str
     made: Sequence[tuple[str, Mapping[str, str]]]
     settings: Mapping[str, Any]
+    whose: str = "the right side"
 
 
 def page(rows: Sequence[Sequence[gr.HTML]], values: Mapping[str, Any], told: Told) -> str:
     """The file's text. rows: the panels from top to bottom; values: what they show, by their ids"""
-    drawn = [f'<div class="ft-sides">{"".join(map(place, row))}</div>' if is_picture(row) else "".join(map(place, row)) for row in rows]
+    drawn = [beside(row) if is_picture(row) else "".join(map(place, row)) for row in rows]
     every = [panel for row in rows for panel in row]
     written = script_text(told.settings)
     return PAGE.format(
         policy=POLICY, title=escape(told.title), line=escape(told.line), style=f"{theme.css()}\n{own('player.css')}",
         header=header.TEMPLATE.replace('<span class="ft-loaded"></span>', '<span class="ft-loaded">A recorded race</span>'),
-        panels="\n".join(drawn), made="".join(side(*each) for each in told.made), settings=written,
+        panels="\n".join(drawn), made="".join(side(*each) for each in told.made), settings=written, whose=escape(told.whose),
         coded=base64.b64encode(json.dumps(told.settings, indent=1, ensure_ascii=False).encode()).decode("ascii"),
         player=own("player.js"), scripts="\n".join(map(boot, every)), values=script_text(values),
     )  # fmt: skip
@@ -91,6 +93,13 @@ def page(rows: Sequence[Sequence[gr.HTML]], values: Mapping[str, Any], told: Tol
 def is_picture(row: Sequence[gr.HTML]) -> bool:
     """Whether these are the sides of a race, which stand side by side."""
     return row[0].elem_id.startswith("canvas-")
+
+
+def beside(row: Sequence[gr.HTML]) -> str:
+    """The sides of a race beside each other."""
+    several = row[0].elem_id == f"canvas-{canvas.LANES[0]}"
+    kind = f'class="ft-lanes-row" style="--lanes: {len(row)}"' if several else 'class="ft-sides"'
+    return f"<div {kind}>{''.join(map(place, row))}</div>"
 
 
 def own(name: str) -> str:
@@ -126,6 +135,7 @@ def script_text(value: Any) -> str:
 
 PICTURES = ("verdict", ("left", "right"), "replay", "overlay", "odds", "trace", "tree")  # the panels of a race, from top to bottom
 MESHES = ("verdict", "viewer", "replay", "quality", "trace", "tree")
+LANES = (canvas.LANES, "viewer", "replay")  # of a race of several runs of either kind
 WITHOUT_VALUES = ("replay", "overlay")
 SAID = ("prompt", "method")  # above the panels, and above the list
 

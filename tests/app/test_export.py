@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -134,6 +135,23 @@ def test_the_command_writes_the_kind_of_its_ending(pictures, tmp_path, capsys, m
     capsys.readouterr()
     assert cli.main(["export", str(pictures[0]), "--out", str(tmp_path / "race.avi")]) == 2
     assert "no known ending; choose one of .html, .gif, .mp4" in capsys.readouterr().err
+
+
+def test_three_or_four_runs_race_in_one_file(picto, pictures, meshes, tmp_path, capsys):
+    third = history.save(picture_run(picto, "jacobi"), tmp_path / "third")
+    folders = [*pictures, third]
+    assert cli.main(["export", *map(str, folders), "--out", str(tmp_path / "race.gif")]) == 0
+    with Image.open(tmp_path / "race.gif") as gif:
+        assert gif.width == 3 * (race_files.SIDE + race_files.GAP) + race_files.GAP
+    text = exporting.write(folders, tmp_path / "race.html", ".html").read_text(encoding="utf-8")
+    places = [text.index(f'boot("canvas-lane{n}"') for n in (1, 2, 3)]
+    assert places == sorted(places) and 'boot("canvas-fast"' not in text and "Settings of the first run" in text
+    assert [text.index(f"<h4>{title}") for title in ("SJD++", "Plain", "Jacobi")] == sorted(m.start() for m in re.finditer("<h4>", text))
+    text = exporting.write([*meshes, meshes[0]], tmp_path / "meshes.html", ".html").read_text(encoding="utf-8")
+    assert 'boot("mesh-lanes-view"' in text and '"lane3": {"title": "XSpecMesh"' in text
+    capsys.readouterr()
+    assert cli.main(["export", *map(str, [*folders, *pictures]), "--out", str(tmp_path / "race.gif")]) == 2
+    assert "5 runs are too many for one file; give at most 4" in capsys.readouterr().err
 
 
 def test_without_the_encoder_the_sentence_says_what_to_install(monkeypatch, tmp_path):

@@ -14,7 +14,7 @@ from engine.mesh.read import read
 from tests.app.test_mesh_tab import FACES, VIEW, finished, grown, set_knob, take
 from tests.app.test_mesh_tab import open_mesh as open_mesh
 from tests.app.test_page import cancel
-from tests.app.test_runs import drop
+from tests.app.test_runs import drop, drop_path
 
 pytestmark = pytest.mark.browser
 ROWS = "#mesh-runs tbody tr"
@@ -118,6 +118,8 @@ def test_a_dropped_glb_and_a_link_open_the_tab_with_their_settings(open_mesh, op
     drop(other, "run.json", json.dumps(told | {"prompt": "scan.xyz", "seed": 6}).encode())
     other.wait_for_selector("#mesh-messages p:has-text('a run on scan.xyz, which is not in the file')")
     expect(other.locator("#mesh-seed input")).to_have_value("6", timeout=SLOW)
+    drop_path(other, folder)
+    expect(other.locator("#mesh-seed input")).to_have_value("5", timeout=SLOW)
     drop(other, "x.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
     other.wait_for_selector("#mesh-messages p[data-kind=error]:has-text('holds no settings of a run')")
     coded = base64.urlsafe_b64encode(json.dumps({k: v for k, v in told.items() if k != "machine"} | {"seed": 8}).encode()).decode()

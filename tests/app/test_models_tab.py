@@ -113,7 +113,9 @@ def test_a_card_leads_to_its_tab_and_shows_commands_in_a_fold_only(picto_folder:
     html = model_cards.card_html(card)
     seen = re.sub(r"<details.*?</details>", "", html)
     assert "launch.py" not in seen and 'data-tab="Image"' in seen and "python launch.py image" in html
-    assert "data-tab" not in model_cards.card_html(replace(card, state="ready"))
+    other = model_cards.card_html(replace(card, state="ready"))
+    assert "data-tab" not in other and f"To use {card.name}, end it and start it with this model" in other
+    assert "end it and start it" not in html
 
 
 def test_an_imported_model_shows_its_newest_pictures_and_its_speed(checkpoint: Path, data: Path) -> None:
@@ -196,7 +198,8 @@ def test_a_path_that_is_none_is_a_sentence(text: object) -> None:
 def test_the_import_says_what_it_is_how_far_and_how_to_use_it(checkpoint: Path, data: Path) -> None:
     assert "0.3 million parameters" in models_tab.describe(str(checkpoint)) and imported() == []
     said = list(models_tab.add(f" '{checkpoint}' "))
-    assert 'value="100"' in said[-1] and "--backbone Tiny-Janus" in said[-1] and [path.name for path in imported()] == ["Tiny-Janus"]
+    assert model_cards.KEEPS in said[-1] and "start it with this one: python launch.py --backbone Tiny-Janus" in said[-1]
+    assert 'value="100"' in said[-1] and [path.name for path in imported()] == ["Tiny-Janus"]
     assert "There is no file or folder" in models_tab.describe("/nowhere/at/all") and "/nowhere" not in models_tab.describe(
         "/nowhere/at/all"
     )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from tests.app.test_page import choose, finish, move, take
 
 CARD = "#canvas-{} .ft-card"
 ROWS = ".ft-runs tbody tr"
+MANY = 250  # files in a folder
 
 
 def small(page) -> None:
@@ -41,6 +45,15 @@ def drop(page, name: str, content: bytes) -> None:
     }""",
         [name, text],
     )
+
+
+def drop_path(page, path: Path) -> None:
+    """Drops a file or a folder of the disk on the page, as the system does."""
+    system = page.context.new_cdp_session(page)
+    carried = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        system.send("Input.dispatchDragEvent", {"type": kind, "x": 300, "y": 400, "data": carried})
+    system.detach()
 
 
 def pixels(page, side: str, layer: str) -> np.ndarray:
@@ -197,6 +210,35 @@ def test_a_dropped_file_and_a_link_bring_the_settings_back(open_page, served):
     page.wait_for_function(say.format("zwei Bären 🐻 <b>"))
     page.wait_for_selector("#knobs .ft-knob[data-knob=window] output:has-text('5')")
     assert "run=" not in page.url
+
+
+@pytest.mark.browser
+def test_a_dropped_folder_brings_the_settings_back(open_page, served, tmp_path):
+    page = open_page()
+    page.fill("#prompt textarea, #prompt input", "two bears")
+    page.fill("#seed input", "43")
+    page.press("#seed input", "Tab")
+    move(page, "knobs", "window", 4)
+    small(page)
+    folder = served.runs()[-1]
+    other = open_page()
+    drop_path(other, folder)
+    other.wait_for_function("document.querySelector('#prompt textarea, #prompt input')?.value === 'two bears'")
+    expect(other.locator("#seed input")).to_have_value("43")
+    expect(other.locator("#knobs .ft-knob[data-knob=window] output")).to_have_text("5")
+    expect(other.locator("#settings .ft-knob[data-knob=size] select")).to_have_value("64 px")
+    expect(other.locator("body")).not_to_have_class(re.compile("ft-dropping"))
+    crowded = Path(shutil.copytree(folder, tmp_path / "crowded"))
+    told = json.loads((crowded / "run.json").read_text()) | {"prompt": "three cats"}
+    (crowded / "run.json").write_text(json.dumps(told))
+    for number in range(MANY):
+        (crowded / f"a{number:03d}.txt").touch()  # a browser lists a folder in parts
+    drop_path(other, crowded)
+    other.wait_for_function("document.querySelector('#prompt textarea, #prompt input')?.value === 'three cats'")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    drop_path(other, empty)
+    other.wait_for_selector("#messages p[data-kind=error]:has-text('holds no settings of a run')")
 
 
 @pytest.mark.browser

@@ -8,8 +8,10 @@ const picture = part(".ft-picture"), veil = part(".ft-veil"), overlay = part(".f
 const frame = part(".ft-frame"), cursor = part(".ft-cursor"), readout = part(".ft-readout");
 const others = part(".ft-candidates");
 const REJECTED = 2, ACCEPTED = 3, REDRAWN = 4; // in VERDICTS
-const SIDES = { fast: [230, 159, 0], plain: [86, 180, 233] };
-const scope = element.closest("[role=tabpanel]") || window;
+const SIDES = __SIDES__;
+const inPair = () => ["fast", "plain"].includes(props.value.side); // else it is one of several
+const drafts = (v) => v.side === "fast" || (v.side !== "plain" && !v.missing.accepted);
+const scope = element.closest(".ft-lanes, [role=tabpanel]") || window;
 const mask = part(".ft-mask"), other = part(".ft-other"), wipe = part(".ft-wipe");
 const FADE = 24; // tokens of a replay whose verdict is still seen
 const view = { map: "accepted", opacity: 0.35, at: null, kept: false, held: false, wiped: false };
@@ -49,7 +51,7 @@ function drawOverlay() {
   overlay.style.opacity = v.state === "running" || view.kept || view.held ? view.opacity : 0;
   // The plain side drafts nothing: maps about drafts would only grey it out.
   const silent = v.side === "plain" && ["accepted", "probability", "depth"].includes(view.map);
-  overlay.hidden = !v.maps || silent || Boolean(v.missing[view.map]);
+  overlay.hidden = !v.maps || silent || !inPair() || Boolean(v.missing[view.map]);
   if (overlay.hidden) return;
   if (view.map === "accepted") paintVerdicts(decoded.accepted);
   else paint(overlay, view.map === "pass" ? passOf(view.at) : decoded[view.map], colours[view.map] || colour);
@@ -111,7 +113,7 @@ function replay(time) {
   course.position.forEach((position, i) => {
     const age = (count - 1 - i) / FADE, seen = i < count;
     const rgb = !seen ? [18, 22, 29] : decoded.accepted[position] === ACCEPTED ? SIDES[v.side] : VERDICTS[decoded.accepted[position]].colour;
-    const strength = !seen ? 255 : v.side === "plain" ? (age < 0.1 ? 120 : 0) : Math.max(0, 1 - age) * 190;
+    const strength = !seen ? 255 : drafts(v) ? Math.max(0, 1 - age) * 190 : age < 0.1 ? 120 : 0;
     image.data.set([...rgb, strength], 4 * position);
   });
   mask.getContext("2d").putImageData(image, 0, 0);
@@ -188,7 +190,7 @@ function drawReadout() {
   cursor.hidden = at === null || !v.maps || at >= v.limit;
   others.replaceChildren();
   if (cursor.hidden) {
-    readout.textContent = v.maps && v.side === "fast" ? "Point at a picture, or at the trace, to read a token." : "";
+    readout.textContent = v.about || (v.maps && v.side === "fast" ? "Point at a picture, or at the trace, to read a token." : "");
     return;
   }
   const row = Math.floor(at / v.columns), column = at % v.columns;
@@ -200,7 +202,7 @@ function drawReadout() {
     return;
   }
   const said = [`token ${decoded.tokens[at]}`, place];
-  const fast = v.side === "fast";
+  const fast = drafts(v);
   const value = (map) => (v.scales[map] * (decoded[map][at] - 1)) / 254;
   if (fast) said.push(VERDICTS[verdict].name);
   if (decoded.probability[at] && fast) said.push(`probability ${value("probability").toFixed(2)}`);
@@ -261,7 +263,7 @@ function draw() {
     drawPicture(v.picture);
     if (course) scope.dispatchEvent(new CustomEvent("foretoken:course", { detail: { side: v.side, end: course.end } }));
     paint(veil, decoded.draft, () => [12, 16, 22]);
-    window.dispatchEvent(new CustomEvent("foretoken:scales", { detail: v.scales }));
+    if (inPair()) window.dispatchEvent(new CustomEvent("foretoken:scales", { detail: v.scales }));
     if (v.side === "fast") {
       window.dispatchEvent(new CustomEvent("foretoken:missing", { detail: v.missing }));
       window.dispatchEvent(new CustomEvent("foretoken:kinds", { detail: v.kinds }));
@@ -288,11 +290,12 @@ frame.addEventListener("pointermove", (event) => {
   const column = Math.floor(((event.clientX - box.left) / box.width) * v.columns);
   const row = Math.floor(((event.clientY - box.top) / box.height) * v.rows);
   const inside = column >= 0 && row >= 0 && column < v.columns && row < v.rows;
-  window.dispatchEvent(new CustomEvent("foretoken:point", { detail: inside ? row * v.columns + column : null }));
+  const told = new CustomEvent("foretoken:point", { detail: inside ? row * v.columns + column : null });
+  window.dispatchEvent(Object.assign(told, { columns: v.columns }));
 });
 frame.addEventListener("pointerleave", () => window.dispatchEvent(new CustomEvent("foretoken:point", { detail: null })));
 window.addEventListener("foretoken:point", (event) => {
-  view.at = event.detail;
+  view.at = event.columns && event.columns !== props.value?.columns ? null : event.detail; // a place in a picture of another size
   drawReadout();
   if (view.map === "pass") drawOverlay();
 });

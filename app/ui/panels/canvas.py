@@ -14,10 +14,12 @@ import gradio as gr
 import numpy as np
 from PIL import Image
 
+from app import race_files
 from app.boards.picture import Board
 from app.stream import Trail
 from app.ui.panels import panel, to_text
 
+LANES = ("lane1", "lane2", "lane3", "lane4")  # the sides of a race of several
 QUALITY = 82  # of the JPEG while a picture grows; the last one is lossless
 VIRIDIS = (
     (68, 1, 84), (72, 26, 108), (71, 47, 125), (65, 68, 135), (57, 86, 140), (49, 104, 142), (42, 120, 142), (35, 136, 142),
@@ -66,11 +68,12 @@ TEMPLATE = """
 
 
 def build(side: str, title: str, empty: str) -> gr.HTML:
-    """One side of the comparison. side: "plain" or "fast", which sets its colour."""
+    """One side of the comparison. side: "plain", "fast" or one of LANES, which sets its colour."""
     constants = {
         "VIRIDIS": json.dumps(VIRIDIS),
         "VERDICTS": json.dumps({k: {"name": name, "colour": colour} for k, (name, colour) in VERDICTS.items()}),
         "COUNTERS": json.dumps(COUNTERS),
+        "SIDES": json.dumps({"plain": race_files.PLAIN, "fast": race_files.FAST, **dict(zip(LANES, race_files.LANES, strict=True))}),
     }
     return panel("canvas", waiting(side, title, empty), TEMPLATE, constants, elem_id=f"canvas-{side}")
 

@@ -41,11 +41,19 @@ async function settingsIn(file) {
   return within(JSON.parse(pageText(text) || text));
 }
 
+async function namesIn(folder) { // a browser lists a folder in parts
+  const reader = folder.createReader(), all = [];
+  for (;;) {
+    const some = await new Promise((done, fail) => reader.readEntries(done, fail));
+    if (!some.length) return all;
+    all.push(...some);
+  }
+}
+
 async function fileOf(item) {
   const entry = item.webkitGetAsEntry?.();
   if (!entry?.isDirectory) return item.getAsFile();
-  const inside = await new Promise((done, fail) => entry.createReader().readEntries(done, fail));
-  const found = inside.find((each) => each.name === "run.json");
+  const found = (await namesIn(entry)).find((each) => each.name === "run.json");
   return found ? new Promise((done, fail) => found.file(done, fail)) : null;
 }
 

@@ -2,7 +2,7 @@
 // This part has the texts and the input handling; mesh_camera.js and mesh_drawing.js come before it in the same script.
 // A face is one instance of three corners: its 18 received bytes become 20 aligned ones, which go to the GPU unchanged.
 const MAPS = __MAPS__;
-const SIDES = ["plain", "accelerated"];
+const SIDES = __SIDES__;
 // fresh: the first of the newest faces; low, deepest, last and heat are extremes over all faces
 const EMPTY = { text: "", count: 0, fresh: 0, low: Infinity, deepest: 1, last: 1, heat: 1, changed: true };
 
@@ -16,7 +16,7 @@ const empty = () => ({ ...EMPTY, data: new Uint8Array(STRIDE * 256) });
 // faces; those of the open draft; in a replay, those that were just rejected, and how many faces are there (null: no replay)
 const sides = Object.fromEntries(SIDES.map((name) => [name, { faces: empty(), ghost: empty(), refused: empty(), hover: -1, upto: null }]));
 const shownFaces = (name) => sides[name].upto ?? sides[name].faces.count;
-const scope = element.closest("[role=tabpanel]") || window;
+const scope = element.closest(".ft-lanes, [role=tabpanel]") || window;
 const cloud = { text: "", count: 0, low: Infinity };
 let shown = []; // names of the sides that are there, from left to right
 let renderer = null, asked = false;
@@ -130,9 +130,11 @@ function drawReadout() {
       if (top !== __UNKNOWN__) said.push(`top-1 ${share(top).toFixed(2)}`);
       if (entropy !== __UNKNOWN__) said.push(`entropy ${(share(entropy) * __NATS__).toFixed(2)}`);
     }
-    part(`.ft-mesh-sides [data-side=${name}] .ft-readout`).textContent = said.join(" · ") || hint;
+    part(`.ft-mesh-sides [data-side=${name}] .ft-readout`).textContent = said.join(" · ") || props.value.sides[name].about || hint;
   }
 }
+
+const colourOf = (name) => `var(--ft-${{ accelerated: "fast" }[name] || name})`;
 
 function swatch(colour, text) {
   const item = document.createElement("span"), mark = document.createElement("i");
@@ -159,7 +161,8 @@ function drawLegend() {
     items.push(ends[0], bar, ends[1]);
     if (view.map !== "step") items.push(swatch("var(--ft-mesh-unknown)", ["entropy", "top"].includes(view.map) ? "not recorded" : "nothing drafted"));
   }
-  const both = "linear-gradient(90deg, var(--ft-plain) 50%, var(--ft-fast) 50%)";
+  const stripe = (name, i) => `${colourOf(name)} ${(100 * i) / shown.length}% ${(100 * (i + 1)) / shown.length}%`;
+  const both = `linear-gradient(90deg, ${shown.map(stripe).join(", ")})`;
   const moving = root.dataset.state === "running" || Boolean(root.dataset.replayed);
   if (view.map === "plain" && moving && hasFaces()) items.push(swatch(both, "newest faces"));
   if (root.dataset.ghosts > 0) items.push(swatch("var(--ft-mesh-ghost)", "draft, not yet accepted"));
@@ -172,7 +175,7 @@ function drawBar() {
   part("[data-show=points]").setAttribute("aria-pressed", cloudShown());
   part("[data-show=points]").disabled = !cloud.count;
   part("[data-show=ghost]").setAttribute("aria-pressed", view.ghost);
-  wipe.disabled = shown.length < 2;
+  wipe.disabled = shown.length !== 2;
   wipe.setAttribute("aria-pressed", wiped());
   part(".ft-mesh-wipe").hidden = !wiped();
   root.style.setProperty("--wipe", `${range.value / 10}%`);
@@ -186,6 +189,7 @@ function drawBar() {
 function draw() {
   const v = props.value;
   if (!v) return;
+  if (!root.dataset.context) begin();
   shown = SIDES.filter((name) => v.sides[name]);
   updateCloud(v.points);
   for (const name of SIDES) {
@@ -336,6 +340,6 @@ canvas.addEventListener("webglcontextlost", (event) => {
 canvas.addEventListener("webglcontextrestored", begin);
 new ResizeObserver(ask).observe(canvas);
 new MutationObserver(ask).observe(document.body, { attributes: true, attributeFilter: ["class"] });
-begin();
+if (props.value) begin(); // a view without a value is drawn when it gets one
 watch("value", draw);
 draw();

@@ -8,7 +8,7 @@ of a text that grew. The script, too, decodes only that end. A finished run also
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -90,8 +90,8 @@ TEMPLATE = """
 """
 
 
-def _template() -> str:
-    """The HTML of the empty panel: two sides over one canvas, the counters, and the bar of display options."""
+def _template(names: Sequence[str]) -> str:
+    """The HTML of the empty panel: the sides over one canvas, the counters, and the bar of display options."""
     modes = "".join(f'<button type="button" data-mode="{name}">{label}</button>' for name, label in MODES.items())
     maps = "".join(f'<option value="{name}">{label}</option>' for name, (label, _, _) in MAPS.items())
     cells = "".join(f'<div data-key="{key}" title="{text}"><dt>{label}</dt><dd>–</dd></div>' for key, (label, text) in COUNTERS.items())
@@ -100,8 +100,8 @@ def _template() -> str:
         f'<svg viewBox="0 0 16 16" aria-hidden="true"><path d="{path}"/></svg></button>'
         for name, (label, path) in ACTIONS.items()
     )
-    sides = "".join(SIDE.format(name=name) for name in SIDES)
-    counters = "".join(f'<dl class="ft-counters" data-side="{name}">{cells}</dl>' for name in SIDES)
+    sides = "".join(SIDE.format(name=name) for name in names)
+    counters = "".join(f'<dl class="ft-counters" data-side="{name}">{cells}</dl>' for name in names)
     return TEMPLATE.format(modes=modes, maps=maps, actions=actions, sides=sides, counters=counters)
 
 
@@ -159,8 +159,8 @@ class Side:
         return cls(np.zeros((0, 3, 3), np.uint8), *[nothing] * 7, title=title, state="empty", text=text)
 
 
-def build(value: Mapping[str, Any], elem_id: str = "mesh") -> gr.HTML:
-    """The panel. value: from `encode`, of two waiting sides."""
+def build(value: Mapping[str, Any] | None, elem_id: str = "mesh", names: Sequence[str] = SIDES) -> gr.HTML:
+    """The panel. value: from `encode`, of two waiting sides; None: it is drawn when it gets one. names: of the sides that it can show"""
     constants = {
         "MAPS": json.dumps({name: {"help": text, "stops": stops} for name, (_, text, stops) in MAPS.items()}),
         "CELLS": str(CELLS),
@@ -169,18 +169,19 @@ def build(value: Mapping[str, Any], elem_id: str = "mesh") -> gr.HTML:
         "RECORD": str(RECORD),
         "MAP_COUNT": str(len(MAPS) - 1),
         "NATS": str(NATS),
+        "SIDES": json.dumps(names),
     }
-    return panel("mesh", value, _template(), constants, SCRIPTS, elem_id=elem_id)
+    return panel("mesh", value, _template(names), constants, SCRIPTS, elem_id=elem_id)
 
 
-def encode(sides: Mapping[str, Side | None], points: np.ndarray | None = None) -> dict[str, Any]:
+def encode(sides: Mapping[str, Side | None], points: np.ndarray | None = None, names: Sequence[str] = SIDES) -> dict[str, Any]:
     """Everything the script draws, as numbers and base64.
 
-    sides  : "plain" and "accelerated"; where one is missing or None the other fills the panel
+    sides  : by name, "plain" and "accelerated" unless there are others; where one is missing or None the other fills the panel
     points : float [N, 3] or [N, 6], the input cloud in [-1, 1] and, if known, its unit normals
     """
-    shown = {name: sides[name] for name in SIDES if sides.get(name) is not None}
-    assert shown, f"at least one side of {', '.join(SIDES)} is shown"
+    shown = {name: sides[name] for name in names if sides.get(name) is not None}
+    assert shown, f"at least one side of {', '.join(names)} is shown"
     states = {side.state for side in shown.values()}
     return {
         "state": next((s for s in ("running", "stopped", "done") if s in states), "empty"),

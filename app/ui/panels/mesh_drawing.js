@@ -342,7 +342,7 @@ function readColours() { // the uniforms of these names, from the style sheet
   const hex = (name) => [1, 3, 5].map((i) => parseInt(read(name).slice(i, i + 2), 16) / 255);
   const names = ["clay", "unknown", "line", "wire", "inner", "outer", "grid", "shadow", "cloud", "ghost", "refused"];
   const colours = Object.fromEntries(names.map((name) => [name, hex(`mesh-${name}`)]));
-  return { ...colours, plain: hex("plain"), accelerated: hex("fast"), strength: Number(read("mesh-strength")) };
+  return { ...colours, ...Object.fromEntries(SIDES.map((name) => [name, hex(name === "accelerated" ? "fast" : name)])), strength: Number(read("mesh-strength")) };
 }
 
 // ---------------------------------------------------------------- pictures
@@ -350,7 +350,10 @@ function readColours() { // the uniforms of these names, from the style sheet
 function boxes() { // [x, y, width, height] of each view in CSS pixels, y from the top
   const { clientWidth: width, clientHeight: height } = canvas, n = shown.length;
   if (wiped()) return shown.map(() => [0, 0, width, height]);
-  return shown.map((_, i) => (width < NARROW ? [0, (i * height) / n, width, height / n] : [(i * width) / n, 0, width / n, height]));
+  if (width >= NARROW) return shown.map((_, i) => [(i * width) / n, 0, width / n, height]);
+  if (n < 3) return shown.map((_, i) => [0, (i * height) / n, width, height / n]);
+  const half = width / 2, high = height / 2; // two rows of two; the third of three has a row of its own
+  return shown.map((_, i) => [(i % 2) * half, Math.floor(i / 2) * high, n === 3 && i === 2 ? width : half, high]);
 }
 
 const rough = () => renderer.software && (root.dataset.state === "running" || pointers.size > 0); // during a run, the CPU is for the run

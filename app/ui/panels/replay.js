@@ -1,8 +1,9 @@
 // Plays the race again. The panels of the tab say when their tokens were committed ("foretoken:course"); this bar says what time it is.
 const bar = element.querySelector(".ft-replay"), range = bar.querySelector("input"), output = bar.querySelector("output");
 const part = (name) => bar.querySelector(`[data-do=${name}]`);
-const scope = element.closest("[role=tabpanel]") || window;
+const scope = element.closest(".ft-lanes, [role=tabpanel]") || window;
 const courses = {}; // by side, the clock after every token
+const main = () => courses.fast || courses.lane1;
 let time = null; // seconds; null: the finished race
 let running = false;
 let began = null; // of the animation: its frame's time, and the race's
@@ -16,7 +17,7 @@ function show(now) {
   time = now === null || now >= whole ? null : Math.max(0, now);
   range.value = time === null ? 1000 : (1000 * time) / whole;
   range.style.setProperty("--at", `${range.value / 10}%`);
-  const tokens = courses.fast.filter((end) => time === null || end <= time).length;
+  const tokens = main().filter((end) => time === null || end <= time).length;
   output.textContent = `${(time ?? whole).toFixed(2)} of ${whole.toFixed(2)} s`;
   range.setAttribute("aria-valuetext", output.textContent);
   bar.dataset.playing = began !== null;
@@ -60,8 +61,8 @@ range.addEventListener("input", () => { began = null; show((range.value / 1000) 
 scope.addEventListener("foretoken:course", ({ detail }) => {
   courses[detail.side] = detail.end;
   began = null;
-  bar.hidden = running || !courses.fast;
-  if (courses.fast) show(null);
+  bar.hidden = running || !main();
+  if (main()) show(null);
 });
 scope.addEventListener("foretoken:running", ({ detail }) => {
   const begins = detail && !running; // said again with every update of a run
@@ -70,5 +71,6 @@ scope.addEventListener("foretoken:running", ({ detail }) => {
     began = null;
     for (const side of Object.keys(courses)) delete courses[side];
   }
-  bar.hidden = running || !courses.fast;
+  bar.hidden = running || !main();
 });
+scope.addEventListener("foretoken:play", () => { if (main() && !still && began === null) play(); });

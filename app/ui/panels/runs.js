@@ -15,6 +15,7 @@ const COLUMNS = [
 ];
 const TEXT = new Set(["Run", "Changed", KIND.prompt, "Exact", "Fit"]);
 let races = [];
+let picked = []; // runs for a race of several: [id of its race, number of its row]
 
 const said = (text) => { status.textContent = text; };
 const named = (race) => race.rows.map((r) => `${r.title} ${r.changed} ${r.prompt} ${r.seed}`).join(" ").toLowerCase();
@@ -40,7 +41,40 @@ function show(race) {
   for (const [panel, value] of Object.entries(race.parts)) {
     if (panel !== __OWN__) window.dispatchEvent(new CustomEvent("foretoken:show", { detail: { panel, value } }));
   }
+  window.dispatchEvent(new CustomEvent("foretoken:show", { detail: { panel: KIND.lanes, value: null } }));
   sessionStorage.setItem(LAST, race.id);
+}
+
+// What the panel of a row's run shows, if the run has come to its end.
+function sideOf(race, i) {
+  const value = KIND.sides[i]?.reduce((found, name) => found?.[name], race.parts);
+  return race.rows[i].finished && value?.course ? value : null;
+}
+
+function pick(race, i) {
+  const kept = picked.filter(([id, row]) => id !== race.id || row !== i), taken = kept.length < picked.length;
+  if (!taken && picked.length === __MOST__) return said(`__MOST__ runs race at most. Take one out first.`);
+  picked = taken ? kept : [...picked, [race.id, i]];
+  said(picked.length === 1 ? "Choose one more run, or up to three, to race them." : "");
+  showPicked();
+}
+
+function showPicked() {
+  const keys = new Set(picked.map(String)), begin = box.querySelector("[data-do=race]");
+  for (const each of body.querySelectorAll("[data-pick]")) each.setAttribute("aria-pressed", keys.has(each.dataset.pick));
+  begin.hidden = picked.length < 2;
+  begin.textContent = `Race ${picked.length} runs`;
+}
+
+// Races chosen runs, each on its own clock, unless one of them is gone. play: at once
+function start(list, play) {
+  const found = list.map(([id, i]) => [races.find((race) => race.id === id), i]);
+  if (found.length < 2 || !found.every(([race, i]) => race?.rows[i] && sideOf(race, i))) return;
+  const lanes = found.map(([race, i]) => {
+    const { thumbnail, ...row } = race.rows[i];
+    return { row, value: sideOf(race, i), points: race.parts[KIND.sides[i][0]].points };
+  });
+  window.dispatchEvent(new CustomEvent("foretoken:show", { detail: { panel: KIND.lanes, value: { lanes, list, play } } }));
 }
 
 function link(settings) {
@@ -65,7 +99,7 @@ async function copy(text, what) {
   }
 }
 
-function line(race, r) {
+function line(race, r, i) {
   const tr = document.createElement("tr"), first = document.createElement("td"), last = document.createElement("td");
   const picture = new Image(44, 44);
   if (r.thumbnail) picture.src = r.thumbnail;
@@ -87,6 +121,11 @@ function line(race, r) {
     tr.append(td);
   }
   last.className = "ft-acts";
+  if (sideOf(race, i)) {
+    const chosen = button("Race", () => pick(race, i), `Choose for a race: ${r.title}, ${r.prompt}`);
+    chosen.dataset.pick = [race.id, i];
+    last.append(chosen);
+  }
   last.append(
     button("Restore", () => ask(r.settings, "right"), `Restore the settings of ${r.title}`),
     button("As left", () => ask(r.settings, "left"), `Compare with ${r.title} on the left`),
@@ -110,8 +149,10 @@ function table() {
   }
   box.querySelector("thead").replaceChildren(head);
   const found = shownRaces();
-  body.replaceChildren(...found.flatMap((race) => race.rows.map((r) => line(race, r))));
+  body.replaceChildren(...found.flatMap((race) => race.rows.map((r, i) => line(race, r, i))));
   box.dataset.rows = body.childElementCount;
+  picked = picked.filter(([id]) => races.some((race) => race.id === id));
+  showPicked();
 }
 
 async function forget(gone) {
@@ -132,6 +173,7 @@ function values() {
 const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
 const inert = (text) => (/^[=+@\t\r]/.test(text) ? `'${text}` : text); // a spreadsheet must not take a prompt for a formula
 const acts = {
+  race: () => start(picked, true),
   csv: () => copy([COLUMNS.map(([name]) => name), ...values()].map((r) => r.map((t) => quoted(inert(t))).join(",")).join("\n"), "CSV"),
   markdown: () => copy([COLUMNS.map(([name]) => name), COLUMNS.map(() => "---"), ...values()]
     .map((r) => `| ${r.map((text) => text.replaceAll("|", "\\|")).join(" | ")} |`).join("\n"), "Markdown"),
@@ -187,6 +229,8 @@ window.addEventListener("foretoken:asked", takeAsked);
   const linked = takeLink();
   await load();
   if (linked) return;
+  const lanes = JSON.parse(sessionStorage.getItem(`${LAST}-lanes`) || "[]");
   const last = races.find((race) => race.id === sessionStorage.getItem(LAST)); // of this window, before it was loaded anew
   if (last) show(last);
+  start(lanes, false);
 })();

@@ -25,9 +25,10 @@ from engine.core import Suits
 from engine.mesh.read import Input
 
 THUMBNAIL = 96  # pixels
+MOST = 4  # runs that race at a time
 TEMPLATE = """
 <section class="ft-runs" hidden>
-  <header><h3>Runs</h3>
+  <header><h3>Runs</h3><button type="button" data-do="race" hidden></button>
     <input type="search" aria-label="Search the runs">
     <button type="button" data-do="csv">Copy as CSV</button><button type="button" data-do="markdown">Copy as Markdown</button>
     <button type="button" data-do="export">Export</button><button type="button" data-do="clear">Delete all</button>
@@ -43,6 +44,7 @@ class Kind(NamedTuple):
 
     name : of the kind of run; elem_id : the panel's; prompt : the title of the column of prompts; search : the empty search field's text
     last : in the window's storage, the key of the race that is shown
+    lanes, sides : the id of the panel that races chosen runs; where a race's panels have the run of each row, the right one first
     columns : title and row entry of the columns that only this kind has; ready : what must be on the page before settings are restored
     """
 
@@ -51,13 +53,19 @@ class Kind(NamedTuple):
     prompt: str
     search: str
     last: str
+    lanes: str
+    sides: tuple[tuple[str, ...], ...]
     columns: tuple[tuple[str, str], ...] = ()
     ready: str = ""
 
 
-PICTURES = Kind("image", "runs", "Prompt", "Search prompts and methods", "foretoken-race", ready="#ready i")
+PICTURES = Kind(
+    "image", "runs", "Prompt", "Search prompts and methods", "foretoken-race", "lanes", (("canvas-fast",), ("canvas-plain",)),
+    ready="#ready i",
+)  # fmt: skip
 MESHES = Kind(
-    "mesh", "mesh-runs", "Input", "Search inputs and methods", "foretoken-race-mesh",
+    "mesh", "mesh-runs", "Input", "Search inputs and methods", "foretoken-race-mesh", "mesh-lanes",
+    (("mesh", "sides", "accelerated"), ("mesh", "sides", "plain")),
     (("Faces", "faces"), ("Holes", "holes"), ("Fit", "fit")), "#mesh-ready i",
 )  # fmt: skip
 
@@ -73,7 +81,14 @@ class Entry(NamedTuple):
 
 def build(kind: Kind) -> gr.HTML:
     """The table under the stage, hidden while it is empty."""
-    return panel("runs", None, TEMPLATE, {"KIND": json.dumps(kind._asdict())}, before=("asking", "runs_store"), elem_id=kind.elem_id)
+    return panel(
+        "runs",
+        None,
+        TEMPLATE,
+        {"KIND": json.dumps(kind._asdict()), "MOST": str(MOST)},
+        before=("asking", "runs_store"),
+        elem_id=kind.elem_id,
+    )
 
 
 def picture(board: Board) -> Entry:

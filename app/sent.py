@@ -1,0 +1,124 @@
+"""Finished runs that a page sends back from its own memory, for the files of a race of several: the server keeps none of them.
+
+What comes is JSON of a visitor's, so everything that a file is made of is checked. It stands in for a board wherever files are written.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from app.ui.panels.mesh import CELLS, RECORD
+from engine.errors import BadPrompt
+
+FEWEST, MOST = 2, 4  # runs of a race
+LONGEST = 16 * 2**20  # bytes of what a page sends of one run
+LARGEST = 4096  # pixels of a side
+WORDS = 200  # characters of a title
+INCOMPLETE = "The chosen runs arrived incomplete ({}). Choose them again."
+REASONS = (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError, binascii.Error, Image.DecompressionBombError)
+
+
+class Lane(NamedTuple):
+    """One run of a race. title, about : its method, and what the other runs do not share with it; board : stands in for its board
+    value : what the panel of its kind draws; settings : as in run.json"""
+
+    title: str
+    about: str
+    board: Picture | Shape
+    value: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+    @property
+    def words(self) -> str:
+        """Title and difference in one line."""
+        return f"{self.title} · {self.about}" if self.about else self.title
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A finished picture: uint8 [H, W, 3], and the positions of its tokens in the order of commitment are the run's."""
+
+    run: SimpleNamespace
+    rows: int
+    columns: int
+    picture: np.ndarray
+
+    def final(self) -> np.ndarray:
+        """The picture."""
+        return self.picture
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A finished mesh. faces : uint8 [F, 3, 3], corners in 0..127; step : int64 [F], which step completed it"""
+
+    run: SimpleNamespace
+    faces: np.ndarray
+    step: np.ndarray
+    ended: bool = True
+
+
+def lanes(value: object, meshes: bool) -> list[Lane]:
+    """The runs that a page has sent; raises BadPrompt."""
+    found = value.get("lanes") if isinstance(value, Mapping) else None
+    if not isinstance(found, Sequence) or not FEWEST <= len(found) <= MOST:
+        raise BadPrompt(INCOMPLETE.format(f"a race has {FEWEST} to {MOST} runs"))
+    try:
+        return [_lane(each, meshes) for each in found]
+    except REASONS as e:
+        raise BadPrompt(INCOMPLETE.format(type(e).__name__)) from e
+
+
+def _lane(sent: Mapping[str, Any], meshes: bool) -> Lane:
+    value, settings = sent["value"], sent["settings"]
+    size = len(json.dumps(sent, ensure_ascii=False).encode())  # an unpaired surrogate cannot be written to a file
+    if not isinstance(value, Mapping) or not isinstance(settings, Mapping) or size > LONGEST:
+        raise ValueError("no value, no settings, or too long")
+    title, about = ("".join(c for c in sent[name][:WORDS] if c.isprintable()) for name in ("title", "about"))
+    return Lane(title, about, (_shape if meshes else _picture)(value), value, settings)
+
+
+def _picture(value: Mapping[str, Any]) -> Picture:
+    rows, columns, course = value["rows"], value["columns"], value["course"]
+    head, body = value["picture"].split(",")
+    with Image.open(io.BytesIO(base64.b64decode(body, validate=True)), formats=("PNG",)) as picture:
+        if head != "data:image/png;base64" or max(picture.size) > LARGEST:
+            raise ValueError("not a small PNG")
+        pixels = np.asarray(picture.convert("RGB"))
+    positions, clock = _numbers(course["position"], "<i4"), _numbers(course["end"], "<f4")
+    if min(rows, columns) < 1 or rows * columns != len(positions) or (np.sort(positions) != np.arange(len(positions))).any():
+        raise ValueError("not every position once")
+    return Picture(_run(clock, np.arange(1, len(clock) + 1), positions.tolist()), rows, columns, pixels)
+
+
+def _shape(value: Mapping[str, Any]) -> Shape:
+    records = _numbers(value["faces"], "u1").reshape(-1, RECORD)
+    faces, places = records[:, :9].reshape(-1, 3, 3), records[:, 12:15].astype(np.int64)
+    step = places @ (1, 256, 65536)
+    clock, tokens = _numbers(value["course"]["seconds"], "<f4"), _numbers(value["course"]["tokens"], "<i4")
+    if (faces >= CELLS).any() or (np.diff(step) < 0).any() or (step >= len(clock)).any():
+        raise ValueError("faces that are none")
+    return Shape(_run(clock, tokens, []), faces, step)
+
+
+def _numbers(text: str, kind: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text, validate=True), kind)
+
+
+def _run(clock: np.ndarray, tokens: np.ndarray, positions: list[int]) -> SimpleNamespace:
+    """What files ask of a run. clock, tokens : [S], its seconds and its number of tokens after every step"""
+    seconds, counts = np.diff(clock.astype(float), prepend=0.0), np.diff(tokens, prepend=0)
+    if not len(clock) or clock.shape != tokens.shape or not np.isfinite(clock).all() or (seconds < 0).any() or (counts < 0).any():
+        raise ValueError("no course")
+    steps = [SimpleNamespace(seconds=each, tokens=range(count)) for each, count in zip(seconds.tolist(), counts.tolist(), strict=True)]
+    return SimpleNamespace(seconds=float(clock[-1]), steps=steps, positions=positions)

@@ -1,0 +1,77 @@
+// A race of chosen runs in place of the last race: gives every lane its run, and says what the runs share. Its bar of replay is of its own.
+const NAMES = __NAMES__, VIEWS = __VIEWS__, LAST = __LAST__;
+const COUNT = { 2: "Two", 3: "Three", 4: "Four" };
+const SAID = { prompt: (r) => r.prompt, seed: (r) => `seed ${r.seed}`, size: (r) => (r.size && !r.settings.input ? `${r.size} px` : "") };
+const head = element.querySelector(".ft-lanes-head"), part = (name) => head.querySelector(name);
+const scope = element.closest(".ft-lanes"), stage = element.closest(".ft-stage"), tab = element.closest("[role=tabpanel]");
+let racing = []; // the lanes as they are shown: {title, about, value, points, settings}
+let opener = null; // what had the focus before
+
+const give = (panel, value) => window.dispatchEvent(new CustomEvent("foretoken:show", { detail: { panel, value } }));
+const tell = (text) => { part(".ft-lanes-said").textContent = text; };
+
+// What all runs share, and of every run what it does not share.
+function compare(rows) {
+  const words = (r) => Object.values(SAID).map((say) => say(r)), all = rows.map(words);
+  const same = all[0].map((word, i) => all.every((each) => each[i] === word));
+  const some = (list, kept) => list.filter((word, i) => word && kept(i));
+  return { shared: some(all[0], (i) => same[i]), own: rows.map((r, at) => [r.changed, ...some(all[at], (i) => !same[i])].filter(Boolean)) };
+}
+
+function open({ lanes, list, play }) {
+  const { shared, own } = compare(lanes.map(({ row }) => row));
+  racing = lanes.map(({ row, value, points }, i) => ({ title: row.title, about: own[i].join(" · "), value, points, settings: row.settings }));
+  opener = stage.dataset.lanes ? opener : document.activeElement;
+  stage.dataset.lanes = racing.length;
+  stage.style.setProperty("--lanes", racing.length);
+  part("h2").textContent = `${COUNT[racing.length]} runs, each on its own clock`;
+  part(".ft-lanes-shared").textContent = shared.join(" · ");
+  tell("");
+  sessionStorage.setItem(LAST, JSON.stringify(list));
+  scope.dispatchEvent(new CustomEvent("foretoken:running", { detail: true })); // the bar forgets the race before
+  const shown = racing.map(({ value, title, about }, i) => ({ ...value, side: NAMES[i], title, about }));
+  if (VIEWS.length > 1) VIEWS.forEach((view, i) => give(view, shown[i] || { state: "empty", side: NAMES[i], title: "", text: "" }));
+  else give(VIEWS[0], { state: "done", sides: Object.fromEntries(shown.map((each, i) => [NAMES[i], each])), points: racing[0].points });
+  scope.dispatchEvent(new CustomEvent("foretoken:running", { detail: false }));
+  if (!play) return;
+  head.focus({ preventScroll: true });
+  head.scrollIntoView({ block: "start" });
+  scope.dispatchEvent(new CustomEvent("foretoken:play"));
+}
+
+function close() {
+  if (!stage.dataset.lanes) return;
+  delete stage.dataset.lanes;
+  sessionStorage.removeItem(LAST);
+  scope.dispatchEvent(new CustomEvent("foretoken:running", { detail: true })); // stops the replay
+  if (scope.contains(document.activeElement) && opener?.isConnected) opener.focus();
+}
+
+function make(kind) {
+  tell("The file is being made.");
+  for (const each of head.querySelectorAll("[data-make]")) each.disabled = true;
+  props.value = { make: kind, lanes: racing, number: Date.now() };
+  trigger("input");
+}
+
+function made() { // the button has the file, or the page has said why there is none
+  tell("");
+  for (const each of head.querySelectorAll("[data-make]")) each.disabled = false;
+  const button = document.getElementById(__FILE__), file = button?.querySelector("button, a") || button;
+  if (!file?.disabled) file?.click();
+}
+
+for (const each of head.querySelectorAll("[data-make]")) each.addEventListener("click", () => make(each.dataset.make));
+part("[data-do=close]").addEventListener("click", close);
+scope.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  event.stopPropagation();
+  close();
+});
+tab.addEventListener("foretoken:running", ({ detail }) => { if (detail) close(); });
+window.addEventListener("foretoken:made", ({ detail }) => { if (detail === __OWN__) made(); });
+watch("value", () => {
+  const v = props.value;
+  if (v?.lanes && !v.make) open(v);
+  else if (!v) close();
+});

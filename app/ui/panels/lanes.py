@@ -1,0 +1,31 @@
+"""The line above a race of two to four runs that were chosen in the table of runs: what they share, and the files of that race.
+
+The browser has all that such a race needs; only its files are made by the server, from what the page sends back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import gradio as gr
+
+from app.ui.panels import panel
+from app.ui.panels.canvas import LANES
+
+FILES = {"gif": "GIF of this race", "mp4": "MP4 of this race", "html": "HTML replay of this race"}
+TEMPLATE = """
+<section class="ft-lanes-head" tabindex="-1" aria-label="Race of the chosen runs">
+  <div><h2></h2><p class="ft-lanes-shared"></p></div>
+  <div class="ft-lanes-acts">{files}<button type="button" data-do="close">Back to the last race</button></div>
+  <p class="ft-lanes-said" role="status"></p>
+</section>
+"""
+
+
+def build(elem_id: str, last: str, views: Sequence[str], file: str, kinds: Sequence[str]) -> gr.HTML:
+    """The line. last: in the window's storage, the key of the race that is shown; views: the ids of the panels that show the lanes, one for
+    each lane or one for all; file: the id of the button that brings a file; kinds: of FILES that can be made here"""
+    buttons = "".join(f'<button type="button" data-make="{kind}">{FILES[kind]}</button>' for kind in kinds)
+    constants = {"NAMES": json.dumps(LANES), "VIEWS": json.dumps(views), "LAST": json.dumps(f"{last}-lanes"), "FILE": json.dumps(file)}
+    return panel("lanes", None, TEMPLATE.format(files=buttons), constants, elem_id=elem_id)
