@@ -1,50 +1,64 @@
-"""The looks that a model folder holds: the tokens of each object alone, at each size and scale."""
+"""The looks that a model folder holds: a picture of each object, and its tokens at a size, at a scale and before a background."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from engine.data.emoji_objects import names_of, plural
 from engine.data.emoji_scenes import HUES
-from engine.data.looks import Look
+from engine.data.looks import TILE, Look, drawn
 from engine.errors import MissingWeights
 from engine.networks.card import check_hash
 
-FILE = "looks.safetensors"
+FILE = "looks.webp"
+COLUMNS = 16  # of the sheet
+PLAIN_ONES = ("white", "black")  # what a look tells besides the background of its caption
+Encode = Callable[[np.ndarray], Tensor]  # pictures uint8 [N, h, w, 3] -> tokens int64 [N, h / 8, w / 8]
 
 
-class LookTable:
-    """Tokens of looks.
+class Looks:
+    """Pictures of objects, RGBA, TILE pixels a side, by name: "cat", "green car", ..."""
 
-    names : "cat", "green car", ..., one for each row of the tables
-    tables : tokens int16 [L, 2, n*n], before white and before black, for each size of an object, in pixels on the canvas of 128, and number
-        of tokens along a picture's side
-    """
-
-    def __init__(self, names: Sequence[str], tables: Mapping[tuple[int, int], Tensor]):
-        self.rows, self.tables = {name: i for i, name in enumerate(names)}, dict(tables)
+    def __init__(self, pictures: dict[str, Image.Image]):
+        self.pictures = pictures
+        self._found: dict[tuple[Look, int, str], Tensor] = {}
 
     def __contains__(self, look: Look) -> bool:
-        return said(look) in self.rows
+        return said(look) in self.pictures
 
-    def tokens(self, look: Look, along: int) -> Tensor:
-        """The tokens int64 [2, n*n] of a look in pictures with `along` tokens along their side."""
-        return self.tables[look.side, along][self.rows[said(look)]].long()
+    def tokens(self, asked: Sequence[tuple[Look, str]], along: int, encode: Encode) -> Tensor:
+        """Tokens int64 [L, 3, n*n] of looks of one size before backgrounds ("" = none is said), in pictures with `along` tokens along their
+        side: before this background (none: before white), before white, and before black."""
+        wanted = dict.fromkeys((look, along, place) for look, said_place in asked for place in before(said_place))
+        missing = [key for key in wanted if key not in self._found]
+        if missing:
+            pictures = [drawn(self.pictures[said(look)], look.side, along, place) for look, _, place in missing]
+            self._found |= dict(zip(missing, encode(np.stack(pictures)).flatten(1), strict=True))
+        return torch.stack([torch.stack([self._found[look, along, each] for each in before(place)]) for look, place in asked])
 
     def words(self) -> set[str]:
         """Every word of a name of an object that has a look."""
-        names = {name.split(" ", 1)[1] if name.split(" ")[0] in HUES else name for name in self.rows}
+        names = {name.split(" ", 1)[1] if name.split(" ")[0] in HUES else name for name in self.pictures}
         return {word for name in names for said in names_of(name) for form in (said, plural(said)) for word in form.split()}
 
     def write(self, folder: Path) -> None:
-        """Writes the table into a model folder."""
-        save_file({f"{side}_{along}": tokens for (side, along), tokens in self.tables.items()}, str(folder / FILE))
+        """Writes the sheet into a model folder."""
+        rows = -(-len(self.pictures) // COLUMNS)
+        sheet = Image.new("RGBA", (COLUMNS * TILE, rows * TILE))
+        for i, picture in enumerate(self.pictures.values()):
+            sheet.paste(picture, (i % COLUMNS * TILE, i // COLUMNS * TILE))
+        sheet.save(folder / FILE, lossless=True, exact=False)
+
+
+def before(place: str) -> tuple[str, str, str]:
+    """The backgrounds of a look in a caption that says `place`."""
+    return (place or PLAIN_ONES[0], *PLAIN_ONES)
 
 
 def said(look: Look) -> str:
@@ -52,15 +66,16 @@ def said(look: Look) -> str:
     return f"{look.colour} {look.name}".strip()
 
 
-def read_looks(folder: Path, names: Sequence[str], vocabulary: int) -> LookTable:
-    """Reads the table of a model folder; raises MissingWeights if it is absent, damaged or of another model."""
+def read_looks(folder: Path, names: Sequence[str]) -> Looks:
+    """Reads the sheet of a model folder; raises MissingWeights if it is absent or damaged."""
     path = folder / FILE
     try:
         check_hash(path)
-        tables = {tuple(map(int, key.split("_"))): tokens for key, tokens in load_file(str(path)).items()}
-        wrong = [key for key, tokens in tables.items() if len(tokens) != len(names) or not 0 <= tokens.min() <= tokens.max() < vocabulary]
-        if wrong or not tables or any(tokens.dtype != torch.int16 for tokens in tables.values()):
-            raise ValueError("it is of another model")
-    except (SafetensorError, OSError, ValueError) as e:
-        raise MissingWeights(f"The file {path} is damaged ({e}). Restore it with git, or train the decoder again.") from e
-    return LookTable(names, tables)
+        with Image.open(path, formats=("WEBP",)) as sheet:
+            if sheet.size != (COLUMNS * TILE, -(-len(names) // COLUMNS) * TILE):
+                raise ValueError(f"it has {sheet.width} x {sheet.height} pixels")
+            pixels = sheet.convert("RGBA")
+    except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as e:
+        raise MissingWeights(f"The file {path} is missing or damaged ({e}). Restore it with git, or train the decoder again.") from e
+    corners = [(i % COLUMNS * TILE, i // COLUMNS * TILE) for i in range(len(names))]
+    return Looks({name: pixels.crop((x, y, x + TILE, y + TILE)) for name, (x, y) in zip(names, corners, strict=True)})

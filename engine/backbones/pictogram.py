@@ -21,11 +21,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.backbones.looks import LookTable, read_looks
+from engine.backbones.looks import Looks, read_looks
 from engine.backbones.prompts import readable_text
 from engine.cache import Slab
 from engine.core import Prompt, Resampler, Sampling, Suits
-from engine.data.looks import anonymous, looks_of_words
+from engine.data.looks import anonymous, looks_of_words, place_of
 from engine.data.reading import read, split
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
@@ -81,11 +81,13 @@ class PictogramModel(nn.Module):
             self.orders = nn.Embedding(looks, width)
             self.left_map = nn.Linear(width, width, bias=False)
             self.above_map = nn.Linear(width, width, bias=False)
-            self.dark_map = nn.Linear(width, width, bias=False)
+            self.white_map = nn.Linear(width, width, bias=False)
+            self.black_map = nn.Linear(width, width, bias=False)
             nn.init.normal_(self.orders.weight, std=0.02)
             nn.init.eye_(self.left_map.weight)
             nn.init.eye_(self.above_map.weight)
-            nn.init.zeros_(self.dark_map.weight)
+            nn.init.zeros_(self.white_map.weight)
+            nn.init.zeros_(self.black_map.weight)
         self.decoder = Decoder(layers, width, heads, inner, placed=True)
         self.register_buffer("one_hot", self._digit_matrix(), persistent=False)
 
@@ -124,22 +126,23 @@ class PictogramModel(nn.Module):
         return self.gist_map(total)[:, None] + self.scale.weight[SCALES.index(side)]
 
     def looks(self, words: Tensor, looks: Sequence[Tensor]) -> Tensor:
-        """Tokens of looks, each [B, 2, n*n], -> embeddings [B, sum of n*n, width]; zeros where the caption [B, 32] is empty.
+        """Tokens of looks, each [B, 3, n*n], -> embeddings [B, sum of n*n, width]; zeros where the caption [B, 32] is empty.
 
-        Each token of a look before white comes with the one before black, which tells what shows through, and with its left and its upper
-        neighbour, so that a row which has just drawn the neighbour finds it.
+        Each token of a look comes with those before white and black, and with its left and its upper neighbour, so that a row which has
+        just drawn the neighbour finds it.
         """
         if not looks:
             return self.words.weight.new_zeros(len(words), 0, self.width)
         table = torch.cat([self.token_table(), self.words.weight.new_zeros(1, self.width)])
         found = []
         for i, tokens in enumerate(looks):
-            light, dark = tokens.unbind(1)
+            here, white, black = tokens.unbind(1)
             n = isqrt(tokens.shape[2])
-            grid = F.pad(light.view(-1, n, n), (1, 0, 1, 0), value=self.vocabulary)
+            grid = F.pad(here.view(-1, n, n), (1, 0, 1, 0), value=self.vocabulary)
             left, above = grid[:, 1:, :-1].flatten(1), grid[:, :-1, 1:].flatten(1)
             near = self.left_map(table[left]) + self.above_map(table[above])
-            found.append(table[light] + self.dark_map(table[dark]) + near + self.orders.weight[i])
+            shows = self.white_map(table[white]) + self.black_map(table[black])
+            found.append(table[here] + shows + near + self.orders.weight[i])
         return torch.cat(found, 1) * (words > 0).any(1)[:, None, None]
 
     def prefix(self, words: Tensor, side: int, looks: Sequence[Tensor] = ()) -> Tensor:
@@ -245,7 +248,7 @@ class Pictogram:
 
     def __init__(
         self, model: PictogramModel, tokenizer: PictureTokenizer, words: list[str], sides: tuple[int, ...], card: dict,
-        folder: Path | None = None, looks: LookTable | None = None,
+        folder: Path | None = None, looks: Looks | None = None,
     ):  # fmt: skip
         """folder : of the weights, and of the drafters that were trained for them; looks : for a model that reads them"""
         self.model, self.tokenizer, self.card = model.eval(), tokenizer.eval(), card
@@ -328,11 +331,18 @@ class Pictogram:
         return ids + [0] * (TEXT_SLOTS - len(ids))
 
     def looks_of(self, said: Sequence[str], side: int) -> list[Tensor]:
-        """The looks of what a caption names, tokens int64 [2, n*n] each; none if the model reads none."""
+        """The looks of what a caption names, before the background that it says, tokens int64 [3, n*n] each; none if the model reads
+        none."""
         if self.looks is None:
             return []
         found = [look for look in looks_of_words(said) if look in self.looks][: self.model.settings["looks"]]
-        return [self.looks.tokens(look, side).to(self.device) for look in found]
+        return [self.looks.tokens([(look, place_of(said))], side, self._encoded)[0].to(self.device) for look in found]
+
+    @torch.inference_mode()
+    def _encoded(self, pictures: np.ndarray) -> Tensor:
+        """Tokens int64 [N, h, w] of pictures uint8 [N, 8h, 8w, 3]."""
+        x = torch.from_numpy(pictures).to(self.device).permute(0, 3, 1, 2).float() / 127.5 - 1
+        return self.tokenizer.encode(x).cpu()
 
     def unknown_words(self, text: str) -> dict[str, list[str]]:
         """Words that the model does not know, each with up to three known ones: the nearest in meaning, or the correct spelling."""
@@ -399,11 +409,9 @@ class Pictogram:
                 self._drafters[name] = read_drafter(weights_file(self.folder), self.card, self.device, self.weights_hash)
         return self._drafters[name]
 
-    @torch.inference_mode()
     def encode(self, picture: np.ndarray) -> list[int]:
         """Tokens of a picture uint8 [H, W, 3], row by row; H and W are multiples of 8."""
-        x = torch.from_numpy(picture).to(self.device).permute(2, 0, 1)[None].float() / 127.5 - 1
-        return self.tokenizer.encode(x).flatten().tolist()
+        return self._encoded(picture[None]).flatten().tolist()
 
 
 def split_words(text: str) -> list[str]:
@@ -450,7 +458,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> P
     refuse_other_tokens(card, "decoder", folder)
     torch.set_flush_denormal(True)
     model, tokenizer = load_model(folder).to(device), load_tokenizer(folder).to(device)
-    looks = read_looks(folder, need(card, "looks", list, folder, of=str), model.vocabulary) if "looks" in model.settings else None
+    looks = read_looks(folder, need(card, "looks", list, folder, of=str)) if "looks" in model.settings else None
     found = Pictogram(model, tokenizer, card["words"], tuple(sides), card, folder, looks)
     found.weights_hash = hash_of([folder / "tokenizer.safetensors", *parts(folder, "decoder")])
     found.dtype = "bfloat16" if dtype == "bfloat16" else "float32"

@@ -478,7 +478,7 @@ def _recolour(picture: Image.Image, hue: int) -> Image.Image:
 
 def render(scene: Scene, pixels: int) -> np.ndarray:
     """The picture of a scene, uint8 [pixels, pixels, 3]; pixels is 64, 128 or 256."""
-    picture = Image.fromarray(_background(scene.background, scene.texture)).convert("RGBA")
+    picture = Image.fromarray(background(scene.background, scene.texture)).convert("RGBA")
     scale = MASTER // CANVAS
     for name, colour, left, top, side in scene.boxes:
         drawn = sprite(name, colour, side * scale, scene.style)
@@ -514,7 +514,7 @@ def _puffs(picture: np.ndarray, r: np.random.Generator, count: int) -> None:
 
 
 @lru_cache(maxsize=512)
-def _background(name: str, texture: int) -> np.ndarray:
+def background(name: str, texture: int) -> np.ndarray:
     """A background, uint8 [MASTER, MASTER, 3]. Each place has 16 variants of its texture, few enough to be learned."""
     r = np.random.default_rng(texture % 16)
     if name == ANY:

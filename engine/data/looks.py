@@ -1,14 +1,16 @@
 """What a caption names, as the decoder reads it: the look of each named object, at the size that it will have.
 
 A decoder that reads the tokens of a dragon before it draws a dragon copies them; one that only reads the word has to know every object by
-heart. So a new object needs a new look and no new training. The look is drawn alone before white and before black, so that it tells what
-shows through at its rim; the decoder has to know how that mixes with another background.
+heart. So a new object needs a new look and no new training. Two thirds of an object's tokens hold a piece of its rim, which is another
+token before another background. So a look is read before the background that the caption says, and before white and black, which together
+tell what shows through.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from PIL import Image
@@ -16,6 +18,7 @@ from PIL import Image
 from engine.data.emoji_objects import OBJECTS, names_of, plural
 from engine.data.emoji_scenes import (
     CANVAS,
+    COLOUR_SYNONYMS,
     COLOURED,
     COUNTS,
     EVEN_SIDES,
@@ -27,11 +30,13 @@ from engine.data.emoji_scenes import (
     THING,
     Group,
     Scene,
+    background,
     sprite,
     words_of,
 )
 
 MOST = 3  # looks that a decoder reads
+TILE = 128  # pixels along the side of a look's picture
 SAID = {word: size for size, words in SIZE_WORDS.items() for word in words if word}
 SEVERAL = frozenset(word for count, word in enumerate(COUNTS) if count > 1) | {str(count) for count in range(2, len(COUNTS))}
 
@@ -102,10 +107,47 @@ NAMES = {form: name for name in reversed(OBJECTS) for said in names_of(name) for
 MISLEADING = [words for said in PLACES.values() for words in map(words_of, said) if NAMES.keys() & set(words)]  # "under the stars"
 
 
-def drawn(look: Look, pixels: int, background: str = "white") -> np.ndarray:
-    """The look before a plain background as in a picture of `pixels`, uint8 [n, n, 3]."""
-    large = look.side * (MASTER // CANVAS)
-    picture = Image.new("RGBA", (large, large), (*PLAIN[background], 255))
-    picture.alpha_composite(sprite(look.name, look.colour, large))
-    side = look.side * pixels // CANVAS
-    return np.asarray(picture.convert("RGB").resize((side, side), Image.BOX))
+def place_of(words: Sequence[str]) -> str:
+    """The background that a caption says, "" if it says none."""
+    said = [name for phrase, name in PHRASES.items() if _holds(words, phrase)]
+    return said[0] if said else ""
+
+
+def _holds(words: Sequence[str], phrase: tuple[str, ...]) -> bool:
+    return any(tuple(words[i : i + len(phrase)]) == phrase for i in range(len(words) - len(phrase) + 1))
+
+
+def _phrases() -> dict[tuple[str, ...], str]:
+    """The words of each phrase for a background, with its name, the longest first: one may hold another."""
+    found = {tuple(words_of(phrase)): name for name, phrases in PLACES.items() for phrase in phrases}
+    for name in PLAIN:
+        for colour in COLOUR_SYNONYMS.get(name, [name]):
+            found |= {(colour, "background"): name, ("on", colour): name}
+    return dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
+
+
+PHRASES = _phrases()
+
+
+@lru_cache(maxsize=len(PLAIN) + len(PLACES))
+def _behind(place: str) -> Image.Image:
+    """A background as an object in the middle of a picture sees it, MASTER pixels a side."""
+    return Image.fromarray(background(place, 0)).convert("RGBA")
+
+
+def drawn(picture: Image.Image, side: int, along: int, place: str) -> np.ndarray:
+    """A look before a background, as in a picture with `along` tokens along its side, uint8 [8n, 8n, 3].
+
+    picture : RGBA, TILE pixels a side; side : of the object, in pixels on the canvas
+    """
+    large, pixels = side * (MASTER // CANVAS), along * 8
+    corner = (MASTER - large) // 2 // 32 * 32  # on the lattice
+    whole = _behind(place).copy()
+    whole.alpha_composite(picture.resize((large, large), Image.LANCZOS), (corner, corner))
+    first, last = (v * pixels // MASTER for v in (corner, corner + large))
+    return np.asarray(whole.convert("RGB").resize((pixels, pixels), Image.BOX))[first:last, first:last]
+
+
+def pictured(name: str, colour: str) -> Image.Image:
+    """The picture of an object in a colour, from the font."""
+    return sprite(name, colour, TILE)

@@ -209,10 +209,10 @@ class PictureTeacher:
         return self.model.prefix(pair, self.side, self._looks(pair))
 
     def _looks(self, said: Tensor) -> list[Tensor]:
-        """Returns the tokens of the looks of captions [B, 32], each [B, 2, n*n]; anything for an empty caption, which has none."""
+        """Returns the tokens of the looks of captions [B, 32], each [B, 3, n*n]; anything for an empty caption, which has none."""
         if not self.backbone.looks:
             return []
-        some = [torch.zeros(2, Look("", "", size).tokens(self.side) ** 2, dtype=torch.int64) for size in LOOKED]
+        some = [torch.zeros(3, Look("", "", size).tokens(self.side) ** 2, dtype=torch.int64) for size in LOOKED]
         rows = [self.backbone.looks_of([self.spelt[i] for i in ids if i], self.side) or some for ids in said.tolist()]
         return [torch.stack(each).to(self.table.device) for each in zip(*rows, strict=True)]
 

@@ -21,23 +21,22 @@ import argparse
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from math import isqrt
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from engine.backbones import pictogram
-from engine.backbones.looks import LookTable, said
-from engine.backbones.pictogram import SCALES, TEXT_SLOTS, PictogramModel, split_words
+from engine.backbones.looks import Looks, said
+from engine.backbones.pictogram import TEXT_SLOTS, PictogramModel, split_words
 from engine.data.emoji_scenes import (
     ANY,
     CANVAS,
     COLOURED,
-    EVEN_SIDES,
     FIRST,
     FONT_NAME,
     HUES,
@@ -51,7 +50,7 @@ from engine.data.emoji_scenes import (
     trained_scenes,
     vocabulary,
 )
-from engine.data.looks import MOST, Look, anonymous, drawn, looks_of_scene
+from engine.data.looks import MOST, Look, anonymous, looks_of_scene, pictured
 from engine.errors import BadKnob
 from engine.machine import has_fast_bfloat16
 from engine.networks.vq import FACTOR, PictureTokenizer
@@ -118,31 +117,25 @@ class Scenes:
     def __init__(self, tokenizer: PictureTokenizer, words: dict[str, int], device: str, half: bool, lessons: Lessons = FIRST):
         self.tokenizer, self.words, self.device, self.half, self.lessons = tokenizer, words, device, half, lessons
         self.pool: dict[tuple[int, tuple[int, ...]], list[tuple[Scene, Tensor]]] = {}  # by scale and the sizes of looks
-        self._looks: dict[tuple[Look, int], Tensor] = {}
+        self.sheet = sheet() if lessons.even else None
 
     def encode(self, scenes: list[Scene], side: int) -> Tensor:
         """Returns tokens int64 [B, side*side]."""
-        pictures = to_tensor([render(s, side * FACTOR) for s in scenes], self.device)
+        return self._encoded(np.stack([render(s, side * FACTOR) for s in scenes])).flatten(1).to(self.device)
+
+    def looks(self, scenes: Sequence[Scene], placed: Sequence[bool], side: int) -> list[Tensor]:
+        """Returns the tokens int64 [B, 3, n*n] of the first look of each scene, the second, and so on; all scenes have looks of the same
+        sizes. placed : which captions say the background"""
+        if self.sheet is None:
+            return []
+        places = [scene.background if told else "" for scene, told in zip(scenes, placed, strict=True)]
+        groups = zip(*map(looks_of_scene, scenes), strict=True)
+        found = [self.sheet.tokens(list(zip(group, places, strict=True)), side, self._encoded) for group in groups]
+        return [tokens.to(self.device) for tokens in found]
+
+    def _encoded(self, pictures: np.ndarray) -> Tensor:
         with torch.no_grad(), torch.autocast(self.device, torch.bfloat16, enabled=self.half):
-            return self.tokenizer.encode(pictures).flatten(1)
-
-    def look(self, look: Look, side: int) -> Tensor:
-        """Returns the tokens int64 [2, n*n] of a look in pictures of a scale."""
-        if (look, side) not in self._looks:
-            self._looks[look, side] = self.looked([look], side)[0]
-        return self._looks[look, side]
-
-    def looked(self, looks: Sequence[Look], side: int) -> Tensor:
-        """Returns the tokens int64 [L, 2, n*n] of looks of one size in pictures of a scale, before white and before black."""
-        pictures = [drawn(look, side * FACTOR, background) for look in looks for background in ("white", "black")]
-        with torch.no_grad(), torch.autocast(self.device, torch.bfloat16, enabled=self.half):
-            return self.tokenizer.encode(to_tensor(pictures, self.device)).view(len(looks), 2, -1)
-
-    def looks(self, scenes: Sequence[Scene], side: int) -> list[Tensor]:
-        """Returns the tokens int64 [B, 2, n*n] of the first look of each scene, the second, and so on; all scenes have looks of the same
-        sizes."""
-        looks = [looks_of_scene(scene) for scene in scenes] if self.lessons.even else []
-        return [torch.stack([self.look(look, side) for look in each]) for each in zip(*looks, strict=True)]
+            return self.tokenizer.encode(to_tensor(list(pictures), self.device)).cpu()
 
     def caption_ids(self, scene: Scene, seed: int, placed: bool = True, unnamed: bool = False) -> list[int]:
         """Returns the word ids of one caption, padded with 0. unnamed : whether it calls every object a thing"""
@@ -180,10 +173,11 @@ class Scenes:
             else:
                 pool[(step * count + i) % POOL] = pair
         scenes = [*new, *(s for s, _ in old)]
-        ids = [self.caption_ids(s, r.getrandbits(40), self._placed(s, r), disguise) for s in scenes]
+        seeds, placed = zip(*((r.getrandbits(40), self._placed(s, r)) for s in scenes), strict=True)
+        ids = [self.caption_ids(s, seed, told, disguise) for s, seed, told in zip(scenes, seeds, placed, strict=True)]
         ids = [[0] * TEXT_SLOTS if r.random() < DROPPED else row for row in ids]
         stacked = torch.cat([tokens, *(t[None].long().to(self.device) for _, t in old)])
-        looks = self.looks(scenes, side)
+        looks = self.looks(scenes, placed, side)
         if disguise:
             stacked, looks = disguised(scenes, stacked, looks, self.tokenizer.quantizer.size, step)
         return scenes, torch.tensor(ids, device=self.device), stacked, looks
@@ -233,7 +227,7 @@ def disguised(scenes: Sequence[Scene], tokens: Tensor, looks: Sequence[Tensor], 
         for name, colour, left, top, size in scene.boxes:
             x, y, width = (v * side // CANVAS for v in (left, top, size))
             own[y : y + width, x : x + width] = at[name, colour].view(width, width)
-    return found, [block.expand(-1, 2, -1) for block in blocks]
+    return found, [block.expand(-1, 3, -1) for block in blocks]
 
 
 def disturbed(tokens: Tensor, seed: int) -> Tensor:
@@ -343,7 +337,7 @@ def check_batches(scenes: Scenes, group: list[Scene], side: int) -> list[Check]:
             own = [scene for _, scene in part]
             ids = torch.tensor([scenes.caption_ids(scene, i) for i, scene in part], device=scenes.device)
             drawn = torch.stack([inside(scene, side) for scene in own]).flatten(1).to(scenes.device)
-            found.append(Check(ids, scenes.looks(own, side), scenes.encode(own, side), drawn))
+            found.append(Check(ids, scenes.looks(own, [True] * len(own), side), scenes.encode(own, side), drawn))
     return found
 
 
@@ -360,25 +354,19 @@ def matching_words(names: list[str]) -> dict[str, Tensor]:
     return state | {"words.weight": rows}
 
 
-def look_table(scenes: Scenes) -> LookTable:
+def sheet() -> Looks:
     """Returns the looks of all objects of the world, taught or not, in all their colours."""
-    looks = [(name, colour) for name in OBJECTS for colour in ("", *(HUES if name in COLOURED else ()))]
-    looks = [(name, colour) for name, colour in looks if colour != COLOURED.get(name)]
-    tables = {}
-    for side, along in product(sorted(EVEN_SIDES.values()), SCALES):
-        portions = [looks[i : i + 64] for i in range(0, len(looks), 64)]
-        tables[side, along] = torch.cat([scenes.looked([Look(*look, side) for look in some], along) for some in portions]).short().cpu()
-    return LookTable([said(Look(*look, 0)) for look in looks], tables)
+    looks = [Look(name, colour, 0) for name in OBJECTS for colour in ("", *(HUES if name in COLOURED else ()))]
+    return Looks({said(look): pictured(look.name, look.colour) for look in looks if look.colour != COLOURED.get(look.name)})
 
 
 def ship(folder: Path, training: Training, model: PictogramModel, scenes: Scenes, sides: list[int], preset: str, taught: str) -> None:
     """Writes the averaged weights in files below 10 MB, the looks, and the card."""
     names = list(scenes.words)
     files = split(training.averaged, "decoder")
-    table = look_table(scenes) if scenes.lessons.even else None
     card = {
         "words": names,
-        "looks": list(table.rows) if table else [],
+        "looks": list(scenes.sheet.pictures) if scenes.sheet else [],
         "sides": sides,
         "font": FONT_NAME,
         "licence": "Weights: Apache-2.0. Trained on pictures drawn with Noto Color Emoji (SIL Open Font License 1.1).",
@@ -387,4 +375,6 @@ def ship(folder: Path, training: Training, model: PictogramModel, scenes: Scenes
         "objects": f"{len(LESSONS[taught].objects)} of {len(OBJECTS)}: {', '.join(LESSONS[taught].objects)}",
     }
     row = {"settings": model.settings, "files": len(files), "tokens": read_card(folder)["tokenizer"].get("tokens")}
-    ship_files(folder, files, card | {"decoder": row | training.summary(preset, "pictogram")}, beside=table.write if table else None)
+    ship_files(
+        folder, files, card | {"decoder": row | training.summary(preset, "pictogram")}, beside=scenes.sheet.write if scenes.sheet else None
+    )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import nn
 from transformers import JanusConfig, JanusForConditionalGeneration, JanusVisionConfig, JanusVQVAEConfig, LlamaConfig
 
 from engine.backbones.janus import Janus
-from engine.backbones.looks import LookTable
+from engine.backbones.looks import Looks
 from engine.backbones.lowpoly import Lowpoly, ready
 from engine.backbones.pictogram import Pictogram, PictogramModel
 from engine.core import Prompt, Sampling
@@ -66,10 +68,9 @@ def looking() -> Pictogram:
     model = PictogramModel((4, 4, 2), len(WORDS), layers=2, width=32, heads=2, inner=64, looks=2)
     model.load_state_dict(plain.model.state_dict(), strict=False)
     spread(model.left_map, 0.25)
-    sizes = [(side, along) for side in (32, 48, 64) for along in (8, 16, 32)]
-    names = ["apple", "cat"]
-    tables = {(side, along): torch.randint(0, 32, (len(names), 2, (side * along // 128) ** 2)).short() for side, along in sizes}
-    return wide_open(Pictogram(model, plain.tokenizer, WORDS, (8,), {}, looks=LookTable(names, tables)))
+    pictures = np.random.default_rng(8).integers(0, 256, (2, 128, 128, 4), dtype=np.uint8)
+    looks = Looks({name: Image.fromarray(picture, "RGBA") for name, picture in zip(("apple", "cat"), pictures, strict=True)})
+    return wide_open(Pictogram(model, plain.tokenizer, WORDS, (8,), {}, looks=looks))
 
 
 class WithGrammar(Pictogram):

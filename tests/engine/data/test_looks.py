@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.data.emoji_scenes import COMMON_WORLD, caption, font_path, held_out_scenes, render, trained_scenes
-from engine.data.looks import MOST, Look, anonymous, drawn, looks_of_scene, looks_of_words
+from engine.data.emoji_scenes import COMMON_WORLD, PLAIN, caption, font_path, held_out_scenes, render, trained_scenes
+from engine.data.looks import MOST, Look, anonymous, drawn, looks_of_scene, looks_of_words, pictured, place_of
 from engine.data.reading import split
 from engine.errors import MissingFont
 
@@ -51,19 +51,25 @@ def test_a_text_may_name_more_than_is_read() -> None:
     assert [look.name for look in found] == ["cat", "dog", "fox", "pig"][:MOST]
 
 
+def test_a_caption_says_the_background_of_its_scene() -> None:
+    for seed, scene in enumerate(trained_scenes(5, 800, lessons=COMMON_WORLD)):
+        assert place_of(split(caption(scene, seed))) == scene.background
+        assert place_of(split(caption(scene, seed, placed=False))) == ""
+
+
 @pytest.mark.skipif(not _has_font(), reason="the font Noto Color Emoji is not installed")
-@pytest.mark.parametrize("pixels", [64, 128, 256])
-def test_a_look_is_drawn_as_in_a_scene(pixels: int) -> None:
-    """On a white background the pixels of a scene's first object are those of its look."""
+@pytest.mark.parametrize("along", [8, 16, 32])
+def test_a_look_is_drawn_as_in_a_scene(along: int) -> None:
+    """On a plain background the pixels of a scene's first object are nearly those of its look, which comes from a smaller picture."""
     seen = 0
-    for scene in trained_scenes(3, 600, {"single": 1.0}, COMMON_WORLD):
-        if scene.background != "white":
+    for scene in trained_scenes(3, 60, {"single": 1.0}, COMMON_WORLD):
+        if scene.background not in PLAIN:
             continue
         (look,), (_, _, left, top, side) = looks_of_scene(scene), scene.boxes[0]
-        x, y, width = (v * pixels // 128 for v in (left, top, side))
-        own = render(scene, pixels)[y : y + width, x : x + width].astype(int)
-        assert drawn(look, pixels).shape == own.shape
-        assert np.array_equal(drawn(look, pixels), own)
+        x, y, width = (v * along // 16 for v in (left, top, side))
+        own = render(scene, 8 * along)[y : y + width, x : x + width].astype(int)
+        found = drawn(pictured(look.name, look.colour), look.side, along, scene.background)
+        assert found.shape == own.shape and np.abs(found - own).mean() < 3
         seen += 1
     assert seen > 5
 
