@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from engine.backbones.pictogram import Pictogram
 from engine.core import Prompt, Sampling
 from engine.measure.bench import peer
 from engine.methods import METHODS
@@ -11,9 +14,10 @@ from engine.run import generate
 from tests.engine.backbones import tiny
 
 
+@pytest.mark.parametrize("make", [tiny.pictogram, tiny.looking])
 @pytest.mark.parametrize("text", ["red apple", "two cats on a table"])
-def test_greedy_tokens_of_generate_equal_ours(text: str) -> None:
-    prompt, backbone = Prompt(text, sampling=Sampling(temperature=0.0, guidance=3.0)), tiny.pictogram()
+def test_greedy_tokens_of_generate_equal_ours(text: str, make: Callable[[], Pictogram]) -> None:
+    prompt, backbone = Prompt(text, sampling=Sampling(temperature=0.0, guidance=3.0)), make()
     ours = generate(backbone, METHODS["ar"], prompt).finish().tokens
     assert len(set(ours)) > 2  # not a constant
     assert peer.generate(peer.GuidedModel(backbone, prompt), 0) == ours
