@@ -70,7 +70,7 @@ def looking() -> Pictogram:
     spread(model.left_map, 0.25)
     pictures = np.random.default_rng(8).integers(0, 256, (2, 128, 128, 4), dtype=np.uint8)
     looks = Looks({name: Image.fromarray(picture, "RGBA") for name, picture in zip(("apple", "cat"), pictures, strict=True)})
-    return wide_open(Pictogram(model, plain.tokenizer, WORDS, (8,), {}, looks=looks))
+    return wide_open(Pictogram(model, plain.tokenizer, WORDS, (8,), {"words": WORDS}, looks=looks))
 
 
 class WithGrammar(Pictogram):

@@ -36,11 +36,14 @@ def drafter(teacher: PictureTeacher | MeshTeacher) -> FeatureDrafter:
     return made
 
 
-def test_pictures_painted_together_are_painted_alone() -> None:
+@pytest.mark.parametrize("reads_looks", [False, True])
+def test_pictures_painted_together_are_painted_alone(reads_looks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Greedy, each of a batch equals plain decoding of its own caption, and so do the states of both branches."""
+    if reads_looks:
+        monkeypatch.setattr(pictogram, "load", lambda device: tiny.looking())
     teacher = PictureTeacher("cpu")
     teacher.sampling = Sampling(temperature=0.0, guidance=3.0)
-    texts = ("two red cats", "green apple on a table")
+    texts = ("two red cats on a green apple", "green apple on two cats") if reads_looks else ("two red cats", "green apple on a table")
     said = torch.tensor([teacher.backbone.ids_of(teacher.backbone._said(Prompt(text=text))) for text in texts])
     for text, row in zip(texts, teacher.generate(said, Generator(PCG64(0))), strict=True):
         prompt = Prompt(text=text, sampling=teacher.sampling)
