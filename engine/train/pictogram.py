@@ -260,9 +260,10 @@ def main(options: Options) -> None:
         warm_steps=50, weight_decay=0.05, muon="decoder.", average=0.997,
         schedule=schedule,
     )  # fmt: skip
-    if not training.resume(options.fresh, options.slice) and not options.fresh and parts(pictogram.FOLDER, "decoder"):
+    goes_on = training.resume(options.fresh, options.slice)
+    if not goes_on and not options.fresh and parts(pictogram.FOLDER, "decoder"):
         training.warm_start(matching_words(names), read_card(pictogram.FOLDER)["decoder"])
-    drilled = training.step + (0 if training.resumed else DRILLED)
+    drilled = training.step + (DRILLED if lessons.even and not goes_on else 0)
     scenes = Scenes(tokenizer, words, device, half, lessons)
     seen, unseen = trained_scenes(2**41, CHECKED, lessons=lessons), held_out_scenes(CHECKED, lessons)
     checks = {(n, side): check_batches(scenes, group, side) for n, group in (("seen", seen), ("held_out", unseen)) for side in sides}
@@ -276,10 +277,10 @@ def main(options: Options) -> None:
 
     def loss_of(step: int) -> Tensor:
         r = random.Random(step)
-        side = DRILL if step < drilled and lessons.even else r.choices(sides, list(preset["scales"].values()))[0]
+        side = DRILL if step < drilled else r.choices(sides, list(preset["scales"].values()))[0]
         rows = ROWS[side] if side in ROWS and r.random() < THINNED else side**2
         slots = rows + sum((size * side // CANVAS) ** 2 for size in scenes.sizes(step))
-        disguise = lessons.even and (step < drilled or r.random() < DISGUISED)
+        disguise = step < drilled or (lessons.even and r.random() < DISGUISED)
         drawn, ids, tokens, looks = scenes.batch(step, max(1, preset["tokens"] // slots), side, preset["fresh"], disguise)
         chosen = chosen_rows(drawn, side, rows, step).to(device) if rows < side**2 else None
         with torch.autocast(device, torch.bfloat16, enabled=half):
