@@ -34,6 +34,7 @@ from tests.engine.backbones.tiny import spread
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = (5, 5, 5)
 MESH_TOKENS = 1024  # of a mesh that is not given a budget
+PATIENCE = 120_000  # milliseconds: a busy machine is slow, not wrong
 # every page is a visitor of its own, whose browser remembers nothing of the others; it does remember what it did before a reload
 FRESH = """if (!sessionStorage.visited) {
   sessionStorage.visited = 1; localStorage.clear(); indexedDB.deleteDatabase('foretoken');
@@ -190,9 +191,10 @@ def visit(served: Served) -> Iterator[Callable[[], Visitor]]:
 def browser() -> Iterator:
     """A Chromium; where there is none the tests are skipped, but fail where CI is set."""
     try:
-        from playwright.sync_api import Error, sync_playwright
+        from playwright.sync_api import Error, expect, sync_playwright
     except ImportError as e:
         lacking(f"Playwright is not installed ({e}).")
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         try:
             found = playwright.chromium.launch(executable_path=chromium(), args=list(FLAGS))
@@ -216,7 +218,7 @@ class Watched:
         self.wrong: list[str] = []
         self.page = context.new_page()
         self.page.set_viewport_size({"width": width, "height": height})
-        self.page.set_default_timeout(120_000)  # a busy machine is slow, not wrong
+        self.page.set_default_timeout(PATIENCE)
         self.page.add_init_script(FRESH)
         self.page.on("pageerror", lambda e: self.wrong.append(f"page error: {e}"))
         self.page.on("console", lambda m: self.wrong.append(f"console: {m.text}") if m.type == "error" else None)

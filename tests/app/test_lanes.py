@@ -25,8 +25,8 @@ from engine.methods import find
 from engine.run import generate
 from tests.app.conftest import settle
 from tests.app.test_export import mesh_run
-from tests.app.test_mesh_tab import finished, set_knob
 from tests.app.test_mesh_tab import open_mesh as open_mesh
+from tests.app.test_mesh_tab import set_knob
 from tests.app.test_page import move, take
 from tests.app.test_runs import ROWS, small
 
@@ -243,8 +243,6 @@ def test_chosen_meshes_race_under_one_camera(open_mesh):
     set_knob(page, "mesh-settings", "face_budget", 2)
     for rows in (2, 4):
         page.click("#mesh-generate")
-        page.wait_for_selector("#mesh-cancel")
-        finished(page)
         expect(page.locator("#mesh-runs tbody tr")).to_have_count(rows, timeout=60_000)
     choose_rows(page, "#mesh-runs", 0, 1, 2)
     page.evaluate(FASTEST.format("mesh-lanes-replay"))
