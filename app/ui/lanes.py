@@ -25,8 +25,8 @@ from engine.errors import BadPrompt, ForetokenError
 from engine.methods import METHODS
 
 NAMES = canvas.LANES
-# one at a time: a GIF or a video holds its frames
-MAKING = DIRECT | {"queue": True, "concurrency_id": "drawing", "concurrency_limit": 1, "trigger_mode": "once"}
+# one at a time, because a GIF or a video holds its frames; not behind the pictures of runs, which may take minutes on a busy machine
+MAKING = DIRECT | {"queue": True, "concurrency_id": "race", "concurrency_limit": 1, "trigger_mode": "once"}
 FIRST = "the first run"
 
 
