@@ -194,7 +194,10 @@ def ball() -> torch.Tensor:
 def test_training_raises_the_chance_of_acceptance() -> None:
     """A few steps on two pictures: what is learned is what acceptance depends on."""
     teacher = PictureTeacher("cpu")
-    rows = teacher.generate(torch.tensor([teacher.backbone._read(Prompt(text=t)) for t in ("two cats", "a table")]), Generator(PCG64(0)))
+    rows = teacher.generate(
+        torch.tensor([teacher.backbone.ids_of(teacher.backbone._said(Prompt(text=t))) for t in ("two cats", "a table")]),
+        Generator(PCG64(0)),
+    )
     pupil, starts = Pupil(teacher, True, 0), [5, 30]
     guesses = noisy(Replay(rows, 32, "cpu").read([0, 1], window_places(starts, 8), 8), 8, 32, Generator(PCG64(2)))
     optimizer = torch.optim.Adam(pupil.parameters(), 1e-2)
