@@ -25,7 +25,7 @@ from engine.backbones.looks import Looks, read_looks
 from engine.backbones.prompts import readable_text
 from engine.cache import Slab
 from engine.core import Prompt, Resampler, Sampling, Suits
-from engine.data.looks import anonymous, looks_of_words, place_of
+from engine.data.looks import anonymous, looks_of_words, place_of, some_place
 from engine.data.reading import read, split
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
@@ -287,7 +287,7 @@ class Pictogram:
 
     def start(self, prompt: Prompt) -> TransformerSequence:
         """Prefills a caption; raises BadPrompt if the text is empty or too long, or for a size that was not trained."""
-        said = self._said(prompt)
+        said = self._placed(self._said(prompt), prompt.seed)
         side, sampling = self._side(prompt.size), prompt.sampling or self.sampling
         branches = 1 if sampling.guidance == 1 else 2
         table, head = self._tables
@@ -323,6 +323,13 @@ class Pictogram:
             hint = ", ".join(named(reading.unknown)) or "it has none"
             raise BadPrompt(f"pictogram knows no word of this prompt: {hint}. See `launch.py models` for what it can draw.")
         return reading.words
+
+    def _placed(self, said: tuple[str, ...], seed: int) -> tuple[str, ...]:
+        """The same words with a background, which the seed chooses, if they say none and the model reads looks, which need one."""
+        if self.looks is None or place_of(said):
+            return said
+        placed = (*said, *some_place(seed))
+        return placed if len(placed) <= TEXT_SLOTS else said
 
     def ids_of(self, said: Sequence[str]) -> list[int]:
         """Ids of words, padded with 0 to 32. A word of an object that the model knows by its look only is THING."""

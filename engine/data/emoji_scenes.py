@@ -62,6 +62,7 @@ PLACES: dict[str, list[str]] = {
     "room": [" in a room", " on a wooden floor", " indoors"],
 }
 
+PLAIN_SHARE = 0.45  # of scenes
 ANY = "any colour"  # a plain background with a random colour from the texture seed; never in a caption, for training only
 
 COUNTS = ("", "one", "two", "three", "four", "five")
@@ -160,7 +161,7 @@ def make_scene(seed: int, lessons: Lessons = WORLD, kinds: dict[str, float] = KI
     names = lessons.objects
     r = random.Random(seed)
     kind = r.choices(list(kinds), list(kinds.values()))[0]
-    background = r.choice(list(PLAIN)) if r.random() < 0.45 else r.choice(list(PLACES))
+    background = r.choice(list(PLAIN)) if r.random() < PLAIN_SHARE else r.choice(list(PLACES))
     if kind == "single":
         groups, relation = (_group(r, names, 1, sized=0.4),), ""
     elif kind == "several":

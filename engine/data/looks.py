@@ -8,6 +8,7 @@ tell what shows through.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +27,7 @@ from engine.data.emoji_scenes import (
     MASTER,
     PLACES,
     PLAIN,
+    PLAIN_SHARE,
     SIZE_WORDS,
     THING,
     Group,
@@ -111,6 +113,13 @@ def place_of(words: Sequence[str]) -> str:
     """The background that a caption says, "" if it says none."""
     said = [name for phrase, name in PHRASES.items() if _holds(words, phrase)]
     return said[0] if said else ""
+
+
+def some_place(seed: int) -> list[str]:
+    """The words for a background, drawn as the scenes of lessons draw it."""
+    r = random.Random(seed)
+    name = r.choice(list(PLAIN)) if r.random() < PLAIN_SHARE else r.choice(list(PLACES))
+    return words_of(PLACES[name][0] if name in PLACES else f"on a {name} background")
 
 
 def _holds(words: Sequence[str], phrase: tuple[str, ...]) -> bool:

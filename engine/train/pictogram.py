@@ -143,9 +143,11 @@ class Scenes:
         ids = [self.words[w] for w in (anonymous(words) if unnamed else words)][:TEXT_SLOTS]
         return ids + [0] * (TEXT_SLOTS - len(ids))
 
-    @staticmethod
-    def _placed(scene: Scene, r: random.Random) -> bool:
-        """Returns whether a caption of this scene names the background; a share UNPLACED of all captions does not."""
+    def _placed(self, scene: Scene, r: random.Random) -> bool:
+        """Returns whether a caption of this scene names the background; a share UNPLACED of all captions does not, but those that come with
+        looks always do."""
+        if self.sheet is not None:
+            return True
         return scene.background != ANY and r.random() >= UNPLACED * (1 - ANYWHERE) / (1 - UNPLACED * ANYWHERE)
 
     def sizes(self, step: int) -> tuple[int, ...]:
@@ -164,7 +166,8 @@ class Scenes:
         pool = self.pool.setdefault((side, sizes), [])
         count = size if len(pool) < 100 * size else max(1, int(size * fresh))  # a small pool would be memorised
         new = alike(step * 4096, count, sizes, self.lessons)
-        new = [replace(s, background=ANY) if r.random() < UNPLACED * ANYWHERE else s for s in new]
+        if self.sheet is None:
+            new = [replace(s, background=ANY) if r.random() < UNPLACED * ANYWHERE else s for s in new]
         tokens = self.encode(new, side)
         old = [pool[r.randrange(len(pool))] for _ in range(size - count)]
         for i, pair in enumerate(zip(new, tokens.short().cpu(), strict=True)):

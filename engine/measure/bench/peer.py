@@ -77,7 +77,7 @@ class GuidedModel(PreTrainedModel, GenerationMixin):
     def __init__(self, backbone: Pictogram, prompt: Prompt, layers: int | None = None):
         """layers : of the decoder, from the first (all)"""
         side = backbone._side(prompt.size)
-        said = backbone._said(prompt)
+        said = backbone._placed(backbone._said(prompt), prompt.seed)
         words, looks = (
             torch.tensor([backbone.ids_of(said), [0] * TEXT_SLOTS]),
             [tokens.expand(2, -1, -1) for tokens in backbone.looks_of(said, side)],

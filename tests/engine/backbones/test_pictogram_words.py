@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from engine.backbones.pictogram import split_words
-from engine.core import Prompt
+from engine.core import NO_DRAFT, Prompt
 from engine.errors import BadPrompt
 from tests.engine.backbones import tiny
 
@@ -36,3 +37,21 @@ def test_a_prompt_without_a_known_object_is_said() -> None:
     assert model.warning("on green") == "pictogram knows no object of this prompt and draws a background without any."
     with pytest.raises(BadPrompt, match="knows no word of this prompt: 'pear' \\(nearest: apple\\), '🧿'"):
         model.start(Prompt("pear 🧿"))
+
+
+def test_a_caption_without_a_background_gets_one_from_its_seed() -> None:
+    """Looks are read before a background, so the seed says one where the caption does not."""
+    model = tiny.looking()
+    said = model._said(Prompt("two red cats"))
+    assert len({model._placed(said, seed) for seed in range(200)}) > 15 and model._placed(said, 3) == model._placed(said, 3)
+    with_place = model._said(Prompt("two red cats on red"))
+    assert model._placed(with_place, 3) == with_place
+    assert tiny.pictogram()._placed(said, 3) == said
+    one, two, three = (model.looks_of(model._placed(said, seed), 8)[0] for seed in (3, 3, 4))
+    assert torch.equal(one, two) and not torch.equal(one, three)
+
+
+def test_a_look_tells_in_a_run() -> None:
+    model = tiny.looking()
+    same, other = (model.start(Prompt(text, seed=3)).forward(NO_DRAFT).logits for text in ("cats on red", "apple on red"))
+    assert not torch.allclose(same[0], other[0]) and torch.allclose(same[1], other[1])

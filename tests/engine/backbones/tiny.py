@@ -69,8 +69,12 @@ def looking() -> Pictogram:
     model.load_state_dict(plain.model.state_dict(), strict=False)
     spread(model.left_map, 0.25)
     pictures = np.random.default_rng(8).integers(0, 256, (2, 128, 128, 4), dtype=np.uint8)
+    tokenizer = PictureTokenizer((4, 4, 2), encoder=8, decoder=8, blocks=1)
+    for p in tokenizer.parameters():
+        if p.ndim == 4:
+            nn.init.normal_(p, std=0.3)  # else every square is one token
     looks = Looks({name: Image.fromarray(picture, "RGBA") for name, picture in zip(("apple", "cat"), pictures, strict=True)})
-    return wide_open(Pictogram(model, plain.tokenizer, WORDS, (8,), {"words": WORDS}, looks=looks))
+    return wide_open(Pictogram(model, tokenizer, WORDS, (8,), {"words": WORDS}, looks=looks))
 
 
 class WithGrammar(Pictogram):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.data.emoji_scenes import COMMON_WORLD, PLAIN, caption, font_path, held_out_scenes, render, trained_scenes
-from engine.data.looks import MOST, Look, anonymous, drawn, looks_of_scene, looks_of_words, pictured, place_of
+from engine.data.emoji_scenes import COMMON_WORLD, PLACES, PLAIN, caption, font_path, held_out_scenes, render, trained_scenes
+from engine.data.looks import MOST, Look, anonymous, drawn, looks_of_scene, looks_of_words, pictured, place_of, some_place
 from engine.data.reading import split
 from engine.errors import MissingFont
 
@@ -55,6 +55,12 @@ def test_a_caption_says_the_background_of_its_scene() -> None:
     for seed, scene in enumerate(trained_scenes(5, 800, lessons=COMMON_WORLD)):
         assert place_of(split(caption(scene, seed))) == scene.background
         assert place_of(split(caption(scene, seed, placed=False))) == ""
+
+
+def test_a_seed_chooses_a_background() -> None:
+    found = [place_of(some_place(seed)) for seed in range(400)]
+    assert set(found) == {*PLAIN, *PLACES} and found[:9] == [place_of(some_place(seed)) for seed in range(9)]
+    assert 0.38 < sum(name in PLAIN for name in found) / len(found) < 0.52
 
 
 @pytest.mark.skipif(not _has_font(), reason="the font Noto Color Emoji is not installed")

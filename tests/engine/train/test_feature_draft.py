@@ -43,7 +43,11 @@ def test_pictures_painted_together_are_painted_alone(reads_looks: bool, monkeypa
         monkeypatch.setattr(pictogram, "load", lambda device: tiny.looking())
     teacher = PictureTeacher("cpu")
     teacher.sampling = Sampling(temperature=0.0, guidance=3.0)
-    texts = ("two red cats on a green apple", "green apple on two cats") if reads_looks else ("two red cats", "green apple on a table")
+    texts = (
+        ("two red cats on a apple on green", "green apple on two cats on red")
+        if reads_looks
+        else ("two red cats", "green apple on a table")
+    )
     said = torch.tensor([teacher.backbone.ids_of(teacher.backbone._said(Prompt(text=text))) for text in texts])
     for text, row in zip(texts, teacher.generate(said, Generator(PCG64(0))), strict=True):
         prompt = Prompt(text=text, sampling=teacher.sampling)
