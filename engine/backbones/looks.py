@@ -39,13 +39,13 @@ class Looks:
         missing = [key for key in wanted if key not in self._found]
         if missing:
             pictures = [drawn(self.pictures[said(look)], look.side, along, place) for look, _, place in missing]
-            self._found |= dict(zip(missing, encode(np.stack(pictures)).flatten(1), strict=True))
-        return torch.stack([torch.stack([self._found[look, along, each] for each in before(place)]) for look, place in asked])
+            self._found |= dict(zip(missing, encode(np.stack(pictures)).flatten(1).short(), strict=True))
+        return torch.stack([torch.stack([self._found[look, along, each] for each in before(place)]) for look, place in asked]).long()
 
     def words(self) -> set[str]:
         """Every word of a name of an object that has a look."""
         names = {name.split(" ", 1)[1] if name.split(" ")[0] in HUES else name for name in self.pictures}
-        return {word for name in names for said in names_of(name) for form in (said, plural(said)) for word in form.split()}
+        return {word for name in names for each in names_of(name) for form in (each, plural(each)) for word in form.split()}
 
     def write(self, folder: Path) -> None:
         """Writes the sheet into a model folder."""

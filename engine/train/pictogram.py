@@ -11,6 +11,9 @@ Most of a picture is background, which is learned long before the objects. So mo
 background's rows, both inputs and losses, and have twice as many pictures (patch dropout as in image classifiers, guided by the scene).
 Captions and coordinates do not change, and in the other steps the model sees all rows.
 
+Where the lessons are even, the decoder reads the looks of what a caption names (engine/data/looks.py), captions always name the background,
+and all scenes of a step have looks of the same sizes. A decoder that cannot copy yet is drilled first: every object is noise.
+
 Half of the pictures are read with some wrong tokens, while the labels stay right. A model that only ever reads right tokens learns to
 follow them instead of the caption: one bad draw then turns a cat into a fox.
 """
@@ -263,10 +266,9 @@ def main(options: Options) -> None:
         warm_steps=50, weight_decay=0.05, muon="decoder.", average=0.997,
         schedule=schedule,
     )  # fmt: skip
-    goes_on = training.resume(options.fresh, options.slice)
-    if not goes_on and not options.fresh and parts(pictogram.FOLDER, "decoder"):
+    if not training.resume(options.fresh, options.slice) and not options.fresh and parts(pictogram.FOLDER, "decoder"):
         training.warm_start(matching_words(names), read_card(pictogram.FOLDER)["decoder"])
-    drilled = training.step + (DRILLED if lessons.even and not goes_on else 0)
+    drilled = end_of_drills(training.step, shipped_decoder()) if lessons.even else 0
     scenes = Scenes(tokenizer, words, device, half, lessons)
     seen, unseen = trained_scenes(2**41, CHECKED, lessons=lessons), held_out_scenes(CHECKED, lessons)
     checks = {(n, side): check_batches(scenes, group, side) for n, group in (("seen", seen), ("held_out", unseen)) for side in sides}
@@ -303,6 +305,20 @@ def main(options: Options) -> None:
         training.run(loss_of, held_out, profile=options.profile)
     if may_ship(training, options, DECIDES, *shipped_row(taught, names)):
         ship(prepare(options, pictogram.FOLDER), training, model, scenes, offer, options.preset, taught)
+
+
+def shipped_decoder() -> dict[str, Any]:
+    """Returns the card's entry for the shipped decoder, empty if there is none."""
+    return read_card(pictogram.FOLDER).get("decoder", {}) if parts(pictogram.FOLDER, "decoder") else {}
+
+
+def end_of_drills(step: int, shipped: dict[str, Any]) -> int:
+    """Returns the step at which the drills of a training at `step` end: DRILLED steps after it left the shipped decoder, or began from
+    nothing; 0 if the shipped one reads looks. So a training that is stopped while it is drilled goes on with that."""
+    if "looks" in shipped.get("settings", {}):
+        return 0
+    left = shipped.get("steps", 0)
+    return DRILLED + (left if step >= left else 0)
 
 
 def shipped_row(taught: str, names: list[str]) -> tuple[dict[str, Any] | None, str]:

@@ -18,6 +18,7 @@ from engine.core import Prompt
 from engine.data import emoji_scenes
 from engine.data.emoji_scenes import Scene
 from engine.errors import BadKnob, MissingWeights
+from engine.judge import Judge
 from engine.measure.bench.plan import ImageBench
 from engine.measure.bench.speed import texts_of
 from engine.methods import METHODS
@@ -26,6 +27,7 @@ from engine.networks.weights import ship
 from engine.run import generate
 from engine.train import loop
 from engine.train import pictogram as recipe
+from engine.train.judge import moved
 from engine.train.pictogram import Options
 from tests.engine.font import NEEDS_FONT
 
@@ -199,3 +201,22 @@ def test_even_lessons_teach_to_read_looks(shipped: Path, monkeypatch: pytest.Mon
     (shipped / "looks.webp").write_bytes(b"")
     with pytest.raises(MissingWeights, match=r"looks.webp is missing or damaged"):
         pictogram.load(str(shipped))
+
+
+def test_drills_end_where_a_stopped_training_expects_it() -> None:
+    left = {"steps": 4702, "settings": {}}
+    for step in (4702, 4800, 6633):
+        assert recipe.end_of_drills(step, left) == 4702 + recipe.DRILLED
+    assert recipe.end_of_drills(0, {}) == recipe.end_of_drills(100, left) == recipe.DRILLED
+    assert recipe.end_of_drills(9000, {"steps": 9000, "settings": {"looks": 3}}) == 0
+
+
+def test_what_a_judge_knows_moves_to_one_of_other_objects() -> None:
+    old, new = Judge(("cat", "dog", "fox")), Judge(("fox", "bee", "cat", "owl"))
+    found = moved(old, new)
+    new.load_state_dict(found)
+    assert torch.equal(new.objects.weight[[0, 2]], old.objects.weight[[2, 0]]) and torch.equal(
+        new.objects.bias[[0, 2]], old.objects.bias[[2, 0]]
+    )
+    assert not torch.equal(new.objects.weight[1], old.objects.weight[1])
+    assert all(torch.equal(found[name], value) for name, value in old.state_dict().items() if not name.startswith("objects"))
