@@ -34,7 +34,7 @@ def test_no_two_components_have_the_same_id(picto):
 def test_generate_shares_one_slot_and_knobs_do_not_wait_for_it(picto):
     page = studio.build(picto, local=True)
     queued = [f for f in page.fns.values() if f.queue and f.name != "leave"]  # a closing page waits for nothing
-    alone = {("engine", 1), ("reading", 1), ("importing", 1), ("drawing", 1)}
+    alone = {("engine", 1), ("reading", 1), ("importing", 1), ("drawing", 1), ("race", 1)}
     assert {(f.concurrency_id, f.concurrency_limit) for f in queued} == {*alone, ("replaying", 2)}
     assert len([f for f in page.fns.values() if not f.queue]) > 5
     public = {f.api_name for f in page.fns.values() if f.api_visibility != "private"}

@@ -51,6 +51,7 @@ def test_a_caption_without_a_background_gets_one_from_its_seed() -> None:
     assert torch.equal(one, two) and not torch.equal(one, three)
 
 
+@torch.inference_mode()  # as in a run: the looks that a model has kept may be of one
 def test_a_look_tells_in_a_run() -> None:
     model = tiny.looking()
     same, other = (model.start(Prompt(text, seed=3)).forward(NO_DRAFT).logits for text in ("cats on red", "apple on red"))
