@@ -38,9 +38,15 @@ from engine.networks.trunk import Asked, Trunk, divided
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors, refuse_stale
 
 FOLDER = MODELS / "lowpoly"
-POINTS = 1024  # the encoder's input
+POINTS = 1024  # the input of an encoder without a reader of blocks
+READ = 4096  # points that are counted in blocks; the encoder gets the first of them
 DRAFT_ROWS = 64  # extra rows after the longest sequence, for the drafts of a pass
 FEWEST_POINTS = 16
+
+
+def points_of(settings: Settings) -> int:
+    """The points that a lowpoly of this shape reads."""
+    return READ if settings.contents else POINTS
 
 
 class MaskedGrammar:
@@ -111,7 +117,6 @@ class Lowpoly:
     name = "lowpoly"
     end = BPT.eos  # the id that ends a mesh
     sizes: ClassVar[list[int]] = []
-    points = POINTS  # of a prompt that the encoder reads
     words: Mapping[str, int] = MappingProxyType({})
     heads_suffix = ""  # of the files of heads for these weights
     heads_recipe = "mesh-heads"  # that trains them
@@ -141,6 +146,11 @@ class Lowpoly:
         joined = {"joined"} if model.decoder.quick is not None else set()
         self.capabilities = frozenset({"mesh", "points", "condition", "hidden"} | heads | drafts | stream | joined)
 
+    @property
+    def points(self) -> int:
+        """The points of a prompt that the model reads."""
+        return points_of(self.model.settings)
+
     def warning(self, text: str) -> str:
         """Nothing: it does not know what it cannot draw."""
         return ""
@@ -161,9 +171,11 @@ class Lowpoly:
         points = self.read_points(prompt)
         budget = torch.tensor([budget_bucket(prompt.size)], device=self.device)
         s, dtype = self.model.settings, self.model.decoder.start.dtype
-        condition = self.model.encoder(points[None], budget).to(dtype)
+        table, positions = self.tables
+        reading = self.model.read(points[None], budget)
+        condition = reading.condition.to(dtype)
         slab = Slab(s.layers, 1, s.heads, 1 + s.length + DRAFT_ROWS, s.width // s.heads, self.device, dtype)
-        trunk = _Trunk(self.model, *self.tables, condition)
+        trunk = _Trunk(self.model, reading.table(table), positions, condition)
         return TransformerSequence(
             trunk, self.model.decoder.start[None, None], None, slab,
             vocabulary=s.vocabulary, limit=s.length, layout=Line(), sampling=prompt.sampling or self.sampling, end=BPT.eos,
@@ -171,7 +183,7 @@ class Lowpoly:
         )  # fmt: skip
 
     def read_points(self, prompt: Prompt) -> Tensor:
-        """As many of the prompt's points as the encoder reads, always the same ones; repeats points if there are fewer."""
+        """As many of the prompt's points as the model reads, always the same ones; repeats points if there are fewer."""
         points = prompt.points
         if points is None:
             raise BadPrompt(f"{self.name} needs a point cloud or a mesh. Give a file: python launch.py mesh FILE.")

@@ -50,11 +50,11 @@ def decode_together(backbone: Lowpoly, prompts: Sequence[Prompt]) -> list[list[i
     decoder, s, device = backbone.model.decoder, backbone.model.settings, backbone.device
     sampling = prompts[0].sampling or backbone.sampling
     points = torch.stack([backbone.read_points(prompt) for prompt in prompts])
-    condition = backbone.model.encoder(points, torch.tensor([budget_bucket(p.size) for p in prompts], device=device))
     table, positions = backbone.tables
+    reading = backbone.model.read(points, torch.tensor([budget_bucket(p.size) for p in prompts], device=device))
     rows = [_Row(i, prompt, backbone.grammar) for i, prompt in enumerate(prompts)]
     tokens: list[list[int]] = [row.tokens for row in rows]
-    looked = decoder.look(condition)
+    looked = decoder.look(reading.condition)
     slab = Slab(s.layers, len(rows), s.heads, 1 + s.length, s.width // s.heads, device, torch.float32)
     x = decoder.start.expand(len(rows), 1, -1)
     for n in range(s.length):
@@ -75,5 +75,6 @@ def decode_together(backbone: Lowpoly, prompts: Sequence[Prompt]) -> list[list[i
             rows, noises, drawn = [rows[i] for i in going], [noises[i] for i in going], drawn[going]
             slab.block, slab.branches = slab.block[:, :, going], len(going)
             looked = [(keys[going], values[going]) for keys, values in looked]
-        x = table[drawn][:, None]
+            reading = reading.only(going)
+        x = reading.embedded(table, drawn[:, None])
     return tokens

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,11 +23,13 @@ from torch.nn import functional as F
 from engine.cache import Slab
 from engine.kernels.tree_attention import Chain, Seen
 from engine.networks.attention import attend
+from engine.networks.cloud_blocks import BlockReader
 from engine.networks.transformer import Fork, Worn, causal, hooked
 
 COSINE_SCALE = 10.0
 FREQUENCIES = 8  # 2^0 .. 2^7, without pi
 BLOCKS, OFFSETS = 512, 4096  # ids 0..511 plain blocks, 512..4607 offsets, 4608..5119 patch starts, 5120 the end
+ENCODED = 1024  # points that the encoder of a model with a reader of blocks gets: the first ones
 BUDGETS = 9  # face budgets that the model accepts: 0 = none, then powers of two from 16
 
 
@@ -47,6 +49,7 @@ class Settings:
     encoder_blocks: int = 2
     latents: int = 65
     budgets: int = BUDGETS  # 0: the model accepts no face budget
+    contents: int = 0  # numbers per block of the cloud that the model reads; 0: it reads no blocks
 
 
 class CosineAttention(nn.Module):
@@ -268,6 +271,40 @@ def budget_bucket(faces: int | None) -> int:
     return 0 if not faces else min(BUDGETS - 1, max(1, math.ceil(math.log2(faces)) - 4))
 
 
+class Reading(NamedTuple):
+    """What a model has read of some clouds.
+
+    condition : [B, C, width]
+    added     : to the embeddings of blocks [B, BLOCKS + 1, width], the last of which is 0; None if nothing
+    """
+
+    condition: Tensor
+    added: Tensor | None
+
+    def embedded(self, table: Tensor, tokens: Tensor) -> Tensor:
+        """Embeddings [B, L, width] of tokens int64 [B, L] from a table [V, width]."""
+        found = table[tokens]
+        if self.added is None:
+            return found
+        rows = blocks_of(tokens)[..., None].expand(-1, -1, found.shape[-1])
+        return found + self.added.gather(1, rows).to(found.dtype)
+
+    def only(self, chosen: list[int]) -> Reading:
+        """The reading of some of the clouds."""
+        return Reading(self.condition[chosen], None if self.added is None else self.added[chosen])
+
+    def table(self, table: Tensor) -> Tensor:
+        """The embeddings of all ids [V, width] in sequences of the first cloud."""
+        return self.embedded(table, torch.arange(len(table), device=table.device)[None])[0] if self.added is not None else table
+
+
+def blocks_of(tokens: Tensor) -> Tensor:
+    """The block that an id names, plain or as the start of a patch; BLOCKS for other ids."""
+    start = BLOCKS + OFFSETS
+    plain, patch = (tokens >= 0) & (tokens < BLOCKS), (tokens >= start) & (tokens < start + BLOCKS)
+    return torch.where(plain, tokens, torch.where(patch, tokens - start, BLOCKS))
+
+
 class MeshModel(nn.Module):
     """Encoder and decoder."""
 
@@ -275,12 +312,21 @@ class MeshModel(nn.Module):
         super().__init__()
         self.settings = settings
         self.encoder, self.decoder = PointEncoder(settings), MeshDecoder(settings)
+        self.reader = BlockReader(settings.width, settings.contents) if settings.contents else None
         depth = 2 * settings.layers
         for name, p in self.named_parameters():
             if p.ndim == 2 and name.endswith("weight"):
                 nn.init.normal_(p, std=0.02 / math.sqrt(depth) if name.endswith("out.weight") else 0.02)
             elif name.endswith("bias"):
                 nn.init.zeros_(p)
+        if self.reader is not None:
+            self.reader.begin()
+
+    def read(self, points: Tensor, budget: Tensor | None = None) -> Reading:
+        """Reads clouds [B, N, 6] and budgets int64 [B] (0 = none)."""
+        if self.reader is None:
+            return Reading(self.encoder(points, budget), None)
+        return Reading(self.encoder(points[:, :ENCODED], budget), self.reader(points))
 
     def training_hidden(self, condition: Tensor, embedded: Tensor) -> Tensor:
         """Hidden states [B, L+1, width] of sequences after a condition; embedded : tokens [B, L, width], without positions."""
@@ -311,9 +357,10 @@ def settings_of(weights: Mapping[str, Tensor]) -> Settings:
         encoder_blocks=count("encoder.blocks."),
         latents=len(weights["encoder.queries"]),
         budgets=0 if budgets is None else len(budgets),
+        contents=weights["reader.contents.weight"].shape[1] if "reader.contents.weight" in weights else 0,
     )
 
 
 def describe(settings: Settings) -> dict[str, int]:
-    """Settings as entries of a card."""
-    return asdict(settings)
+    """Settings as entries of a card; without those that do not apply."""
+    return {name: value for name, value in asdict(settings).items() if name != "contents" or value}

@@ -37,6 +37,7 @@ from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
 from engine.errors import BadKnob
 from engine.files import whole_file
 from engine.layout import Layout, Line, Raster
+from engine.networks.mesh_decoder import Reading
 from engine.networks.transformer import causal
 from engine.networks.vq import FACTOR
 from engine.networks.weights import ship
@@ -252,27 +253,33 @@ class MeshTeacher:
         self.linear = ("query_key_value", "query", "out", "value_gate")
 
     def questions(self, count: int, held_out: bool) -> Tensor:
-        """Returns points [count, 1024, 6]."""
+        """Returns points [count, N, 6], as many as lowpoly reads."""
         families = tuple(self.backbone.card["families"])
         if held_out:
             shapes = [s for s in held_out_shapes(8 * count) if s.family in families][:count]
         else:
             shapes = training_shapes(2**34, count, families)
-        return collate([sample_of(s) for s in shapes], Generator(PCG64(8)), 0.0)[0]
+        return collate([sample_of(s) for s in shapes], Generator(PCG64(8)), 0.0, self.backbone.points)[0]
+
+    @torch.no_grad()
+    def _read(self, said: Tensor) -> Reading:
+        """What the model reads of point clouds."""
+        return self.model.read(said.to(self.table.device))
 
     @torch.inference_mode()
     def generate(self, said: Tensor, rng: Generator) -> list[Recorded]:
-        """Returns meshes for point clouds [B, 1024, 6]; their states come from one pass over the generated tokens."""
+        """Returns meshes for point clouds [B, N, 6]; their states come from one pass over the generated tokens."""
         found = generate_together(self.backbone, said, rng)
         tokens = padded([torch.tensor(row) for row in found]).to(self.table.device)
-        condition = self.model.encoder(said.to(self.table.device))
-        hidden = self.model.training_hidden(condition, self.embed(said, tokens.clamp(min=0))[:, :-1]).half().cpu()
+        reading = self._read(said)
+        embedded = reading.embedded(self.table, tokens.clamp(min=0)[:, :-1])
+        hidden = self.model.training_hidden(reading.condition, embedded).half().cpu()
         rows = zip(said.cpu(), found, hidden, strict=True)
         return [Recorded(cloud, torch.tensor(row), states[None, : len(row)].clone()) for cloud, row, states in rows]
 
     def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
-        """Returns the token's row of the table, without its position."""
-        return self.table[tokens]
+        """Returns the tokens' rows of the table, with what the clouds add to them, without their positions."""
+        return self._read(said).embedded(self.table, tokens)
 
     def prefix(self, said: Tensor) -> Tensor:
         """Returns the start vector."""
@@ -284,8 +291,7 @@ class MeshTeacher:
 
     def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
         """Runs the decoder on the point clouds."""
-        with torch.no_grad():
-            looked = self.trunk.look(self.model.encoder(said))
+        looked = self.trunk.look(self._read(said).condition)
         positions = F.pad(self.trunk.positions, (0, 0, 1, 0))  # the start vector has no position
         return self.trunk(x + positions[slots], mask, looked, slab)
 

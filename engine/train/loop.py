@@ -190,12 +190,14 @@ class Training:
         return True
 
     def _pick_up(self) -> bool:
-        """Starts from the weights that `train keep` wrote for this training, if there are any for this network; returns whether it did."""
+        """Starts from the weights that `train keep` wrote for this training, if there are any for this network; returns whether it did.
+        A network may have gained parts since: they start as they are."""
         found = unfinished.kept(self.name)
         if found is None:
             return False
         state, card = found
-        if {k: v.shape for k, v in state.items()} != {k: v.shape for k, v in self.model.state_dict().items()}:
+        own = {name: tensor.shape for name, tensor in self.model.state_dict().items()}
+        if any(own.get(name) != tensor.shape for name, tensor in state.items()):
             print(f"{self.name}: the weights in {unfinished.FOLDER / self.name} are of another network and are left alone", flush=True)
             return False
         self.warm_start(state, card, "unfinished")

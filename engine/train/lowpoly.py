@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
 from engine.machine import has_fast_bfloat16
 from engine.mesh.bpt_tokens import BPT, tokenize
+from engine.networks.cloud_blocks import CONTENTS
 from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, Settings, budget_bucket, describe
 from engine.networks.weights import hash_of, parts, read_card, read_tensors, ship, split
 from engine.train import loop
@@ -52,11 +53,11 @@ from engine.train.loop import Training
 
 PRESETS = {
     "cpu": {
-        "batch": 32, "minutes": 100.0, "rate": 2e-3, "settings": Settings(layers=5),
+        "batch": 32, "minutes": 100.0, "rate": 2e-3, "settings": Settings(layers=5, contents=CONTENTS),
         "families": TRAINED_FAMILIES, "vary": turned, "degraded": 0.5,
     },
     "gpu": {
-        "batch": 256, "minutes": 9.0, "rate": 2e-3, "settings": Settings(),
+        "batch": 256, "minutes": 9.0, "rate": 2e-3, "settings": Settings(contents=CONTENTS),
         "families": TRAINED_FAMILIES, "vary": augment, "degraded": 0.7,
     },
 }  # fmt: skip
@@ -65,7 +66,8 @@ GROUP = 16  # batches whose shapes are sorted by length together: padding is 14 
 TOLD = 0.5  # share of shapes that come with a face budget
 BUCKET = 32  # lengths are rounded up to a multiple of it
 LATER = 0.03  # weight of the heads' loss, for each kind of heads
-LATER_ROWS = 512  # places in a step that the heads are trained on
+LATER_ROWS = 128  # places in a step that the heads are trained on; `train mesh-heads` teaches them more
+CHECKED_ROWS = 512  # the same, for the accuracy of the heads in the curve
 
 
 @dataclass
@@ -86,17 +88,20 @@ def sample_of(shape: Shape) -> Sample:
 class World:
     """Batches as a function of the step; `vary` makes a variant of every drawn shape."""
 
-    def __init__(self, families: tuple[str, ...], batch: int, vary: Callable[[Shape, Generator], Shape], degraded: float, longest: int):
-        self.families, self.size, self.vary, self.degraded, self.longest = families, batch, vary, degraded, longest
+    def __init__(
+        self, families: tuple[str, ...], batch: int, vary: Callable[[Shape, Generator], Shape], degraded: float, longest: int,
+        points: int = lowpoly.POINTS,
+    ):  # fmt: skip
+        self.families, self.size, self.vary, self.degraded, self.longest, self.points = families, batch, vary, degraded, longest, points
         self._group: tuple[int, list[Sample]] = (-1, [])
 
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns points [B, 1024, 6], budgets int64 [B], tokens int64 [B, L] padded with -1."""
+        """Returns points [B, N, 6], budgets int64 [B], tokens int64 [B, L] padded with -1."""
         rng = Generator(PCG64([7, step]))
         samples = self._samples(step // GROUP)
         order = Generator(PCG64([8, step // GROUP])).permutation(GROUP)
         first = int(order[step % GROUP]) * self.size
-        return collate(samples[first : first + self.size], rng, self.degraded)
+        return collate(samples[first : first + self.size], rng, self.degraded, self.points)
 
     def _samples(self, group: int) -> list[Sample]:
         """Returns the shapes of a group of batches, shortest first."""
@@ -141,9 +146,10 @@ class Trainee(nn.Module):
         """Returns logits [N, V] of the known places (see `known_places`) of tokens [B, L], and [D, B, R, V] of each kind of heads at places
         [B, R]."""
         d = self.model.decoder
-        condition = self.model.encoder(points, budgets)
         table = d.table() + self.digits @ self.digits_in
-        hidden = self.model.training_hidden(condition, table[tokens[:, :-1].clamp(min=0)])
+        reading = self.model.read(points, budgets)
+        condition = reading.condition
+        hidden = self.model.training_hidden(condition, reading.embedded(table, tokens[:, :-1].clamp(min=0)))
         out = d.head.weight + self.digits @ self.digits_out
 
         def head(states: Tensor) -> Tensor:
@@ -248,10 +254,11 @@ def main(options: Options) -> None:
     control = options.later is not None  # starts from random weights: the shipped ones have learned from their heads
     if not training.resume(options.fresh, options.slice) and not options.fresh and not control and parts(lowpoly.FOLDER, "model"):
         shipped = lowpoly.load_model()
-        if shipped.settings == settings:
+        if replace(shipped.settings, contents=settings.contents) == settings:  # without a reader of blocks, a new one begins
             training.warm_start(unfolded(shipped) | shipped_heads(trainee), read_card(lowpoly.FOLDER)["model"])
-    world = World(preset["families"], preset["batch"], preset["vary"], preset["degraded"], settings.length)
-    checks = {kind: check_batches(kind, preset["families"]) for kind in ("boxes", "families")}
+    points = lowpoly.points_of(settings)
+    world = World(preset["families"], preset["batch"], preset["vary"], preset["degraded"], settings.length, points)
+    checks = {kind: check_batches(kind, preset["families"], points) for kind in ("boxes", "families")}
 
     def logits_of(points: Tensor, budgets: Tensor, tokens: Tensor, known: Tensor, places: Tensor) -> tuple[Tensor, list[Tensor]]:
         with torch.autocast(device, torch.bfloat16, enabled=half):
@@ -274,7 +281,7 @@ def main(options: Options) -> None:
         for kind, batches in checks.items():
             own, right = [], []
             for points, budgets, tokens in batches:
-                places = some_places(tokens, LATER_ROWS, Generator(PCG64(13)))
+                places = some_places(tokens, CHECKED_ROWS, Generator(PCG64(13)))
                 known = known_places(tokens).to(device)
                 logits, later = logits_of(*(x.to(device) for x in (points, budgets, tokens, known, places)))
                 labels = labels_behind(tokens, places, DEPTH).to(device)
@@ -337,9 +344,9 @@ def averaged_heads(state: dict[str, Tensor], kind: str) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
 
 
-def check_batches(kind: str, families: tuple[str, ...]) -> list[tuple[Tensor, Tensor, Tensor]]:
+def check_batches(kind: str, families: tuple[str, ...], points: int) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Returns fixed batches of held-out shapes, of the trained families ("boxes") or of unseen "families"."""
     shapes = [s for s in held_out_shapes(320, kind) if kind == "families" or s.family in families][:64]
     samples = sorted((sample_of(s) for s in shapes), key=lambda s: len(s.tokens))
     rng = Generator(PCG64(11))
-    return [collate(samples[i : i + 16], rng, 0.0) for i in range(0, len(samples), 16)]
+    return [collate(samples[i : i + 16], rng, 0.0, points) for i in range(0, len(samples), 16)]

@@ -116,7 +116,8 @@ def generate_together(backbone: Lowpoly, points: Tensor, rng: Generator, longest
     """
     model, count = backbone.model, len(points)
     s, device = model.settings, backbone.device
-    looked = model.decoder.look(model.encoder(points.to(device)))
+    reading = model.read(points.to(device))
+    looked = model.decoder.look(reading.condition)
     length = min(s.length, longest or s.length)
     slab = Slab(s.layers, count, s.heads, 1 + length, s.width // s.heads, device, torch.float32)
     table, positions = backbone.tables
@@ -136,7 +137,7 @@ def generate_together(backbone: Lowpoly, points: Tensor, rng: Generator, longest
                 states[i] = grammar.next(states[i], token)
         if all(f[-1] == BPT.eos for f in found):
             break
-        x = table[tokens][:, None] + positions[place + 1]
+        x = reading.embedded(table, tokens[:, None]) + positions[place + 1]
     return found
 
 
@@ -196,7 +197,7 @@ class Pupil(nn.Module):
     def __init__(self, model: MeshModel, heads: MeshHeads, adapted: bool):
         super().__init__()
         self.heads, self.decoder, self.adapted = heads, model.decoder, adapted
-        self._encoder = [model.encoder]  # never trained, not part of the state
+        self._read = [model.read]  # never trained, not part of the state
         for p in model.parameters():
             p.requires_grad_(False)
         if adapted:
@@ -206,9 +207,10 @@ class Pupil(nn.Module):
         """Returns hidden states [B, L, width] (row i predicts token i) and the condition [B, C, width]."""
         d = self.decoder
         with torch.no_grad():
-            condition = self._encoder[0](points)
+            reading = self._read[0](points)
+            condition = reading.condition
             start = d.start.expand(len(tokens), 1, -1)
-            x = torch.cat([start, d.table()[tokens[:, :-1].clamp(min=0)] + d.positions[: tokens.shape[1] - 1]], 1)
+            x = torch.cat([start, reading.embedded(d.table(), tokens[:, :-1].clamp(min=0)) + d.positions[: tokens.shape[1] - 1]], 1)
             mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril_()
         with torch.set_grad_enabled(self.adapted and torch.is_grad_enabled()):
             return d(x, mask, [block.cross_attention.look(condition) for block in d.blocks]), condition

@@ -62,7 +62,7 @@ def test_pictures_painted_together_are_painted_alone(reads_looks: bool, monkeypa
 def test_meshes_are_recorded_with_the_states_that_predicted_them() -> None:
     teacher = MeshTeacher("cpu")
     said = teacher.questions(2, False)
-    order = torch.randperm(lowpoly.POINTS, generator=torch.Generator().manual_seed(0)).argsort()
+    order = torch.randperm(lowpoly.READ, generator=torch.Generator().manual_seed(0)).argsort()
     for row in teacher.generate(said, Generator(PCG64(0))):
         assert row.hidden.shape == (1, len(row.tokens), teacher.width)
         with torch.inference_mode():
@@ -79,7 +79,7 @@ def test_levels_are_what_a_growing_tree_sees(kind: type[PictureTeacher | MeshTea
     network, row = drafter(teacher), teacher.generate(teacher.questions(1, True), Generator(PCG64(1)))[0]
     tokens = row.tokens[:12].tolist()
     row = Recorded(row.said, row.tokens[:12], row.hidden[:, :12])
-    order = torch.randperm(lowpoly.POINTS, generator=torch.Generator().manual_seed(0)).argsort()
+    order = torch.randperm(lowpoly.READ, generator=torch.Generator().manual_seed(0)).argsort()
     prompt = Prompt(points=row.said[order]) if kind is MeshTeacher else Prompt(text="a")
     with torch.inference_mode():
         levels = list(chains(network, teacher, row, 3))

@@ -90,9 +90,9 @@ def test_generating_together_is_generating_alone(shipped: Path) -> None:
     """A batch of sequences keeps its rows apart: greedy, each equals plain decoding of its own cloud."""
     backbone = lowpoly.load()
     backbone.sampling = type(backbone.sampling)(temperature=0.0)
-    points = torch.stack([tiny.sphere(lowpoly.POINTS), tiny.sphere(lowpoly.POINTS) * 0.5])
+    points = torch.stack([tiny.sphere(lowpoly.READ), tiny.sphere(lowpoly.READ) * 0.5])
     together = mesh_heads.generate_together(backbone, points, Generator(PCG64(0)))
-    order = torch.randperm(lowpoly.POINTS, generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(lowpoly.READ, generator=torch.Generator().manual_seed(0))
     for cloud, tokens in zip(points, together, strict=True):
         assert generate(backbone, METHODS["ar"], Prompt(points=cloud[order.argsort()])).finish().tokens == tokens
 

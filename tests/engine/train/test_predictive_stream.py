@@ -67,7 +67,7 @@ def asked(teacher: Teacher, row: Recorded) -> Prompt:
     if isinstance(teacher, PictureTeacher):
         words = {i: word for word, i in teacher.backbone.words.items()}
         return Prompt(text=" ".join(words[i] for i in row.said.tolist() if i))
-    order = torch.randperm(lowpoly.POINTS, generator=torch.Generator().manual_seed(0)).argsort()
+    order = torch.randperm(lowpoly.READ, generator=torch.Generator().manual_seed(0)).argsort()
     return Prompt(points=row.said[order])
 
 

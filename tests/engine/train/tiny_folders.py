@@ -10,12 +10,15 @@ import torch
 from engine.backbones import lowpoly, pictogram
 from engine.data.lowpoly_shapes import EASY
 from engine.networks import weights as folder
+from engine.networks.cloud_blocks import CONTENTS
 from engine.networks.mesh_decoder import Settings, describe
 from engine.train import feature_draft, loop
 from engine.train.lowpoly import Trainee, folded
 from tests.engine.backbones import tiny
 
-SMALL = Settings(layers=1, width=32, heads=2, inner=48, length=460, memories=1, encoder_width=16, encoder_blocks=1, latents=4)
+SMALL = Settings(
+    layers=1, width=32, heads=2, inner=48, length=460, memories=1, encoder_width=16, encoder_blocks=1, latents=4, contents=CONTENTS
+)
 
 
 def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
