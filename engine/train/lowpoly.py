@@ -49,7 +49,7 @@ from engine.networks.weights import hash_of, parts, read_card, read_tensors, shi
 from engine.train import loop
 from engine.train.decision import Measure, may_ship, prepare, target
 from engine.train.later_tokens import DEPTH, KINDS, PAD, cross_entropies, head_logits, labels_behind, some_places, top_1, weighted
-from engine.train.loop import Training
+from engine.train.loop import Training, straight_down, trapezoid
 
 PRESETS = {
     "cpu": {
@@ -250,6 +250,7 @@ def main(options: Options) -> None:
         weight_decay=0.05,
         muon=("model.decoder.blocks.", "heads."),
         average=0.997,
+        schedule=straight_down if device == "cpu" else trapezoid,
     )
     control = options.later is not None  # starts from random weights: the shipped ones have learned from their heads
     if not training.resume(options.fresh, options.slice) and not options.fresh and not control and parts(lowpoly.FOLDER, "model"):
