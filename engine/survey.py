@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ import numpy as np
 import torch
 
 from engine.backbones.lowpoly import Lowpoly, Mesh
-from engine.backbones.lowpoly_together import decode_together
 from engine.core import Prompt, Sampling
 from engine.data.lowpoly_shapes import HELD_OUT_FAMILIES, Shape, degrade, held_out_shape, sample_points
 from engine.errors import BadFile, BadPrompt
 from engine.mesh.distance import distance
 from engine.mesh.frame import centred
 from engine.mesh.normals import complete
+from engine.nearest import nearest, tried
 from engine.recognition.fit import evidence
 from engine.recognition.kind import MeshJudge
 from engine.recognition.up import read_standing
@@ -140,12 +140,19 @@ def assets(folders: Iterable[Path], count: int, up: str = "auto", kinds: Sequenc
 
 
 def measured(
-    backbone: Lowpoly, judge: MeshJudge, subjects: Sequence[Subject], first: int, sampling: Sampling, faces: int | None = None
+    backbone: Lowpoly,
+    judge: MeshJudge,
+    subjects: Sequence[Subject],
+    first: int,
+    sampling: Sampling,
+    faces: int | None = None,
+    best_of: int = 1,
 ) -> list[tuple[Record, Mesh]]:
-    """The records of subjects that are decoded plainly together, with seeds first, first + 1 ..., and their meshes."""
-    prompts = [Prompt(points=torch.from_numpy(s.points), seed=first + i, size=faces, sampling=sampling) for i, s in enumerate(subjects)]
-    tokens = decode_together(backbone, prompts)
-    meshes = [backbone.render(each, list(range(len(each))), True) for each in tokens]
+    """The records of subjects that are decoded plainly together, and their meshes: each the nearest to its points of `best_of` seeds. The
+    seeds are `best_of` times the number of the subject (first, first + 1, ...), and those that follow."""
+    clouds = [Prompt(points=torch.from_numpy(s.points), size=faces, sampling=sampling) for s in subjects]
+    rounds = [tried([replace(p, seed=(first + i) * best_of + each) for i, p in enumerate(clouds)], backbone) for each in range(best_of)]
+    meshes = [nearest(of).mesh for of in zip(*rounds, strict=True)]
     return [(record_of(judge, subject, mesh), mesh) for subject, mesh in zip(subjects, meshes, strict=True)]
 
 
@@ -164,12 +171,18 @@ def record_of(judge: MeshJudge, subject: Subject, mesh: Mesh) -> Record:
 
 
 def survey(
-    backbone: Lowpoly, judge: MeshJudge, subjects: Iterable[Subject], sampling: Sampling, faces: int | None = None, skip: int = 0
+    backbone: Lowpoly,
+    judge: MeshJudge,
+    subjects: Iterable[Subject],
+    sampling: Sampling,
+    faces: int | None = None,
+    skip: int = 0,
+    best_of: int = 1,
 ) -> Iterator[tuple[Subject, Record, Mesh]]:
-    """Each subject with its record and mesh; seeds count from 0. skip : the first subjects, which are left out"""
+    """Each subject with its record and mesh (see `measured`). skip : the first subjects, which are left out"""
     waiting, seed = islice(subjects, skip, None), skip
     while batch := list(islice(waiting, TOGETHER)):
-        for subject, (record, mesh) in zip(batch, measured(backbone, judge, batch, seed, sampling, faces), strict=True):
+        for subject, (record, mesh) in zip(batch, measured(backbone, judge, batch, seed, sampling, faces, best_of), strict=True):
             over = "no face" if record.over_floor is None else f"{record.over_floor:.1f} times the floor"
             seed += 1
             print(f"{seed}: {subject.source}, {subject.name} ({subject.kind}): {over}, {record.mesh_kind}", file=sys.stderr, flush=True)

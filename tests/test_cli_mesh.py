@@ -93,6 +93,20 @@ def test_the_exact_preset_with_match_seed_gives_plain_tokens(folder: Path, box: 
     assert line["exact"] is True and line["compare"]["same_tokens"] is True and line["verify"] == "match seed"
 
 
+def test_the_nearest_of_several_seeds_is_the_run(folder: Path, box: Path, capsys: pytest.CaptureFixture) -> None:
+    """Its mesh is the one that plain decoding makes of the seed that was chosen."""
+    assert cli.main(mesh(folder, box, "--best-of", "5", "--seed", "2", "--method", "sjdpp", "--compare", "--json")) == 0
+    line = last_line(capsys)
+    tried = line["best_of"]
+    near = [float("inf") if over is None else over for over in tried["over_floor"]]
+    assert tried["seeds"] == len(near) == 5 and line["seed"] == tried["seed"] == 2 + near.index(min(near))
+    assert line["verify"] == "match seed" and line["compare"]["same_tokens"] is True
+    assert cli.main(mesh(folder, box, "--seed", "2", "--method", "ar")) == 0
+    assert "lies nearest" not in capsys.readouterr().out
+    assert cli.main(mesh(folder, box, "--best-of", "3", "--method", "xspecmesh")) == 2
+    assert "xspecmesh draws another mesh of a seed than plain decoding" in capsys.readouterr().err
+
+
 def test_a_folder_runs_all_its_files_and_names_the_bad_one(folder: Path, box: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     many = tmp_path / "many"
     many.mkdir()

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.commands.bench_options import add_choice, add_files, choice_of, model_of
-from app.commands.options import MOST_FACES, Parser, add_json, add_model, add_sampling, file_path, refuse_unused, whole
+from app.commands.options import MOST_FACES, MOST_SEEDS, Parser, add_json, add_model, add_sampling, file_path, refuse_unused, whole
 from app.commands.report import print_json
 
 COUNT, SHEET_COUNT, PACK_COUNT = 40, 24, 100
 FULL = {"count": 200, "seeds": 3}
 SHEET = ("backbone", "device", "dtype", "temperature", "top_k", "top_p", "faces", "json", "sheet", "count")  # the options that --sheet uses
 UPRIGHT = ("backbone", "device", "dtype", "count", "each", "packs", "csv", "json", "upright")
-JUDGE = (*SHEET, "judge", "each", "packs", "up", "csv")
+JUDGE = (*SHEET, "judge", "each", "packs", "up", "csv", "best_of")
 
 
 def parser() -> Parser:
@@ -34,6 +34,7 @@ def parser() -> Parser:
     p.add_argument("--packs", type=file_path, nargs="+", metavar="DIR", help="with --judge: judge files of these folders too, not selected")
     p.add_argument("--each", type=whole(0, 1_000), help="with --judge: held-out shapes of every family (2; with --sheet 0)")
     p.add_argument("--up", help="with --packs: the files' axis that is up: x, y, z or auto; a negative one as --up=-x (auto)")
+    p.add_argument("--best-of", type=whole(1, MOST_SEEDS), metavar="N", help="with --judge: judge the nearest mesh of N seeds (1)")
     add_files(p)
     add_sampling(p, guidance=False)
     add_model(p, "lowpoly")
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     own = parser()
     options = own.read(arguments)
     if not (options.judge or options.upright):
-        for name, value in (("--packs", options.packs), ("--each", options.each), ("--up", options.up)):
+        for name, value in (("--packs", options.packs), ("--each", options.each), ("--up", options.up), ("--best-of", options.best_of)):
             if value is not None:
                 own.error(f"{name} chooses what is judged: add --judge or --upright")
     if options.upright:
@@ -77,7 +78,7 @@ def plan_of(options: argparse.Namespace) -> Any:
 
     each = options.each if options.each is not None else 0 if options.sheet and options.packs else 2
     own_values = {"each": each, "packs": tuple(options.packs or ()), "count": options.count or PACK_COUNT, "up": options.up or "auto"}
-    return MeshJudgeBench(**model_of(options), **own_values, faces=options.faces, csv=options.csv)
+    return MeshJudgeBench(**model_of(options), **own_values, faces=options.faces, csv=options.csv, best_of=options.best_of or 1)
 
 
 def upright(options: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 from app.commands.options import (
     MOST_FACES,
+    MOST_SEEDS,
     Parser,
     add_json,
     add_model,
@@ -34,6 +35,9 @@ def parser() -> Parser:
     p.add_argument("input", type=file_path, help="a file (PLY, OBJ, GLB, STL, OFF, XYZ, NPY, PCD ...), or a folder of them")
     add_run(p, "auto")
     p.add_argument("--faces", type=whole(1, MOST_FACES), help="most faces of the mesh (unlimited)")
+    p.add_argument(
+        "--best-of", type=whole(1, MOST_SEEDS), default=1, metavar="N", help="try N seeds from --seed on, and take the nearest (1)"
+    )
     p.add_argument("--up", default="auto", help="the input's up axis: x, y, z or auto (a network decides); a negative one as --up=-x")
     p.add_argument("--formats", default="glb", help="result files besides acceptance.glb: glb,obj,ply,stl")
     add_sampling(p, guidance=False)
@@ -60,6 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     from app.clouds import files_in
     from app.history import check_writable, home
     from engine.errors import ForetokenError, NotSupported
+    from engine.nearest import seeded
     from engine.recognition.up import read_standing
     from engine.sampling import changed
 
@@ -74,6 +79,8 @@ def main(arguments: Sequence[str]) -> int:
     if "mesh" not in backbone.capabilities:
         raise NotSupported(f"{backbone.name} makes pictures from words. Draw one with launch.py image, or choose a model of meshes.")
     method, knobs = method_of(options, backbone)
+    if options.best_of > 1:
+        knobs = seeded(method, knobs)
     work = Work(options, backbone, method, knobs, changed(backbone.sampling, sampling), formats)
     if first is not None:
         line = one_mesh(work, options.input, first, options.out)
@@ -115,6 +122,21 @@ def check_up(axis: str) -> None:
     choose_up("", axis)
 
 
+def chosen(work: Work, prompt: Any) -> tuple[Any, dict[str, Any] | None]:
+    """The prompt with the seed of the nearest mesh, and what the line says about it; None if there is nothing to choose."""
+    from dataclasses import replace
+
+    from engine.nearest import nearest, try_seeds
+
+    if work.options.best_of == 1:
+        return prompt, None
+    start = time.perf_counter()
+    found = try_seeds(work.backbone, prompt, work.options.best_of)
+    seed, seconds = nearest(found).seed, time.perf_counter() - start
+    over = [each.over_floor if each.over_floor is None else round(each.over_floor, 2) for each in found]
+    return replace(prompt, seed=seed), {"seeds": len(found), "seed": seed, "seconds": round(seconds, 4), "over_floor": over}
+
+
 def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, Any]:
     """Generates one mesh; prints its line unless --json, and returns it. out: the folder of the copy."""
     import torch
@@ -127,6 +149,7 @@ def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, 
 
     options = work.options
     prompt = Prompt(points=torch.from_numpy(given.points), seed=options.seed, size=options.faces, sampling=work.sampling)
+    prompt, tried = chosen(work, prompt)
     run, comparison = go(options, work.backbone, work.method, prompt, work.knobs)
     start = time.perf_counter()
     shown, complaint = deliver(run, out, given, work.formats)
@@ -142,9 +165,11 @@ def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, 
     if unknown:
         print(unknown, file=sys.stderr)
     line |= {"fit": fits and fits.row()}
-    line |= {"quality": found, "ended": bool(run.tokens) and run.tokens[-1] == work.backbone.end} | comparison
+    line |= {"best_of": tried, "quality": found, "ended": bool(run.tokens) and run.tokens[-1] == work.backbone.end} | comparison
     if not options.json:
         print(f"{path.name}: {' '.join(given.notes)}".rstrip())
+        if tried:
+            print(f"Seed {tried['seed']} lies nearest of {options.best_of}, which took {tried['seconds']:.1f} s together.")
         print(readable(line))
         if found["faces"]:
             print(f"{found['faces']} faces, {found['vertices']} vertices, chamfer {apart['chamfer']:.4f} (floor {apart['floor']:.4f})")

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_FACES, LARGEST_SIDE = 10_000, 4096
+MOST_SEEDS = 64  # as in engine/nearest.py, which needs PyTorch
 SAMPLING = ("temperature", "top_k", "top_p", "guidance")
 
 

@@ -3,8 +3,10 @@ another method, on the right the chosen."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import gradio as gr
@@ -28,12 +30,14 @@ from app.ui.method_menu import PLAIN, badge, cards, choices, choices_for, start_
 from app.ui.panels import axes, bar, clouds, live, mesh, notice, replay, runs, trace, tree, verdict, wanted
 from app.ui.panels import offered as offered_panel
 from app.ui.place import Place
-from app.ui.racing import DIRECT, fill
+from app.ui.racing import DIRECT, ENGINE, fill
+from app.worker import Here
 from engine.backbones.lowpoly import Lowpoly
-from engine.core import Backbone, Knob, Prompt, Sampling
-from engine.errors import BadPrompt, ForetokenError, NotSupported
+from engine.core import VERIFY, Backbone, Knob, Prompt, Sampling
+from engine.errors import BadKnob, BadPrompt, ForetokenError, NotSupported
 from engine.mesh.read import READERS, Input
 from engine.methods import METHODS
+from engine.nearest import Tried, nearest, seeded, try_seeds
 
 FAVOURITE = "xspecmesh"
 FIRST_METHOD = "xspecmesh_exact"  # until the model is loaded: an impatient click must not get another distribution
@@ -59,6 +63,10 @@ DRAWN = {  # of a race, made behind the page: (label, ending of the file)
 }
 # one at a time: a process that draws takes some hundred megabytes
 DRAWING = DIRECT | {"queue": True, "concurrency_id": "drawing", "concurrency_limit": 1, "trigger_mode": "multiple"}
+TRIED = 8  # seeds
+BEST = "Seed {} has the nearest mesh of the {} seeds from {} on: {:.1f} times the floor; the middle one {}. Generate makes it."
+OTHER = " The chosen method draws another one; plain decoding and the exact methods make it."
+NO_SEED = "None of {} seeds from {} on makes a mesh of this input. Try another seed, or more points with outward normals."
 OPENED = "opened"  # under this name a visitor's form waits for the model
 # the form as the browser keeps it, and whether the view shows the last race of before the page was loaded anew
 REMEMBERED = "(name, other, kept, shown) => [name, other, kept, Boolean(sessionStorage.getItem('foretoken-race-mesh'))]"
@@ -92,6 +100,25 @@ def read_prompt(given: Input, seed: object, values: object, own: Sampling) -> Pr
     chosen = asked.knobs(values, settings(own))
     sampling = Sampling(float(chosen["temperature"]), own.top_k, own.top_p, own.guidance, own.temperature_last)
     return Prompt(points=torch.from_numpy(given.points), seed=asked.seed(seed), size=int(chosen["face_budget"]) or None, sampling=sampling)
+
+
+def best_of(found: list[Tried]) -> str:
+    """What is said of seeds that were tried, one of which makes a mesh."""
+    best, middle = nearest(found), median(math.inf if each.over_floor is None else each.over_floor for each in found)
+    others = "has no face" if math.isinf(middle) else f"{middle:.1f} times"
+    return BEST.format(best.seed, len(found), found[0].seed, best.over_floor, others)
+
+
+def with_seed(name: object, knobs: object, backbone: Backbone) -> dict[str, Any] | None:
+    """The panel of a method's knobs when it makes the mesh that plain decoding makes of a seed; None if it draws another one."""
+    _, method = asked.method(name, backbone)
+    given = {knob: value for knob, value in asked.knobs(knobs, method.knobs).items() if knob != VERIFY.name}
+    try:
+        found = seeded(method, given)
+    except BadKnob:
+        return None
+    left = knobs.get("left", {}) if isinstance(knobs, Mapping) else {}
+    return knob_panel.encode(str(name), method.knobs, found) | {"left": left}
 
 
 def download(name: str, label: str) -> gr.DownloadButton:
@@ -150,6 +177,15 @@ class MeshTab(MeshInput):
             self.notes = notice.build("mesh-notes")
             self.build_notices()
 
+    def build_seed(self) -> None:
+        """The seed, as on both tabs, and a button that tries several and takes the one whose mesh lies nearest."""
+        super().build_seed()
+        with self.seed_row:
+            self.best = gr.Button(
+                f"Best of {TRIED}", size="sm", elem_id="mesh-best", elem_classes="ft-dice", scale=0, min_width=88,
+                visible=isinstance(self.runner, Here),
+            )  # fmt: skip
+
     def _build_settings(self) -> None:
         found = offered(choices_for(frozenset({"mesh_heads"})))
         self.build_cards(found, FIRST_METHOD, sheet=True)
@@ -188,6 +224,10 @@ class MeshTab(MeshInput):
         inputs = [self.seed, self.method, self.knobs, self.settings, self.compare, self.other, self.other_knobs]
         delivered = self.wire_race([self.go.click, self.resumed.change], self.run, inputs)
         delivered.success(self.draw_pictures, None, [*self.drawn.values(), self.runs, self.messages], **DRAWING)
+        names = ("seed", "keep", "knobs", "badge", "messages")
+        self.choosing = {name: getattr(self, name) for name in names}  # what the choice of a seed changes
+        asking = [self.seed, self.settings, self.method, self.knobs]
+        self.best.click(self.choose_seed, asking, list(self.choosing.values()), **ENGINE | {"trigger_mode": "once"})
         self.wire_left()
         self.lanes.wire(self.sessions, self.messages)
         self.wire_input()
@@ -205,6 +245,26 @@ class MeshTab(MeshInput):
         self.wanted.input(
             self.restore_settings, self.wanted, [self.method, self.knobs, self.badge, self.messages], trigger_mode="always_last", **DIRECT
         )
+
+    def choose_seed(self, seed: object, values: object, name: object, knobs: object, request: gr.Request) -> tuple[Any, ...]:
+        """Decodes several seeds of the visitor's input together, and puts the one with the nearest mesh into the field. A method that can
+        make the mesh of a seed is told to."""
+        visitor = request.session_hash
+        try:
+            given = self.sessions.given(visitor)
+            if given is None or self.waits_for(visitor):
+                raise BadPrompt(self.waits_for(visitor) or NO_INPUT)
+            backbone = self.model.get()
+            prompt = read_prompt(given.shape, min(asked.seed(seed), asked.LARGEST_SEED + 1 - TRIED), values, backbone.sampling)
+            panel = with_seed(name, knobs, backbone)
+            found = try_seeds(backbone, prompt, TRIED)
+        except ForetokenError as e:
+            return fill(self.choosing, {"messages": notice.error(e)})
+        if nearest(found).over_floor is None:
+            return fill(self.choosing, {"messages": notice.error(BadPrompt(NO_SEED.format(TRIED, prompt.seed)))})
+        changed = {"knobs": panel, "badge": badge(str(name), panel["values"])} if panel else {}
+        said = best_of(found) + ("" if panel else OTHER)
+        return fill(self.choosing, changed | {"seed": nearest(found).seed, "keep": True, "messages": notice.hint(said)})
 
     def restore_settings(self, value: object) -> tuple[Any, ...]:
         """Sets the method and its knobs as a row of the Bench tab has them."""

@@ -100,7 +100,7 @@ class Racing:
 
     def build_seed(self) -> None:
         """The seed, a button that rolls another one, and a checkbox that keeps it."""
-        with gr.Row(elem_classes="ft-seed"):
+        with gr.Row(elem_classes="ft-seed") as self.seed_row:
             limits = {"minimum": 0, "maximum": asked.LARGEST_SEED}
             self.seed = gr.Number(7, label="Seed", precision=0, elem_id=self._id("seed"), scale=1, min_width=90, **limits)
             self.dice = gr.Button("Roll", size="sm", elem_id=self._id("dice"), elem_classes="ft-dice", scale=0, min_width=72)

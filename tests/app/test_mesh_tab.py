@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from types import SimpleNamespace
 
 import gradio as gr
@@ -14,6 +15,7 @@ from app import studio
 from app.boards.lazy import Lazy
 from app.boards.mesh import MeshBoard
 from app.mesh_files import write_files
+from app.ui import knobs as knob_panel
 from app.ui import mesh_input, mesh_side, mesh_tab, quality_table
 from app.ui.method_menu import choices, start_values, with_auto
 from app.ui.panels import clouds, verdict
@@ -21,6 +23,7 @@ from engine.backbones.lowpoly import Mesh
 from engine.errors import MissingWeights
 from engine.mesh.bpt_tokens import BPT
 from engine.mesh.read import read
+from engine.nearest import Tried
 from engine.tuning.prepare import to_stderr_once
 from tests.app.conftest import MESH_TOKENS
 from tests.app.test_mesh_board import CHAIR, start
@@ -201,6 +204,29 @@ def test_examples_are_small_clouds_with_normals_that_point_up(tmp_path):
         assert 300 < len(dots) <= clouds.DOTS and dots[:, :2].max() < clouds.SIDE
 
 
+# ---------------------------------------------------------------- the best of several seeds
+
+
+def tried(seed: int, chamfer: float | None) -> Tried:
+    """A seed and how far its mesh is."""
+    return Tried(seed, SimpleNamespace(), {"chamfer": chamfer, "floor": 0.5})
+
+
+def test_what_is_said_of_seeds_names_the_nearest_and_the_middle_one():
+    said = mesh_tab.best_of([tried(7, 4.0), tried(8, None), tried(9, 1.0)])
+    assert said.startswith("Seed 9 has the nearest mesh of the 3 seeds from 7 on: 2.0 times the floor; the middle one 8.0 times.")
+    assert "the middle one has no face" in mesh_tab.best_of([tried(7, None), tried(8, None), tried(9, 1.0)])
+
+
+def test_an_exact_method_makes_the_mesh_of_the_seed_and_keeps_its_other_knobs(low):
+    method, given = start_values("xspecmesh_exact", low.suits)
+    panel = knob_panel.encode("xspecmesh_exact", method.knobs, given | {"depth": 2, "verify": "residual"}) | {"left": {"ar": {}}}
+    found = mesh_tab.with_seed("xspecmesh_exact", panel, low)
+    assert found["values"] == panel["values"] | {"verify": "match seed"} and found["left"] == {"ar": {}}
+    method, given = start_values("xspecmesh", low.suits)
+    assert mesh_tab.with_seed("xspecmesh", knob_panel.encode("xspecmesh", method.knobs, given), low) is None
+
+
 # ---------------------------------------------------------------- in the browser
 
 VIEW = "document.querySelector('#mesh .ft-mesh').dataset"
@@ -289,6 +315,27 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
     assert len(found.faces) > 10
     sides = tree.frame.from_model(np.array([[-1, -1, -1], [1, 1, 1]]))
     assert (found.bounds[0] >= sides[0] - 1e-6).all() and (found.bounds[1] <= sides[1] + 1e-6).all()
+
+
+@pytest.mark.browser
+def test_the_best_of_several_seeds_stands_in_the_field_and_is_what_generate_makes(open_mesh, served):
+    page = open_mesh()
+    page.click("#mesh-best")
+    page.wait_for_selector("#mesh-messages p:has-text('the nearest mesh of the 8 seeds from 7 on')")
+    said = page.inner_text("#mesh-messages p")
+    seed = int(re.search(r"Seed (\d+) has", said)[1])
+    assert "The chosen method draws another one" in said and 7 <= seed <= 14
+    page.wait_for_function(f"document.querySelector('#mesh-seed input').value === '{seed}'")
+    take(page, "mesh-method", "xspecmesh_exact")
+    page.fill("#mesh-seed input", "7")
+    page.click("#mesh-best")
+    page.wait_for_function("document.querySelector('#mesh-knobs .ft-knob[data-knob=verify] select')?.value === 'match seed'")
+    page.wait_for_function(f"document.querySelector('#mesh-seed input').value === '{seed}'")
+    page.click("#mesh-generate")
+    finished(page)
+    settings = json.loads((served.runs()[-1] / "run.json").read_text())
+    assert settings["seed"] == seed
+    assert page.evaluate(FACES.format("accelerated")) == page.evaluate(FACES.format("plain")) > 0
 
 
 @pytest.mark.browser

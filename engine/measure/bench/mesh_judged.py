@@ -35,8 +35,8 @@ def bench(plan: MeshJudgeBench) -> list[dict[str, Any]]:
     check_csv(plan.csv)
     backbone, judge = plan.load(), kind.load()
     sampling = plan.sampling_of(backbone)
-    records = [record for _, record, _ in survey(backbone, judge, subjects(plan, backbone), sampling, plan.faces)]
-    told = {"judge": read_card(kind.FOLDER)["mesh_judge"]["held_out"], "up": plan.up, "faces_allowed": plan.faces}
+    records = [record for _, record, _ in survey(backbone, judge, subjects(plan, backbone), sampling, plan.faces, best_of=plan.best_of)]
+    told = {"judge": read_card(kind.FOLDER)["mesh_judge"]["held_out"], "up": plan.up, "faces_allowed": plan.faces, "best_of": plan.best_of}
     stamp = experiment(backbone, sampling, **told)
     rows = [row | {k: v for k, v in stamp.items() if k not in row} for row in table(records)]
     for row in rows:
@@ -102,7 +102,7 @@ def draw(plan: MeshJudgeBench, path: Path) -> None:
     backbone, judge = plan.load(), kind.load()
     sampling = plan.sampling_of(backbone)
     views = []
-    for subject, record, mesh in survey(backbone, judge, subjects(plan, backbone), sampling, plan.faces):
+    for subject, record, mesh in survey(backbone, judge, subjects(plan, backbone), sampling, plan.faces, best_of=plan.best_of):
         over = "no face" if record.over_floor is None else f"{record.over_floor:.1f} x floor, {record.mesh_kind}"
         views.append(View(*subject.surface, title=subject.name[:24]))
         views.append(View(mesh.vertices, mesh.faces, title=over))

@@ -17,6 +17,7 @@ from engine.errors import BadKnob, BadPrompt, NotSupported
 from engine.machine import device_of
 from engine.mesh.frame import UP
 from engine.methods import AUTO, METHODS, PRESETS, find
+from engine.nearest import MOST as MOST_SEEDS
 from engine.sampling import RANGES, changed
 from engine.tuning.auto import resolve as resolve_auto
 from engine.tuning.prepare import prepared
@@ -322,6 +323,7 @@ class MeshJudgeBench(Model):
     """`bench mesh --judge`: plain decoding of `each` held-out shapes of every family, and of `count` files of asset packs.
 
     each : 0 leaves the families out; packs : folders; up : the files' axis that is up, or auto; faces : the most of a mesh (None: any)
+    best_of : seeds of each input, of which the nearest mesh is judged
     """
 
     each: int = 2
@@ -329,6 +331,7 @@ class MeshJudgeBench(Model):
     count: int = 100
     up: str = "auto"
     faces: int | None = None
+    best_of: int = 1
     csv: Path | None = None
 
     def __post_init__(self) -> None:
@@ -340,6 +343,7 @@ class MeshJudgeBench(Model):
             check_count("each", self.each, MOST_REPEATS)
         if self.up not in ("auto", *UP):
             raise BadPrompt(f"The axis that is up cannot be '{self.up}'. Choose one of: auto, {', '.join(UP)}.")
+        check_count("best_of", self.best_of, MOST_SEEDS)
         for folder in self.packs:
             if not folder.is_dir():
                 raise BadPrompt(f"{folder} is not a folder. Give folders of OBJ, GLB, PLY or STL files with --packs.")

@@ -1,0 +1,72 @@
+"""The seed whose mesh lies nearest to its input, of several that are decoded together.
+
+Each seed draws another mesh of the same cloud, and most inputs have seeds that fail. Which ones do is seen without the truth: the distance
+to the input tells. Decoded together, eight meshes cost little more than one (`decode_together`). What is chosen is a seed, so the
+meshes of all seeds keep the model's distribution, and the chosen one is no longer a fair sample of it: it is the best of so many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.backbones.lowpoly import Lowpoly, Mesh
+from engine.backbones.lowpoly_together import decode_together
+from engine.core import VERIFY, KnobArray, Knobs, Method, Prompt
+from engine.errors import BadKnob, BadPrompt
+from engine.mesh.distance import distance
+
+MOST = 64  # seeds of an input: rows of a pass
+SEEDS = 2**63  # that there are
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A seed and its mesh. apart : its distance to the points of the input, as of `distance`"""
+
+    seed: int
+    mesh: Mesh
+    apart: Mapping[str, Any]
+
+    @property
+    def over_floor(self) -> float | None:
+        """How many times the floor the mesh is away; None without a face."""
+        return None if self.apart["chamfer"] is None else self.apart["chamfer"] / self.apart["floor"]
+
+
+def try_seeds(backbone: Lowpoly, prompt: Prompt, count: int) -> list[Tried]:
+    """Tries `count` seeds of a prompt, from its own on. Raises BadPrompt for too few points, an impossible budget, or no such seeds."""
+    if prompt.seed + count > SEEDS:
+        raise BadPrompt(f"There are no {count} seeds from {prompt.seed} on. Choose a smaller --seed.")
+    return tried([replace(prompt, seed=prompt.seed + i) for i in range(count)], backbone)
+
+
+def tried(prompts: Sequence[Prompt], backbone: Lowpoly) -> list[Tried]:
+    """Decodes prompts plainly and together, and compares each mesh with the prompt's points."""
+    tokens = decode_together(backbone, prompts)
+    meshes = [backbone.render(each, list(range(len(each))), True) for each in tokens]
+    return [Tried(p.seed, m, distance((m.vertices, m.faces), p.points.numpy())) for p, m in zip(prompts, meshes, strict=True)]
+
+
+def nearest(found: Sequence[Tried]) -> Tried:
+    """The one that lies nearest; the first of equals, and of seeds without a face."""
+    return min(found, key=lambda each: math.inf if each.over_floor is None else each.over_floor)
+
+
+def seeded(method: Method, knobs: Mapping[str, Any]) -> dict[str, Any]:
+    """The knobs with which a method makes the mesh that plain decoding makes of a seed: with `match seed`, where it has that mode.
+    Raises BadKnob for a method or knobs that draw others."""
+    found = dict(knobs)
+    if VERIFY.name in {k.name for k in method.knobs}:
+        found = {VERIFY.name: "match seed"} | found
+        seen = KnobArray(method.knobs, found).read()
+        if seen[VERIFY.name] == "match seed" and method.exact(Knobs(seen)):
+            return found
+    elif method.name == "ar":
+        return found
+    raise BadKnob(
+        f"{method.name} draws another mesh of a seed than plain decoding, which chooses the seed. Leave --best-of out, "
+        "or take an exact method with --verify match-seed."
+    )

@@ -1,0 +1,63 @@
+"""Several seeds of one cloud, and the nearest mesh of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.commands import options
+from engine import nearest
+from engine.backbones.lowpoly import Mesh
+from engine.core import Prompt
+from engine.errors import BadKnob, BadPrompt
+from engine.mesh.bpt_tokens import parse
+from engine.methods import METHODS, PRESETS, find
+from engine.run import generate
+from tests.engine.backbones import tiny
+
+
+def made(seed: int, chamfer: float | None) -> nearest.Tried:
+    """A mesh at a distance."""
+    empty = Mesh(np.zeros((0, 3), np.float32), np.zeros((0, 3), np.int64), parse([]))
+    return nearest.Tried(seed, empty, {"chamfer": chamfer, "floor": 0.5})
+
+
+def test_the_nearest_has_the_smallest_distance_and_a_face() -> None:
+    found = [made(4, None), made(5, 2.0), made(6, 1.0), made(7, 1.0)]
+    assert nearest.nearest(found).seed == 6 and nearest.nearest(found).over_floor == 2
+    assert nearest.nearest([made(4, None), made(5, None)]).seed == 4
+
+
+def test_seeds_that_are_tried_are_those_of_plain_decoding() -> None:
+    backbone = tiny.lowpoly()
+    prompt = Prompt(points=tiny.sphere(300), seed=3, size=8)
+    found = nearest.try_seeds(backbone, prompt, 4)
+    assert [each.seed for each in found] == [3, 4, 5, 6] and len({each.mesh.vertices.tobytes() for each in found}) > 1
+    for each in found:
+        alone = generate(backbone, METHODS["ar"], replace(prompt, seed=each.seed)).finish().result()
+        assert np.array_equal(alone.vertices, each.mesh.vertices) and np.array_equal(alone.faces, each.mesh.faces)
+
+
+def test_seeds_end() -> None:
+    last = 2**63 - 1
+    with pytest.raises(BadPrompt, match=f"There are no 2 seeds from {last} on"):
+        nearest.try_seeds(tiny.lowpoly(), Prompt(points=tiny.sphere(), seed=last), 2)
+
+
+@pytest.mark.parametrize("name", ["ar", "sjdpp", "xspecmesh_exact"])
+def test_a_method_that_makes_the_mesh_of_a_seed_is_taken_with_match_seed(name: str) -> None:
+    method, preset = find(name)
+    assert nearest.seeded(method, preset) == dict(preset) | ({} if name == "ar" else {"verify": "match seed"})
+
+
+@pytest.mark.parametrize(("name", "more"), [("xspecmesh", {}), ("sjdpp", {"verify": "residual"})])
+def test_a_method_that_draws_another_mesh_is_refused(name: str, more: dict[str, str]) -> None:
+    method, preset = find(name)
+    with pytest.raises(BadKnob, match="draws another mesh of a seed"):
+        nearest.seeded(method, dict(preset) | more)
+
+
+def test_the_command_line_and_the_engine_have_one_limit() -> None:
+    assert options.MOST_SEEDS == nearest.MOST and "xspecmesh_exact" in PRESETS
