@@ -24,7 +24,7 @@ from engine.networks.vq import PictureTokenizer
 from engine.networks.weights import read_card, ship
 from engine.train.decision import Measure, may_ship, prepare, target
 from engine.train.lessons import Options, suffix
-from engine.train.loop import Training
+from engine.train.loop import Training, straight_down, trapezoid
 from engine.train.pictogram_tokenizer import to_tensor
 
 PRESETS = {
@@ -76,12 +76,13 @@ def accuracy(verdicts: list[Verdict]) -> dict[str, float]:
 
 
 def moved(shipped: Judge, model: Judge) -> dict[str, Tensor]:
-    """Returns shipped weights for a judge of other objects: what belongs to an object moves with it, new objects keep `model`'s values."""
+    """Returns shipped weights for a judge of other objects: what belongs to an object moves with it, and new objects say nothing yet. With
+    random weights they would say much of every cell, and the gradients of that would undo what the layers below have learned."""
     state = shipped.state_dict()
     places = [(shipped.names.index(name), i) for i, name in enumerate(model.names) if name in shipped.names]
     for name, own in model.state_dict().items():
         if own.shape != state[name].shape:
-            found = own.clone()
+            found = own.clone() if own.ndim == 1 else torch.zeros_like(own)
             for old, new in places:
                 found[new] = state[name][old]
             state[name] = found
@@ -98,7 +99,10 @@ def main(options: Options) -> None:
     lessons = LESSONS[taught]
     target(options, judge.FOLDER)
     model = Judge(lessons.objects).to(memory_format=torch.channels_last)
-    training = Training(f"judge{suffix(taught)}", model, preset["rate"], options.minutes_of(preset), device, weight_decay=0.01)
+    training = Training(
+        f"judge{suffix(taught)}", model, preset["rate"], options.minutes_of(preset), device, weight_decay=0.01,
+        schedule=straight_down if device == "cpu" else trapezoid,
+    )  # fmt: skip
     if not training.resume(options.fresh, options.slice) and not options.fresh and (judge.FOLDER / "judge.safetensors").exists():
         training.warm_start(moved(judge.load(), model), read_card(judge.FOLDER)["judge"])
     scenes = held_out_scenes(HELD_OUT, lessons)
