@@ -31,9 +31,9 @@ class Tried:
     apart: Mapping[str, Any]
 
     @property
-    def over_floor(self) -> float | None:
-        """How many times the floor the mesh is away; None without a face."""
-        return None if self.apart["chamfer"] is None else self.apart["chamfer"] / self.apart["floor"]
+    def chamfer(self) -> float | None:
+        """The distance; None without a face."""
+        return self.apart["chamfer"]
 
 
 def try_seeds(backbone: Lowpoly, prompt: Prompt, count: int) -> list[Tried]:
@@ -52,7 +52,7 @@ def tried(prompts: Sequence[Prompt], backbone: Lowpoly) -> list[Tried]:
 
 def nearest(found: Sequence[Tried]) -> Tried:
     """The one that lies nearest; the first of equals, and of seeds without a face."""
-    return min(found, key=lambda each: math.inf if each.over_floor is None else each.over_floor)
+    return min(found, key=lambda each: math.inf if each.chamfer is None else each.chamfer)
 
 
 def seeded(method: Method, knobs: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def test_the_nearest_of_several_seeds_is_the_run(folder: Path, box: Path, capsys
     assert cli.main(mesh(folder, box, "--best-of", "5", "--seed", "2", "--method", "sjdpp", "--compare", "--json")) == 0
     line = last_line(capsys)
     tried = line["best_of"]
-    near = [float("inf") if over is None else over for over in tried["over_floor"]]
+    near = [float("inf") if apart is None else apart for apart in tried["chamfer"]]
     assert tried["seeds"] == len(near) == 5 and line["seed"] == tried["seed"] == 2 + near.index(min(near))
     assert line["verify"] == "match seed" and line["compare"]["same_tokens"] is True
     assert cli.main(mesh(folder, box, "--seed", "2", "--method", "ar")) == 0

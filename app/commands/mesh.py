@@ -133,8 +133,8 @@ def chosen(work: Work, prompt: Any) -> tuple[Any, dict[str, Any] | None]:
     start = time.perf_counter()
     found = try_seeds(work.backbone, prompt, work.options.best_of)
     seed, seconds = nearest(found).seed, time.perf_counter() - start
-    over = [each.over_floor if each.over_floor is None else round(each.over_floor, 2) for each in found]
-    return replace(prompt, seed=seed), {"seeds": len(found), "seed": seed, "seconds": round(seconds, 4), "over_floor": over}
+    apart = [each.chamfer and round(each.chamfer, 4) for each in found]
+    return replace(prompt, seed=seed), {"seeds": len(found), "seed": seed, "seconds": round(seconds, 4), "chamfer": apart}
 
 
 def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, Any]:

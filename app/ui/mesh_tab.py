@@ -64,7 +64,7 @@ DRAWN = {  # of a race, made behind the page: (label, ending of the file)
 # one at a time: a process that draws takes some hundred megabytes
 DRAWING = DIRECT | {"queue": True, "concurrency_id": "drawing", "concurrency_limit": 1, "trigger_mode": "multiple"}
 TRIED = 8  # seeds
-BEST = "Seed {} has the nearest mesh of the {} seeds from {} on: {:.1f} times the floor; the middle one {}. Generate makes it."
+BEST = "Seed {} has the nearest mesh of the {} seeds from {} on; the middle one {}. Generate makes it."
 OTHER = " The chosen method draws another one; plain decoding and the exact methods make it."
 NO_SEED = "None of {} seeds from {} on makes a mesh of this input. Try another seed, or more points with outward normals."
 OPENED = "opened"  # under this name a visitor's form waits for the model
@@ -104,9 +104,9 @@ def read_prompt(given: Input, seed: object, values: object, own: Sampling) -> Pr
 
 def best_of(found: list[Tried]) -> str:
     """What is said of seeds that were tried, one of which makes a mesh."""
-    best, middle = nearest(found), median(math.inf if each.over_floor is None else each.over_floor for each in found)
-    others = "has no face" if math.isinf(middle) else f"{middle:.1f} times"
-    return BEST.format(best.seed, len(found), found[0].seed, best.over_floor, others)
+    best, middle = nearest(found), median(math.inf if each.chamfer is None else each.chamfer for each in found)
+    others = "has no face" if math.isinf(middle) else f"is {middle / best.chamfer:.1f} times as far away"
+    return BEST.format(best.seed, len(found), found[0].seed, others)
 
 
 def with_seed(name: object, knobs: object, backbone: Backbone) -> dict[str, Any] | None:
@@ -260,7 +260,7 @@ class MeshTab(MeshInput):
             found = try_seeds(backbone, prompt, TRIED)
         except ForetokenError as e:
             return fill(self.choosing, {"messages": notice.error(e)})
-        if nearest(found).over_floor is None:
+        if nearest(found).chamfer is None:
             return fill(self.choosing, {"messages": notice.error(BadPrompt(NO_SEED.format(TRIED, prompt.seed)))})
         changed = {"knobs": panel, "badge": badge(str(name), panel["values"])} if panel else {}
         said = best_of(found) + ("" if panel else OTHER)

@@ -209,12 +209,12 @@ def test_examples_are_small_clouds_with_normals_that_point_up(tmp_path):
 
 def tried(seed: int, chamfer: float | None) -> Tried:
     """A seed and how far its mesh is."""
-    return Tried(seed, SimpleNamespace(), {"chamfer": chamfer, "floor": 0.5})
+    return Tried(seed, SimpleNamespace(), {"chamfer": chamfer})
 
 
 def test_what_is_said_of_seeds_names_the_nearest_and_the_middle_one():
     said = mesh_tab.best_of([tried(7, 4.0), tried(8, None), tried(9, 1.0)])
-    assert said.startswith("Seed 9 has the nearest mesh of the 3 seeds from 7 on: 2.0 times the floor; the middle one 8.0 times.")
+    assert said.startswith("Seed 9 has the nearest mesh of the 3 seeds from 7 on; the middle one is 4.0 times as far away.")
     assert "the middle one has no face" in mesh_tab.best_of([tried(7, None), tried(8, None), tried(9, 1.0)])
 
 

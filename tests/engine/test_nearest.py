@@ -21,12 +21,12 @@ from tests.engine.backbones import tiny
 def made(seed: int, chamfer: float | None) -> nearest.Tried:
     """A mesh at a distance."""
     empty = Mesh(np.zeros((0, 3), np.float32), np.zeros((0, 3), np.int64), parse([]))
-    return nearest.Tried(seed, empty, {"chamfer": chamfer, "floor": 0.5})
+    return nearest.Tried(seed, empty, {"chamfer": chamfer})
 
 
 def test_the_nearest_has_the_smallest_distance_and_a_face() -> None:
     found = [made(4, None), made(5, 2.0), made(6, 1.0), made(7, 1.0)]
-    assert nearest.nearest(found).seed == 6 and nearest.nearest(found).over_floor == 2
+    assert nearest.nearest(found).seed == 6 and nearest.nearest(found).chamfer == 1
     assert nearest.nearest([made(4, None), made(5, None)]).seed == 4
 
 
