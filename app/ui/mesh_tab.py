@@ -63,7 +63,7 @@ DRAWN = {  # of a race, made behind the page: (label, ending of the file)
 }
 # one at a time: a process that draws takes some hundred megabytes
 DRAWING = DIRECT | {"queue": True, "concurrency_id": "drawing", "concurrency_limit": 1, "trigger_mode": "multiple"}
-TRIED = 8  # seeds
+SEEDS_TRIED = 8  # seeds
 BEST = "Seed {} has the nearest mesh of the {} seeds from {} on; the middle one {}. Generate makes it."
 OTHER = " The chosen method draws another one; plain decoding and the exact methods make it."
 NO_SEED = "None of {} seeds from {} on makes a mesh of this input. Try another seed, or more points with outward normals."
@@ -182,7 +182,7 @@ class MeshTab(MeshInput):
         super().build_seed()
         with self.seed_row:
             self.best = gr.Button(
-                f"Best of {TRIED}", size="sm", elem_id="mesh-best", elem_classes="ft-dice", scale=0, min_width=88,
+                f"Best of {SEEDS_TRIED}", size="sm", elem_id="mesh-best", elem_classes="ft-dice", scale=0, min_width=88,
                 visible=isinstance(self.runner, Here),
             )  # fmt: skip
 
@@ -255,13 +255,13 @@ class MeshTab(MeshInput):
             if given is None or self.waits_for(visitor):
                 raise BadPrompt(self.waits_for(visitor) or NO_INPUT)
             backbone = self.model.get()
-            prompt = read_prompt(given.shape, min(asked.seed(seed), asked.LARGEST_SEED + 1 - TRIED), values, backbone.sampling)
+            prompt = read_prompt(given.shape, min(asked.seed(seed), asked.LARGEST_SEED + 1 - SEEDS_TRIED), values, backbone.sampling)
             panel = with_seed(name, knobs, backbone)
-            found = try_seeds(backbone, prompt, TRIED)
+            found = try_seeds(backbone, prompt, SEEDS_TRIED)
         except ForetokenError as e:
             return fill(self.choosing, {"messages": notice.error(e)})
         if nearest(found).chamfer is None:
-            return fill(self.choosing, {"messages": notice.error(BadPrompt(NO_SEED.format(TRIED, prompt.seed)))})
+            return fill(self.choosing, {"messages": notice.error(BadPrompt(NO_SEED.format(SEEDS_TRIED, prompt.seed)))})
         changed = {"knobs": panel, "badge": badge(str(name), panel["values"])} if panel else {}
         said = best_of(found) + ("" if panel else OTHER)
         return fill(self.choosing, changed | {"seed": nearest(found).seed, "keep": True, "messages": notice.hint(said)})
