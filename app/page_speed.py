@@ -22,6 +22,7 @@ COSTS = re.compile(
     r"On the page [\d.]+ s: (?P<clocks>[\d.]+) s on the clocks, (?P<drawing>[\d.]+) s of drawing, (?P<sending>[\d.]+) s of sending, "
     r"(?P<bookkeeping>[\d.]+) s of bookkeeping"
 )
+LAST_FILE = {"": "#folders", "mesh-": "#mesh-download-folders"}  # of a run, by the prefix of the tab's ids
 WATCH = Path(__file__).with_suffix(".js").read_text(encoding="utf-8").replace("__DRAWN__", repr(DRAWN)).replace("__ALIVE__", repr(ALIVE))
 
 
@@ -139,6 +140,7 @@ def race(page: Page, prefix: str) -> Shown:
         page.click(f"#{prefix}generate")
         page.wait_for_function("foretokenSeen.ended !== null")
         page.wait_for_selector(f"#{prefix}generate")
+        page.wait_for_selector(f"{LAST_FILE[prefix]}:not([disabled])")  # what is still written would slow the next run
     seen = page.evaluate("foretokenSeen")
     split = COSTS.search(page.inner_text(f"#{prefix}verdict .ft-costs"))
     assert split and seen["first"], f"the page does not say where the time went: {seen}"

@@ -318,12 +318,8 @@ class ImageTab(Comparing):
         ended = self.sessions.take_results(visitor, f"{self.prefix}boards").get("boards")
         if not ended or not all(board.run.finished for board in ended.boards):
             return fill(offers, {})
-        values: dict[str, Any] = {}
-        mistakes = []
-        for name, write in self.writers(ended).items():
-            file, lost = keep(name, lambda name=name, write=write: write(self.file_of(visitor, ended.boards[0].run, name)))
-            values |= {name: gr.DownloadButton(value=str(file), interactive=True)} if file else {}
-            mistakes += lost
+        run = ended.boards[0].run
+        values, mistakes = self.write_files(self.writers(ended), lambda name: self.file_of(visitor, run, name))
         return fill(offers, values | ({"messages": notice.error(*mistakes)} if mistakes else {}))
 
     def writers(self, ended: Ended) -> dict[str, Callable[[Path], Path]]:

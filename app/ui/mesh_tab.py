@@ -21,7 +21,6 @@ from app.speeds import speedups
 from app.ui import asked, mesh_outcome, mesh_side, quality_table, replay_page, restoring, video_button
 from app.ui import knobs as knob_panel
 from app.ui.comparing import PLAIN_SIDE, REPEAT, Ended, times_of
-from app.ui.keep import keep
 from app.ui.lanes import Lanes
 from app.ui.mesh_given import MeshInput, stays
 from app.ui.mesh_input import Given, example_clouds, shown_points
@@ -30,7 +29,7 @@ from app.ui.method_menu import PLAIN, badge, cards, choices, choices_for, start_
 from app.ui.panels import axes, bar, clouds, live, mesh, notice, replay, runs, trace, tree, verdict, wanted
 from app.ui.panels import offered as offered_panel
 from app.ui.place import Place
-from app.ui.racing import DIRECT, ENGINE, fill
+from app.ui.racing import DIRECT, ENGINE, GIVES_WAY, fill
 from app.worker import Here
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import VERIFY, Backbone, Knob, Prompt, Sampling
@@ -346,6 +345,7 @@ class MeshTab(MeshInput):
         ended = self.sessions.take_results(visitor, f"{self.prefix}boards").get("boards")
         if not ended or not len(ended.boards[0].faces) or not self.sessions.present(visitor):
             return fill(parts, {})
+        self.sessions.wait_until_free(GIVES_WAY)
         drawn, notices = None, []
         try:
             drawn = draw_race(ended.boards)
@@ -355,14 +355,10 @@ class MeshTab(MeshInput):
             return fill(parts, {})
         folder, run = self.sessions.folder(visitor), ended.boards[0].run
         values: dict[str, Any] = {"runs": runs.with_thumbnails(ended.race, drawn.thumbnails)} if drawn else {}
-        mistakes = []
-        for name, write in self.writers(ended, drawn).items():
-            path = folder / f"foretoken-{history.file_name(run)}-{run.prompt.seed}{DRAWN[name][1]}"
-            file, lost = keep(name, lambda write=write, path=path: write(path))
-            values |= {name: gr.DownloadButton(value=str(file), interactive=True)} if file else {}
-            mistakes += lost
+        name_of = f"foretoken-{history.file_name(run)}-{run.prompt.seed}"
+        files, mistakes = self.write_files(self.writers(ended, drawn), lambda name: folder / f"{name_of}{DRAWN[name][1]}")
         notices += notice.error(*mistakes)
-        return fill(parts, values | ({"messages": notices} if notices else {}))
+        return fill(parts, values | files | ({"messages": notices} if notices else {}))
 
     def writers(self, ended: Ended, drawn: Drawn | None) -> dict[str, Callable[[Path], Path]]:
         """What writes each file of a race. drawn: its pictures, if there are any"""

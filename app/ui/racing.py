@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -18,16 +19,18 @@ from gradio.components import Component
 from app.session import Sessions
 from app.ui import asked
 from app.ui import knobs as knob_panel
+from app.ui.keep import keep
 from app.ui.method_menu import badge, cards, start_values
 from app.ui.panels import badge as badge_panel
 from app.ui.panels import live, methods, notice, verdict
 from app.ui.place import Place
 from engine.core import ANY_SUIT, Backbone, Prompt, Suits
-from engine.errors import BadKnob, BadPrompt, ForetokenError
+from engine.errors import BadKnob, BadOutput, BadPrompt, ForetokenError
 from engine.run import Run
 
 # "preprocess": Gradio's own checks would end an event between the ticket and the run; `asked` turns wrong values into messages
 DIRECT = {"queue": False, "show_progress": "hidden", "api_visibility": "private", "preprocess": False}
+GIVES_WAY = 20.0  # seconds that a larger file waits for the end of a run, which would be less than half as fast beside it
 GOING = "Your last run is still in progress. Cancel it first."
 # "multiple": a second wait may begin while Gradio still holds the event of one that was given up
 ENGINE = DIRECT | {"queue": True, "concurrency_id": "engine", "concurrency_limit": 1, "trigger_mode": "multiple"}
@@ -172,6 +175,22 @@ class Racing:
     def waits_for(self, visitor: str) -> str:
         """What a run must wait for before it takes its place in line, in a sentence; "" if for nothing."""
         return ""
+
+    def write_files(
+        self, writers: Mapping[str, Callable[[Path], Path]], path_of: Callable[[str], Path]
+    ) -> tuple[dict[str, Any], list[BadOutput]]:
+        """Writes the larger files of a race, and returns the offers of those that the disk took, and its errors. A file waits until no run
+        is in progress, but not for ever.
+
+        writers : by name of the offer; path_of : where the file of a name lies
+        """
+        offers, mistakes = {}, []
+        for name, write in writers.items():
+            self.sessions.wait_until_free(GIVES_WAY)
+            file, lost = keep(name, lambda name=name, write=write: write(path_of(name)))
+            offers |= {name: gr.DownloadButton(value=str(file), interactive=True)} if file else {}
+            mistakes += lost
+        return offers, mistakes
 
     def restore(self, request: gr.Request) -> tuple[Any, ...]:
         """Restores the buttons between runs, unless the visitor has requested the next one meanwhile."""

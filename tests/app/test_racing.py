@@ -1,0 +1,56 @@
+"""What both racing tabs do behind a run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from app.session import Sessions
+from app.ui import racing
+from app.ui.racing import Racing
+
+
+@pytest.fixture
+def sessions(tmp_path):
+    return Sessions(folder=tmp_path)
+
+
+def written(sessions, tmp_path, writers):
+    return Racing.write_files(SimpleNamespace(sessions=sessions), writers, lambda name: tmp_path / name)
+
+
+def test_a_larger_file_waits_for_the_end_of_a_run(sessions, tmp_path):
+    number = sessions.enter("a")
+    assert sessions.begin("a", number)
+    asked = []
+
+    def ends(seconds: float) -> bool:
+        asked.append(seconds)
+        sessions.end("a", number)
+        return True
+
+    def write(path):
+        assert asked, "it was written beside a run"
+        path.write_text("done")
+        return path
+
+    sessions.wait_until_free = ends
+    offers, mistakes = written(sessions, tmp_path, {"gif": write})
+    assert asked == [racing.GIVES_WAY] and (tmp_path / "gif").read_text() == "done"
+    assert list(offers) == ["gif"] and mistakes == []
+
+
+def test_a_run_without_end_does_not_keep_a_file(sessions, tmp_path, monkeypatch):
+    monkeypatch.setattr(racing, "GIVES_WAY", 0.01)
+    assert sessions.begin("a", sessions.enter("a"))
+    offers, _ = written(sessions, tmp_path, {"gif": lambda path: path})
+    assert list(offers) == ["gif"]
+
+
+def test_a_disk_that_refuses_costs_one_file(sessions, tmp_path):
+    def full(path):
+        raise OSError(28, "No space left on device")
+
+    offers, mistakes = written(sessions, tmp_path, {"gif": full, "mp4": lambda path: path})
+    assert list(offers) == ["mp4"] and ["No space left" in str(error) for error in mistakes] == [True]
