@@ -44,6 +44,10 @@ class Absent:
         """Nothing: only the model knows its words."""
         return ""
 
+    def added(self, prompt: Prompt) -> str:
+        """Nothing: only the model knows its words."""
+        return ""
+
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> np.ndarray | None:
         """The finished picture."""
         return self.picture

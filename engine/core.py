@@ -506,6 +506,10 @@ class Backbone(Protocol):
         """A sentence to show before drawing if the prompt names nothing that the model can draw; else ""."""
         ...
 
+    def added(self, prompt: Prompt) -> str:
+        """The words that the model adds to those of a prompt, by its seed; "" if it adds none."""
+        ...
+
     def unknown_words(self, text: str) -> dict[str, list[str]]:
         """The unknown words of a text, each with up to three known words that are nearest in meaning or spelling."""
         ...

@@ -53,6 +53,8 @@ def main(arguments: Sequence[str]) -> int:
     method, knobs = method_of(options, backbone)
     check(backbone, method, prompt, knobs)
     unknown = comment(backbone, options.prompt)
+    if words := backbone.added(prompt):
+        print(f"The prompt says no background; seed {prompt.seed} takes “{words}”.", file=sys.stderr)
     run, comparison = go(options, backbone, method, prompt, knobs)
     start = time.perf_counter()
     shown, complaint = deliver(run, options.out)

@@ -37,8 +37,8 @@ EXAMPLES = (
     "a rocket above the moon, night sky",
     "two cats under a green balloon, night sky",
     "a red apple on a blue background",
-    "three bears on a grey background",
-    "one fire above a heart at sunset",
+    "three santas on a meadow",
+    "a dragon over a castle at night",
 )
 FILES = {  # name of the offer: (label, ending of the file)
     "download": ("PNG", ".png"),

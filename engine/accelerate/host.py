@@ -273,6 +273,10 @@ class CallerModel:
         """Nothing: the prompt is given as ids."""
         return ""
 
+    def added(self, prompt: Prompt) -> str:
+        """Nothing: the prompt is given as ids."""
+        return ""
+
     def unknown_words(self, text: str) -> dict[str, list[str]]:
         """None."""
         return {}

@@ -155,6 +155,10 @@ class Lowpoly:
         """Nothing: it does not know what it cannot draw."""
         return ""
 
+    def added(self, prompt: Prompt) -> str:
+        """Nothing: it reads points."""
+        return ""
+
     def unknown_words(self, text: str) -> dict[str, list[str]]:
         """Empty: it reads points."""
         return {}

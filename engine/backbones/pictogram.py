@@ -363,6 +363,11 @@ class Pictogram:
         """A sentence to show before drawing if the prompt names no object that the model knows; else an empty string."""
         return "" if self.objects_in(text) else f"{self.name} knows no object of this prompt and draws a background without any."
 
+    def added(self, prompt: Prompt) -> str:
+        """The words of a background that the seed chooses, where the prompt says none and the model needs one; else ""."""
+        said = self._said(prompt)
+        return " ".join(self._placed(said, prompt.seed)[len(said) :])
+
     def _side(self, size: int | None) -> int:
         """Tokens along a side for a size in pixels (None: 128, or the nearest that was trained)."""
         if size is None:

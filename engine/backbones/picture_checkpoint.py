@@ -115,6 +115,10 @@ class PictureCheckpoint:
         """Nothing: it does not know what it cannot draw."""
         return ""
 
+    def added(self, prompt: Prompt) -> str:
+        """Nothing."""
+        return ""
+
     def unknown_words(self, text: str) -> dict[str, list[str]]:
         """Empty: the tokenizer reads any text."""
         return {}

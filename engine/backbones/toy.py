@@ -78,6 +78,10 @@ class Toy:
         """Nothing: it does not know what it cannot draw."""
         return ""
 
+    def added(self, prompt: Prompt) -> str:
+        """Nothing."""
+        return ""
+
     def unknown_words(self, text: str) -> dict[str, list[str]]:
         """Empty: the toy reads no text."""
         return {}

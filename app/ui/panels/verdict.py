@@ -11,7 +11,7 @@ import numpy as np
 from app.stream import Costs, Growth
 from app.ui.panels import panel
 from engine.recognition.fit import Fit
-from engine.run import speedup
+from engine.run import Run, speedup
 
 TEMPLATE = """
 <div class="ft-verdict" data-state="empty">
@@ -78,11 +78,11 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE, seconds: 
         return {
             "state": "done",
             "headline": f"{seconds:.2f} s",
-            "detail": "Turn on 'Compare' to see the speed-up.",
+            "detail": f"Turn on 'Compare' to see the speed-up. {_added(fast.run)}".rstrip(),
         }
-    if seconds and len(seconds[0]) > 1 and len(seconds) > 1:
-        return {"state": "done", **_speed(fast, plain, seconds), **agreement(fast, plain)}
-    return {"state": "done", **_speed(fast, plain), **agreement(fast, plain)}
+    repeated = seconds if seconds and len(seconds[0]) > 1 and len(seconds) > 1 else ()
+    said = {"state": "done", **_speed(fast, plain, repeated), **agreement(fast, plain)}
+    return said | {"detail": f"{said['detail']} {_added(fast.run)}".rstrip()}
 
 
 def with_fit(said: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
@@ -91,6 +91,12 @@ def with_fit(said: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
     if fits.verdict != "foreign" or said["state"] != "done":
         return found
     return found | {"headline": FOREIGN, "tone": "even", "detail": f"{said['headline']}. {said['detail']}"}
+
+
+def _added(run: Run) -> str:
+    """What a seed has added to the words of a prompt, in a sentence; "" if nothing."""
+    words = run.backbone.added(run.prompt)
+    return f"The prompt says no background; this seed took “{words}”." if words else ""
 
 
 def _pace(fast: Growth, plain: Growth | None) -> str:

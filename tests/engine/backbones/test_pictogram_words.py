@@ -51,6 +51,13 @@ def test_a_caption_without_a_background_gets_one_from_its_seed() -> None:
     assert torch.equal(one, two) and not torch.equal(one, three)
 
 
+def test_a_seed_says_which_background_it_took() -> None:
+    model, asked = tiny.looking(), Prompt("two red cats", seed=3)
+    assert model.added(asked).split() == list(model._placed(model._said(asked), 3)[3:]) != []
+    assert len({model.added(Prompt("two red cats", seed=seed)) for seed in range(50)}) > 10
+    assert model.added(Prompt("two red cats on red", seed=3)) == "" == tiny.pictogram().added(asked)
+
+
 @torch.inference_mode()  # as in a run: the looks that a model has kept may be of one
 def test_a_look_tells_in_a_run() -> None:
     model = tiny.looking()
