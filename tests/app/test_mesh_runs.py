@@ -151,6 +151,7 @@ def test_who_opens_the_tab_during_a_run_sees_their_place_and_an_input(open_mesh)
     second.wait_for_selector("#mesh-line p:has-text('Yours would be number 1 in line')")
     second.click("[data-cloud=bottle]")
     second.wait_for_selector("#mesh-notes p:has-text('bottle.ply')")
+    first.bring_to_front()  # Chromium draws a page behind another one about once a second
     cancel(first, "#mesh-cancel")
     second.wait_for_selector("#mesh-line p", state="detached")
     first.wait_for_selector("#mesh-generate")
