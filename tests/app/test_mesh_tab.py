@@ -321,6 +321,7 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
 def test_the_best_of_several_seeds_stands_in_the_field_and_is_what_generate_makes(open_mesh, served):
     page = open_mesh()
     take(page, "mesh-method", "xspecmesh_exact")
+    set_knob(page, "mesh-settings", "face_budget", 4)
     page.click("#mesh-best")
     page.wait_for_selector("#mesh-messages p:has-text('the nearest mesh of the 8 seeds from 7 on')")
     seed = int(re.search(r"Seed (\d+) has", page.inner_text("#mesh-messages p"))[1])
