@@ -2,9 +2,8 @@
 
 Each step draws new scenes of trained combinations. Half of them pass through pictogram's tokenizer and back, with some wrong tokens; all
 are bent a little and get a little noise, and a quarter is blurred, so that the judge reads content and neither the sharpness of edges nor
-a shape to the pixel. It never sees a generated picture. The labels are: for
-each cell, which object has its centre there (binary cross-entropy, without the neighbouring cells) and its colour; for each picture, its
-background.
+a shape to the pixel. It never sees a generated picture. The labels are: for each cell, which object has its centre there (binary
+cross-entropy, without the neighbouring cells) and its colour; for each picture, its background.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from engine import judge
 from engine.data.emoji_scenes import TAUGHT, Group, Scene, backgrounds, trained_scenes
 from engine.errors import MissingWeights
 from engine.judge import CELLS, COLOURS, Found, Judge, Reading, centre, compare
-from engine.train.judge import targets
+from engine.train.judge import BENT, MISTAKES, out_of_shape, targets, with_mistakes
 
 
 def scene(groups: tuple[Group, ...], relation: str = "", background: str = "red") -> Scene:
@@ -102,3 +102,21 @@ def test_a_sure_judge_counts_an_object_once(monkeypatch: pytest.MonkeyPatch) -> 
 def test_without_weights_the_reason_is_said(tmp_path) -> None:
     with pytest.raises(MissingWeights, match="card"):
         judge.load(tmp_path)
+
+
+def test_mistakes_take_tokens_from_elsewhere_and_come_again_with_the_step():
+    tokens = torch.arange(4 * 16 * 16).reshape(4, 16, 16)
+    found = with_mistakes(tokens, torch.Generator().manual_seed(5))
+    wrong = found != tokens
+    assert torch.equal(found, with_mistakes(tokens, torch.Generator().manual_seed(5))) and wrong.any()
+    assert wrong.float().mean((1, 2)).max() < MISTAKES + 0.1
+    strange = found[wrong] // 256 != tokens[wrong] // 256  # of another picture
+    assert 0.1 < strange.float().mean() < 0.5
+
+
+def test_bent_pictures_keep_what_they_show_where_it_is():
+    rng = torch.Generator().manual_seed(3)
+    assert torch.allclose(out_of_shape(torch.full((2, 3, 64, 64), 0.3), rng), torch.tensor(0.3), atol=1e-5)
+    ramp = torch.linspace(-1, 1, 128).expand(2, 3, 128, 128).contiguous()
+    moved = (out_of_shape(ramp, rng) - ramp).abs() * 63.5  # pixels
+    assert moved.mean() > 0.2 and moved[..., 8:-8, 8:-8].max() < 2 * BENT
