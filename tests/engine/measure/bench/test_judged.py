@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from engine import judge
-from engine.data.emoji_scenes import FIRST, TAUGHT, WORLD
+from engine.backbones import pictogram
+from engine.data.emoji_scenes import FIRST, TAUGHT, WORLD, lessons_of
 from engine.errors import NotSupported
 from engine.judge import Judge
 from engine.measure.bench import judged
@@ -16,7 +17,7 @@ from engine.measure.bench.plan import JudgeBench
 def test_rows_for_plain_decoding_and_every_value_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge is untrained here: what it says means nothing, and is the same for the same picture."""
     torch.manual_seed(0)
-    reader = Judge(TAUGHT).eval()
+    reader = Judge(lessons_of(pictogram.load().card).objects).eval()
     monkeypatch.setattr(judge, "load", lambda: reader)
     monkeypatch.setattr(judged, "read_card", lambda folder: {"judge": {"held_out": {}}})
     plan = JudgeBench(backbone="pictogram", methods=("zipar",), sweep=(("window", ("4", "16")),), count=2)

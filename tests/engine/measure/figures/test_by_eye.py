@@ -9,7 +9,7 @@ import torch
 
 from engine import judge
 from engine.backbones import pictogram
-from engine.data.emoji_scenes import TAUGHT, held_out_pairs, held_out_prompts
+from engine.data.emoji_scenes import held_out_pairs, held_out_prompts, lessons_of
 from engine.errors import BadFile
 from engine.judge import Judge, Verdict
 from engine.measure.bench.plan import EyeBench
@@ -49,14 +49,15 @@ def test_a_table_counts_where_both_say_something() -> None:
 def test_the_pictures_are_those_of_the_sheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge is untrained here: what it says means nothing."""
     torch.manual_seed(0)
-    reader = Judge(TAUGHT).eval()
+    backbone = pictogram.load()
+    lessons = lessons_of(backbone.card)
+    reader = Judge(lessons.objects).eval()
     asked: list[str] = []
     right = by_eye.generate
     monkeypatch.setattr(judge, "load", lambda: reader)
     monkeypatch.setattr(by_eye, "generate", lambda backbone, method, prompt: asked.append(prompt.text) or right(backbone, method, prompt))
-    backbone = pictogram.load()
     path = tmp_path / "eye.csv"
     path.write_text(f"{HEAD}2,{backbone.weights_hash},1,1,,1\n", encoding="utf-8")
     rows = by_eye.bench(EyeBench(backbone="pictogram", answers=path))
     assert [row["aspect"] for row in rows] == list(by_eye.ASPECTS) and rows[0]["pictures"] == 1
-    assert asked == held_out_prompts(3)[2:] == [held_out_pairs(3)[2][1]]
+    assert asked == held_out_prompts(3, lessons)[2:] == [held_out_pairs(3, lessons)[2][1]]
