@@ -160,6 +160,6 @@ def main(options: Options) -> None:
         "licence": "Weights: Apache-2.0. Trained on pictures drawn with Noto Color Emoji (SIL Open Font License 1.1).",
         "data": "engine/data/emoji_scenes.py, half of the scenes through pictogram's tokenizer; never a generated picture. Held out: "
         f"{HELD_OUT} scenes of combinations that are never trained, drawn and through the tokenizer.",
-        "judge": {"settings": model.settings} | training.summary(options.preset, "judge"),
+        "judge": {"settings": model.settings} | training.summary(options.preset, f"judge --lessons {taught}"),
     }
     ship(prepare(options, judge.FOLDER), {"judge.safetensors": training.averaged}, card)

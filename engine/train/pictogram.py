@@ -395,6 +395,5 @@ def ship(folder: Path, training: Training, model: PictogramModel, scenes: Scenes
         "objects": f"{len(LESSONS[taught].objects)} of {len(OBJECTS)}: {', '.join(LESSONS[taught].objects)}",
     }
     row = {"settings": model.settings, "files": len(files), "tokens": read_card(folder)["tokenizer"].get("tokens")}
-    ship_files(
-        folder, files, card | {"decoder": row | training.summary(preset, "pictogram")}, beside=scenes.sheet.write if scenes.sheet else None
-    )
+    row |= training.summary(preset, f"pictogram --lessons {taught}")
+    ship_files(folder, files, card | {"decoder": row}, beside=scenes.sheet.write if scenes.sheet else None)
