@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.app.conftest import lacking
+from tests.app.test_lanes import open_lanes
 from tests.app.test_page import cancel, choose, finish, start
 
 pytestmark = pytest.mark.browser
@@ -141,6 +142,8 @@ def test_the_image_tab(audit: Callable) -> None:
     page.click("#overlay [data-do=wipe]")
     page.locator("#replay input").evaluate("r => { r.value = 500; r.dispatchEvent(new Event('input')); }")
     seen.look("replay and wipe", ".ft-sides", "#replay", "#overlay")
+    open_lanes(page)
+    seen.look("a race of chosen runs", "#lanes", "#runs")
 
 
 def test_what_is_wrong_is_found(audit: Callable) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.app.test_lanes import open_lanes
 from tests.app.test_page import choose, finish
 
 pytestmark = pytest.mark.browser
@@ -65,6 +66,9 @@ def test_focus_is_seen_and_targets_are_large_in_every_tab(open_page) -> None:
         page.get_by_role("tab", name=tab, exact=True).click()
         page.wait_for_selector(there, state="attached")
         found[tab] = round_of(page)
+    page.get_by_role("tab", name="Image", exact=True).click()
+    open_lanes(page)
+    found["a race of chosen runs"] = round_of(page)
     assert all(each.pop("count") >= 12 for each in found.values()), found
     assert [f"{tab}, {kind}: {each}" for tab, wrong in found.items() for kind, some in wrong.items() for each in some] == []
 

@@ -157,6 +157,13 @@ def choose_rows(page, table: str, *rows: int) -> None:
         page.locator(ASK.format(table, row)).click()
 
 
+def open_lanes(page) -> None:
+    """Races the two newest rows of the Image tab's table."""
+    choose_rows(page, "#runs", 0, 1)
+    page.click("#runs [data-do=race]")
+    expect(page.locator(OPEN)).to_have_count(2)
+
+
 def replayed(page) -> list[int]:
     """How many tokens each lane of the Image tab shows in a replay."""
     return [int(each) for each in page.locator(OPEN).evaluate_all("cards => cards.map((c) => c.dataset.replayed)")]
@@ -220,8 +227,7 @@ def test_three_and_four_chosen_runs_race_and_leave_as_files(open_page, tmp_path:
 def test_a_race_of_chosen_runs_ends_with_the_next_one(open_page):
     page = open_page()
     small(page)
-    choose_rows(page, "#runs", 0, 1)
-    page.click("#runs [data-do=race]")
+    open_lanes(page)
     expect(page.locator("#lanes h2")).to_have_text("Two runs, each on its own clock")
     page.keyboard.press("Escape")
     expect(page.locator("#canvas-fast")).to_be_visible()
