@@ -33,6 +33,7 @@ from engine.errors import ForetokenError
 from engine.run import Run
 
 FAVOURITE = "sjdpp"  # of the Lab tab
+USUAL_SIZE = 256  # pixels: at 128 an object has four to eight tokens along a side, and looks coarse
 EXAMPLES = (
     "a rocket above the moon, night sky",
     "two cats under a green balloon, night sky",
@@ -67,8 +68,8 @@ def settings(backbone: Backbone) -> tuple[Knob, ...]:
         Knob("temperature", "", sampling.temperature, 0, 2, 0.05, help="Randomness. 0: always the most probable token.", live=False),
     ]
     if len(sizes) > 1:
-        middle = min(sizes, key=lambda s: abs(int(s.split()[0]) - 128))
-        knobs.append(Knob("size", "", middle, choices=sizes, help="Side length. Larger pictures have more tokens.", live=False))
+        usual = min(sizes, key=lambda s: abs(int(s.split()[0]) - USUAL_SIZE))
+        knobs.append(Knob("size", "", usual, choices=sizes, help="Side length. Larger pictures have more tokens.", live=False))
     return (*knobs, REPEAT)
 
 

@@ -3,10 +3,8 @@ another method, on the right the chosen."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import gradio as gr
@@ -18,7 +16,7 @@ from app.mesh_files import FILES
 from app.mesh_pictures import Drawn, draw_race, write_race, write_turntable, write_video
 from app.race_files import write_folders
 from app.speeds import speedups
-from app.ui import asked, mesh_outcome, mesh_side, quality_table, replay_page, restoring, video_button
+from app.ui import asked, mesh_outcome, mesh_seeds, mesh_side, quality_table, replay_page, restoring, video_button
 from app.ui import knobs as knob_panel
 from app.ui.comparing import PLAIN_SIDE, REPEAT, Ended, times_of
 from app.ui.lanes import Lanes
@@ -32,11 +30,11 @@ from app.ui.place import Place
 from app.ui.racing import DIRECT, ENGINE, GIVES_WAY, fill
 from app.worker import Here
 from engine.backbones.lowpoly import Lowpoly
-from engine.core import VERIFY, Backbone, Knob, Prompt, Sampling
-from engine.errors import BadKnob, BadPrompt, ForetokenError, NotSupported
+from engine.core import Backbone, Knob, Prompt, Sampling
+from engine.errors import BadPrompt, ForetokenError, NotSupported
 from engine.mesh.read import READERS, Input
 from engine.methods import METHODS
-from engine.nearest import Tried, nearest, seeded, try_seeds
+from engine.nearest import nearest, try_seeds
 
 FAVOURITE = "xspecmesh"
 FIRST_METHOD = "xspecmesh_exact"  # until the model is loaded: an impatient click must not get another distribution
@@ -62,10 +60,6 @@ DRAWN = {  # of a race, made behind the page: (label, ending of the file)
 }
 # one at a time: a process that draws takes some hundred megabytes
 DRAWING = DIRECT | {"queue": True, "concurrency_id": "drawing", "concurrency_limit": 1, "trigger_mode": "multiple"}
-SEEDS_TRIED = 8  # seeds
-BEST = "Seed {} has the nearest mesh of the {} seeds from {} on; the middle one {}. Generate makes it."
-OTHER = " The chosen method draws another one; plain decoding and the exact methods make it."
-NO_SEED = "None of {} seeds from {} on makes a mesh of this input. Try another seed, or more points with outward normals."
 OPENED = "opened"  # under this name a visitor's form waits for the model
 # the form as the browser keeps it, and whether the view shows the last race of before the page was loaded anew
 REMEMBERED = "(name, other, kept, shown) => [name, other, kept, Boolean(sessionStorage.getItem('foretoken-race-mesh'))]"
@@ -99,25 +93,6 @@ def read_prompt(given: Input, seed: object, values: object, own: Sampling) -> Pr
     chosen = asked.knobs(values, settings(own))
     sampling = Sampling(float(chosen["temperature"]), own.top_k, own.top_p, own.guidance, own.temperature_last)
     return Prompt(points=torch.from_numpy(given.points), seed=asked.seed(seed), size=int(chosen["face_budget"]) or None, sampling=sampling)
-
-
-def best_of(found: list[Tried]) -> str:
-    """What is said of seeds that were tried, one of which makes a mesh."""
-    best, middle = nearest(found), median(math.inf if each.chamfer is None else each.chamfer for each in found)
-    others = "has no face" if math.isinf(middle) else f"is {middle / best.chamfer:.1f} times as far away"
-    return BEST.format(best.seed, len(found), found[0].seed, others)
-
-
-def with_seed(name: object, knobs: object, backbone: Backbone) -> dict[str, Any] | None:
-    """The panel of a method's knobs when it makes the mesh that plain decoding makes of a seed; None if it draws another one."""
-    _, method = asked.method(name, backbone)
-    given = {knob: value for knob, value in asked.knobs(knobs, method.knobs).items() if knob != VERIFY.name}
-    try:
-        found = seeded(method, given)
-    except BadKnob:
-        return None
-    left = knobs.get("left", {}) if isinstance(knobs, Mapping) else {}
-    return knob_panel.encode(str(name), method.knobs, found) | {"left": left}
 
 
 def download(name: str, label: str) -> gr.DownloadButton:
@@ -181,7 +156,7 @@ class MeshTab(MeshInput):
         super().build_seed()
         with self.seed_row:
             self.best = gr.Button(
-                f"Best of {SEEDS_TRIED}", size="sm", elem_id="mesh-best", elem_classes="ft-dice", scale=0, min_width=88,
+                f"Best of {mesh_seeds.TRIED}", size="sm", elem_id="mesh-best", elem_classes="ft-dice", scale=0, min_width=88,
                 visible=isinstance(self.runner, Here),
             )  # fmt: skip
 
@@ -254,15 +229,15 @@ class MeshTab(MeshInput):
             if given is None or self.waits_for(visitor):
                 raise BadPrompt(self.waits_for(visitor) or NO_INPUT)
             backbone = self.model.get()
-            prompt = read_prompt(given.shape, min(asked.seed(seed), asked.LARGEST_SEED + 1 - SEEDS_TRIED), values, backbone.sampling)
-            panel = with_seed(name, knobs, backbone)
-            found = try_seeds(backbone, prompt, SEEDS_TRIED)
+            prompt = read_prompt(given.shape, min(asked.seed(seed), asked.LARGEST_SEED + 1 - mesh_seeds.TRIED), values, backbone.sampling)
+            panel = mesh_seeds.with_seed(name, knobs, backbone)
+            found = try_seeds(backbone, prompt, mesh_seeds.TRIED)
         except ForetokenError as e:
             return fill(self.choosing, {"messages": notice.error(e)})
         if nearest(found).chamfer is None:
-            return fill(self.choosing, {"messages": notice.error(BadPrompt(NO_SEED.format(SEEDS_TRIED, prompt.seed)))})
+            return fill(self.choosing, {"messages": notice.error(BadPrompt(mesh_seeds.NONE.format(mesh_seeds.TRIED, prompt.seed)))})
         changed = {"knobs": panel, "badge": badge(str(name), panel["values"])} if panel else {}
-        said = best_of(found) + ("" if panel else OTHER)
+        said = mesh_seeds.best_of(found) + ("" if panel else mesh_seeds.OTHER)
         return fill(self.choosing, changed | {"seed": nearest(found).seed, "keep": True, "messages": notice.hint(said)})
 
     def restore_settings(self, value: object) -> tuple[Any, ...]:

@@ -81,7 +81,7 @@ def test_what_stands_on_the_page_becomes_a_prompt(picto):
     changed = sent | {"values": sent["values"] | {"size": "256 px", "guidance": 2}}
     prompt = image_tab.read_prompt("a cat", 7, changed, picto)
     assert (prompt.size, prompt.seed, prompt.sampling.guidance, prompt.sampling.top_p) == (256, 7, 2.0, 1.0)
-    assert image_tab.read_prompt("a cat", 7, sent, picto).size == 128
+    assert image_tab.read_prompt("a cat", 7, sent, picto).size == image_tab.USUAL_SIZE == 256
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -16,7 +16,7 @@ from app.boards.lazy import Lazy
 from app.boards.mesh import MeshBoard
 from app.mesh_files import write_files
 from app.ui import knobs as knob_panel
-from app.ui import mesh_input, mesh_side, mesh_tab, quality_table
+from app.ui import mesh_input, mesh_seeds, mesh_side, mesh_tab, quality_table
 from app.ui.method_menu import choices, start_values, with_auto
 from app.ui.panels import clouds, verdict
 from engine.backbones.lowpoly import Mesh
@@ -213,18 +213,18 @@ def tried(seed: int, chamfer: float | None) -> Tried:
 
 
 def test_what_is_said_of_seeds_names_the_nearest_and_the_middle_one():
-    said = mesh_tab.best_of([tried(7, 4.0), tried(8, None), tried(9, 1.0)])
+    said = mesh_seeds.best_of([tried(7, 4.0), tried(8, None), tried(9, 1.0)])
     assert said.startswith("Seed 9 has the nearest mesh of the 3 seeds from 7 on; the middle one is 4.0 times as far away.")
-    assert "the middle one has no face" in mesh_tab.best_of([tried(7, None), tried(8, None), tried(9, 1.0)])
+    assert "the middle one has no face" in mesh_seeds.best_of([tried(7, None), tried(8, None), tried(9, 1.0)])
 
 
 def test_an_exact_method_makes_the_mesh_of_the_seed_and_keeps_its_other_knobs(low):
     method, given = start_values("xspecmesh_exact", low.suits)
     panel = knob_panel.encode("xspecmesh_exact", method.knobs, given | {"depth": 2, "verify": "residual"}) | {"left": {"ar": {}}}
-    found = mesh_tab.with_seed("xspecmesh_exact", panel, low)
+    found = mesh_seeds.with_seed("xspecmesh_exact", panel, low)
     assert found["values"] == panel["values"] | {"verify": "match seed"} and found["left"] == {"ar": {}}
     method, given = start_values("xspecmesh", low.suits)
-    assert mesh_tab.with_seed("xspecmesh", knob_panel.encode("xspecmesh", method.knobs, given), low) is None
+    assert mesh_seeds.with_seed("xspecmesh", knob_panel.encode("xspecmesh", method.knobs, given), low) is None
 
 
 # ---------------------------------------------------------------- in the browser
@@ -237,8 +237,8 @@ FACES = "Number(" + VIEW + ".{}Faces)"
 def open_mesh(open_page):
     """Opens the studio as a new visitor, on the Mesh tab with an example on the table."""
 
-    def visit(*size: int):
-        page = open_page(*size)
+    def visit(width: int = 1024, height: int = 768):
+        page = open_page(width, height)  # without a graphics card every pixel of a view that grows is dear
         page.get_by_role("tab", name="Mesh").click()
         page.wait_for_selector("#mesh-notes p:has-text('chair.ply: a point cloud of 2,048 points')")
         page.wait_for_function(f"Number({VIEW}.points) === 2048")
@@ -339,7 +339,7 @@ def test_the_best_of_several_seeds_stands_in_the_field_and_is_what_generate_make
 def test_cancel_keeps_the_partial_mesh_and_the_other_tab_does_not_notice(open_mesh, served):
     page = open_mesh()
     page.click("#mesh-generate")
-    grown(page)
+    page.wait_for_function(f"{FACES.format('accelerated')} > 0")
     page.get_by_role("tab", name="Image").click()
     assert page.locator("#knobs .ft-knob[data-knob=refresh] select").is_enabled()
     assert page.locator("#generate").is_visible()
