@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,12 +19,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.data.emoji_scenes import CANVAS, HUES, Group, Scene, backgrounds
-from engine.networks.vq import Residual
 from engine.networks.weights import MODELS, built, need, read_card, read_tensors
 
 FOLDER = MODELS / "judge"
 CELL = 8  # pixels along a side
 CELLS = CANVAS // CELL
+GROUPS = 4  # of channels, normalised together
 COLOURS = ("", *HUES)  # "" = the font's own
 
 
@@ -62,28 +63,54 @@ class Verdict:
         return self.counts and self.background and self.relation is not False and self.colours is not False
 
 
-class Judge(nn.Module):
-    """The network: pictures [B, 3, 128, 128] in -1..1 -> per lattice cell the logits of the objects centred in it and of their colour,
-    and per picture the logits of its background."""
+class Block(nn.Module):
+    """Two normalised convolutions added to the input; the second starts at zero, so the block starts as the identity."""
 
-    def __init__(self, names: Sequence[str], width: int = 24):
+    def __init__(self, width: int):
         super().__init__()
-        self.names, self.settings = tuple(names), {"width": width}
-        w = width
-        self.trunk = nn.Sequential(
-            nn.Conv2d(3, w, 4, stride=2, padding=1), Residual(w),
-            nn.Conv2d(w, 2 * w, 4, stride=2, padding=1), Residual(2 * w), Residual(2 * w),
-            nn.Conv2d(2 * w, 4 * w, 4, stride=2, padding=1), *(Residual(4 * w) for _ in range(4)), nn.SiLU(),
-        )  # fmt: skip
-        self.objects = nn.Conv2d(4 * w, len(self.names), 1)
-        self.colours = nn.Conv2d(4 * w, len(COLOURS), 1)
-        self.background = nn.Linear(4 * w, len(backgrounds()))
-        nn.init.constant_(self.objects.bias, -5.0)  # nearly every cell holds no centre
+        self.norms = nn.ModuleList(nn.GroupNorm(GROUPS, width) for _ in range(2))
+        self.layers = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in range(2))
+        nn.init.zeros_(self.layers[1].weight)
+        nn.init.zeros_(self.layers[1].bias)
 
-    def forward(self, pictures: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits [B, N, 16, 16], [B, colours, 16, 16] and [B, backgrounds]."""
+    def forward(self, x: Tensor) -> Tensor:
+        added = x
+        for norm, layer in zip(self.norms, self.layers, strict=True):
+            added = layer(F.silu(norm(added)))
+        return x + added
+
+
+class Logits(NamedTuple):
+    """What the network says of B pictures, in logits."""
+
+    centres: Tensor  # [B, 16, 16]: an object has its centre in this cell
+    objects: Tensor  # [B, N, 16, 16]: which of N it is
+    colours: Tensor  # [B, colours, 16, 16]: and in which colour
+    backgrounds: Tensor  # [B, backgrounds]
+
+
+class Judge(nn.Module):
+    """The network: it finds the centres of objects, and says which object each one is and in which colour."""
+
+    def __init__(self, names: Sequence[str], width: int = 24, depth: int = 4):
+        super().__init__()
+        self.names, self.settings = tuple(names), {"width": width, "depth": depth}
+        w, wide = width, 5 * width
+        self.trunk = nn.Sequential(
+            nn.Conv2d(3, w, 4, stride=2, padding=1), Block(w),
+            nn.Conv2d(w, 2 * w, 4, stride=2, padding=1), Block(2 * w), Block(2 * w),
+            nn.Conv2d(2 * w, wide, 4, stride=2, padding=1), *(Block(wide) for _ in range(depth)), nn.GroupNorm(GROUPS, wide), nn.SiLU(),
+        )  # fmt: skip
+        self.centres = nn.Conv2d(wide, 1, 1)
+        self.objects = nn.Conv2d(wide, len(self.names), 1)
+        self.colours = nn.Conv2d(wide, len(COLOURS), 1)
+        self.background = nn.Linear(wide, len(backgrounds()))
+        nn.init.constant_(self.centres.bias, -5.0)  # nearly every cell holds no centre
+
+    def forward(self, pictures: Tensor) -> Logits:
+        """Logits of pictures [B, 3, 128, 128] in -1..1."""
         x = self.trunk(pictures)
-        return self.objects(x), self.colours(x), self.background(x.mean((2, 3)))
+        return Logits(self.centres(x).squeeze(1), self.objects(x), self.colours(x), self.background(x.mean((2, 3))))
 
     def _input(self, pictures: Sequence[np.ndarray]) -> Tensor:
         """Pictures as the network's input [B, 3, 128, 128]."""
@@ -98,16 +125,16 @@ class Judge(nn.Module):
     @torch.inference_mode()
     def read(self, pictures: Sequence[np.ndarray]) -> list[Reading]:
         """The readings of pictures uint8 [H, W, 3], all of one size; other sizes are first box-filtered to 128 pixels."""
-        objects, colours, background = (logits.cpu() for logits in self(self._input(pictures)))
-        chances = objects.sigmoid()
-        peaks = (objects > 0) & (objects == F.max_pool2d(objects, 3, stride=1, padding=1))  # probabilities near 1 may be equal
-        hue = colours.argmax(1)
+        said = Logits(*(logits.float().cpu() for logits in self(self._input(pictures))))
+        peaks = said.centres == F.max_pool2d(said.centres, 3, stride=1, padding=1)
+        kinds, hues = said.objects.softmax(1).max(1), said.colours.argmax(1)
+        chances = said.centres.sigmoid() * kinds.values
         found: list[list[Found]] = [[] for _ in pictures]
-        for b, name, row, column in peaks.nonzero().tolist():
-            seen = Found(self.names[name], COLOURS[hue[b, row, column]], row, column, chances[b, name, row, column].item())
-            found[b].append(seen)
+        for b, row, column in (peaks & (chances > 0.5)).nonzero().tolist():
+            at = b, row, column
+            found[b].append(Found(self.names[kinds.indices[at]], COLOURS[hues[at]], row, column, chances[at].item()))
         known = backgrounds()
-        return [Reading(tuple(f), known[i]) for f, i in zip(found, background.argmax(-1).tolist(), strict=True)]
+        return [Reading(tuple(f), known[i]) for f, i in zip(found, said.backgrounds.argmax(-1).tolist(), strict=True)]
 
 
 def at_canvas(picture: np.ndarray) -> np.ndarray:

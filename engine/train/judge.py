@@ -2,14 +2,16 @@
 
 Each step draws new scenes of trained combinations. Half of them pass through pictogram's tokenizer and back, with some wrong tokens; all
 are bent a little and get a little noise, and a quarter is blurred, so that the judge reads content and neither the sharpness of edges nor
-a shape to the pixel. It never sees a generated picture. The labels are: for each cell, which object has its centre there (binary
-cross-entropy, without the neighbouring cells) and its colour; for each picture, its background.
+a shape to the pixel. It never sees a generated picture. The labels are: for each cell, whether an object has its centre there (binary
+cross-entropy, without the neighbouring cells), which object it is and in which colour (cross-entropy, with the neighbouring cells); for
+each picture, its background.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +20,7 @@ from torch.nn import functional as F
 from engine import judge
 from engine.backbones import pictogram
 from engine.data.emoji_scenes import LESSONS, Scene, backgrounds, held_out_scenes, render, trained_scenes
-from engine.judge import CELLS, COLOURS, Judge, Verdict, centre, compare
+from engine.judge import CELLS, COLOURS, Judge, Logits, Verdict, centre, compare
 from engine.machine import has_fast_bfloat16
 from engine.networks.vq import PictureTokenizer
 from engine.networks.weights import read_card, ship
@@ -28,31 +30,53 @@ from engine.train.loop import Training, straight_down, trapezoid
 from engine.train.pictogram_tokenizer import to_tensor
 
 PRESETS = {
-    "cpu": {"batch": 32, "minutes": 25.0, "rate": 8e-4, "lessons": "first"},
+    "cpu": {"batch": 32, "minutes": 25.0, "rate": 2e-3, "lessons": "first"},
     "gpu": {"batch": 128, "minutes": 4.0, "rate": 2e-3, "lessons": "world"},
 }
 DECIDES = Measure("coded_all", higher=True)
-CENTRE_WEIGHT = 20.0  # of a cell with an object: there are about two among 16,384 cells and names
+CENTRE_WEIGHT = 20.0  # of a cell with an object: there are about two among 256
 HELD_OUT = 512
 MISTAKES = 0.15  # the largest share of wrong tokens in a picture
 BENT = 3.0  # pixels of 128
 
 
-def targets(scenes: list[Scene], objects: Sequence[str]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Returns the labels of scenes for N objects: centres [B, N, 16, 16], 0 or 1; their weights (0 next to a centre); colours int64
-    [B, 16, 16], -1 without an object; backgrounds int64 [B]."""
-    centres = torch.zeros(len(scenes), len(objects), CELLS, CELLS)
+class Targets(NamedTuple):
+    """The labels of B scenes; -1 where no object is."""
+
+    centres: Tensor  # float [B, 16, 16], 0 or 1
+    weights: Tensor  # float [B, 16, 16], 0 next to a centre
+    objects: Tensor  # int64 [B, 16, 16], at a centre and next to it
+    colours: Tensor  # int64 [B, 16, 16], the same
+    backgrounds: Tensor  # int64 [B]
+
+    def to(self, device: str) -> Targets:
+        """Returns the labels on a device."""
+        return Targets(*(t.to(device) for t in self))
+
+
+def targets(scenes: list[Scene], names: Sequence[str]) -> Targets:
+    """Returns the labels of scenes of N objects. Two centres are never in neighbouring cells; a cell between two is of either."""
+    centres = torch.zeros(len(scenes), CELLS, CELLS)
     weights = torch.ones_like(centres)
-    colours = torch.full((len(scenes), CELLS, CELLS), -1)
-    names, places = {n: i for i, n in enumerate(objects)}, {n: i for i, n in enumerate(backgrounds())}
+    objects, colours = (torch.full(centres.shape, -1) for _ in range(2))
+    numbers, places = {n: i for i, n in enumerate(names)}, {n: i for i, n in enumerate(backgrounds())}
     for b, scene in enumerate(scenes):
-        cells = [(names[box[0]], *centre(box), COLOURS.index(box[1])) for box in scene.boxes]
-        for name, row, column, _ in cells:
-            weights[b, name, max(0, row - 1) : row + 2, max(0, column - 1) : column + 2] = 0.0
-        for name, row, column, colour in cells:
-            centres[b, name, row, column], weights[b, name, row, column] = 1.0, CENTRE_WEIGHT
-            colours[b, row, column] = colour
-    return centres, weights, colours, torch.tensor([places[s.background] for s in scenes])
+        cells = [(*centre(box), numbers[box[0]], COLOURS.index(box[1])) for box in scene.boxes]
+        for row, column, name, colour in cells:
+            around = b, slice(max(0, row - 1), row + 2), slice(max(0, column - 1), column + 2)
+            weights[around], objects[around], colours[around] = 0.0, name, colour
+        for row, column, name, colour in cells:
+            at = b, row, column
+            centres[at], weights[at], objects[at], colours[at] = 1.0, CENTRE_WEIGHT, name, colour
+    return Targets(centres, weights, objects, colours, torch.tensor([places[s.background] for s in scenes]))
+
+
+def loss_of_logits(said: Logits, asked: Targets) -> Tensor:
+    """Returns the loss of what the network says of a batch."""
+    there = F.binary_cross_entropy_with_logits(said.centres.float(), asked.centres, asked.weights, reduction="sum") / len(asked.centres)
+    kind = F.cross_entropy(said.objects.float(), asked.objects, ignore_index=-1)
+    hue = F.cross_entropy(said.colours.float(), asked.colours, ignore_index=-1)
+    return 0.1 * there + kind + hue + F.cross_entropy(said.backgrounds.float(), asked.backgrounds)
 
 
 def seen_through(pictures: Tensor, tokenizer: PictureTokenizer, step: int) -> Tensor:
@@ -132,13 +156,9 @@ def main(options: Options) -> None:
 
     def loss_of(step: int) -> Tensor:
         batch = trained_scenes((1 << 42) + step * 4096, preset["batch"], lessons=lessons)
-        centres, weights, colours, places = (t.to(device) for t in targets(batch, lessons.objects))
         with half:
-            pictures = seen_through(to_tensor([render(s, 128) for s in batch], device), tokenizer, step)
-            objects, hues, background = model(pictures)
-        seen = F.binary_cross_entropy_with_logits(objects.float(), centres, weights, reduction="sum") / len(batch)
-        hue = F.cross_entropy(hues.float(), colours, ignore_index=-1)
-        return 0.1 * seen + hue + F.cross_entropy(background.float(), places)
+            said = model(seen_through(to_tensor([render(s, 128) for s in batch], device), tokenizer, step))
+        return loss_of_logits(said, targets(batch, lessons.objects).to(device))
 
     def held_out() -> dict[str, float]:
         numbers = {}

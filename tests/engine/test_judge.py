@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
 
 from engine import judge
 from engine.data.emoji_scenes import TAUGHT, Group, Scene, backgrounds, trained_scenes
 from engine.errors import MissingWeights
-from engine.judge import CELLS, COLOURS, Found, Judge, Reading, centre, compare
-from engine.train.judge import BENT, MISTAKES, out_of_shape, targets, with_mistakes
+from engine.judge import CELLS, COLOURS, Found, Judge, Logits, Reading, centre, compare
+from engine.train.judge import BENT, MISTAKES, loss_of_logits, out_of_shape, targets, with_mistakes
 
 
 def scene(groups: tuple[Group, ...], relation: str = "", background: str = "red") -> Scene:
@@ -55,14 +54,16 @@ def test_a_missing_object_is_in_no_relation() -> None:
 
 def test_targets_hold_every_box_of_a_scene() -> None:
     scenes = trained_scenes(0, 24)
-    centres, weights, colours, places = targets(scenes, TAUGHT)
+    centres, weights, objects, colours, places = targets(scenes, TAUGHT)
     assert centres.sum() == sum(len(s.boxes) for s in scenes)
     assert (weights[centres == 1] > 1).all() and weights.min() == 0
+    assert ((objects >= 0) == (weights != 1)).all() and ((colours >= 0) == (objects >= 0)).all()
     for b, s in enumerate(scenes):
         assert backgrounds()[places[b]] == s.background
         for box in s.boxes:
             row, column = centre(box)
-            assert centres[b, TAUGHT.index(box[0]), row, column] == 1 and colours[b, row, column] >= 0
+            assert centres[b, row, column] == 1 and objects[b, row, column] == TAUGHT.index(box[0])
+            assert COLOURS[colours[b, row, column]] == box[1] and objects[b, row + 1, column - 1] >= 0
             assert 0 < row < CELLS - 1 and 0 < column < CELLS - 1
 
 
@@ -73,14 +74,12 @@ def test_it_learns_two_pictures_and_reads_them_back() -> None:
     pictures[0][40:88, 40:88] = (250, 0, 0)
     pictures[1][40:88, 40:88] = (0, 0, 250)
     x = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float() / 127.5 - 1
-    aim = torch.zeros(2, 2, CELLS, CELLS)
-    aim[0, 0, 8, 8] = aim[1, 1, 8, 8] = 1
-    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
-    for _ in range(120):
+    known = backgrounds()
+    scenes = [Scene((), "", known[i], ((name, "", 40, 40, 48),), 0) for i, name in enumerate(model.names)]
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    for _ in range(60):
         optimizer.zero_grad()
-        objects, _, background = model(x)
-        loss = F.binary_cross_entropy_with_logits(objects, aim, 1 + 50 * aim, reduction="sum")
-        (loss + F.cross_entropy(background, torch.tensor([0, 1]))).backward()
+        loss_of_logits(model(x), targets(scenes, model.names)).backward()
         optimizer.step()
     first, second = model.eval().read([p.repeat(2, 0).repeat(2, 1) for p in pictures])  # at 256 pixels
     assert [f.name for f in first.objects] == ["cat"] and [f.name for f in second.objects] == ["dog"]
@@ -91,12 +90,23 @@ def test_it_learns_two_pictures_and_reads_them_back() -> None:
 def test_a_sure_judge_counts_an_object_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chances of neighbouring cells that are 1 in float32 are no two objects."""
     model = Judge(("cat",), width=4).eval()
-    sure = torch.full((1, 1, CELLS, CELLS), -30.0)
-    sure[0, 0, 5, 5:7] = torch.tensor([40.0, 30.0])
-    said = sure, torch.zeros(1, len(COLOURS), CELLS, CELLS), torch.zeros(1, len(backgrounds()))
+    sure = torch.full((1, CELLS, CELLS), -30.0)
+    sure[0, 5, 5:7] = torch.tensor([40.0, 30.0])
+    said = Logits(sure, torch.zeros(1, 1, CELLS, CELLS), torch.zeros(1, len(COLOURS), CELLS, CELLS), torch.zeros(1, len(backgrounds())))
     monkeypatch.setattr(model, "forward", lambda x: said)
     found = model.read([np.zeros((128, 128, 3), np.uint8)])[0].objects
     assert [(f.row, f.column) for f in found] == [(5, 5)]
+
+
+def test_a_centre_without_a_sure_object_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Judge(("cat", "dog", "fox"), width=4).eval()
+    centres, kinds = torch.full((1, CELLS, CELLS), -30.0), torch.zeros(1, 3, CELLS, CELLS)
+    centres[0, 5, 5] = centres[0, 9, 9] = 40.0
+    kinds[0, 1, 9, 9] = 5.0
+    said = Logits(centres, kinds, torch.zeros(1, len(COLOURS), CELLS, CELLS), torch.zeros(1, len(backgrounds())))
+    monkeypatch.setattr(model, "forward", lambda x: said)
+    found = model.read([np.zeros((128, 128, 3), np.uint8)])[0].objects
+    assert [(f.name, f.row) for f in found] == [("dog", 9)]
 
 
 def test_without_weights_the_reason_is_said(tmp_path) -> None:
