@@ -191,11 +191,12 @@ def test_trained_resamplers_work_there(device: Far) -> None:
 def test_the_judge_reads_there(device: Far) -> None:
     torch.manual_seed(3)
     plain = Judge(["cat", "dog"], width=4).requires_grad_(False)
-    torch.nn.init.zeros_(plain.objects.bias)
+    torch.nn.init.ones_(plain.centres.bias)
+    plain.objects.weight.mul_(20)  # sure of what it sees
     picture = np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     expected = plain.read([picture])
     assert expected[0].objects, "nothing was found, so nothing was compared"
     with device.counted() as traffic:
         found = moved(plain).read([picture])
     assert [(f.name, f.row, f.column) for f in found[0].objects] == [(f.name, f.row, f.column) for f in expected[0].objects]
-    assert traffic.reads.total() == 3, "one for each part of the answer"
+    assert traffic.reads.total() == 4, "one for each part of the answer"
