@@ -35,10 +35,10 @@ from engine.run import Run
 FAVOURITE = "sjdpp"  # of the Lab tab
 USUAL_SIZE = 256  # pixels: at 128 an object has four to eight tokens along a side, and looks coarse
 EXAMPLES = (
-    "a rocket above the moon, night sky",
+    "three santas on a meadow",
     "two cats under a green balloon, night sky",
     "a red apple on a blue background",
-    "three santas on a meadow",
+    "a rocket above the moon, night sky",
     "a dragon over a castle at night",
 )
 FILES = {  # name of the offer: (label, ending of the file)
