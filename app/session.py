@@ -15,7 +15,7 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -33,12 +33,13 @@ IDLE = 86_400.0  # seconds after which a visit ends if its page was never seen t
 @dataclass(eq=False)
 class Ticket:
     """A place in the queue, then the right to use the engine. tab: the one that asked; seen: time of its last activity; asked, began, held:
-    when it was asked for, took the engine, and had its first runs, of which `first` is one."""
+    when it was asked for, took the engine, and had its first runs, of which `first` is one; fields: what the page asked with."""
 
     number: int
     visitor: str
     tab: str
     seen: float
+    fields: tuple[object, ...] = ()
     asked: float = 0.0
     began: float = 0.0
     held: float = 0.0
@@ -96,10 +97,10 @@ class Sessions:
 
     # --- the queue ------------------------------------------------------------------------------------------------
 
-    def enter(self, visitor: str, tab: str = "", since: float | None = None) -> int | None:
+    def enter(self, visitor: str, tab: str = "", since: float | None = None, fields: Sequence[object] = ()) -> int | None:
         """The number of a new ticket at the end of the queue, which replaces the visitor's waiting one. None if they have a run.
 
-        since : when the visitor asked, by the clock; None = now
+        since : when the visitor asked, by the clock; None = now; fields : what they asked with, unchecked
         """
         with self._lock:
             self._expire()
@@ -109,8 +110,14 @@ class Sessions:
             self._line = [ticket for ticket in self._line if ticket.visitor != visitor]
             self._numbers += 1
             now = self._clock()
-            self._line.append(Ticket(self._numbers, visitor, tab, now, now if since is None else since))
+            self._line.append(Ticket(self._numbers, visitor, tab, now, tuple(fields), now if since is None else since))
             return self._numbers
+
+    def fields(self, visitor: str, number: int) -> tuple[object, ...] | None:
+        """What came with a ticket that waits; None if it is not the visitor's, was given up or has expired."""
+        with self._lock:
+            self._expire()
+            return next((ticket.fields for ticket in self._line if (ticket.number, ticket.visitor) == (number, visitor)), None)
 
     def place(self, visitor: str) -> int:
         """How many runs must end before this visitor's begins; 0 if they do not wait."""

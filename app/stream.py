@@ -15,6 +15,7 @@ from statistics import median_low
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from engine.core import Step
 from engine.diagnostics import Candidate, candidates, per_token
@@ -23,7 +24,7 @@ from engine.trace import RoundTrace, TreeTrace
 from engine.tree import children
 
 UPDATES_PER_SECOND = 12
-SHARE = 0.08  # of the time, for drawing and sending
+SHARE = 0.075  # of the time, for drawing and sending
 LATEST = 3  # updates by which the cost of the next is estimated
 UNKNOWN = array("f", [float("nan")])  # of a token
 PENDING, OWN, CORRECTED, ACCEPTED, REDRAWN = range(5)  # what became of a position
@@ -224,26 +225,35 @@ def updates(
     """
     changed: set[int] = set()
     final: set[int] = set()  # boards whose last picture was yielded
-    waiting: list[tuple[int, Step]] = []
-    for which, step in race([board.run for board in boards]):
-        if boards[which].count:
-            waiting.append((which, step))
-        else:
-            boards[which].add(step)  # it asks what a run forgets at its end
+    steps = race([board.run for board in boards])
+    due = True
+    while due:
+        moved, waiting, due = _until_due(steps, boards, throttle)
+        for which, step in waiting:
+            boards[which].add(step)
         ended = {i for i, board in enumerate(boards) if board.ended}
-        changed |= {which} | (ended - final)
-        if throttle.ready():
-            _write(boards, waiting)
+        changed |= moved | (ended - final)
+        if due:
             yield changed
             throttle.done()
             final |= changed & ended
             changed = set()
-    _write(boards, waiting)
     yield set(range(len(boards)))
 
 
-def _write(boards: Sequence[Growth], waiting: list[tuple[int, Step]]) -> None:
-    """Gives the boards the Steps that wait for it, and empties the list."""
-    for which, step in waiting:
-        boards[which].add(step)
-    waiting.clear()
+@torch.inference_mode()  # to begin and to end the mode at every step would cost more than a draw
+def _until_due(
+    steps: Iterator[tuple[int, Step]], boards: Sequence[Growth], throttle: Throttle
+) -> tuple[set[int], list[tuple[int, Step]], bool]:
+    """Runs on until a picture is due or nothing is left: which boards moved, the Steps that wait to be written, and whether one is due."""
+    moved: set[int] = set()
+    waiting: list[tuple[int, Step]] = []
+    for which, step in steps:
+        moved.add(which)
+        if boards[which].count:
+            waiting.append((which, step))
+        else:
+            boards[which].add(step)  # it asks what a run forgets at its end
+        if throttle.ready():
+            return moved, waiting, True
+    return moved, waiting, False

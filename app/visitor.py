@@ -74,27 +74,25 @@ class Visitor:
         reading = self.handler("drop", "mesh")
         return told + self.ask(reading, [file, *self.values(reading)[1:]])
 
-    def ticket(self, tab: str = "image", keep: Any = True) -> Any:
-        """The number of a ticket for the engine."""
-        found = json.loads(self.ask(self.handler("enter", tab), [keep]))
-        return found["data"][0] if "data" in found else 0
-
-    def filled(self, tab: str, chosen: Mapping[str, Any], /, **changed: Any) -> list[Any]:
-        """What the page sends for a run, with a ticket.
+    def ticket(self, tab: str = "image", chosen: Mapping[str, Any] | None = None, /, **changed: Any) -> Any:
+        """The number of a ticket for the engine.
 
         chosen: settings that differ from the page's; changed: other values, by the ids of their components
         """
-        handler = self.handler("run", tab)
+        handler = self.handler("enter", tab)
         data = self.values(handler)
         for place, component in enumerate(self.handlers[handler]["inputs"]):
             name = (self.components[component]["props"].get("elem_id") or "").removeprefix("mesh-")
-            if name == "ticket":
-                data[place] = self.ticket(tab)
             if name == "settings":
-                data[place] = data[place] | {"values": data[place]["values"] | chosen}
+                data[place] = data[place] | {"values": data[place]["values"] | (chosen or {})}
             if name in changed:
                 data[place] = changed[name]
-        return data
+        found = json.loads(self.ask(handler, data))
+        return found["data"][0] if "data" in found else 0
+
+    def filled(self, tab: str, chosen: Mapping[str, Any], /, **changed: Any) -> list[Any]:
+        """What the page sends for a run: a ticket, see there, unless `changed` has one."""
+        return [changed["ticket"] if "ticket" in changed else self.ticket(tab, chosen, **changed)]
 
     def generate(self, tab: str = "image", **changed: Any) -> str:
         """A whole run that ends soon, of nothing but the method; all that came back, and what it left."""

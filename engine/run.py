@@ -41,6 +41,7 @@ class Run:
         self.tokens: list[int] = []
         self.positions: list[int] = []
         self.seconds = 0.0
+        self.counts = {"forwards": 0, "draft_forwards": 0, "drafted": 0}  # of all steps
         self.clock: Callable[[], float] = time.perf_counter
         self.began: Callable[[Sequence], None] | None = None  # called with the sequence, before the method
         self.stopped = self.finished = False
@@ -95,6 +96,8 @@ class Run:
     def take(self, step: Step) -> None:
         """Adds a step to the run, with its seconds."""
         self.seconds += step.seconds
+        for name in self.counts:
+            self.counts[name] += getattr(step, name)
         self.steps.append(step)
         self.tokens += step.tokens
         self.positions += step.positions
@@ -158,13 +161,10 @@ class Run:
     @property
     def totals(self) -> dict[str, float]:
         """Tokens, passes, seconds and their ratios so far."""
-        forwards = sum(s.forwards for s in self.steps)
-        tokens = len(self.tokens)
+        forwards, tokens = self.counts["forwards"], len(self.tokens)
         return {
             "tokens": tokens,
-            "forwards": forwards,
-            "draft_forwards": sum(s.draft_forwards for s in self.steps),
-            "drafted": sum(s.drafted for s in self.steps),
+            **self.counts,
             "step_compression": tokens / forwards if forwards else 0.0,
             "seconds": self.seconds,
             "tokens_per_second": tokens / self.seconds if self.seconds else 0.0,

@@ -34,12 +34,12 @@ from engine.run import Run
 
 FAVOURITE = "sjdpp"  # of the Lab tab
 USUAL_SIZE = 256  # pixels: at 128 an object has four to eight tokens along a side, and looks coarse
-EXAMPLES = (
-    "three santas on a meadow",
-    "two cats under a green balloon, night sky",
+EXAMPLES = (  # looked at with several seeds: the page must not begin with a picture that comes out wrong
+    "two foxes on snow",
+    "a penguin beside a pumpkin",
     "a red apple on a blue background",
-    "a rocket above the moon, night sky",
-    "a dragon over a castle at night",
+    "three santas on a meadow",
+    "a ghost and a pumpkin at night",
 )
 FILES = {  # name of the offer: (label, ending of the file)
     "download": ("PNG", ".png"),

@@ -6,6 +6,7 @@ always shows its real value. The panel's value holds declarations and values; a 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -32,7 +33,7 @@ def encode(
     values: Mapping[str, float | str] | None = None,
     words: Mapping[str, Mapping[float, str]] | None = None,
 ) -> dict[str, Any]:
-    """The panel's value for some knobs.
+    """The panel's value for some knobs. Its declarations are a text, because the browser copies a field's value again and again.
 
     name: of their owner; values: those that differ from the defaults; words: by knob, text that replaces some numbers
     """
@@ -40,7 +41,7 @@ def encode(
     given, said = values or {}, words or {}
     return {
         "name": name,
-        "declarations": [declare(k) | {"words": {f"{n:g}": text for n, text in said.get(k.name, {}).items()}} for k in knobs],
+        "declarations": json.dumps([declare(k) | {"words": {f"{n:g}": text for n, text in said.get(k.name, {}).items()}} for k in knobs]),
         "values": {k.name: given.get(k.name, k.default) for k in knobs},
         "left": {},  # by owner, the values that were left behind for another one
     }

@@ -29,7 +29,8 @@ from engine.errors import BadKnob, BadOutput, BadPrompt, ForetokenError
 from engine.run import Run
 
 # "preprocess": Gradio's own checks would end an event between the ticket and the run; `asked` turns wrong values into messages
-DIRECT = {"queue": False, "show_progress": "hidden", "api_visibility": "private", "preprocess": False}
+# "show_progress_on": the browser copies all that a component holds which shows progress, hidden or not, at each update of any event
+DIRECT = {"queue": False, "show_progress": "hidden", "show_progress_on": [], "api_visibility": "private", "preprocess": False}
 GIVES_WAY = 20.0  # seconds that a larger file waits for the end of a run, which would be less than half as fast beside it
 GOING = "Your last run is still in progress. Cancel it first."
 # "multiple": a second wait may begin while Gradio still holds the event of one that was given up
@@ -115,18 +116,10 @@ class Racing:
 
     def wire_race(self, asking: list[Callable], run: Callable, inputs: list[Component]) -> Any:
         """Connects what starts, stops and steers a run, and returns the event behind it. run: the generator; inputs: its arguments after
-        the ticket."""
-        between = [self.go, self.cancel, self.line, self.clock]
+        the ticket. The fields are sent with the request for a ticket, see `wire_start`."""
         offers = {"messages": self.messages, **self.offers}
-        entered = [self.ticket, self.seed, *between, *offers.values()]
-        starts = gr.on(asking, self.enter, self.keep, entered, trigger_mode="once", **DIRECT)
-        ran = starts.success(run, [self.ticket, *inputs], self.live, **ENGINE)
-        late = {"trigger_mode": "multiple", **DIRECT}  # the event of an abandoned wait may still be running
-        ran.then(self.restore, None, between, **late)
-        ran.failure(self.restore, None, between, **late)
-        delivered = ran.success(self.deliver, None, list(offers.values()), **late)
-        self.cancel.click(self.stop, None, between, **DIRECT)
-        self.clock.tick(self.tell_place, None, between, **DIRECT)
+        self.seed_at = inputs.index(self.seed)
+        delivered = self.wire_start(asking, self.enter, [self.keep, *inputs], [self.ticket, self.seed], run, list(offers.values()))
         self.knobs.input(self.move, self.knobs, [self.badge, self.messages], trigger_mode="always_last", **DIRECT)
         self.method.input(
             self.choose, [self.method, self.knobs], [self.knobs, self.badge, self.messages], trigger_mode="always_last", **DIRECT
@@ -134,27 +127,78 @@ class Racing:
         self.dice.click(lambda: secrets.randbelow(asked.LARGEST_SEED), None, self.seed, **DIRECT)
         return delivered
 
-    def enter(self, keep: object, request: gr.Request) -> tuple[Any, ...]:
-        """Takes a ticket, and a new seed if the old one is not kept; shows why if there is no ticket."""
+    def wire_start(
+        self, asking: list[Callable], enter: Callable, inputs: list[Component], entered: list[Component], run: Callable,
+        offers: list[Component],
+    ) -> Any:  # fmt: skip
+        """Connects what starts and stops a run, and returns the event behind it.
+
+        The fields go with the request for a ticket, not with the run: the browser copies what a queued event was given at each of its
+        updates. run : the generator, given the ticket and what `enter` kept of the fields
+        """
+        between = [self.go, self.cancel, self.line, self.clock]
+        starts = gr.on(asking, enter, inputs, entered, trigger_mode="once", **DIRECT)
+        ran = starts.success(self.with_fields(run), self.ticket, self.live, **ENGINE)
+        starts.success(self.show_entered, None, [*between, *offers], **DIRECT)
+        late = {"trigger_mode": "multiple", **DIRECT}  # the event of an abandoned wait may still be running
+        ran.then(self.restore, None, between, **late)
+        ran.failure(self.restore, None, between, **late)
+        self.cancel.click(self.stop, None, between, **DIRECT)
+        self.clock.tick(self.tell_place, None, between, **DIRECT)
+        return ran.success(self.deliver, None, offers, **late)
+
+    def with_fields(self, decode: Callable) -> Callable:
+        """The generator of a ticket: `decode` with the fields that came with it."""
+
+        def run(ticket: object, request: gr.Request) -> Iterator[dict[str, Any]]:
+            fields = self.sessions.fields(request.session_hash, asked.ticket(ticket))
+            if fields is None:
+                yield live.Screen().show()
+            else:
+                yield from decode(ticket, *fields, request)
+
+        return run
+
+    def enter(self, request: gr.Request, keep: object, *fields: object) -> tuple[Any, ...]:
+        """Takes a ticket (0: there is none), and a new seed if the old one is not kept. The rest of what changes on the page is left for
+        `show_entered`, because the page needs long to take that in, and its run would begin behind it."""
         visitor = request.session_hash
-        unchanged = (gr.skip(),) * len(self.offers)
-        try:
-            kept = asked.flag(keep)
-        except ForetokenError as e:
-            return 0, gr.skip(), *self.restore(request), notice.error(e), *unchanged
         if waits := self.waits_for(visitor):
             self.sessions.want(visitor, self.prefix)
-            parked = gr.Button(visible=False), gr.Button(visible=True), notice.hint(waits), gr.Timer(active=False)
-            return 0, gr.skip(), *parked, gr.skip(), *unchanged
+            parked = {"go": gr.Button(visible=False), "cancel": gr.Button(visible=True), "line": notice.hint(waits)}
+            return self._entered(visitor, {**parked, "clock": gr.Timer(active=False)}), gr.skip()
         self.sessions.want(visitor, "")
-        number = self.sessions.enter(visitor, self.prefix)
+        given, changed = list(fields), gr.skip()
+        try:
+            if not asked.flag(keep):
+                changed = given[self.seed_at] = secrets.randbelow(asked.LARGEST_SEED)
+        except ForetokenError as e:
+            return self._entered(visitor, {"messages": notice.error(e)}), gr.skip()
+        number = self.take_ticket(visitor, given)
+        return number, changed if number else gr.skip()
+
+    def take_ticket(self, visitor: str, fields: Sequence[object]) -> int:
+        """The number of a new ticket, 0 if the visitor has a run; what the page shows then is left for `show_entered`."""
+        number = self.sessions.enter(visitor, self.prefix, fields=fields)
         if number is None:
-            return 0, gr.skip(), *(gr.skip(),) * 4, notice.error(BadPrompt(GOING)), *unchanged
+            return self._entered(visitor, {"messages": notice.error(BadPrompt(GOING))})
         self.sessions.take_results(visitor, self.prefix)  # of a run whose page did not wait
-        fresh = gr.skip() if kept else secrets.randbelow(asked.LARGEST_SEED)
-        line = self.place_of(visitor)
-        between = gr.Button(visible=False), gr.Button(visible=True), line, gr.Timer(active=True)
-        return number, fresh, *between, self.hints_of(visitor), *(self.withdrawn(name) for name in self.offers)
+        return self._entered(visitor, self.begun(visitor), number)
+
+    def begun(self, visitor: str) -> dict[str, Any]:
+        """What the page shows as soon as a visitor has a ticket, by name."""
+        buttons = {"go": gr.Button(visible=False), "cancel": gr.Button(visible=True), "clock": gr.Timer(active=True)}
+        said = {"line": self.place_of(visitor), "messages": self.hints_of(visitor)}
+        return {**buttons, **said, **{name: self.withdrawn(name) for name in self.offers}}
+
+    def _entered(self, visitor: str, shown: Mapping[str, Any], number: int = 0) -> int:
+        self.sessions.leave_results(visitor, f"{self.prefix}entered", shown)
+        return number
+
+    def show_entered(self, request: gr.Request) -> tuple[Any, ...]:
+        """What `enter` has left for the page."""
+        parts = {"go": self.go, "cancel": self.cancel, "line": self.line, "clock": self.clock, "messages": self.messages, **self.offers}
+        return fill(parts, self.sessions.take_results(request.session_hash, f"{self.prefix}entered"))
 
     def hints_of(self, visitor: str) -> list[dict[str, Any]]:
         """Notices to show while a run that the visitor has requested waits and goes."""

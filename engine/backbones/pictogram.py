@@ -396,9 +396,9 @@ class Pictogram:
         with torch.autocast("cpu", torch.bfloat16, enabled=rounded):
             picture = self.tokenizer.decode_rows(tokens[None], rows, preview=not fine)[0].float()
         pixels = ((picture.clamp(-1, 1) + 1) * 127.5).round().byte().permute(1, 2, 0).cpu()
-        shown = known[rows.start : rows.stop].repeat_interleave(FACTOR, 0).repeat_interleave(FACTOR, 1)
-        pixels[~shown] = torch.tensor(MISSING_COLOUR, dtype=torch.uint8)
-        return pixels.numpy()
+        by_token = pixels.unflatten(1, (-1, FACTOR)).unflatten(0, (-1, FACTOR))
+        shown = known[rows.start : rows.stop, None, :, None, None]
+        return torch.where(shown, by_token, torch.tensor(MISSING_COLOUR, dtype=torch.uint8)).flatten(2, 3).flatten(0, 1).numpy()
 
     def codebook(self) -> Tensor:
         """The decoder's input for every token, float32 [V, D]."""

@@ -66,10 +66,13 @@ class FiniteScalarQuantizer(nn.Module):
         """Digits [..., D] to ids int64 [...], 0..V-1."""
         return (digits.round().long() * self.radix).sum(-1)
 
+    def inputs(self, ids: Tensor) -> Tensor:
+        """The decoder's input for ids int64 [...], float32 [..., D]."""
+        return self.values((ids[..., None] // self.radix % self.count.long()).float())
+
     def codebook(self) -> Tensor:
         """The decoder's input for every id, float32 [V, D]."""
-        ids = torch.arange(self.size, device=self.radix.device)
-        return self.values((ids[:, None] // self.radix % self.count.long()).float())
+        return self.inputs(torch.arange(self.size, device=self.radix.device))
 
 
 def _stage(width: int, blocks: int, kernel: int) -> list[nn.Module]:
@@ -127,7 +130,7 @@ class PictureTokenizer(nn.Module):
 
     def decode(self, tokens: Tensor, preview: bool = False) -> Tensor:
         """Pictures [B, 3, 8h, 8w] in about -1..1 from tokens int64 [B, h, w]."""
-        latent = self.quantizer.codebook()[tokens].permute(0, 3, 1, 2)
+        latent = self.quantizer.inputs(tokens).permute(0, 3, 1, 2)
         return (self.preview_decoder if preview else self.decoder)(latent)
 
     def decode_rows(self, tokens: Tensor, rows: range, preview: bool = False) -> Tensor:

@@ -38,7 +38,7 @@ def test_a_logarithmic_slider_gives_small_values_their_room():
 def test_the_papers_letter_and_the_knobs_nature_reach_the_page():
     value = knobs.encode("sjdpp", find("sjdpp")[0].knobs, {"refresh": "reuse published"})
     json.dumps(value)
-    by_name = {d["name"]: d for d in value["declarations"]}
+    by_name = {d["name"]: d for d in json.loads(value["declarations"])}
     assert (by_name["reuse_ratio"]["symbol"], by_name["reuse_ratio"]["label"]) == ("τ", "Keep a guess above")
     assert by_name["reuse_ratio"]["help"].endswith("On the command line: reuse_ratio.")
     assert by_name["refresh"]["live"] is False

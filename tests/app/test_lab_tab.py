@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 from types import SimpleNamespace
 
@@ -159,7 +160,7 @@ def test_the_other_kind_brings_its_methods_settings_and_clouds(tab, low, monkeyp
     monkeypatch.setattr(tab, "mesh", Lazy("lowpoly", assets.models(), lambda: low))
     shown = dict(zip(tab.switched, tab.switch("mesh"), strict=True))
     assert shown["method"] == "xspecmesh" and shown["knobs"]["loops"] and shown["stage"]["kind"] == "mesh"
-    assert [k["name"] for k in shown["settings"]["declarations"]] == ["clouds", "tempo", "face_budget"]
+    assert [k["name"] for k in json.loads(shown["settings"]["declarations"])] == ["clouds", "tempo", "face_budget"]
     offered = {card["name"] for card in shown["cards"]["lab-method"]}
     assert "xspecmesh_exact" in offered and "zipar" not in offered
     visible = {name: shown[name].visible for name in ("prompt", "table", "xspecmesh_exact", "zipar_verified")}

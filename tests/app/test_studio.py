@@ -101,7 +101,7 @@ def test_a_full_disk_costs_neither_the_picture_nor_the_rest(picto, tmp_path, mon
         tab = image_tab.ImageTab(Place(page, where, picto, studio.mesh_model(), Sessions(folder=tmp_path)))
     asked = SimpleNamespace(session_hash="a")
     settings = {"values": {"size": "64 px"}}
-    screens = list(tab.run(tab.enter(True, asked)[0], "a cat", 7, "ar", {"values": {}}, settings, False, "ar", {"values": {}}, asked))
+    screens = list(tab.run(tab.enter(asked, True)[0], "a cat", 7, "ar", {"values": {}}, settings, False, "ar", {"values": {}}, asked))
     assert screens[-1]["right"]["value"]["state"] == "done"
     left = dict(zip(("messages", *tab.offers), tab.deliver(asked), strict=True))
     assert place in left["messages"][0]["text"] and "No space left" in left["messages"][0]["text"]

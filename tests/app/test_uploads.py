@@ -54,8 +54,9 @@ def dropped(tab: mesh_tab.MeshTab, path: str) -> dict:
 
 def asked_for(tab: mesh_tab.MeshTab) -> dict:
     """What the page shows behind Generate."""
-    names = ("ticket", "seed", "go", "cancel", "line", "clock", "messages", *tab.offers)
-    return dict(zip(names, tab.enter(True, VISITOR), strict=True))
+    ticket, seed = tab.enter(VISITOR, True)
+    names = ("go", "cancel", "line", "clock", "messages", *tab.offers)
+    return {"ticket": ticket, "seed": seed, **dict(zip(names, tab.show_entered(VISITOR), strict=True))}
 
 
 def ran(tab: mesh_tab.MeshTab, ticket: int) -> list[dict]:

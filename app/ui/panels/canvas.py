@@ -21,6 +21,7 @@ from app.ui.panels import panel, to_text
 
 LANES = ("lane1", "lane2", "lane3", "lane4")  # the sides of a race of several
 QUALITY = 82  # of the JPEG while a picture grows; the last one is lossless
+LIGHTLY = 2  # of zlib's levels: a third of the time of the usual 6 for a fifth more bytes
 VIRIDIS = (
     (68, 1, 84), (72, 26, 108), (71, 47, 125), (65, 68, 135), (57, 86, 140), (49, 104, 142), (42, 120, 142), (35, 136, 142),
     (31, 152, 139), (34, 168, 132), (53, 183, 121), (84, 197, 104), (122, 209, 81), (165, 219, 54), (210, 226, 27),
@@ -178,13 +179,14 @@ def levels(depth: np.ndarray) -> np.ndarray:
 
 def quantize(values: np.ndarray, high: float) -> np.ndarray:
     """uint8: 0..high becomes 1..255, nan becomes 0."""
-    level = 1 + np.clip(np.nan_to_num(values) / high, 0, 1) * 254
-    return np.where(np.isnan(values), 0, level.round()).astype(np.uint8)
+    unknown = np.isnan(values)
+    level = 1 + np.clip(np.where(unknown, 0, values) / high, 0, 1) * 254
+    return np.where(unknown, 0, level.round()).astype(np.uint8)
 
 
 def data_url(picture: np.ndarray, lossless: bool) -> str:
-    """A picture uint8 [H, W, 3] as a data: URL; PNG if lossless, else JPEG, which takes a tenth of the time."""
+    """A picture uint8 [H, W, 3] as a data: URL; PNG if lossless, else JPEG, which takes less time."""
     kind = "PNG" if lossless else "JPEG"
     file = io.BytesIO()
-    Image.fromarray(picture).save(file, kind, **({} if lossless else {"quality": QUALITY}))
+    Image.fromarray(picture).save(file, kind, **({"compress_level": LIGHTLY} if lossless else {"quality": QUALITY}))
     return f"data:image/{kind.lower()};base64,{base64.b64encode(file.getvalue()).decode('ascii')}"

@@ -2,6 +2,13 @@
 const box = element.querySelector(".ft-knobs"), scope = element.closest("[role=tabpanel]") || window;
 let shown = ""; // the owner of the shown controls
 let running = false;
+let declared = { text: "[]", knobs: [] }; // the declarations as they come, and as they are read
+
+function declarations() {
+  const text = props.value?.declarations ?? "[]";
+  if (text !== declared.text) declared = { text, knobs: JSON.parse(text) };
+  return declared.knobs;
+}
 
 const near = (number) => (Math.abs(number) < 0.001 ? number.toPrecision(2) : number.toFixed(3)); // τ may be 0.0001
 const show = (number) => (Number.isInteger(number) ? String(number) : String(+near(number)));
@@ -18,7 +25,7 @@ function move(name, value) {
 }
 
 function tellOthers() {
-  if (props.value) window.dispatchEvent(new CustomEvent("foretoken:knobs", { detail: { panel: __OWN__, ...props.value } }));
+  if (props.value) window.dispatchEvent(new CustomEvent("foretoken:knobs", { detail: { panel: __OWN__, ...props.value, declarations: declarations() } }));
 }
 
 // Another panel shows one of these knobs in its own form.
@@ -88,7 +95,7 @@ function rest() {
 // Hides knobs that have no effect under the current choice of another knob, which comes before them.
 function choose() {
   const line = (name) => box.querySelector(`[data-knob="${name}"]`);
-  for (const knob of props.value.declarations) {
+  for (const knob of declarations()) {
     const [other, ...choices] = knob.when;
     line(knob.name).hidden = Boolean(other) && (line(other).hidden || !choices.includes(props.value.values[other]));
   }
@@ -99,7 +106,7 @@ function draw() {
   if (!v) return;
   if (v.name !== shown) {
     shown = box.dataset.name = v.name;
-    box.replaceChildren(...v.declarations.map(row));
+    box.replaceChildren(...declarations().map(row));
   }
   for (const label of box.querySelectorAll(".ft-knob")) label.querySelector(".ft-control").put(v.values[label.dataset.knob]);
   choose();
