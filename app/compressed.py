@@ -1,66 +1,101 @@
-"""The page's own document is made once and comes compressed: it holds every panel's script and is large. Gradio makes it anew for each
-visitor, which takes longer than anything else before the page can be used, and compresses only files.
+"""What a page is made of is made and compressed once: its document, which holds every panel's script, and Gradio's own scripts and styles.
+
+Gradio makes the document anew for each visitor, which takes longer than anything else before the page can be used, and compresses each
+file each time.
 """
 
 from __future__ import annotations
 
+import gzip
 from collections import OrderedDict
+from typing import NamedTuple
 
-from starlette.middleware.gzip import GZipMiddleware
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-DOCUMENTS = ("/", "/config")  # streams must not wait for a compressor, and Gradio compresses its scripts and styles itself
-LEVEL = 5  # zlib's: a tenth larger than its best, in a third of the time
-KEPT = 8  # answers; visitors of one address differ in no header that a document depends on
-LARGEST = 4 * 2**20  # bytes of one that is kept
+DOCUMENTS = ("/", "/config")
+FILES = ("/assets/", "/theme.css")  # beginnings of paths; such a file has the same bytes under the same address for ever
+LEVEL = 6  # zlib's
+# answers that are kept; visitors of one address differ in no header that a document depends on, but a link may hold a state of its own
+KEPT = {"document": 8, "file": 512, "link": 0}
+SMALL, LARGEST = 400, 4 * 2**20  # bytes: less is not compressed, more is not kept
+PARTLY = {"range", "if-none-match", "if-modified-since"}  # headers of requests that a whole answer would not suit
 # headers that no document depends on, and that differ between browsers; an answer is kept for all others as they are
-HARMLESS = {
-    b"accept", b"accept-language", b"cache-control", b"connection", b"dnt", b"if-modified-since", b"if-none-match", b"pragma", b"priority",
-    b"sec-ch-ua", b"sec-ch-ua-mobile", b"sec-ch-ua-platform", b"sec-fetch-dest", b"sec-fetch-mode", b"sec-fetch-site", b"sec-fetch-user",
-    b"upgrade-insecure-requests", b"user-agent",
+HARMLESS = PARTLY | {
+    "accept", "accept-encoding", "accept-language", "cache-control", "connection", "dnt", "pragma", "priority", "sec-ch-ua",
+    "sec-ch-ua-mobile", "sec-ch-ua-platform", "sec-fetch-dest", "sec-fetch-mode", "sec-fetch-site", "sec-fetch-user",
+    "upgrade-insecure-requests", "user-agent",
 }  # fmt: skip
 
-Key = tuple[str, str, tuple[tuple[bytes, bytes], ...]]
+
+class Key(NamedTuple):
+    """What an answer depends on. kind : of KEPT; asked : the address and, for a document, the headers; packed : gzip is taken"""
+
+    kind: str
+    asked: tuple[object, ...]
+    packed: bool
 
 
 class Compressed:
-    """ASGI middleware: gzip for the documents of a page, for clients that take it. The latest answers are kept; they depend on nothing but
-    the request, as long as a page's configuration stays what it was when it was launched."""
+    """ASGI middleware: keeps the latest answers. They depend on nothing but the request, as long as a page's configuration stays what it
+    was when it was launched."""
 
     def __init__(self, app: ASGIApp):
-        self.app, self.compressing = app, GZipMiddleware(app, compresslevel=LEVEL)
-        self._kept: OrderedDict[Key, list[Message]] = OrderedDict()
+        self.app = app
+        self._kept: dict[str, OrderedDict[Key, list[Message]]] = {kind: OrderedDict() for kind in KEPT}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] not in DOCUMENTS:
+        key = key_of(scope)
+        if key is None:
             await self.app(scope, receive, send)
-        elif scope["method"] != "GET" or scope["query_string"]:  # a link may hold a state that was kept for it
-            await self.compressing(scope, receive, send)
-        else:
-            await self._answer(scope, receive, send)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = tuple(sorted((name, value) for name, value in scope["headers"] if name not in HARMLESS))
-        key = (scope["path"], scope.get("scheme", ""), headers)
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            for message in self._kept[key]:
-                await send(dict(message))
             return
+        kept = self._kept[key.kind]
+        if key in kept:
+            kept.move_to_end(key)
+            said = kept[key]
+        else:
+            said = await self._made(scope, receive, key.packed)
+            if _for_all(said):
+                kept[key] = said
+                while len(kept) > KEPT[key.kind]:
+                    kept.popitem(last=False)
+        for message in said:
+            await send(dict(message))
+
+    async def _made(self, scope: Scope, receive: Receive, packed: bool) -> list[Message]:
+        """The application's whole answer as two messages, compressed unless it is small or is already."""
         said: list[Message] = []
 
         async def listen(message: Message) -> None:
-            said.append(dict(message))
-            await send(message)
+            said.append(message)
 
-        await self.compressing(scope, receive, listen)
-        if _for_all(said):
-            self._kept[key] = said
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+        await self.app(scope, receive, listen)
+        start, body = said[0], b"".join(message.get("body", b"") for message in said[1:])
+        headers = MutableHeaders(raw=list(start["headers"]))
+        if len(body) >= SMALL and "content-encoding" not in headers:
+            headers.add_vary_header("Accept-Encoding")
+            if packed:
+                body, headers["Content-Encoding"] = gzip.compress(body, LEVEL), "gzip"
+        headers["Content-Length"] = str(len(body))
+        return [{**start, "headers": headers.raw}, {"type": "http.response.body", "body": body}]
+
+
+def key_of(scope: Scope) -> Key | None:
+    """Under what an answer is kept; None for what is passed on as it comes."""
+    if scope["type"] != "http" or scope["method"] != "GET":
+        return None
+    path, query, headers = scope["path"], scope["query_string"], Headers(scope=scope)
+    packed = "gzip" in headers.get("accept-encoding", "")
+    if path in DOCUMENTS:
+        told = sorted((name, value) for name, value in headers.items() if name not in HARMLESS)
+        return Key("link" if query else "document", (path, scope.get("scheme"), *told), packed)
+    if path.startswith(FILES) and not PARTLY & set(headers):
+        return Key("file", (path, query), packed)
+    return None
 
 
 def _for_all(said: list[Message]) -> bool:
     """Whether an answer is good for every request like the one that it answered."""
-    own = any(name.lower() == b"set-cookie" for name, _ in said[0].get("headers", ()))
-    return said[0].get("status") == 200 and not own and sum(len(message.get("body", b"")) for message in said) <= LARGEST
+    start, content = said
+    own = "set-cookie" in Headers(raw=start["headers"])
+    return start["status"] == 200 and not own and len(content["body"]) <= LARGEST

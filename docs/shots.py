@@ -64,7 +64,7 @@ def first(page: Page) -> None:
 
 def image(page: Page) -> None:
     """A finished race with the map of what became of each draft."""
-    page.fill("#prompt textarea, #prompt input", "three santas on a meadow")
+    page.fill("#prompt textarea, #prompt input", "a penguin beside a pumpkin")
     wait_for_race(page)
     page.wait_for_selector("#gif:not([disabled])")
     page.click("#overlay [data-do=keep]")

@@ -7,8 +7,9 @@ import gzip
 
 import httpx
 import pytest
+from starlette.datastructures import Headers
 
-from app.compressed import KEPT, Compressed
+from app.compressed import KEPT, SMALL, Compressed
 from tests.app.conftest import Served
 from tests.app.visitor import Visitor
 
@@ -24,7 +25,7 @@ def test_the_document_is_the_same_and_a_quarter_as_large(served: Served, path: s
 
 
 class Made:
-    """An application that counts what it was asked, and answers with a number."""
+    """An application that counts what it was asked, and answers with a number and many blanks."""
 
     def __init__(self, status: int = 200, headers: list[tuple[bytes, bytes]] | None = None):
         self.count, self.status, self.headers = 0, status, headers or []
@@ -32,11 +33,12 @@ class Made:
     async def __call__(self, scope, receive, send) -> None:
         self.count += 1
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-        await send({"type": "http.response.body", "body": str(self.count).encode()})
+        for part in (str(self.count).encode(), b" " * SMALL):
+            await send({"type": "http.response.body", "body": part, "more_body": part[:1] != b" "})
 
 
-def asked(app: Compressed, path: str = "/", method: str = "GET", query: bytes = b"", **headers: str) -> bytes:
-    """The body of an answer."""
+def asked(app: Compressed, path: str = "/", method: str = "GET", query: bytes = b"", **headers: str) -> tuple[int, Headers]:
+    """The number in an answer, and its headers."""
     said = []
 
     async def send(message) -> None:
@@ -44,33 +46,58 @@ def asked(app: Compressed, path: str = "/", method: str = "GET", query: bytes = 
 
     named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     asyncio.run(app({"type": "http", "path": path, "method": method, "query_string": query, "headers": named}, None, send))
-    return b"".join(message.get("body", b"") for message in said)
+    found, body = Headers(raw=said[0]["headers"]), b"".join(message.get("body", b"") for message in said[1:])
+    opened = gzip.decompress(body) if "content-encoding" in found else body
+    assert int(found.get("content-length", len(body))) == len(body)
+    return int(opened), found
 
 
 def test_a_document_is_made_once_for_requests_that_it_cannot_tell_apart() -> None:
     app = Compressed(Made())
-    assert asked(app, host="here", user_agent="one") == asked(app, host="here", user_agent="another", sec_fetch_mode="navigate") == b"1"
-    assert asked(app, host="there") == b"2", "the address is in the document"
-    assert asked(app, host="here", cookie="a=b") == b"3"
-    assert asked(app, "/config", host="here") == b"4"
-    assert asked(app, host="here") == b"1"
+    assert asked(app, host="here", user_agent="one")[0] == asked(app, host="here", user_agent="another", sec_fetch_mode="navigate")[0] == 1
+    assert asked(app, host="there")[0] == 2, "the address is in the document"
+    assert asked(app, host="here", cookie="a=b")[0] == 3
+    assert asked(app, "/config", host="here")[0] == 4
+    assert asked(app, host="here")[0] == 1
 
 
-def test_a_link_another_path_and_an_error_are_answered_anew() -> None:
-    for case in ({"query": b"deep_link=a"}, {"path": "/gradio_api/info"}, {"method": "HEAD"}):
+def test_a_file_is_made_once_for_all() -> None:
+    app = Compressed(Made())
+    assert asked(app, "/assets/a.js", host="here")[0] == asked(app, "/assets/a.js", host="there", cookie="a=b")[0] == 1
+    assert asked(app, "/theme.css", query=b"v=1")[0] == 2 and asked(app, "/theme.css", query=b"v=2")[0] == 3
+
+
+@pytest.mark.parametrize(("accepted", "encoding"), [("gzip, deflate, br, zstd", "gzip"), ("deflate", None), ("", None)])
+def test_it_is_compressed_for_those_who_take_it(accepted: str, encoding: str | None) -> None:
+    for path in ("/", "/assets/a.js"):
         app = Compressed(Made())
-        assert [asked(app, **case), asked(app, **case)] == [b"1", b"2"], case
-    for made in (Made(500), Made(headers=[(b"Set-Cookie", b"visitor=1")])):
-        app = Compressed(made)
-        assert [asked(app), asked(app)] == [b"1", b"2"]
+        for _ in range(2):
+            number, headers = asked(app, path, accept_encoding=accepted)
+            assert number == 1 and headers.get("content-encoding") == encoding and "Accept-Encoding" in headers["vary"]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [{"query": b"deep_link=a"}, {"path": "/gradio_api/info"}, {"method": "HEAD"}, {"path": "/assets/a.js", "if_none_match": "tag"},
+     {"path": "/assets/a.js", "range": "bytes=0-9"}],
+)  # fmt: skip
+def test_what_is_for_one_request_is_made_for_it(case: dict) -> None:
+    app = Compressed(Made())
+    assert [asked(app, **case)[0], asked(app, **case)[0]] == [1, 2]
+
+
+@pytest.mark.parametrize("made", [Made(500), Made(headers=[(b"set-cookie", b"visitor=1")])])
+def test_an_error_and_a_visitors_own_answer_are_not_kept(made: Made) -> None:
+    app = Compressed(made)
+    assert [asked(app)[0], asked(app)[0]] == [1, 2]
 
 
 def test_only_the_latest_answers_are_kept() -> None:
-    app = Compressed(Made())
-    for number in range(KEPT + 1):
+    app, most = Compressed(Made()), KEPT["document"]
+    for number in range(most + 1):
         asked(app, host=f"host{number}")
-    assert asked(app, host=f"host{KEPT}") == str(KEPT + 1).encode()
-    assert asked(app, host="host0") == str(KEPT + 2).encode()
+    assert asked(app, host=f"host{most}")[0] == most + 1
+    assert asked(app, host="host0")[0] == most + 2
 
 
 def test_a_stream_is_not_kept_back(served: Served) -> None:
