@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -54,3 +55,15 @@ def test_a_disk_that_refuses_costs_one_file(sessions, tmp_path):
 
     offers, mistakes = written(sessions, tmp_path, {"gif": full, "mp4": lambda path: path})
     assert list(offers) == ["mp4"] and ["No space left" in str(error) for error in mistakes] == [True]
+
+
+def test_a_seed_that_is_not_kept_is_that_of_the_run(visit):
+    visitor = visit()
+    handler = visitor.handler("enter")
+    data = visitor.values(handler)
+    names = [visitor.components[each]["props"].get("elem_id") for each in visitor.handlers[handler]["inputs"]]
+    data[names.index("keep")] = False
+    data[names.index("settings")]["values"]["size"] = "64 px"
+    ticket, seed = json.loads(visitor.ask(handler, data))["data"]
+    visitor.ask(visitor.handler("run"), [ticket])
+    assert f"-{seed}.png" in visitor.ask(visitor.handler("deliver"), []) and seed != data[names.index("seed")]
