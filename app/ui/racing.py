@@ -139,8 +139,8 @@ class Racing:
         between = [self.go, self.cancel, self.line, self.clock]
         starts = gr.on(asking, enter, inputs, entered, trigger_mode="once", **DIRECT)
         ran = starts.success(self.with_fields(run), self.ticket, self.live, **ENGINE)
-        starts.success(self.show_entered, None, [*between, *offers], **DIRECT)
         late = {"trigger_mode": "multiple", **DIRECT}  # the event of an abandoned wait may still be running
+        starts.success(self.show_entered, None, [*between, *offers], **late)
         ran.then(self.restore, None, between, **late)
         ran.failure(self.restore, None, between, **late)
         self.cancel.click(self.stop, None, between, **DIRECT)
@@ -183,7 +183,7 @@ class Racing:
         if number is None:
             return self._entered(visitor, {"messages": notice.error(BadPrompt(GOING))})
         self.sessions.take_results(visitor, self.prefix)  # of a run whose page did not wait
-        return self._entered(visitor, self.begun(visitor), number)
+        return self._entered(visitor, {**self.begun(visitor), "runs": True}, number)
 
     def begun(self, visitor: str) -> dict[str, Any]:
         """What the page shows as soon as a visitor has a ticket, by name."""
@@ -196,9 +196,12 @@ class Racing:
         return number
 
     def show_entered(self, request: gr.Request) -> tuple[Any, ...]:
-        """What `enter` has left for the page."""
+        """What `enter` has left for the page; nothing of a run that is over, because it may have left an error meanwhile."""
+        visitor = request.session_hash
         parts = {"go": self.go, "cancel": self.cancel, "line": self.line, "clock": self.clock, "messages": self.messages, **self.offers}
-        return fill(parts, self.sessions.take_results(request.session_hash, f"{self.prefix}entered"))
+        shown = self.sessions.take_results(visitor, f"{self.prefix}entered")
+        over = shown.pop("runs", False) and not self.sessions.busy(visitor, self.prefix)
+        return fill(parts, {} if over else shown)
 
     def hints_of(self, visitor: str) -> list[dict[str, Any]]:
         """Notices to show while a run that the visitor has requested waits and goes."""

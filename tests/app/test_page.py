@@ -188,18 +188,18 @@ def test_wrong_values_are_sentences_and_lock_nobody_out(open_page):
     page = open_page()
     page.uncheck("#compare input")
     choose(page, "settings", "size", "64 px")
-    for seed in ("-1", "1e99", "0.5", "2147483648"):
+    for seed, told in (("-1", "-1"), ("1e99", "1e+99"), ("0.5", "0.5"), ("2147483648", "2147483648")):
         say(page, seed)
-        refused(page, "is out of range")
+        refused(page, f"The seed {told} is out of range")  # of this click, not of the one before
     say(page, "5")
     menu = page.locator("#settings .ft-knob[data-knob=size] select")
     menu.evaluate("m => { m.add(new Option('7000 px')); m.value = '7000 px'; m.dispatchEvent(new Event('change')); }")
     refused(page, "size cannot be '7000 px'")
     choose(page, "settings", "size", "64 px")
     prompt = page.locator("#prompt textarea, #prompt input")
-    for text in ("🧿 🪅", "a cat \u0000 on snow"):
+    for text, told in (("🧿 🪅", "prompt"), ("a cat \u0000 on snow", "characters that are not text")):
         prompt.fill(text)
-        refused(page, "prompt")
+        refused(page, told)
     prompt.fill("a cat on snow")
     say(page, "")  # as good as 0
     page.click("#generate")

@@ -255,3 +255,10 @@ def test_others_go_on_while_a_large_file_is_read(visit):
 
 def test_a_file_that_is_too_large_is_refused_by_the_server(visit):
     assert "Send a smaller file" in visit().upload("big.obj", bytes(uploads.BYTES + 2**20))
+
+
+def test_what_begins_a_run_is_not_shown_once_it_is_over(tab):
+    assert not asked_for(tab)["go"].visible
+    ticket, _ = tab.enter(VISITOR, True)
+    tab.sessions.end("a", ticket)  # it has left an error for the page meanwhile
+    assert all(shown == gr.skip() for shown in tab.show_entered(VISITOR))
