@@ -12,6 +12,7 @@ from typing import Any
 
 import gradio as gr
 from gradio.blocks import Block
+from gradio.utils import get_type_hints
 
 from engine.errors import ForetokenError
 from tests.faults.visitor import Answer
@@ -62,9 +63,13 @@ class Direct:
 
 
 def called(fn: Callable[..., Any], data: list[Any], request: SimpleNamespace) -> Any:
-    """Calls a handler with the values of its inputs, and with the request if it asks for it."""
-    wanted = [p for p in inspect.signature(fn).parameters.values() if p.default is p.empty]
-    return fn(*data, request) if len(wanted) > len(data) else fn(*data)
+    """Calls a handler with the values of its inputs, and with the request where it asks for it, as Gradio does."""
+    wanted = [p.name for p in inspect.signature(fn).parameters.values() if p.kind is not p.VAR_POSITIONAL]
+    hints = get_type_hints(fn)
+    given = list(data)
+    for place in (at for at, name in enumerate(wanted) if hints.get(name) is gr.Request):
+        given.insert(place, request)
+    return fn(*given)
 
 
 def shown(returned: Any, count: int) -> list[Any]:
