@@ -14,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 DOCUMENTS = ("/", "/config")
-FILES = ("/assets/", "/theme.css")  # beginnings of paths; such a file has the same bytes under the same address for ever
+FILES = ("/assets/", "/theme.css")  # beginnings of paths; such a file stays the same, whatever query a stranger puts behind its name
 LEVEL = 6  # zlib's
 # answers that are kept; visitors of one address differ in no header that a document depends on, but a link may hold a state of its own
 KEPT = {"document": 8, "file": 512, "link": 0}
@@ -90,7 +90,7 @@ def key_of(scope: Scope) -> Key | None:
         told = sorted((name, value) for name, value in headers.items() if name not in HARMLESS)
         return Key("link" if query else "document", (path, scope.get("scheme"), *told), packed)
     if path.startswith(FILES) and not PARTLY & set(headers):
-        return Key("file", (path, query), packed)
+        return Key("file", (path,), packed)
     return None
 
 

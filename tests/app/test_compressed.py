@@ -67,7 +67,7 @@ def test_a_document_is_made_once_for_requests_that_it_cannot_tell_apart() -> Non
 def test_a_file_is_made_once_for_all() -> None:
     app = Compressed(Made())
     assert asked(app, "/assets/a.js", host="here")[0] == asked(app, "/assets/a.js", host="there", cookie="a=b")[0] == 1
-    assert asked(app, "/theme.css", query=b"v=1")[0] == 2 and asked(app, "/theme.css", query=b"v=2")[0] == 3
+    assert asked(app, "/theme.css", query=b"v=1")[0] == asked(app, "/theme.css", query=b"v=2")[0] == 2, "else queries would fill the memory"
 
 
 @pytest.mark.parametrize(("accepted", "encoding"), [("gzip, deflate, br, zstd", "gzip"), ("deflate", None), ("", None)])
