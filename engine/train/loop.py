@@ -26,6 +26,7 @@ from engine.errors import BadFile, BadKnob, BadOutput, NotSupported
 from engine.files import clean, home, refusal, whole_file
 from engine.machine import keep_freed_memory, processor
 from engine.train import unfinished
+from engine.train.data_parallel import LossOf, alone
 from engine.train.muon import StackedMuon
 from engine.train.profile import report
 
@@ -130,6 +131,7 @@ class Training:
     curve: list[dict] = field(default_factory=list)
     slice: str = ""  # the queue's key of this run
     spent: float = 0.0  # seconds of this run so far
+    gradient: Callable[[LossOf, int], float] = alone  # of a step: see `run`
 
     def __post_init__(self) -> None:
         torch.set_flush_denormal(True)  # denormals made CPU training eight times slower
@@ -236,15 +238,17 @@ class Training:
             raise refusal(self.path, e, "The previous checkpoint is untouched; free some space.") from e
 
     def run(
-        self, loss_of: Callable[[int], Tensor], held_out: Callable[[], dict], every: float = 300, profile: int = 0,
-        enough: Callable[[list[dict]], bool] | None = None,
+        self, loss_of: LossOf, held_out: Callable[[], dict], every: float = 300, profile: int = 0,
+        enough: Callable[[list[dict]], bool] | None = None, gradient: Callable[[LossOf, int], float] = alone,
     ) -> None:  # fmt: skip
         """Trains until the minutes are over or a signal stops it; takes the held-out numbers every `every` seconds. It raises the signal
         again with the previous handler, which by default ends the process.
 
         profile : above 0, it only makes and measures some steps, and saves nothing
         enough : asked with the curve after each row; the training ends as if its minutes were over if it says so
+        gradient : computes that of a step, in this process or in several (`Team.gradient`)
         """
+        self.gradient = gradient
         if profile:
             self.stopped = True  # so that nothing is shipped
             print(report(profile, lambda: self._advance(loss_of, self.warm_steps, 0.0)), flush=True)
@@ -265,9 +269,7 @@ class Training:
             print(f"{self.name}: stopped at step {self.step}; run the same command to continue", flush=True)
             signal.raise_signal(caught[0])
 
-    def _loop(
-        self, loss_of: Callable[[int], Tensor], held_out: Callable[[], dict], every: float, enough: Callable[[list[dict]], bool]
-    ) -> None:
+    def _loop(self, loss_of: LossOf, held_out: Callable[[], dict], every: float, enough: Callable[[list[dict]], bool]) -> None:
         start, seconds, spent = time.monotonic(), self.seconds, self.spent
         saved = reported = start
         first, running = self.step, None
@@ -298,15 +300,14 @@ class Training:
         except BadOutput as e:
             print(f"{self.name}: {e} Training goes on.", flush=True)
 
-    def _advance(self, loss_of: Callable[[int], Tensor], since_start: int, elapsed: float) -> float:
+    def _advance(self, loss_of: LossOf, since_start: int, elapsed: float) -> float:
         """Makes one optimiser step and returns its loss. elapsed : the fraction 0..1 of this run's time that is over"""
         rate = min(1.0, (since_start + 1) / self.warm_steps) * self.schedule(elapsed)
         for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
             for group, full in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = full * rate
         self.model.zero_grad(set_to_none=True)
-        loss = loss_of(self.step)
-        loss.backward()
+        loss = self.gradient(loss_of, self.step)
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for piece, stack, i in self.slices:
             piece.grad = stack.grad[i]
@@ -316,7 +317,7 @@ class Training:
         decay = min(self.average, (1 + self.step) / (10 + self.step))
         live = {k: v for k, v in self.model.state_dict().items() if v.is_floating_point()}
         torch._foreach_lerp_([self.averaged[k] for k in live], list(live.values()), 1 - decay)
-        return loss.item()
+        return loss
 
     def report(self, held_out: Callable[[], dict], loss: float | None) -> None:
         """Computes the held-out numbers with the averaged weights, prints them and adds them to the curve."""

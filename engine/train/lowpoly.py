@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.networks.cloud_blocks import CONTENTS
 from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, Settings, budget_bucket, describe
 from engine.networks.weights import hash_of, parts, read_card, read_tensors, ship, split
-from engine.train import loop
+from engine.train import data_parallel, loop
+from engine.train.data_parallel import WHOLE, LossOf, Share, Team
 from engine.train.decision import Measure, may_ship, prepare, target
 from engine.train.later_tokens import DEPTH, KINDS, PAD, cross_entropies, head_logits, labels_behind, some_places, top_1, weighted
 from engine.train.loop import Training, straight_down, trapezoid
@@ -90,28 +92,33 @@ class World:
 
     def __init__(
         self, families: tuple[str, ...], batch: int, vary: Callable[[Shape, Generator], Shape], degraded: float, longest: int,
-        points: int = lowpoly.POINTS,
+        points: int = lowpoly.POINTS, share: Share = WHOLE,
     ):  # fmt: skip
-        self.families, self.size, self.vary, self.degraded, self.longest, self.points = families, batch, vary, degraded, longest, points
+        self.families, self.vary, self.degraded, self.longest, self.points, self.share = families, vary, degraded, longest, points, share
+        self.size = batch // share.count
         self._group: tuple[int, list[Sample]] = (-1, [])
 
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
         """Returns points [B, N, 6], budgets int64 [B], tokens int64 [B, L] padded with -1."""
-        rng = Generator(PCG64([7, step]))
+        rng = Generator(PCG64([7, self._own(step)]))
         samples = self._samples(step // GROUP)
-        order = Generator(PCG64([8, step // GROUP])).permutation(GROUP)
+        order = Generator(PCG64([8, step // GROUP])).permutation(GROUP)  # the same for all shares: they take equally long
         first = int(order[step % GROUP]) * self.size
         return collate(samples[first : first + self.size], rng, self.degraded, self.points)
 
     def _samples(self, group: int) -> list[Sample]:
         """Returns the shapes of a group of batches, shortest first."""
         if self._group[0] != group:
-            rng = Generator(PCG64([9, group]))
-            shapes = training_shapes(group * GROUP * self.size, GROUP * self.size, self.families)
+            rng = Generator(PCG64([9, self._own(group)]))
+            shapes = training_shapes(self._own(group) * GROUP * self.size, GROUP * self.size, self.families)
             samples = [sample_of(self.vary(s, rng)) for s in shapes]
             samples = [s if len(s.tokens) <= self.longest else samples[0] for s in samples]
             self._group = (group, sorted(samples, key=lambda s: len(s.tokens)))
         return self._group[1]
+
+    def _own(self, number: int) -> int:
+        """The number of a step or group among those of all shares."""
+        return number * self.share.count + self.share.index
 
 
 def collate(samples: list[Sample], rng: Generator, degraded: float, points: int = lowpoly.POINTS) -> tuple[Tensor, Tensor, Tensor]:
@@ -258,24 +265,7 @@ def main(options: Options) -> None:
         if replace(shipped.settings, contents=settings.contents) == settings:  # without a reader of blocks, a new one begins
             training.warm_start(unfolded(shipped) | shipped_heads(trainee), read_card(lowpoly.FOLDER)["model"])
     points = lowpoly.points_of(settings)
-    world = World(preset["families"], preset["batch"], preset["vary"], preset["degraded"], settings.length, points)
     checks = {kind: check_batches(kind, preset["families"], points) for kind in ("boxes", "families")}
-
-    def logits_of(points: Tensor, budgets: Tensor, tokens: Tensor, known: Tensor, places: Tensor) -> tuple[Tensor, list[Tensor]]:
-        with torch.autocast(device, torch.bfloat16, enabled=half):
-            return trainee(points, budgets, tokens, known, places)
-
-    def loss(points: Tensor, budgets: Tensor, tokens: Tensor, known: Tensor, places: Tensor, labels: Tensor) -> Tensor:
-        logits, later = logits_of(points, budgets, tokens, known, places)
-        return likelihood(logits, tokens, known) + options.weight * sum(weighted(cross_entropies(each, labels)) for each in later)
-
-    compiled = torch.compile(loss, dynamic=True) if options.compiled else loss
-
-    def loss_of(step: int) -> Tensor:
-        points, budgets, tokens = world.batch(step)
-        places = some_places(tokens, LATER_ROWS, Generator(PCG64([12, step])))
-        labels = labels_behind(tokens, places, DEPTH)
-        return compiled(*(x.to(device) for x in (points, budgets, tokens, known_places(tokens), places, labels)))
 
     def held_out() -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -284,7 +274,8 @@ def main(options: Options) -> None:
             for points, budgets, tokens in batches:
                 places = some_places(tokens, CHECKED_ROWS, Generator(PCG64(13)))
                 known = known_places(tokens).to(device)
-                logits, later = logits_of(*(x.to(device) for x in (points, budgets, tokens, known, places)))
+                with torch.autocast(device, torch.bfloat16, enabled=half):
+                    logits, later = trainee(*(x.to(device) for x in (points, budgets, tokens, known, places)))
                 labels = labels_behind(tokens, places, DEPTH).to(device)
                 own.append(likelihood(logits, tokens.to(device), known))
                 right.append(torch.stack([top_1(each, labels) for each in later]))
@@ -295,9 +286,35 @@ def main(options: Options) -> None:
         return found
 
     if not options.export:
-        training.run(loss_of, held_out, profile=options.profile)
+        lesson = partial(lessons, preset=options.preset, weight=options.weight, compiled=options.compiled)
+        with Team(trainee, lesson, data_parallel.processes(device)) as team:
+            training.run(lesson(trainee, team.share), held_out, profile=options.profile, gradient=team.gradient)
     if may_ship(training, options, DECIDES, *shipped_row(preset["families"])):
         write_weights(prepare(options, lowpoly.FOLDER), training, trainee, options.preset)
+
+
+def lessons(trainee: Trainee, share: Share, preset: str, weight: float, compiled: bool) -> LossOf:
+    """Returns the loss of a step as a function of its number: of a share of its batch. weight : of the heads' loss"""
+    device, own = trainee.digits.device.type, PRESETS[preset]
+    half = device == "cuda" or has_fast_bfloat16()
+    settings = trainee.model.settings
+    points = lowpoly.points_of(settings)
+    world = World(own["families"], own["batch"], own["vary"], own["degraded"], settings.length, points, share)
+
+    def loss(points: Tensor, budgets: Tensor, tokens: Tensor, known: Tensor, places: Tensor, labels: Tensor) -> Tensor:
+        with torch.autocast(device, torch.bfloat16, enabled=half):
+            logits, later = trainee(points, budgets, tokens, known, places)
+        return likelihood(logits, tokens, known) + weight * sum(weighted(cross_entropies(each, labels)) for each in later)
+
+    fast = torch.compile(loss, dynamic=True) if compiled else loss
+
+    def loss_of(step: int) -> Tensor:
+        points, budgets, tokens = world.batch(step)
+        places = some_places(tokens, LATER_ROWS // share.count, Generator(PCG64([12, step * share.count + share.index])))
+        labels = labels_behind(tokens, places, DEPTH)
+        return fast(*(x.to(device) for x in (points, budgets, tokens, known_places(tokens), places, labels)))
+
+    return loss_of
 
 
 def shipped_row(families: tuple[str, ...]) -> tuple[dict[str, Any] | None, str]:
