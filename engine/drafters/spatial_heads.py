@@ -21,8 +21,10 @@ from torch.nn import functional as F
 
 from engine.core import Rows, Sequence
 from engine.errors import MissingWeights
+from engine.kernels.native import native
+from engine.kernels.native_spatial import NativeSpatial, Weights, native_layers
 from engine.layout import Layout
-from engine.networks.native_blocks import quick_linear
+from engine.networks.native_blocks import quick_linear, row_of
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Norm
 from engine.networks.weights import built, need, read_tensors, refuse_stale
@@ -132,7 +134,20 @@ class NetworkHeads:
 
     def start(self, sequence: TransformerSequence) -> SpatialRun:
         """For one run."""
-        return SpatialRun(sequence, self.reach, Reader(self.network, sequence))
+        return SpatialRun(sequence, self.reach, Reader(self.network, sequence), self._quick(sequence))
+
+    def _quick(self, sequence: TransformerSequence) -> NativeSpatial | None:
+        """The heads of a run by the compiled function; None where it does not know them."""
+        network, output, library = self.network, sequence.trunk.head, native()
+        layers = [network.above, network.left, network.gate_up, network.down]
+        if not network.guided or sequence.slab.branches > 2 or not native_layers(layers, output, library):
+            return None
+        rows = [row_of(norm) for norm in (network.state_norm, network.token_norm, network.feed_norm)]
+        weights = Weights(*rows, *layers, network.no_row, network.places, network.scale, network.bias)
+        tokens = torch.arange(sequence.vocabulary, device=sequence.device)
+        branches, guidance = sequence.slab.branches, sequence.sampling.guidance
+        table = guide(sequence.trunk.embed(tokens).expand(branches, -1, -1).float(), guidance).contiguous()
+        return NativeSpatial(library, weights, output, table, branches, guidance, sequence.layout.reach)
 
 
 class Reader:
@@ -162,11 +177,11 @@ Heads = Callable[[Around, Tensor, Tensor, Tensor, Tensor], Tensor]
 class SpatialRun:
     """One run: the newest state of every position, from the passes that were seen.
 
-    states : [branches, positions, H]
+    states : [branches, positions, H]; quick : the heads by one compiled function, where it knows them
     """
 
-    def __init__(self, sequence: Sequence, reach: int, heads: Heads):
-        self.sequence, self.reach, self.heads = sequence, reach, heads
+    def __init__(self, sequence: Sequence, reach: int, heads: Heads, quick: NativeSpatial | None = None):
+        self.sequence, self.reach, self.heads, self.quick = sequence, reach, heads, quick
         self.states = torch.empty(0)
         self.newest = -1  # the last position with a state of the newest pass
         self._waiting: tuple[int, Rows] | None = None
@@ -202,10 +217,12 @@ class SpatialRun:
         n = self.sequence.length
         known = min(self.newest, n + len(drafts) - 1)
         newest = min(known, slots.start - 1)
-        around = Around.of(slots, newest, self.sequence.layout, self.reach, rows, columns, known)
         first = max(0, slots.start - self.sequence.layout.reach)
-        known = torch.tensor(self.sequence.tokens[first:n], dtype=torch.int64, device=self.sequence.device)
-        tokens = torch.cat([known, drafts.to(known.device)])
+        committed = torch.tensor(self.sequence.tokens[first:n], dtype=torch.int64, device=self.sequence.device)
+        tokens = torch.cat([committed, drafts.to(committed.device)])
+        if self.quick is not None and self.quick.can_run(self.states):
+            return self.quick(self.states, tokens, first, slots, newest, known, rows, columns)
+        around = Around.of(slots, newest, self.sequence.layout, self.reach, rows, columns, known)
         where = (around.above - first).clamp(min=0)
         left = max(0, newest)
         above = self.states[:, around.above.flatten().to(self.states.device)].unflatten(1, (len(slots), 2))

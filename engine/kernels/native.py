@@ -1,4 +1,4 @@
-"""The functions of native.c, native_heads.c, native_verdict.c and native_team.c, compiled once by the machine's C compiler and kept.
+"""The functions of native.c and of the other native_*.c, compiled once by the machine's C compiler and kept.
 
 `native(dtype)` chooses: FORETOKEN_KERNELS=native asks for them, `reference` and `triton` refuse them, and by default they run where gcc
 or clang compiles them. The library lies in the user's cache under a name that changes with the source, the flags, the compiler
@@ -26,7 +26,7 @@ from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
 from engine.machine import has_matrix_units
 
 FOLDER = Path(__file__).parent
-SOURCES = tuple(FOLDER / name for name in ("native.c", "native_heads.c", "native_verdict.c", "native_team.c"))
+SOURCES = tuple(FOLDER / name for name in ("native.c", "native_heads.c", "native_spatial.c", "native_verdict.c", "native_team.c"))
 INCLUDED = tuple(FOLDER / name for name in ("native_vectors.c", "native_team.h"))
 FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
@@ -129,11 +129,15 @@ class Library:
         self.draft_heads, self.best_allowed = found.draft_heads, found.best_allowed
         self.draft_heads.argtypes = (c_void_p,)  # engine/kernels/native_heads.py has the structure
         self.best_allowed.argtypes, self.best_allowed.restype = (c_void_p, c_long, c_void_p), c_long  # logits, vocabulary, allowed or 0
+        self.spatial_heads, self.spatial_work = found.spatial_heads, found.spatial_work
+        self.spatial_heads.argtypes = self.spatial_work.argtypes = (c_void_p,)  # engine/kernels/native_spatial.py has the structure
+        self.spatial_work.restype = c_long
         self.best_along = found.best_along
         self.best_along.argtypes = (c_void_p, c_long, c_long, c_void_p, c_void_p, c_int64, c_void_p)
         for function in (
             self.prepare, self.linear, self.attend, self.picture_block, self.mesh_block, self.all_blocks, self.gumbel, self.uniform,
             self.verdicts, self.window, self.draw_alike, self.draw_rows, self.draft_heads, self.best_along,
+            self.spatial_heads,
         ):  # fmt: skip
             function.restype = None
         self.team_at, self.waited_at = found.team_at, found.waited_at  # of native_team.h, for its tests: the first argument is a Team

@@ -1,5 +1,5 @@
-/* Vectors of the compiler's extension, and what more than one of native.c, native_heads.c and native_verdict.c does with them. Those files
-   include this one. */
+/* Vectors of the compiler's extension, and what more than one of native.c, native_heads.c, native_spatial.c and native_verdict.c does with
+   them. Those files include this one. */
 
 #if defined(__AVX__)
 #include <immintrin.h>
