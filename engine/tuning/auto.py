@@ -30,6 +30,7 @@ WARM = 3
 CLOSE, TURNS = 0.8, 2  # rows that are so fast, as a part of the best one's speed, are measured so many times more
 MOST_STEPS, FEW = 48, 3  # steps of a run that other programs disturb, and quiet ones that are enough
 WINDOWS = (4, 8, 12, 16, 24, 32, 48, 64)  # of pictures
+FORESEEN = (4, 8, 16)  # of pictures whose new slots row and column heads fill
 SHORT = (4,)  # of meshes
 NODES = (4, 12)
 DEPTHS = (2, 3, 4, 5, 6)
@@ -45,6 +46,7 @@ def candidates(backbone: Backbone) -> list[Candidate]:
     every: list[Candidate] = [
         ("ar", {}),
         *(("sjdpp", {"window": window}) for window in (WINDOWS if "raster" in backbone.capabilities else SHORT)),
+        *(("spatial", {"window": window}) for window in FORESEEN),
         ("zipar_verified", {}),
         ("adt_tree", {}),
         *(("eagle", {"nodes": nodes}) for nodes in NODES),

@@ -65,7 +65,7 @@ PAPER = Paper(
         Experiment(
             key="figure-7", title="Figure 7: time by step", asks="Where does the time go, serial and in parallel?",
             reports="Into drafting and redrawing; redrawing in parallel (steps 1 and 6) takes most of it away.",
-            runs=Pictures(arms=FORMS, count=20, settings={"size": 256}, keeps=("stages",)), drawing=Drawing(kind="stages", y="seconds"),
+            runs=Pictures(arms=FORMS, count=54, settings={"size": 256}, keeps=("stages",)), drawing=Drawing(kind="stages", y="seconds"),
             differs="Pictograms of 256 pixels, drafted at 128 and 64. The judge reads them at 128. The parallel form drafts blocks of 4 "
             "small rows. Of C columns each, they take C + 12 passes in the place of 4 C: 28 for 64 at 2x, 20 for 32 at 4x, and one "
             "verification in the place of four. But what is repaired in a block reaches the small picture later, so more may be refused.",
