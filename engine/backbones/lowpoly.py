@@ -144,7 +144,7 @@ class Lowpoly:
         drafts = {"feature_draft"} if folder is not None and self._drafter_file().exists() else set()
         stream = {"predictive_stream"} if is_trained(folder) and not self.heads_suffix else set()
         joined = {"joined"} if model.decoder.quick is not None else set()
-        self.capabilities = frozenset({"mesh", "points", "condition", "hidden"} | heads | drafts | stream | joined)
+        self.capabilities = frozenset({"mesh", "points", "condition", "hidden", "vertices"} | heads | drafts | stream | joined)
 
     @property
     def points(self) -> int:
@@ -184,6 +184,7 @@ class Lowpoly:
             trunk, self.model.decoder.start[None, None], None, slab,
             vocabulary=s.vocabulary, limit=s.length, layout=Line(), sampling=prompt.sampling or self.sampling, end=BPT.eos,
             grammar=MaskedGrammar(prompt.size) if self.grammar else None, condition=condition[0],
+            levels=BPT,
         )  # fmt: skip
 
     def read_points(self, prompt: Prompt) -> Tensor:

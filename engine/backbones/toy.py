@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from engine.core import ANY_SUIT, Draft, Prompt, Rows, Sampling
 from engine.drafters.spatial_heads import Around, SpatialRun
 from engine.layout import Raster, fine_rows
+from engine.mesh.bpt_tokens import Levels
 from engine.sampling import guide, warp
 from engine.tree import depths, path
 
@@ -28,6 +29,7 @@ ROW_END = -2  # the input id of the forced token after each row of the grid
 START = -1  # the input id of the prompt
 HEADS = 4  # of the drafter
 REACH = 3  # of the row and column heads
+LEVELS = Levels("toy", (1, 1))  # its ids 0, 1 and 2 also spell vertices, all in the one cell there is
 
 
 class Toy:
@@ -38,8 +40,19 @@ class Toy:
     card: Mapping[str, Any] = MappingProxyType({})
     words: Mapping[str, int] = MappingProxyType({})
     capabilities = frozenset(
-        {"raster", "wavefront", "hidden", "mesh_heads", "feature_draft", "predictive_stream", "codebook", "at_scale", "spatial_heads"}
-    )
+        {
+            "raster",
+            "wavefront",
+            "hidden",
+            "mesh_heads",
+            "feature_draft",
+            "predictive_stream",
+            "codebook",
+            "at_scale",
+            "spatial_heads",
+            "vertices",
+        }
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -144,7 +157,7 @@ class ToySequence:
     def __init__(self, toy: Toy, sampling: Sampling):
         self.toy, self.network, self.sampling = toy, toy.network, sampling
         self.vocabulary, self.layout, self.device = toy.vocabulary, toy.layout, toy.device
-        self.codebook, self.condition, self.masks = toy.codes, None, None
+        self.codebook, self.condition, self.masks, self.levels = toy.codes, None, None, LEVELS
         self.resampler = toy.resampler
         self.scales = tuple(s for s in sorted({-(-self.layout.columns // r) for r in (2, 4)}) if s < self.layout.columns)
         self.limit = toy.layout.rows * toy.layout.columns

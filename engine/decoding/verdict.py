@@ -293,6 +293,15 @@ def levels_of(a: int, committed: list[int]) -> list[int]:
     return [*range(1, a + 1), 0][: len(committed)]
 
 
+def described(rows: Rows, tokens: Tensor, found: Judged, n: int, committed: list[int]) -> Step:
+    """The Step of a pass that verified drafts int64 [m]."""
+    k, more = len(committed), {"depth": levels_of(found.a, committed)}
+    if found.fused is not None:
+        return describe(n, committed, found.a, tokens.shape[0], None, found.probable, found.entropies, found.top, **more)
+    chance = chances(rows, tokens.to(rows.place[0]), found.ratios, k)
+    return describe(n, committed, found.a, len(tokens), rows.law(0, k), chance, **more)
+
+
 def told(rows: Rows, tokens: Tensor, judged: Judged, k: int) -> tuple[Tensor | None, Values, Values | None, Values | None]:
     """What the Step of a pass that committed `k` tokens is told: distributions or None, acceptance probabilities, and the entropies and the
     greatest probabilities or None."""

@@ -24,6 +24,7 @@ from engine.methods import (
     sjd_pac,
     sjdpp,
     spatial,
+    surface,
     xspecmesh,
     zipar,
 )
@@ -37,6 +38,7 @@ METHODS: dict[str, Method] = {
     "gsd": gsd.METHOD,
     "xspecmesh": xspecmesh.METHOD,
     "lookup": lookup.METHOD,
+    "surface": surface.METHOD,
     "lookahead": lookahead.METHOD,
     "medusa": medusa.METHOD,
     "eagle": eagle.METHOD,
@@ -71,6 +73,7 @@ ABOUT: dict[str, str] = {  # of every method and preset: one sentence for a pers
     "gsd": "Accepts a token if the model finds a group of similar ones likely enough.",
     "xspecmesh": "Small extra heads guess the next tokens of a mesh; the model keeps the likely ones.",
     "lookup": "Copies what followed the last time the same tokens occurred; the model checks the copy.",
+    "surface": "Foresees the vertices that close the surface, and parts that repeat; the model checks them.",
     "lookahead": "Guesses ahead in several columns, and checks the runs that begin with the newest token.",
     "medusa": "Small heads guess one token each, independently; the model checks the tree of their guesses.",
     "eagle": "A small drafter grows a tree of guesses; the model checks the whole tree at once.",

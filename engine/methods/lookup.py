@@ -11,16 +11,14 @@ Deviations: none.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from engine.core import VERIFY, Case, Draft, Knob, Knobs, Method, Sequence, Step
+from engine.core import NO_DRAFT, VERIFY, Case, Chosen, Draft, Knob, Knobs, Method, Sequence, Step
 from engine.decoding.policy import matches_seed
-from engine.decoding.rules import leading
-from engine.decoding.verdict import chances, correct, describe, levels_of, verify
+from engine.decoding.verdict import described, judge
 from engine.noise import Noise
-from engine.sampling import one_hot
 
 DRAFTED = Knob("drafted", "m", 4, 1, 16, 1, help="Number of tokens drafted from the continuation found.")
 MATCHED = Knob("matched", "g", 3, 1, 6, 1, help="Longest run of newest tokens to look up; shorter runs are tried next, down to one.")
@@ -52,32 +50,60 @@ class Index:
         return []
 
 
+class Source(Protocol):
+    """What drafts are copied from."""
+
+    def add(self, tokens: list[int]) -> None:
+        """Appends committed tokens."""
+        ...
+
+    def continuation(self, count: int) -> list[int]:
+        """Up to `count` tokens that may follow the committed ones."""
+        ...
+
+
+class Newest:
+    """An index, asked for the newest tokens. The knob says how long a run must agree."""
+
+    def __init__(self, knobs: Knobs):
+        self.index, self.knobs = Index(int(MATCHED.high)), knobs
+
+    def add(self, tokens: list[int]) -> None:
+        """Appends committed tokens."""
+        self.index.add(tokens)
+
+    def continuation(self, count: int) -> list[int]:
+        """The tokens that followed the longest known run."""
+        return self.index.continuation(self.knobs.matched, count)
+
+
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step per pass."""
-    seeded = matches_seed(knobs, exact=True)
-    index = Index(int(MATCHED.high))
+    return copied(sequence, knobs, noise, Newest(knobs))
+
+
+def copied(sequence: Sequence, knobs: Knobs, noise: Noise, source: Source) -> Iterator[Step]:
+    """Yields one Step per pass, which verifies up to `drafted` tokens of a source."""
+    seeded, none = matches_seed(knobs, exact=True), torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
     iteration = 0
     while not sequence.done:
         n = sequence.length
-        draft = found(index, knobs, sequence, noise.dtype)
-        size = len(draft.tokens)
+        draft = found(source, knobs, sequence, noise.dtype)
         rows = sequence.forward(draft)
-        laws = draft.laws() if size else rows.p[:0]
-        accepted, _, answers = verify(rows, draft.tokens, laws, noise, n, iteration, seeded)
-        a = leading(accepted)
-        committed = sequence.commit(list(range(a)), correct(rows, laws, answers, a, size, noise, n, iteration))
-        index.add(committed)
+        judged = judge(rows, draft.tokens, draft.q or none, noise, n, iteration, seeded, store=False, brief=True)
+        committed = sequence.commit(list(range(judged.a)), judged.token)
+        source.add(committed)
         iteration += 1
-        k = len(committed)
-        chance = chances(rows, draft.tokens, None, k)
-        yield describe(n, committed, a, size, rows.law(0, k), chance, depth=levels_of(a, committed))
+        yield described(rows, draft.tokens, judged, n, committed)
 
 
-def found(index: Index, knobs: Knobs, sequence: Sequence, dtype: torch.dtype) -> Draft:
+def found(source: Source, knobs: Knobs, sequence: Sequence, dtype: torch.dtype) -> Draft:
     """The continuation as a chain with one-hot distributions."""
-    tokens = index.continuation(knobs.matched, min(knobs.drafted, sequence.limit - sequence.length - 1))
+    tokens = source.continuation(min(int(knobs.drafted), sequence.limit - sequence.length - 1))
+    if not tokens:
+        return NO_DRAFT
     ids = torch.tensor(tokens, dtype=torch.int64, device=sequence.device)
-    return Draft(ids, q=one_hot(ids, sequence.vocabulary, dtype))
+    return Draft(ids, q=Chosen(ids, sequence.vocabulary, dtype))
 
 
 METHOD = Method(

@@ -26,7 +26,7 @@ from engine.core import NO_DRAFT, VERIFY, Case, Chosen, Draft, Knob, Knobs, Meth
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, is_limited, limit_of
 from engine.decoding.rules import deviation, leading, more_probable_than, ratio, top_of, typical
-from engine.decoding.verdict import Judged, chances, correct, describe, is_fused, judge, levels_of, screen
+from engine.decoding.verdict import Judged, correct, described, is_fused, judge, screen
 from engine.kernels.fixed_verdict import Criterion
 from engine.kernels.native_verdict import Verifier
 from engine.noise import ACCEPT, DRAFTER, Noise
@@ -146,15 +146,6 @@ def apart(p: Tensor, q: Tensor, seen: Tensor, accepts: Callable[[Tensor, Tensor,
     kept = accepts(seen.expand(len(drawn), -1), drawn, least).to(q) * q[drawn]
     law = (1 - kept.sum()) * p.to(q)
     return deviation(p, law.index_add(0, drawn, kept)).item()
-
-
-def described(rows: Rows, tokens: Tensor, found: Judged, n: int, committed: list[int]) -> Step:
-    """The Step of a pass that verified drafts int64 [m]."""
-    k, more = len(committed), {"depth": levels_of(found.a, committed)}
-    if found.fused is not None:
-        return describe(n, committed, found.a, tokens.shape[0], None, found.probable, found.entropies, found.top, **more)
-    chance = chances(rows, tokens.to(rows.place[0]), found.ratios, k)
-    return describe(n, committed, found.a, len(tokens), rows.law(0, k), chance, **more)
 
 
 def likely(p: Tensor, tokens: Tensor, floor: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from engine.kernels.choice import choose
 from engine.kernels.native_verdict import Along, Rules, Verifier, library_for, scored
 from engine.kernels.tree_attention import Chain, Seen, packed
 from engine.layout import Layout
+from engine.mesh.bpt_tokens import Levels
 from engine.networks.static_step import Ahead, Pass, Replays, Static, Waiting, is_static
 from engine.networks.transformer import Fork, Worn, causal, hooked
 from engine.networks.trunk import Asked, RowAdapter, Trunk
@@ -59,15 +60,17 @@ class TransformerSequence:
         grammar: Grammar | None = None,
         condition: Tensor | None = None,
         codebook: Tensor | None = None,
+        levels: Levels | None = None,
         static: bool | None = None,
     ):
         """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
         condition : [C, H] for drafters to read, or None. codebook : [V, e], the vector of each id, or None.
+        levels : how ids spell vertices, or None.
         static : whether passes have fixed shapes; None: on a GPU (static_step.py)"""
         self.trunk, self.slab = trunk, slab
         self._slots_at = HOST if trunk.reads_slots else prefix.device
         self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end
-        self.grammar, self.condition, self.codebook = grammar, condition, codebook
+        self.grammar, self.condition, self.codebook, self.levels = grammar, condition, codebook, levels
         self._state = grammar.start if grammar else None  # after the committed tokens
         self.device = prefix.device
         self.prefix = prefix.shape[1]

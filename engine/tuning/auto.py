@@ -34,6 +34,7 @@ FORESEEN = (4, 8, 16)  # of pictures whose new slots row and column heads fill
 SHORT = (4,)  # of meshes
 NODES = (4, 12)
 DEPTHS = (2, 3, 4, 5, 6)
+KNOWN = (4, 6)  # drafts from the surface of a mesh, where no heads guess
 PROMPTS = 2  # on which doctor records the tokens of a model that has none in its card
 FALLBACK = ("xspecmesh_exact", "sjdpp")  # where no expected tokens are recorded, the first that the model supports
 
@@ -51,6 +52,8 @@ def candidates(backbone: Backbone) -> list[Candidate]:
         ("adt_tree", {}),
         *(("eagle", {"nodes": nodes}) for nodes in NODES),
         *(("xspecmesh_exact", {"heads": kind, "depth": depth}) for kind in heads for depth in DEPTHS),
+        *(("surface", {"drafted": drafted, "guessed": 0}) for drafted in KNOWN),
+        *(("surface", {"heads": kind, "drafted": 2 * depth, "guessed": depth}) for kind in heads for depth in DEPTHS[:3]),
     ]
     return [(name, knobs) for name, knobs in every if find(name)[0].needs <= backbone.capabilities]
 

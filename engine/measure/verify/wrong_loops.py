@@ -10,11 +10,11 @@ from torch import Tensor
 
 from engine import noise, sampling
 from engine.backbones import toy
-from engine.core import Draft, Knobs
-from engine.decoding import proposals, rules, trees
+from engine.core import Chosen, Draft, Knobs
+from engine.decoding import proposals, rules, trees, verdict
 from engine.measure.verify.mutation import Patch, Watcher, get
 from engine.measure.verify.wrong_rules import drawn_from
-from engine.methods import cross_regression, jacobi, lookahead, lookup, mulo, sjd, sjd_pac, sjdpp, spatial, xspecmesh, zipar
+from engine.methods import cross_regression, jacobi, lookahead, lookup, mulo, sjd, sjd_pac, sjdpp, spatial, surface, xspecmesh, zipar
 from engine.tree import children
 
 # --- Jacobi windows ---------------------------------------------------------------------------------------------------
@@ -168,9 +168,18 @@ def _grammar_of_the_prefix() -> list[Patch]:
     return [(toy.ToySequence, "_allowed", lambda self, newest: right(self, newest[:1] * len(newest)))]
 
 
-def _first_draft_unverified() -> list[Patch]:
-    right = lookup.leading
-    return [(lookup, "leading", lambda accepted: max(right(accepted), min(1, len(accepted))))]
+def _first_draft_unverified(method: Any) -> Callable[[], list[Patch]]:
+    """Takes the first draft of every pass."""
+    right = method.judge
+
+    def judge(rows: Any, tokens: Any, laws: Any, noise: Any, n: int, iteration: int, seeded: bool, **more: Any) -> Any:
+        found = right(rows, tokens, laws, noise, n, iteration, seeded, **more)
+        if len(tokens) and not found.a:
+            found.a, dense = 1, laws.dense() if isinstance(laws, Chosen) else laws
+            found.token = verdict.correct(rows, dense, found.answers, 1, len(tokens), noise, n, iteration)
+        return found
+
+    return lambda: [(method, "judge", judge)]
 
 
 def _first_node_unverified() -> list[Patch]:
@@ -406,7 +415,8 @@ TABLE: dict[str, Callable[[], list[Patch]]] = {
     "heads: row before": _row_before,
     "heads: shifted by one": _heads_shifted,
     "grammar of the prefix for every row": _grammar_of_the_prefix,
-    "lookup: first draft unverified": _first_draft_unverified,
+    "lookup: first draft unverified": _first_draft_unverified(lookup),
+    "surface: first draft unverified": _first_draft_unverified(surface),
     "lookahead: first node unverified": _first_node_unverified,
     "lookahead: rows of the other branch": _rows_of_the_other_branch,
     "wavefront: law of another warp": _law_of_another_warp,

@@ -41,7 +41,7 @@ def run(name: str, seed: int = 0, sampling: Sampling | None = None, size: int | 
     backbone.capabilities = backbone.capabilities | {"mesh_heads"}
     prompt = Prompt(points=tiny.sphere(), seed=seed, size=size, sampling=sampling)
     drafter = HeadsByKind(["cross-attention", "multilayer"], lambda kind: heads(SHORT[kind]), "lowpoly")
-    return generate(backbone, METHODS[name], prompt, knobs, drafter if name == "xspecmesh" else None).finish()
+    return generate(backbone, METHODS[name], prompt, knobs, drafter if name in ("xspecmesh", "surface") else None).finish()
 
 
 EXACT = {
@@ -51,6 +51,7 @@ EXACT = {
         for kind in ("cross-attention", "multilayer")
     ],
     "lookup": [{}, {"drafted": 8}],
+    "surface": [{}, {"drafted": 0, "heads": "multilayer"}, {"drafted": 16, "guessed": 0}],
     "sjdpp": [{"window": 6}],
     "jacobi": [{"window": 4}],
 }

@@ -1,0 +1,99 @@
+"""Drafts from the surface: they name the vertices that close it, follow steps that repeat, and spell both as the serialiser does."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.data.lowpoly_shapes import held_out_shapes
+from engine.mesh.bpt_grammar import Grammar
+from engine.mesh.bpt_tokens import BPT, Levels, serialize, tokenize
+from engine.mesh.next_vertices import NextVertices
+
+TETRAHEDRON = np.array([[10, 10, 10], [100, 10, 10], [10, 100, 10], [10, 10, 100]]), np.array([[0, 2, 1], [0, 1, 3], [1, 2, 3], [0, 3, 2]])
+
+
+def agreed(tokens: list[int], count: int) -> tuple[int, int]:
+    """How many tokens were drafted, and how many rightly, before every token of a mesh."""
+    vertices, drafted, right = NextVertices(BPT), 0, 0
+    for i, token in enumerate(tokens):
+        found = vertices.continuation(count)
+        same = [a == b for a, b in zip(found, tokens[i:], strict=False)]
+        drafted += len(found)
+        right += same.index(False) if False in same else len(same)
+        vertices.add([token])
+    return drafted, right
+
+
+def test_the_last_face_of_a_closed_surface_is_known() -> None:
+    """A fan of three faces around one corner leaves three open edges; a face on one of them has only one possible third vertex."""
+    tokens = serialize(*TETRAHEDRON).tolist()
+    vertices = NextVertices(BPT)
+    for i, token in enumerate(tokens):
+        if i == len(tokens) - 1:
+            assert vertices.continuation(1) == [token]
+        vertices.add([token])
+    assert not any(vertices.open_into.values())  # every edge has two faces
+    assert vertices.continuation(4) == []
+
+
+def test_an_open_edge_waits_for_the_other_direction() -> None:
+    vertices = NextVertices(BPT)
+    vertices.add(serialize(TETRAHEDRON[0], TETRAHEDRON[1][:1]).tolist())
+    edges = {(a, b) for b, those in vertices.open_into.items() for a in those}
+    assert len(edges) == 3 and all((b, a) not in edges for a, b in edges)
+
+
+def test_steps_that_repeat_are_taken_from_the_newest_vertex() -> None:
+    """Two steps that were seen before are followed by the third, moved, also across the border of a block."""
+    cells = [(0, 0, 0), (5, 0, 0), (5, 7, 0), (0, 7, 3), (14, 2, 4), (19, 2, 4), (19, 9, 4)]
+    ids = BPT.spell(np.array(cells))
+    tokens: list[int] = []
+    for i, (block, offset) in enumerate(ids.tolist()):
+        tokens += [offset] if i and block == ids[i - 1, 0] else [block, offset]
+    vertices = NextVertices(BPT)
+    vertices.add(tokens)
+    vertices.open_into.clear()  # only the steps
+    block, offset = BPT.spell(np.array([(14, 9, 7)]))[0].tolist()
+    assert vertices.continuation(2) == [block, offset]
+    vertices.add([block])
+    assert vertices.continuation(2)[:1] == [offset]
+    other = NextVertices(BPT)
+    other.add([*tokens, ids[3, 0] + 1])  # another block was written
+    other.open_into.clear()
+    assert other.continuation(2) == []
+
+
+def test_nothing_is_drafted_outside_of_the_grid() -> None:
+    offsets = BPT.spell(np.array([(15, 0, 0), (10, 0, 0), (5, 0, 0), (0, 0, 0)]))[:, 1].tolist()
+    vertices = NextVertices(BPT)
+    vertices.add([0, *offsets[:3]])
+    assert vertices.continuation(1) == []  # the second of equal steps: they were not followed yet
+    vertices.add(offsets[3:])
+    assert vertices.continuation(1) == []  # the same step again would lead to x = -5
+
+
+def test_drafts_are_mostly_right_on_held_out_shapes_and_always_grammatical() -> None:
+    drafted = right = 0
+    grammar = Grammar(BPT, canonical=True)
+    for shape in held_out_shapes(24, "boxes"):
+        tokens = tokenize(shape.vertices, shape.faces)[0].tolist()
+        a, b = agreed(tokens, 6)
+        drafted, right = drafted + a, right + b
+        vertices = NextVertices(BPT)
+        for i, token in enumerate(tokens):
+            found, state = vertices.continuation(6), grammar.start
+            for each in tokens[:i]:
+                state = grammar.next(state, each)
+            for each in found:
+                assert grammar.allowed(state)[each], (i, found)
+                state = grammar.next(state, each)
+            vertices.add([token])
+            if i > 60:
+                break
+    assert right / drafted > 0.6 and drafted > 1000
+
+
+def test_ids_of_another_vocabulary_change_nothing() -> None:
+    vertices = NextVertices(Levels("one cell", (1, 1)))
+    vertices.add([1, 7, 1, 1, 9, 1, 1])
+    assert vertices.continuation(2) == [1]  # the same cell, again; what follows that is not known yet
