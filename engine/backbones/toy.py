@@ -39,20 +39,10 @@ class Toy:
     suits = ANY_SUIT
     card: Mapping[str, Any] = MappingProxyType({})
     words: Mapping[str, int] = MappingProxyType({})
-    capabilities = frozenset(
-        {
-            "raster",
-            "wavefront",
-            "hidden",
-            "mesh_heads",
-            "feature_draft",
-            "predictive_stream",
-            "codebook",
-            "at_scale",
-            "spatial_heads",
-            "vertices",
-        }
-    )  # fmt: skip
+    capabilities = frozenset({
+        "raster", "wavefront", "hidden", "mesh_heads", "feature_draft", "predictive_stream", "codebook", "at_scale", "spatial_heads",
+        "vertices",
+    })  # fmt: skip
 
     def __init__(
         self,

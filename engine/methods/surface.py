@@ -23,14 +23,16 @@ from engine.methods.xspecmesh import HEADS, propose
 from engine.noise import Noise
 
 DRAFTED = Knob("drafted", "m", 6, 0, 16, 1, help="Most tokens drafted from the surface in a pass.")
-GUESSED = Knob("guessed", "D", 3, 0, 6, 1, help="Tokens that heads guess where the surface says nothing, if the model has heads.")
+GUESSED = Knob(
+    "guessed", "D", 3, 0, 6, 1, live=False, help="Tokens that heads guess where the surface says nothing, if the model has heads."
+)
 BEST = Knobs({"drafts": "most probable"})
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: HeadsByKind | None) -> Iterator[Step]:
     """Yields one Step per pass."""
     vertices, draft, iteration = NextVertices(sequence.levels), NO_DRAFT, 0
-    heads = None if drafter is None else drafter.of(knobs.heads)
+    heads = None if drafter is None or not knobs.guessed else drafter.of(knobs.heads)
     guess = None if heads is None else heads.start(sequence)
     none = torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
     while not sequence.done:

@@ -20,6 +20,7 @@ from engine.kernels.tree_attention import tree_attention_reference
 from engine.machine import has_matrix_units
 from engine.networks.transformer import Norm, causal, rotate
 
+pytestmark = pytest.mark.usefixtures("inference")
 missing = "" if built()[0] else built()[1]
 needs_native = pytest.mark.skipif(bool(missing), reason=missing)
 HALF = bool(built()[0] and built()[0].multiplies_half and not has_matrix_units())  # with matrix units native functions are not chosen
@@ -27,16 +28,6 @@ half = pytest.param(torch.bfloat16, marks=pytest.mark.skipif(not HALF, reason="n
 both = pytest.mark.parametrize("dtype", [torch.float32, half])
 SHAPES = [(320, 960), (896, 320), (192, 5121), (8, 7), (64, 33)]
 COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 13, 24, 31, 64)
-
-
-@pytest.fixture(autouse=True)
-def inference(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No gradients, no wish about kernels, and PyTorch's number of threads afterwards."""
-    monkeypatch.delenv(VARIABLE, raising=False)
-    threads = torch.get_num_threads()
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(threads)
 
 
 def layer(inner: int, outer: int, dtype: torch.dtype, bias: bool = False) -> NativeLinear:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 
 import pytest
@@ -19,19 +18,9 @@ from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny
 
-pytestmark = pytest.mark.skipif(built()[0] is None, reason=built()[1])
+pytestmark = [pytest.mark.skipif(built()[0] is None, reason=built()[1]), pytest.mark.usefixtures("inference")]
 DEPTH, VOCABULARY = 5, 333
 LOOKING = 41  # vectors of the condition
-
-
-@pytest.fixture(autouse=True)
-def inference(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No gradients, no wish about kernels, and PyTorch's number of threads afterwards."""
-    monkeypatch.delenv(VARIABLE, raising=False)
-    threads = torch.get_num_threads()
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(threads)
 
 
 def made(kind: str, width: int, heads: int) -> tuple[MeshHeads, NativeLinear, tuple[Tensor, Tensor] | None]:

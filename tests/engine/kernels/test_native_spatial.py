@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -17,19 +15,9 @@ from engine.networks.native_blocks import quick_linear
 from engine.networks.sequence import TransformerSequence
 from tests.engine.backbones import tiny
 
-pytestmark = pytest.mark.skipif(built()[0] is None, reason=built()[1])
+pytestmark = [pytest.mark.skipif(built()[0] is None, reason=built()[1]), pytest.mark.usefixtures("inference")]
 REACH = 3
 NOTHING = torch.empty(0, dtype=torch.int64)
-
-
-@pytest.fixture(autouse=True)
-def inference(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No gradients, no wish about kernels, and PyTorch's number of threads afterwards."""
-    monkeypatch.delenv(VARIABLE, raising=False)
-    threads = torch.get_num_threads()
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(threads)
 
 
 def heads(guided: bool = True) -> NetworkHeads:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -26,7 +25,7 @@ from engine.sampling import draw, guide, warp
 from tests.engine.backbones import tiny
 from tests.engine.kernels.near import near, ties
 
-pytestmark = pytest.mark.skipif(built()[0] is None, reason=built()[1])
+pytestmark = [pytest.mark.skipif(built()[0] is None, reason=built()[1]), pytest.mark.usefixtures("inference")]
 BPT = Sampling(temperature=0.5, top_k=50, top_p=0.95, temperature_last=True)
 LEAST = 1e-30  # below, e^x is 0 here and a denormal number there
 CASES = {
@@ -50,16 +49,6 @@ CASES = {
     "R2-V65537-top-k-grammar": window(2, 65537, Sampling(top_k=2000), masked=True),
     "R1-V131072-float16": window(1, 131072, Sampling(0.7, guidance=3.0), dtype=torch.float16),
 }
-
-
-@pytest.fixture(autouse=True)
-def inference(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No gradients, no wish about kernels, and PyTorch's number of threads afterwards."""
-    monkeypatch.delenv(VARIABLE, raising=False)
-    threads = torch.get_num_threads()
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(threads)
 
 
 def native(asked: Asked) -> Verdicts:
