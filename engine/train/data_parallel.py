@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from engine.machine import keep_freed_memory
 
+FEWEST = 8  # sequences of a share; with fewer, what does not depend on them outweighs them
 STOPPED_WITHIN = 60.0  # seconds that a process may take to finish its share after the end
 
 
@@ -44,9 +45,9 @@ def alone(loss_of: LossOf, step: int) -> float:
     return loss.item()
 
 
-def processes(device: str) -> int:
-    """How many processes should train on a device: on a CPU one for each thread that PyTorch may use."""
-    return torch.get_num_threads() if device == "cpu" else 1
+def processes(device: str, batch: int) -> int:
+    """How many processes should train on a device: on a CPU one for each of PyTorch's threads, with FEWEST sequences each or more."""
+    return max(1, min(torch.get_num_threads(), batch // FEWEST)) if device == "cpu" else 1
 
 
 class Team:

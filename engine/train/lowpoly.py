@@ -287,7 +287,7 @@ def main(options: Options) -> None:
 
     if not options.export:
         lesson = partial(lessons, preset=options.preset, weight=options.weight, compiled=options.compiled)
-        with Team(trainee, lesson, data_parallel.processes(device)) as team:
+        with Team(trainee, lesson, data_parallel.processes(device, preset["batch"])) as team:
             training.run(lesson(trainee, team.share), held_out, profile=options.profile, gradient=team.gradient)
     if may_ship(training, options, DECIDES, *shipped_row(preset["families"])):
         write_weights(prepare(options, lowpoly.FOLDER), training, trainee, options.preset)

@@ -51,7 +51,11 @@ def test_a_team_of_one_is_this_process() -> None:
     found, model.weight.grad = model.weight.grad, None
     alone(lessons(model, WHOLE), 1)
     assert torch.equal(found, model.weight.grad)
-    assert processes("cuda") == 1 and processes("cpu") == torch.get_num_threads()
+
+
+def test_there_is_a_process_for_each_thread_as_long_as_a_share_is_worth_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
+    assert [processes("cpu", batch) for batch in (64, 32, 8, 4)] == [6, 4, 1, 1] and processes("cuda", 64) == 1
 
 
 def test_a_process_that_ends_stops_the_training_with_its_exit_code() -> None:
