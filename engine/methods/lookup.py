@@ -11,7 +11,7 @@ Deviations: none.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -50,56 +50,24 @@ class Index:
         return []
 
 
-class Source(Protocol):
-    """What drafts are copied from."""
-
-    def add(self, tokens: list[int]) -> None:
-        """Appends committed tokens."""
-        ...
-
-    def continuation(self, count: int) -> list[int]:
-        """Up to `count` tokens that may follow the committed ones."""
-        ...
-
-
-class Newest:
-    """An index, asked for the newest tokens. The knob says how long a run must agree."""
-
-    def __init__(self, knobs: Knobs):
-        self.index, self.knobs = Index(int(MATCHED.high)), knobs
-
-    def add(self, tokens: list[int]) -> None:
-        """Appends committed tokens."""
-        self.index.add(tokens)
-
-    def continuation(self, count: int) -> list[int]:
-        """The tokens that followed the longest known run."""
-        return self.index.continuation(self.knobs.matched, count)
-
-
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step per pass."""
-    return copied(sequence, knobs, noise, Newest(knobs))
-
-
-def copied(sequence: Sequence, knobs: Knobs, noise: Noise, source: Source) -> Iterator[Step]:
-    """Yields one Step per pass, which verifies up to `drafted` tokens of a source."""
     seeded, none = matches_seed(knobs, exact=True), torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
-    iteration = 0
+    index, iteration = Index(int(MATCHED.high)), 0
     while not sequence.done:
         n = sequence.length
-        draft = found(source, knobs, sequence, noise.dtype)
+        draft = found(index, knobs, sequence, noise.dtype)
         rows = sequence.forward(draft)
         judged = judge(rows, draft.tokens, draft.q or none, noise, n, iteration, seeded, store=False, brief=True)
         committed = sequence.commit(list(range(judged.a)), judged.token)
-        source.add(committed)
+        index.add(committed)
         iteration += 1
         yield described(rows, draft.tokens, judged, n, committed)
 
 
-def found(source: Source, knobs: Knobs, sequence: Sequence, dtype: torch.dtype) -> Draft:
+def found(index: Index, knobs: Knobs, sequence: Sequence, dtype: torch.dtype) -> Draft:
     """The continuation as a chain with one-hot distributions."""
-    tokens = source.continuation(min(int(knobs.drafted), sequence.limit - sequence.length - 1))
+    tokens = index.continuation(knobs.matched, min(int(knobs.drafted), sequence.limit - sequence.length - 1))
     if not tokens:
         return NO_DRAFT
     ids = torch.tensor(tokens, dtype=torch.int64, device=sequence.device)
