@@ -16,6 +16,7 @@ from engine import assets
 from engine.errors import BadFile, BadKnob, NotSupported
 from engine.measure.bench import meshes
 from engine.measure.bench.rows import append_csv
+from engine.methods import find
 
 PLANE = "#plane .ft-plane"
 
@@ -43,7 +44,9 @@ def test_every_recorded_row_with_a_speed_is_a_point(tables):
 
 def test_a_recorded_point_fits_the_form(tables, picto):
     points = [row["point"] for row in tables["epyc-image"]["rows"] if row["point"]["settings"]]
-    for point in points:
+    able = [each for each in points if find(each["settings"]["method"])[0].needs <= picto.capabilities]
+    assert len(able) >= len(points) - 1  # all but spatial, because this model has no row and column heads
+    for point in able:
         found = restoring.picture({"ask": {"settings": point["settings"]}}, picto, settings(picto))
         assert "prompt" not in found and "seed" not in found  # they stay as they are
         assert found["knobs"]["values"].items() >= point["settings"]["knobs"].items()  # knobs that came later have their defaults
@@ -155,6 +158,7 @@ def test_the_plane_is_saved_with_what_it_was_made_from_and_a_point_loads_its_set
     canvas = page.locator("#plane canvas")
     canvas.focus()
     page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")  # the fastest point is of heads that this model does not have
     said = page.inner_text("#plane output")
     assert "95 % interval" in said and canvas.get_attribute("aria-valuetext") == said
     title = said.split(" · ")[0]
