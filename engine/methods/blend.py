@@ -25,6 +25,7 @@ from torch import Tensor
 
 from engine.core import VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import proposals
+from engine.decoding.head_drafts import best_guess
 from engine.decoding.initializers import WINDOW, Initializer
 from engine.decoding.policy import matches_seed
 from engine.decoding.proposals import Proposal, Recall, Worth, grade
@@ -32,7 +33,6 @@ from engine.decoding.verdict import Judged, describe, judge, told
 from engine.kernels.native import native
 from engine.kernels.native_heads import best_allowed
 from engine.methods.spatial import BOTH, Foreseen, foreseen
-from engine.methods.xspecmesh import best_guess
 from engine.noise import INITIAL, Noise
 from engine.sampling import draw, draw_gumbel
 

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 import torch
 
 from engine.core import NO_DRAFT, VERIFY, Case, Chosen, Draft, Knob, Knobs, Method, Sequence, Step
+from engine.decoding.head_drafts import HEADS, propose
 from engine.decoding.policy import matches_seed
 from engine.decoding.verdict import described, judge
 from engine.drafters.mesh_heads import HeadsByKind
 from engine.mesh.next_vertices import NextVertices
-from engine.methods.xspecmesh import HEADS, propose
 from engine.noise import Noise
 
 DRAFTED = Knob("drafted", "m", 6, 0, 16, 1, help="Most tokens drafted from the surface in a pass.")

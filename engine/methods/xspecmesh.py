@@ -22,15 +22,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.core import NO_DRAFT, VERIFY, Case, Chosen, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, is_limited, limit_of
+from engine.decoding.head_drafts import HEADS, propose
 from engine.decoding.rules import deviation, leading, more_probable_than, ratio, top_of, typical
 from engine.decoding.verdict import Judged, correct, described, is_fused, judge, screen
 from engine.kernels.fixed_verdict import Criterion
-from engine.kernels.native_verdict import Verifier
-from engine.noise import ACCEPT, DRAFTER, Noise
-from engine.sampling import draw, draw_gumbel, one_hot
+from engine.noise import ACCEPT, Noise
+from engine.sampling import draw_gumbel
 
 DEPTH = Knob("depth", "D", 4, 1, 8, 1, help="Number of tokens the heads draft per pass, at most the number of trained heads.")
 RULE = Knob(
@@ -55,15 +55,10 @@ DRAFTS = Knob(
     help="How drafts are drawn: independently from each head, the most probable token of each, or a path of the tree of each head's Kₛ "
     "best tokens.",
 )  # fmt: skip
-HEADS = Knob(
-    "heads", "", "cross-attention", choices=("cross-attention", "multilayer"), live=False,
-    help="cross-attention: the paper's heads, which attend to the point cloud. multilayer: those of its ablation, smaller and faster.",
-)  # fmt: skip
 BUDGET = replace(ALLOWED, when=("accept", "threshold", "top k", "typical"))
 TREE_TOP = Knob("tree_top", "Kₛ", 3, 1, 4, 1, help="Number of tokens per head in the tree.", when=("drafts", "tree", "tree pruned"))
 
 TYPICAL_SCALE = 0.09  # α of Medusa's code
-PRUNED = 1e-5  # paths of the tree with less weight are pruned (section 3.4)
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
@@ -159,110 +154,6 @@ RULES: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], str]] = {
     "top k": (top_of, "accept_top"),
     "typical": (likely, "typical_floor"),
 }
-
-
-def propose(
-    logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool, verifier: Verifier | None = None
-) -> Draft:
-    """A chain drawn from the heads' logits [count, V], each token under the grammar after the earlier ones, with its true distribution.
-    verifier : the compiled functions of the run, if it has them"""
-    if knobs.drafts == "most probable" and verifier is not None and (tokens := verifier.best(logits, sequence.rules())) is not None:
-        return Draft(tokens, q=Chosen(tokens, sequence.vocabulary, noise.dtype))
-    n, count = sequence.length, len(logits)
-    u = noise.uniform(DRAFTER, n, count, iteration)
-    if sequence.masks is not None and sequence.device.type != "cpu" and knobs.drafts != "tree pruned":
-        return at_once(logits, sequence, knobs, noise, u, seeded)
-    tree = PathTree(logits, sequence, count, knobs.tree_top) if knobs.drafts == "tree pruned" else None
-    path: list[int] = []
-    laws: list[Tensor] = []
-    for j in range(count):
-        if knobs.drafts == "most probable":
-            token = best_guess(logits[j], sequence.allowed(path))
-            law = one_hot(token, sequence.vocabulary, noise.dtype)
-        else:
-            law = tree.law(path) if tree else sequence.law(logits[j : j + 1], path)
-            if knobs.drafts == "tree":
-                law = best_of(law, knobs.tree_top)
-            token = draw_gumbel(law.log(), noise.gumbel(n + j, 1)) if seeded else draw(law, u[j : j + 1])
-        path.append(token.item())
-        laws.append(law)
-    return Draft(torch.tensor(path), q=torch.cat(laws))  # the host needs the ids again
-
-
-def at_once(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, u: Tensor, seeded: bool) -> Draft:
-    """The same chain with one read: on a device every head draws under every mask of the grammar, and the host follows the path."""
-    count, kinds = len(logits), len(sequence.masks)
-    if knobs.drafts == "most probable":
-        tokens = logits[:, None].masked_fill(~sequence.masks, -torch.inf).argmax(-1)
-        laws = one_hot(tokens.flatten(), sequence.vocabulary, noise.dtype)
-    else:
-        laws = sequence.laws(logits).flatten(0, 1)
-        laws = best_of(laws, knobs.tree_top) if knobs.drafts == "tree" else laws
-        if seeded:
-            tokens = draw_gumbel(laws.log().unflatten(0, (count, kinds)), noise.gumbel(sequence.length, count)[:, None])
-        else:
-            tokens = draw(laws, u[:, None].expand(-1, kinds).flatten())
-    path: list[int] = []
-    chosen: list[int] = []
-    for j, drawn in enumerate(tokens.view(count, kinds).tolist()):
-        chosen.append(sequence.mask_index(path))
-        path.append(drawn[chosen[j]])
-    laws = laws.unflatten(0, (count, kinds))
-    return Draft(torch.tensor(path), q=torch.stack([laws[j, mask] for j, mask in enumerate(chosen)]))
-
-
-def best_guess(logits: Tensor, allowed: Tensor | None) -> Tensor:
-    """The most probable allowed token, int64 [1], of a head's logits [V]; filters and temperature would not change it."""
-    scores = logits if allowed is None else logits.masked_fill(~allowed, -torch.inf)
-    return scores.argmax(-1, keepdim=True)
-
-
-def best_of(law: Tensor, k: int) -> Tensor:
-    """A distribution [1, V] cut to its k best tokens. A path of the unpruned tree, drawn by its weight, has it at every depth."""
-    values, ids = law.topk(k, -1)
-    return torch.zeros_like(law).scatter_(-1, ids, values / values.sum(-1, keepdim=True))
-
-
-class PathTree:
-    """The pruned tree of a pass: `count` levels of the k best tokens of each head, without leaves of low weight (section 3.4).
-
-    A path is drawn by its weight, token by token: the weight of a token is the sum over the remaining leaves below it.
-    """
-
-    def __init__(self, logits: Tensor, sequence: Sequence, count: int, k: int):
-        self.tokens: list[Tensor] = []  # by level j: int64 [k^j, k], the children of every node
-        self.vocabulary = logits.shape[-1]
-        leaves = torch.ones(1, dtype=logits.dtype, device=logits.device)
-        paths: list[list[int]] = [[]]  # one path to each state of the grammar
-        states = torch.zeros(1, dtype=torch.int64)  # of every node of the level, as an index into `paths`
-        for j in range(count):
-            laws = torch.cat([sequence.law(logits[j : j + 1], path) for path in paths])
-            values, ids = best_of(laws, k).topk(k)  # [states, k]
-            known: dict[Any, int] = {}
-            ahead, reached = [], []
-            for path, row in zip(paths, ids.tolist(), strict=True):
-                for token in row:
-                    behind = [*path, token]
-                    at = known.setdefault(sequence.state(behind), len(known))
-                    ahead.append(at)
-                    if at == len(reached):
-                        reached.append(behind)
-            self.tokens.append(ids[states])
-            leaves = (leaves[:, None] * values[states]).flatten()
-            states, paths = torch.tensor(ahead).view(-1, k)[states].flatten(), reached
-        heavy = leaves * (leaves >= PRUNED)
-        self.leaves = heavy if heavy.sum() > 0 else leaves  # if all leaves are light, none is pruned
-
-    def law(self, path: list[int]) -> Tensor:
-        """The distribution [1, V] of the token after a path of the tree."""
-        node = 0
-        for children, token in zip(self.tokens, path, strict=False):
-            node = node * children.shape[1] + children[node].tolist().index(token)
-        children = self.tokens[len(path)][node]
-        below = self.leaves.view(len(self.tokens[len(path)]), len(children), -1)[node].sum(-1)
-        law = torch.zeros(1, self.vocabulary, dtype=below.dtype, device=below.device)
-        law[0, children] = below / below.sum()
-        return law
 
 
 def is_exact(knobs: Knobs) -> bool:

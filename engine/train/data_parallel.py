@@ -1,7 +1,7 @@
 """Several processes on a CPU compute the gradient of a training step, each on its share of the batch.
 
-One process with two threads leaves half of them idle: lessons are drawn, and most operators of a small model run, on one of them. So each
-process has a thread of its own, as in data-parallel training on several GPUs (Li et al. 2020, arXiv 2006.15704). Parameters and gradients
+Some of a step runs on one thread whatever the number: lessons are drawn, and small operators computed. Processes with a thread each divide
+that too, as in data-parallel training on several GPUs (Li et al. 2020, arXiv 2006.15704). Parameters and gradients
 lie in shared memory; the first process takes the mean of the gradients, makes the optimiser's step, and the others see its result.
 """
 
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from engine.machine import keep_freed_memory
 
-FEWEST = 8  # sequences of a share; with fewer, what does not depend on them outweighs them
+FEWEST = 8  # sequences of a share; a choice: only 16 were measured (docs/training.md)
 STOPPED_WITHIN = 60.0  # seconds that a process may take to finish its share after the end
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from engine import noise, sampling
 from engine.backbones import toy
 from engine.core import Chosen, Draft, Knobs
-from engine.decoding import proposals, rules, trees, verdict
+from engine.decoding import head_drafts, proposals, rules, trees, verdict
 from engine.measure.verify.mutation import Patch, Watcher, get
 from engine.measure.verify.wrong_rules import drawn_from
 from engine.methods import cross_regression, jacobi, lookahead, lookup, mulo, sjd, sjd_pac, sjdpp, spatial, surface, xspecmesh, zipar
@@ -121,10 +121,10 @@ def _law_of_another_proposal() -> list[Patch]:
 
 
 def _full_law_of_a_cut_draw() -> list[Patch]:
-    cut = xspecmesh.best_of
+    cut = head_drafts.best_of
     return [
-        (xspecmesh, "best_of", lambda law, k: law),
-        (xspecmesh, "draw", drawn_from(lambda p: cut(p, 2))),
+        (head_drafts, "best_of", lambda law, k: law),
+        (head_drafts, "draw", drawn_from(lambda p: cut(p, 2))),
     ]
 
 

@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from engine.core import NO_DRAFT, Knobs, Prompt, Sampling
+from engine.decoding import head_drafts
+from engine.decoding.head_drafts import PathTree, best_guess, best_of
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.errors import BadKnob, NotSupported
 from engine.mesh.bpt_grammar import Grammar
 from engine.mesh.bpt_tokens import BPT
-from engine.methods import METHODS, xspecmesh
+from engine.methods import METHODS
 from engine.methods.lookup import Index
-from engine.methods.xspecmesh import PathTree, best_guess, best_of
 from engine.noise import DRAFTER, Noise
 from engine.run import Run, generate
 from tests.engine.backbones import tiny
@@ -143,7 +144,7 @@ class Flat:
 
 def test_the_pruned_tree_draws_whole_paths_by_their_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     """The conditionals of a `PathTree` multiply to the weights of the surviving paths, normalised."""
-    monkeypatch.setattr(xspecmesh, "PRUNED", 0.05)
+    monkeypatch.setattr(head_drafts, "PRUNED", 0.05)
     logits = torch.randn(3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 1.5
     tops = [best_of(torch.softmax(row[None], -1), 2)[0] for row in logits]
     weights = {
@@ -190,9 +191,9 @@ def test_a_chain_drawn_at_once_is_the_chain_drawn_head_by_head(drafts: str, seed
     for iteration in range(6):
         random = torch.Generator().manual_seed(iteration)
         logits = 2 * torch.randn(4, sequence.vocabulary, generator=random)
-        plain = xspecmesh.propose(logits, sequence, knobs, noise, iteration, seeded)
+        plain = head_drafts.propose(logits, sequence, knobs, noise, iteration, seeded)
         u = noise.uniform(DRAFTER, sequence.length, 4, iteration)
-        found = xspecmesh.at_once(logits, sequence, knobs, noise, u, seeded)
+        found = head_drafts.at_once(logits, sequence, knobs, noise, u, seeded)
         assert found.tokens.tolist() == plain.tokens.tolist()
         torch.testing.assert_close(found.laws(), plain.laws())
         seen |= {sequence.mask_index(found.tokens[:j].tolist()) for j in range(4)}
