@@ -26,7 +26,8 @@ from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
 from engine.machine import has_matrix_units
 
 FOLDER = Path(__file__).parent
-SOURCES = tuple(FOLDER / name for name in ("native.c", "native_heads.c", "native_spatial.c", "native_verdict.c", "native_team.c"))
+PARTS = ("native.c", "native_heads.c", "native_learned.c", "native_spatial.c", "native_verdict.c", "native_team.c")
+SOURCES = tuple(FOLDER / name for name in PARTS)
 INCLUDED = tuple(FOLDER / name for name in ("native_vectors.c", "native_team.h"))
 FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
@@ -132,12 +133,17 @@ class Library:
         self.spatial_heads, self.spatial_work = found.spatial_heads, found.spatial_work
         self.spatial_heads.argtypes = self.spatial_work.argtypes = (c_void_p,)  # engine/kernels/native_spatial.py has the structure
         self.spatial_work.restype = c_long
+        self.learned_attention, self.learned_losses = found.learned_attention, found.learned_losses
+        self.learned_attention.argtypes = (c_void_p, c_int)  # engine/kernels/native_learned.py has the structure
+        self.learned_losses.argtypes = (c_void_p, c_void_p, c_long, c_long, c_float, c_void_p, c_void_p, c_void_p)
+        self.learned_scratch = found.learned_scratch
+        self.learned_scratch.argtypes, self.learned_scratch.restype = (c_long, c_long), c_long
         self.best_along = found.best_along
         self.best_along.argtypes = (c_void_p, c_long, c_long, c_void_p, c_void_p, c_int64, c_void_p)
         for function in (
             self.prepare, self.linear, self.attend, self.picture_block, self.mesh_block, self.all_blocks, self.gumbel, self.uniform,
             self.verdicts, self.window, self.draw_alike, self.draw_rows, self.draft_heads, self.best_along,
-            self.spatial_heads,
+            self.spatial_heads, self.learned_attention, self.learned_losses,
         ):  # fmt: skip
             function.restype = None
         self.team_at, self.waited_at = found.team_at, found.waited_at  # of native_team.h, for its tests: the first argument is a Team

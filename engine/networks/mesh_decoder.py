@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
+from engine.kernels.native_learned import learned_attention, learns
 from engine.kernels.tree_attention import Chain, Seen
 from engine.networks.attention import attend
 from engine.networks.cloud_blocks import BlockReader
@@ -66,7 +67,10 @@ class CosineAttention(nn.Module):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | Seen | None) -> Tensor:
         """q, k, v [B, heads, R or S, d], q and k of length 1 -> [B, R, width]"""
-        seen = attend(q, k, v, mask, COSINE_SCALE)
+        return self.joined(attend(q, k, v, mask, COSINE_SCALE))
+
+    def joined(self, seen: Tensor) -> Tensor:
+        """[B, heads, R, d] -> [B, R, width]"""
         return self.out(seen.transpose(1, 2).flatten(2))
 
 
@@ -80,6 +84,8 @@ class SelfAttention(CosineAttention):
     def forward(self, x: Tensor, mask: Tensor | Seen | None, slab: Slab | None, layer: int) -> Tensor:
         """x [B, R, width]; mask bool [R, all], or sets, or None (see everything)."""
         mixed = self.query_key_value(x).view(*x.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4)  # [3, B, heads, R, d]
+        if slab is None and learns(*(parts := mixed.unbind()), mask):
+            return self.joined(learned_attention(*parts, mask, COSINE_SCALE, unit=True))
         q, k = F.normalize(mixed[:2], dim=-1)
         v = mixed[2]
         if slab is not None:
@@ -105,7 +111,10 @@ class CrossAttention(CosineAttention):
 
     def forward(self, x: Tensor, looked: tuple[Tensor, Tensor]) -> Tensor:
         """x [B, R, width]"""
-        return self.attend(F.normalize(self.split(self.query(x)), dim=-1), *looked, None)
+        q, (k, v) = self.split(self.query(x)), looked
+        if learns(q, k.to(v.dtype), v, None):
+            return self.joined(learned_attention(q, k.to(v.dtype), v, None, COSINE_SCALE, unit=True))
+        return self.attend(F.normalize(q, dim=-1), k, v, None)
 
 
 class FeedForward(nn.Module):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from types import TracebackType
@@ -64,31 +64,43 @@ class Team:
         self._helpers: list[Helper] = []
 
     def __enter__(self) -> Team:
-        self._threads = torch.get_num_threads()
+        self._threads = self._own = torch.get_num_threads()
         if self.share.count > 1:
             self._model.share_memory()
             own = max(1, self._threads // self.share.count)
             shares = [Share(index, self.share.count) for index in range(1, self.share.count)]
             self._helpers = [Helper(self._model, self._lessons, share, own) for share in shares]
-            torch.set_num_threads(own)
+            self._own = own
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for helper in self._helpers:
             helper.close()
         self._helpers = []
-        torch.set_num_threads(self._threads)
 
     def gradient(self, loss_of: LossOf, step: int) -> float:
         """Adds the gradient of a step to the model's: the mean over the shares. Returns the mean loss. loss_of : of this process's share"""
         for helper in self._helpers:
             helper.begin(step)
-        losses = [alone(loss_of, step)] + [helper.loss() for helper in self._helpers]
+        with threads(self._own):
+            losses = [alone(loss_of, step)]
+        losses += [helper.loss() for helper in self._helpers]
         for helper in self._helpers:
             torch._foreach_add_(*helper.gradients_beside_own())
         if self._helpers:
             torch._foreach_mul_([p.grad for p in self._model.parameters() if p.grad is not None], 1 / len(losses))
         return sum(losses) / len(losses)
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many of PyTorch's threads, in a `with` block: outside of a share, the optimiser has them all."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class Helper:

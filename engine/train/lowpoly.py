@@ -42,6 +42,7 @@ from engine.data.lowpoly_shapes import (
 )
 from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
+from engine.kernels.native_learned import mean_loss
 from engine.machine import has_fast_bfloat16
 from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.networks.cloud_blocks import CONTENTS
@@ -150,8 +151,8 @@ class Trainee(nn.Module):
         self.register_buffer("digits", digit_matrix(settings.vocabulary), persistent=False)
 
     def forward(self, points: Tensor, budgets: Tensor, tokens: Tensor, known: Tensor, places: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Returns logits [N, V] of the known places (see `known_places`) of tokens [B, L], and [D, B, R, V] of each kind of heads at places
-        [B, R]."""
+        """Returns the mean cross-entropy of tokens [B, L] at the known places (see `known_places`), and logits [D, B, R, V] of each kind of
+        heads at places [B, R]."""
         d = self.model.decoder
         table = d.table() + self.digits @ self.digits_in
         reading = self.model.read(points, budgets)
@@ -159,16 +160,14 @@ class Trainee(nn.Module):
         hidden = self.model.training_hidden(condition, reading.embedded(table, tokens[:, :-1].clamp(min=0)))
         out = d.head.weight + self.digits @ self.digits_out
 
-        def head(states: Tensor) -> Tensor:
-            return F.linear(states, out, d.head.bias)
-
         seen = [x.detach() for x in (hidden, condition, out)] if self.apart else [hidden, condition, out]
 
         def later_head(states: Tensor) -> Tensor:
             return F.linear(states, seen[2], d.head.bias.detach() if self.apart else d.head.bias)
 
         later = [head_logits(heads, seen[0], seen[1], places, later_head) for heads in self.heads.values()]
-        return head(hidden.flatten(0, 1).index_select(0, known)), later
+        labels = tokens.flatten().index_select(0, known)
+        return mean_loss(hidden.flatten(0, 1).index_select(0, known), out, d.head.bias, labels), later
 
 
 def digit_matrix(vocabulary: int) -> Tensor:
@@ -275,9 +274,9 @@ def main(options: Options) -> None:
                 places = some_places(tokens, CHECKED_ROWS, Generator(PCG64(13)))
                 known = known_places(tokens).to(device)
                 with torch.autocast(device, torch.bfloat16, enabled=half):
-                    logits, later = trainee(*(x.to(device) for x in (points, budgets, tokens, known, places)))
+                    nats, later = trainee(*(x.to(device) for x in (points, budgets, tokens, known, places)))
                 labels = labels_behind(tokens, places, DEPTH).to(device)
-                own.append(likelihood(logits, tokens.to(device), known))
+                own.append(nats)
                 right.append(torch.stack([top_1(each, labels) for each in later]))
             found[f"nats_{kind}"] = round(torch.stack(own).mean().item(), 4)
             if kind == "boxes":
@@ -303,8 +302,8 @@ def lessons(trainee: Trainee, share: Share, preset: str, weight: float, compiled
 
     def loss(points: Tensor, budgets: Tensor, tokens: Tensor, known: Tensor, places: Tensor, labels: Tensor) -> Tensor:
         with torch.autocast(device, torch.bfloat16, enabled=half):
-            logits, later = trainee(points, budgets, tokens, known, places)
-        return likelihood(logits, tokens, known) + weight * sum(weighted(cross_entropies(each, labels)) for each in later)
+            own, later = trainee(points, budgets, tokens, known, places)
+        return own + weight * sum(weighted(cross_entropies(each, labels)) for each in later)
 
     fast = torch.compile(loss, dynamic=True) if compiled else loss
 
@@ -349,11 +348,6 @@ def write_weights(folder: Path, training: Training, trainee: Trainee, preset: st
 def known_places(tokens: Tensor) -> Tensor:
     """Returns the places of the tokens [B, L] that are not padding, in the flattened batch: int64 [N]."""
     return (tokens != PAD).flatten().nonzero().squeeze(1)
-
-
-def likelihood(logits: Tensor, tokens: Tensor, known: Tensor) -> Tensor:
-    """Returns the mean cross-entropy of the known places of tokens [B, L] under their logits [N, V]."""
-    return F.cross_entropy(logits.float(), tokens.flatten().index_select(0, known))
 
 
 def averaged_heads(state: dict[str, Tensor], kind: str) -> dict[str, Tensor]:

@@ -26,7 +26,6 @@ import numpy as np
 import torch
 from numpy.random import PCG64, Generator
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from engine.backbones import lowpoly
 from engine.backbones.lowpoly import Lowpoly, MaskedGrammar
@@ -35,6 +34,7 @@ from engine.data.lowpoly_shapes import held_out_shapes, stretch, training_shapes
 from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
 from engine.files import write_text
+from engine.kernels.native_learned import mean_loss
 from engine.machine import has_fast_bfloat16
 from engine.mesh.bpt_tokens import BPT
 from engine.networks.card import has_card
@@ -219,7 +219,7 @@ class Pupil(nn.Module):
         """Returns the backbone's cross-entropy, and the results of `head_losses`."""
         hidden, condition = self.hidden(points, tokens)
         real = tokens != PAD
-        own = F.cross_entropy(self.decoder.head(hidden[real]).float(), tokens[real])
+        own = mean_loss(hidden[real], self.decoder.head.weight, self.decoder.head.bias, tokens[real])
         return own, *self.head_losses(hidden, condition, tokens, rows, rng)
 
     def head_losses(

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from torch.profiler import ProfilerActivity, profile
 
 KINDS = {  # by the beginning of an operator's name, or of one that it is part of; the first that fits counts
-    "attention": ("foretoken::attend", "aten::_scaled_dot_product", "aten::scaled_dot_product"),
+    "attention": ("foretoken::attend", "foretoken::learned_attention", "aten::_scaled_dot_product", "aten::scaled_dot_product"),
     "optimiser": ("Optimizer.step",),
     "convolutions": ("aten::convolution", "aten::mkldnn_convolution", "mkldnn_convolution"),
     "products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "mkldnn::"),
-    "softmax of logits": ("aten::_log_softmax", "aten::nll_loss"),
+    "softmax of logits": ("MeanLoss", "aten::_log_softmax", "aten::nll_loss"),
     "copies and casts": ("aten::copy_", "aten::fill_", "aten::cat", "aten::clone"),
     "compiled": ("graph_",),  # fused loops
 }
