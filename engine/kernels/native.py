@@ -138,12 +138,16 @@ class Library:
         self.learned_losses.argtypes = (c_void_p, c_void_p, c_long, c_long, c_float, c_void_p, c_void_p, c_void_p)
         self.learned_scratch = found.learned_scratch
         self.learned_scratch.argtypes, self.learned_scratch.restype = (c_long, c_long), c_long
+        self.learned_gate, self.learned_gate_backward = found.learned_gate, found.learned_gate_backward
+        self.learned_gate.argtypes = (c_void_p, c_long, c_long, c_void_p, c_int)
+        self.learned_gate_backward.argtypes = (c_void_p, c_void_p, c_long, c_long, c_void_p, c_int)
         self.best_along = found.best_along
         self.best_along.argtypes = (c_void_p, c_long, c_long, c_void_p, c_void_p, c_int64, c_void_p)
         for function in (
             self.prepare, self.linear, self.attend, self.picture_block, self.mesh_block, self.all_blocks, self.gumbel, self.uniform,
             self.verdicts, self.window, self.draw_alike, self.draw_rows, self.draft_heads, self.best_along,
-            self.spatial_heads, self.learned_attention, self.learned_losses,
+            self.spatial_heads, self.learned_attention, self.learned_losses, self.learned_gate,
+            self.learned_gate_backward,
         ):  # fmt: skip
             function.restype = None
         self.team_at, self.waited_at = found.team_at, found.waited_at  # of native_team.h, for its tests: the first argument is a Team

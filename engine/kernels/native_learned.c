@@ -1,5 +1,5 @@
 /* What a training step on a CPU spends its time on beside large products: attention with its gradients, and the loss of logits.
-   native_learned.py describes the functions. Numbers are bfloat16 outside and float32 inside.
+   native_learned.py describes the functions; so is the gate of a feed-forward layer. Numbers are bfloat16 outside and float32 inside.
 
    A head's keys and values are widened once and stay in the cache; scores are computed for a block of rows at a time, and again for the
    gradients (Dao et al. 2022, arXiv 2205.14135), so nothing of size rows x keys is ever stored. */
@@ -128,17 +128,18 @@ static void multiply(long rows, long columns, long depth, const float *a, long s
     }
 }
 
-/* How many keys the rows see, up to the last that any of them sees. */
-static long seen_by(const Learned *l, long first, long count) {
-    if (!l->mask) return l->keys;
-    long most = 0;
-    for (long r = first; r < first + count; r++)
-        for (long j = l->keys; j > most; j--)
-            if (l->mask[r * l->keys + j - 1]) {
-                most = j;
-                break;
-            }
-    return most;
+/* How many keys each block of rows sees, up to the last that any of its rows sees. */
+static void count_seen(const Learned *l, long *seen) {
+    for (long first = 0; first < l->rows; first += BLOCK) {
+        long most = l->mask ? 0 : l->keys;
+        for (long r = first; l->mask && r < l->rows && r < first + BLOCK; r++)
+            for (long j = l->keys; j > most; j--)
+                if (l->mask[r * l->keys + j - 1]) {
+                    most = j;
+                    break;
+                }
+        seen[first / BLOCK] = most;
+    }
 }
 
 /* Scores of rows, [count, s]; -inf where a row does not see. Widens the rows' queries. */
@@ -159,13 +160,13 @@ static void scores(const Learned *l, Room *m, long b, long h, long first, long c
     }
 }
 
-static void forward_head(const Learned *l, Room *m, long b, long h) {
+static void forward_head(const Learned *l, Room *m, long b, long h, const long *seen_by) {
     const long s = padded(l->keys), d = padded(l->width);
     widen(&l->k, b, h, 0, l->keys, l->width, d, m->k, l->unit ? m->lengths_k : 0);
     widen(&l->v, b, h, 0, l->keys, l->width, d, m->v, 0);
     across(m->k, s, d, m->k_across);
     for (long first = 0; first < l->rows; first += BLOCK) {
-        const long count = first + BLOCK < l->rows ? BLOCK : l->rows - first, seen = seen_by(l, first, count);
+        const long count = first + BLOCK < l->rows ? BLOCK : l->rows - first, seen = seen_by[first / BLOCK];
         scores(l, m, b, h, first, count, seen, s, d);
         for (long r = 0; r < count; r++) {
             float *row = m->chances + r * s;
@@ -210,7 +211,7 @@ static void narrow(const Heads *out, long b, long h, long first, long count, lon
     }
 }
 
-static void backward_head(const Learned *l, Room *m, long b, long h) {
+static void backward_head(const Learned *l, Room *m, long b, long h, const long *seen_by) {
     const long s = padded(l->keys), d = padded(l->width);
     widen(&l->k, b, h, 0, l->keys, l->width, d, m->k, l->unit ? m->lengths_k : 0);
     widen(&l->v, b, h, 0, l->keys, l->width, d, m->v, 0);
@@ -219,7 +220,7 @@ static void backward_head(const Learned *l, Room *m, long b, long h) {
     memset(m->sums_k, 0, s * d * sizeof(float));
     memset(m->sums_v, 0, s * d * sizeof(float));
     for (long first = 0; first < l->rows; first += BLOCK) {
-        const long count = first + BLOCK < l->rows ? BLOCK : l->rows - first, seen = seen_by(l, first, count);
+        const long count = first + BLOCK < l->rows ? BLOCK : l->rows - first, seen = seen_by[first / BLOCK];
         scores(l, m, b, h, first, count, seen, s, d);
         widen(&l->gradient, b, h, first, count, l->width, d, m->given, 0);
         multiply(count, padded(seen), d, m->given, d, 1, m->v_across, s, m->changes, s, 0);
@@ -248,10 +249,38 @@ static void backward_head(const Learned *l, Room *m, long b, long h) {
 /* Attention of all heads, or its gradients. */
 void learned_attention(const Learned *l, int backward) {
     const long s = padded(l->keys), d = padded(l->width), own = learned_scratch(l->keys, l->width);
+    long seen[(l->rows + BLOCK - 1) / BLOCK];
+    count_seen(l, seen);
 #pragma omp parallel for num_threads(l->threads) if (l->threads > 1)
     for (long n = 0; n < l->batch * l->heads; n++) {
         Room room = room_in(l->scratch + omp_get_thread_num() * own, s, d);
-        (backward ? backward_head : forward_head)(l, &room, n / l->heads, n % l->heads);
+        (backward ? backward_head : forward_head)(l, &room, n / l->heads, n % l->heads, seen);
+    }
+}
+
+/* out [rows, width] = value * gelu(gate), of mixed [rows, 2 width]: value and gate. width : a multiple of LANES */
+void learned_gate(const uint16_t *mixed, long rows, long width, uint16_t *out, int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (long r = 0; r < rows; r++) {
+        const uint16_t *value = mixed + 2 * r * width, *gate = value + width;
+        for (long i = 0; i < width; i += LANES) {
+            const vec x = load_half(gate + i);
+            *(halves *)(out + r * width + i) = narrowed(load_half(value + i) * (x * normal_below(x)));
+        }
+    }
+}
+
+/* The gradient of mixed from that of `learned_gate`'s out. */
+void learned_gate_backward(const uint16_t *mixed, const uint16_t *given, long rows, long width, uint16_t *gradient, int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (long r = 0; r < rows; r++) {
+        const uint16_t *value = mixed + 2 * r * width, *gate = value + width;
+        for (long i = 0; i < width; i += LANES) {
+            const vec x = load_half(gate + i), below = normal_below(x), own = load_half(given + r * width + i);
+            const vec slope = below + x * 0.39894228f * exponential(x * x * -0.5f);
+            *(halves *)(gradient + 2 * r * width + i) = narrowed(own * (x * below));
+            *(halves *)(gradient + (2 * r + 1) * width + i) = narrowed(own * load_half(value + i) * slope);
+        }
     }
 }
 

@@ -147,6 +147,34 @@ def mean_loss(states: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> T
     return F.cross_entropy(F.linear(states, weight, bias).float(), labels)
 
 
+def gates(mixed: Tensor) -> bool:
+    """Whether the function computes a gate: with gradients, in bfloat16 on a CPU, of a width that vectors divide."""
+    known = mixed.dtype == torch.bfloat16 and mixed.device.type == "cpu" and mixed.requires_grad and torch.is_grad_enabled()
+    return known and not torch.compiler.is_compiling() and _compiled() and mixed.shape[-1] % (2 * _library().lanes) == 0
+
+
+class Gate(torch.autograd.Function):
+    """value * gelu(gate), [..., inner], of both side by side, [..., 2 inner]."""
+
+    @staticmethod
+    def forward(ctx: Any, mixed: Tensor) -> Tensor:
+        """Computes it, and keeps only its input."""
+        mixed = mixed.contiguous()
+        out = mixed.new_empty(*mixed.shape[:-1], mixed.shape[-1] // 2)
+        ctx.save_for_backward(mixed)
+        _library().learned_gate(mixed.data_ptr(), out.numel() // out.shape[-1], out.shape[-1], out.data_ptr(), torch.get_num_threads())
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        """The gradient of both."""
+        (mixed,) = ctx.saved_tensors
+        found, given, inner = torch.empty_like(mixed), gradient.contiguous(), gradient.shape[-1]
+        rows = given.numel() // inner
+        _library().learned_gate_backward(mixed.data_ptr(), given.data_ptr(), rows, inner, found.data_ptr(), torch.get_num_threads())
+        return found
+
+
 class MeanLoss(torch.autograd.Function):
     """Mean cross-entropy of rows, with the gradients that are computed beside it."""
 

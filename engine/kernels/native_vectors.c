@@ -157,4 +157,16 @@ INLINE vec exponential(vec x) {
     return (vec)((ints)y & (x >= -87.0f));
 }
 
+/* The normal distribution function; the error function by Abramowitz and Stegun 7.1.26, to 1.5e-7. */
+INLINE vec normal_below(vec x) {
+    const vec z = x * 0.70710678f, size = (vec)((ints)z & 0x7fffffff);
+    const vec t = 1.0f / (1.0f + 0.3275911f * size);
+    vec y = 1.061405429f * t - 1.453152027f;
+    y = y * t + 1.421413741f;
+    y = y * t - 0.284496736f;
+    y = y * t + 0.254829592f;
+    const vec left = y * t * exponential(-size * size); /* 1 - erf(|z|) */
+    return chosen(z < 0.0f, 0.5f * left, 1.0f - 0.5f * left);
+}
+
 INLINE vec silu(vec x) { return x / (1.0f + exponential(-x)); }

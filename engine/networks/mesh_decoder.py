@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.kernels.native_learned import learned_attention, learns
+from engine.kernels.native_learned import Gate, gates, learned_attention, learns
 from engine.kernels.tree_attention import Chain, Seen
 from engine.networks.attention import attend
 from engine.networks.cloud_blocks import BlockReader
@@ -127,7 +127,10 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., width]"""
-        value, gate = self.value_gate(x).chunk(2, -1)
+        mixed = self.value_gate(x)
+        if gates(mixed):
+            return self.out(Gate.apply(mixed))
+        value, gate = mixed.chunk(2, -1)
         return self.out(value * F.gelu(gate))
 
 
