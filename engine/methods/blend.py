@@ -2,7 +2,7 @@
 
 Paper: none; ours. The parts: coupled refresh (MC-SJD, arXiv 2510.24211), prompt lookup (Saxena 2023), heads (XSpecMesh,
 arXiv 2507.23777), row and column heads (SSD, arXiv 2606.20543), initialisation of windows (SJD, arXiv 2410.01699; MuLo-SD, arXiv
-2601.05149).
+2601.05149), surface drafts (engine/methods/surface.py).
 Idea: methods differ in where their drafts come from, and none is best in every slot. For each slot, every proposer makes an offer: the
 draft of the last pass redrawn as in SJD++, the token that followed the last time, the guess of a head, a draw from a neighbour's
 distribution. The offer with the greatest expected acceptance is drafted. What to expect is learned during the run, for each proposer
@@ -25,6 +25,7 @@ from torch import Tensor
 
 from engine.core import VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import proposals
+from engine.decoding.foreseen import BOTH, Foreseen, foreseen
 from engine.decoding.head_drafts import best_guess
 from engine.decoding.initializers import WINDOW, Initializer
 from engine.decoding.policy import matches_seed
@@ -32,7 +33,7 @@ from engine.decoding.proposals import Proposal, Recall, Worth, grade
 from engine.decoding.verdict import Judged, describe, judge, told
 from engine.kernels.native import native
 from engine.kernels.native_heads import best_allowed
-from engine.methods.spatial import BOTH, Foreseen, foreseen
+from engine.mesh.next_vertices import NextVertices
 from engine.noise import INITIAL, Noise
 from engine.sampling import draw, draw_gumbel
 
@@ -49,18 +50,24 @@ NEIGHBOURS = Knob(
     "column heads where the model has them.",
 )  # fmt: skip
 HEADS = Knob("head_drafts", "", "on", choices=ON_OFF, live=False, help="The guesses of the heads of XSpecMesh, where the model has them.")
+SURFACE = Knob(
+    "surface", "", "on", choices=ON_OFF,
+    help="In a mesh: the vertex that closes the surface, or the step that followed the same steps the last time.",
+)  # fmt: skip
 LEAST = Knob("least_chance", "", 0.0, 0.0, 0.9, 0.01, help="The window ends before a draft that is less likely to be reached and accepted.")
 
 KINDS = {"left": "sample left", "above": "sample above", "up-sampled": "up-sampled"}  # of neighbours: how slots are filled
 FORESEEN = "foreseen"  # filled by row and column heads
 FIRST = {  # expected before anything is committed
     "coupled": 0.7, "lookup": 0.3, "heads": 0.5, "left": 0.3, "above": 0.3, "up-sampled": 0.3, FORESEEN: 0.5,
+    "surface": 0.8,
 }  # fmt: skip
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step per pass. State: the drafts that were not reached, what was offered for their slots, and what offers were worth."""
     recall, worth = Recall(sequence.layout), Worth(FIRST)
+    vertices = NextVertices(sequence.levels) if sequence.levels is not None else None
     mesh, spatial = ((drafter or {}).get(name) for name in ("mesh_heads", "spatial_heads"))
     heads = None if mesh is None or knobs.head_drafts == "off" else mesh.of("cross-attention")
     guess = None if heads is None else heads.start(sequence)
@@ -77,7 +84,8 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             kept = [[each] for each in carried[:size]]
             if around is not None and FORESEEN in knobs.neighbours:
                 foresee(around, kept, carried[:size], noise, seeded, iteration)
-            window, offers = filled(sequence, kept + fresh, len(kept), guesses, recall, worth, size, knobs)
+            known = vertices.continuation(size) if vertices is not None and knobs.surface == "on" else []
+            window, offers = filled(sequence, kept + fresh, len(kept), guesses, known, recall, worth, size, knobs)
             tokens = torch.tensor([each.token for each in window], dtype=torch.int64, device=sequence.device)
             laws = proposals.laws_of(window, sequence.vocabulary, like)
             rows = sequence.forward(Draft(tokens, q=laws))
@@ -94,6 +102,8 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             proposals.learn(worth, early[: len(offers)], rows, committed)
             early = [*early, *offers[len(early) :]][a + 1 :]
             recall.add(committed)
+            if vertices is not None:
+                vertices.add(committed)
             carried = refreshed(rows, judged, noise, n, a + 1, len(tokens)) if knobs.coupled == "on" else []
             if guess is not None and not sequence.done:
                 guesses = guess(rows, a, min(heads.depth, sequence.limit - sequence.length)).contiguous()
@@ -123,12 +133,13 @@ def draws(
 
 
 def filled(
-    sequence: Sequence, drawn: list[list[Proposal]], carried: int, guesses: Tensor, recall: Recall, worth: Worth, size: int, knobs: Knobs
+    sequence: Sequence, drawn: list[list[Proposal]], carried: int, guesses: Tensor, known: list[int], recall: Recall, worth: Worth,
+    size: int, knobs: Knobs,
 ) -> tuple[list[Proposal], list[list[Proposal]]]:  # fmt: skip
     """The window, and all that was offered for its slots. An offer for a slot may look at the drafts before it.
 
     A drawn token is never left out for what it is. A chosen one is, where the grammar forbids it. carried : how many slots were drafted
-    in the last pass; the first that was drawn for such a slot is its draft
+    in the last pass; the first that was drawn for such a slot is its draft. known : how the surface goes on
     """
     window: list[Proposal] = []
     offers: list[list[Proposal]] = []
@@ -137,9 +148,12 @@ def filled(
     for j in range(size):
         slot = list(drawn[j])
         found = recall.find(path) if knobs.lookup == "on" else None
-        allowed = sequence.allowed(path) if found is not None or j < len(certain) else None
+        closes = j < len(known) and path == known[:j]
+        allowed = sequence.allowed(path) if found is not None or closes or j < len(certain) else None
         slot += [] if found is None else looked_up(*found, allowed, slot[0] if j < carried else None)
         slot += [guessed(guesses, j, certain[j], allowed)] if j < len(certain) else []
+        if closes and (allowed is None or allowed[known[j]]):
+            slot.append(Proposal("surface", (min(j, 7),), known[j]))
         if not slot:
             break
         best = proposals.best(slot, worth)
@@ -206,13 +220,14 @@ def refreshed(rows: Rows, judged: Judged, noise: Noise, n: int, first: int, size
 
 _SMALL = {"window": 5}
 _LINE = {"rows": 1, "columns": 5, "vocabulary": 3}
+_SURFACE = _SMALL | {"coupled": "off", "neighbours": "off", "lookup": "off"}  # slots of the surface and of heads
 _CHOSEN = _SMALL | {"coupled": "off", "neighbours": "off", "least_chance": 0.2}
 
 METHOD = Method(
     name="blend",
     title="Blend",
     decode=decode,
-    knobs=(WINDOW, COUPLED, LOOKUP, NEIGHBOURS, HEADS, LEAST, VERIFY),
+    knobs=(WINDOW, COUPLED, LOOKUP, NEIGHBOURS, HEADS, SURFACE, LEAST, VERIFY),
     paper="ours",
     exact=lambda knobs: True,
     why=lambda knobs: "Exact: every draft is verified against the distribution of the proposer that drew it.",
@@ -232,6 +247,7 @@ METHOD = Method(
             "BLEND-EXACT foreseen", "same law", {"window": 3, "neighbours": "left and foreseen", "head_drafts": "off"},
             mutants=("blend: law of another proposal",),
         ),
+        Case("BLEND-EXACT surface", "same law", _SURFACE, {"rows": 1, "columns": 6}, ("blend: first draft unverified",)),
         Case("BLEND-EXACT chosen", "same law", _CHOSEN, {"grammar": True}, ("residual is p",)),
         Case("SEED-EXACT", "same tokens", _SMALL | {"verify": "match seed"}, mutants=("iteration in the noise",)),
     ),

@@ -21,11 +21,12 @@ import torch
 from torch import Tensor
 
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
-from engine.decoding.initializers import WINDOW, Initializer
+from engine.decoding.foreseen import BOTH, Foreseen, foreseen
+from engine.decoding.initializers import WINDOW
 from engine.decoding.policy import check_start, matches_seed, not_exact
 from engine.decoding.rules import ratio
 from engine.decoding.windows import Refresh, coupled_gumbel, coupled_maximal, redraw, speculative_jacobi
-from engine.drafters.spatial_heads import SpatialDrafter, SpatialGuess
+from engine.drafters.spatial_heads import SpatialDrafter
 from engine.noise import ACCEPT, DRAW, INITIAL, RESIDUAL, Noise
 from engine.sampling import draw, entropy, residual
 from engine.trace import Trace
@@ -34,7 +35,6 @@ MODE = Knob(
     "mode", "", "verified", choices=("verified", "published"), live=False,
     help="verified: drafts in a window, and the output has plain decoding's distribution. published: a row is final after some passes.",
 )  # fmt: skip
-BOTH = "rows and columns"
 FORESEE = Knob(
     "foresee", "", BOTH, choices=(BOTH, "rows", "columns"),
     help="What the heads read: rows: the newest token of the row. columns: the row above. The first row is foreseen from its newest token.",
@@ -49,32 +49,6 @@ DEPTH = Knob("depth", "k_h", 5, 1, 8, 1, help="Drafts at once in the first row."
 
 
 # --- verified ---------------------------------------------------------------------------------------------------------
-
-
-class Foreseen(Initializer):
-    """Fills window slots from the heads. `knobs.foresee` says what they read."""
-
-    def __init__(self, sequence: Sequence, noise: Noise, heads: SpatialGuess, knobs: Knobs):
-        super().__init__(sequence, noise)
-        self.heads, self.knobs = heads, knobs
-
-    def saw(self, start: int, rows: Rows) -> None:
-        """Keeps a pass, and shows it to the heads."""
-        super().saw(start, rows)
-        self.heads.saw(start, rows)
-
-    def _laws(self, start: int, missing: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
-        """The distributions of the empty slots [missing, V]; uniform before the first pass."""
-        if not self.sequence.length:
-            return super()._laws(start, missing, tokens, init, iteration)
-        slots = range(start, start + missing)
-        return foreseen(self.heads, self.sequence, slots, tokens, self.knobs.foresee).to(self.noise.dtype)
-
-
-def foreseen(heads: SpatialGuess, sequence: Sequence, slots: range, drafts: Tensor, foresee: str) -> Tensor:
-    """The distributions [N, V] that the heads give some slots. drafts : int64 [k], the tokens after the committed ones"""
-    rows = foresee != "columns" or slots.start < sequence.layout.reach
-    return sequence.law(heads.guess(slots, drafts, rows, foresee != "rows"), [])
 
 
 def verified(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: SpatialDrafter) -> Iterator[Step]:

@@ -12,9 +12,10 @@ from engine import noise, sampling
 from engine.backbones import toy
 from engine.core import Chosen, Draft, Knobs
 from engine.decoding import head_drafts, proposals, rules, trees, verdict
+from engine.decoding.foreseen import Foreseen
 from engine.measure.verify.mutation import Patch, Watcher, get
 from engine.measure.verify.wrong_rules import drawn_from
-from engine.methods import cross_regression, jacobi, lookahead, lookup, mulo, sjd, sjd_pac, sjdpp, spatial, surface, xspecmesh, zipar
+from engine.methods import blend, cross_regression, jacobi, lookahead, lookup, mulo, sjd, sjd_pac, sjdpp, spatial, surface, xspecmesh, zipar
 from engine.tree import children
 
 # --- Jacobi windows ---------------------------------------------------------------------------------------------------
@@ -258,9 +259,9 @@ def _newest_not_cached() -> list[Patch]:
 def _filled_with(law: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Callable[[], list[Patch]]:
     """Fills new slots as ever, and says that they were drawn from `law`, which is given the filler, the slots, the drafts before them and
     their distributions."""
-    right = spatial.Foreseen.fill
+    right = Foreseen.fill
 
-    def fill(self: spatial.Foreseen, tokens: Tensor, laws: Tensor | None, size: int, *rest: Any) -> tuple[Tensor, Tensor | None]:
+    def fill(self: Foreseen, tokens: Tensor, laws: Tensor | None, size: int, *rest: Any) -> tuple[Tensor, Tensor | None]:
         found, filled = right(self, tokens, laws, size, *rest)
         start = self.sequence.length
         slots = range(start + len(tokens), start + size)
@@ -268,10 +269,10 @@ def _filled_with(law: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Callabl
             return found, filled
         return found, torch.cat([laws, law(self, slots, tokens, filled[len(tokens) :])])
 
-    return lambda: [(spatial.Foreseen, "fill", fill)]
+    return lambda: [(Foreseen, "fill", fill)]
 
 
-def _law_of_one_direction(filler: spatial.Foreseen, slots: range, drafts: Tensor, laws: Tensor) -> Tensor:
+def _law_of_one_direction(filler: Foreseen, slots: range, drafts: Tensor, laws: Tensor) -> Tensor:
     return filler.sequence.law(filler.heads.guess(slots, drafts, rows=True, columns=False), [])
 
 
@@ -416,6 +417,7 @@ TABLE: dict[str, Callable[[], list[Patch]]] = {
     "heads: shifted by one": _heads_shifted,
     "grammar of the prefix for every row": _grammar_of_the_prefix,
     "lookup: first draft unverified": _first_draft_unverified(lookup),
+    "blend: first draft unverified": _first_draft_unverified(blend),
     "surface: first draft unverified": _first_draft_unverified(surface),
     "lookahead: first node unverified": _first_node_unverified,
     "lookahead: rows of the other branch": _rows_of_the_other_branch,

@@ -1,0 +1,41 @@
+"""Slots of a window that row and column heads fill.
+
+Paper: SSD, Xiang et al., arXiv 2606.20543. The heads are engine/drafters/spatial_heads.py.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from engine.core import Knobs, Rows, Sequence
+from engine.decoding.initializers import Initializer
+from engine.drafters.spatial_heads import SpatialGuess
+from engine.noise import Noise
+
+BOTH = "rows and columns"  # what heads read; or one of the two
+
+
+class Foreseen(Initializer):
+    """Fills window slots from the heads. `knobs.foresee` says what they read."""
+
+    def __init__(self, sequence: Sequence, noise: Noise, heads: SpatialGuess, knobs: Knobs):
+        super().__init__(sequence, noise)
+        self.heads, self.knobs = heads, knobs
+
+    def saw(self, start: int, rows: Rows) -> None:
+        """Keeps a pass, and shows it to the heads."""
+        super().saw(start, rows)
+        self.heads.saw(start, rows)
+
+    def _laws(self, start: int, missing: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
+        """The distributions of the empty slots [missing, V]; uniform before the first pass."""
+        if not self.sequence.length:
+            return super()._laws(start, missing, tokens, init, iteration)
+        slots = range(start, start + missing)
+        return foreseen(self.heads, self.sequence, slots, tokens, self.knobs.foresee).to(self.noise.dtype)
+
+
+def foreseen(heads: SpatialGuess, sequence: Sequence, slots: range, drafts: Tensor, foresee: str) -> Tensor:
+    """The distributions [N, V] that the heads give some slots. drafts : int64 [k], the tokens after the committed ones"""
+    rows = foresee != "columns" or slots.start < sequence.layout.reach
+    return sequence.law(heads.guess(slots, drafts, rows, foresee != "rows"), [])
