@@ -169,6 +169,77 @@ INLINE void tile_half(const int rows, const int panels, const uint32_t *x, const
 #endif
 }
 
+/* --- matrix units: AMX --- */
+
+#if defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__linux__)
+#include <sys/syscall.h>
+long syscall(long number, ...); /* unistd.h has a `read` of its own */
+#define UNITS 1
+#else
+#define UNITS 0
+#endif
+#define SIDE 16 /* rows of a register, and pairs or sums of its row */
+
+static int units; /* whether the system has let this process use them */
+
+/* Asks the system for the matrix units, once; returns whether products may use them. */
+int ask_for_units(void) {
+#if UNITS
+    const long request_permission = 0x1023, tile_data = 18; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
+    units = !syscall(SYS_arch_prctl, request_permission, tile_data);
+#endif
+    return units;
+}
+
+#if UNITS
+/* The registers: 0 to 3 are sums of 2 x 2 blocks, 4 and 5 rows of x, 6 and 7 pairs of weights. lower : rows of the second of two */
+static void configure(int upper, int lower) {
+    struct __attribute__((packed)) {
+        uint8_t palette, start, reserved[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } wanted = {.palette = 1};
+    const int rows[] = {upper, upper, lower, lower, upper, lower, SIDE, SIDE};
+    for (int i = 0; i < 8; i++) wanted.rows[i] = rows[i], wanted.bytes[i] = rows[i] ? 4 * SIDE : 0;
+    _tile_loadconfig(&wanted);
+}
+
+/* As tile_half for up to 32 rows and one panel; pairs is a multiple of SIDE. The sums of a row do not depend on other rows. */
+static void tile_units(int rows, const uint32_t *x, const uint32_t *w, long pairs, long row, long column, const Target *to) {
+    const int upper = rows < SIDE ? rows : SIDE, lower = rows - upper;
+    const long x_stride = 4 * pairs, w_stride = 4 * PANEL;
+    const uint32_t *second = x + (row + SIDE) * pairs;
+    x += row * pairs;
+    vec found[2 * SIDE][4];
+    configure(upper, lower);
+    _tile_zero(0);
+    _tile_zero(1);
+    if (lower) {
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (long k = 0; k < pairs; k += SIDE) {
+        _tile_loadd(6, w + k * PANEL, w_stride);
+        _tile_loadd(7, w + k * PANEL + SIDE, w_stride);
+        _tile_loadd(4, x + k, x_stride);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        if (lower) {
+            _tile_loadd(5, second + k, x_stride);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+    }
+    _tile_stored(0, &found[0][0], sizeof found[0]);
+    _tile_stored(1, &found[0][1], sizeof found[0]);
+    if (lower) {
+        _tile_stored(2, &found[SIDE][0], sizeof found[0]);
+        _tile_stored(3, &found[SIDE][1], sizeof found[0]);
+    }
+    finish(rows, 2, found, row, column, to);
+}
+#endif
+
 #define TILES(name, type)                                                                                                              \
     static void name##s(int rows, int panels, const type *x, const type *w, long inner, long row, long column, const Target *to) {     \
         switch (2 * rows + panels) {                                                                                                   \
@@ -215,6 +286,15 @@ typedef struct {
 /* Products of rows from..until with panels p and, if it is wide, p + 1. */
 INLINE void product_of_rows(int wide, long from, long until, const void *x, const void *packed, int half, long inner, long p, const Target *to) {
     const long pairs = inner / 2;
+#if UNITS
+    if (half && units && pairs % SIDE == 0) {
+        for (long q = p; q < p + wide; q++)
+            for (long r = from; r < until; r += 2 * SIDE)
+                tile_units(until - r < 2 * SIDE ? (int)(until - r) : 2 * SIDE, x, (const uint32_t *)packed + q * pairs * PANEL, pairs, r, q * PANEL, to);
+        _tile_release(); /* else the system saves 8 KiB at each switch */
+        return;
+    }
+#endif
     for (long r = from; r < until; r += ROWS) {
         const int here = until - r < ROWS ? (int)(until - r) : ROWS;
         if (half)
@@ -242,9 +322,12 @@ static void product(const float *x, long rows, long stride, long inner, int kind
         if (!direct) {
 #pragma omp for schedule(static) nowait
             for (long r = 0; r < rows; r++) {
-                prepare_row(scratch + r * inner, x + r * stride, inner, kind, weight, bias_of_norm, constant);
-                if (half)
-                    for (long i = 0; i < inner; i++) rounded[r * inner + i] = half_of(scratch[r * inner + i]);
+                const float *own = x + r * stride;
+                if (!half || kind != AS_IT_IS || adapted) { /* an update reads float32 */
+                    prepare_row(scratch + r * inner, own, inner, kind, weight, bias_of_norm, constant);
+                    own = scratch + r * inner;
+                }
+                if (half) round_all(rounded + r * inner, own, inner);
             }
             if (first) own.done = moment();
 #pragma omp barrier
@@ -332,7 +415,7 @@ static void put(void *at, long place, const float *x, long width, int half) {
         memcpy((float *)at + place, x, 4 * width);
         return;
     }
-    for (long i = 0; i < width; i++) ((uint16_t *)at)[place + i] = half_of(x[i]);
+    round_all((uint16_t *)at + place, x, width);
 }
 
 /* Hides what a row does not see, and all keys from `stop` on, and makes probabilities of its scores, not normalised; returns 1 / their sum. */

@@ -157,6 +157,7 @@ class Library:
         self.verdict_scratch.argtypes, self.verdict_scratch.restype = (c_long,), c_long
         self.lanes: int = found.lanes()
         self.multiplies_half = bool(found.multiplies_half())
+        self.has_units = bool(found.ask_for_units())  # the matrix units of AMX, for products in bfloat16
 
 
 def native(dtype: torch.dtype = torch.float32) -> Library | None:
@@ -173,8 +174,8 @@ def native_choice(dtype: torch.dtype = torch.float32) -> Choice:
     library, reason = built()
     if library is not None and dtype != torch.float32 and not (dtype == torch.bfloat16 and library.multiplies_half):
         library, reason = None, f"The processor has no instruction for products in {str(dtype).removeprefix('torch.')}."
-    if library is not None and dtype == torch.bfloat16 and has_matrix_units() and not wanted:
-        return Choice(REFERENCE, "The processor has matrix units for bfloat16, which PyTorch's products use and native.c does not.")
+    if library is not None and dtype == torch.bfloat16 and has_matrix_units() and not library.has_units and not wanted:
+        return Choice(REFERENCE, "The processor has matrix units for bfloat16, which PyTorch's products use and native.c may not.")
     if library is None and wanted:
         raise NotSupported(f"{VARIABLE}={NATIVE} does not work here. {reason} Set it to {REFERENCE}, or unset it.")
     return Choice(REFERENCE if library is None else NATIVE, reason)

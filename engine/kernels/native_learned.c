@@ -58,11 +58,6 @@ static Room room_in(float *at, long s, long d) {
 
 INLINE const uint16_t *row_of(const Heads *x, long b, long h, long r) { return x->at + b * x->batch + h * x->head + r * x->row; }
 
-INLINE halves narrowed(vec x) {
-    const words bits = (words)x;
-    return __builtin_convertvector((bits + 0x7fff + (bits >> 16 & 1)) >> 16, halves);
-}
-
 /* Widens rows [count, width] to [padded count, d] with zeros behind. lengths : if not 0, rows are divided by their lengths (at least 1e-12) */
 static void widen(const Heads *x, long b, long h, long first, long count, long width, long d, float *out, float *lengths) {
     for (long r = 0; r < count; r++) {

@@ -71,6 +71,19 @@ INLINE uint16_t half_of(float x) {
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/* `half_of` of every lane. */
+INLINE halves narrowed(vec x) {
+    const words bits = (words)x;
+    return __builtin_convertvector((bits + 0x7fff + (bits >> 16 & 1)) >> 16, halves);
+}
+
+/* Rounds numbers to bfloat16. */
+INLINE void round_all(uint16_t *out, const float *x, long count) {
+    long i = 0;
+    for (; i + LANES <= count; i += LANES) *(halves *)(out + i) = narrowed(load(x + i));
+    for (; i < count; i++) out[i] = half_of(x[i]);
+}
+
 /* Half a step of a sum over lanes: lane i of the result is lane i of segment i / s of both vectors, each of whose segments has 2 s lanes. */
 #define LANE(i, s, n) ((i) / (s) * 2 * (s) + (i) % (s) + (n))
 #if LANES == 16

@@ -23,7 +23,7 @@ from engine.networks.transformer import Norm, causal, rotate
 pytestmark = pytest.mark.usefixtures("inference")
 missing = "" if built()[0] else built()[1]
 needs_native = pytest.mark.skipif(bool(missing), reason=missing)
-HALF = bool(built()[0] and built()[0].multiplies_half and not has_matrix_units())  # with matrix units native functions are not chosen
+HALF = bool(built()[0] and built()[0].multiplies_half and (built()[0].has_units or not has_matrix_units()))  # else they are not chosen
 half = pytest.param(torch.bfloat16, marks=pytest.mark.skipif(not HALF, reason="no instruction for products in bfloat16"))
 both = pytest.mark.parametrize("dtype", [torch.float32, half])
 SHAPES = [(320, 960), (896, 320), (192, 5121), (8, 7), (64, 33)]
@@ -256,8 +256,9 @@ def test_a_type_without_products_gets_the_reference() -> None:
 
 
 @pytest.mark.skipif(not HALF, reason="no instruction for products in bfloat16")
-def test_matrix_units_are_left_to_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matrix_units_that_the_functions_may_not_use_are_left_to_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "has_matrix_units", lambda: True)
+    monkeypatch.setattr(native(), "has_units", False)
     assert native(torch.bfloat16) is None and "matrix units" in native_choice(torch.bfloat16).reason and native() is not None
     monkeypatch.setenv(VARIABLE, NATIVE)
     assert native(torch.bfloat16) is not None
