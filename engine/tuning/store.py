@@ -57,7 +57,8 @@ def about(backbone: Backbone) -> dict[str, str]:
     """What a measurement depends on besides dtype and threads."""
     device = backbone.device
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
-    functions = "native" if device.type == "cpu" and native() is not None else "PyTorch"
+    library = native() if device.type == "cpu" else None
+    functions = "PyTorch" if library is None else "native with matrix units" if library.has_units else "native"
     machine = {"processor": processor(), "device": device.type, "gpu": gpu, "torch": torch.__version__, "functions": functions}
     return machine | {"model": backbone.name, "weights": str(backbone.weights_hash)}
 
