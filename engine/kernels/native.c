@@ -201,17 +201,36 @@ static void configure(int upper, int lower) {
     } wanted = {.palette = 1};
     const int rows[] = {upper, upper, lower, lower, upper, lower, SIDE, SIDE};
     for (int i = 0; i < 8; i++) wanted.rows[i] = rows[i], wanted.bytes[i] = rows[i] ? 4 * SIDE : 0;
+    __asm__ volatile("" : : "r"(&wanted) : "memory"); /* gcc 12 does not know that the intrinsics read memory */
     _tile_loadconfig(&wanted);
 }
 
-/* As tile_half for up to 32 rows and one panel; pairs is a multiple of SIDE. The sums of a row do not depend on other rows. */
-static void tile_units(int rows, const uint32_t *x, const uint32_t *w, long pairs, long row, long column, const Target *to) {
-    const int upper = rows < SIDE ? rows : SIDE, lower = rows - upper;
+/* As `finish`, for a panel; the last columns may be missing. */
+INLINE void finish_panel(int rows, const float *found, long row, long column, const Target *to) {
+    const int whole = column + PANEL <= to->outer;
+    for (int r = 0; r < rows; r++, found += PANEL) {
+        float *out = to->out + (row + r) * to->outer + column;
+        const float *residual = to->residual ? to->residual + (row + r) * to->outer + column : 0;
+        if (whole) {
+            vec left = load(found), right = load(found + LANES);
+            if (to->bias) left += load(to->bias + column), right += load(to->bias + column + LANES);
+            if (residual) left += load(residual), right += load(residual + LANES);
+            store(out, left);
+            store(out + LANES, right);
+            continue;
+        }
+        for (long i = 0; column + i < to->outer; i++) {
+            const float y = found[i] + (to->bias ? to->bias[column + i] : 0.0f);
+            out[i] = y + (residual ? residual[i] : 0.0f);
+        }
+    }
+}
+
+/* The sums of up to 32 rows with the pairs of one panel. */
+INLINE void tile_units(int rows, const uint32_t *x, const uint32_t *w, long pairs, long row, long column, const Target *to) {
+    const int lower = rows > SIDE;
     const long x_stride = 4 * pairs, w_stride = 4 * PANEL;
-    const uint32_t *second = x + (row + SIDE) * pairs;
-    x += row * pairs;
-    vec found[2 * SIDE][4];
-    configure(upper, lower);
+    float found[2 * SIDE * PANEL] __attribute__((aligned(64)));
     _tile_zero(0);
     _tile_zero(1);
     if (lower) {
@@ -225,18 +244,36 @@ static void tile_units(int rows, const uint32_t *x, const uint32_t *w, long pair
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
         if (lower) {
-            _tile_loadd(5, second + k, x_stride);
+            _tile_loadd(5, x + SIDE * pairs + k, x_stride);
             _tile_dpbf16ps(2, 5, 6);
             _tile_dpbf16ps(3, 5, 7);
         }
     }
-    _tile_stored(0, &found[0][0], sizeof found[0]);
-    _tile_stored(1, &found[0][1], sizeof found[0]);
+    _tile_stored(0, found, w_stride);
+    _tile_stored(1, found + SIDE, w_stride);
     if (lower) {
-        _tile_stored(2, &found[SIDE][0], sizeof found[0]);
-        _tile_stored(3, &found[SIDE][1], sizeof found[0]);
+        _tile_stored(2, found + SIDE * PANEL, w_stride);
+        _tile_stored(3, found + SIDE * PANEL + SIDE, w_stride);
     }
-    finish(rows, 2, found, row, column, to);
+    finish_panel(rows, found, row, column, to);
+}
+
+/* Products of all rows with panels first..last, as by tile_half; pairs is a multiple of SIDE. The sums of a row do not depend on others.
+   Whole blocks of rows come first, because another number of rows in a register takes long. */
+static void product_of_panels(long rows, const uint32_t *x, const uint32_t *packed, long pairs, long first, long last, const Target *to) {
+    const long whole = rows / (2 * SIDE) * (2 * SIDE), rest = rows - whole;
+    __asm__ volatile("" : : : "memory"); /* gcc 12 does not know that the intrinsics read memory */
+    if (whole) {
+        configure(SIDE, SIDE);
+        for (long p = first; p < last; p++)
+            for (long r = 0; r < whole; r += 2 * SIDE) tile_units(2 * SIDE, x + r * pairs, packed + p * pairs * PANEL, pairs, r, p * PANEL, to);
+    }
+    if (rest) {
+        configure(rest < SIDE ? (int)rest : SIDE, rest > SIDE ? (int)rest - SIDE : 0);
+        for (long p = first; p < last; p++)
+            tile_units((int)rest, x + whole * pairs, packed + p * pairs * PANEL, pairs, whole, p * PANEL, to);
+    }
+    _tile_release(); /* else the system saves 8 KiB at each switch */
 }
 #endif
 
@@ -286,15 +323,6 @@ typedef struct {
 /* Products of rows from..until with panels p and, if it is wide, p + 1. */
 INLINE void product_of_rows(int wide, long from, long until, const void *x, const void *packed, int half, long inner, long p, const Target *to) {
     const long pairs = inner / 2;
-#if UNITS
-    if (half && units && pairs % SIDE == 0) {
-        for (long q = p; q < p + wide; q++)
-            for (long r = from; r < until; r += 2 * SIDE)
-                tile_units(until - r < 2 * SIDE ? (int)(until - r) : 2 * SIDE, x, (const uint32_t *)packed + q * pairs * PANEL, pairs, r, q * PANEL, to);
-        _tile_release(); /* else the system saves 8 KiB at each switch */
-        return;
-    }
-#endif
     for (long r = from; r < until; r += ROWS) {
         const int here = until - r < ROWS ? (int)(until - r) : ROWS;
         if (half)
@@ -350,9 +378,13 @@ static void product(const float *x, long rows, long stride, long inner, int kind
 #pragma omp for schedule(static) nowait
         for (long share = 0; share < threads; share++) {
             const long last = panels * (share + 1) / threads;
+            const int by_units = half && units && inner % (2 * SIDE) == 0;
+#if UNITS
+            if (by_units) product_of_panels(rows, (const uint32_t *)rounded, packed, inner / 2, panels * share / threads, last, &to);
+#endif
             for (long p = panels * share / threads; p < last;) {
                 const int wide = LANES != 8 && p + 1 < last ? 2 : 1; /* AVX has registers for one panel only */
-                product_of_rows(wide, 0, rows, half ? (const void *)rounded : from, packed, half, inner, p, &to);
+                if (!by_units) product_of_rows(wide, 0, rows, half ? (const void *)rounded : from, packed, half, inner, p, &to);
                 for (long branch = 0; adapted && branch < adapted->branches; branch++) {
                     const long start = branch * adapted->count;
                     product_of_rows(wide, start + adapted->first, start + adapted->count, adapted->between, adapted->update->up, 0,
@@ -521,7 +553,17 @@ static __attribute__((noinline)) void attend_pair(const Attention *a, long pair,
         put(a->values, place, a->new_values + from, width, a->half);
     }
     const char *keys = (const char *)a->keys + start * size, *values = (const char *)a->values + start * size;
-    switch (2 * (width / LANES) + a->half) {
+    int half = a->half;
+    if (half && a->count > QUERIES) { /* each group of rows would widen them again */
+        const long numbers = (a->kept + (a->new_keys ? a->count : 0)) * width;
+        float *wide = scores + QUERIES * room;
+        for (long i = 0; i < numbers; i += LANES) {
+            store(wide + i, read(keys, i, 1));
+            store(wide + numbers + i, read(values, i, 1));
+        }
+        keys = (const char *)wide, values = (const char *)(wide + numbers), half = 0;
+    }
+    switch (2 * (width / LANES) + half) {
     case 2: look_all(1, 0, a, q, keys, values, scores, room, branch, head); break;
     case 3: look_all(1, 1, a, q, keys, values, scores, room, branch, head); break;
     case 4: look_all(2, 0, a, q, keys, values, scores, room, branch, head); break;

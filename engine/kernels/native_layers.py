@@ -154,8 +154,9 @@ def over_slab(
 
 
 def scratch_of(count: int, width: int, kept: int) -> int:
-    """The numbers that a thread needs for attention: queries, a key, and the scores of four rows."""
-    return (count + 1) * width + 4 * (kept + count + 16)
+    """The numbers that a thread needs for attention: queries, a key, the scores of four rows, and for more rows keys and values that it
+    widens."""
+    return (count + 1) * width + 4 * (kept + count + 16) + (2 * (kept + count) * width if count > 4 else 0)
 
 
 def attention_to(queries: Tensor, keys: Tensor, values: Tensor, turn: Turn) -> Tensor:

@@ -156,7 +156,9 @@ def test_what_is_stored_comes_back_for_the_same_machine_model_and_weights(free: 
     assert store.read(model()) == found
     assert store.read(model(weights_hash="other")).threads == {} == store.read(model(name="lowpoly")).threads
     known = store.native
-    monkeypatch.setattr(store, "native", lambda: None if known() is not None else SimpleNamespace(has_units=False))  # compiled functions come or go
+    monkeypatch.setattr(
+        store, "native", lambda: None if known() is not None else SimpleNamespace(has_units=False)
+    )  # compiled functions come or go
     assert store.read(model()).threads == {}
     monkeypatch.setattr(store, "native", known)
     monkeypatch.setattr(store.torch, "__version__", "9.9")
