@@ -26,7 +26,7 @@ from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
 from engine.machine import has_matrix_units
 
 FOLDER = Path(__file__).parent
-PARTS = ("native.c", "native_heads.c", "native_learned.c", "native_spatial.c", "native_verdict.c", "native_team.c")
+PARTS = ("native.c", "native_cloud.c", "native_heads.c", "native_learned.c", "native_spatial.c", "native_verdict.c", "native_team.c")
 SOURCES = tuple(FOLDER / name for name in PARTS)
 INCLUDED = tuple(FOLDER / name for name in ("native_vectors.c", "native_team.h"))
 FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
@@ -141,13 +141,15 @@ class Library:
         self.learned_gate, self.learned_gate_backward = found.learned_gate, found.learned_gate_backward
         self.learned_gate.argtypes = (c_void_p, c_long, c_long, c_void_p, c_int)
         self.learned_gate_backward.argtypes = (c_void_p, c_void_p, c_long, c_long, c_void_p, c_int)
+        self.cloud_contents, self.contents_size = found.cloud_contents, int(found.cloud_contents_size())
+        self.cloud_contents.argtypes = (c_void_p, c_long, c_long, c_long, c_float, c_void_p, c_void_p, c_int)
         self.best_along = found.best_along
         self.best_along.argtypes = (c_void_p, c_long, c_long, c_void_p, c_void_p, c_int64, c_void_p)
         for function in (
             self.prepare, self.linear, self.attend, self.picture_block, self.mesh_block, self.all_blocks, self.gumbel, self.uniform,
             self.verdicts, self.window, self.draw_alike, self.draw_rows, self.draft_heads, self.best_along,
             self.spatial_heads, self.learned_attention, self.learned_losses, self.learned_gate,
-            self.learned_gate_backward,
+            self.learned_gate_backward, self.cloud_contents,
         ):  # fmt: skip
             function.restype = None
         self.team_at, self.waited_at = found.team_at, found.waited_at  # of native_team.h, for its tests: the first argument is a Team
