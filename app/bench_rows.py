@@ -45,7 +45,12 @@ LAST = {"image": "Log probability", "mesh": "Distance / floor"}
 MACHINE = ("processor", "threads", "device", "dtype", "torch", "commit", "weights")
 SAMPLING = ("temperature", "top_k", "top_p", "guidance")
 KINDS = ("image", "mesh", "other")
-NAMES = {"kernels": "GPU kernels, compiled", "epyc-cpu": "Passes on a CPU: AMD EPYC", "epyc-page": "The page in a browser: AMD EPYC"}
+NAMES = {
+    "kernels": "GPU kernels, compiled",
+    "epyc-cpu": "Passes on a CPU: AMD EPYC",
+    "xeon-amx-cpu": "Passes on a CPU: Intel Xeon with AMX",
+    "epyc-page": "The page in a browser: AMD EPYC",
+}
 
 
 def recorded(folder: Path) -> list[dict[str, Any]]:
@@ -56,7 +61,7 @@ def recorded(folder: Path) -> list[dict[str, Any]]:
             rows = [{name: parsed(text) for name, text in row.items()} for row in csv.DictReader(file)]
         if rows:
             tables.append(table(path.stem, rows))
-            methods[path.stem] = len({row.get("method") for row in rows})
+            methods[path.stem] = len({str(row.get("method")).split()[0] for row in rows})  # without swept values
     return sorted(tables, key=lambda each: (KINDS.index(each["kind"]), -methods[each["name"]]))
 
 
