@@ -44,6 +44,7 @@ class Row:
     halves: bool = False
 
 
+QUERIES = 4  # rows that read a key together; as in native.c
 PLAIN = Row()
 
 
@@ -156,7 +157,7 @@ def over_slab(
 def scratch_of(count: int, width: int, kept: int) -> int:
     """The numbers that a thread needs for attention: queries, a key, the scores of four rows, and for more rows keys and values that it
     widens."""
-    return (count + 1) * width + 4 * (kept + count + 16) + (2 * (kept + count) * width if count > 4 else 0)
+    return (count + 1) * width + 4 * (kept + count + 16) + (2 * (kept + count) * width if count > QUERIES else 0)
 
 
 def attention_to(queries: Tensor, keys: Tensor, values: Tensor, turn: Turn) -> Tensor:

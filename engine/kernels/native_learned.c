@@ -1,5 +1,5 @@
-/* What a training step on a CPU spends its time on beside large products: attention with its gradients, and the loss of logits.
-   native_learned.py describes the functions; so is the gate of a feed-forward layer. Numbers are bfloat16 outside and float32 inside.
+/* What a training step on a CPU spends its time on beside large products: attention, the gate of a feed-forward layer, and the loss
+   of logits, with their gradients. native_learned.py describes the functions. Numbers are bfloat16 outside and float32 inside.
 
    A head's keys and values are widened once and stay in the cache; scores are computed for a block of rows at a time, and again for the
    gradients (Dao et al. 2022, arXiv 2205.14135), so nothing of size rows x keys is ever stored. */
@@ -19,7 +19,7 @@ typedef struct {
 
 /* mask : [rows, keys], not 0 where a row sees a key, or 0: all see all. unit : rows of q and k are divided by their lengths
    logs : [batch, heads, rows], the logarithm of the sum of a row's exponentials; written forward, read backward
-   gradient : of out; grad_q, grad_k, grad_v : all zero forward. scratch : `learned_scratch` numbers for each thread */
+   gradient : of out; grad_q, grad_k, grad_v : what is written backward. None of these is used forward. scratch : `learned_scratch` numbers for each thread */
 typedef struct {
     Heads q, k, v, out, gradient, grad_q, grad_k, grad_v;
     const uint8_t *mask;

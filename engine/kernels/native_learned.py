@@ -137,8 +137,9 @@ _attention.register_autograd(_gradients, setup_context=_keep)
 
 
 def mean_loss(states: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy of labels int64 [N] under the logits of states [N, width]. weight, bias : the output layer's, [V, width] and [V]
+    """Mean cross-entropy of labels int64 [N], 0 to V - 1, under the logits of states [N, width].
 
+    weight, bias : the output layer's, [V, width] and [V]
     The compiled function computes it where autocast multiplies in bfloat16 on a CPU and gradients are wanted; else PyTorch does.
     """
     narrow = states.device.type == "cpu" and torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
@@ -182,7 +183,8 @@ class MeanLoss(torch.autograd.Function):
     def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
         """Computes the loss and all gradients, a piece of the rows at a time."""
         rows, columns, narrow = states.bfloat16(), weight.bfloat16(), bias.bfloat16()
-        library, vocabulary = _library(), len(weight)
+        library, vocabulary, labels = _library(), len(weight), labels.contiguous()
+        assert not len(labels) or (labels.min() >= 0 and labels.max() < vocabulary), "a label is no id"  # C would read beside the logits
         losses, scratch = torch.empty(len(rows)), torch.empty(vocabulary + library.lanes)
         grad_states, grad_weight, grad_bias = torch.empty_like(states), torch.zeros(weight.shape), torch.zeros(vocabulary)
         for first in range(0, len(rows), PIECE):

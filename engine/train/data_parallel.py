@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from types import TracebackType
@@ -20,6 +20,7 @@ import torch.multiprocessing  # teaches multiprocessing to send tensors as share
 from torch import Tensor, nn
 
 from engine.machine import keep_freed_memory
+from engine.tuning.threads import threads
 
 FEWEST = 8  # sequences of a share; a choice: only 16 were measured (docs/training.md)
 STOPPED_WITHIN = 60.0  # seconds that a process may take to finish its share after the end
@@ -64,13 +65,11 @@ class Team:
         self._helpers: list[Helper] = []
 
     def __enter__(self) -> Team:
-        self._threads = self._own = torch.get_num_threads()
+        self._own = max(1, torch.get_num_threads() // self.share.count)
         if self.share.count > 1:
             self._model.share_memory()
-            own = max(1, self._threads // self.share.count)
             shares = [Share(index, self.share.count) for index in range(1, self.share.count)]
-            self._helpers = [Helper(self._model, self._lessons, share, own) for share in shares]
-            self._own = own
+            self._helpers = [Helper(self._model, self._lessons, share, self._own) for share in shares]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -82,7 +81,7 @@ class Team:
         """Adds the gradient of a step to the model's: the mean over the shares. Returns the mean loss. loss_of : of this process's share"""
         for helper in self._helpers:
             helper.begin(step)
-        with threads(self._own):
+        with threads(self._own):  # the optimiser has them all
             losses = [alone(loss_of, step)]
         losses += [helper.loss() for helper in self._helpers]
         for helper in self._helpers:
@@ -90,17 +89,6 @@ class Team:
         if self._helpers:
             torch._foreach_mul_([p.grad for p in self._model.parameters() if p.grad is not None], 1 / len(losses))
         return sum(losses) / len(losses)
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """So many of PyTorch's threads, in a `with` block: outside of a share, the optimiser has them all."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class Helper:

@@ -148,3 +148,9 @@ def test_the_loss_is_pytorchs_without_gradients_and_in_float32() -> None:
     assert torch.equal(mean_loss(*parts, labels), true)
     with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
         assert abs(mean_loss(*parts, labels) - true) < 0.05
+
+
+def test_a_label_outside_of_the_vocabulary_is_not_read() -> None:
+    parts, labels = losses(9, 11)
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(AssertionError, match="no id"):
+        mean_loss(*parts, labels - 100)

@@ -75,8 +75,8 @@ def test_folded_weights_are_the_same_function() -> None:
     with torch.no_grad():
         places = torch.zeros(2, 1, dtype=torch.int64)
         known = known_places(batch[2])
-        a, b = trainee(*batch, known, places)[0], again(*batch, known, places)[0]
-    assert a.shape == () and a > 1.0
+        a, b = (torch.stack([each(*batch, known[[i]], places)[0] for i in range(0, len(known), 9)]) for each in (trainee, again))
+    assert len(a) > 10 and a.std() > 0.1  # one number a place
     torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
 
 
