@@ -17,6 +17,7 @@ import sys
 from ctypes import c_float, c_int, c_int64, c_long, c_uint64, c_void_p
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -96,70 +97,58 @@ class Pass(ctypes.Structure):
     )  # fmt: skip
 
 
+ROW = (c_void_p, c_long, c_long, c_long, c_int, c_void_p, c_void_p, c_float, c_void_p)  # x, rows, stride, width, kind, norm, result
+ONE = (c_void_p,)  # a structure, which the file of the function's wrapper describes
+SIGNATURES: dict[str, tuple[object, ...]] = {  # what each compiled function takes; it returns nothing
+    "prepare": (*ROW, c_int),
+    "linear": (*ROW, c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_long, c_int),
+    "attend": (ctypes.POINTER(Attention),),
+    "picture_block": (ctypes.POINTER(Block),),
+    "mesh_block": (ctypes.POINTER(Block),),
+    "all_blocks": (c_void_p, c_long, ctypes.POINTER(Pass)),
+    "gumbel": (c_uint64, c_void_p, c_long, c_long, c_void_p, c_void_p),  # base, positions, rows, vocabulary, result, scratch
+    "uniform": (c_void_p, c_long, c_void_p, c_long, c_uint64, c_void_p),  # bases, streams, positions, rows, slot, result
+    "verdicts": ONE,
+    "window": ONE,
+    "draw_alike": (c_void_p, c_long, c_uint64, c_uint64, c_uint64, c_int64, c_long, c_void_p, c_void_p),
+    "draw_rows": (c_void_p, c_long, c_long, c_long, c_void_p, c_void_p),  # p, rows, stride, vocabulary, uniforms, tokens
+    "draft_heads": ONE,
+    "spatial_heads": ONE,
+    "best_along": (c_void_p, c_long, c_long, c_void_p, c_void_p, c_int64, c_void_p),
+    "learned_attention": (c_void_p, c_int),
+    "learned_losses": (c_void_p, c_void_p, c_long, c_long, c_float, c_void_p, c_void_p, c_void_p),
+    "learned_gate": (c_void_p, c_long, c_long, c_void_p, c_int),
+    "learned_gate_backward": (c_void_p, c_void_p, c_long, c_long, c_void_p, c_int),
+    "cloud_contents": (c_void_p, c_long, c_long, c_long, c_float, c_void_p, c_void_p, c_int),
+    "waited_at": (c_void_p, c_int, c_int64, c_int64, c_int64),  # of native_team.h, for its tests: the first argument is a Team
+}
+NUMBERS: dict[str, tuple[tuple[object, ...], type]] = {  # those that return one, with its type
+    "best_allowed": ((c_void_p, c_long, c_void_p), c_long),  # logits, vocabulary, allowed or 0
+    "spatial_work": (ONE, c_long),
+    "learned_scratch": ((c_long, c_long), c_long),
+    "verdict_scratch": ((c_long,), c_long),
+    "team_at": ((c_void_p, c_int, c_int64), c_int),
+}
+
+
 class Library:
-    """The compiled functions. Pointers are addresses of contiguous tensors, 0 for none."""
+    """The compiled functions, by their names in SIGNATURES and NUMBERS. Pointers are addresses of contiguous tensors, 0 for none."""
 
     def __init__(self, path: Path):
         """Raises OSError for a file that is no library of this machine."""
         found = ctypes.CDLL(str(path))
-        self.prepare, self.linear, self.attend = found.prepare, found.linear, found.attend
-        row = (c_void_p, c_long, c_long, c_long, c_int, c_void_p, c_void_p, c_float, c_void_p)  # x, rows, stride, width, kind, norm, result
-        self.prepare.argtypes = (*row, c_int)
-        self.linear.argtypes = (*row, c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_long, c_int)
-        self.attend.argtypes = (ctypes.POINTER(Attention),)
-        self.picture_block, self.mesh_block = found.picture_block, found.mesh_block
-        self.picture_block.argtypes = self.mesh_block.argtypes = (ctypes.POINTER(Block),)
-        self.all_blocks = found.all_blocks
-        self.all_blocks.argtypes = (c_void_p, c_long, ctypes.POINTER(Pass))
-        self.gumbel, self.uniform, self.verdicts = found.gumbel, found.uniform, found.verdicts
-        self.gumbel.argtypes = (
-            c_uint64,
-            c_void_p,
-            c_long,
-            c_long,
-            c_void_p,
-            c_void_p,
-        )  # base, positions, rows, vocabulary, result, scratch
-        self.uniform.argtypes = (c_void_p, c_long, c_void_p, c_long, c_uint64, c_void_p)  # bases, streams, positions, rows, slot, result
-        self.verdicts.argtypes = (c_void_p,)  # engine/kernels/native_verdict.py has the structure
-        self.window, self.draw_alike = found.window, found.draw_alike
-        self.window.argtypes = (c_void_p,)
-        self.draw_alike.argtypes = (c_void_p, c_long, c_uint64, c_uint64, c_uint64, c_int64, c_long, c_void_p, c_void_p)
-        self.draw_rows = found.draw_rows
-        self.draw_rows.argtypes = (c_void_p, c_long, c_long, c_long, c_void_p, c_void_p)  # p, rows, stride, vocabulary, uniforms, tokens
-        self.draft_heads, self.best_allowed = found.draft_heads, found.best_allowed
-        self.draft_heads.argtypes = (c_void_p,)  # engine/kernels/native_heads.py has the structure
-        self.best_allowed.argtypes, self.best_allowed.restype = (c_void_p, c_long, c_void_p), c_long  # logits, vocabulary, allowed or 0
-        self.spatial_heads, self.spatial_work = found.spatial_heads, found.spatial_work
-        self.spatial_heads.argtypes = self.spatial_work.argtypes = (c_void_p,)  # engine/kernels/native_spatial.py has the structure
-        self.spatial_work.restype = c_long
-        self.learned_attention, self.learned_losses = found.learned_attention, found.learned_losses
-        self.learned_attention.argtypes = (c_void_p, c_int)  # engine/kernels/native_learned.py has the structure
-        self.learned_losses.argtypes = (c_void_p, c_void_p, c_long, c_long, c_float, c_void_p, c_void_p, c_void_p)
-        self.learned_scratch = found.learned_scratch
-        self.learned_scratch.argtypes, self.learned_scratch.restype = (c_long, c_long), c_long
-        self.learned_gate, self.learned_gate_backward = found.learned_gate, found.learned_gate_backward
-        self.learned_gate.argtypes = (c_void_p, c_long, c_long, c_void_p, c_int)
-        self.learned_gate_backward.argtypes = (c_void_p, c_void_p, c_long, c_long, c_void_p, c_int)
-        self.cloud_contents, self.contents_size = found.cloud_contents, int(found.cloud_contents_size())
-        self.cloud_contents.argtypes = (c_void_p, c_long, c_long, c_long, c_float, c_void_p, c_void_p, c_int)
-        self.best_along = found.best_along
-        self.best_along.argtypes = (c_void_p, c_long, c_long, c_void_p, c_void_p, c_int64, c_void_p)
-        for function in (
-            self.prepare, self.linear, self.attend, self.picture_block, self.mesh_block, self.all_blocks, self.gumbel, self.uniform,
-            self.verdicts, self.window, self.draw_alike, self.draw_rows, self.draft_heads, self.best_along,
-            self.spatial_heads, self.learned_attention, self.learned_losses, self.learned_gate,
-            self.learned_gate_backward, self.cloud_contents,
-        ):  # fmt: skip
-            function.restype = None
-        self.team_at, self.waited_at = found.team_at, found.waited_at  # of native_team.h, for its tests: the first argument is a Team
-        self.team_at.argtypes = (c_void_p, c_int, c_int64)
-        self.waited_at.argtypes, self.waited_at.restype = (c_void_p, c_int, c_int64, c_int64, c_int64), None
-        self.verdict_scratch = found.verdict_scratch
-        self.verdict_scratch.argtypes, self.verdict_scratch.restype = (c_long,), c_long
-        self.lanes: int = found.lanes()
+        for name, taken in SIGNATURES.items():
+            self._take(found[name], taken, None)
+        for name, (taken, result) in NUMBERS.items():
+            self._take(found[name], taken, result)
+        self.contents_size = int(found.cloud_contents_size())
+        self.lanes = int(found.lanes())
         self.multiplies_half = bool(found.multiplies_half())
         self.has_units = bool(found.ask_for_units())  # the matrix units of AMX, for products in bfloat16
+
+    def _take(self, function: Any, taken: tuple[object, ...], result: type | None) -> None:
+        function.argtypes, function.restype = taken, result
+        setattr(self, function.__name__, function)
 
 
 def native(dtype: torch.dtype = torch.float32) -> Library | None:

@@ -32,7 +32,7 @@ from engine.cache import Slab
 from engine.core import Sampling
 from engine.data.emoji_scenes import caption, held_out_scenes, lessons_of, trained_scenes
 from engine.data.looks import Look, looks_of_scene
-from engine.data.lowpoly_shapes import held_out_shapes, training_shapes
+from engine.data.lowpoly_shapes import held_out_shapes, training_shapes, turned
 from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
 from engine.errors import BadKnob
 from engine.files import whole_file
@@ -253,13 +253,13 @@ class MeshTeacher:
         self.linear = ("query_key_value", "query", "out", "value_gate")
 
     def questions(self, count: int, held_out: bool) -> Tensor:
-        """Returns points [count, N, 6], as many as lowpoly reads."""
-        families = tuple(self.backbone.card["families"])
+        """Returns points [count, N, 6], as many as lowpoly reads, of shapes that face any side, as those that lowpoly learned from."""
+        families, rng = tuple(self.backbone.card["families"]), Generator(PCG64(8))
         if held_out:
-            shapes = [s for s in held_out_shapes(8 * count) if s.family in families][:count]
+            shapes = iter([s for s in held_out_shapes(8 * count) if s.family in families][:count])
         else:
             shapes = training_shapes(2**34, count, families)
-        return collate([sample_of(s) for s in shapes], Generator(PCG64(8)), 0.0, self.backbone.points)[0]
+        return collate([sample_of(turned(s, rng)) for s in shapes], rng, 0.0, self.backbone.points)[0]
 
     @torch.no_grad()
     def _read(self, said: Tensor) -> Reading:

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from engine.backbones import lowpoly
 from engine.backbones.lowpoly import Lowpoly, MaskedGrammar
 from engine.cache import Slab
-from engine.data.lowpoly_shapes import held_out_shapes, stretch, training_shapes
+from engine.data.lowpoly_shapes import held_out_shapes, training_shapes, turned
 from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
 from engine.files import write_text
@@ -281,7 +281,7 @@ def main(options: Options) -> None:
     backbone = lowpoly.load(str(options.base), device)
     families = tuple(backbone.card["families"])
     rng = Generator(PCG64(3))
-    shapes = (stretch(s, rng) for s in training_shapes(2**33, preset["generated"] + preset["drawn"], families))
+    shapes = (turned(s, rng) for s in training_shapes(2**33, preset["generated"] + preset["drawn"], families))
     library = Library(backbone, map(sample_of, shapes), preset["generated"], preset["batch"], 0)
     boxes = [s for s in held_out_shapes(8 * UNSEEN) if s.family in families]
     unseen = Library(backbone, map(sample_of, boxes[:UNSEEN]), UNSEEN, preset["batch"], 1)
