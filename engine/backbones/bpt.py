@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ class Bpt(Lowpoly):
 
     name = "bpt"
     points = POINTS
+    sampling = replace(Lowpoly.sampling, temperature=0.5)  # as in BPT's own script
     suits: Suits = ANY_SUIT
     heads_recipe = "mesh-heads --backbone NAME"
 

@@ -111,6 +111,7 @@ class Meshes:
 
     rows  : by label, plain decoding first
     first : the number of the first shape, so that sheets do not show the same ones
+    temperature : that of BPT's script, which the paper measures with
     keeps : as of Pictures
     """
 
@@ -118,6 +119,7 @@ class Meshes:
     count: int = 20
     backbone: str = "lowpoly"
     first: int = 0
+    temperature: float = 0.5
     keeps: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -166,7 +166,7 @@ def of_readings(runs: Readings, path: Path, count: int, name: str, device: str, 
 
 def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str, repeats: int) -> Iterator[tuple[int, list[Row]]]:
     """Yields the number of clouds that are done and the new rows, chunk by chunk."""
-    models = meshes.Models(MeshBench(backbone=name, device=device, dtype="float32"))
+    models = meshes.Models(MeshBench(backbone=name, device=device, dtype="float32", sampling={"temperature": runs.temperature}))
     table = {label: row for label, row in runs.rows.items() if models.can(row)}
     for label in [label for label in runs.rows if label not in table]:
         print(f"{label}: its heads or its adapter are not here, so this row is left out.", file=sys.stderr)
