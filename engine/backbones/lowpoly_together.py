@@ -1,4 +1,4 @@
-"""Plain decoding of several point clouds at once, for measurements: the tokens of `ar` one by one, in a fraction of the time.
+"""Plain decoding of several point clouds at once, for measurements and lessons: the tokens of `ar` one by one, in a fraction of the time.
 
 A pass costs nearly the same for one row as for thirty. Every sequence has its own noise, grammar and end, so its tokens are those of a run
 of its own, up to rounding.
@@ -43,21 +43,28 @@ class _Row:
         self.done = token == BPT.eos or len(self.tokens) >= limit
 
 
-@torch.inference_mode()
 def decode_together(backbone: Lowpoly, prompts: Sequence[Prompt]) -> list[list[int]]:
     """The tokens of each prompt; raises BadPrompt for too few points or an impossible budget. All prompts share one sampling."""
+    return decode_read(backbone, torch.stack([backbone.read_points(prompt) for prompt in prompts]), prompts)
+
+
+@torch.inference_mode()
+def decode_read(backbone: Lowpoly, points: Tensor, prompts: Sequence[Prompt], longest: int | None = None) -> list[list[int]]:
+    """The tokens of points [B, N, 6] in the order in which the model reads them, by the seeds, budgets and sampling of prompts.
+
+    longest : a sequence stops at this length; None: at the backbone's
+    """
     torch.set_flush_denormal(True)
     decoder, s, device = backbone.model.decoder, backbone.model.settings, backbone.device
-    sampling = prompts[0].sampling or backbone.sampling
-    points = torch.stack([backbone.read_points(prompt) for prompt in prompts])
+    sampling, length = prompts[0].sampling or backbone.sampling, min(s.length, longest or s.length)
     table, positions = backbone.tables
-    reading = backbone.model.read(points, torch.tensor([budget_bucket(p.size) for p in prompts], device=device))
+    reading = backbone.model.read(points.to(device), torch.tensor([budget_bucket(p.size) for p in prompts], device=device))
     rows = [_Row(i, prompt, backbone.grammar) for i, prompt in enumerate(prompts)]
     tokens: list[list[int]] = [row.tokens for row in rows]
     looked = decoder.look(reading.condition)
-    slab = Slab(s.layers, len(rows), s.heads, 1 + s.length, s.width // s.heads, device, torch.float32)
+    slab = Slab(s.layers, len(rows), s.heads, 1 + length, s.width // s.heads, device, torch.float32)
     x = decoder.start.expand(len(rows), 1, -1)
-    for n in range(s.length):
+    for n in range(length):
         if n % FORGET == 0:
             noises = [Noise(row.prompt.seed, s.vocabulary, device) for row in rows]
         hidden = decoder(x + positions[n], None, looked, slab)
@@ -67,7 +74,7 @@ def decode_together(backbone: Lowpoly, prompts: Sequence[Prompt]) -> list[list[i
         drawn = draw_gumbel(scores, torch.cat([noise.gumbel(n, 1) for noise in noises]))
         for row, token in zip(rows, drawn.tolist(), strict=True):
             if not row.done:
-                row.push(token, s.length)
+                row.push(token, length)
         going = [i for i, row in enumerate(rows) if not row.done]
         if not going:
             break

@@ -358,7 +358,8 @@ class Library:
 
     def _record(self, teacher: Teacher, said: Tensor, rng: Generator, path: Path) -> None:
         """Writes a portion, completely or not at all."""
-        found = [vars(row) for row in teacher.generate(said, rng)]
+        generated = teacher.generate(said, rng)
+        found = [{name: own.clone() for name, own in vars(row).items()} for row in generated]  # of a view, a file would hold everything
         with whole_file(path) as part:
             torch.save(found, part)
 

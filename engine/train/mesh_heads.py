@@ -28,19 +28,19 @@ from numpy.random import PCG64, Generator
 from torch import Tensor, nn
 
 from engine.backbones import lowpoly
-from engine.backbones.lowpoly import Lowpoly, MaskedGrammar
-from engine.cache import Slab
+from engine.backbones.lowpoly import Lowpoly
+from engine.backbones.lowpoly_together import decode_read
+from engine.core import Prompt
 from engine.data.lowpoly_shapes import held_out_shapes, training_shapes, turned
 from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
 from engine.files import write_text
 from engine.kernels.native_learned import mean_loss
 from engine.machine import has_fast_bfloat16
-from engine.mesh.bpt_tokens import BPT
+from engine.nearest import SEEDS
 from engine.networks.card import has_card
 from engine.networks.mesh_decoder import MeshModel
 from engine.networks.weights import hash_of, parts, read_tensors, ship
-from engine.sampling import draw, warp
 from engine.train import loop
 from engine.train.decision import Measure, may_ship, prepare, target
 from engine.train.later_tokens import (
@@ -108,37 +108,13 @@ class Options(loop.Options):
         return p
 
 
-@torch.inference_mode()
 def generate_together(backbone: Lowpoly, points: Tensor, rng: Generator, longest: int | None = None) -> list[list[int]]:
-    """Returns sequences for point clouds [B, N, 6], ends included; one token of each a pass, with the backbone's sampling and grammar.
+    """Returns sequences for point clouds [B, N, 6], ends included, with the backbone's sampling and grammar; `rng` draws their seeds.
 
     longest : a sequence stops at this length; None: at the backbone's
     """
-    model, count = backbone.model, len(points)
-    s, device = model.settings, backbone.device
-    reading = model.read(points.to(device))
-    looked = model.decoder.look(reading.condition)
-    length = min(s.length, longest or s.length)
-    slab = Slab(s.layers, count, s.heads, 1 + length, s.width // s.heads, device, torch.float32)
-    table, positions = backbone.tables
-    grammar = MaskedGrammar(None)
-    states = [grammar.start] * count
-    found: list[list[int]] = [[] for _ in range(count)]
-    x = model.decoder.start.expand(count, 1, -1)
-    for place in range(length):
-        hidden = model.decoder(x, None, looked, slab)
-        slab.keep([0])
-        allowed = torch.stack([grammar.allowed(state) for state in states]).to(device)
-        scores = warp(model.decoder.head(hidden[:, 0]).float(), backbone.sampling, allowed)
-        tokens = draw(torch.softmax(scores, -1), torch.from_numpy(rng.random(count)))
-        for i, token in enumerate(tokens.tolist()):
-            if not found[i] or found[i][-1] != BPT.eos:
-                found[i].append(token)
-                states[i] = grammar.next(states[i], token)
-        if all(f[-1] == BPT.eos for f in found):
-            break
-        x = reading.embedded(table, tokens[:, None]) + positions[place + 1]
-    return found
+    prompts = [Prompt(seed=int(seed)) for seed in rng.integers(0, SEEDS, len(points))]
+    return decode_read(backbone, points, prompts, longest)
 
 
 def generate_once(backbone: Lowpoly, points: Tensor, seed: int, together: int = TOGETHER, longest: int | None = None) -> list[list[int]]:

@@ -125,6 +125,16 @@ def test_recordings_are_read_back_and_those_of_other_weights_go(shipped: Path) -
     assert not files[0].exists()
 
 
+def test_a_portion_holds_its_own_clouds_and_no_other(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clouds are views of all questions; a file that stored what is behind a view would be as large as all files together should be."""
+    monkeypatch.setattr(feature_draft, "TOGETHER", 2)
+    teacher = MeshTeacher("cpu")
+    library = Library("tiny", teacher, 8, 2)
+    files = list((shipped / "training" / f"{NAME}_tiny" / teacher.weights_hash).iterdir())
+    held = sum(x.nbytes for row in library.recorded for x in (row.said, row.tokens, row.hidden))
+    assert len(files) == 4 and sum(path.stat().st_size for path in files) < 1.5 * held
+
+
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly"])
 def test_the_recipe_trains_resumes_ships_and_the_tree_draws_plain_tokens(name: str, shipped: Path, capsys) -> None:
     feature_draft.main(Options(backbone=name))
