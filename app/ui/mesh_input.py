@@ -19,7 +19,7 @@ from engine.mesh.frame import UP
 from engine.mesh.read import Input, sample
 
 EXAMPLES = assets.clouds()
-ORDER = ("table", "chair", "house", "tree", "tower", "bottle", "mushroom", "rocket")  # of the examples
+ORDER = ("table", "chair", "house", "tree", "tower", "bottle", "barrel", "sword")  # of the examples
 FIRST = "chair"
 SHOWN = 4096  # most points in the view
 
