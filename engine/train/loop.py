@@ -12,7 +12,6 @@ import argparse
 import json
 import math
 import signal
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,7 @@ from engine.errors import BadFile, BadKnob, BadOutput, NotSupported
 from engine.files import clean, home, refusal, whole_file
 from engine.machine import keep_freed_memory, processor
 from engine.train import unfinished
+from engine.train.awake import Awake
 from engine.train.data_parallel import LossOf, alone
 from engine.train.muon import StackedMuon
 from engine.train.profile import report
@@ -261,7 +261,8 @@ class Training:
 
         kept = {n: signal.signal(n, stop) for n in (signal.SIGTERM, signal.SIGINT)}
         try:
-            self._loop(loss_of, held_out, every, enough or (lambda curve: False))
+            with Awake() as clock:
+                self._loop(loss_of, held_out, every, enough or (lambda curve: False), clock)
         finally:
             for number, handler in kept.items():
                 signal.signal(number, handler)
@@ -269,11 +270,13 @@ class Training:
             print(f"{self.name}: stopped at step {self.step}; run the same command to continue", flush=True)
             signal.raise_signal(caught[0])
 
-    def _loop(self, loss_of: LossOf, held_out: Callable[[], dict], every: float, enough: Callable[[list[dict]], bool]) -> None:
-        start, seconds, spent = time.monotonic(), self.seconds, self.spent
+    def _loop(
+        self, loss_of: LossOf, held_out: Callable[[], dict], every: float, enough: Callable[[list[dict]], bool], clock: Awake
+    ) -> None:  # fmt: skip
+        start, seconds, spent = clock.now(), self.seconds, self.spent
         saved = reported = start
         first, running = self.step, None
-        while not self.stopped and spent + (now := time.monotonic()) - start < self.minutes * 60:
+        while not self.stopped and spent + (now := clock.now()) - start < self.minutes * 60:
             self.seconds, self.spent = seconds + now - start, spent + now - start
             loss = self._advance(loss_of, self.step - first, self.spent / (self.minutes * 60))
             running = loss if running is None else 0.99 * running + 0.01 * loss
@@ -282,7 +285,7 @@ class Training:
                 saved = now
             if now - reported > every:
                 self.report(held_out, running)
-                reported = time.monotonic()
+                reported = clock.now()
                 if enough(self.curve):
                     print(f"{self.name}: ended at step {self.step}, because its held-out numbers no longer got better", flush=True)
                     break

@@ -12,6 +12,13 @@ from engine.data.families.nature import NATURE
 from engine.data.families.vehicles import VEHICLES
 from engine.data.families.vessels import VESSELS
 
-FAMILIES: dict[str, Family] = {
-    family.name: family for family in (*FURNITURE, *BUILDINGS, *VEHICLES, *NATURE, *VESSELS, *IMPLEMENTS, *FIGURES, *ASSEMBLIES)
-}
+GROUPS: dict[str, tuple[Family, ...]] = {
+    "furniture": FURNITURE, "buildings": BUILDINGS, "vehicles": VEHICLES, "nature": NATURE,
+    "vessels": VESSELS, "implements": IMPLEMENTS, "figures": FIGURES, "assemblies": ASSEMBLIES,
+}  # fmt: skip
+FAMILIES: dict[str, Family] = {family.name: family for group in GROUPS.values() for family in group}
+
+
+def group_of(name: str) -> str:
+    """The name of the group that a family belongs to. Raises KeyError."""
+    return {family.name: group for group, families in GROUPS.items() for family in families}[name]

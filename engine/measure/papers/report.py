@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from engine.data.families import group_of
 from engine.measure.papers.declaration import DECIDES, NAMED, Conclusion, Experiment, Paper
 from engine.measure.papers.results import Answer, Value, answer, table_of, values_of
 from engine.measure.papers.running import OTHERS, REPEATS, digest
@@ -43,7 +44,7 @@ def told(paper: Paper, asked: Experiment, rows: Sequence[dict[str, Any]], count:
 def tables_of(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
     """Returns the tables of an experiment and its claims, as parts of a page."""
     claims = "\n".join(f"- {said(found)}" for found in answers_of(asked, rows))
-    return [grid(asked, values_of(rows)), *by_family(asked, rows), *([claims] if claims else [])]
+    return [grid(asked, values_of(rows)), *by_group(asked, rows), *([claims] if claims else [])]
 
 
 def paragraph(asked: Experiment, rows: Sequence[dict[str, Any]]) -> str:
@@ -170,17 +171,20 @@ def grid(asked: Experiment, values: dict[str, dict[str, Value]]) -> str:
     return "\n".join(lines)
 
 
-def by_family(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Returns a table of the drawn metric by family of the inputs, [] if they have none, or only one."""
-    families = sorted({row["family"] for row in rows if row.get("family")})
-    if len(families) < 2:
+def by_group(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Returns a table of the drawn metric by group of the inputs' families, [] if they have none, or only one."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row.get("family"):
+            groups.setdefault(group_of(row["family"]), []).append(row)
+    if len(groups) < 2:
         return []
     metric = asked.drawing.y
-    each = {family: values_of([row for row in rows if row["family"] == family]) for family in families}
+    each = {name: values_of(of) for name, of in sorted(groups.items())}
     labels = list(dict.fromkeys(row["label"] for row in rows))
-    lines = [f"By family, {NAMED[metric]}:", "", "| row | " + " | ".join(families) + " |", "|---" * (len(families) + 1) + "|"]
+    lines = [f"By group of families, {NAMED[metric]}:", "", "| row | " + " | ".join(each) + " |", "|---" * (len(each) + 1) + "|"]
     for label in labels:
-        lines.append(f"| {label} | " + " | ".join(cell(each[family].get(label, {}).get(metric), None) for family in families) + " |")
+        lines.append(f"| {label} | " + " | ".join(cell(of.get(label, {}).get(metric), None) for of in each.values()) + " |")
     return ["\n".join(lines)]
 
 

@@ -16,7 +16,7 @@ from torch import nn
 from app.cli import main
 from engine.errors import BadFile, BadKnob, BadOutput, NotSupported
 from engine.networks.weights import read_card, ship
-from engine.train import RECIPES, feature_draft, loop
+from engine.train import RECIPES, awake, feature_draft, loop
 from engine.train.decision import Measure, may_ship, obstacle, patient, prepare, target
 from engine.train.loop import Options, Training
 from engine.train.queue import NOT_IN_A_PLAN
@@ -242,7 +242,7 @@ def test_a_disk_that_is_full_for_a_while_costs_no_training(training, monkeypatch
         save(state, path)
 
     monkeypatch.setattr(torch, "save", full)
-    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(awake, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
     trained(made)
     assert "PytorchStreamWriter failed" in (said := capsys.readouterr().out) and "Training goes on." in said
     assert len(tries) > 2 and tries[0] < made.step == tries[-1] and made.path.exists()
