@@ -28,7 +28,7 @@ def tables():
 
 
 def test_every_recorded_row_with_a_speed_is_a_point(tables):
-    for name, kind in (("epyc-image", "image"), ("epyc-mesh", "mesh")):
+    for name, kind in (("epyc-image", "image"), ("xeon-mesh", "mesh")):
         with (assets.benches() / f"{name}.csv").open(newline="", encoding="utf-8") as file:
             timed = [row for row in csv.DictReader(file) if row["speedup"]]
         shown = tables[name]
@@ -54,7 +54,7 @@ def test_a_recorded_point_fits_the_form(tables, picto):
 
 
 def test_a_mesh_point_fits_the_mesh_tab_of_its_model(tables, low):
-    points = {row["point"]["title"]: row["point"] for row in tables["epyc-mesh"]["rows"]}
+    points = {row["point"]["title"]: row["point"] for row in tables["xeon-mesh"]["rows"]}
     name, panel = restoring.mesh(points["B exact"]["settings"], low)
     assert name == "xspecmesh" and panel["values"]["accept"] == "residual"
     with pytest.raises(BadFile, match="lowpoly_lora"):
@@ -172,7 +172,7 @@ def test_the_plane_is_saved_with_what_it_was_made_from_and_a_point_loads_its_set
 @pytest.mark.browser
 def test_a_mesh_row_loads_into_a_tab_that_was_never_opened(open_page):
     page = opened(open_page())
-    page.select_option("#plane select", "epyc-mesh")
+    page.select_option("#plane select", "xeon-mesh")
     page.get_by_role("button", name="Load B exact into the Mesh tab").click()
     expect(page.get_by_role("tab", name="Mesh", exact=True)).to_have_attribute("aria-selected", "true")
     page.wait_for_function("document.querySelector('#mesh-knobs .ft-knob[data-knob=accept] select')?.value === 'residual'")
@@ -208,7 +208,7 @@ def test_a_benchmark_of_meshes_is_measured_here(open_page):
     page = opened(open_page())
     page.click("#bench-kind [data-kind=mesh]")
     page.wait_for_selector("#bench-settings .ft-knob[data-knob=face_budget]")
-    page.wait_for_selector(f"{PLANE}[data-table=epyc-mesh]")
+    page.wait_for_selector(f"{PLANE}[data-table=xeon-mesh]")
     for knob in ("clouds", "face_budget"):
         page.locator(f"#bench-settings .ft-knob[data-knob={knob}] input").evaluate(
             "(r, stop) => { r.value = stop; r.dispatchEvent(new Event('input', {bubbles: true})); }", 0 if knob == "clouds" else 1
