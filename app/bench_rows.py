@@ -51,10 +51,11 @@ NAMES = {
     "xeon-amx-cpu": "Passes on a CPU: Intel Xeon with AMX",
     "epyc-page": "The page in a browser: AMD EPYC",
 }
+SUBJECTS = {"auto": ", auto against fixed choices", "trees": ", trees and the dual stream"}  # of a table, by a word of its file's name
 
 
 def recorded(folder: Path) -> list[dict[str, Any]]:
-    """The tables of a folder's CSV files: pictures, meshes, others; of each kind the one with most methods first; [] if there is none."""
+    """The tables of a folder's CSV files: pictures, meshes, others; of each kind the one with most methods, then rows, first; or []."""
     tables, methods = [], {}
     for path in sorted(folder.glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
@@ -62,7 +63,7 @@ def recorded(folder: Path) -> list[dict[str, Any]]:
         if rows:
             tables.append(table(path.stem, rows))
             methods[path.stem] = len({str(row.get("method")).split()[0] for row in rows})  # without swept values
-    return sorted(tables, key=lambda each: (KINDS.index(each["kind"]), -methods[each["name"]]))
+    return sorted(tables, key=lambda each: (KINDS.index(each["kind"]), -methods[each["name"]], -len(each["rows"])))
 
 
 def parsed(text: str) -> Any:
@@ -84,7 +85,8 @@ def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
     kind = "image" if first.get("log_probability") else "mesh"
     prompts = "1 prompt" if first.get("prompts") == 1 else f"{first.get('prompts')} prompts"
     what = f"{prompts}, {first['size']} px" if kind == "image" else f"{first['inputs']} point clouds"
-    subject = f"{'Pictures' if kind == 'image' else 'Meshes'}{', auto against fixed choices' if name.startswith('auto-') else ''}"
+    about = next((about for word, about in SUBJECTS.items() if word in name.split("-")), "")
+    subject = ("Pictures" if kind == "image" else "Meshes") + about
     dtypes = " and ".join(dict.fromkeys(str(row["dtype"]) for row in timed))
     machine = f"{first['processor']}, {dtypes} on {first['device']}"
     made = {key: str(first.get(key, "")) for key in MACHINE}
