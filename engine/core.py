@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How logits become a distribution. Order: guidance, grammar, temperature, top-k, top-p, softmax."""
+    """How logits become a distribution. Order: guidance, adherence, grammar, temperature, top-k, top-p, softmax."""
 
     temperature: float = 1.0  # 0 = always the most probable token
     top_k: int = 0  # 0 = off
     top_p: float = 1.0  # 1 = off
     guidance: float = 1.0  # u + g (c - u); 1 = conditional only
     temperature_last: bool = False  # True: top-k and top-p filter before the temperature is applied (BPT's order)
+    adherence: float = 0.0  # meshes: nats that a vertex loses for each unit of distance from the points (engine/backbones/adherence.py)
 
     def softened(self) -> Sampling:
         """The same settings, with temperature 1 instead of 0."""
@@ -382,6 +383,20 @@ class Grammar(Protocol):
         ...
 
 
+class Bias(Protocol):
+    """What logits lose along a path, besides what a grammar forbids: a state machine of pure functions, too."""
+
+    start: Any
+
+    def next(self, state: Any, token: int) -> Any:
+        """The state after a token."""
+        ...
+
+    def loss(self, state: Any) -> Tensor:
+        """What is subtracted from the guided logits of the next token, float32 [V]."""
+        ...
+
+
 class Resampler(Protocol):
     """Converts tokens between two scales. Its weights are shared by all runs.
 
@@ -436,12 +451,16 @@ class Sequence(Protocol):
         warp and grammar as a pass; for drafters."""
         ...
 
+    def biased(self, logits: Tensor, *paths: list[int]) -> Tensor:
+        """Raw guided logits [k, V] less the bias after hypothetical paths, one path per row or one for all: what `law` warps."""
+        ...
+
     def allowed(self, path: list[int]) -> Tensor | None:
         """The ids that may follow a hypothetical path, bool [V]; None without a grammar. For drafters that need no distribution."""
         ...
 
     def state(self, path: list[int]) -> Hashable:
-        """The grammar's state after a hypothetical path: if states are equal, equal logits give equal distributions."""
+        """The state of grammar and bias after a hypothetical path: if states are equal, equal logits give equal distributions."""
         ...
 
     def mask_index(self, path: list[int]) -> int:

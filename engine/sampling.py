@@ -13,7 +13,9 @@ from engine.core import Sampling
 from engine.errors import BadPrompt
 from engine.kernels.native import Library, native
 
-RANGES = {"temperature": (0, 5), "top_k": (0, 10**6), "top_p": (0.01, 1), "guidance": (0, 20)}  # of the values a user may set
+RANGES = {  # of the values a user may set
+    "temperature": (0, 5), "top_k": (0, 10**6), "top_p": (0.01, 1), "guidance": (0, 20), "adherence": (0, 200),
+}  # fmt: skip
 FEW = 64  # how many scores top-p sorts first, before it sorts all
 
 

@@ -106,7 +106,14 @@ def test_knobs_and_sampling_reach_the_run(folder: Path, capsys: pytest.CaptureFi
     line = last_line(capsys)
     assert line["knobs"]["window"] == 5 and line["knobs"]["init"] == "repeat above"
     settings = json.loads(Path(line["files"]["run"]).read_text())
-    assert settings["sampling"] == {"temperature": 0.7, "top_k": 9, "top_p": 1.0, "guidance": 2.0, "temperature_last": False}
+    assert settings["sampling"] == {
+        "temperature": 0.7,
+        "top_k": 9,
+        "top_p": 1.0,
+        "guidance": 2.0,
+        "temperature_last": False,
+        "adherence": 0.0,
+    }
 
 
 def test_a_line_is_json_on_every_terminal(folder: Path, capsys: pytest.CaptureFixture) -> None:

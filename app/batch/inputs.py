@@ -25,7 +25,7 @@ from engine.sampling import changed
 
 PROMPT, FILE = "prompt", "file"
 SIZES = {"size": 4096, "faces": 10_000}  # the largest pictures and meshes, as --size and --faces take them
-SETTINGS = ("temperature", "top_k", "top_p", "guidance")
+SETTINGS = ("temperature", "top_k", "top_p", "guidance", "adherence")
 FIELDS = (PROMPT, FILE, "seed", *SIZES, *SETTINGS)
 CSV, JSON_LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
 SEPARATORS = ",;\t"

@@ -53,7 +53,7 @@ def parser() -> Parser:
     p.add_argument(
         "--actors", type=whole(1, 10_000), help="with --ray: the most models that work at once (one a GPU; without any, one a core)"
     )
-    add_sampling(p)
+    add_sampling(p, adherence=True)
     add_model(p, f"{PICTURES}, of clouds {MESHES}")
     p.set_defaults(backbone=None)
     add_json(p)

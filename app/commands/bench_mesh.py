@@ -12,7 +12,8 @@ from app.commands.report import print_json
 
 COUNT, SHEET_COUNT, PACK_COUNT = 40, 24, 100
 FULL = {"count": 200, "seeds": 3}
-SHEET = ("backbone", "device", "dtype", "temperature", "top_k", "top_p", "faces", "json", "sheet", "count")  # the options that --sheet uses
+# the options that --sheet uses
+SHEET = ("backbone", "device", "dtype", "temperature", "top_k", "top_p", "adherence", "faces", "json", "sheet", "count")
 UPRIGHT = ("backbone", "device", "dtype", "count", "each", "packs", "csv", "json", "upright")
 JUDGE = (*SHEET, "judge", "each", "packs", "up", "csv", "best_of")
 
@@ -36,7 +37,7 @@ def parser() -> Parser:
     p.add_argument("--up", help="with --packs: the files' axis that is up: x, y, z or auto; a negative one as --up=-x (auto)")
     p.add_argument("--best-of", type=whole(1, MOST_SEEDS), metavar="N", help="with --judge: judge the nearest mesh of N seeds (1)")
     add_files(p)
-    add_sampling(p, guidance=False)
+    add_sampling(p, guidance=False, adherence=True)
     add_model(p, "lowpoly")
     add_json(p)
     return p

@@ -40,7 +40,7 @@ def parser() -> Parser:
     )
     p.add_argument("--up", default="auto", help="the input's up axis: x, y, z or auto (a network decides); a negative one as --up=-x")
     p.add_argument("--formats", default="glb", help="result files besides acceptance.glb: glb,obj,ply,stl")
-    add_sampling(p, guidance=False)
+    add_sampling(p, guidance=False, adherence=True)
     add_model(p, "lowpoly")
     add_json(p)
     return p

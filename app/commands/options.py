@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 ROOT = Path(__file__).resolve().parents[2]
 MOST_FACES, LARGEST_SIDE = 10_000, 4096
 MOST_SEEDS = 64  # as in engine/nearest.py, which needs PyTorch
-SAMPLING = ("temperature", "top_k", "top_p", "guidance")
+SAMPLING = ("temperature", "top_k", "top_p", "guidance", "adherence")
 
 
 class Parser(argparse.ArgumentParser):
@@ -81,13 +81,15 @@ def add_model(parser: Parser, backbone: str = "pictogram") -> None:
     )
 
 
-def add_sampling(parser: Parser, guidance: bool = True) -> None:
-    """--temperature, --top-k, --top-p and --guidance."""
+def add_sampling(parser: Parser, guidance: bool = True, adherence: bool = False) -> None:
+    """--temperature, --top-k, --top-p, --guidance of pictures and --adherence of meshes."""
     parser.add_argument("--temperature", type=float, help="randomness of the draws; 0: always the most probable token")
     parser.add_argument("--top-k", type=int, help="draw among this many of the most probable tokens; 0: all")
     parser.add_argument("--top-p", type=float, help="draw among the most probable tokens whose probabilities add up to this")
     if guidance:
         parser.add_argument("--guidance", type=float, help="how strongly the picture follows the prompt")
+    if adherence:
+        parser.add_argument("--adherence", type=float, help="how strongly a mesh's vertices keep to the input, 0 to 200; 50 is much (0)")
 
 
 def add_knobs(parser: Parser) -> None:

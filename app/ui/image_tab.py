@@ -177,9 +177,10 @@ class ImageTab(Comparing):
         delivered = self.wire_race([self.go.click, self.prompt.submit], self.run, inputs)
         enlarged = [button for name, button in self.downloads.items() if name != "download"]
         delivered.success(self.write_more, None, [*enlarged, self.messages], trigger_mode="multiple", **DIRECT)
-        self.prompt.change(self.look_up, self.prompt, [self.hints, self.messages], trigger_mode="always_last", **DIRECT)
+        self.prompt.change(self.look_up, self.prompt, self.hints, trigger_mode="always_last", **DIRECT)
+        self.prompt.input(None, None, self.messages, js="() => [[]]", **DIRECT)  # by the browser: a late answer would wipe a newer message
         for chip in self.chips:
-            chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
+            chip.click(lambda text=chip.value: (text, []), None, [self.prompt, self.messages], **DIRECT)
         self.wire_left()
         self.lanes.wire(self.sessions, self.messages)
         kept = self.remember("foretoken-form")
@@ -190,10 +191,9 @@ class ImageTab(Comparing):
         if self.shown_first:
             self.page.load(lambda: self.shown_first, None, self.example, **DIRECT)
 
-    def look_up(self, text: object) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """A notice of the words that the model does not know, among the first LOOKED_UP: a prompt may be very long. What was wrong with
-        the prompt before is said no more."""
-        return unknown(self.backbone, text), []
+    def look_up(self, text: object) -> list[dict[str, Any]]:
+        """A notice of the words that the model does not know, among the first LOOKED_UP: a prompt may be very long."""
+        return unknown(self.backbone, text)
 
     # --- the first sight of the page ------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ another method, on the right the chosen."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,11 @@ def settings(sampling: Sampling) -> tuple[Knob, ...]:
     temperature = Knob(
         "temperature", "", sampling.temperature, 0, 2, 0.05, help="Randomness. 0: always the most probable token.", live=False
     )
-    return temperature, BUDGET, REPEAT
+    adherence = Knob(
+        "adherence", "", sampling.adherence, 0, 100, 5, live=False,
+        help="How strongly corners keep to the points. 0: as the model would set them. 50 helps most when it misreads a shape.",
+    )  # fmt: skip
+    return temperature, adherence, BUDGET, REPEAT
 
 
 def settings_panel(sampling: Sampling) -> dict[str, Any]:
@@ -91,7 +96,7 @@ def offered(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
 def read_prompt(given: Input, seed: object, values: object, own: Sampling) -> Prompt:
     """The Prompt that the page's fields describe; raises BadPrompt or BadKnob. own: the model's sampling, where the page has no control"""
     chosen = asked.knobs(values, settings(own))
-    sampling = Sampling(float(chosen["temperature"]), own.top_k, own.top_p, own.guidance, own.temperature_last)
+    sampling = replace(own, temperature=float(chosen["temperature"]), adherence=float(chosen["adherence"]))
     return Prompt(points=torch.from_numpy(given.points), seed=asked.seed(seed), size=int(chosen["face_budget"]) or None, sampling=sampling)
 
 

@@ -81,7 +81,7 @@ def mesh_run(value: object, backbone: Backbone, panel: dict[str, Any], declared:
     name, knobs = _method(found, backbone)
     if is_left:
         return {"compare": True, "other": name, "other_knobs": knobs}, None
-    chosen = _sampling(found, ("temperature",))
+    chosen = _sampling(found, ("temperature", "adherence"))
     size = found.get("size")
     chosen["face_budget"] = size if isinstance(size, int) and not isinstance(size, bool) else 0
     values = {

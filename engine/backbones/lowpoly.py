@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.backbones.adherence import Adherence
 from engine.cache import Slab
 from engine.core import Prompt, Sampling, Suits
 from engine.drafters.feature_draft import read_drafter, weights_file
@@ -185,8 +186,13 @@ class Lowpoly:
             trunk, self.model.decoder.start[None, None], None, slab,
             vocabulary=s.vocabulary, limit=s.length, layout=Line(), sampling=prompt.sampling or self.sampling, end=BPT.eos,
             grammar=MaskedGrammar(prompt.size) if self.grammar else None, condition=condition[0],
-            levels=BPT,
+            levels=BPT, bias=self.bias(prompt),
         )  # fmt: skip
+
+    def bias(self, prompt: Prompt) -> Adherence | None:
+        """What the logits of a run lose, by all of the prompt's points; None without adherence."""
+        strength = (prompt.sampling or self.sampling).adherence
+        return Adherence(prompt.points[:, :3].cpu().numpy(), strength) if strength else None
 
     def read_points(self, prompt: Prompt) -> Tensor:
         """As many of the prompt's points as the model reads, always the same ones; repeats points if there are fewer."""

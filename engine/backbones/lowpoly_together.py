@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.backbones.lowpoly import Lowpoly, MaskedGrammar
 from engine.cache import Slab
-from engine.core import Prompt
+from engine.core import Bias, Prompt
 from engine.mesh.bpt_tokens import BPT
 from engine.networks.mesh_decoder import budget_bucket
 from engine.noise import Noise
@@ -24,10 +24,11 @@ CROWDED = 0.75  # rows are moved together when fewer than this share of them go 
 
 
 class _Row:
-    """One sequence: its noise, its grammar's state and its tokens."""
+    """One sequence: its noise, the states of its grammar and its bias, and its tokens."""
 
-    def __init__(self, place: int, prompt: Prompt, grammar: bool):
+    def __init__(self, place: int, prompt: Prompt, grammar: bool, bias: Bias | None):
         self.place, self.prompt, self.tokens = place, prompt, []
+        self.bias, self.lost_in = bias, bias.start if bias else None
         self.grammar = MaskedGrammar(prompt.size) if grammar else None
         self.state = self.grammar.start if self.grammar else None
         self.done = False
@@ -40,6 +41,7 @@ class _Row:
         """Takes the next token."""
         self.tokens.append(token)
         self.state = self.grammar.next(self.state, token) if self.grammar else None
+        self.lost_in = self.bias.next(self.lost_in, token) if self.bias else None
         self.done = token == BPT.eos or len(self.tokens) >= limit
 
 
@@ -59,7 +61,7 @@ def decode_read(backbone: Lowpoly, points: Tensor, prompts: Sequence[Prompt], lo
     sampling, length = prompts[0].sampling or backbone.sampling, min(s.length, longest or s.length)
     table, positions = backbone.tables
     reading = backbone.model.read(points.to(device), torch.tensor([budget_bucket(p.size) for p in prompts], device=device))
-    rows = [_Row(i, prompt, backbone.grammar) for i, prompt in enumerate(prompts)]
+    rows = [_Row(i, prompt, backbone.grammar, backbone.bias(prompt)) for i, prompt in enumerate(prompts)]
     tokens: list[list[int]] = [row.tokens for row in rows]
     looked = decoder.look(reading.condition)
     slab = Slab(s.layers, len(rows), s.heads, 1 + length, s.width // s.heads, device, torch.float32)
@@ -70,7 +72,10 @@ def decode_read(backbone: Lowpoly, points: Tensor, prompts: Sequence[Prompt], lo
         hidden = decoder(x + positions[n], None, looked, slab)
         slab.keep([0])
         allowed = torch.stack([row.allowed(s.vocabulary) for row in rows]).to(device)
-        scores = warp(decoder.head(hidden)[:, 0].float(), sampling, allowed)
+        logits = decoder.head(hidden)[:, 0].float()
+        if sampling.adherence:
+            logits = logits - torch.stack([row.bias.loss(row.lost_in) for row in rows]).to(device)
+        scores = warp(logits, sampling, allowed)
         drawn = draw_gumbel(scores, torch.cat([noise.gumbel(n, 1) for noise in noises]))
         for row, token in zip(rows, drawn.tolist(), strict=True):
             if not row.done:

@@ -242,6 +242,9 @@ class ToySequence:
         """Distributions [k, V] from guided logits, after hypothetical paths."""
         return torch.softmax(warp(logits, self.sampling, self._allowed([self._last(path) for path in paths])), -1)
 
+    def biased(self, logits: Tensor, *paths: list[int]) -> Tensor:
+        return logits
+
     def allowed(self, path: list[int]) -> Tensor | None:
         """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
         found = self._allowed([self._last(path)])

@@ -38,7 +38,7 @@ def propose(
     laws: list[Tensor] = []
     for j in range(count):
         if knobs.drafts == "most probable":
-            token = best_guess(logits[j], sequence.allowed(path))
+            token = best_guess(sequence.biased(logits[j : j + 1], path)[0], sequence.allowed(path))
             law = one_hot(token, sequence.vocabulary, noise.dtype)
         else:
             law = tree.law(path) if tree else sequence.law(logits[j : j + 1], path)

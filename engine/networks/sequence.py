@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.core import NO_DRAFT, Draft, Grammar, Ids, Rows, Sampling
+from engine.core import NO_DRAFT, Bias, Draft, Grammar, Ids, Rows, Sampling
+from engine.errors import NotSupported
 from engine.kernels.choice import choose
 from engine.kernels.native_verdict import Along, Rules, Verifier, library_for, scored
 from engine.kernels.tree_attention import Chain, Seen, packed
@@ -58,20 +59,25 @@ class TransformerSequence:
         sampling: Sampling,
         end: int | None = None,
         grammar: Grammar | None = None,
+        bias: Bias | None = None,
         condition: Tensor | None = None,
         codebook: Tensor | None = None,
         levels: Levels | None = None,
         static: bool | None = None,
     ):
         """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
+        bias : what the logits of a pass lose; needed by a sampling with adherence, else NotSupported is raised.
         condition : [C, H] for drafters to read, or None. codebook : [V, e], the vector of each id, or None.
         levels : how ids spell vertices, or None.
         static : whether passes have fixed shapes; None: on a GPU (static_step.py)"""
+        if sampling.adherence and bias is None:
+            raise NotSupported("Only models that read points have adherence. Set it to 0.")
         self.trunk, self.slab = trunk, slab
         self._slots_at = HOST if trunk.reads_slots else prefix.device
         self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end
         self.grammar, self.condition, self.codebook, self.levels = grammar, condition, codebook, levels
         self._state = grammar.start if grammar else None  # after the committed tokens
+        self.bias, self._lost_in = bias, bias.start if bias else None  # what it loses by: the bias's state after the committed tokens
         self.device = prefix.device
         self.prefix = prefix.shape[1]
         self.tokens: list[int] = []
@@ -84,7 +90,7 @@ class TransformerSequence:
         self.together: Callable[[Asked], tuple[Tensor, Tensor]] | None = None  # joins passes with those of other runs; None: alone
         self._places: Tensor | None = None
         fixed = is_static(self.device) if static is None else static
-        self._static = Static(trunk, slab.below) if fixed and trunk.fixed else None
+        self._static = Static(trunk, slab.below) if fixed and trunk.fixed and bias is None else None
         self._launch: Waiting | None = None  # a pass that may not have begun
         self._verified_by: Verifying | None = None
         if self.prefix > 1:
@@ -123,13 +129,16 @@ class TransformerSequence:
         x = self._inputs(draft.tokens)
         slots, mask = self._slots(draft, parents, self._slots_at), self._mask(draft, parents, count)
         if self.together is not None and control == count and not choose(self.device, x.dtype).is_triton:
-            return self._rows(parents, *self.together(Asked(self.trunk, x, slots, mask, self.slab)))
+            hidden, logits = self.together(Asked(self.trunk, x, slots, mask, self.slab))
+            return self._rows(parents, hidden, self._less(parents, self._draft, self._lost_in, lambda: logits))
         if control == count:
             hidden = self.trunk.run(x, slots, mask, self.slab)
         else:
             hidden = self._run_worn(x, slots, mask, draft.twins, control)
-        weight = plain_weight(self.trunk.head) if self._verifying(hidden).is_triton else None
+        weight = plain_weight(self.trunk.head) if self.bias is None and self._verifying(hidden).is_triton else None
         logits = partial(self.trunk.head, hidden)
+        if self.bias is not None:
+            logits = partial(self._less, parents, self._draft, self._lost_in, logits)
         return self._rows(parents, hidden, logits() if weight is None else logits, weight)
 
     def _verifying(self, hidden: Tensor) -> Verifying:
@@ -139,6 +148,17 @@ class TransformerSequence:
             verifier = None if library is None else Verifier(library, self.vocabulary, (ACCEPT, DRAW, RESIDUAL))
             self._verified_by = Verifying(hidden.dtype, choose(hidden.device, hidden.dtype).is_triton, verifier)
         return self._verified_by
+
+    def _less(self, parents: list[int] | None, tokens: Ids, state: Any, head: Callable[[], Tensor]) -> Tensor:
+        """Logits [C, R, V] of a pass over these tokens, less what they lose by the bias, which was in this state. Predictive rows, the last
+        ones, have no path yet and lose nothing."""
+        logits = head()
+        if self.bias is None:
+            return logits
+        rows = logits.shape[1]
+        lost = torch.stack([self.bias.loss(each) for each in walked(self.bias, parents, tokens, state)[:rows]])
+        lost = lost if len(lost) == rows else F.pad(lost, (0, 0, 0, rows - len(lost)))
+        return logits.float() - lost.to(logits.device)
 
     def _begun(self) -> None:
         """Begins the pass that waits, if there is one, before anything changes that it reads."""
@@ -267,7 +287,7 @@ class TransformerSequence:
 
     def rules(self) -> Rules | None:
         """The sampling and the masks of any chain after the committed tokens, for compiled code that walks along it; None if it cannot."""
-        return self._rules_along(self._state, lambda count: None, 0)
+        return None if self.bias is not None else self._rules_along(self._state, lambda count: None, 0)
 
     def _rules_along(self, state: Any, otherwise: Callable[[int], Rules | None], count: int) -> Rules | None:
         """The same after a state of the grammar, else what is found without a walk."""
@@ -288,10 +308,7 @@ class TransformerSequence:
 
     def _states(self, parents: list[int] | None, tokens: Ids, state: Any) -> list[Any]:
         """The grammar's states after the newest token and after each node of a pass."""
-        states = [state]
-        for i, token in enumerate(tokens.listed()):
-            states.append(self.grammar.next(states[i if parents is None else parents[i] + 1], token))
-        return states
+        return walked(self.grammar, parents, tokens, state)
 
     @cached_property
     def masks(self) -> Tensor | None:
@@ -300,7 +317,7 @@ class TransformerSequence:
 
     def mask_index(self, path: list[int]) -> int:
         """The row of `masks` after a hypothetical path."""
-        return self.grammar.mask_index(self.state(path))
+        return self.grammar.mask_index(next(after(self.grammar, self._state, [path])))
 
     def laws(self, logits: Tensor) -> Tensor:
         """Distributions [k, M, V] from guided logits [k, V], under every mask."""
@@ -310,7 +327,8 @@ class TransformerSequence:
 
     def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
-        states = None if self.grammar is None else list(self._after(paths))
+        logits = self.biased(logits, *paths)
+        states = None if self.grammar is None else list(after(self.grammar, self._state, paths))
         rules = self._masked(states * len(logits) if states and len(states) == 1 else states, len(logits))
         found = self._scores(logits[None], rules)
         if found is None:
@@ -320,31 +338,25 @@ class TransformerSequence:
             found = scored(logits[None], self.sampling, allowed)
         return torch.softmax(found, -1)
 
+    def biased(self, logits: Tensor, *paths: list[int]) -> Tensor:
+        """Guided logits [k, V] less what they lose by the bias after hypothetical paths, one per row or one for all."""
+        if self.bias is None:
+            return logits
+        lost = torch.stack([self.bias.loss(each) for each in after(self.bias, self._lost_in, paths)])
+        return logits.float() - lost.to(logits.device)
+
     def allowed(self, path: list[int]) -> Tensor | None:
         """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
-        return None if self.grammar is None else self._allowed_in(self.state(path))
+        return None if self.grammar is None else self._allowed_in(next(after(self.grammar, self._state, [path])))
 
     def _allowed_in(self, state: Any) -> Tensor:
         """The ids allowed in a state of the grammar, bool [V]."""
         return self.grammar.allowed(state).to(self.device) if self.masks is None else self.masks[self.grammar.mask_index(state)]
 
-    def _after(self, paths: Iterable[list[int]]) -> Iterator[Any]:
-        """The grammar's states after hypothetical paths. One that goes on where the one before ended is not walked again."""
-        state, walked = self._state, []
-        for path in paths:
-            if path[: len(walked)] != walked:
-                state, walked = self._state, []
-            for token in path[len(walked) :]:
-                state = self.grammar.next(state, token)
-            walked = path
-            yield state
-
     def state(self, path: list[int]) -> Hashable:
-        """The grammar's state after a hypothetical path; None without a grammar."""
-        state = self._state
-        for token in path if self.grammar else ():
-            state = self.grammar.next(state, token)
-        return state
+        """The states of the grammar and of the bias after a hypothetical path; None without either."""
+        found = [next(after(each, state, [path])) for each, state in ((self.grammar, self._state), (self.bias, self._lost_in)) if each]
+        return tuple(found) or None
 
     def commit(self, nodes: list[int], token: int) -> list[int]:
         """Keeps a path of the last pass and makes `token` pending; truncates at the end of sequence and at the limit."""
@@ -366,6 +378,8 @@ class TransformerSequence:
             for each in new:
                 state = following(state, each)
             self._state = state
+        if self.bias is not None:
+            self._lost_in = next(after(self.bias, self._lost_in, [new]))
         length = len(self.tokens)
         self.done = length >= self.limit or new[-1] == self.end
         self.pending = [length - 1]
@@ -375,7 +389,7 @@ class TransformerSequence:
     def commit_at(self, positions: list[int], tokens: list[int], nodes: Iterable[int] = ()) -> None:
         """Keeps what was pending and some nodes (of a chain, if they have no positions), and makes tokens at any positions pending. Not for
         a grammar or an end of sequence, which need a prefix."""
-        assert self.end is None and self.grammar is None, "a wavefront has no end of sequence and no grammar"
+        assert self.end is None and self.grammar is self.bias is None, "a wavefront has no end of sequence, no grammar and no bias"
         self._begun()
         nodes, waiting = list(nodes), len(self.pending)
         if self._cached is None:
@@ -391,7 +405,7 @@ class TransformerSequence:
     def rewind(self, length: int) -> None:
         """Drops the committed tokens from `length` on. Grammars cannot go back."""
         prefix = self._cached is None or self._cached[: max(0, length - 1)] == list(range(length - 1))
-        assert prefix and self.grammar is None and length <= self.length, "what is left must be a prefix, cached in order"
+        assert prefix and self.grammar is self.bias is None and length <= self.length, "what is left must be a prefix, cached in order"
         self._begun()
         self._cached = None
         self.tokens = self.tokens[:length]
@@ -403,6 +417,26 @@ class TransformerSequence:
     def close(self) -> None:
         """Frees the cache."""
         self.slab = self._static = self._launch = None
+
+
+def walked(machine: Grammar | Bias, parents: list[int] | None, tokens: Ids, state: Any) -> list[Any]:
+    """The states of a machine after the newest token and after each node of a pass."""
+    states = [state]
+    for i, token in enumerate(tokens.listed()):
+        states.append(machine.next(states[i if parents is None else parents[i] + 1], token))
+    return states
+
+
+def after(machine: Grammar | Bias, begin: Any, paths: Iterable[list[int]]) -> Iterator[Any]:
+    """The states of a machine after paths from a state. A path that goes on where the one before ended is not walked again."""
+    state, known = begin, []
+    for path in paths:
+        if path[: len(known)] != known:
+            state, known = begin, []
+        for token in path[len(known) :]:
+            state = machine.next(state, token)
+        known = path
+        yield state
 
 
 def plain_weight(head: Any) -> Tensor | None:

@@ -37,7 +37,7 @@ def of_weights(backbone: Backbone) -> Row:
 
 def of_sampling(sampling: Sampling) -> Row:
     """Returns the columns of the sampling settings."""
-    return {name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p", "guidance", "temperature_last")}
+    return {name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p", "guidance", "temperature_last", "adherence")}
 
 
 def publish(rows: Iterable[Row], readable: Callable[[Row], str], stamp: Row, path: Path | None) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -109,6 +110,13 @@ def mesh_model() -> MeshModel:
 def lowpoly(grammar: bool = True) -> Lowpoly:
     """Random weights: its meshes are nonsense, its grammar is not."""
     return Lowpoly(mesh_model(), {}, grammar=grammar)
+
+
+def adhering_lowpoly() -> Lowpoly:
+    """The same with adherence in its default sampling."""
+    found = lowpoly()
+    found.sampling = replace(found.sampling, adherence=40.0)
+    return found
 
 
 def quick_lowpoly(grammar: bool = True) -> Lowpoly:
