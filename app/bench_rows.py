@@ -43,7 +43,7 @@ AXES = {
 COLUMNS = ("Method", "Exact", "Tokens / pass", "ms / pass", "Speed-up")
 LAST = {"image": "Log probability", "mesh": "Distance / floor"}
 MACHINE = ("processor", "threads", "device", "dtype", "torch", "commit", "weights")
-SAMPLING = ("temperature", "top_k", "top_p", "guidance")
+SAMPLING = ("temperature", "top_k", "top_p", "guidance", "adherence")  # which older tables lack
 KINDS = ("image", "mesh", "other")
 NAMES = {
     "kernels": "GPU kernels, compiled",
@@ -90,7 +90,7 @@ def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
     dtypes = " and ".join(dict.fromkeys(str(row["dtype"]) for row in timed))
     machine = f"{first['processor']}, {dtypes} on {first['device']}"
     made = {key: str(first.get(key, "")) for key in MACHINE}
-    sampling = ", ".join(f"{key.replace('_', ' ')} {first[key]}" for key in SAMPLING)
+    sampling = ", ".join(f"{key.replace('_', ' ')} {first[key]}" for key in SAMPLING if key != "adherence" or first.get(key))
     return {
         "name": name,
         "title": title or f"{subject}: {what}, {machine}",
@@ -173,7 +173,7 @@ def settings(kind: str, row: Row) -> dict[str, Any]:
         "method": find(name)[0].name,
         "preset": name if name in PRESETS else None,
         "knobs": dict(row["knobs"]),
-        "sampling": {key: row[key] for key in SAMPLING},
+        "sampling": {key: row[key] for key in SAMPLING if row.get(key) is not None},
         "size": row.get("size") or None,
         "input": None if kind == "image" else {},
     }

@@ -130,7 +130,8 @@ def bench_table(path: Path, command: str) -> str:
         rows = [row for row in csv.DictReader(file) if row.get("speedup")]
     first = rows[0]
     inputs = f"{first['prompts']} prompts, {first['size']} px" if first.get("prompts") else f"{first['inputs']} clouds"
-    sampling = ", ".join(f"{name.replace('_', '-')} {first[name]}" for name in SAMPLING)
+    told = [*SAMPLING, *(["adherence"] if float(first.get("adherence") or 0) else [])]
+    sampling = ", ".join(f"{name.replace('_', '-')} {first[name]}" for name in told)
     last = "log p" if first.get("log_probability") else "chamfer over floor"
     return "\n".join([
         f"`python launch.py {command}`: {inputs}, {sampling}; {first['processor']}, {first['dtype']}, PyTorch {first['torch']}, "

@@ -38,6 +38,7 @@ KNOBS = {
     "energy_tolerance": "Tolerated shortfall",
     "energy_smoothing": "Memory of the rule",
     "rule": "Rule",
+    "adherence": "Keep to the points",
 }
 CHOICES = {
     "match seed": "the same result",

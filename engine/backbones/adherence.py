@@ -15,7 +15,7 @@ from torch import Tensor
 from engine.errors import NotSupported
 from engine.mesh.bpt_tokens import BPT, Levels
 
-FAR = 10  # cells; greater distances count as this one, and its square and that of a step of it are an unsigned byte together
+FAR = 10  # cells; greater distances count as this one. Two squares are added in an unsigned byte: 10^2 + 9^2 fit
 
 
 class Adherence:
