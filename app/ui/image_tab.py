@@ -178,9 +178,10 @@ class ImageTab(Comparing):
         enlarged = [button for name, button in self.downloads.items() if name != "download"]
         delivered.success(self.write_more, None, [*enlarged, self.messages], trigger_mode="multiple", **DIRECT)
         self.prompt.change(self.look_up, self.prompt, self.hints, trigger_mode="always_last", **DIRECT)
-        self.prompt.input(None, None, self.messages, js="() => [[]]", **DIRECT)  # by the browser: a late answer would wipe a newer message
+        # what was wrong with the prompt before goes at once, by the browser: a late answer would wipe a newer message
+        self.prompt.change(None, None, self.messages, js="() => [[]]", **DIRECT)
         for chip in self.chips:
-            chip.click(lambda text=chip.value: (text, []), None, [self.prompt, self.messages], **DIRECT)
+            chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
         self.wire_left()
         self.lanes.wire(self.sessions, self.messages)
         kept = self.remember("foretoken-form")
