@@ -24,18 +24,18 @@ TABLE = {"--methods", "--sweep", "--grid", "--set", "--verify", "--count", "--re
 OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "studio": MODEL | {"--port", "--host", "--allow-host", "--no-browser", "--data", "--keep", "--mcp"},
     "image": MODEL | SAMPLING | RUN | {"--guidance", "--size"},
-    "mesh": MODEL | SAMPLING | RUN | {"--faces", "--up", "--formats", "--best-of"},
+    "mesh": MODEL | SAMPLING | RUN | {"--adherence", "--faces", "--up", "--formats", "--best-of"},
     "batch": MODEL
     | SAMPLING
     | (RUN - {"--compare"})
-    | {"--guidance", "--size", "--faces", "--up", "--formats"}
+    | {"--adherence", "--guidance", "--size", "--faces", "--up", "--formats"}
     | {"--retries", "--no-sheet", "--ray", "--actors", "--at-once"},
     "verify": {"--full", "--json"},
     "bench_image": MODEL | SAMPLING | TABLE | {"--guidance", "--size", "--prompts", "--figure", "--judge", "--eye"},
     "bench_mesh": MODEL
     | SAMPLING
     | TABLE
-    | {"--faces", "--size", "--full", "--up", "--judge", "--each", "--packs", "--upright", "--best-of"},
+    | {"--adherence", "--faces", "--size", "--full", "--up", "--judge", "--each", "--packs", "--upright", "--best-of"},
     "bench_generate": {"--size", "--tokens", "--window", "--method", "--guidance", "--repeats", "--device", "--dtype", "--csv", "--json"},
     "bench_kernels": {"--only", "--csv", "--json"},
     "bench_expected": MODEL | {"--count", "--write", "--json"},
