@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from app.ui import image_tab, knobs, wording
+from app.ui import image_tab, knobs, mesh_tab, wording
 from app.ui.method_menu import title_of
-from engine.core import Knob
+from engine.core import Knob, Sampling
 from engine.decoding.initializers import WINDOW
 from engine.methods import METHODS, PRESETS, find
 
@@ -48,7 +48,7 @@ def test_the_papers_letter_and_the_knobs_nature_reach_the_page():
 
 def test_words_come_before_the_engines_names():
     """Nobody has to know a paper to read a menu, and whoever knows it finds its word; no word is for a choice or preset that is gone."""
-    declared = {k.name: k for m in METHODS.values() for k in m.knobs}
+    declared = {k.name: k for m in METHODS.values() for k in m.knobs} | {k.name: k for k in mesh_tab.settings(Sampling())}
     assert wording.KNOBS.keys() <= declared.keys()
     assert wording.CHOICES.keys() <= {str(c) for m in METHODS.values() for k in m.knobs for c in k.choices}
     assert wording.PRESETS.keys() <= PRESETS.keys()
