@@ -43,7 +43,7 @@ AXES = {
 COLUMNS = ("Method", "Exact", "Tokens / pass", "ms / pass", "Speed-up")
 LAST = {"image": "Log probability", "mesh": "Distance / floor"}
 MACHINE = ("processor", "threads", "device", "dtype", "torch", "commit", "weights")
-SAMPLING = ("temperature", "top_k", "top_p", "guidance", "adherence")  # which older tables lack
+SAMPLING = ("temperature", "top_k", "top_p", "guidance", "adherence")  # older tables lack the last one
 KINDS = ("image", "mesh", "other")
 NAMES = {
     "kernels": "GPU kernels, compiled",

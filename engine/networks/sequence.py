@@ -130,16 +130,14 @@ class TransformerSequence:
         slots, mask = self._slots(draft, parents, self._slots_at), self._mask(draft, parents, count)
         if self.together is not None and control == count and not choose(self.device, x.dtype).is_triton:
             hidden, logits = self.together(Asked(self.trunk, x, slots, mask, self.slab))
-            return self._rows(parents, hidden, self._less(parents, self._draft, self._lost_in, lambda: logits))
+            return self._rows(parents, hidden, self._less(parents, logits))
         if control == count:
             hidden = self.trunk.run(x, slots, mask, self.slab)
         else:
             hidden = self._run_worn(x, slots, mask, draft.twins, control)
         weight = plain_weight(self.trunk.head) if self.bias is None and self._verifying(hidden).is_triton else None
         logits = partial(self.trunk.head, hidden)
-        if self.bias is not None:
-            logits = partial(self._less, parents, self._draft, self._lost_in, logits)
-        return self._rows(parents, hidden, logits() if weight is None else logits, weight)
+        return self._rows(parents, hidden, self._less(parents, logits()) if weight is None else logits, weight)
 
     def _verifying(self, hidden: Tensor) -> Verifying:
         """What verifies the rows of hidden states: it is chosen once a run, because the choice costs more than some verdicts."""
@@ -149,14 +147,12 @@ class TransformerSequence:
             self._verified_by = Verifying(hidden.dtype, choose(hidden.device, hidden.dtype).is_triton, verifier)
         return self._verified_by
 
-    def _less(self, parents: list[int] | None, tokens: Ids, state: Any, head: Callable[[], Tensor]) -> Tensor:
-        """Logits [C, R, V] of a pass over these tokens, less what they lose by the bias, which was in this state. Predictive rows, the last
-        ones, have no path yet and lose nothing."""
-        logits = head()
+    def _less(self, parents: list[int] | None, logits: Tensor) -> Tensor:
+        """Logits [C, R, V] of the pass, less what they lose by the bias. Predictive rows, the last ones, have no path yet and lose none."""
         if self.bias is None:
             return logits
         rows = logits.shape[1]
-        lost = torch.stack([self.bias.loss(each) for each in walked(self.bias, parents, tokens, state)[:rows]])
+        lost = torch.stack([self.bias.loss(each) for each in states_along(self.bias, parents, self._draft, self._lost_in)[:rows]])
         lost = lost if len(lost) == rows else F.pad(lost, (0, 0, 0, rows - len(lost)))
         return logits.float() - lost.to(logits.device)
 
@@ -308,7 +304,7 @@ class TransformerSequence:
 
     def _states(self, parents: list[int] | None, tokens: Ids, state: Any) -> list[Any]:
         """The grammar's states after the newest token and after each node of a pass."""
-        return walked(self.grammar, parents, tokens, state)
+        return states_along(self.grammar, parents, tokens, state)
 
     @cached_property
     def masks(self) -> Tensor | None:
@@ -317,7 +313,7 @@ class TransformerSequence:
 
     def mask_index(self, path: list[int]) -> int:
         """The row of `masks` after a hypothetical path."""
-        return self.grammar.mask_index(next(after(self.grammar, self._state, [path])))
+        return self.grammar.mask_index(next(states_after(self.grammar, self._state, [path])))
 
     def laws(self, logits: Tensor) -> Tensor:
         """Distributions [k, M, V] from guided logits [k, V], under every mask."""
@@ -328,7 +324,7 @@ class TransformerSequence:
     def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
         logits = self.biased(logits, *paths)
-        states = None if self.grammar is None else list(after(self.grammar, self._state, paths))
+        states = None if self.grammar is None else list(states_after(self.grammar, self._state, paths))
         rules = self._masked(states * len(logits) if states and len(states) == 1 else states, len(logits))
         found = self._scores(logits[None], rules)
         if found is None:
@@ -342,12 +338,12 @@ class TransformerSequence:
         """Guided logits [k, V] less what they lose by the bias after hypothetical paths, one per row or one for all."""
         if self.bias is None:
             return logits
-        lost = torch.stack([self.bias.loss(each) for each in after(self.bias, self._lost_in, paths)])
+        lost = torch.stack([self.bias.loss(each) for each in states_after(self.bias, self._lost_in, paths)])
         return logits.float() - lost.to(logits.device)
 
     def allowed(self, path: list[int]) -> Tensor | None:
         """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
-        return None if self.grammar is None else self._allowed_in(next(after(self.grammar, self._state, [path])))
+        return None if self.grammar is None else self._allowed_in(next(states_after(self.grammar, self._state, [path])))
 
     def _allowed_in(self, state: Any) -> Tensor:
         """The ids allowed in a state of the grammar, bool [V]."""
@@ -355,8 +351,8 @@ class TransformerSequence:
 
     def state(self, path: list[int]) -> Hashable:
         """The states of the grammar and of the bias after a hypothetical path; None without either."""
-        found = [next(after(each, state, [path])) for each, state in ((self.grammar, self._state), (self.bias, self._lost_in)) if each]
-        return tuple(found) or None
+        machines = (self.grammar, self._state), (self.bias, self._lost_in)
+        return tuple(next(states_after(each, state, [path])) for each, state in machines if each) or None
 
     def commit(self, nodes: list[int], token: int) -> list[int]:
         """Keeps a path of the last pass and makes `token` pending; truncates at the end of sequence and at the limit."""
@@ -379,7 +375,7 @@ class TransformerSequence:
                 state = following(state, each)
             self._state = state
         if self.bias is not None:
-            self._lost_in = next(after(self.bias, self._lost_in, [new]))
+            self._lost_in = next(states_after(self.bias, self._lost_in, [new]))
         length = len(self.tokens)
         self.done = length >= self.limit or new[-1] == self.end
         self.pending = [length - 1]
@@ -419,7 +415,7 @@ class TransformerSequence:
         self.slab = self._static = self._launch = None
 
 
-def walked(machine: Grammar | Bias, parents: list[int] | None, tokens: Ids, state: Any) -> list[Any]:
+def states_along(machine: Grammar | Bias, parents: list[int] | None, tokens: Ids, state: Any) -> list[Any]:
     """The states of a machine after the newest token and after each node of a pass."""
     states = [state]
     for i, token in enumerate(tokens.listed()):
@@ -427,7 +423,7 @@ def walked(machine: Grammar | Bias, parents: list[int] | None, tokens: Ids, stat
     return states
 
 
-def after(machine: Grammar | Bias, begin: Any, paths: Iterable[list[int]]) -> Iterator[Any]:
+def states_after(machine: Grammar | Bias, begin: Any, paths: Iterable[list[int]]) -> Iterator[Any]:
     """The states of a machine after paths from a state. A path that goes on where the one before ended is not walked again."""
     state, known = begin, []
     for path in paths:

@@ -112,11 +112,10 @@ def lowpoly(grammar: bool = True) -> Lowpoly:
     return Lowpoly(mesh_model(), {}, grammar=grammar)
 
 
-def adhering_lowpoly() -> Lowpoly:
-    """The same with adherence in its default sampling."""
-    found = lowpoly()
-    found.sampling = replace(found.sampling, adherence=40.0)
-    return found
+def adhering(backbone: Lowpoly) -> Lowpoly:
+    """A model of meshes with adherence in its default sampling."""
+    backbone.sampling = replace(backbone.sampling, adherence=40.0)
+    return backbone
 
 
 def quick_lowpoly(grammar: bool = True) -> Lowpoly:
