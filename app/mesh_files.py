@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from app.history import MESH_FORMATS, as_sentence, describe, file_name, placed, write_mesh, write_settings
 from engine.backbones.lowpoly import Mesh
 from engine.mesh.read import Input
 from engine.mesh.repair import repair
+from engine.mesh.shrinkwrap import shrinkwrapped
 from engine.mesh.write import write
 from engine.run import Run
 
@@ -48,6 +51,21 @@ def write_files(run: Run, given: Input, folder: Path) -> dict[str, Path]:
             if path.exists():
                 found[name] = path.rename(folder / f"{stem}-{file_name(run)}-{run.prompt.seed}{ending}")
     return found
+
+
+def wrapped(run: Run) -> np.ndarray:
+    """The vertices [V, 3] of a run's mesh, moved to the points that it was made of, in the model's frame."""
+    mesh, points = run.result(), run.prompt.points
+    assert points is not None, "a mesh is made of points"
+    return shrinkwrapped(mesh.vertices, mesh.faces, points.cpu().numpy())
+
+
+def write_shrinkwrapped(run: Run, vertices: np.ndarray, given: Input, path: Path) -> Path:
+    """Writes a run's mesh with these vertices of `wrapped`, in the format of the path's suffix; raises BadOutput if the disk refuses."""
+    told = {**describe(run, given), "shrinkwrap": "vertices moved to the points of the input after decoding"}
+    with as_sentence(path.parent):
+        write(path, placed(vertices, given), run.result().faces, metadata=told)
+    return path
 
 
 def write_repaired(mesh: Mesh, path: Path, settings: Mapping[str, Any], given: Input) -> None:

@@ -23,6 +23,7 @@ from engine.errors import BadFile, BadPrompt
 from engine.mesh.distance import distance
 from engine.mesh.frame import centred
 from engine.mesh.normals import complete
+from engine.mesh.shrinkwrap import shrinkwrapped
 from engine.nearest import nearest, tried
 from engine.recognition.fit import evidence
 from engine.recognition.kind import MeshJudge
@@ -147,12 +148,18 @@ def measured(
     sampling: Sampling,
     faces: int | None = None,
     best_of: int = 1,
+    shrinkwrap: bool = False,
 ) -> list[tuple[Record, Mesh]]:
     """The records of subjects that are decoded plainly together, and their meshes: each the nearest to its points of `best_of` seeds. The
-    seeds are `best_of` times the number of the subject (first, first + 1, ...), and those that follow."""
+    seeds are `best_of` times the number of the subject (first, first + 1, ...), and those that follow.
+
+    shrinkwrap : the vertices are then moved to the points
+    """
     clouds = [Prompt(points=torch.from_numpy(s.points), size=faces, sampling=sampling) for s in subjects]
     rounds = [tried([replace(p, seed=(first + i) * best_of + each) for i, p in enumerate(clouds)], backbone) for each in range(best_of)]
     meshes = [nearest(of).mesh for of in zip(*rounds, strict=True)]
+    if shrinkwrap:
+        meshes = [replace(m, vertices=shrinkwrapped(m.vertices, m.faces, s.points)) for m, s in zip(meshes, subjects, strict=True)]
     return [(record_of(judge, subject, mesh), mesh) for subject, mesh in zip(subjects, meshes, strict=True)]
 
 
@@ -178,11 +185,13 @@ def survey(
     faces: int | None = None,
     skip: int = 0,
     best_of: int = 1,
+    shrinkwrap: bool = False,
 ) -> Iterator[tuple[Subject, Record, Mesh]]:
     """Each subject with its record and mesh (see `measured`). skip : the first subjects, which are left out"""
     waiting, seed = islice(subjects, skip, None), skip
     while batch := list(islice(waiting, TOGETHER)):
-        for subject, (record, mesh) in zip(batch, measured(backbone, judge, batch, seed, sampling, faces, best_of), strict=True):
+        found = measured(backbone, judge, batch, seed, sampling, faces, best_of, shrinkwrap)
+        for subject, (record, mesh) in zip(batch, found, strict=True):
             over = "no face" if record.over_floor is None else f"{record.over_floor:.1f} times the floor"
             seed += 1
             print(f"{seed}: {subject.source}, {subject.name} ({subject.kind}): {over}, {record.mesh_kind}", file=sys.stderr, flush=True)

@@ -24,7 +24,7 @@ TABLE = {"--methods", "--sweep", "--grid", "--set", "--verify", "--count", "--re
 OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "studio": MODEL | {"--port", "--host", "--allow-host", "--no-browser", "--data", "--keep", "--mcp"},
     "image": MODEL | SAMPLING | RUN | {"--guidance", "--size"},
-    "mesh": MODEL | SAMPLING | RUN | {"--adherence", "--faces", "--up", "--formats", "--best-of"},
+    "mesh": MODEL | SAMPLING | RUN | {"--adherence", "--faces", "--up", "--formats", "--best-of", "--shrinkwrap"},
     "batch": MODEL
     | SAMPLING
     | (RUN - {"--compare"})
@@ -35,7 +35,7 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "bench_mesh": MODEL
     | SAMPLING
     | TABLE
-    | {"--adherence", "--faces", "--size", "--full", "--up", "--judge", "--each", "--packs", "--upright", "--best-of"},
+    | {"--adherence", "--faces", "--size", "--full", "--up", "--judge", "--each", "--packs", "--upright", "--best-of", "--shrinkwrap"},
     "bench_generate": {"--size", "--tokens", "--window", "--method", "--guidance", "--repeats", "--device", "--dtype", "--csv", "--json"},
     "bench_kernels": {"--only", "--csv", "--json"},
     "bench_expected": MODEL | {"--count", "--write", "--json"},

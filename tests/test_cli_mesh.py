@@ -66,6 +66,24 @@ def last_line(capsys: pytest.CaptureFixture) -> dict:
     return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
 
 
+def test_a_shrinkwrapped_mesh_is_written_beside_and_lies_nearer(
+    folder: Path, box: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    asked = mesh(folder, box, "--shrinkwrap", "--formats", "glb,ply", "--out", str(out))
+    assert cli.main([*asked, "--json"]) == 0
+    line = last_line(capsys)
+    assert line["shrinkwrap"]["chamfer"] < line["chamfer"] and line["shrinkwrap"]["seconds"] > 0
+    for suffix in ("glb", "ply"):
+        plain, wrapped = (trimesh.load(out / f"{name}.{suffix}", process=False, force="mesh") for name in ("result", "shrinkwrapped"))
+        assert np.array_equal(plain.faces, wrapped.faces) and not np.allclose(plain.vertices, wrapped.vertices)
+        assert np.abs(wrapped.vertices - (100, 0, -7)).max() < 40  # in the place and size of the input
+    assert cli.main(asked) == 0
+    assert f"Shrinkwrapped: chamfer {line['shrinkwrap']['chamfer']:.4f}" in capsys.readouterr().out
+    assert cli.main([*mesh(folder, box), "--json"]) == 0
+    assert last_line(capsys)["shrinkwrap"] is None
+
+
 def test_mesh_prints_the_contract_line_and_files_in_the_inputs_frame(
     folder: Path, box: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

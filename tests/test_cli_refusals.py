@@ -48,6 +48,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "set without a name": ([*PICTURE, *SJDPP, "--set", "=4"], "NAME=VALUE"),
     "unknown verification mode": ([*PICTURE, "--verify", "blindly"], "invalid choice"),
     "negative temperature": ([*PICTURE, "--temperature", "-1"], "out of range"),
+    "shrinkwrap without --judge": (["bench", "mesh", "--shrinkwrap"], "add --judge"),
     "adherence out of range": (["mesh", "{here}/no.ply", "--adherence", "201"], "out of range"),
     "temperature nan": ([*PICTURE, "--temperature", "nan"], "out of range"),
     "temperature inf": ([*PICTURE, "--temperature", "inf"], "out of range"),

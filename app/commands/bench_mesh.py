@@ -15,7 +15,7 @@ FULL = {"count": 200, "seeds": 3}
 # the options that --sheet uses
 SHEET = ("backbone", "device", "dtype", "temperature", "top_k", "top_p", "adherence", "faces", "json", "sheet", "count")
 UPRIGHT = ("backbone", "device", "dtype", "count", "each", "packs", "csv", "json", "upright")
-JUDGE = (*SHEET, "judge", "each", "packs", "up", "csv", "best_of")
+JUDGE = (*SHEET, "judge", "each", "packs", "up", "csv", "best_of", "shrinkwrap")
 
 
 def parser() -> Parser:
@@ -36,6 +36,7 @@ def parser() -> Parser:
     p.add_argument("--each", type=whole(0, 1_000), help="with --judge: held-out shapes of every family (2; with --sheet 0)")
     p.add_argument("--up", help="with --packs: the files' axis that is up: x, y, z or auto; a negative one as --up=-x (auto)")
     p.add_argument("--best-of", type=whole(1, MOST_SEEDS), metavar="N", help="with --judge: judge the nearest mesh of N seeds (1)")
+    p.add_argument("--shrinkwrap", action="store_true", help="with --judge: move the vertices to the input's points before")
     add_files(p)
     add_sampling(p, guidance=False, adherence=True)
     add_model(p, "lowpoly")
@@ -51,6 +52,8 @@ def main(arguments: Sequence[str]) -> int:
         for name, value in (("--packs", options.packs), ("--each", options.each), ("--up", options.up), ("--best-of", options.best_of)):
             if value is not None:
                 own.error(f"{name} chooses what is judged: add --judge or --upright")
+        if options.shrinkwrap:
+            own.error("--shrinkwrap changes what is judged: add --judge")
     if options.upright:
         refuse_unused(own, options, UPRIGHT, "bench mesh --upright")
         return upright(options)
@@ -79,7 +82,8 @@ def plan_of(options: argparse.Namespace) -> Any:
 
     each = options.each if options.each is not None else 0 if options.sheet and options.packs else 2
     own_values = {"each": each, "packs": tuple(options.packs or ()), "count": options.count or PACK_COUNT, "up": options.up or "auto"}
-    return MeshJudgeBench(**model_of(options), **own_values, faces=options.faces, csv=options.csv, best_of=options.best_of or 1)
+    own_values |= {"best_of": options.best_of or 1, "shrinkwrap": options.shrinkwrap}
+    return MeshJudgeBench(**model_of(options), **own_values, faces=options.faces, csv=options.csv)
 
 
 def upright(options: argparse.Namespace) -> int:

@@ -39,6 +39,9 @@ def parser() -> Parser:
         "--best-of", type=whole(1, MOST_SEEDS), default=1, metavar="N", help="try N seeds from --seed on, and take the nearest (1)"
     )
     p.add_argument("--up", default="auto", help="the input's up axis: x, y, z or auto (a network decides); a negative one as --up=-x")
+    p.add_argument(
+        "--shrinkwrap", action="store_true", help="write shrinkwrapped.glb, too: the mesh with its vertices moved to the input's points"
+    )
     p.add_argument("--formats", default="glb", help="result files besides acceptance.glb: glb,obj,ply,stl")
     add_sampling(p, guidance=False, adherence=True)
     add_model(p, "lowpoly")
@@ -137,6 +140,20 @@ def chosen(work: Work, prompt: Any) -> tuple[Any, dict[str, Any] | None]:
     return replace(prompt, seed=seed), {"seeds": len(found), "seed": seed, "seconds": round(seconds, 4), "chamfer": apart}
 
 
+def shrinkwrap(work: Work, run: Any, given: Any, folder: Path) -> dict[str, Any]:
+    """Writes the mesh with its vertices moved to the points, in all formats asked for; returns what the line says of it."""
+    from app.history import placed
+    from app.mesh_files import wrapped, write_shrinkwrapped
+    from engine.mesh.distance import distance
+
+    start = time.perf_counter()
+    vertices = wrapped(run)
+    seconds = time.perf_counter() - start
+    for form in work.formats:
+        write_shrinkwrapped(run, vertices, given, folder / f"shrinkwrapped.{form}")
+    return {"chamfer": distance((placed(vertices, given), run.result().faces), given.reference)["chamfer"], "seconds": round(seconds, 4)}
+
+
 def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, Any]:
     """Generates one mesh; prints its line unless --json, and returns it. out: the folder of the copy."""
     import torch
@@ -164,7 +181,9 @@ def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, 
     fits, unknown = fit_of(work.backbone, given, result, apart)
     if unknown:
         print(unknown, file=sys.stderr)
-    line |= {"fit": fits and fits.row()}
+    line |= {"fit": fits and fits.row(), "shrinkwrap": None}
+    if options.shrinkwrap and found["faces"]:
+        line["shrinkwrap"] = shrinkwrap(work, run, given, shown)
     line |= {"best_of": tried, "quality": found, "ended": bool(run.tokens) and run.tokens[-1] == work.backbone.end} | comparison
     if not options.json:
         print(f"{path.name}: {' '.join(given.notes)}".rstrip())
@@ -175,6 +194,8 @@ def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, 
             print(f"{found['faces']} faces, {found['vertices']} vertices, chamfer {apart['chamfer']:.4f} (floor {apart['floor']:.4f})")
         if fits:
             print(fits.text)
+        if line["shrinkwrap"]:
+            print(f"Shrinkwrapped: chamfer {line['shrinkwrap']['chamfer']:.4f}, after {line['shrinkwrap']['seconds']:.1f} s.")
     if not found["faces"]:
         print(f"{path.name} produced no faces. Try another --seed, --up y, or more points with outward normals.", file=sys.stderr)
     return line

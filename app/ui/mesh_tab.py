@@ -13,7 +13,7 @@ import torch
 
 from app import history, video
 from app.boards.mesh import MeshBoard
-from app.mesh_files import FILES
+from app.mesh_files import FILES, wrapped, write_shrinkwrapped
 from app.mesh_pictures import Drawn, draw_race, write_race, write_turntable, write_video
 from app.race_files import write_folders
 from app.speeds import speedups
@@ -53,6 +53,7 @@ NO_INPUT = "There is no input yet. Pick an example or drop a file."
 STILL = "{} is still being read. Your run starts when its points are shown; Cancel gives it up."
 LOADING = "Loading {}. You can choose an input meanwhile."
 DRAWN = {  # of a race, made behind the page: (label, ending of the file)
+    "shrinkwrapped": ("GLB, shrinkwrapped", "-shrinkwrapped.glb"),
     "html": ("HTML replay", ".html"),
     "race": ("Race GIF", "-race.gif"),
     "mp4": ("Race MP4", "-race.mp4"),
@@ -351,7 +352,12 @@ class MeshTab(MeshInput):
             told = replay_page.told(boards, given.name, history.describe(boards[0].run, given))
             return replay_page.write(path, replay_page.MESHES, parts, values, told)
 
-        found = {"html": write_page, "folders": lambda path: write_folders([board.run for board in boards], path, given)}
+        fast = boards[0].run
+        found = {
+            "shrinkwrapped": lambda path: write_shrinkwrapped(fast, wrapped(fast), given, path),
+            "html": write_page,
+            "folders": lambda path: write_folders([board.run for board in boards], path, given),
+        }
         if drawn:
             found |= {
                 "race": lambda path: write_race(drawn, boards, titles, path),

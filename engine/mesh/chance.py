@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-KEEP, SURFACE, SAMPLE, COMPARE = range(4)
+KEEP, SURFACE, SAMPLE, COMPARE, WRAP = range(5)
 _OURS = 0x466F7265746F6B656E  # "Foretoken"
 
 

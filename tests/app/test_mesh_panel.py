@@ -140,6 +140,19 @@ def test_both_sides_grow_and_the_camera_stays(open_panel):
     page.wait_for_function(f"document.querySelector('#mesh .ft-mesh').dataset.camera === '{home}'")
 
 
+def test_without_a_gpu_a_run_is_drawn_with_half_the_pixels_and_its_result_with_all(open_panel):
+    page = open_panel()
+    until(page, state="empty", views=2)
+    share = "canvas => canvas.width / canvas.clientWidth"
+    assert page.locator("#mesh canvas").evaluate(share) == pytest.approx(1, abs=0.01)
+    redrawn(page, lambda: page.click("#grow"))
+    until(page, accelerated_faces=HALF, state="running")
+    page.wait_for_function(f"({share})(document.querySelector('#mesh canvas')) < 0.6")
+    page.click("#on")
+    until(page, state="done")
+    page.wait_for_function(f"({share})(document.querySelector('#mesh canvas')) > 0.9")
+
+
 def test_a_tab_that_is_opened_late_and_a_page_that_is_loaded_anew_have_everything(open_panel):
     page = open_panel()
     page.click("#grow")

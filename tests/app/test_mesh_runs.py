@@ -87,6 +87,10 @@ def test_a_row_brings_its_settings_back_and_a_reload_loses_nothing(open_mesh):
     with page.expect_download() as waiting:
         page.click("#mesh-download-html")
     assert 'boot("mesh-quality"' in waiting.value.path().read_text(encoding="utf-8")
+    with page.expect_download() as waiting:
+        page.click("#mesh-download-shrinkwrapped")
+    assert waiting.value.suggested_filename == "foretoken-xspecmesh-3-shrinkwrapped.glb"
+    assert waiting.value.path().read_bytes()[:4] == b"glTF"
     if page.locator(drawn).count():
         page.wait_for_selector(f"{ROWS} img[src^='data:image/jpeg']")
         with page.expect_download() as waiting:

@@ -20,6 +20,8 @@ const scope = element.closest(".ft-lanes, [role=tabpanel]") || window;
 const cloud = { text: "", count: 0, low: Infinity };
 let shown = []; // names of the sides that are there, from left to right
 let renderer = null, asked = false;
+const ROUGH_EVERY = 100, REST = 600; // milliseconds
+let waiting = 0, resting = 0, finesAt = 0; // the timers of a rough and of a fine picture; when fine ones may be drawn again
 const pointers = new Map(); // those that are down, each with its last event
 
 // ---------------------------------------------------------------- data
@@ -199,6 +201,7 @@ function draw() {
     update(ghost, side ? side.ghost : "");
     drawWords(name);
   }
+  if ([root.dataset.state, v.state].includes("running")) putOffFine();
   root.dataset.state = v.state;
   root.dataset.views = shown.length;
   root.dataset.replayed = "";
@@ -321,6 +324,7 @@ range.addEventListener("input", () => { view.wipe = range.value / 1000; drawBar(
 select.addEventListener("change", () => { view.map = select.value; drawBar(); });
 scope.addEventListener("foretoken:replay", ({ detail }) => replay(detail.time));
 scope.addEventListener("foretoken:titles", () => SIDES.forEach(drawTitle));
+scope.addEventListener("foretoken:running", putOffFine);
 
 // ---------------------------------------------------------------- start
 

@@ -308,7 +308,7 @@ function createRenderer() {
   }
 
   function drawAll() { // false if there is nothing to draw on
-    const ratio = software ? 1 : Math.min(window.devicePixelRatio || 1, 2), colours = readColours();
+    const ratio = software ? (rough() ? 0.5 : 1) : Math.min(window.devicePixelRatio || 1, 2), colours = readColours();
     const [width, height] = [canvas.clientWidth, canvas.clientHeight].map((pixels) => Math.round(pixels * ratio));
     if (!width || !height || gl.isContextLost()) return false;
     if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
@@ -356,17 +356,29 @@ function boxes() { // [x, y, width, height] of each view in CSS pixels, y from t
   return shown.map((_, i) => [(i % 2) * half, Math.floor(i / 2) * high, n === 3 && i === 2 ? width : half, high]);
 }
 
-const rough = () => renderer.software && (root.dataset.state === "running" || pointers.size > 0); // during a run, the CPU is for the run
+// Without a GPU, the CPU is for the run while there is one, and then for what tells its result: half the pixels each way until all is told.
+const going = () => renderer.software && root.dataset.state === "running";
+const rough = () => renderer.software && (going() || pointers.size > 0 || performance.now() < finesAt);
 function ask() {
-  if (asked || !renderer) return;
+  if (!renderer || (asked && (!waiting || going()))) return;
+  clearTimeout(waiting);
+  waiting = 0;
   asked = true;
   const frame = (now) => {
     asked = false;
+    waiting = 0;
     paint();
     turn(now);
   };
-  if (rough() && !pointers.size) setTimeout(requestAnimationFrame, 250, frame);
+  if (going() && !pointers.size) waiting = setTimeout(requestAnimationFrame, ROUGH_EVERY, frame);
   else requestAnimationFrame(frame);
+}
+
+function putOffFine() {
+  if (!renderer?.software) return;
+  finesAt = performance.now() + REST;
+  clearTimeout(resting);
+  resting = setTimeout(ask, REST + 20);
 }
 
 function paint() {

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from engine.core import Backbone
+from engine.backbones.lowpoly import Lowpoly, Mesh
+from engine.core import Backbone, Sampling
 from engine.measure.bench.plan import MeshJudgeBench
 from engine.measure.bench.rows import append_csv, check_csv, experiment, quartiles
 from engine.measure.figures import sheet
@@ -35,8 +36,9 @@ def bench(plan: MeshJudgeBench) -> list[dict[str, Any]]:
     check_csv(plan.csv)
     backbone, judge = plan.load(), kind.load()
     sampling = plan.sampling_of(backbone)
-    records = [record for _, record, _ in survey(backbone, judge, subjects(plan, backbone), sampling, plan.faces, best_of=plan.best_of)]
-    told = {"judge": read_card(kind.FOLDER)["mesh_judge"]["held_out"], "up": plan.up, "faces_allowed": plan.faces, "best_of": plan.best_of}
+    records = [record for _, record, _ in surveyed(plan, backbone, judge, sampling)]
+    told = {"judge": read_card(kind.FOLDER)["mesh_judge"]["held_out"], "up": plan.up, "faces_allowed": plan.faces}
+    told |= {"best_of": plan.best_of, "shrinkwrap": plan.shrinkwrap}
     stamp = experiment(backbone, sampling, **told)
     rows = [row | {k: v for k, v in stamp.items() if k not in row} for row in table(records)]
     for row in rows:
@@ -44,6 +46,12 @@ def bench(plan: MeshJudgeBench) -> list[dict[str, Any]]:
     if plan.csv:
         append_csv(plan.csv, [record.row() | stamp for record in records])
     return rows
+
+
+def surveyed(plan: MeshJudgeBench, backbone: Lowpoly, judge: kind.MeshJudge, sampling: Sampling) -> Iterator[tuple[Subject, Record, Mesh]]:
+    """The inputs of a plan, each with its record and mesh."""
+    inputs = subjects(plan, backbone)
+    return survey(backbone, judge, inputs, sampling, plan.faces, best_of=plan.best_of, shrinkwrap=plan.shrinkwrap)
 
 
 def subjects(plan: MeshJudgeBench, backbone: Backbone) -> Iterator[Subject]:
@@ -102,7 +110,7 @@ def draw(plan: MeshJudgeBench, path: Path) -> None:
     backbone, judge = plan.load(), kind.load()
     sampling = plan.sampling_of(backbone)
     views = []
-    for subject, record, mesh in survey(backbone, judge, subjects(plan, backbone), sampling, plan.faces, best_of=plan.best_of):
+    for subject, record, mesh in surveyed(plan, backbone, judge, sampling):
         over = "no face" if record.over_floor is None else f"{record.over_floor:.1f} x floor, {record.mesh_kind}"
         views.append(View(*subject.surface, title=subject.name[:24]))
         views.append(View(mesh.vertices, mesh.faces, title=over))

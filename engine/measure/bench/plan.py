@@ -323,7 +323,7 @@ class MeshJudgeBench(Model):
     """`bench mesh --judge`: plain decoding of `each` held-out shapes of every family, and of `count` files of asset packs.
 
     each : 0 leaves the families out; packs : folders; up : the files' axis that is up, or auto; faces : the most of a mesh (None: any)
-    best_of : seeds of each input, of which the nearest mesh is judged
+    best_of : seeds of each input, of which the nearest mesh is judged; shrinkwrap : its vertices are moved to the input's points first
     """
 
     each: int = 2
@@ -332,6 +332,7 @@ class MeshJudgeBench(Model):
     up: str = "auto"
     faces: int | None = None
     best_of: int = 1
+    shrinkwrap: bool = False
     csv: Path | None = None
 
     def __post_init__(self) -> None:
