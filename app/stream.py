@@ -23,7 +23,7 @@ from engine.run import Run, race
 from engine.trace import RoundTrace, TreeTrace
 from engine.tree import children
 
-UPDATES_PER_SECOND = 10
+UPDATES_PER_SECOND = 12
 SHARE = 0.075  # of the time, for drawing and sending
 LATEST = 3  # updates by which the cost of the next is estimated
 UNKNOWN = array("f", [float("nan")])  # of a token
