@@ -74,6 +74,7 @@ def test_a_shrinkwrapped_mesh_is_written_beside_and_lies_nearer(
     assert cli.main([*asked, "--json"]) == 0
     line = last_line(capsys)
     assert line["shrinkwrap"]["chamfer"] < line["chamfer"] and line["shrinkwrap"]["seconds"] > 0
+    assert {Path(path).name for path in line["files"].values()} >= {"shrinkwrapped.glb", "shrinkwrapped.ply"}
     for suffix in ("glb", "ply"):
         plain, wrapped = (trimesh.load(out / f"{name}.{suffix}", process=False, force="mesh") for name in ("result", "shrinkwrapped"))
         assert np.array_equal(plain.faces, wrapped.faces) and not np.allclose(plain.vertices, wrapped.vertices)

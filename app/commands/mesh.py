@@ -26,7 +26,7 @@ from app.commands.options import (
     sampling_of,
     whole,
 )
-from app.commands.report import go, print_json, readable, report
+from app.commands.report import files_of, go, print_json, readable, report
 
 
 def parser() -> Parser:
@@ -183,7 +183,7 @@ def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, 
         print(unknown, file=sys.stderr)
     line |= {"fit": fits and fits.row(), "shrinkwrap": None}
     if options.shrinkwrap and found["faces"]:
-        line["shrinkwrap"] = shrinkwrap(work, run, given, shown)
+        line |= {"shrinkwrap": shrinkwrap(work, run, given, shown), "files": files_of(shown)}
     line |= {"best_of": tried, "quality": found, "ended": bool(run.tokens) and run.tokens[-1] == work.backbone.end} | comparison
     if not options.json:
         print(f"{path.name}: {' '.join(given.notes)}".rstrip())
