@@ -53,7 +53,7 @@ NO_INPUT = "There is no input yet. Pick an example or drop a file."
 STILL = "{} is still being read. Your run starts when its points are shown; Cancel gives it up."
 LOADING = "Loading {}. You can choose an input meanwhile."
 DRAWN = {  # of a race, made behind the page: (label, ending of the file)
-    "shrinkwrapped": ("GLB, shrinkwrapped", "-shrinkwrapped.glb"),
+    "shrinkwrapped": ("Shrinkwrapped", "-shrinkwrapped.glb"),
     "html": ("HTML replay", ".html"),
     "race": ("Race GIF", "-race.gif"),
     "mp4": ("Race MP4", "-race.mp4"),
