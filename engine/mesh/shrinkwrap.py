@@ -27,7 +27,7 @@ ASIDE = 0.02  # of it; a point of the mesh that is farther from the input lies o
 FAR = 0.1  # of it; a point of the input that is farther from the mesh belongs to a part that the mesh lacks
 
 
-def shrinkwrapped(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray, seed: int = 0) -> np.ndarray:
+def shrinkwrapped(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray) -> np.ndarray:
     """The vertices [V, 3], float64, of the same faces [F, 3], moved to the points [N, 3 or 6] of an input in the same coordinates.
 
     Vertices at one place stay at one place. Unit normals of the points keep the back of a thin part from its front. The mesh comes back as
@@ -36,7 +36,7 @@ def shrinkwrapped(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray, s
     start = np.asarray(vertices, np.float64)
     if not len(faces) or len(np.unique(points[:, :3], axis=0)) < FEWEST or not surface.areas(start, faces).sum() > 0:
         return start.copy()
-    cloud, random = np.asarray(points, np.float64), generator(WRAP, seed)
+    cloud, random = np.asarray(points, np.float64), generator(WRAP)
     places, owner = np.unique(start, axis=0, return_inverse=True)
     corners = owner.reshape(-1)[faces]
     smooth = _differences(corners, len(places))

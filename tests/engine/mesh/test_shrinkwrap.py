@@ -66,9 +66,8 @@ def test_the_back_of_a_thin_board_is_not_drawn_to_its_front():
     corners = np.array([(x, y, z) for z in (0.0, 0.02) for y in (-0.9, 0.9) for x in (-0.9, 0.9)])
     front, back = np.array([[4, 5, 7], [4, 7, 6]]), np.array([[0, 3, 1], [0, 2, 3]])
     faces = np.concatenate([front, back])
-    seen = sample_points(
-        corners + np.array([0, 0, 0.05]), front, 4096, np.random.default_rng(0)
-    )  # only the front was scanned, and it lies elsewhere
+    # only the front was scanned, and it lies elsewhere
+    seen = sample_points(corners + np.array([0, 0, 0.05]), front, 4096, np.random.default_rng(0))
     for turned in (1, -1):
         scan = seen * np.array([1, 1, 1, turned, turned, turned], np.float32)
         moved = shrinkwrapped(corners, faces, scan)
