@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 
 from app import cli
 from engine.drafters.mesh_heads import MeshHeads
+from engine.kernels.native import native, native_choice
 from engine.measure.bench import meshes
 from engine.measure.bench.plan import MeshBench
 from engine.mesh.bpt_tokens import BPT
@@ -244,7 +245,19 @@ def test_bench_measures_what_it_is_told(folder: Path, tmp_path: Path, capsys: py
         ("A plain", "0.1"), ("lookup", "0.1"), ("A plain", "4.0"), ("lookup", "4.0"), ("A plain", "4.0"), ("lookup drafted=2", "4.0"),
     ]  # fmt: skip
     assert json.loads(rows[5]["knobs"])["drafted"] == 2 and all(None not in row for row in rows)
-    assert cli.main([*asked, "--dtype", "bfloat16"]) == 2 and "float32" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(native(torch.bfloat16) is None, reason=native_choice(torch.bfloat16).reason)
+def test_bench_compares_bfloat16_with_plain_decoding_in_float32(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    asked = ["bench", "mesh", "--backbone", str(folder), "--methods", "lookup", "--count", "1", "--faces", "4", "--json"]
+    assert cli.main([*asked, "--dtype", "bfloat16"]) == 0
+    rows = last_line_rows(capsys)
+    assert [(row["row"], row["dtype"]) for row in rows] == [
+        ("A plain in float32", "float32"), ("A plain", "bfloat16"), ("lookup", "bfloat16"),
+    ]  # fmt: skip
+    assert rows[0]["speedup"] == [1.0, 1.0, 1.0] and rows[1]["speedup"] != [1.0, 1.0, 1.0]
+    assert cli.main([*asked, "--dtype", "float32"]) == 0
+    assert [row["row"] for row in last_line_rows(capsys)] == ["A plain", "lookup"]
 
 
 def test_the_seeds_and_the_repeats_are_run(folder: Path) -> None:

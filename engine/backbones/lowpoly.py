@@ -24,6 +24,8 @@ from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.errors import BadPrompt, MissingWeights, NotSupported
+from engine.kernels.choice import NATIVE
+from engine.kernels.native import native, native_choice
 from engine.kernels.native_layers import Brought
 from engine.kernels.native_verdict import Automaton
 from engine.kernels.packed_linear import can_pack, pack
@@ -133,10 +135,13 @@ class Lowpoly:
         "adt_tree": {"row_cost": 0.3, "level_cost": 0.6},
     })  # fmt: skip
 
-    def __init__(self, model: MeshModel, card: dict[str, Any], folder: Path | None = None, grammar: bool = True):
-        """grammar: False decodes without the grammar, to measure what the model has learned by itself."""
+    def __init__(
+        self, model: MeshModel, card: dict[str, Any], folder: Path | None = None, grammar: bool = True, dtype: torch.dtype | None = None
+    ):  # fmt: skip
+        """grammar: False decodes without the grammar, to measure what the model has learned by itself; dtype: of the products, None = the
+        weights'"""
         self.model, self.card, self.folder, self.grammar = model.eval(), card, folder, grammar
-        self.dtype, self.weights_hash = str(model.decoder.start.dtype).removeprefix("torch."), None
+        self.dtype, self.weights_hash = str(dtype or model.decoder.start.dtype).removeprefix("torch."), None
         self.vocabulary, self.parameters = model.settings.vocabulary, sum(p.numel() for p in model.parameters())
         self.base_hash: str | None = None  # of the weights that heads were trained for: these, or these without the adapter
         self.device = next(model.parameters()).device
@@ -146,7 +151,8 @@ class Lowpoly:
         drafts = {"feature_draft"} if folder is not None and self._drafter_file().exists() else set()
         stream = {"predictive_stream"} if is_trained(folder) and not self.heads_suffix else set()
         joined = {"joined"} if model.decoder.quick is not None else set()
-        self.capabilities = frozenset({"mesh", "points", "condition", "hidden", "vertices"} | heads | drafts | stream | joined)
+        either = {"bfloat16"} if joined and native(torch.bfloat16) is not None else set()
+        self.capabilities = frozenset({"mesh", "points", "condition", "hidden", "vertices"} | heads | drafts | stream | joined | either)
 
     @property
     def points(self) -> int:
@@ -264,18 +270,27 @@ def load_model(folder: Path = FOLDER) -> MeshModel:
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Lowpoly:
-    """The backbone from a model folder (default: the shipped one); float32 only."""
-    check_dtype(dtype)
+    """The backbone from a model folder (default: the shipped one).
+
+    dtype : of the products; "float32" (also "auto"), or "bfloat16", which needs a CPU that multiplies it and the compiled functions: by
+    PyTorch's operations, passes as small as these gain nothing. Everything else is float32.
+    """
+    products = checked_dtype(device, dtype)
     folder = model_folder(path)
-    found = Lowpoly(ready(load_model(folder), device), read_card(folder), folder)
+    found = Lowpoly(ready(load_model(folder), device, products), read_card(folder), folder, dtype=products)
     found.weights_hash = found.base_hash = hash_of(parts(folder, "model"))
     return found
 
 
-def check_dtype(dtype: str) -> None:
-    """Raises NotSupported for anything but float32."""
-    if dtype == "bfloat16":
-        raise NotSupported("lowpoly runs in float32: its passes are too small to gain from bfloat16. Leave --dtype out.")
+def checked_dtype(device: str, dtype: str) -> torch.dtype:
+    """The type of the products; raises NotSupported where there are none in bfloat16."""
+    if dtype != "bfloat16":
+        return torch.float32
+    if torch.device(device).type != "cpu":
+        raise NotSupported("On a GPU lowpoly runs in float32. Leave --dtype out.")
+    if (choice := native_choice(torch.bfloat16)).name != NATIVE:
+        raise NotSupported(f"lowpoly runs in bfloat16 by compiled functions only. {choice.reason} Leave --dtype out.")
+    return torch.bfloat16
 
 
 def model_folder(path: str | None) -> Path:
@@ -286,11 +301,11 @@ def model_folder(path: str | None) -> Path:
     return folder
 
 
-def ready(model: MeshModel, device: str) -> MeshModel:
-    """The network on a device, ready to decode; its weights must not change afterwards."""
+def ready(model: MeshModel, device: str, dtype: torch.dtype = torch.float32) -> MeshModel:
+    """The network on a device, ready to decode; its weights must not change afterwards. dtype : of the decoder's products"""
     torch.set_flush_denormal(True)
     if torch.device(device).type == "cpu":
-        quicken(model.decoder)
+        quicken(model.decoder, dtype)
         if can_pack():
             pack(model.encoder)
     return model.to(device)

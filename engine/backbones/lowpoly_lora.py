@@ -26,7 +26,7 @@ class LowpolyLora(Lowpoly):
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", kind: str = "cross") -> LowpolyLora:
     """lowpoly with the adapter that was trained with one kind of heads ("cross" or "mlp"); raises MissingWeights if there is none."""
-    lowpoly.check_dtype(dtype)
+    products = lowpoly.checked_dtype(device, dtype)
     folder = lowpoly.model_folder(path)
     adapter = folder / f"lora_{kind}"
     if not (adapter / "adapter_config.json").exists():
@@ -36,7 +36,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", kind
     with torch.no_grad():
         for name, (down, up) in read_pairs(adapter, config["r"], model.decoder.blocks).items():
             model.decoder.blocks.get_submodule(name).weight += (up @ down) * scale_of(config)
-    merged = LowpolyLora(lowpoly.ready(model, device), read_card(folder), folder)
+    merged = LowpolyLora(lowpoly.ready(model, device, products), read_card(folder), folder, dtype=products)
     merged.kinds = [each for each in merged.kinds if SHORT[each] == kind]  # the others were trained with another adapter
     merged.base_hash = hash_of(parts(folder, "model"))
     merged.weights_hash = hash_of([*parts(folder, "model"), adapter / "adapter_model.safetensors"])

@@ -11,13 +11,17 @@
    norms : [count, width], query, cross : panels, width -> width, keys, values : [count, heads, seen, width / heads], of heads that attend to
    the condition; norms is null for others
    panels, bias : of the output layer; logits : [count, vocabulary]
+   half : all panels are bfloat16, and rows are rounded to it before products
    work : width + 4 count width numbers, and for each head `seen` numbers, rounded up to LANES */
 typedef struct {
     const float *hidden, *gain;
     long count, width;
-    const float *up, *down, *norms, *query, *cross, *keys, *values;
+    const void *up, *down, *query, *cross;
+    const float *norms, *keys, *values;
     long heads, seen;
-    const float *panels, *bias;
+    const void *panels;
+    const float *bias;
+    int half;
     long vocabulary;
     float *logits, *work;
     float epsilon, scale;
@@ -38,15 +42,16 @@ static void normed(float *out, const float *x, long width, float epsilon) {
 }
 
 /* Products of each head's row with its own weights, added to `residual` or not. All threads share the columns. */
-static void products(const Heads *h, const float *x, long inner, const float *packed, const float *residual, float *out, long outer) {
-    const long each = (outer + PANEL - 1) / PANEL;
+static void products(const Heads *h, const float *x, long inner, const void *packed, const float *residual, float *out, long outer) {
+    const long each = (outer + PANEL - 1) / PANEL, size = h->half ? 2 : 4;
 #pragma omp for schedule(static)
     for (long unit = 0; unit < h->count * h->threads; unit++) {
         const long head = unit / h->threads, share = unit % h->threads, first = each * share / h->threads, last = each * (share + 1) / h->threads;
         const long column = head * outer + first * PANEL, end = last * PANEL < outer ? last * PANEL : outer;
+        float rounded[h->half ? 2 * inner : 1];
         if (first < last)
-            linear(x + head * inner, 1, inner, inner, 0, 0, 0, 0.0f, 0, packed + (head * each + first) * inner * PANEL, 0, 0,
-                   residual ? residual + column : 0, out + column, end - first * PANEL, 1);
+            linear(x + head * inner, 1, inner, inner, 0, 0, 0, 0.0f, rounded, (const char *)packed + (head * each + first) * inner * PANEL * size,
+                   h->half, 0, residual ? residual + column : 0, out + column, end - first * PANEL, 1);
     }
 }
 
@@ -120,7 +125,7 @@ void draft_heads(const Heads *h) {
             for (long i = 2 * d * width; i < 2 * (d + 1) * width; i += LANES) store(wide + i, silu(load(wide + i)));
         products(h, wide, 2 * width, h->down, x, reads, width);
     }
-    linear(reads, h->count, width, width, 0, 0, 0, 0.0f, 0, h->panels, 0, h->bias, 0, h->logits, h->vocabulary, h->threads);
+    linear(reads, h->count, width, width, 0, 0, 0, 0.0f, wide, h->panels, h->half, h->bias, 0, h->logits, h->vocabulary, h->threads);
 }
 
 /* The first of the greatest logits that are allowed; 0 if none is. allowed : [vocabulary], or null: all */

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_float, c_int, c_long, c_void_p
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -26,9 +27,9 @@ class Heads(ctypes.Structure):
 
     _fields_ = (
         ("hidden", c_void_p), ("gain", c_void_p), ("count", c_long), ("width", c_long),
-        *((name, c_void_p) for name in ("up", "down", "norms", "query", "cross", "keys", "values")), ("heads", c_long), ("seen", c_long),
-        ("panels", c_void_p), ("bias", c_void_p), ("vocabulary", c_long), ("logits", c_void_p), ("work", c_void_p), ("epsilon", c_float),
-        ("scale", c_float), ("threads", c_int),
+        *((name, c_void_p) for name in ("up", "down", "query", "cross", "norms", "keys", "values")), ("heads", c_long), ("seen", c_long),
+        ("panels", c_void_p), ("bias", c_void_p), ("half", c_int), ("vocabulary", c_long), ("logits", c_void_p), ("work", c_void_p),
+        ("epsilon", c_float), ("scale", c_float), ("threads", c_int),
     )  # fmt: skip
 
 
@@ -54,18 +55,19 @@ class NativeHeads:
     """Heads whose weights lie in the panels of native.c. Later changes of a weight have no effect."""
 
     def __init__(self, library: Library, weights: Weights, output: NativeLinear, epsilon: float):
-        """output : float32; epsilon : of the norm of the hidden state"""
+        """output : of either type, which the products of the heads have, too; epsilon : of the norm of the hidden state"""
         self.library, self.output, self.width = library, output, output.in_features
-        side = [weights.gain.detach().flatten().contiguous(), _panels(weights.up, library), _panels(weights.down, library)]
+        laid = partial(_panels, library=library, dtype=torch.bfloat16 if output.half else torch.float32)
+        side = [weights.gain.detach().flatten().contiguous(), laid(weights.up), laid(weights.down)]
         cross = [None] * 3
         if weights.query is not None:
             norms = weights.norms.detach().flatten(1).contiguous()
-            cross = [norms, _panels(weights.query, library), _panels(weights.cross, library)]
+            cross = [norms, laid(weights.query), laid(weights.cross)]
         self.kept = (*side, *cross)  # keeps their addresses
         gain, up, down, norms, query, out = map(at, self.kept)
         self.fixed = Heads(
             gain=gain, width=self.width, up=up, down=down, norms=norms, query=query, cross=out, heads=weights.heads, epsilon=epsilon,
-            panels=output.panels.data_ptr(), bias=at(output.bias), vocabulary=output.out_features, scale=weights.scale,
+            panels=output.panels.data_ptr(), bias=at(output.bias), half=output.half, vocabulary=output.out_features, scale=weights.scale,
         )  # fmt: skip
 
     def can_run(self, hidden: Tensor) -> bool:
@@ -100,7 +102,7 @@ class NativeHeads:
 
 def native_heads(library: Library | None, weights: Weights, output: object, epsilon: float) -> NativeHeads | None:
     """Heads by the function; None where it does not know them: another output layer, another type, or odd widths."""
-    if library is None or not isinstance(output, NativeLinear) or output.half or weights.up.device.type != "cpu":
+    if library is None or not isinstance(output, NativeLinear) or weights.up.device.type != "cpu":
         return None
     width = output.in_features
     known = weights.up.dtype == torch.float32 and width % library.lanes == 0
@@ -118,6 +120,6 @@ def best_allowed(library: Library, logits: Tensor, row: int, allowed: int) -> in
     return library.best_allowed(logits.data_ptr() + 4 * row * vocabulary, vocabulary, allowed)
 
 
-def _panels(weights: Tensor, library: Library) -> Tensor:
-    """Weights [D, in, out] in panels, head after head."""
-    return torch.stack([panels(each.T, 2 * library.lanes) for each in weights.detach()])
+def _panels(weights: Tensor, library: Library, dtype: torch.dtype) -> Tensor:
+    """Weights [D, in, out] in panels of a type, head after head."""
+    return torch.stack([panels(each.T.to(dtype), 2 * library.lanes) for each in weights.detach()])

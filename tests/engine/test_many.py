@@ -151,6 +151,15 @@ def test_the_same_in_bfloat16(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert max(counter.sizes) == 3
 
 
+@needs_native
+@pytest.mark.skipif(native(torch.bfloat16) is None, reason="native functions do not run in bfloat16 here")
+def test_meshes_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone = load("lowpoly", device="cpu", dtype="bfloat16")
+    runs, counter = alone(backbone, "xspecmesh_exact", clouds()), Counter(monkeypatch, lowpoly._Trunk)
+    assert_same(many(backbone, "xspecmesh_exact", clouds()), runs)
+    assert counter.sizes.count(3) > min(len(run.steps) for run in runs)
+
+
 def test_passes_that_are_not_joined_are_computed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, REFERENCE)
     backbone = load("pictogram", device="cpu", dtype="float32")

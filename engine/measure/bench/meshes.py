@@ -3,7 +3,8 @@ with --methods or --sweep, the chosen methods instead.
 
 Inputs are point clouds of held-out procedural shapes. Every row decodes every input at least twice (see `measure/alternate.py`). The
 speed-up of a row on an input is over row A, plain decoding of lowpoly with cached cross-attention, by seconds a token. With `--backbone
-lowpoly_lora` the rows are those of the merged weights, over their own plain decoding. Distances are measured in the input's bounding box
+lowpoly_lora` the rows are those of the merged weights, over their own plain decoding. Chosen methods that run in bfloat16 are compared with
+plain decoding in float32, which has a row of its own then. Distances are measured in the input's bounding box
 scaled to 1.9, by the papers' protocol and with 16,384 points; the floor is the distance of the input to itself.
 """
 
@@ -75,6 +76,7 @@ TABLE = {
 
 
 PLAIN_ROW = {"plain": "A plain", "cross": "E plain"}  # plain decoding, by weights
+IN_FLOAT32 = "{} in float32"  # its row in float32, if the others run in another dtype; and the name of these weights
 
 
 class Models:
@@ -85,7 +87,8 @@ class Models:
         self.plan = plan
         self.own = "cross" if name == lowpoly_lora.LowpolyLora.name else "plain"
         self.plain_row = PLAIN_ROW[self.own]
-        self._loaded: dict[str, Lowpoly] = {}
+        self._loaded: dict[str, Lowpoly] = {self.own: plan.load()}
+        self.dtype = self._loaded[self.own].dtype
         self.use(plan)
 
     def use(self, plan: MeshBench | MeshSheet) -> None:
@@ -94,12 +97,20 @@ class Models:
         self.sampling = plan.sampling_of(self.model(self.own))
 
     def model(self, weights: str) -> Lowpoly:
-        """Returns the plain model, or the one merged with the adapter of a kind; raises MissingWeights."""
+        """Returns the plain model, the one merged with the adapter of a kind, or one of them in float32; raises MissingWeights."""
         if weights not in self._loaded:
-            where = self.folder, device_of(self.plan.device), self.plan.dtype
-            self._loaded[weights] = lowpoly.load(*where) if weights == "plain" else lowpoly_lora.load(*where, kind=weights)
+            kind = self.own if (other := weights == IN_FLOAT32.format(self.own)) else weights
+            where = self.folder, device_of(self.plan.device), "float32" if other else self.dtype
+            self._loaded[weights] = lowpoly.load(*where) if kind == "plain" else lowpoly_lora.load(*where, kind=kind)
             use_threads(self._loaded[weights])
         return self._loaded[weights]
+
+    def baseline(self) -> dict[str, Row]:
+        """The row that speed-ups are over, plain decoding in float32, and plain decoding in the dtype of the others if that differs."""
+        own = {self.plain_row: Row(self.own, "ar")}
+        if self.dtype == "float32":
+            return own
+        return {IN_FLOAT32.format(self.plain_row): Row(IN_FLOAT32.format(self.own), "ar")} | own
 
     def can(self, row: Row) -> bool:
         """Returns whether the weights and heads of a row are present, and belong together."""
@@ -160,12 +171,12 @@ def chosen(models: Models, plan: MeshBench, inputs: list[Subject]) -> Iterator[d
     """Yields plain decoding and the chosen methods, each once or, with a sweep, once for each value."""
     own = models.model(models.own)
     entries = plan.resolved(own).entries(own.capabilities)
-    table = {models.plain_row: Row(models.own, "ar")} | {label: Row(models.own, e.name, e.knobs) for label, e in entries.items()}
+    table = (base := models.baseline()) | {label: Row(models.own, e.name, e.knobs) for label, e in entries.items()}
     runs = models.measure(table, inputs, plan.seeds, plan.repeats)
     repeated = [s for s in inputs for _ in range(plan.seeds)]
     for name in table:
         told = against_best(name, runs) | drafting([of[0] for of in runs[name]])
-        yield summary(name, runs, repeated, models.plain_row) | told
+        yield summary(name, runs, repeated, next(iter(base))) | told
 
 
 def rows(models: Models, table: dict[str, Row], inputs: list[Subject]) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from engine.core import Prompt
 from engine.drafters.mesh_heads import BoundHeads, HeadsByKind, MeshHeads
 from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE
-from engine.kernels.native import built, native
+from engine.kernels.native import built, native, native_choice
 from engine.kernels.native_heads import NativeHeads, best_allowed
 from engine.kernels.native_layers import NativeLinear
 from engine.methods import METHODS
@@ -23,13 +23,21 @@ DEPTH, VOCABULARY = 5, 333
 LOOKING = 41  # vectors of the condition
 
 
-def made(kind: str, width: int, heads: int) -> tuple[MeshHeads, NativeLinear, tuple[Tensor, Tensor] | None]:
-    """Random heads, an output layer, and what the heads found in a condition."""
+def made(
+    kind: str, width: int, heads: int, dtype: torch.dtype = torch.float32
+) -> tuple[MeshHeads, NativeLinear, tuple[Tensor, Tensor] | None]:  # fmt: skip
+    """Random heads, an output layer of a type, and what the heads found in a condition."""
     torch.manual_seed(0)
     own = MeshHeads(DEPTH, width, heads, VOCABULARY, kind)
     for p in own.parameters():
         nn.init.normal_(p, std=0.3 if p.ndim < 3 or p.shape[1] == 1 else width**-0.5)
-    return own, NativeLinear(nn.Linear(width, VOCABULARY), native()), own.look(torch.randn(1, LOOKING, width))
+    return own, NativeLinear(nn.Linear(width, VOCABULARY), native(), dtype), own.look(torch.randn(1, LOOKING, width))
+
+
+def needs(dtype: torch.dtype) -> None:
+    """Skips the test where the functions have no products of a type."""
+    if native(dtype) is None:
+        pytest.skip(native_choice(dtype).reason)
 
 
 def ours(own: MeshHeads, output: nn.Module, looked: tuple[Tensor, Tensor] | None, hidden: Tensor, count: int) -> Tensor:
@@ -56,8 +64,22 @@ def test_it_is_the_reference_up_to_rounding(kind: str, width: int, heads: int) -
 
 
 @pytest.mark.parametrize("kind", ["mlp", "cross"])
-def test_a_head_has_the_same_bits_in_every_call(kind: str) -> None:
-    own, output, looked = made(kind, 192, 6)
+def test_in_bfloat16_it_is_the_reference_up_to_the_rounding_of_weights_and_rows(kind: str) -> None:
+    needs(torch.bfloat16)
+    own, output, looked = made(kind, 192, 6, torch.bfloat16)
+    hidden = 2 * torch.randn(192)
+    exact = nn.Linear(192, VOCABULARY)
+    exact.weight, exact.bias = output.weight, output.bias
+    theirs = own.logits(own.features(hidden[None, None], looked)[:, 0, 0], exact)
+    found = ours(own, output, looked, hidden, DEPTH)
+    assert output.half and 1e-5 < (found - theirs).norm() / theirs.norm() < 0.02
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cross"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_head_has_the_same_bits_in_every_call(kind: str, dtype: torch.dtype) -> None:
+    needs(dtype)
+    own, output, looked = made(kind, 192, 6, dtype)
     hidden = torch.randn(192)
     whole = ours(own, output, looked, hidden, DEPTH)
     for threads in (1, 2, 3):
