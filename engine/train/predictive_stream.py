@@ -26,7 +26,7 @@ import torch
 from numpy.random import PCG64, Generator
 from torch import Tensor, nn
 
-from engine.drafters.predictive_stream import folder_of, fresh, is_trained, layers_of, write_adapter
+from engine.drafters.predictive_stream import folder_of, fresh, is_trained, layers_of, read_stream, write_adapter
 from engine.errors import BadKnob
 from engine.networks.weights import read_card, ship
 from engine.sampling import draw, guide, residual, warp
@@ -265,7 +265,9 @@ def main(options: Options) -> None:
     training = Training(
         name, pupil, RATE, options.minutes_of(preset), device, 50, 0.995, 0.0, betas=(0.9, 0.99), schedule=cosine_to_a_tenth
     )
-    training.resume(options.fresh, options.slice)
+    known = known_card(teacher, options)
+    if not training.resume(options.fresh, options.slice) and not options.fresh and not any(asked.values()) and known is not None:
+        training.warm_start(state_of(folder_of(teacher.folder, options.both_ways), pupil, teacher), known)
     replay = Replay(seen.recorded, teacher.vocabulary, device)
 
     def loss_of(step: int) -> Tensor:
@@ -287,10 +289,6 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_of, held_out, profile=options.profile, enough=patient(DECIDES, options.patience) if options.patience else None)
-    shipped = folder_of(teacher.folder, options.both_ways)
-    known = read_card(shipped) if shipped.exists() and is_trained(teacher.folder, options.both_ways) else None
-    if known is not None and known.get("base", {}).get("weights_hash") != teacher.weights_hash:
-        known = None  # the backbone refuses to load it
     if not may_ship(training, options, DECIDES, known):
         return
     pupil.load_state_dict(training.averaged)
@@ -306,6 +304,23 @@ def main(options: Options) -> None:
     } | training.summary(options.preset, command)
     folder = folder_of(prepare(options, teacher.folder), options.both_ways)
     ship(folder, {}, card, beside=lambda new: write_adapter(new, pupil.lora, teacher.backbone.name, teacher.weights_hash, ALPHA))
+
+
+def known_card(teacher: Teacher, options: Options) -> dict[str, Any] | None:
+    """Returns the card of the adapter that would be replaced; None if there is none, or if it was trained for other weights, so that the
+    backbone refuses to load it."""
+    if not is_trained(teacher.folder, options.both_ways):
+        return None
+    known = read_card(folder_of(teacher.folder, options.both_ways))
+    return known if known.get("base", {}).get("weights_hash") == teacher.weights_hash else None
+
+
+def state_of(folder: Path, pupil: Pupil, teacher: Teacher) -> dict[str, Tensor]:
+    """Returns the adapter in a folder as the pupil's state."""
+    shipped = read_stream(folder, teacher.trunk, teacher.backbone.name, teacher.weights_hash).lora
+    places = {path: i for i, path in enumerate(shipped.paths)}
+    kinds = {"down": shipped.down, "up": shipped.up}
+    return {f"lora.{kind}.{i}": kinds[kind][places[path]] for i, path in enumerate(pupil.lora.paths) for kind in kinds if path in places}
 
 
 @torch.no_grad()

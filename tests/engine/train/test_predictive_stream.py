@@ -16,7 +16,7 @@ from engine.errors import BadKnob
 from engine.methods import METHODS
 from engine.networks import weights as folder
 from engine.run import generate
-from engine.train import predictive_stream
+from engine.train import loop, predictive_stream
 from engine.train.feature_draft import Library, MeshTeacher, PictureTeacher, Recorded, Teacher
 from engine.train.predictive_stream import Options, Pupil, Replay, noisy, refused, right_behind, window_places
 from tests.engine.drafters.test_predictive_stream import dual
@@ -172,6 +172,24 @@ def test_an_adapter_is_trained_written_and_read(name: str, skip: int, shipped: P
     plain = generate(backbone, METHODS["ar"], prompt).finish().tokens
     run = generate(backbone, METHODS["cross_regression"], prompt, {"horizon": 4, "verify": "match seed"}).finish()
     assert run.tokens == plain and np.isfinite(run.totals["step_compression"])
+
+
+def test_training_goes_on_from_the_shipped_adapter_where_its_checkpoint_is_lost(
+    shipped: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    predictive_stream.main(Options(backbone="lowpoly"))
+    before = folder.read_card(shipped / "lowpoly" / "predictive_stream")
+    backbone = load("lowpoly", str(shipped / "lowpoly"))
+    kept = dict(zip((own := backbone.drafter("predictive_stream").lora).paths, own.up, strict=True))
+    for lost in loop.CHECKPOINTS.glob("predictive-stream*.pt"):
+        lost.unlink()
+    started: list[dict[str, torch.Tensor]] = []
+    monkeypatch.setattr(loop.Training, "run", lambda training, *_, **__: started.append(training.model.lora))
+    predictive_stream.main(Options(backbone="lowpoly"))
+    assert f"warm start from the shipped weights, step {before['steps']}" in capsys.readouterr().out
+    assert started and all(torch.equal(up, kept[path]) for path, up in zip(started[0].paths, started[0].up, strict=True))
+    predictive_stream.main(Options(backbone="lowpoly", fresh=True))
+    assert "warm start" not in capsys.readouterr().out and not any(up.any() for up in started[1].up)
 
 
 def test_sequences_too_short_for_a_window_are_left_out() -> None:
