@@ -308,7 +308,7 @@ def test_auto_names_an_exact_method_that_the_run_and_its_files_show(
     out = tmp_path / "out"
     assert cli.main(image(folder, "--out", str(out), "--compare", "--verify", "match-seed")) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("auto: SJD++ window 8 (exact)") and "same tokens: yes" in shown
+    assert shown.startswith("auto: SJD++, window 8 (exact)") and "same tokens: yes" in shown
     found = json.loads((out / "run.json").read_text())
     assert (found["preset"], found["method"], found["knobs"]["window"]) == ("auto:sjdpp,window=8", "sjdpp", 8)
     assert cli.main(image(folder, "--json")) == 0

@@ -139,8 +139,8 @@ def _resolved(name: str) -> tuple[Method, dict[str, float | str]]:
 
 
 def auto_title(name: str) -> str:
-    """The title of a name that auto was resolved to: "auto: SJD++ window 16". Choices stand for themselves."""
+    """The title of a name that auto was resolved to: "auto: SJD++, window 16". Choices stand for themselves."""
     method, knobs = find(name)[0], _parts(name)[1]
     named = {k.name: k for k in method.knobs}
     said = [value if named[knob].choices else f"{knob.replace('_', ' ')} {value}" for knob, value in knobs.items()]
-    return " ".join([f"{AUTO}: {method.title}", *said])
+    return ", ".join([f"{AUTO}: {method.title}", *said])

@@ -67,8 +67,8 @@ def test_what_it_took_is_a_name_that_finds_the_method_and_its_knobs() -> None:
     method, knobs = find("auto:xspecmesh_exact,heads=multilayer,depth=3")
     assert method is METHODS["xspecmesh"]
     assert knobs == {"accept": "residual", "drafts": "most probable", "heads": "multilayer", "depth": 3}
-    assert auto_title("auto:sjdpp,window=16") == "auto: SJD++ window 16"
-    assert auto_title("auto:xspecmesh_exact,heads=multilayer,depth=3") == "auto: XSpecMesh multilayer depth 3"
+    assert auto_title("auto:sjdpp,window=16") == "auto: SJD++, window 16"
+    assert auto_title("auto:xspecmesh_exact,heads=multilayer,depth=3") == "auto: XSpecMesh, multilayer, depth 3"
     assert auto_title("auto:ar") == f"auto: {METHODS['ar'].title}"
 
 
