@@ -307,7 +307,12 @@ class Reading(NamedTuple):
 
     def table(self, table: Tensor) -> Tensor:
         """The embeddings of all ids [V, width] in sequences of the first cloud."""
-        return self.embedded(table, torch.arange(len(table), device=table.device)[None])[0] if self.added is not None else table
+        if self.added is None:
+            return table
+        found, added, start = table.clone(), self.added[0, :BLOCKS].to(table.dtype), BLOCKS + OFFSETS
+        found[:BLOCKS] += added  # the ids that `blocks_of` gives a block
+        found[start : start + BLOCKS] += added
+        return found
 
 
 def blocks_of(tokens: Tensor) -> Tensor:

@@ -83,7 +83,9 @@ def test_a_reader_that_begins_tells_nothing_and_then_only_of_blocks() -> None:
     table = model.decoder.table()
     assert torch.equal(model.read(points).table(table), table)
     torch.nn.init.normal_(model.reader.straight.weight, std=0.1)
-    told = model.read(points).table(table) - table
+    reading = model.read(points)
+    assert torch.equal(reading.table(table), reading.embedded(table, torch.arange(len(table))[None])[0])
+    told = reading.table(table) - table
     block = block_contents(points)[0][0, 0].item()
     changed = told.abs().sum(1) > 0
     assert changed[block] and changed[BLOCKS + OFFSETS + block]
