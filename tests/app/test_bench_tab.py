@@ -208,7 +208,7 @@ def test_a_benchmark_of_meshes_is_measured_here(open_page):
     page = opened(open_page())
     page.click("#bench-kind [data-kind=mesh]")
     page.wait_for_selector("#bench-settings .ft-knob[data-knob=face_budget]")
-    page.wait_for_selector(f"{PLANE}[data-table=xeon-mesh]")
+    page.wait_for_selector(f"{PLANE}[data-table=epyc-mesh]")
     for knob in ("clouds", "face_budget"):
         page.locator(f"#bench-settings .ft-knob[data-knob={knob}] input").evaluate(
             "(r, stop) => { r.value = stop; r.dispatchEvent(new Event('input', {bubbles: true})); }", 0 if knob == "clouds" else 1
