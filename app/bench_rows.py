@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from app.ui.method_menu import PLAIN, title_of
-from engine.methods import METHODS, PRESETS, find
+from engine.methods import AUTO, METHODS, PRESETS, find
 
 Row = Mapping[str, Any]
+PLAIN_ROW = "A plain"  # what `bench mesh` calls plain decoding
 SPEED = "Time against plain decoding (×, more is faster)"
 AXES = {
     "image": {
@@ -193,8 +194,9 @@ def label(row: Row) -> str:
 
 def titled(text: str) -> str:
     """A label with the title of the method that it begins with, if it does."""
-    name, _, rest = text.partition(" ")
-    return f"{title_of(name)} {rest}".strip() if name in METHODS or name in PRESETS else text
+    name, _, rest = text.replace(PLAIN_ROW, PLAIN, 1).partition(" ")
+    known = name in METHODS or name in PRESETS or name.startswith(f"{AUTO}:")
+    return f"{title_of(name)} {rest}".strip() if known else text
 
 
 def in_words(knobs: Mapping[str, Any]) -> str:

@@ -88,6 +88,12 @@ def test_a_benchmark_has_the_rows_of_the_command(picto, tmp_path):
     assert bench.command.endswith("--methods sjd,lantern_window --count 2 --size 64")
 
 
+def test_a_row_is_called_as_people_read_it():
+    names = {"A plain in float32": "Plain decoding in float32", "A plain": "Plain decoding", "lookup drafted=2": "Prompt lookup drafted=2"}
+    names |= {"auto:xspecmesh_exact,heads=multilayer,depth=3": "auto: XSpecMesh, multilayer, depth 3", "B MLP": "B MLP"}
+    assert {name: bench_rows.titled(name) for name in names} == names
+
+
 def test_a_benchmark_that_is_stopped_keeps_the_complete_prompts(picto):
     begun = []
 
