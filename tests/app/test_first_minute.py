@@ -32,7 +32,7 @@ def test_cards_stand_in_their_groups_with_what_was_measured(picto) -> None:
     assert {card["name"]: card["speed"] for card in found if card["speed"]} == {"sjdpp": "3.1× here", "jacobi": "0.50× here"}
     assert all(card["exact"] for card in found if card["group"].startswith("Exact"))
     assert not any(card["exact"] for card in found if card["group"].startswith("Relaxed")) and "ft-cards" in TEMPLATE
-    assert badge("auto:sjdpp,window=16", {"window": 16})["summary"] == ["auto: SJD++ window 16", "exact"]
+    assert badge("auto:sjdpp,window=16", {"window": 16})["summary"] == ["auto: SJD++, window 16", "exact"]
     assert badge("auto:sjdpp,window=16", {"window": 5})["summary"][2:] == ["window 5"]  # moved since
     assert told_speed(None) == "" and foremost(find("sjdpp")[0], {"window": 5}) == ["window 5"] and foremost(find("ar")[0], {}) == []
     assert foremost(find("adt_tree_lantern")[0], {"nodes": 60}) == ["nodes 60"]  # not a knob that acts in another mode only
@@ -227,7 +227,7 @@ def test_what_auto_takes_is_the_first_card_and_says_what_it_is(picto) -> None:
     method, given = start_values("auto:sjdpp,window=8", picto.suits)
     assert method is METHODS["sjdpp"] and given == {"window": 8, "verify": "match seed"}
     assert start_values("auto:xspecmesh_exact,depth=3")[1]["verify"] == "match seed"
-    assert title_of("auto:sjdpp,window=8") == "auto: SJD++ window 8"
+    assert title_of("auto:sjdpp,window=8") == "auto: SJD++, window 8"
     assert asked.method("auto:xspecmesh_exact,heads=multilayer,depth=4")[1] is METHODS["xspecmesh"]
     with pytest.raises(NotSupported):
         asked.method("auto:" * 30 + "sjdpp")
