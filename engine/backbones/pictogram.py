@@ -8,6 +8,7 @@ normalised to the picture. Guidance pairs the caption with the empty caption, wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -38,6 +39,7 @@ from engine.kernels.packed_linear import can_pack
 from engine.layout import Raster
 from engine.machine import has_fast_bfloat16
 from engine.networks.attention import STEADY_KEYS, steady
+from engine.networks.beginning import become_identity, small
 from engine.networks.native_blocks import is_native, quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Decoder, Fork, Worn, causal, rotary_table
@@ -49,6 +51,7 @@ FOLDER = MODELS / "pictogram"
 TEXT_SLOTS = 32
 SCALES = (8, 16, 32)  # tokens along a side
 LONGEST_PROMPT = 1000  # characters
+MOST_CODES = 2**17  # of a damaged card, whose table of digits would fill the memory
 EXAMPLE = "a red apple on a blue background"
 MISSING = -1  # in a grid of tokens
 MISSING_COLOUR = (30, 34, 42)
@@ -68,12 +71,14 @@ class PictogramModel(nn.Module):
         super().__init__()
         self.settings = {"layers": layers, "width": width, "heads": heads, "inner": inner} | ({"looks": looks} if looks else {})
         self.levels, self.width = tuple(levels), width
-        self.vocabulary = int(np.prod(levels))
+        self.vocabulary = math.prod(levels)
+        if self.vocabulary > MOST_CODES:
+            raise ValueError(f"{self.vocabulary:,} codes")
         self.words = nn.Embedding(words + 1, width)
         self.scale = nn.Embedding(len(SCALES), width)
         self.gist_map = nn.Linear(width, width, bias=False)
-        self.digits_in = nn.Parameter(torch.randn(sum(levels), width) * 0.02)
-        self.digits_out = nn.Parameter(torch.randn(sum(levels), width) * 0.02)
+        self.digits_in = small(sum(levels), width)
+        self.digits_out = small(sum(levels), width)
         self.head_rows = nn.Parameter(torch.zeros(self.vocabulary, width))
         nn.init.normal_(self.words.weight, std=0.02)
         nn.init.normal_(self.scale.weight, std=0.02)
@@ -85,19 +90,19 @@ class PictogramModel(nn.Module):
             self.white_map = nn.Linear(width, width, bias=False)
             self.black_map = nn.Linear(width, width, bias=False)
             nn.init.normal_(self.orders.weight, std=0.02)
-            nn.init.eye_(self.left_map.weight)
-            nn.init.eye_(self.above_map.weight)
+            become_identity(self.left_map.weight)
+            become_identity(self.above_map.weight)
             nn.init.zeros_(self.white_map.weight)
             nn.init.zeros_(self.black_map.weight)
         self.decoder = Decoder(layers, width, heads, inner, placed=True)
         self.register_buffer("one_hot", self._digit_matrix(), persistent=False)
 
     def _digit_matrix(self) -> Tensor:
-        """[V, sum(levels)]: 1 for each digit of each code."""
-        rest = torch.arange(self.vocabulary)
+        """[V, sum(levels)]: 1 for each digit of each code. It is no weight, so it has memory from the beginning."""
+        rest = torch.arange(self.vocabulary, device="cpu")
         columns = []
         for level in self.levels:
-            columns.append(F.one_hot(rest % level, level))
+            columns.append((rest % level)[:, None] == torch.arange(level, device="cpu"))
             rest = rest // level
         return torch.cat(columns, -1).float()
 

@@ -19,6 +19,7 @@ from engine.errors import NotSupported
 from engine.kernels.native import native
 from engine.kernels.native_heads import NativeHeads, Weights, native_heads
 from engine.networks.attention import attend
+from engine.networks.beginning import small
 from engine.networks.mesh_decoder import COSINE_SCALE
 from engine.networks.sequence import TransformerSequence
 
@@ -43,7 +44,7 @@ class MeshHeads(nn.Module):
         self.depth, self.heads, self.kind, self.tied = depth, heads, kind, tied
 
         def matrix(*shape: int, zero: bool = False) -> nn.Parameter:
-            return nn.Parameter(torch.zeros(*shape) if zero else torch.randn(*shape) * 0.02)
+            return nn.Parameter(torch.zeros(*shape)) if zero else small(*shape)
 
         self.gain = nn.Parameter(torch.full((depth, 1, 1), 0.2))
         if kind == "cross":

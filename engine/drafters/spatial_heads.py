@@ -24,6 +24,7 @@ from engine.errors import MissingWeights
 from engine.kernels.native import native
 from engine.kernels.native_spatial import NativeSpatial, Weights, native_layers
 from engine.layout import Layout
+from engine.networks.beginning import small
 from engine.networks.native_blocks import quick_linear, row_of
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Norm
@@ -106,7 +107,7 @@ class SpatialHeads(nn.Module):
         self.state_norm, self.token_norm, self.feed_norm = Norm(width), Norm(width), Norm(width)
         self.above = nn.Linear(4 * width, width, bias=False)
         self.left = nn.Linear(2 * width, width, bias=False)
-        self.places = nn.Parameter(torch.randn(2 * reach + 1, width) * 0.02)  # by distance
+        self.places = small(2 * reach + 1, width)  # by distance
         self.no_row = nn.Parameter(torch.zeros(width))  # where nothing is above
         self.gate_up = nn.Linear(width, 2 * inner, bias=False)
         self.down = nn.Linear(inner, width, bias=False)

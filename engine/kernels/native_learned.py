@@ -9,6 +9,7 @@ that stays in the cache.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from ctypes import c_float, c_int, c_long, c_void_p
 from typing import Any
 
@@ -43,9 +44,15 @@ def learns(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> bool:
     return known and (mask is None or mask.ndim == 2) and torch.is_grad_enabled() and q.requires_grad and _compiled()
 
 
-@torch.compiler.assume_constant_result
 def _compiled() -> bool:
     return native() is not None
+
+
+def compiled_by_torch(function: Callable, **options: Any) -> Callable:
+    """torch.compile of a function that may call these, which must not trace how they were compiled. It is not said where `_compiled` is
+    defined, because PyTorch's compiler would be imported at every start, which takes 1.5 s."""
+    torch.compiler.assume_constant_result(_compiled)
+    return torch.compile(function, **options)
 
 
 def learned_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, unit: bool = False) -> Tensor:

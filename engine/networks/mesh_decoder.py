@@ -24,6 +24,7 @@ from engine.cache import Slab
 from engine.kernels.native_learned import Gate, gates, learned_attention, learns
 from engine.kernels.tree_attention import Chain, Seen
 from engine.networks.attention import attend
+from engine.networks.beginning import small
 from engine.networks.cloud_blocks import BlockReader
 from engine.networks.transformer import Fork, Worn, causal, hooked
 
@@ -100,7 +101,7 @@ class CrossAttention(CosineAttention):
         super().__init__(width, heads)
         self.query = nn.Linear(width, width, bias=False)
         self.key_value = nn.Linear(width, 2 * width, bias=False)
-        self.memory = nn.Parameter(torch.randn(2, heads, memories, width // heads) * 0.02)
+        self.memory = small(2, heads, memories, width // heads)
 
     def look(self, condition: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values [B, heads, memories + C, d] of a condition [B, C, width]."""
@@ -164,10 +165,10 @@ class MeshDecoder(nn.Module):
 
     def __init__(self, s: Settings):
         super().__init__()
-        self.tokens = nn.Parameter(torch.randn(s.vocabulary, s.width) * 0.02)
-        self.kinds = nn.Parameter(torch.randn(3, s.width) * 0.02)  # plain block, offset, patch start; the end has none
-        self.positions = nn.Parameter(torch.randn(s.length, s.width) * 0.02)
-        self.start = nn.Parameter(torch.randn(s.width) * 0.02)
+        self.tokens = small(s.vocabulary, s.width)
+        self.kinds = small(3, s.width)  # plain block, offset, patch start; the end has none
+        self.positions = small(s.length, s.width)
+        self.start = small(s.width)
         self.blocks = nn.ModuleList(Block(s) for _ in range(s.layers))
         self.norm = nn.LayerNorm(s.width)
         self.head = nn.Linear(s.width, s.vocabulary)
@@ -248,7 +249,7 @@ class PointEncoder(nn.Module):
         super().__init__()
         width, heads = s.encoder_width, s.encoder_width // (s.width // s.heads)
         self.features = s.features
-        self.queries = nn.Parameter(torch.randn(s.latents, width) * 0.02)
+        self.queries = small(s.latents, width)
         self.points = nn.Linear(s.features, width)
         self.cross = EncoderBlock(width, heads, cross=True)
         self.blocks = nn.ModuleList(EncoderBlock(width, heads) for _ in range(s.encoder_blocks))

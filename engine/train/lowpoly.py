@@ -42,7 +42,7 @@ from engine.data.lowpoly_shapes import (
 )
 from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
-from engine.kernels.native_learned import mean_loss
+from engine.kernels.native_learned import compiled_by_torch, mean_loss
 from engine.machine import has_fast_bfloat16
 from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.networks.cloud_blocks import CONTENTS
@@ -305,7 +305,7 @@ def lessons(trainee: Trainee, share: Share, preset: str, weight: float, compiled
             own, later = trainee(points, budgets, tokens, known, places)
         return own + weight * sum(weighted(cross_entropies(each, labels)) for each in later)
 
-    fast = torch.compile(loss, dynamic=True) if compiled else loss
+    fast = compiled_by_torch(loss, dynamic=True) if compiled else loss
 
     def loss_of(step: int) -> Tensor:
         points, budgets, tokens = world.batch(step)

@@ -21,6 +21,7 @@ from engine.data.families import FAMILIES
 from engine.data.families.family import Shape
 from engine.data.lowpoly_shapes import degrade, family_of, in_boxes, sample_points, stretch
 from engine.data.solids import rotation
+from engine.kernels.native_learned import compiled_by_torch
 from engine.mesh.frame import centred
 from engine.networks.weights import read_card, ship
 from engine.recognition import kind
@@ -115,7 +116,7 @@ def main(options: Options) -> None:
     def loss(seen: Tensor, families: Tensor) -> Tensor:
         return F.cross_entropy(model.answers(seen), families)
 
-    compiled = torch.compile(loss) if options.compiled else loss
+    compiled = compiled_by_torch(loss) if options.compiled else loss
 
     def loss_of(step: int) -> Tensor:
         return compiled(*(part.to(device) for part in lessons.batch(step)))

@@ -55,6 +55,7 @@ from engine.data.emoji_scenes import (
 )
 from engine.data.looks import MOST, Look, anonymous, looks_of_scene, pictured
 from engine.errors import BadKnob
+from engine.kernels.native_learned import compiled_by_torch
 from engine.machine import has_fast_bfloat16
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import parts, read_card, read_parts, split
@@ -278,7 +279,7 @@ def main(options: Options) -> None:
         targets = tokens if chosen is None else tokens.gather(1, chosen)
         return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
-    loss = torch.compile(likelihood) if options.compiled else likelihood
+    loss = compiled_by_torch(likelihood) if options.compiled else likelihood
 
     def loss_of(step: int) -> Tensor:
         r = random.Random(step)

@@ -33,7 +33,7 @@ from tests.engine.backbones.tiny import spread
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = (5, 5, 5)
-MESH_TOKENS = 1024  # of a mesh that is not given a budget
+MESH_TOKENS = 512  # of a mesh that is not given a budget
 PATIENCE = 120_000  # milliseconds: a busy machine is slow, not wrong
 # every page is a visitor of its own, whose browser remembers nothing of the others; it does remember what it did before a reload
 FRESH = """if (!sessionStorage.visited) {
@@ -137,6 +137,7 @@ def serving(folder: Path, picto_folder: Path, lowpoly_folder: Path) -> Iterator[
     command = f"from app.studio import launch; launch({folders}, port={port}, open_browser=False)"
     own = {"FORETOKEN_HOME": str(folder / "home"), "GRADIO_TEMP_DIR": str(folder / "gradio"), "OMP_NUM_THREADS": "1"}
     own |= {"FORETOKEN_KERNELS": "reference"}  # slow enough for a run to be touched while it goes, with or without a compiler
+    own |= {"FORETOKEN_DTYPE": "float32"}  # both need not be measured
     with log.open("w") as file:
         process = subprocess.Popen([sys.executable, "-c", command], cwd=ROOT, stdout=file, stderr=file, env={**os.environ, **own})
     try:

@@ -133,6 +133,7 @@ def test_words_are_clicked_together_and_messages_move_nothing(open_page) -> None
     page.fill("#words input", "peng")
     assert page.locator("#words button:visible").count() == 2  # the penguin, and Close
     page.click("#words [data-do=close]")
+    page.click("#bar button[data-size='64 px']")
     before = page.locator("#canvas-fast").bounding_box()
     page.fill(PROMPT, "a pengiun")
     page.wait_for_selector("#hints .ft-instead")

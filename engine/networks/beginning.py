@@ -1,0 +1,40 @@
+"""What a network's weights are before they are learned, and how a network is made whose weights are read from files at once.
+
+Networks are made on the device without memory first, to compare their shapes with a file's. PyTorch has arithmetic there in Python only,
+and imports its compiler with it, which takes 1.5 s at every start. So constructors do no arithmetic: they fill weights in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+SMALL = 0.02  # standard deviation
+DRAWN = frozenset((Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_))
+
+
+def small(*shape: int) -> nn.Parameter:
+    """A parameter [*shape] of normal numbers with standard deviation 0.02."""
+    return nn.Parameter(nn.init.normal_(torch.empty(*shape), std=SMALL))
+
+
+def become_identity(weight: Tensor) -> None:
+    """Writes the identity into a square weight."""
+    nn.init.zeros_(weight)
+    nn.init.ones_(weight.diagonal())
+
+
+class Undrawn(TorchFunctionMode):
+    """While it is entered, networks are made without drawing the numbers of their weights: what is read from files replaces them all."""
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        if function in DRAWN:
+            return args[0] if args else given["tensor"]
+        return function(*args, **given)
