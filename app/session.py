@@ -58,6 +58,7 @@ class Visit:
     reading: tuple[str, float] | None = None  # its name, and when the entry expires
     wants: str = ""  # the tab that starts a run when the file is read
     left: dict[str, dict[str, Any]] = field(default_factory=dict)  # by tab, what its last run leaves for the page
+    newest: dict[str, int] = field(default_factory=dict)  # by tab, the number of its newest ticket
 
 
 class Watcher(Protocol):
@@ -106,9 +107,9 @@ class Sessions:
             self._expire()
             if self._running is not None and self._running.visitor == visitor:
                 return None
-            self._visit(visitor)
             self._line = [ticket for ticket in self._line if ticket.visitor != visitor]
             self._numbers += 1
+            self._visit(visitor).newest[tab] = self._numbers
             now = self._clock()
             self._line.append(Ticket(self._numbers, visitor, tab, now, tuple(fields), now if since is None else since))
             return self._numbers
@@ -278,6 +279,11 @@ class Sessions:
         """True until the visitor's page is closed."""
         with self._lock:
             return visitor in self._visits
+
+    def shows(self, visitor: str, tab: str, number: int) -> bool:
+        """True while a visitor's tab shows the run of this ticket: the page is open, and the tab has asked for no other run since."""
+        with self._lock:
+            return visitor in self._visits and self._visits[visitor].newest.get(tab) == number
 
     def folder(self, visitor: str) -> Path:
         """A folder for the visitor's files, deleted when they leave."""

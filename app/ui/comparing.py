@@ -40,9 +40,10 @@ class Raced(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """What is left of a race for the files that are made of it behind the page: the boards, the right one first; the panels that only its
-    end could fill; its id in the table of runs; the cloud or mesh of its prompt."""
+    """What is left of a race for the files that are made of it behind the page: its ticket; the boards, the right one first; the panels
+    that only its end could fill; its id in the table of runs; the cloud or mesh of its prompt."""
 
+    ticket: int
     boards: list[Any]
     panels: Mapping[str, Any]
     race: str = ""

@@ -278,7 +278,7 @@ class ImageTab(Comparing):
             said = verdict.encode(*pair(boards), seconds=seconds) | {"costs": verdict.costs_in_words(boards, costs)}
             race = runs.encode(runs.PICTURES, [runs.picture(b) for b in boards], seconds, self.suits)
             late = {**self.distribution(boards), "verdict": said}
-            self.sessions.leave_results(visitor, self.prefix, {"boards": Ended(boards, late)})
+            self.sessions.leave_results(visitor, self.prefix, {"boards": Ended(number, boards, late)})
             yield {**late, "runs": race}
 
     def distribution(self, boards: list[Board]) -> dict[str, Any]:
@@ -321,7 +321,7 @@ class ImageTab(Comparing):
         if not ended or not all(board.run.finished for board in ended.boards):
             return fill(offers, {})
         run = ended.boards[0].run
-        values, mistakes = self.write_files(self.writers(ended), lambda name: self.file_of(visitor, run, name))
+        values, mistakes = self.write_files(visitor, ended.ticket, self.writers(ended), lambda name: self.file_of(visitor, run, name))
         return fill(offers, values | ({"messages": notice.error(*mistakes)} if mistakes else {}))
 
     def writers(self, ended: Ended) -> dict[str, Callable[[Path], Path]]:

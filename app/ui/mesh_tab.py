@@ -324,9 +324,9 @@ class MeshTab(MeshInput):
         visitor = request.session_hash
         parts = self.drawn | {"runs": self.runs, "messages": self.messages}
         ended = self.sessions.take_results(visitor, f"{self.prefix}boards").get("boards")
+        self.sessions.wait_until_free(GIVES_WAY)
         if not ended or not len(ended.boards[0].faces) or not self.sessions.present(visitor):
             return fill(parts, {})
-        self.sessions.wait_until_free(GIVES_WAY)
         drawn, notices = None, []
         try:
             drawn = draw_race(ended.boards)
@@ -337,7 +337,8 @@ class MeshTab(MeshInput):
         folder, run = self.sessions.folder(visitor), ended.boards[0].run
         values: dict[str, Any] = {"runs": runs.with_thumbnails(ended.race, drawn.thumbnails)} if drawn else {}
         name_of = f"foretoken-{history.file_name(run)}-{run.prompt.seed}"
-        files, mistakes = self.write_files(self.writers(ended, drawn), lambda name: folder / f"{name_of}{DRAWN[name][1]}")
+        writers = self.writers(ended, drawn)
+        files, mistakes = self.write_files(visitor, ended.ticket, writers, lambda name: folder / f"{name_of}{DRAWN[name][1]}")
         notices += notice.error(*mistakes)
         return fill(parts, values | files | ({"messages": notices} if notices else {}))
 
@@ -416,5 +417,5 @@ class MeshTab(MeshInput):
         said = mesh_outcome.said(boards, outcome, raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
         race = runs.encode(runs.MESHES, mesh_outcome.rows(boards, outcome, given.shape), raced.seconds, self.suits)
         late = {"verdict": said, "quality": quality_table.encode(outcome.sides)}
-        self.sessions.leave_results(visitor, self.prefix, {"boards": Ended(boards, late, race["id"], given.shape)})
+        self.sessions.leave_results(visitor, self.prefix, {"boards": Ended(number, boards, late, race["id"], given.shape)})
         yield {**late, "runs": race}

@@ -224,16 +224,18 @@ class Racing:
         return ""
 
     def write_files(
-        self, writers: Mapping[str, Callable[[Path], Path]], path_of: Callable[[str], Path]
+        self, visitor: str, ticket: int, writers: Mapping[str, Callable[[Path], Path]], path_of: Callable[[str], Path]
     ) -> tuple[dict[str, Any], list[BadOutput]]:
         """Writes the larger files of a race, and returns the offers of those that the disk took, and its errors. A file waits until no run
-        is in progress, but not for ever.
+        is in progress, but not for ever. Nothing is written, and nothing offered, once the page is closed or shows another race.
 
-        writers : by name of the offer; path_of : where the file of a name lies
+        ticket : the race's; writers : by name of the offer; path_of : where the file of a name lies
         """
         offers, mistakes = {}, []
         for name, write in writers.items():
             self.sessions.wait_until_free(GIVES_WAY)
+            if not self.sessions.shows(visitor, self.prefix, ticket):
+                return {}, []
             file, lost = keep(name, lambda name=name, write=write: write(path_of(name)))
             offers |= {name: gr.DownloadButton(value=str(file), interactive=True)} if file else {}
             mistakes += lost

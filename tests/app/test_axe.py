@@ -183,7 +183,7 @@ def test_the_mesh_tab(audit: Callable) -> None:
         seen.look("growing", "#mesh", "#mesh-verdict", "#mesh-cancel", "#mesh-bar")
     page.wait_for_selector("#mesh-generate")
     page.wait_for_selector("#mesh-runs tbody tr")
-    seen.look("finished")
+    seen.look("finished", ".ft-stage")
     page.locator("#mesh [data-mode=both]").click()
     page.locator("#mesh select").select_option("accepted")
     page.locator("#mesh [data-wipe]").click()
@@ -201,7 +201,7 @@ def test_the_lab(audit: Callable) -> None:
     page.wait_for_selector("#lab-stage .ft-lab[data-state=running]:not([data-settings='0'])")
     page.locator("#lab-stage [data-do=keep]:not([disabled])").first.click()
     with growing(page, "#lab-stage .ft-lab", "#lab-cancel"):
-        seen.look("looping")
+        seen.look("looping", "#lab-stage", "#lab-cancel")
     page.wait_for_selector("#lab-stage .ft-lab[data-state=stopped]")
     seen.look("stopped", "#lab-stage")
 
@@ -235,7 +235,7 @@ def test_a_phone(audit: Callable) -> None:
     page = seen.page
     seen.look("phone")
     page.click(".ft-summary[data-do=settings]")
-    seen.look("phone, the sheet")
+    seen.look("phone, the sheet", ".ft-settings")
     page.click("#method .ft-picked")
     seen.look("phone, the cards", "#method")
     page.keyboard.press("Escape")

@@ -286,6 +286,7 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
     page.keyboard.press("Enter")
     page.wait_for_selector("#mesh-notes p:has-text('tree.ply')")
     assert page.locator("[data-cloud=tree]").get_attribute("aria-pressed") == "true"
+    set_knob(page, "mesh-settings", "face_budget", 8)  # 64 faces: long enough to move a slider in
     page.keyboard.press("Control+Enter")
     grown(page)
     assert page.locator("[data-cloud=chair]").is_disabled()

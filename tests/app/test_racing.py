@@ -17,8 +17,8 @@ def sessions(tmp_path):
     return Sessions(folder=tmp_path)
 
 
-def written(sessions, tmp_path, writers):
-    return Racing.write_files(SimpleNamespace(sessions=sessions), writers, lambda name: tmp_path / name)
+def written(sessions, tmp_path, writers, ticket):
+    return Racing.write_files(SimpleNamespace(sessions=sessions, prefix=""), "a", ticket, writers, lambda name: tmp_path / name)
 
 
 def test_a_larger_file_waits_for_the_end_of_a_run(sessions, tmp_path):
@@ -37,23 +37,43 @@ def test_a_larger_file_waits_for_the_end_of_a_run(sessions, tmp_path):
         return path
 
     sessions.wait_until_free = ends
-    offers, mistakes = written(sessions, tmp_path, {"gif": write})
+    offers, mistakes = written(sessions, tmp_path, {"gif": write}, number)
     assert asked == [racing.GIVES_WAY] and (tmp_path / "gif").read_text() == "done"
     assert list(offers) == ["gif"] and mistakes == []
 
 
 def test_a_run_without_end_does_not_keep_a_file(sessions, tmp_path, monkeypatch):
     monkeypatch.setattr(racing, "GIVES_WAY", 0.01)
-    assert sessions.begin("a", sessions.enter("a"))
-    offers, _ = written(sessions, tmp_path, {"gif": lambda path: path})
+    number = sessions.enter("a")
+    assert sessions.begin("a", number)
+    offers, _ = written(sessions, tmp_path, {"gif": lambda path: path}, number)
     assert list(offers) == ["gif"]
+
+
+@pytest.mark.parametrize("happens", ["leave", "enter"])
+def test_files_of_a_race_that_the_page_does_not_show_are_neither_written_nor_offered(sessions, tmp_path, happens):
+    def write(path):
+        getattr(sessions, happens)("a")
+        return path
+
+    number = sessions.enter("a")
+    sessions.end("a", number)
+    assert written(sessions, tmp_path, {"gif": write, "mp4": pytest.fail}, number) == ({}, [])
+    assert not sessions.shows("a", "", number)
+
+
+def test_a_run_of_the_other_tab_keeps_the_files_of_this_one(sessions, tmp_path):
+    number = sessions.enter("a")
+    sessions.end("a", number)
+    sessions.enter("a", "mesh-")
+    assert list(written(sessions, tmp_path, {"gif": lambda path: path}, number)[0]) == ["gif"]
 
 
 def test_a_disk_that_refuses_costs_one_file(sessions, tmp_path):
     def full(path):
         raise OSError(28, "No space left on device")
 
-    offers, mistakes = written(sessions, tmp_path, {"gif": full, "mp4": lambda path: path})
+    offers, mistakes = written(sessions, tmp_path, {"gif": full, "mp4": lambda path: path}, sessions.enter("a"))
     assert list(offers) == ["mp4"] and ["No space left" in str(error) for error in mistakes] == [True]
 
 
