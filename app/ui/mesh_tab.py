@@ -412,10 +412,10 @@ class MeshTab(MeshInput):
             return
         yield {"verdict": MEASURING}
         outcome = mesh_outcome.measured(boards, given.shape)
-        folder = self.sessions.folder(visitor) / "mesh"
-        self.sessions.leave_results(visitor, self.prefix, mesh_outcome.offers(boards[0], given.shape, folder, self.shelf, stays(given)))
         said = mesh_outcome.said(boards, outcome, raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
         race = runs.encode(runs.MESHES, mesh_outcome.rows(boards, outcome, given.shape), raced.seconds, self.suits)
         late = {"verdict": said, "quality": quality_table.encode(outcome.sides)}
         self.sessions.leave_results(visitor, self.prefix, {"boards": Ended(number, boards, late, race["id"], given.shape)})
-        yield {**late, "runs": race}
+        yield {**late, "runs": race}  # the page need not wait for the disk
+        folder = self.sessions.folder(visitor) / "mesh"
+        self.sessions.leave_results(visitor, self.prefix, mesh_outcome.offers(boards[0], given.shape, folder, self.shelf, stays(given)))

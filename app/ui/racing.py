@@ -33,6 +33,8 @@ from engine.run import Run
 DIRECT = {"queue": False, "show_progress": "hidden", "show_progress_on": [], "api_visibility": "private", "preprocess": False}
 GIVES_WAY = 20.0  # seconds that a larger file waits for the end of a run, which would be less than half as fast beside it
 GOING = "Your last run is still in progress. Cancel it first."
+# Milliseconds that the page holds a request back that would reach the server before the run, which was asked for first
+BEHIND = "() => new Promise((go) => setTimeout(() => go([]), 120))"
 # "multiple": a second wait may begin while Gradio still holds the event of one that was given up
 ENGINE = DIRECT | {"queue": True, "concurrency_id": "engine", "concurrency_limit": 1, "trigger_mode": "multiple"}
 READING = DIRECT | {"queue": True, "concurrency_id": "reading", "concurrency_limit": 1}
@@ -140,7 +142,7 @@ class Racing:
         starts = gr.on(asking, enter, inputs, entered, trigger_mode="once", **DIRECT)
         ran = starts.success(self.with_fields(run), self.ticket, self.live, **ENGINE)
         late = {"trigger_mode": "multiple", **DIRECT}  # the event of an abandoned wait may still be running
-        starts.success(self.show_entered, None, [*between, *offers], **late)
+        starts.success(self.show_entered, None, [*between, *offers], js=BEHIND, **late)
         ran.then(self.restore, None, between, **late)
         ran.failure(self.restore, None, between, **late)
         self.cancel.click(self.stop, None, between, **DIRECT)
