@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageSequence
 
 from app import history, race_files
 from app.boards.picture import Board
@@ -65,3 +66,22 @@ def test_the_gif_shows_each_side_on_its_own_clock(boards, tmp_path):
 @pytest.mark.parametrize(("seconds", "count"), [(0.0, 0), (0.05, 0), (0.1 + 1e-9, 1), (3.2 + 1e-9, 32), (99.0, 64)])
 def test_a_time_of_the_clock_is_a_number_of_tokens(boards, seconds, count):
     assert race_files.committed(boards[0], seconds) == count
+
+
+def test_a_gif_shows_every_frame_as_it_was_given(tmp_path: Path) -> None:
+    """Only what changes is written, also where nothing does."""
+    page = np.zeros((12, 20, 3), np.uint8)
+    frames = []
+    for column in (0, 3, 3, 9, 19):
+        page[2:7, :column] = race_files.LANES[column % 2]
+        frames.append(Image.fromarray(page.copy()))
+    page[2:7, :4] = 0  # what was shown may be covered again
+    frames.append(Image.fromarray(page))
+    path = race_files.write_frames(frames, tmp_path / "race.gif", 2.0)
+    with Image.open(path) as gif:
+        shown = [(each.info["duration"], np.asarray(each.convert("RGB"))) for each in ImageSequence.Iterator(gif)]
+    each = round(1000 * race_files.SECONDS / len(frames))
+    at = np.repeat(np.arange(len(shown)), [round(lasts / each) for lasts, _ in shown])  # a frame that lasts longer stands for several
+    assert len(at) >= len(frames)  # the last one stays for long
+    for frame, index in zip(frames, at, strict=False):
+        assert (np.asarray(frame) == shown[index][1]).all()
