@@ -95,7 +95,8 @@ class TransformerSequence:
         self._verified_by: Verifying | None = None
         if self.prefix > 1:
             mask = causal(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
-            trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self._slots_at), mask, slab)
+            with torch.no_grad():  # nothing is learned through a cache, and attention that learns takes longer
+                trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self._slots_at), mask, slab)
             slab.keep(list(range(self.prefix - 1)))
 
     @property

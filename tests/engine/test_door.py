@@ -52,6 +52,20 @@ def test_importing_it_costs_no_pytorch(code: str, tmp_path: Path) -> None:
     assert run_python(sys.executable, code, tmp_path, PYTHONPATH=str(ROOT)) == "False\n"
 
 
+@pytest.mark.parametrize(("name", "prompt"), [("pictogram", "'a cat', size=64"), ("lowpoly", "points=ball, size=8")])
+def test_a_run_does_not_import_pytorchs_compiler(name: str, prompt: str, tmp_path: Path) -> None:
+    """It takes longer to import than PyTorch itself. What imports it: a network that is built where tensors have no memory and computes
+    with them, and a mark for the compiler."""
+    code = (
+        "import engine, sys, torch; ball = torch.nn.functional.normalize(torch.randn(256, 3), dim=-1);"
+        "ball = torch.cat([ball / 2, ball], 1);"
+        f"backbone, prompt = engine.load('{name}'), engine.Prompt({prompt}); backbone.start(prompt).close();"
+        "run = engine.generate(backbone, engine.methods.find('sjd')[0], prompt); next(run); run.close();"
+        "print('torch._dynamo' in sys.modules)"
+    )
+    assert run_python(sys.executable, code, tmp_path, PYTHONPATH=str(ROOT)) == "False\n"
+
+
 def test_all_names_can_be_imported_from_it(tmp_path: Path) -> None:
     code = "from engine import methods, Prompt, Sampling, generate, load, race; print(methods.METHODS['ar'].name, load.__module__)"
     assert run_python(sys.executable, code, tmp_path, PYTHONPATH=str(ROOT)) == "ar engine.loading\n"
