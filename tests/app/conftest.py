@@ -33,7 +33,7 @@ from tests.engine.backbones.tiny import spread
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = (5, 5, 5)
-MESH_TOKENS = 512  # of a mesh that is not given a budget
+MESH_TOKENS = 1024  # of a mesh that is not given a budget
 PATIENCE = 120_000  # milliseconds: a busy machine is slow, not wrong
 # every page is a visitor of its own, whose browser remembers nothing of the others; it does remember what it did before a reload
 FRESH = """if (!sessionStorage.visited) {

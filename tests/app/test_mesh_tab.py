@@ -286,13 +286,13 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
     page.keyboard.press("Enter")
     page.wait_for_selector("#mesh-notes p:has-text('tree.ply')")
     assert page.locator("[data-cloud=tree]").get_attribute("aria-pressed") == "true"
-    set_knob(page, "mesh-settings", "face_budget", 8)  # 64 faces: long enough to move a slider in
+    set_knob(page, "mesh-settings", "face_budget", 20)  # 168 faces: long enough to move a slider in
     page.keyboard.press("Control+Enter")
     grown(page)
+    set_knob(page, "mesh-knobs", "accept_probability", 10)  # 0.05 + 10 * 0.01
     assert page.locator("[data-cloud=chair]").is_disabled()
     assert page.locator("#mesh-knobs .ft-knob[data-knob=verify] select").is_disabled()
     assert page.locator("#mesh-knobs .ft-knob[data-knob=accept_probability] em").inner_text() == "live"
-    set_knob(page, "mesh-knobs", "accept_probability", 10)  # 0.05 + 10 * 0.01
     finished(page)
     assert page.evaluate(f"{VIEW}.state") == "done"
     page.wait_for_function("document.querySelector('#mesh-verdict .ft-fit').textContent.includes('fit')")
