@@ -107,7 +107,7 @@ def write_frames(frames: Sequence[Image.Image], path: Path, hold: float = 0.0) -
 
 
 def changes(drawn: Sequence[Image.Image]) -> Iterator[Image.Image]:
-    """The frames of a GIF, CLEAR where one is as the frame before. Pillow does the same with `optimize`, and takes five times as long."""
+    """The frames of a GIF, CLEAR where one is as the frame before. Pillow does the same with `optimize`, more slowly."""
     before = None
     for frame in drawn:
         now = np.asarray(frame)

@@ -324,8 +324,10 @@ class MeshTab(MeshInput):
         visitor = request.session_hash
         parts = self.drawn | {"runs": self.runs, "messages": self.messages}
         ended = self.sessions.take_results(visitor, f"{self.prefix}boards").get("boards")
+        if not ended or not len(ended.boards[0].faces):
+            return fill(parts, {})
         self.sessions.wait_until_free(GIVES_WAY)
-        if not ended or not len(ended.boards[0].faces) or not self.sessions.present(visitor):
+        if not self.sessions.present(visitor):
             return fill(parts, {})
         drawn, notices = None, []
         try:

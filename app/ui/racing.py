@@ -33,7 +33,7 @@ from engine.run import Run
 DIRECT = {"queue": False, "show_progress": "hidden", "show_progress_on": [], "api_visibility": "private", "preprocess": False}
 GIVES_WAY = 20.0  # seconds that a larger file waits for the end of a run, which would be less than half as fast beside it
 GOING = "Your last run is still in progress. Cancel it first."
-# Milliseconds that the page holds a request back that would reach the server before the run, which was asked for first
+# The page holds a request back for 60 ms that would reach the server before the run, which was asked for first
 BEHIND = "() => new Promise((go) => setTimeout(() => go([]), 60))"
 # "multiple": a second wait may begin while Gradio still holds the event of one that was given up
 ENGINE = DIRECT | {"queue": True, "concurrency_id": "engine", "concurrency_limit": 1, "trigger_mode": "multiple"}
