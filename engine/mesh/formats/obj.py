@@ -17,7 +17,7 @@ def read(source: Source) -> Raw:
     source.check(source.size, MESH_BYTES)
     vertices, normals = array("d"), array("d")
     corners, sizes = array("q"), array("q")
-    with source.open() as file:
+    with source.open_text() as file:
         for number, words in _statements(as_text(file)):
             try:
                 match words[0]:

@@ -16,7 +16,7 @@ from engine.mesh.formats.text import as_text, blocks
 def read(source: Source) -> Raw:
     """The mesh of an OFF file, or the points if it has no faces."""
     source.check(source.size, MESH_BYTES)
-    with source.open() as file:
+    with source.open_text() as file:
         lines = iter(as_text(file))
         rest, number = _counts(source, lines)
         try:

@@ -65,7 +65,7 @@ class Element:
 
 def read(source: Source) -> Raw:
     """The points or the mesh of a PLY file."""
-    with source.open() as file:
+    with source.open_text() as file:
         order, elements, line = _header(source, file)
         names = [e.name for e in elements]
         if "vertex" not in names:

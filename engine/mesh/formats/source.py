@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import stat
 from dataclasses import dataclass, field
@@ -12,10 +13,12 @@ import numpy as np
 
 from engine.errors import BadFile
 from engine.mesh.chance import KEEP, generator
+from engine.mesh.formats.text_stream import BLOCK, TextStream
 
 FILE_BYTES = 2**30  # of any file
 MESH_BYTES = 2**28  # of a mesh, which has to be in memory as a whole, and several times while it is read
 FACES = 5_000_000  # triangles of a mesh
+HEAD_BYTES = 4096
 KEPT = 200_000  # points of a cloud; from a larger one this many are drawn at random
 
 
@@ -80,6 +83,15 @@ class Source:
     def open(self) -> BinaryIO:
         """The file, opened for reading bytes."""
         return self.path.open("rb")
+
+    def open_text(self) -> BinaryIO:
+        """The file, opened for reading text: bytes of UTF-8 without a mark, in lines that end in a line feed (see TextStream)."""
+        return io.BufferedReader(TextStream(self.open()), BLOCK)
+
+    def head(self) -> bytes:
+        """The first bytes, enough to recognise a format."""
+        with self.open() as file:
+            return file.read(HEAD_BYTES)
 
     def check(self, size: int, limit: int, what: str = "files of this kind") -> None:
         """Refuses a size above a limit."""
