@@ -192,6 +192,28 @@ def degrade(points: np.ndarray, rng: Generator) -> np.ndarray:
     return np.concatenate([places, normals], 1).astype(np.float32)
 
 
+def disturb(points: np.ndarray, rng: Generator) -> np.ndarray:
+    """A cloud float32 [N, 6] with what lies around a scanned object, inside its box: a floor, or a heap of clutter, in place of up to a
+    quarter of the points; or normals whose signs are random, as of estimates that nobody oriented."""
+    cloud, fate = points.copy(), rng.random()
+    if fate < 0.3:
+        cloud[:, 3:] *= rng.choice([-1.0, 1.0], (len(cloud), 1))
+        return cloud
+    low, high = cloud[:, :3].min(0), cloud[:, :3].max(0)
+    taken = rng.random(len(cloud)) < rng.uniform(0.05, 0.25)
+    count = int(taken.sum())
+    if fate < 0.7:
+        high = high.copy()
+        high[1] = low[1]
+        normals = np.tile([0.0, 1.0, 0.0], (count, 1))
+    else:
+        side = (high - low) * rng.uniform(0.05, 0.2)
+        low = rng.uniform(low, high - side)
+        high, normals = low + side, _unit(rng.normal(size=(count, 3)))
+    cloud[taken] = np.concatenate([rng.uniform(low, high, (count, 3)), normals], 1)
+    return cloud
+
+
 # --- which way is up --------------------------------------------------------------------------------------------------
 
 LEAN = 8.0  # degrees, at most, that a tilted cloud leans

@@ -1,8 +1,11 @@
-"""Trains lowpoly on tokens of procedural shapes: `launch.py train lowpoly --preset cpu|gpu`.
+"""Trains lowpoly on tokens of procedural shapes: `launch.py train lowpoly --preset cpu|gpu`, and on meshes of artists with --meshes.
 
 Each step draws new shapes and new point clouds of their surfaces; half of the samples include a face budget. The CPU preset trains all
 families upright, rotated by quarter turns, and degrades half of the clouds; the GPU preset trains them in every pose. Shapes in held-out
 boxes and families are never trained on; the curve gives the loss on both.
+
+With `--meshes FOLDER|FILE` a share of the shapes are meshes of packs, as `engine/data/mesh_packs.py` reads them: mirrored, stretched and
+turned, their clouds degraded and disturbed as uploads are. Packs named by `--held-out` are only measured.
 
 Heads that predict the tokens after the next one (those of XSpecMesh) are trained together with the model, and their loss also trains the
 model, with a small weight: otherwise the hidden states of such a small model would contain nothing about later tokens (the idea is Gloeckle
@@ -35,11 +38,13 @@ from engine.data.lowpoly_shapes import (
     Shape,
     augment,
     degrade,
+    disturb,
     held_out_shapes,
     sample_points,
     training_shapes,
     turned,
 )
+from engine.data.mesh_packs import MeshPacks, load_packs
 from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
 from engine.kernels.native_learned import compiled_by_torch, mean_loss
@@ -64,8 +69,10 @@ PRESETS = {
         "families": TRAINED_FAMILIES, "vary": augment, "degraded": 0.7,
     },
 }  # fmt: skip
-DECIDES = Measure("nats_boxes")
+DECIDES, DECIDES_ON_PACKS = Measure("nats_boxes"), Measure("nats_packs")
 GROUP = 16  # batches whose shapes are sorted by length together: padding is 14 % of the tokens, and 34 % with 4 batches
+PACK_SHARE = 0.65  # of the shapes, where there are meshes of packs
+DISTURBED = 0.15  # share of the clouds of packs that get a floor, clutter, or normals of random sign
 TOLD = 0.5  # share of shapes that come with a face budget
 BUCKET = 32  # lengths are rounded up to a multiple of it
 LATER = 0.03  # weight of the heads' loss, for each kind of heads
@@ -75,11 +82,15 @@ CHECKED_ROWS = 512  # the same, for the accuracy of the heads in the curve
 
 @dataclass
 class Sample:
-    """A shape for training: tokens with the end int64 [n], vertices float [V, 3] in the model's frame, faces int [F, 3]."""
+    """A shape for training: tokens with the end int64 [n], vertices float [V, 3] in the model's frame, faces int [F, 3].
+
+    disturbed : probability that its cloud gets what lies around a scanned object
+    """
 
     tokens: np.ndarray
     vertices: np.ndarray
     faces: np.ndarray
+    disturbed: float = 0.0
 
 
 def sample_of(shape: Shape) -> Sample:
@@ -93,10 +104,10 @@ class World:
 
     def __init__(
         self, families: tuple[str, ...], batch: int, vary: Callable[[Shape, Generator], Shape], degraded: float, longest: int,
-        points: int = lowpoly.POINTS, share: Share = WHOLE,
+        points: int = lowpoly.POINTS, share: Share = WHOLE, packs: MeshPacks | None = None,
     ):  # fmt: skip
         self.families, self.vary, self.degraded, self.longest, self.points, self.share = families, vary, degraded, longest, points, share
-        self.size = batch // share.count
+        self.size, self.packs = batch // share.count, packs
         self._group: tuple[int, list[Sample]] = (-1, [])
 
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -112,10 +123,17 @@ class World:
         if self._group[0] != group:
             rng = Generator(PCG64([9, self._own(group)]))
             shapes = training_shapes(self._own(group) * GROUP * self.size, GROUP * self.size, self.families)
-            samples = [sample_of(self.vary(s, rng)) for s in shapes]
+            samples = [self._of_packs(rng) if self.packs and rng.random() < PACK_SHARE else sample_of(self.vary(s, rng)) for s in shapes]
             samples = [s if len(s.tokens) <= self.longest else samples[0] for s in samples]
             self._group = (group, sorted(samples, key=lambda s: len(s.tokens)))
         return self._group[1]
+
+    def _of_packs(self, rng: Generator) -> Sample:
+        """A variant of a random mesh of the packs that is not too long."""
+        while True:
+            sample = sample_of(augment(self.packs.trained[rng.integers(len(self.packs.trained))], rng))
+            if len(sample.tokens) <= self.longest:
+                return replace(sample, disturbed=DISTURBED)
 
     def _own(self, number: int) -> int:
         """The number of a step or group among those of all shares."""
@@ -130,6 +148,8 @@ def collate(samples: list[Sample], rng: Generator, degraded: float, points: int 
     for row, s in zip(tokens, samples, strict=True):
         row[: len(s.tokens)] = s.tokens
         cloud = sample_points(s.vertices, s.faces, points, rng)
+        if s.disturbed and rng.random() < s.disturbed:
+            cloud = disturb(cloud, rng)
         clouds.append(degrade(cloud, rng) if rng.random() < degraded else cloud)
         budgets.append(budget_bucket(len(s.faces)) if rng.random() < TOLD else 0)
     return torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens)
@@ -207,12 +227,15 @@ def shipped_heads(trainee: Trainee) -> dict[str, Tensor]:
 
 @dataclass
 class Options(loop.Options):
-    """The options of this recipe, with the weight of the heads' loss.
+    """The options of this recipe: the weight of the heads' loss, and the meshes to learn from.
 
-    later : 0: the model learns nothing from its heads, which learn from its states: a control for XSpecMesh's table 3. None: LATER
+    later    : 0: the model learns nothing from its heads, which learn from its states: a control for XSpecMesh's table 3. None: LATER
+    meshes   : a folder or an archive of mesh packs (`load_packs`); held_out : names of its packs that are measured and not trained on
     """
 
     later: float | None = None
+    meshes: Path | None = None
+    held_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises BadKnob for a weight below 0, or a control that would replace the shipped weights."""
@@ -221,6 +244,10 @@ class Options(loop.Options):
             raise BadKnob(f"--later {self.later:g} is out of range. Choose 0 to 1.")
         if self.later is not None and self.out is None:
             raise BadKnob("--later trains other weights than the shipped ones. Name a folder for them with --out.")
+        if self.held_out and self.meshes is None:
+            raise BadKnob("--held-out names packs of --meshes. Give both, or neither.")
+        if self.meshes is not None and not self.meshes.exists():
+            raise BadKnob(f"--meshes {self.meshes} does not exist. Give a folder of mesh files or an .npz archive.")
 
     @property
     def weight(self) -> float:
@@ -233,6 +260,12 @@ class Options(loop.Options):
         p = loop.Options.parser(name)
         p.add_argument(
             "--later", type=float, metavar="WEIGHT", help=f"weight of the heads' loss; 0: the model learns nothing from it ({LATER})"
+        )
+        p.add_argument(
+            "--meshes", type=Path, metavar="FOLDER|FILE", help="also learn from these meshes: a folder of files, or an .npz archive"
+        )
+        p.add_argument(
+            "--held-out", nargs="+", default=(), metavar="PACK", help="packs (folders) of --meshes to measure and not to train on"
         )
         return p
 
@@ -247,6 +280,7 @@ def main(options: Options) -> None:
     trainee = Trainee(settings, apart=options.later == 0)
     minutes = options.minutes_of(preset)
     target(options, lowpoly.FOLDER)
+    packs = load_packs(options.meshes, options.held_out) if options.meshes else None
     training = Training(
         name if options.later is None else f"{name}-later-{options.later:g}",
         trainee,
@@ -264,7 +298,9 @@ def main(options: Options) -> None:
         if replace(shipped.settings, contents=settings.contents) == settings:  # without a reader of blocks, a new one begins
             training.warm_start(unfolded(shipped) | shipped_heads(trainee), read_card(lowpoly.FOLDER)["model"])
     points = lowpoly.points_of(settings)
-    checks = {kind: check_batches(kind, preset["families"], points) for kind in ("boxes", "families")}
+    checks = {kind: check_batches(held_out_samples(kind, preset["families"]), points) for kind in ("boxes", "families")}
+    if packs and packs.held_out:
+        checks["packs"] = check_batches(pack_samples(packs, settings.length), points)
 
     def held_out() -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -285,20 +321,21 @@ def main(options: Options) -> None:
         return found
 
     if not options.export:
-        lesson = partial(lessons, preset=options.preset, weight=options.weight, compiled=options.compiled)
+        lesson = partial(lessons, preset=options.preset, weight=options.weight, compiled=options.compiled, packs=packs)
         with Team(trainee, lesson, data_parallel.processes(device, preset["batch"])) as team:
-            training.run(lesson(trainee, team.share), held_out, profile=options.profile, gradient=team.gradient)
-    if may_ship(training, options, DECIDES, *shipped_row(preset["families"])):
-        write_weights(prepare(options, lowpoly.FOLDER), training, trainee, options.preset)
+            every = 1500 if packs else 300  # seconds: meshes of packs are longer, and so is their measurement
+            training.run(lesson(trainee, team.share), held_out, every, options.profile, gradient=team.gradient)
+    if may_ship(training, options, DECIDES_ON_PACKS if "packs" in checks else DECIDES, *shipped_row(preset["families"])):
+        write_weights(prepare(options, lowpoly.FOLDER), training, trainee, options.preset, packs)
 
 
-def lessons(trainee: Trainee, share: Share, preset: str, weight: float, compiled: bool) -> LossOf:
+def lessons(trainee: Trainee, share: Share, preset: str, weight: float, compiled: bool, packs: MeshPacks | None = None) -> LossOf:
     """Returns the loss of a step as a function of its number: of a share of its batch. weight : of the heads' loss"""
     device, own = trainee.digits.device.type, PRESETS[preset]
     half = device == "cuda" or has_fast_bfloat16()
     settings = trainee.model.settings
     points = lowpoly.points_of(settings)
-    world = World(own["families"], own["batch"], own["vary"], own["degraded"], settings.length, points, share)
+    world = World(own["families"], own["batch"], own["vary"], own["degraded"], settings.length, points, share, packs)
 
     def loss(points: Tensor, budgets: Tensor, tokens: Tensor, known: Tensor, places: Tensor, labels: Tensor) -> Tensor:
         with torch.autocast(device, torch.bfloat16, enabled=half):
@@ -323,15 +360,9 @@ def shipped_row(families: tuple[str, ...]) -> tuple[dict[str, Any] | None, str]:
     return card.get("model"), "the shipped one was trained on other families" if other else ""
 
 
-def write_weights(folder: Path, training: Training, trainee: Trainee, preset: str) -> None:
+def write_weights(folder: Path, training: Training, trainee: Trainee, preset: str, packs: MeshPacks | None) -> None:
     """Writes the averaged weights of the model and of its heads, and the card."""
-    card = {
-        "name": "lowpoly",
-        "families": list(PRESETS[preset]["families"]),
-        "licence": "Weights: Apache-2.0. Trained on shapes that this project draws from seeds; no third-party mesh was used.",
-        "data": "engine/data/lowpoly_shapes.py; two boxes of parameters per family and the families "
-        f"{' and '.join(HELD_OUT_FAMILIES)} are held out.",
-    }
+    card = {"name": "lowpoly", "families": list(PRESETS[preset]["families"])} | data_of(packs)
     files = split(folded(training.averaged), "model")
     card["model"] = {"settings": describe(trainee.model.settings), "files": len(files)} | training.summary(preset, "lowpoly")
     heads = {f"heads_{kind}": dict(averaged_heads(training.averaged, kind)) for kind in KINDS}
@@ -345,6 +376,25 @@ def write_weights(folder: Path, training: Training, trainee: Trainee, preset: st
     ship(folder, files | {f"{name}.safetensors": state for name, state in heads.items()}, entries, stale=adapted)
 
 
+def data_of(packs: MeshPacks | None) -> dict[str, Any]:
+    """The card's entries about what the weights have seen."""
+    drawn = (
+        "engine/data/lowpoly_shapes.py; two boxes of parameters per family and the families "
+        f"{' and '.join(HELD_OUT_FAMILIES)} are held out."
+    )
+    if packs is None:
+        return {
+            "licence": "Weights: Apache-2.0. Trained on shapes that this project draws from seeds; no third-party mesh was used.",
+            "data": drawn,
+        }
+    return {
+        "licence": "Weights: Apache-2.0. Trained on shapes that this project draws from seeds, and on the packs of meshes below, whose "
+        "licences are their authors'.",
+        "data": drawn,
+        "packs": {"trained": list(packs.trained_packs), "held_out": list(packs.held_out_packs)},
+    }
+
+
 def known_places(tokens: Tensor) -> Tensor:
     """Returns the places of the tokens [B, L] that are not padding, in the flattened batch: int64 [N]."""
     return (tokens != PAD).flatten().nonzero().squeeze(1)
@@ -356,9 +406,20 @@ def averaged_heads(state: dict[str, Tensor], kind: str) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
 
 
-def check_batches(kind: str, families: tuple[str, ...], points: int) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Returns fixed batches of held-out shapes, of the trained families ("boxes") or of unseen "families"."""
-    shapes = [s for s in held_out_shapes(320, kind) if kind == "families" or s.family in families][:64]
-    samples = sorted((sample_of(s) for s in shapes), key=lambda s: len(s.tokens))
+def held_out_samples(kind: str, families: tuple[str, ...]) -> list[Sample]:
+    """Held-out shapes of the trained families ("boxes"), or of unseen "families"."""
+    return [sample_of(s) for s in [s for s in held_out_shapes(320, kind) if kind == "families" or s.family in families][:64]]
+
+
+def pack_samples(packs: MeshPacks, longest: int) -> list[Sample]:
+    """At most 64 meshes of the held-out packs that are whole and not too long, in an order that never changes."""
+    order = Generator(PCG64(17)).permutation(len(packs.held_out))
+    samples = [sample_of(packs.held_out[i]) for i in order]
+    return [s for s in samples if len(s.tokens) <= longest][:64]
+
+
+def check_batches(samples: list[Sample], points: int) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Returns fixed batches of held-out shapes."""
+    samples = sorted(samples, key=lambda s: len(s.tokens))
     rng = Generator(PCG64(11))
     return [collate(samples[i : i + 16], rng, 0.0, points) for i in range(0, len(samples), 16)]

@@ -11,6 +11,8 @@ from collections import defaultdict
 import torch
 from torch import Tensor
 
+from engine.machine import has_fast_bfloat16
+
 
 class StackedMuon(torch.optim.Muon):
     """PyTorch's Muon with adjust_lr_fn="match_rms_adamw", its default coefficients, and Nesterov momentum."""
@@ -32,14 +34,15 @@ class StackedMuon(torch.optim.Muon):
                 torch._foreach_add_(parameters, list(update.float().unbind()), alpha=-0.2 * group["lr"] * max(shape) ** 0.5)
 
     def _momenta(self, parameters: list[Tensor], momentum: float) -> Tensor:
-        """Updates the momenta of matrices of one shape, and returns their Nesterov momenta, bfloat16 [N, rows, columns]."""
+        """Update the momenta of matrices of one shape; return their Nesterov momenta [N, rows, columns], in bfloat16 where that is fast."""
         grads = [p.grad for p in parameters]
         for p in parameters:
             if "momentum_buffer" not in self.state[p]:
                 self.state[p]["momentum_buffer"] = torch.zeros_like(p.grad)
         buffers = [self.state[p]["momentum_buffer"] for p in parameters]
         torch._foreach_lerp_(buffers, grads, 1 - momentum)
-        return torch.stack([grad.lerp(buffer, momentum).bfloat16() for grad, buffer in zip(grads, buffers, strict=True)])
+        dtype = torch.bfloat16 if grads[0].is_cuda or has_fast_bfloat16() else torch.float32  # emulated, bfloat16 is forty times slower
+        return torch.stack([grad.lerp(buffer, momentum).to(dtype) for grad, buffer in zip(grads, buffers, strict=True)])
 
 
 def orthogonal(matrices: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:

@@ -13,6 +13,7 @@ from numpy.random import PCG64, Generator
 from engine.backbones import lowpoly, lowpoly_lora
 from engine.core import Prompt
 from engine.data.lowpoly_shapes import EASY, held_out_shapes, stretch, training_shapes
+from engine.data.mesh_packs import MeshPacks
 from engine.errors import BadKnob
 from engine.measure.bench import meshes
 from engine.measure.bench.plan import MeshBench
@@ -45,6 +46,14 @@ def test_a_batch_is_a_function_of_its_step_and_little_of_it_is_padding() -> None
         real = row[row != PAD].tolist()
         assert grammar.accepts(real)
         assert budget in (0, budget_bucket(len(parse(real).faces)))
+
+
+def test_a_world_with_packs_draws_from_them_and_from_the_families() -> None:
+    box = replace(held_out_shapes(1)[0], family="castle")
+    packs = MeshPacks((box,), (), ("castle",), ())
+    mixed, plain = World(EASY, 8, stretch, 0.3, 460, packs=packs), World(EASY, 8, stretch, 0.3, 460)
+    assert sum(s.disturbed > 0 for s in mixed._samples(0)) / len(mixed._samples(0)) == pytest.approx(lowpoly_recipe.PACK_SHARE, abs=0.15)
+    assert not any(s.disturbed for s in plain._samples(0))
 
 
 def test_clouds_lie_on_the_mesh_that_the_tokens_spell() -> None:
