@@ -228,7 +228,7 @@ def write_mesh(run: Run, mesh: Mesh, folder: Path, settings: dict[str, Any], giv
     if not len(mesh.faces):
         return
     for suffix in formats:
-        write(folder / f"result.{suffix}", placed(mesh.vertices, given), mesh.faces, metadata=settings)
+        write(folder / f"result.{suffix}", placed(mesh.vertices, given), mesh.faces, metadata=settings, shift=given and given.frame.shift)
     soup = run.backbone.render(run.tokens, run.positions, False)
     trace = arrays(run.steps)
     accepted = trace.get("accepted", np.full(len(run.tokens), np.nan, np.float32))

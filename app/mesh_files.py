@@ -64,7 +64,7 @@ def write_shrinkwrapped(run: Run, vertices: np.ndarray, given: Input, path: Path
     """Writes a run's mesh with these vertices of `wrapped`, in the format of the path's suffix; raises BadOutput if the disk refuses."""
     told = {**describe(run, given), "shrinkwrap": "vertices moved to the points of the input after decoding"}
     with as_sentence(path.parent):
-        write(path, placed(vertices, given), run.result().faces, metadata=told)
+        write(path, placed(vertices, given), run.result().faces, metadata=told, shift=given.frame.shift)
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ UP = {  # proper rotations that take the axis to +Y, so that no face is reversed
 Z_UP = {".stl", ".pcd"}  # by the convention of printers and robots, with many exceptions; other formats have y up
 NEIGHBOURS = 8  # an outlier is found by the mean distance to this many neighbours
 FAR = 5.0  # in medians of that distance
+SINGLE = 1e-4  # of the longest side, the largest step between two numbers of float32 that does not show
 MOST = 0.1  # if more than this share of the points is far, the cloud is uneven and none is dropped
 FEWEST = 512  # points; fewer do not give a density
 
@@ -32,6 +34,14 @@ class Frame:
     up: str
     centre: np.ndarray  # [3]
     scale: float
+
+    @property
+    def shift(self) -> np.ndarray:
+        """Round numbers [3] to subtract from places in the file before float32 holds them; zeros where float32 is exact enough without."""
+        side = SIDE / self.scale
+        if np.spacing(np.float32(np.abs(self.centre).max())) <= SINGLE * side:
+            return np.zeros(3)
+        return np.round(self.centre, -math.floor(math.log10(side))) + 0.0
 
     @property
     def rotation(self) -> np.ndarray:

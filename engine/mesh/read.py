@@ -15,7 +15,7 @@ import numpy as np
 from engine.errors import BadFile
 from engine.mesh import surface
 from engine.mesh.chance import SAMPLE, SURFACE, generator
-from engine.mesh.formats import arrays, gltf, obj, off, pcd, ply, stl, text
+from engine.mesh.formats import arrays, first_bytes, gltf, obj, off, pcd, ply, stl, text
 from engine.mesh.formats.source import Raw, Source
 from engine.mesh.frame import Frame, choose_up, fit, outliers
 from engine.mesh.normals import complete, outward
@@ -28,9 +28,7 @@ READERS: dict[str, Callable[[Source], Raw]] = {
     ".gltf": gltf.read,
     ".stl": stl.read,
     ".off": off.read,
-    ".xyz": text.read,
-    ".txt": text.read,
-    ".csv": text.read,
+    **dict.fromkeys(text.SUFFIXES, text.read),
     ".npy": arrays.read_npy,
     ".npz": arrays.read_npz,
     ".pcd": pcd.read,
@@ -78,6 +76,7 @@ def read(path: Path | str, up: str = "auto") -> Input:
         known = ", ".join(name[1:].upper() for name in READERS)
         raise BadFile(f"{Path(path).name} has a format that cannot be read. Save it as one of: {known}.")
     source = Source(path)
+    first_bytes.look(source, suffix)
     with np.errstate(all="ignore"):  # a file may hold any bits; values that are not finite are dropped below
         raw = READERS[suffix](source)
     return _cloud(source, raw, suffix, up) if raw.faces is None or not len(raw.faces) else _mesh(source, raw, suffix, up)
@@ -109,6 +108,12 @@ def _dropped(count: int, what: str, why: str) -> str:
     return f"{count:,} {what} {why} was dropped." if count == 1 else f"{count:,} {what}s {why} were dropped."
 
 
+def _far_away(frame: Frame) -> list[str]:
+    """The note about places that STL cannot hold."""
+    moved = ", ".join(f"{value:,.10g}" for value in -frame.shift)
+    return [f"An STL, which has single precision only, is moved by ({moved}); other formats keep the place."] if frame.shift.any() else []
+
+
 def _mesh(source: Source, raw: Raw, suffix: str, up: str) -> Input:
     """Cleans a mesh: drops faces with NaN; raises BadFile for faces that refer to missing vertices."""
     vertices, faces, notes = raw.points, raw.faces, list(raw.notes)
@@ -129,6 +134,7 @@ def _mesh(source: Source, raw: Raw, suffix: str, up: str) -> Input:
         notes.append("The faces pointed inward and were turned over.")
     drawn = surface.draw(vertices, faces, DRAWN, generator(SURFACE))
     frame = fit(vertices, choose_up(suffix, up))
+    notes += _far_away(frame)
     return Input(source.name, "mesh", _in_frame(frame, drawn), frame, (vertices, np.ascontiguousarray(faces)), notes)
 
 
@@ -147,7 +153,7 @@ def _cloud(source: Source, raw: Raw, suffix: str, up: str) -> Input:
             points, normals = points[chosen], None if normals is None else normals[chosen]
 
     keep(_is_usable(points), "with NaN or infinite coordinates")
-    if len(points) and np.ptp(points, 0).max() <= 1e-12 * np.abs(points).max():
+    if len(points) > 1 and np.ptp(points, 0).max() <= 1e-12 * np.abs(points).max():
         raise BadFile(f"All {len(points):,} points of {source.name} lie in one place; give points on the surface of a shape.")
     rows = points if normals is None else np.concatenate([points, normals], 1)
     first = np.zeros(len(rows), bool)
@@ -162,4 +168,5 @@ def _cloud(source: Source, raw: Raw, suffix: str, up: str) -> Input:
     notes += [note] if note else []
     if had and not note and outward(points, normals) < -0.5:
         notes.append("The normals of the file point inward; turn them over if the result looks wrong.")
+    notes += _far_away(frame)
     return Input(source.name, "cloud", _in_frame(frame, np.concatenate([points, normals], 1)), frame, None, notes)

@@ -18,6 +18,7 @@ import numpy as np
 from engine.errors import BadOutput
 from engine.mesh.formats.gltf import header
 from engine.mesh.formats.source import Source
+from engine.mesh.frame import fit
 from engine.mesh.surface import crosses
 
 Writer = Callable[[np.ndarray, np.ndarray, np.ndarray | None, dict[str, Any] | None], bytes]
@@ -26,7 +27,12 @@ PLAIN = [0.72, 0.75, 0.8, 1.0]  # of a mesh without colours
 
 
 def write(
-    path: Path | str, vertices: np.ndarray, faces: np.ndarray, colours: np.ndarray | None = None, metadata: dict[str, Any] | None = None
+    path: Path | str,
+    vertices: np.ndarray,
+    faces: np.ndarray,
+    colours: np.ndarray | None = None,
+    metadata: dict[str, Any] | None = None,
+    shift: np.ndarray | None = None,
 ) -> Path:
     """Writes a mesh in the format of the path's suffix and returns the path; raises BadOutput.
 
@@ -34,11 +40,13 @@ def write(
     faces    : [F, 3]
     colours  : [F, 3 or 4] uint8, one per face; for .glb and .ply only
     metadata : settings for JSON; .glb (extras of the scene), .ply and .obj (a comment) keep them
+    shift    : [3], subtracted from the vertices in an .stl, which has float32 only and whose title names it (see Frame.shift); None: that
+               of the vertices' own box. The other formats keep the place
     """
     path = Path(path)
     suffix = path.suffix.lower()
-    if suffix not in WRITERS:
-        raise BadOutput(f"A mesh cannot be written as {path.name}. Choose one of: {', '.join(WRITERS)}.")
+    if suffix not in FORMATS:
+        raise BadOutput(f"A mesh cannot be written as {path.name}. Choose one of: {', '.join(FORMATS)}.")
     if colours is not None and suffix not in COLOURED:
         raise BadOutput(f"{suffix[1:].upper()} cannot hold colours of faces. Choose one of: {', '.join(sorted(COLOURED))}.")
     if not len(faces):
@@ -48,7 +56,11 @@ def write(
         colours = np.asarray(colours, np.uint8)
         if colours.shape[1] == 3:
             colours = np.concatenate([colours, np.full((len(colours), 1), 255, np.uint8)], 1)
-    _replace(path, WRITERS[suffix](vertices, faces, colours, metadata))
+    if suffix == ".stl":
+        content = _stl(vertices, faces, _shift(vertices) if shift is None else shift)
+    else:
+        content = WRITERS[suffix](vertices, faces, colours, metadata)
+    _replace(path, content)
     return path
 
 
@@ -152,13 +164,21 @@ def _ply(vertices: np.ndarray, faces: np.ndarray, colours: np.ndarray | None, me
     return "\n".join([*head, "end_header", ""]).encode() + vertices.astype("<f8").tobytes() + rows.tobytes()
 
 
-def _stl(vertices: np.ndarray, faces: np.ndarray, colours: None, metadata: dict[str, Any] | None) -> bytes:
+def _shift(vertices: np.ndarray) -> np.ndarray:
+    """The shift [3] of a mesh by its own box."""
+    return fit(vertices, "z").shift if np.ptp(vertices, 0).max() > 0 else np.zeros(3)
+
+
+def _stl(vertices: np.ndarray, faces: np.ndarray, shift: np.ndarray) -> bytes:
+    vertices = vertices - shift
+    title = "Foretoken" + ("; add {:.14g} {:.14g} {:.14g}".format(*shift) if shift.any() else "")
     normals = crosses(vertices, faces)
     rows = np.zeros(len(faces), [("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("colour", "<u2")])
     rows["normal"] = normals / np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
     rows["corners"] = vertices[faces]
-    return b"Foretoken".ljust(80) + len(faces).to_bytes(4, "little") + rows.tobytes()
+    return title.encode().ljust(80) + len(faces).to_bytes(4, "little") + rows.tobytes()
 
 
-WRITERS: dict[str, Writer] = {".glb": _glb, ".obj": _obj, ".ply": _ply, ".stl": _stl}
+WRITERS: dict[str, Writer] = {".glb": _glb, ".obj": _obj, ".ply": _ply}
+FORMATS = (*WRITERS, ".stl")
 COLOURED = {".glb", ".ply"}

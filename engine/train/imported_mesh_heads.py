@@ -28,6 +28,7 @@ from engine.errors import BadFile, NotSupported
 from engine.kernels.steady_linear import plain
 from engine.machine import has_fast_bfloat16
 from engine.mesh.bpt_tokens import BPT, tokenize
+from engine.mesh.formats.text import SUFFIXES
 from engine.mesh.read import READERS, read
 from engine.networks.card import has_card, read_card
 from engine.networks.shipping import ship
@@ -44,7 +45,7 @@ PRESETS = {  # longest: tokens of a sequence; together: sequences that the backb
 UNSEEN = 16  # held-out sequences
 HELD_OUT = 10  # every tenth mesh of a folder is held out
 FEWEST = 2 * HELD_OUT  # meshes in a folder
-CLOUDS = (".xyz", ".txt", ".csv", ".npy", ".npz", ".pcd")  # formats without faces
+CLOUDS = (*SUFFIXES, ".npy", ".npz", ".pcd")  # formats without faces
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from engine.mesh.read import Input, read
 from tests.engine.mesh import files
 from tests.engine.mesh.shapes import QUADS, box, sphere_points
 from tests.faults import forked, mutate, mutate_arrays
+from tests.faults.corpus import clouds, meshes
 from tests.faults.mutate import BYTES, TEXT, Mutator
 from tests.faults.sentences import hold
 from tests.faults.tally import Tally
@@ -88,8 +89,12 @@ def _sparse(vertices: np.ndarray, faces: np.ndarray) -> files.Scene:
 
 
 def mutants(folder: Path) -> dict[str, bytes]:
-    """The mutants by name: NUMBER-GOODFILE."""
+    """The mutants by name: NUMBER-GOODFILE, and SAMPLE-NAME for one of each sample of the corpus."""
     found = {}
+    for at, sample in enumerate((*clouds.SAMPLES, *meshes.SAMPLES)):
+        (own := folder / f"sample{at}").mkdir()
+        path, random = sample.write(own), Random(sample.name)
+        found[f"{at}-{path.name}"] = random.choice(TEXT + BYTES)(random, path.read_bytes())
     for name, (content, mutators) in good(folder).items():
         for number in range(EACH):
             random = Random(f"{name} {number}")
@@ -123,10 +128,10 @@ def check(given: Input) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")  # which is what a mutant of an archive is about
-def test_seven_hundred_mutants_of_files(tmp_path: Path, tally: Tally) -> None:
+def test_mutants_of_files(tmp_path: Path, tally: Tally) -> None:
     """Deterministic: the same names are the same bytes everywhere."""
     made = mutants(tmp_path)
-    assert len(made) >= 700
+    assert len(made) >= 900
     cases = []
     for number, (name, content) in enumerate(made.items()):
         (path := tmp_path / f"x{name}").write_bytes(content)

@@ -1,7 +1,7 @@
 // A file of a run that is dropped anywhere on the page gives its settings back; it is read here and is not sent. A cloud or a mesh of
 // another program's goes to the Mesh tab, which sends it.
 const ZONE = ".ft-drop"; // takes files as input
-const SHAPES = [".ply", ".obj", ".glb", ".gltf", ".stl", ".off", ".xyz", ".txt", ".csv", ".npy", ".npz", ".pcd"]; // what can be a cloud or a mesh
+const SHAPES = [".ply", ".obj", ".glb", ".gltf", ".stl", ".off", ".xyz", ".txt", ".csv", ".asc", ".pts", ".xyzn", ".xyzrgb", ".npy", ".npz", ".pcd"]; // what can be a cloud or a mesh
 
 const pngText = (view) => { // the text chunk "foretoken" of a PNG
   const latin = new TextDecoder("latin1"), utf = new TextDecoder();

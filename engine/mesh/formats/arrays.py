@@ -1,6 +1,7 @@
-"""NumPy's .npy and .npz: a table of points [N, 3, 6 or 9], or named arrays. Python objects in them are never unpickled.
+"""NumPy's .npy and .npz: a table of points [N, 3 to 10], or named arrays. Python objects in them are never unpickled.
 
-An .npz may name its arrays: points (or xyz, vertices, pos, arr_0), optionally normals, and faces, which make it a mesh.
+An .npz may name its arrays, in small letters or capitals: points (or positions, xyz, vertices, v, pos, arr_0), optionally normals, and
+faces (or triangles, f), which make it a mesh.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from engine.mesh.formats.source import FILE_BYTES, MESH_BYTES, Draw, Raw, Source
 HEAD = 16_384  # bytes within which the description of an array must end
 BLOCK = 65_536  # rows at a time
 DIRECTORY_BYTES = 2**20  # of an archive's list of entries
-POINTS = ("points", "xyz", "vertices", "pos", "arr_0")
-NORMALS = ("normals", "vertex_normals", "normal")
-FACES = ("faces", "triangles")
+POINTS = ("points", "positions", "xyz", "vertices", "verts", "v", "pos", "position", "arr_0")
+NORMALS = ("normals", "vertex_normals", "normal", "vn", "n")
+FACES = ("faces", "triangles", "f")
 UNPACKING = (  # exceptions of zipfile for damaged archives; RuntimeError is for one with a password
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, NotImplementedError, RuntimeError, UnicodeDecodeError,
 )  # fmt: skip
@@ -84,13 +85,14 @@ def _check_directory(source: Source, file: BinaryIO) -> None:
 
 def _archive(source: Source, archive: zipfile.ZipFile) -> Raw:
     names = {info.filename.removesuffix(".npy"): info for info in archive.infolist() if info.filename.endswith(".npy")}
-    found = next((names[name] for name in POINTS if name in names), None)
+    small = {name.lower(): info for name, info in names.items()}
+    found = next((small[name] for name in POINTS if name in small), None)
     if found is None and len(names) == 1:
         found = next(iter(names.values()))
     if found is None:
         raise BadFile(f"{source.name} holds no array named points; it has: {plain(', '.join(sorted(names)) or 'none')}.")
-    normals = next((names[name] for name in NORMALS if name in names), None)
-    faces = next((names[name] for name in FACES if name in names), None)
+    normals = next((small[name] for name in NORMALS if name in small), None)
+    faces = next((small[name] for name in FACES if name in small), None)
     for info in filter(None, (found, normals, faces)):
         source.check(info.file_size, FILE_BYTES, "arrays, once unpacked,")
     if faces is not None:
@@ -191,7 +193,13 @@ def _objects(source: Source) -> BadFile:
 
 def _table(source: Source, head: Head, widths: tuple[int, ...] = WIDTHS) -> int:
     """The number of rows of a table; refuses other shapes."""
-    if len(head.shape) != 2 or head.shape[1] not in widths:
-        wanted = " or ".join(f"(N, {width})" for width in widths)
-        raise BadFile(f"{source.name} holds an array of shape {plain(head.shape)}; it needs {wanted}.")
-    return head.shape[0]
+    if len(head.shape) == 2 and head.shape[1] in widths:
+        return head.shape[0]
+    wanted = f"(N, {widths[0]})" + (f" to (N, {widths[-1]})" if len(widths) > 1 else "")
+    if len(head.shape) == 2 and head.shape[0] in widths:
+        advice = "transpose it (array.T)"
+    elif len(head.shape) > 2 and head.shape[-1] in widths:
+        advice = f"reshape it (array.reshape(-1, {head.shape[-1]}))"
+    else:
+        advice = f"save one of shape {wanted}"
+    raise BadFile(f"{source.name} holds an array of shape {plain(head.shape)}; it needs {wanted}, so {advice}.")

@@ -18,7 +18,7 @@ NORMALS = ("normal_x", "normal_y", "normal_z")
 
 def read(source: Source) -> Raw:
     """The points of a PCD file."""
-    with source.open() as file:
+    with source.open_text() as file:
         head, line = _header(source, file)
         row, count = _row(source, head)
         left = source.size - file.tell()
@@ -31,7 +31,9 @@ def read(source: Source) -> Raw:
             rows = np.memmap(source.path, row, "r", file.tell(), (count,))[spread(count)] if count else np.empty(0, row)
             return _raw({name: rows[name] for name in row.names}, count)
         if kind == "binary_compressed":
-            return _raw(_unpacked(source, file, row, count), count)
+            with source.open() as packed:
+                packed.seek(file.tell())
+                return _raw(_unpacked(source, packed, row, count), count)
     raise source.damaged(f"its data are '{plain(kind)}' and not ascii, binary or binary_compressed")
 
 

@@ -2,50 +2,93 @@
 
 from __future__ import annotations
 
-from itertools import islice
+import re
 
 import numpy as np
 
 from engine.errors import BadFile
-from engine.mesh.formats.source import MESH_BYTES, Raw, Source
-from engine.mesh.formats.text import BLOCK, as_text
+from engine.mesh.formats.dialect import WITH_COMMA, as_number
+from engine.mesh.formats.source import MESH_BYTES, Raw, Source, plain
 
 HEAD = 84  # bytes: a title of 80 and the number of triangles
 TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("colour", "<u2")])
+OPEN = (0, 2**32 - 1)  # counts that an exporter leaves which could not go back to the header
+BLOCK = 2**22  # bytes of text at a time
+STATEMENT = re.compile(
+    r"\bvertex\s+(\S+)\s+(\S+)\s+(\S+)|\b(endloop)\b|\b(?:end)?solid\b[^\r\n]*?(?=\bfacet\b|\bendsolid\b|[\r\n]|$)", re.I
+)
 
 
 def read(source: Source) -> Raw:
     """The mesh of an STL file. A binary file may start with the word solid too, so its size decides."""
     source.check(source.size, MESH_BYTES)
-    with source.open() as file:
-        head = file.read(1024)
+    head = source.head()
     count = int.from_bytes(head[80:HEAD], "little")
-    if source.size != HEAD + count * TRIANGLE.itemsize and head.lstrip()[:5].lower() == b"solid" and b"\0" not in head:
+    if source.size != HEAD + count * TRIANGLE.itemsize and _is_text(source):
         return _mesh(source, _text(source))
     if len(head) < HEAD:
         raise source.damaged("it is too short for an STL file")
+    notes = []
+    if count in OPEN and source.size > HEAD:
+        announced, (count, rest) = count, divmod(source.size - HEAD, TRIANGLE.itemsize)
+        if rest:
+            raise source.damaged(f"its header leaves the number of faces open ({announced:,}), and its last face is not complete")
+        notes.append(f"The header announces {announced:,} faces; the {count:,} that follow were read.")
     source.claim(count, "faces", TRIANGLE.itemsize, source.size - HEAD)
     source.faces(count)
-    return _mesh(source, np.fromfile(source.path, TRIANGLE, count, offset=HEAD)["corners"].reshape(-1, 3))
+    raw = _mesh(source, np.fromfile(source.path, TRIANGLE, count, offset=HEAD)["corners"].reshape(-1, 3))
+    raw.notes += notes
+    return raw
+
+
+def _is_text(source: Source) -> bool:
+    """True if the file begins as an ASCII STL, in any encoding."""
+    with source.open_text() as file:
+        head = file.read(1024).lower()
+    return b"\0" not in head and (head.lstrip().startswith(b"solid") or re.search(rb"\bfacet\s+normal\b", head) is not None)
 
 
 def _text(source: Source) -> np.ndarray:
-    """The corners [3 F, 3] of an ASCII file."""
-    found = []
-    with source.open() as file:
-        lines = iter(as_text(file))
-        while block := list(islice(lines, BLOCK)):
-            corners = [line for line in block if line.lstrip()[:6].lower() == "vertex"]
-            if corners:
-                try:
-                    found.append(np.loadtxt(corners, np.float64, usecols=(1, 2, 3), ndmin=2))
-                except ValueError as e:
-                    raise source.damaged("a line 'vertex' does not hold three numbers") from e
+    """The corners [3 F, 3] of an ASCII file, whose statements may stand in one line."""
+    found, loops, rest = [], 0, ""
+    with source.open_text() as file:
+        while block := file.read(BLOCK):
+            whole, keyword, rest = (rest + block.decode("utf-8", "replace")).rpartition("\n" if b"\n" in block else "facet")
+            rest = keyword + rest
+            loops += _statements(source, whole, found)
+    loops += _statements(source, rest, found)
     corners = np.concatenate(found) if found else np.empty((0, 3))
     if len(corners) % 3:
         raise source.damaged("its last triangle is not complete")
+    if loops and 3 * loops != len(corners):
+        raise source.damaged(f"it has {loops:,} faces and {len(corners):,} corners, which are not three for each")
     source.faces(len(corners) // 3)
     return corners
+
+
+def _statements(source: Source, text: str, found: list[np.ndarray]) -> int:
+    """Adds the corners [n, 3] of a text to `found`; returns its number of closed faces."""
+    loops, words = 0, []
+    for *vertex, loop in STATEMENT.findall(text):
+        if loop:
+            loops += 1
+        elif vertex[0]:
+            words.append(vertex)
+    try:
+        numbers = np.array(words, np.float64)
+    except ValueError:
+        numbers = np.array([[_number(source, word) for word in vertex] for vertex in words])
+    if words:
+        found.append(numbers)
+    return loops
+
+
+def _number(source: Source, word: str) -> float:
+    """A coordinate, with a decimal comma too."""
+    value = as_number(word.replace(",", ".") if WITH_COMMA.fullmatch(word) else word)
+    if value is None:
+        raise source.damaged(f"a line 'vertex' does not hold three numbers but '{plain(word, 20)}'")
+    return value
 
 
 def _mesh(source: Source, corners: np.ndarray) -> Raw:

@@ -69,7 +69,7 @@ def test_files_that_are_none(tmp_path):
     (tmp_path / "empty.xyz").touch()
     assert "is empty" in sentence(tmp_path / "empty.xyz")
     (tmp_path / "a.fbx").write_text("x")
-    assert "PLY, OBJ, GLB, GLTF, STL, OFF, XYZ, TXT, CSV, NPY, NPZ, PCD" in sentence(tmp_path / "a.fbx")
+    assert "PLY, OBJ, GLB, GLTF, STL, OFF, XYZ, TXT, CSV, ASC, PTS, XYZN, XYZRGB, NPY, NPZ, PCD" in sentence(tmp_path / "a.fbx")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
@@ -157,7 +157,7 @@ def test_normals_that_point_inward_are_kept_and_named(tmp_path):
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("columns", [2, 4, 5, 7])
+@pytest.mark.parametrize("columns", [2, 11])
 def test_wrong_column_count(tmp_path, columns):
     path = text(tmp_path / "a.csv", np.ones((20, columns)), ",", "some names\n")
     assert f"has {columns} values in line 2" in sentence(path)
@@ -187,7 +187,7 @@ def test_a_wrong_line_far_down_is_named(tmp_path):
     assert "line 70,001" in sentence(tmp_path / "a.xyz")
 
 
-@pytest.mark.parametrize("content", [b"hello\nworld\n", bytes(range(256)) * 50, "x y z\n1 2 3\n".encode("utf-16"), b"9" * 300_000])
+@pytest.mark.parametrize("content", [b"hello\nworld\n", bytes(range(256)) * 50, b"1 2 3 \0\0\n" * 30, b"9" * 300_000])
 def test_text_that_is_none(tmp_path, content):
     (tmp_path / "a.xyz").write_bytes(content)
     assert "holds no lines of numbers" in sentence(tmp_path / "a.xyz")

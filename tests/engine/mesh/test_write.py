@@ -11,7 +11,7 @@ import trimesh
 
 from engine.errors import BadFile, BadOutput
 from engine.mesh.read import read
-from engine.mesh.write import WRITERS, settings, write
+from engine.mesh.write import FORMATS, settings, write
 from tests.engine.mesh.files import Scene
 from tests.engine.mesh.shapes import box, joined, torus
 
@@ -23,18 +23,30 @@ def colours(count: int) -> np.ndarray:
     return (np.arange(count) * 7919 + 12345)[:, None] // [65536, 256, 1] % 256
 
 
-@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("offset", [0.0, 512_345.25])
 def test_round_trip(tmp_path, suffix, offset):
     vertices, faces = torus()
     vertices = vertices * 3 + [offset, 0.0, -offset]
     path = write(tmp_path / f"a{suffix}", vertices, faces, metadata=SETTINGS)
     given = read(path)
-    tolerance = 1e-6 * (1 if suffix != ".stl" else 1 + offset)  # STL has float32 only
-    assert given.surface[0][given.surface[1]] == pytest.approx(vertices[faces], abs=4 * tolerance)
+    shift = [offset, 0.0, -offset] if suffix == ".stl" and offset else [0.0, 0.0, 0.0]
+    assert given.surface[0][given.surface[1]] == pytest.approx(vertices[faces] - np.round(shift), abs=4e-6)
 
 
-@pytest.mark.parametrize("suffix", WRITERS)
+def test_the_title_of_an_stl_says_how_far_it_is_moved(tmp_path):
+    vertices, faces = torus()
+    place = np.array([512_345.678, 5_412_345.678, 245.3])
+    given = read(write(tmp_path / "a.obj", vertices + place, faces))
+    moved = write(tmp_path / "a.stl", given.surface[0], given.surface[1], shift=given.frame.shift).read_bytes()
+    assert moved[:80].decode().split() == ["Foretoken;", "add", "512346", "5412346", "245"]
+    assert given.notes == [
+        "An STL, which has single precision only, is moved by (-512,346, -5,412,346, -245); other formats keep the place."
+    ]
+    assert write(tmp_path / "b.stl", vertices + 500.0, faces).read_bytes()[:80].decode().strip() == "Foretoken"
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
 def test_another_reader_agrees(tmp_path, suffix):
     vertices, faces = joined(box((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)), torus())
     mesh = trimesh.load_mesh(write(tmp_path / f"a{suffix}", vertices, faces, metadata=SETTINGS))
@@ -153,6 +165,6 @@ def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_writing_twice_gives_the_same_bytes(tmp_path):
-    for suffix in WRITERS:
+    for suffix in FORMATS:
         one = write(tmp_path / f"a{suffix}", *torus(), metadata=SETTINGS).read_bytes()
         assert write(tmp_path / f"a{suffix}", *torus(), metadata=SETTINGS).read_bytes() == one

@@ -1,0 +1,50 @@
+"""Inputs as people have them: each is read as what it is, or refused with a sentence that names what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.errors import BadFile
+from engine.mesh import surface
+from engine.mesh.read import Input, read
+from tests.faults.corpus import Sample, clouds, meshes
+from tests.faults.sentences import wrong
+
+SAMPLES = (*clouds.SAMPLES, *meshes.SAMPLES)
+
+
+def places(given: Input) -> np.ndarray:
+    """Points of a cloud or vertices of a mesh [N, 3] in the file's coordinates."""
+    return given.frame.from_model(given.points[:, :3]) if given.surface is None else given.surface[0]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_an_input_as_people_have_it(sample: Sample, tmp_path: Path) -> None:
+    path = sample.write(tmp_path)
+    if sample.sentence:
+        with pytest.raises(BadFile) as caught:
+            read(path)
+        assert sample.sentence in str(caught.value) and not wrong(str(caught.value))
+        return
+    given = read(path)
+    notes = " ".join(given.notes)
+    assert all(words in notes for words in sample.notes), notes
+    found = places(given)
+    size = np.ptp(found, 0).max()
+    if sample.low is not None and sample.high is not None:
+        assert found.min(0) == pytest.approx(np.array(sample.low), abs=1e-5 * size)
+        assert found.max(0) == pytest.approx(np.array(sample.high), abs=1e-5 * size)
+    if sample.area is None:
+        assert given.kind == "cloud"
+        assert sample.count is None or len(found) == sample.count
+    else:
+        assert given.surface is not None
+        assert surface.areas(*given.surface).sum() == pytest.approx(sample.area, rel=1e-5)
+        assert sample.count is None or len(given.surface[1]) == sample.count
+
+
+def test_names_of_samples_are_unique() -> None:
+    assert len({sample.name for sample in SAMPLES}) == len(SAMPLES)
