@@ -24,7 +24,8 @@ from app.compressed import Compressed
 from app.door import Door
 from app.limits import Limits
 from app.serving.key import VARIABLE
-from app.serving.page import Page, beside
+from app.serving.page import Page, serve_beside
+from app.serving.prefix import Prefix
 from app.serving.tools import PATH, check_installed, mend
 from app.session import Sessions
 from app.shelf import Shelf
@@ -55,6 +56,7 @@ def build(
     examples: Path | None = None,
     shelf: Shelf | None = None,
     runner: Here | Away | None = None,
+    any_model: bool = False,
 ) -> Page:
     """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one).
 
@@ -62,6 +64,7 @@ def build(
     weights : the folder of the picture model (None: the shipped one), for its card
     examples: where the race is kept that a new page shows (None: it shows none)
     shelf   : where finished runs are kept (default: the user's runs), with the limits of the page; runner : where it decodes
+    any_model: its images API answers to any model name
     """
     mesh = mesh or mesh_model()
     shelf = shelf or Shelf(home() / "runs", Limits())
@@ -76,7 +79,7 @@ def build(
         place = Place(page, tab, backbone, mesh, sessions, **parts)
         endpoints.build(place)
         replaying.build(place)
-        page.routes = beside(place, lambda caller: forget(page, caller), os.environ.get(VARIABLE, ""))
+        serve_beside(page, place, lambda caller: forget(page, caller), os.environ.get(VARIABLE, ""), any_model)
         if limits.shared:
             gr.HTML(f'<p class="ft-privacy">{limits.privacy}</p>', elem_id="privacy", apply_default_css=False)
 
@@ -173,6 +176,8 @@ def launch(
     limits: Limits | None = None,
     gpu: Callable[..., Any] | None = None,
     mcp: bool = False,
+    any_model: bool = False,
+    root_path: str | None = None,
 ) -> None:
     """Serves the studio until it is interrupted. If a port is in use, it takes the next free one and prints it.
 
@@ -181,6 +186,8 @@ def launch(
     data, limits   : where finished runs are kept (default: the user's runs), and what the page may keep and take
     gpu            : ZeroGPU's decorator, see app/worker.py
     mcp            : the endpoints are tools for MCP clients, too; raises NotSupported without the package
+    any_model      : the images API answers to any model name
+    root_path      : the path under which a proxy serves the studio, such as "/foretoken"
     """
     os.environ.setdefault("MPLBACKEND", "agg")  # else Gradio's first update asks which one is in use, which imports pyplot for seconds
     if mcp:
@@ -191,7 +198,21 @@ def launch(
     clean(shelf.folder)
     shelf.prune()
     with own_folder():
-        _serve(models_of(backbone, path), device, port, host, open_browser, dtype, mesh_path, allowed_hosts, shelf, gpu, mcp)
+        _serve(
+            models_of(backbone, path),
+            device,
+            port,
+            host,
+            open_browser,
+            dtype,
+            mesh_path,
+            allowed_hosts,
+            shelf,
+            gpu,
+            mcp,
+            any_model,
+            root_path,
+        )
 
 
 def _serve(
@@ -206,6 +227,8 @@ def _serve(
     shelf: Shelf,
     gpu: Callable[..., Any] | None,
     mcp: bool,
+    any_model: bool,
+    root_path: str | None,
 ) -> None:
     """Loads the models and serves the studio until it is interrupted."""
     (picture_name, picture_path), (mesh_name, found_path) = models
@@ -221,9 +244,10 @@ def _serve(
         runner = Away({each.name: each for each in models}, gpu)
     sessions, shared = visitors(shelf.limits), shelf.limits.shared
     local = is_local(host) and not tuple(allowed_hosts) and not shared
-    page = build(model, mesh, sessions, local, Path(picture_path) if picture_path else None, home() / "examples", shelf, runner)
+    weights = Path(picture_path) if picture_path else None
+    page = build(model, mesh, sessions, local, weights, home() / "examples", shelf, runner, any_model)
     print(f"Foretoken studio: {address(host, found)}\n{kept_where(shelf)}", flush=True)
-    open_to(page, host, found, allowed_hosts, open_browser, shelf.limits, mcp)
+    open_to(page, host, found, allowed_hosts, open_browser, shelf.limits, mcp, root_path)
     if mcp:
         print(f"MCP: {address(host, found)}{PATH}", flush=True)
     wait_for_interrupt()
@@ -268,17 +292,26 @@ def open_to(
     open_browser: bool = False,
     limits: Limits | None = None,
     mcp: bool = False,
+    root_path: str | None = None,
 ) -> str:
-    """Serves a page from its own threads; returns its URL. mcp : its endpoints are tools for MCP clients, too"""
+    """Serves a page from its own threads; returns its URL.
+
+    mcp : its endpoints are tools for MCP clients, too; root_path : under which a proxy serves it (None: $GRADIO_ROOT_PATH)
+    """
     limits = limits or Limits()
     page.queue(default_concurrency_limit=4, api_open=False, max_size=limits.waiting)
     door = Middleware(Door, host=host, allowed=tuple(allowed_hosts), largest=limits.upload, public=limits.shared)
+    outer = os.environ.get("GRADIO_ROOT_PATH", "") if root_path is None else root_path
     _, here, _ = page.launch(
         server_name=host, server_port=port, inbrowser=open_browser, quiet=True, share=False, show_error=True, ssr_mode=False,
         theme=theme.theme(), css=theme.css(), head=theme.HEAD, footer_links=[], run_history=False, enable_monitoring=False,
         mcp_server=mcp, pwa=True, favicon_path=str(theme.ICON), prevent_thread_lock=True, max_file_size=limits.upload,
         state_session_capacity=VISITORS, _frontend=False,  # else Gradio asks for its own page, and a busy machine lets it wait too long
-        app_kwargs={"middleware": [door, Middleware(Compressed)], "routes": list(page.routes)},
+        root_path=outer, app_kwargs={
+            "middleware": [Middleware(Prefix, root_path=outer), door, Middleware(Compressed)],
+            "routes": list(page.routes),
+            "exception_handlers": {404: page.unrouted, 405: page.unrouted},
+        },
     )  # fmt: skip
     if mcp:
         mend(page.mcp_server_obj)

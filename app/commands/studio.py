@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 import socket
 from collections.abc import Sequence
 
 from app.commands.options import Parser, add_model, file_path, whole
+
+ROOT_PATH = re.compile(r"(/[\w.~-]+)*", re.ASCII)
 
 
 def parser() -> Parser:
@@ -18,6 +22,8 @@ def parser() -> Parser:
     p.add_argument("--data", type=file_path, metavar="FOLDER", help="where finished runs are kept (the user's data folder)")
     p.add_argument("--keep", type=whole(1, 1_000_000), metavar="RUNS", help="how many runs are kept; then the oldest are deleted (1000)")
     p.add_argument("--mcp", action="store_true", help="offers the endpoints as tools to MCP clients, too")
+    p.add_argument("--any-model", action="store_true", help="the images API answers to any model name, such as dall-e-3, and to any size")
+    p.add_argument("--root-path", type=root_path, metavar="PATH", help="the path under which a proxy serves the studio, such as /foretoken")
     add_model(p)
     return p
 
@@ -38,10 +44,22 @@ def main(arguments: Sequence[str]) -> int:
         more["data"] = options.data.resolve()
     if options.mcp:
         more["mcp"] = True
+    if options.any_model:
+        more["any_model"] = True
+    if options.root_path is not None:
+        more["root_path"] = options.root_path
     if options.keep:
         more["limits"] = Limits(runs=options.keep)
     launch(name, path, options.device, options.port, options.host, not options.no_browser, options.dtype, **more)
     return 130
+
+
+def root_path(text: str) -> str:
+    """The type of --root-path: a path that begins with a slash and does not end with one; "" for the root."""
+    path = text.rstrip("/")
+    if not text.startswith("/") or not ROOT_PATH.fullmatch(path):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a path such as /foretoken")
+    return path
 
 
 def check_host(host: str) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from typing import Any, NamedTuple
-
-from PIL import Image
 
 from app import history
 from app.boards.picture import Board
@@ -20,17 +17,17 @@ from engine.run import Run, speedup
 
 
 class Partial(NamedTuple):
-    """A preview: its number from 0, a PNG, and what is known of the run so far."""
+    """A preview: its number from 0, a file, and what is known of the run so far."""
 
     index: int
-    png: bytes
+    file: bytes
     told: dict[str, Any]
 
 
 class Drawn(NamedTuple):
-    """The finished picture: a PNG with its settings, its side in pixels, and what is known of the run."""
+    """The finished picture: a file, its side in pixels, and what is known of the run."""
 
-    png: bytes
+    file: bytes
     side: int
     told: dict[str, Any]
 
@@ -51,25 +48,18 @@ def draw(place: Place, asked: ImagesRequest, prompt: Prompt, caller: str, number
         if which == 0:
             board.add(step)
             if shown < passed(board, asked.partials) <= asked.partials:
-                yield Partial(shown, png_of(board), told(board.run))
+                yield Partial(shown, asked.format.write(board.picture()), {**told(board.run), **asked.notes})
                 shown += 1
         yield None
     if not all(run.finished for run in runs):
         raise Refused(CLOSING, status=503, code="stopped", kind=OVERLOADED)
-    yield Drawn(png_of(board, history.describe(board.run)), board.final().shape[1], told(*runs))
+    file = asked.format.write(board.picture(), history.describe(board.run))
+    yield Drawn(file, board.final().shape[1], {**told(*runs), **asked.notes})
 
 
 def passed(board: Board, partials: int) -> int:
     """How many previews are due: they come at equal shares of the tokens. More than `partials` once all are committed."""
     return len(board.run.tokens) * (partials + 1) // len(board.verdict)
-
-
-def png_of(board: Board, settings: dict[str, Any] | None = None) -> bytes:
-    """The picture as it is shown now, with these settings in it."""
-    file = io.BytesIO()
-    info = history.text_of(settings) if settings is not None else None
-    Image.fromarray(board.picture()).save(file, "PNG", pnginfo=info)
-    return file.getvalue()
 
 
 def told(run: Run, plain: Run | None = None) -> dict[str, Any]:

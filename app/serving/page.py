@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import gradio as gr
 from starlette.requests import Request
@@ -18,15 +18,22 @@ from app.ui.place import Place
 
 
 class Page(gr.Blocks):
-    """A page of Gradio's. routes : what its server answers besides, before the page's own paths"""
+    """A page of Gradio's.
+
+    routes   : what its server answers besides, before the page's own paths
+    unrouted : answers errors 404 and 405
+    """
 
     routes: tuple[BaseRoute, ...] = ()
+    unrouted: Callable[..., Awaitable[Response]]
 
 
-def beside(place: Place, forget: Callable[[str], None], key: str) -> tuple[BaseRoute, ...]:
-    """The routes of the API and of the metrics, inside the page's context.
+def serve_beside(page: Page, place: Place, forget: Callable[[str], None], key: str, any_model: bool = False) -> None:
+    """Adds the API and the metrics to a page, inside its context.
 
-    forget : frees what Gradio keeps of a caller; key : that requests to the API must carry, "" = none
+    forget    : frees what Gradio keeps of a caller
+    key       : that requests to the API must carry, "" = none
+    any_model : the API answers to any model name
     """
     sessions = place.sessions
     metrics = Metrics(sessions.running, sessions.waiting)
@@ -36,5 +43,6 @@ def beside(place: Place, forget: Callable[[str], None], key: str) -> tuple[BaseR
         """All metrics as text."""
         return Response(metrics.text(), media_type=MEDIA_TYPE)
 
-    api = ImagesApi(place, Turns(place.page, sessions, forget), Key(key))
-    return (*api.routes(), Route("/metrics", scrape, methods=["GET"]))
+    api = ImagesApi(place, Turns(place.page, sessions, forget), Key(key), any_model)
+    page.routes = (*api.routes(), Route("/metrics", scrape, methods=["GET"]))
+    page.unrouted = api.unrouted

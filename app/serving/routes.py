@@ -1,13 +1,15 @@
-"""The routes beside the page: OpenAI's images API under /v1, and /metrics."""
+"""The routes of OpenAI's images API, under /v1, and its answers to requests that no route takes."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial, wraps
+from http import HTTPStatus
 from typing import Any
 
+from fastapi.exception_handlers import http_exception_handler
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -15,7 +17,8 @@ from starlette.types import Receive, Scope, Send
 
 from app.serving import images_reply
 from app.serving.drawing import Drawn, draw
-from app.serving.images_request import NO_MODEL, NOT_AN_OBJECT, ImagesRequest, read
+from app.serving.fields import parse
+from app.serving.images_request import ImagesRequest, check_model, read
 from app.serving.key import Key
 from app.serving.refusals import Refused, refusal_of
 from app.serving.turns import ClientLeft, Turns
@@ -23,25 +26,38 @@ from app.ui import asked as values
 from app.ui.place import Place
 from engine.errors import ForetokenError
 
-NOWHERE = "There is no {} {} here. There are POST /v1/images/generations and GET /v1/models."
+GENERATIONS, MODELS = "/v1/images/generations", "/v1/models"
+NOWHERE = f"There is no {{}} {{}} here. The images API is under /v1: POST {GENERATIONS} and GET {MODELS}."
+NOT_ALLOWED = "{} is not allowed on {}. Send {}."
+GRADIO = ("/gradio_api/", "/assets/", "/static/", "/svelte/")  # beginnings of paths whose clients expect Gradio's answers
 GONE = 499  # nginx's status for a client that left; nobody reads it
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 class ImagesApi:
-    """OpenAI's images API for one studio. It draws with the page's model, runner and queue."""
+    """OpenAI's images API for one studio. It draws with the page's model, runner and queue.
 
-    def __init__(self, place: Place, turns: Turns, key: Key):
-        self.place, self.turns, self.key = place, turns, key
+    any_model : it answers to any model name
+    """
+
+    def __init__(self, place: Place, turns: Turns, key: Key, any_model: bool = False):
+        self.place, self.turns, self.key, self.any_model = place, turns, key, any_model
 
     def routes(self) -> list[BaseRoute]:
         """What the server needs to know."""
         return [
-            Route("/v1/images/generations", self._answering(self.generations), methods=["POST"]),
-            Route("/v1/models", self._answering(self.models), methods=["GET"]),
-            Route("/v1/models/{name}", self._answering(self.model), methods=["GET"]),
-            Route("/v1/{rest:path}", self._answering(nowhere), methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            *(Route(path, self._answering(self.generations), methods=["POST"]) for path in (GENERATIONS, f"{GENERATIONS}/")),
+            Route(MODELS, self._answering(self.models), methods=["GET"]),
+            Route(f"{MODELS}/{{name:path}}", self._answering(self.model), methods=["GET"]),
         ]
+
+    async def unrouted(self, request: Request, error: HTTPException) -> Response:
+        """The answer to an error 404 or 405: in OpenAI's form if no route takes the path or the method, else Gradio's."""
+        if request.url.path.startswith(GRADIO) or error.detail != HTTPStatus(error.status_code).phrase:
+            return await http_exception_handler(request, error)
+        answer = await self._answering(partial(refuse, error=error))(request)
+        answer.headers.update(error.headers or {})
+        return answer
 
     def _answering(self, handler: Handler) -> Handler:
         """The handler behind the key; its refusals become answers."""
@@ -64,24 +80,24 @@ class ImagesApi:
 
     async def model(self, request: Request) -> Response:
         """One of them."""
-        name, own = request.path_params["name"], self.place.backbone.name
-        if name != own:
-            raise Refused(NO_MODEL.format(values.brief(name), own), status=404, param="model", code="model_not_found")
-        return JSONResponse(images_reply.model_of(self.place.backbone))
+        name = request.path_params["name"]
+        if not name:
+            return await self.models(request)
+        check_model(name, self.place.backbone, self.any_model)
+        return JSONResponse(images_reply.model_of(self.place.backbone, name))
 
     async def generations(self, request: Request) -> Response:
         """Pictures from a prompt, in one answer or as a stream of events."""
-        asked = read(await body_of(request), self.place.backbone)
-        words = len((asked.prompts[0].text or "").split())
+        asked = read(parse(await request.body()), self.place.backbone, self.any_model)
         if asked.stream:
-            return await self._stream(request, asked, words)
+            return await self._stream(request, asked)
         drawn: list[Drawn] = []
         for number in range(len(asked.prompts)):  # each takes its own turn, so that others come between
             async with aclosing(self._updates(request, asked, number)) as updates:
                 drawn += [update async for update in updates]
-        return JSONResponse(images_reply.reply(drawn, words))
+        return JSONResponse(images_reply.reply(drawn, asked))
 
-    async def _stream(self, request: Request, asked: ImagesRequest, words: int) -> Response:
+    async def _stream(self, request: Request, asked: ImagesRequest) -> Response:
         """The events of one picture. What is wrong before the first is an answer of its own."""
         updates = self._updates(request, asked, 0)
         first = await anext(updates)
@@ -89,10 +105,10 @@ class ImagesApi:
 
         async def events() -> AsyncIterator[bytes]:
             async with aclosing(updates):
-                yield images_reply.event_of(first, side, words)
+                yield images_reply.event_of(first, side, asked)
                 try:
                     async for update in updates:
-                        yield images_reply.event_of(update, side, words)
+                        yield images_reply.event_of(update, side, asked)
                 except Refused as e:
                     yield images_reply.error_event(e.told())
 
@@ -130,14 +146,11 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def nowhere(request: Request) -> Response:
-    """Says which paths there are."""
-    raise Refused(NOWHERE.format(request.method, values.brief(request.url.path)), status=404, code="unknown_url")
-
-
-async def body_of(request: Request) -> Any:
-    """The JSON that came with a request."""
-    try:
-        return json.loads(await request.body())
-    except (ValueError, RecursionError) as e:
-        raise Refused(NOT_AN_OBJECT) from e
+async def refuse(request: Request, error: HTTPException) -> Response:
+    """Raises Refused, which names the paths there are, or the methods of this one."""
+    path = values.brief(request.url.path)
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        raise Refused(NOWHERE.format(request.method, path), status=404, code="unknown_url")
+    methods = {each.strip() for each in (error.headers or {}).get("Allow", "").split(",")} - {"", "HEAD"}
+    sentence = NOT_ALLOWED.format(request.method, path, " or ".join(sorted(methods)))
+    raise Refused(sentence, status=405, code="method_not_supported")

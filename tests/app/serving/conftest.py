@@ -35,10 +35,14 @@ def opened(picto, low, tmp_path_factory) -> Iterator[Callable]:
         patch.delenv("FORETOKEN_API_KEY", raising=False)
 
         @contextmanager
-        def open_one(limits: Limits | None = None, local: bool = True, mcp: bool = False, runner: Here | None = None) -> Iterator[Open]:
+        def open_one(
+            limits: Limits | None = None, local: bool = True, mcp: bool = False, runner: Here | None = None, any_model: bool = False,
+            root_path: str | None = None,
+        ) -> Iterator[Open]:  # fmt: skip
             shelf = Shelf(folder / "runs", limits or Limits())
-            page = studio.build(picto, Lazy("lowpoly", folder, lambda: low), local=local, shelf=shelf, runner=runner)
-            where = studio.open_to(page, "127.0.0.1", studio.free_port("127.0.0.1", next(ports)), limits=limits, mcp=mcp)
+            page = studio.build(picto, Lazy("lowpoly", folder, lambda: low), local=local, shelf=shelf, runner=runner, any_model=any_model)
+            port = studio.free_port("127.0.0.1", next(ports))
+            where = studio.open_to(page, "127.0.0.1", port, limits=limits, mcp=mcp, root_path=root_path)
             found = Open(where.rstrip("/"))
             found.page, found.shelf = page, shelf
             yield found

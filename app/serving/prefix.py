@@ -1,0 +1,48 @@
+"""A studio under a path of a proxy, such as https://example.org/foretoken/."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+PREFIX = re.compile(r"(/[\w.~-]+)+", re.ASCII)
+
+
+class Prefix:
+    """ASGI middleware that removes the outer path from requests, for proxies that pass it on, and tells Gradio of a path that only the
+    header X-Forwarded-Prefix names.
+
+    root_path : the outer path that the studio was started with, or a URL with it; "" = the header's counts
+    """
+
+    def __init__(self, app: ASGIApp, root_path: str = ""):
+        self.app, self.root = app, urlsplit(root_path).path.rstrip("/")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        sent = headers.get("x-forwarded-prefix", "").split(",")[0].strip().rstrip("/")
+        prefix = self.root or (sent if PREFIX.fullmatch(sent) else "")
+        scope = without(scope, prefix)
+        if prefix and not self.root:
+            scope["headers"] = [*scope["headers"]]
+            # Gradio builds all of its addresses on this header, and reads no header with a path
+            host = headers.get("x-forwarded-host", headers.get("host", "")).split(",")[0].strip()
+            MutableHeaders(scope=scope)["x-forwarded-host"] = f"{host}{prefix}"
+        await self.app(scope, receive, send)
+
+
+def without(scope: Scope, prefix: str) -> Scope:
+    """A copy of a scope whose path does not begin with the prefix."""
+    path, raw = scope["path"], scope.get("raw_path")
+    if not prefix or not f"{path}/".startswith(f"{prefix}/"):
+        return dict(scope)
+    changed = {"path": path[len(prefix) :] or "/"}
+    if raw is not None:
+        changed["raw_path"] = raw[len(prefix) :] or b"/"
+    return {**scope, **changed}
