@@ -12,7 +12,7 @@ import torch
 import trimesh
 
 from app.boards.mesh import ALL, NATS, NOTHING_DRAFTED, MeshBoard
-from app.mesh_files import FILES, write_files
+from app.mesh_files import FILES, write_files, write_shrinkwrapped
 from app.stream import Throttle, updates
 from app.ui import mesh_input, mesh_side
 from app.ui.method_menu import start_values
@@ -157,6 +157,23 @@ def test_a_stopped_run_keeps_what_it_has(low, tmp_path):
         assert len(found.faces) == len(whole.faces)
         assert np.abs(found.bounds - np.stack([f(shape.frame.from_model(whole.vertices), 0) for f in (np.min, np.max)])).max() < 1e-4
     assert json.loads(files["settings"].read_text())["prompt"] == "chair.ply"
+
+
+def test_files_of_a_shape_on_a_map_keep_its_place(low, tmp_path):
+    """Single precision would move such points by half a metre."""
+    np.savetxt(tmp_path / "map.xyz", read(CHAIR).reference[:, :3] + [512_345.678, 5_412_345.678, 245.3], "%.4f")
+    shape, run = read(tmp_path / "map.xyz"), start(low, "ar", size=4)
+    board = MeshBoard(run)
+    list(updates([board], Throttle(0.0)))
+    files = write_files(run, shape, tmp_path / "mesh") | {
+        f"wrapped {form}": write_shrinkwrapped(run, run.result().vertices, shape, tmp_path / f"wrapped.{form}") for form in ("glb", "stl")
+    }
+    right = shape.frame.from_model(run.result().vertices)
+    assert shape.frame.shift.any()
+    for name in ("glb", "coloured", "obj", "ply", "stl", "wrapped glb", "wrapped stl"):
+        found = trimesh.load(files[name], force="mesh").bounds + (shape.frame.shift if "stl" in name else 0)
+        assert found == pytest.approx(np.stack([right.min(0), right.max(0)]), abs=1e-4), name
+    assert any("An STL" in note for note in json.loads(files["settings"].read_text())["input"]["notes"])
 
 
 def test_every_draft_of_a_run_is_known_as_faces_that_came_or_did_not(low):

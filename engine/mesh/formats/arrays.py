@@ -114,7 +114,7 @@ def _mesh(source: Source, archive: zipfile.ZipFile, points: zipfile.ZipInfo, fac
     indices = np.concatenate([*_rows(source, archive, faces, (3,))] or [none])
     source.vertices(len(vertices))
     source.faces(len(indices))
-    if indices.dtype.kind not in "iu":
+    if indices.dtype.kind not in "iu" and (indices % 1 != 0).any():
         raise BadFile(f"{source.name} has faces of type {plain(indices.dtype)}; they need whole numbers, so save them as int32.")
     return Raw(vertices.astype(np.float64), faces=indices.astype(np.int64))
 

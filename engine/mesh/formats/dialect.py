@@ -11,7 +11,7 @@ QUOTED = re.compile(r'"([^"]*)"')
 PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 WITH_COMMA = re.compile(r"[+-]?(\d+(,\d*)?|,\d+)([eEdD][+-]?\d+)?")  # without a point
 FORTRAN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))[dD]([+-]?\d+)")
-MICROSOFT = re.compile(r"([+-]?)1\.#(QNAN|SNAN|IND|INF)\d*")
+MICROSOFT = re.compile(r"([+-]?)(?:1\.#(QNAN|SNAN|IND|INF)\d*|nan\((?:s?nan|ind)\))", re.IGNORECASE)
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 MISSING = ("", "-", "na", "n/a", "null", "none", "<na>")  # values of a cell that is empty
 
@@ -25,7 +25,7 @@ def as_number(word: str) -> float | None:
     if match := FORTRAN.fullmatch(word):
         return float(f"{match[1]}e{match[2]}")
     if match := MICROSOFT.fullmatch(word):
-        return float(match[1] + ("inf" if match[2] == "INF" else "nan"))
+        return float(match[1] + ("inf" if (match[2] or "").upper() == "INF" else "nan"))
     return None
 
 

@@ -19,7 +19,8 @@ PACKED = {
 }  # fmt: skip
 ZIP = (b"PK\3\4", b"PK\5\6", b"PK\7\x08")
 OTHER = {  # what is not read at all, by its first bytes
-    b"%PDF": "a PDF document", b"\x89PNG\r\n\x1a\n": "a PNG picture", b"\xff\xd8\xff": "a JPEG picture", b"GIF8": "a GIF picture",
+    b"%PDF": "a PDF document", b"{\\rtf": "an RTF document",
+    b"\x89PNG\r\n\x1a\n": "a PNG picture", b"\xff\xd8\xff": "a JPEG picture", b"GIF8": "a GIF picture",
     b"II*\0": "a TIFF picture", b"MM\0*": "a TIFF picture", b"v/1\x01": "an EXR picture", b"#?RADIANCE": "an HDR picture",
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an old Office document", b"SQLite format 3\0": "an SQLite database",
     b"\x89HDF\r\n\x1a\n": "an HDF5 file",

@@ -22,7 +22,7 @@ def read(source: Source) -> Raw:
         head, line = _header(source, file)
         row, count = _row(source, head)
         left = source.size - file.tell()
-        kind = head["DATA"][0]
+        kind = head["DATA"][0].lower()
         if kind == "ascii":
             source.claim(count, "points", 2 * sum(field.shape[0] if field.shape else 1 for field, *_ in row.fields.values()), left + 1)
             return _ascii(source, file, row, count, line)
@@ -52,7 +52,7 @@ def _header(source: Source, file: BinaryIO) -> tuple[dict[str, list[str]], int]:
 def _row(source: Source, head: dict[str, list[str]]) -> tuple[np.dtype, int]:
     """The layout of a point, and how many there are."""
     try:
-        names = head["FIELDS"]
+        names = [name.lower() for name in head["FIELDS"]]
         each = head.get("COUNT", ["1"] * len(names))
         fields = zip(names, head["TYPE"], head["SIZE"], each, strict=True)
         # padding is named _, possibly several times, so the names are numbered

@@ -25,15 +25,19 @@ def read(source: Source) -> Raw:
     head = source.head()
     count = int.from_bytes(head[80:HEAD], "little")
     if source.size != HEAD + count * TRIANGLE.itemsize and _is_text(source):
-        return _mesh(source, _text(source))
+        raw = _mesh(source, _text(source))
+        raw.notes += [] if _is_ended(source) else ["The file does not end with 'endsolid': it may be cut off."]
+        return raw
     if len(head) < HEAD:
         raise source.damaged("it is too short for an STL file")
-    notes = []
+    notes, rest = [], source.size - HEAD - count * TRIANGLE.itemsize
     if count in OPEN and source.size > HEAD:
         announced, (count, rest) = count, divmod(source.size - HEAD, TRIANGLE.itemsize)
         if rest:
             raise source.damaged(f"its header leaves the number of faces open ({announced:,}), and its last face is not complete")
         notes.append(f"The header announces {announced:,} faces; the {count:,} that follow were read.")
+    elif rest >= TRIANGLE.itemsize:
+        notes.append(f"The header announces {count:,} faces; the {rest:,} bytes after them were left out.")
     source.claim(count, "faces", TRIANGLE.itemsize, source.size - HEAD)
     source.faces(count)
     raw = _mesh(source, np.fromfile(source.path, TRIANGLE, count, offset=HEAD)["corners"].reshape(-1, 3))
@@ -46,6 +50,13 @@ def _is_text(source: Source) -> bool:
     with source.open_text() as file:
         head = file.read(1024).lower()
     return b"\0" not in head and (head.lstrip().startswith(b"solid") or re.search(rb"\bfacet\s+normal\b", head) is not None)
+
+
+def _is_ended(source: Source) -> bool:
+    """True if the last statement of an ASCII file closes a solid."""
+    with source.open() as file:
+        file.seek(max(0, source.size - 1024))
+        return b"endsolid" in file.read().replace(b"\0", b"").lower()
 
 
 def _text(source: Source) -> np.ndarray:

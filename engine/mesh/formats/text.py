@@ -24,6 +24,7 @@ BLOCK = 65_536  # lines at a time
 HEAD = 64  # lines within which the first point must come
 SAMPLE = 64  # lines by which the form of a table is decided
 LINE_BYTES = 100_000
+END_OF_FILE = "\x1a"  # after the last line of a file from DOS
 ELEMENTS = re.compile(
     "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb Mo Tc Ru Rh Pd Ag Cd "
     "In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os Ir Pt Au Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np "
@@ -102,9 +103,12 @@ def read(source: Source) -> Raw:
 
 
 def as_text(file: BinaryIO) -> Iterator[str]:
-    """The lines of a file from its current position. Bytes that are no text become non-numeric characters; endless lines are split."""
+    """The lines of a file from its current position, in UTF-8 or else in the 8-bit encoding of Windows. Endless lines are split."""
     while line := file.readline(LINE_BYTES):
-        yield line.decode("utf-8", "replace")
+        try:
+            yield line.decode()
+        except UnicodeDecodeError:
+            yield line.decode("cp1252", "replace")
 
 
 # --- the form of a table ----------------------------------------------------------------------------------------------
@@ -161,7 +165,8 @@ def _check_atoms(source: Source, start: Start, sample: list[list[str]]) -> None:
     """Raises BadFile for a molecule: element, x, y and z of every atom, below a count and a line of comment."""
     names = [words[0] for words in sample if len(words) > 3]
     by_number = len(start.before) == 2 and start.count is not None and all(name.isdigit() and 0 < int(name) <= 118 for name in names)
-    if names and (by_number or all(ELEMENTS.fullmatch(name.capitalize()) for name in names)):
+    elements = sum(ELEMENTS.fullmatch(name.capitalize()) is not None for name in names)  # the comment may look like an atom
+    if names and (by_number or elements > 0.9 * len(names)):
         raise BadFile(f"{source.name} holds the atoms of a molecule and no points on a surface; give a cloud or a mesh.")
 
 
@@ -274,7 +279,7 @@ def _slow(block: list[str], source: Source, number: int, form: Table) -> np.ndar
     width, rows = form.width, []
     for at, line in enumerate(block, number):
         words = form.dialect.words(line)
-        if not words or (form.counts and len(words) == 1 and words[0].isdigit()):
+        if not words or words == [END_OF_FILE] or (form.counts and len(words) == 1 and words[0].isdigit()):
             continue
         width = width or len(words)
         columns = range(len(words)) if form.columns is None else [i for i in form.columns if i < len(words)]

@@ -167,7 +167,7 @@ UNNAMED = (
     good("Open3D l.xyzrgb", lines(" ", lambda r: words(*r[0], *(v / 255 for v in r[2]))), "as colours"),
     good("a title with numbers m.txt", lines(" ", xyz, "Scan 7 of 2024\n")),
     good("exponents of Fortran n.dat.txt", lines("  ", lambda r: [f"{v:.10E}".replace("E", "D") for v in r[0]])),
-    good("NaN of Microsoft o.txt", "1 2 1.#QNAN\n-1.#IND 0 0\n" + lines(" "), "2 points with NaN"),
+    good("NaN of Microsoft o.txt", "1 2 1.#QNAN\n-1.#IND 0 0\n-nan(ind) 0 0\n" + lines(" "), "3 points with NaN"),
     good("whole numbers p.txt", lines(" ", lambda r: [str(round(1e4 * v)) for v in r[0]]), points=1e4 * PLACES),
     refused("atoms q.xyz", f"{COUNT}\nethanol\n" + "".join("C " + " ".join(xyz(r)) + "\n" for r in ROWS), "atoms of a molecule"),
     refused("atoms by number w.xyz", f"{COUNT}\n\n" + "".join("6 " + " ".join(xyz(r)) + "\n" for r in ROWS), "atoms of a molecule"),
@@ -206,6 +206,8 @@ ENCODED = (
         for suffix, make in TEXTS.items()
         for name, mark in (("utf-8", "\ufeff"), ("utf-16", ""), ("utf-16-le", ""), ("utf-16-be", "\ufeff"), ("utf-32", ""))
     ),
+    good("the end of a file in DOS dos.xyz", lines(" ", xyz, "", "\r\n") + "\x1a"),
+    good("names in the encoding of Windows ansi.txt", lines("\t", commas, "Rechtswert\tHochwert\tHöhe\n").encode("cp1252")),
     good("mixed line ends mixed.xyz", "".join(" ".join(xyz(r)) + end for r, end in zip(ROWS, ("\n", "\r", "\r\n") * 200, strict=True))),
     good(
         "a binary PLY with a header of a Mac mac-binary.ply",
@@ -253,6 +255,7 @@ FOREIGN = (
     refused("xz x.pcd", b"\xfd7zXZ\0\0\4" + bytes(40), "compressed by xz"),
     refused("zstd z.txt", b"\x28\xb5\x2f\xfd" + bytes(40), "compressed by zstd"),
     refused("tar t.off", _tar(), "tar archive"),
+    refused("RTF r.txt", "{\\rtf1 1 2 3}", "RTF document"),
     refused("PDF d.csv", "%PDF-1.7\n", "PDF document"),
     refused("PNG i.ply", b"\x89PNG\r\n\x1a\n" + bytes(30), "PNG picture"),
     refused("JPEG i.obj", b"\xff\xd8\xff\xe0\0\x10JFIF" + bytes(30), "JPEG picture"),
@@ -288,7 +291,7 @@ def array(name: str, points: np.ndarray, sentence: str = "", notes: Iterable[str
     return refused(name, made.getvalue(), sentence) if sentence else good(name, made.getvalue(), *notes)
 
 
-def archive(name: str, **arrays: np.ndarray) -> bytes:
+def archive(**arrays: np.ndarray) -> bytes:
     np.savez(made := io.BytesIO(), **arrays)
     return made.getvalue()
 
@@ -320,16 +323,23 @@ ARRAYS = (
     array("organised o.npy", PLACES.reshape(20, 30, 3), "reshape it (array.reshape(-1, 3))"),
     array("with intensities i.npy", np.concatenate([PLACES, COLOURS[:, :1]], 1), notes=["column of the table: 4"]),
     array("flat f.npy", PLACES.reshape(-1), "it needs (N, 3) to (N, 10)"),
-    good("positions p.npz", archive("p", positions=PLACES, colors=COLOURS)),
-    good("capitals c.npz", archive("c", Points=PLACES, Normals=NORMALS)),
-    mesh("v and f v.npz", archive("v", v=CORNERS, f=TRIANGLES)),
-    mesh("V and F V.npz", archive("V", V=CORNERS, F=TRIANGLES)),
+    good("positions p.npz", archive(positions=PLACES, colors=COLOURS)),
+    good("capitals c.npz", archive(Points=PLACES, Normals=NORMALS)),
+    mesh("v and f v.npz", archive(v=CORNERS, f=TRIANGLES)),
+    mesh("V and F V.npz", archive(V=CORNERS, F=TRIANGLES)),
+    mesh("faces as floats F.npz", archive(vertices=CORNERS, faces=TRIANGLES.astype(float))),
+    refused("half faces H.npz", archive(vertices=CORNERS, faces=TRIANGLES + 0.5), "they need whole numbers"),
+    refused("transposed in an archive T.npz", archive(points=PLACES.T), "transpose it"),
+    good("capitals in a PCD c.pcd", _pcd().replace("x y z", "X Y Z").replace("DATA ascii", "DATA ASCII")),
+    good("decimal commas in a PCD d.pcd", _pcd().split("DATA")[0] + "DATA ascii\n" + lines(" ", commas)),
     mesh("a count of zero zero.stl", _stl(0), "announces 0 faces; the 12 that follow were read"),
     mesh("an open count open.stl", _stl(2**32 - 1), "the 12 that follow were read"),
     refused("an open count and half a face half.stl", _stl(2**32 - 1)[:-20], "its last face is not complete"),
     refused("no face none.stl", _stl(0, 0), "holds no faces"),
     refused("a count too high high.stl", _stl(13), "claims 13 faces"),
     mesh("one line line.stl", ASCII_STL.replace("\n", " ")),
+    mesh("cut between two faces cut.stl", ASCII_STL.replace("endsolid box\n", ""), "may be cut off"),
+    mesh("bytes after the last face more.stl", _stl(12) + bytes(100), "100 bytes after them were left out"),
     mesh("Mac mac.stl", ASCII_STL.replace("\n", "\r")),
     mesh("Windows windows.stl", ASCII_STL.replace("\n", "\r\n")),
     mesh("decimal commas commas.stl", "solid box\n" + _facets("{:.4f}").replace(".", ",") + "endsolid\n"),
@@ -359,7 +369,7 @@ def _far_ply(path: Path) -> None:
 MAP_NOTE = "An STL, which has single precision only, is moved by (-512,346, -5,412,346, -245)"
 FAR = (
     good("a map in text m.xyz", "".join("{:.4f} {:.4f} {:.4f}\n".format(*p) for p in PLACES + MAP), MAP_NOTE, points=PLACES + MAP),
-    good("a map as an array m.npz", archive("m", points=PLACES + MAP), MAP_NOTE, points=PLACES + MAP),
+    good("a map as an array m.npz", archive(points=PLACES + MAP), MAP_NOTE, points=PLACES + MAP),
     Sample("a map in doubles m.pcd", _into("m.pcd", _far_pcd), COUNT, **corners(PLACES + MAP), notes=(MAP_NOTE,)),
     Sample("a map in doubles m.ply", _into("m.ply", _far_ply), COUNT, **corners(PLACES + MAP), notes=(MAP_NOTE,)),
 )
