@@ -120,8 +120,9 @@ def _start(source: Source, lines: list[str]) -> Start:
         if "\0" in line:
             break
         if (numbers := values(line)) and len(numbers) > 1:  # a single number is the number of points
-            if _numbers_columns(numbers, lines[at + 1 : at + SAMPLE]):
-                continue
+            below = lines[at + 1 : at + SAMPLE]
+            if _numbers_columns(numbers, below) or (len(numbers) == 2 and any(len(values(other) or ()) > 2 for other in below[:3])):
+                continue  # two numbers are those of the points and of their columns
             return Start(lines[at:], at + 1, lines[:at])
     else:
         shapes = [_shape(line) for line in lines]
@@ -216,8 +217,10 @@ def _names(line: str, dialect: Dialect, width: int) -> list[list[str]]:
     bare = re.sub(r"^[\s#/%!]+", "", line).strip()
     if not bare or len(bare) > 2_000:
         return []
-    ways = [split(bare, dialect.separator), *(split(bare, mark) for mark in ";,\t|" if mark in bare)]
-    ways.append(re.sub(r"[\[(].*?[\])]", "", bare).replace(",", " ").split())
+    ways = []
+    for text in dict.fromkeys((bare, bare.lstrip("; "), bare.rpartition(": ")[2])):  # after a sign for comments, after "Fields: "
+        ways += [split(text, dialect.separator), *(split(text, mark) for mark in ";,\t|" if mark in text)]
+        ways.append(re.sub(r"[\[(].*?[\])]", "", text).replace(",", " ").split())
     ways = [[name.strip("\"' ") for name in way] for way in ways if len(way) > 1]
     return sorted(ways, key=lambda way: len(way) != width)
 
