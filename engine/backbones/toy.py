@@ -59,9 +59,11 @@ class Toy:
         grammar: bool = False,
         counting: bool = False,
         bidirectional: bool = False,
+        uneven: bool = False,
     ):
         """grammar: no token may follow itself. counting: each token is followed by its successor, and the drafters know it.
-        bidirectional: predictive rows also see later predictive rows."""
+        bidirectional: predictive rows also see later predictive rows. uneven: the feature drafter is sure after some tokens and not after
+        others."""
         self.vocabulary, self.layout, self.end = vocabulary, Raster(rows, columns, 1), vocabulary - 1 if end else None
         self.sampling = Sampling(temperature, top_k, top_p, guidance)
         self.device = torch.device("cpu")
@@ -70,6 +72,7 @@ class Toy:
         self.codes = torch.from_numpy(np.random.default_rng(11).normal(size=(vocabulary, 2)))
         self.resampler = TableResampler(vocabulary)
         self._smaller: dict[int, Toy] = {}
+        self.uneven = uneven
         self.network = _Counter(vocabulary) if counting else _Network(vocabulary, rows * (columns + 1) + 1, seed, sharpness)
 
     @property
@@ -107,6 +110,8 @@ class Toy:
             return TableAround(*self.network.around)
         if name == "predictive_stream":
             return TableStream(*self.network.stream, causal=not self.bidirectional)
+        if name == "feature_draft" and self.uneven:
+            return uneven_features(self.vocabulary, _Network.WIDTH)
         return TableFeatures(*self.network.features) if name == "feature_draft" else TableHeads(self.network.tables)
 
     def codebook(self) -> Tensor:
@@ -511,6 +516,16 @@ class TableFeatures:
     def start(self, sequence: Any) -> TableGrowth:
         """For one run."""
         return TableGrowth(self, sequence.sampling.guidance)
+
+
+def uneven_features(vocabulary: int, width: int) -> TableFeatures:
+    """A feature drafter that sees the newest token alone. It gives 0.98 to a repetition of it, but after the last id 0.6 to the second id.
+    width : of the hidden states, which it ignores; `vocabulary` at least"""
+    probs = torch.full((vocabulary, vocabulary), 0.02 / (vocabulary - 1), dtype=torch.float64).fill_diagonal_(0.98)
+    probs[-1] = 0.4 / (vocabulary - 1)
+    probs[-1, 1] = 0.6
+    states = torch.eye(vocabulary, width, dtype=torch.float64)
+    return TableFeatures(torch.zeros(width, width, dtype=torch.float64), 20 * states, states.T @ probs.log())  # tanh(20) is 1
 
 
 class TableGrowth:

@@ -1,4 +1,36 @@
-"""Growth of a draft tree, level by level, from a drafter's distributions."""
+"""Growth of a draft tree, level by level, from a drafter's distributions.
+
+Drawn children are verified exactly (`multi_round`) if every verified node is a draw from the distribution that its verification assumes. So
+a node must not be kept or dropped because of its own token, nor because of tokens whose distributions depend on it: those of its later
+siblings, of its descendants and of theirs. Call these nodes, with the node itself, the *shadow* of the node. All that is decided while a
+tree grows follows one rule:
+
+    A decision about a node reads only the tokens of nodes that outrank it.
+
+Rank: a node outranks the nodes of lower score, and of equal score those that come later (by level, then by parent, then by place among the
+siblings: an order that no token changes). The rule is enough, and it holds.
+
+Enough. No node of v's shadow outranks v: a child's score is its parent's plus the log of a probability, and the scores of siblings fall. So
+whether v is verified is a function of tokens outside its shadow. The distribution of a node's token depends on its ancestors and its
+earlier siblings, and for a node outside the shadow those are outside, too. Hence, with all tokens outside the shadow fixed, v's token
+still has the drafter's distribution after v's path, without the earlier siblings. With u the parent and v1, v2, ... its children: fix all
+tokens but those below u. This settles whether v1 is verified, and its token still has the assumed distribution. If v1 is accepted, the
+same holds below v1, where more is fixed. If it is refused, fix the tokens of v1 and below it as well: this settles whether v2 is verified,
+and so on. So every round of `multi_round` has its premise, and the output has the model's distribution, whatever is fixed.
+
+It holds. By induction over levels, where a parent outranks its child:
+- score: from the distributions at the ancestors; for a drawn child, `turn` reads the parent's distribution and the place, not the token
+- which kind of children a node has, how many are possible (filters, grammar): from the node's own path, and they do not outrank it
+- is a level grown (`pays`): from the scores of the level's best node and its siblings, which depend on their ancestors. A node that is
+  expanded is outranked by those ancestors and by the best node, or is the best node itself. The sum over all nodes of the level would not
+  do: it holds nodes of low rank, and the level that it lets grow can displace them
+- which nodes of a level are expanded (`best_of_level`), and which are kept of the tree (`reranked`): from the node's own score and from how
+  many nodes outrank it
+- `depth`, `width`, `nodes`, the two thresholds and the room before the limit: from committed tokens and earlier passes. Schedules also see
+  how large earlier trees were, and with that tokens that were drawn and refused, but the next tree has noise of its own
+The token of a chosen child is a function of its path, and its distribution is one-hot: the rule covers it, whatever kinds are mixed. With
+match seed any tree will do, because the verdict is equality with plain decoding's draws.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +64,7 @@ class Shape:
     """The largest size of the next tree.
 
     least_node  : the least acceptance probability of a node
-    least_level : the least sum of these probabilities over the nodes to expand; below it no further level is grown
+    least_level : the least sum of these probabilities over the best node of a level and its siblings; below it no further level is grown
     """
 
     depth: int
@@ -87,7 +119,7 @@ def grow(
     """A tree of at most `room` levels, reduced to its best `shape.nodes` nodes. logits : [V], guided, after the prefix
 
     The score of a chosen child is its parent's score plus log q of its token (equation 3). For a drawn child, log q is replaced by the
-    log of the probability that it is reached and accepted, which does not depend on the token.
+    log of the probability that it is reached and accepted, which does not depend on the token. Every decision keeps to the rule above.
     """
     tokens: list[int] = []
     parents: list[int] = []
@@ -100,9 +132,10 @@ def grow(
     logits = logits[None]
     for level in range(levels):
         if level:
-            frontier = best_of_level(frontier, scores, shape)
-            if sum(math.exp(scores[u]) for u in frontier) < shape.least_level or not frontier:
+            able = [u for u in frontier if math.exp(scores[u]) >= shape.least_node]
+            if not able or not pays(able, parents, scores, shape):
                 break
+            frontier = best_of_level(able, scores, shape)
             logits = growth.expand([number[parents[u]] for u in frontier], [tokens[u] for u in frontier])
             for u in frontier:
                 number[u] = len(number) - 1
@@ -162,14 +195,20 @@ def turn(peak: float, place: int) -> float:
     return peak if place == 0 else (1 - peak) * (1 - LATER * peak) ** (place - 1) * LATER * peak
 
 
-def best_of_level(nodes: list[int], scores: list[float], shape: Shape) -> list[int]:
+def pays(level: list[int], parents: list[int], scores: list[float], shape: Shape) -> bool:
+    """True if the children of a level, a list of nodes, are worth a pass of the drafter. Only the best node and its siblings count, because
+    a node of lower rank may not decide about one of higher rank."""
+    best_parent = parents[min(level, key=lambda node: (-scores[node], node))]
+    return sum(math.exp(scores[node]) for node in level if parents[node] == best_parent) >= shape.least_level
+
+
+def best_of_level(level: list[int], scores: list[float], shape: Shape) -> list[int]:
     """The nodes of a level that are expanded, in order of index."""
-    worth = [node for node in nodes if math.exp(scores[node]) >= shape.least_node]
-    return sorted(sorted(worth, key=lambda node: (-scores[node], node))[: shape.width])
+    return sorted(sorted(level, key=lambda node: (-scores[node], node))[: shape.width])
 
 
 def reranked(parents: list[int], scores: list[float], shape: Shape) -> list[int]:
-    """The nodes that are verified, at least one: the best by score. Scores do not depend on drawn tokens."""
+    """The nodes that are verified, at least one: the best by score."""
     found = best(parents, scores, shape.nodes)
     return [node for node in found if math.exp(scores[node]) >= shape.least_node] or found[:1]
 

@@ -26,7 +26,7 @@ from engine.tree import children, depths
 
 @dataclass(frozen=True)
 class Cycle:
-    """The data of a cycle that a schedule may use; all of it is committed history.
+    """The data of a cycle that a schedule may use. Its verdict is over, so nothing of it says anything about the next tree's draws.
 
     start : position of the first token that the tree drafted; levels, nodes : of the tree as built; passes : of the drafter;
     accepted : number of drafts accepted; committed : number of tokens committed
@@ -42,7 +42,7 @@ class Cycle:
 
 
 class Schedule(Protocol):
-    """Chooses the shape of the next tree from committed history alone."""
+    """Chooses the shape of the next tree from committed tokens and earlier cycles alone."""
 
     def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
         """The shape of the tree after the committed tokens."""

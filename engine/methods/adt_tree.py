@@ -3,7 +3,7 @@
 Paper: ADT-Tree, section IV, equations 2 and 6 to 8; TokenFlock is its initialisation from all tokens within a radius.
 Idea: acceptance varies over a picture but changes slowly, so the tree that produced the neighbouring token predicts a good depth. If at
 least a share β of its levels was accepted, the next tree is deeper and narrower, else shallower and wider.
-Exactness: the same as EAGLE-2's tree: shapes depend on committed history only, never on the tree that is being verified.
+Exactness: the same as EAGLE-2's tree. Shapes and thresholds depend on earlier passes only, never on the tree that is being verified.
 Deviations: no code is public, so we follow the text. Where it is silent: the left neighbour of the first token of a row is the end of the
 row above; without a neighbour the shape is the initial one; β is compared with the neighbour's own acceptance; depth is the number of
 levels, and acceptance does not count the bonus token. At depth 1 only `nodes` limits the width. With β = 1 the paper's controller
@@ -135,9 +135,9 @@ def clipped(depth: int, width: int, knobs: Knobs) -> tuple[int, int]:
 class Throughput:
     """The controller that maximises tokens per cost, where a pass of one row costs 1. The rate is the run's tokens per cost so far.
 
-    A node is added if its acceptance probability exceeds the rate times the cost of its row; a level, if the sum over the nodes to expand
+    A node is added if its acceptance probability exceeds the rate times the cost of its row; a level, if the sum over the nodes above it
     exceeds the rate times the cost of a row and a drafter pass (Dinkelbach's condition for the greatest ratio). The probabilities are
-    estimated from the drafter's distributions while the tree grows.
+    estimated from the drafter's distributions while the tree grows, and of a level only the best node and its siblings count (`pays`).
     """
 
     def __init__(self) -> None:
@@ -164,6 +164,9 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft
 
 _TINY = {"controller": "adjacent", "depth_below": 4, "width_above": 0, "width_below": 3, "width_step": 1, "nodes": 5, "width": 2}
 _STRIP = {"rows": 2, "columns": 2}
+# A level pays or not by the second sibling's token, and three nodes hold either that sibling or the best path's next token.
+_FEW = {"controller": "throughput", "depth_below": 4, "width": 2, "nodes": 3, "row_cost": 0.0, "level_cost": 0.48}
+_UNEVEN = {"rows": 5, "columns": 1, "guidance": 4.0, "uneven": True}
 
 
 def _case(name: str, mutants: tuple[str, ...], **knobs: float | str) -> Case:
@@ -189,6 +192,10 @@ METHOD = Method(
         _case("flock", ("tree: parents missing",), tree_init="flock", children="deterministic"),
         _case("base", ("tree: parents missing",), base_depth=2, base_width=2, children="deterministic"),
         _case("throughput", ("tree: residual is p",), controller="throughput", children="sampled"),
+        Case(
+            "ADT-EXACT few nodes", "same law", _FEW | {"children": "sampled"}, _UNEVEN,
+            mutants=("tree: a level pays by the sum of its nodes",),
+        ),
         Case("SEED-EXACT", "same tokens", _TINY | {"verify": "match seed", "tree_init": "above"}, mutants=("iteration in the noise",)),
     ),
 )  # fmt: skip

@@ -7,8 +7,8 @@ at once. Verification goes down the tree as long as it accepts a child.
 Exactness: always, unless a relaxed rule is on. Chosen children: the model's draw at a node does not depend on the tree, so a child that
 equals it only saves a pass. Sampled children: drawn without replacement from the drafter's distribution, verified one after another
 (`multi_round`). The value of a drawn token must not decide whether it is kept. Here the score of a drawn node depends on its place among
-its siblings (`turn`: the probability that it is reached and accepted), never on its token, and its descendants cannot displace it. So
-re-ranking stays exact.
+its siblings (`turn`: the probability that it is reached and accepted), never on its token, and only nodes of higher rank decide about it:
+none of those depends on its token. The proof is in engine/decoding/growth.py.
 Deviations: the published trees have chosen children also above temperature 0, where the model's draw from a flat distribution rarely equals
 one of them. `sampled` draws the children, and `auto` chooses at every node, from the drafter's distribution alone, the kind more likely to
 be accepted. Depth is the number of levels (the public code makes one more than it says). The first pass of a run proposes nothing.

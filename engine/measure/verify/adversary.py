@@ -18,18 +18,19 @@ _TAKEN = 5_000_011  # a prime; its multiples scatter small histories
 
 
 class HistoryHash:
-    """Chooses depth, width and number of nodes from a hash of all committed tokens and of the last verdict."""
+    """Chooses depth, width, number of nodes and thresholds from a hash of all committed tokens and of the last verdict."""
 
     def __init__(self) -> None:
         self.accepted = 0
 
     def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
-        """Returns a shape of 1 to 3 levels, 1 to 3 wide."""
+        """A shape of 1 to 3 levels, 1 to 3 wide, with or without thresholds."""
         number = self.accepted + 1
         for token in sequence.tokens:
             number = (number * 31 + token + 7) * _TAKEN % (1 << 61)
         number >>= 7
-        return Shape(1 + number % 3, 1 + number // 3 % 3, 1 + number // 9 % 7)
+        depth, width, nodes = 1 + number % 3, 1 + number // 3 % 3, 1 + number // 9 % 7
+        return Shape(depth, width, nodes, 0.1 * (number // 63 % 2), 0.3 * (number // 126 % 4))
 
     def saw(self, cycle: Cycle) -> None:
         """Takes the verdict, which may be used because it is history."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -110,6 +111,14 @@ def _controller_sees_the_draft() -> list[Patch]:
         return tree if not tree.tokens or tree.tokens[0] else growth.Tree([], [], None, [], tree.passes, shape)
 
     return [(trees, "grow", grow)]
+
+
+def _level_pays_by_its_sum() -> list[Patch]:
+    def pays(level: list[int], parents: list[int], scores: list[float], shape: growth.Shape) -> bool:
+        """Counts every node that would be expanded, so that nodes of low rank decide whether the next level displaces them."""
+        return sum(math.exp(scores[node]) for node in growth.best_of_level(level, scores, shape)) >= shape.least_level
+
+    return [(growth, "pays", pays)]
 
 
 def _unconditional_siblings() -> list[Patch]:
@@ -307,6 +316,7 @@ TABLE: dict[str, Callable[[], list[Patch]]] = {
     "tree: parents missing": _parents_missing,
     "tree: drawn nodes ranked by their tokens": _ranked_by_tokens,
     "tree: controller sees the draft": _controller_sees_the_draft,
+    "tree: a level pays by the sum of its nodes": _level_pays_by_its_sum,
     "tree: siblings' laws not conditional": _unconditional_siblings,
     "tree: residual is p": _residual_is_p(rules),
     "tree: chosen as if drawn": _chosen_as_if_drawn,

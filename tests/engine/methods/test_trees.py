@@ -225,7 +225,7 @@ def test_badges_of_the_presets() -> None:
 # --- growth -----------------------------------------------------------------------------------------------------------
 
 
-def grown(toy: Toy, shape: Shape, kind: str, first: int = 1, seeded: bool = False) -> Tree:
+def grown(toy: Toy, shape: Shape, kind: str, first: int = 1, seeded: bool = False, iteration: int = 1) -> Tree:
     """The tree behind a first token."""
     sequence = toy.start(Prompt())
     hidden = sequence.forward(NO_DRAFT).hidden
@@ -233,7 +233,7 @@ def grown(toy: Toy, shape: Shape, kind: str, first: int = 1, seeded: bool = Fals
     growth = toy.drafter("feature_draft").start(sequence)
     room = sequence.limit - 2
     noise = Noise(3, toy.vocabulary)
-    return grow(growth, growth.root(hidden, [first]), sequence, shape, room, kind, noise, 1, seeded)
+    return grow(growth, growth.root(hidden, [first]), sequence, shape, room, kind, noise, iteration, seeded)
 
 
 @pytest.mark.parametrize("kind", ["deterministic", "sampled", "auto"])
@@ -259,6 +259,18 @@ def test_what_is_drawn_does_not_decide_how_many_siblings_stay() -> None:
     """One level has one law, so its shape is one too; behind it, laws and with them shapes follow what was drawn."""
     shapes = {tuple(grown(Toy(vocabulary=5, columns=5), Shape(1, 4, 3), "sampled", first).parents) for first in range(5)}
     assert shapes == {(-1, -1, -1)}
+
+
+@pytest.mark.parametrize("least_level", [0.0, 0.7])
+def test_a_drawn_sibling_stays_or_goes_whatever_its_token_is(least_level: float) -> None:
+    """The root's second child against the path below the first, on a drafter whose next level's sum depends on the second child's token."""
+    toy, stays = Toy(rows=5, columns=1, uneven=True), {}
+    for iteration in range(1, 80):
+        whole, few = (grown(toy, Shape(3, 2, nodes, 0.0, least_level), "sampled", 2, iteration=iteration) for nodes in (60, 3))
+        path = (whole.tokens[0], *(token for token, parent in zip(whole.tokens, whole.parents, strict=True) if parent == 0))
+        stays.setdefault(path, {}).setdefault(whole.tokens[1], set()).add(few.parents.count(-1) == 2)
+    fates = [set().union(*by_token.values()) for by_token in stays.values() if len(by_token) > 1]
+    assert fates and all(len(fate) == 1 for fate in fates), stays
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
