@@ -16,9 +16,9 @@ from tests.faults.sentences import wrong
 SAMPLES = (*clouds.SAMPLES, *meshes.SAMPLES)
 
 
-def places(given: Input) -> np.ndarray:
+def places(shape: Input) -> np.ndarray:
     """Points of a cloud or vertices of a mesh [N, 3] in the file's coordinates."""
-    return given.frame.from_model(given.points[:, :3]) if given.surface is None else given.surface[0]
+    return shape.frame.from_model(shape.points[:, :3]) if shape.surface is None else shape.surface[0]
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
@@ -29,21 +29,21 @@ def test_an_input_as_people_have_it(sample: Sample, tmp_path: Path) -> None:
             read(path)
         assert sample.sentence in str(caught.value) and not wrong(str(caught.value))
         return
-    given = read(path)
-    notes = " ".join(given.notes)
+    shape = read(path)
+    notes = " ".join(shape.notes)
     assert all(words in notes for words in sample.notes), notes
-    found = places(given)
-    size = np.ptp(found, 0).max()
+    points = places(shape)
+    size = np.ptp(points, 0).max()
     if sample.low is not None and sample.high is not None:
-        assert found.min(0) == pytest.approx(np.array(sample.low), abs=1e-5 * size)
-        assert found.max(0) == pytest.approx(np.array(sample.high), abs=1e-5 * size)
+        assert points.min(0) == pytest.approx(np.array(sample.low), abs=1e-5 * size)
+        assert points.max(0) == pytest.approx(np.array(sample.high), abs=1e-5 * size)
     if sample.area is None:
-        assert given.kind == "cloud"
-        assert sample.count is None or len(found) == sample.count
+        assert shape.kind == "cloud"
+        assert sample.count is None or len(points) == sample.count
     else:
-        assert given.surface is not None
-        assert surface.areas(*given.surface).sum() == pytest.approx(sample.area, rel=1e-5)
-        assert sample.count is None or len(given.surface[1]) == sample.count
+        assert shape.surface is not None
+        assert surface.areas(*shape.surface).sum() == pytest.approx(sample.area, rel=1e-5)
+        assert sample.count is None or len(shape.surface[1]) == sample.count
 
 
 def test_names_of_samples_are_unique() -> None:

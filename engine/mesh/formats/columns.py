@@ -47,6 +47,11 @@ class Columns:
         normals = None if self.normals is None else np.asarray(table[:, self.normals], np.float64)
         return Raw(np.asarray(table[:, self.places], np.float64), normals, total=total)
 
+    def among(self, indices: Sequence[int]) -> Columns:
+        """The same columns in a table that holds the columns `indices` only."""
+        x, y, z, *normals = (list(indices).index(at) for at in self.used)
+        return Columns((x, y, z), (normals[0], normals[1], normals[2]) if normals else None)
+
     @property
     def used(self) -> tuple[int, ...]:
         """All indices."""
@@ -99,7 +104,7 @@ def _tokens(name: str) -> list[str]:
 
 
 def _axis(name: str) -> tuple[str, int] | None:
-    """What stands beside the axis in a name ("" = nothing, "normal", "pos" ...), and the axis; None if the name has none."""
+    """Axis of a name and the rest of it ("" = nothing, "normal", "pos" ...), the rest first; None if it names no axis."""
     tokens = _tokens(name)
     if len(tokens) > 1 and tokens[-1] in ("0", "1", "2") and set(tokens[:-1]) <= POSITION | NORMAL:  # ParaView's Points:0
         return ("normal" if set(tokens) & NORMAL else " ".join(sorted(tokens[:-1]))), int(tokens[-1])
@@ -107,21 +112,21 @@ def _axis(name: str) -> tuple[str, int] | None:
         rest = tokens[:at] + tokens[at + 1 :]
         for axis, number in AXES.items():
             if token == axis:
-                found = rest
+                others = rest
             elif token.endswith(axis) and token[:-1] in POSITION | NORMAL | DIRECTIONS:
-                found = [token[:-1], *rest]
+                others = [token[:-1], *rest]
             elif token.startswith(axis) and token[1:] in POSITION | NORMAL:
-                found = [token[1:], *rest]
+                others = [token[1:], *rest]
             else:
                 continue
-            return ("normal" if set(found) & NORMAL else " ".join(sorted(found))), number
+            return ("normal" if set(others) & NORMAL else " ".join(sorted(others))), number
     return None
 
 
 def _survey(name: str) -> int | None:
     """The axis of a surveyor's name: easting, northing, elevation."""
-    found = [SURVEY[token] for token in _tokens(name) if token in SURVEY]
-    return found[0] if len(found) == 1 else None
+    axes = [SURVEY[token] for token in _tokens(name) if token in SURVEY]
+    return axes[0] if len(axes) == 1 else None
 
 
 # --- by their number --------------------------------------------------------------------------------------------------

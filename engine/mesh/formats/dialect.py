@@ -66,8 +66,8 @@ def split(line: str, separator: str | None) -> list[str]:
 def values(line: str) -> list[float] | None:
     """Numbers of a line that holds nothing else, whatever separates them; None for any other line."""
     words = [word for word in re.split(r'[\s,;|"]+', COMMENT.sub("", line)) if word]
-    found = [as_number(word) for word in words]
-    return None if None in found else found
+    numbers = [as_number(word) for word in words]
+    return None if None in numbers else numbers
 
 
 def decide(lines: Sequence[str]) -> Dialect | None:

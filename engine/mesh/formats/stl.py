@@ -61,14 +61,14 @@ def _is_ended(source: Source) -> bool:
 
 def _text(source: Source) -> np.ndarray:
     """The corners [3 F, 3] of an ASCII file, whose statements may stand in one line."""
-    found, loops, rest = [], 0, ""
+    parts, loops, rest = [], 0, ""
     with source.open_text() as file:
         while block := file.read(BLOCK):
             whole, keyword, rest = (rest + block.decode("utf-8", "replace")).rpartition("\n" if b"\n" in block else "facet")
             rest = keyword + rest
-            loops += _statements(source, whole, found)
-    loops += _statements(source, rest, found)
-    corners = np.concatenate(found) if found else np.empty((0, 3))
+            loops += _statements(source, whole, parts)
+    loops += _statements(source, rest, parts)
+    corners = np.concatenate(parts) if parts else np.empty((0, 3))
     if len(corners) % 3:
         raise source.damaged("its last triangle is not complete")
     if loops and 3 * loops != len(corners):
@@ -77,8 +77,8 @@ def _text(source: Source) -> np.ndarray:
     return corners
 
 
-def _statements(source: Source, text: str, found: list[np.ndarray]) -> int:
-    """Adds the corners [n, 3] of a text to `found`; returns its number of closed faces."""
+def _statements(source: Source, text: str, parts: list[np.ndarray]) -> int:
+    """Adds the corners [n, 3] of a text to `parts`; returns its number of closed faces."""
     loops, words = 0, []
     for *vertex, loop in STATEMENT.findall(text):
         if loop:
@@ -90,7 +90,7 @@ def _statements(source: Source, text: str, found: list[np.ndarray]) -> int:
     except ValueError:
         numbers = np.array([[_number(source, word) for word in vertex] for vertex in words])
     if words:
-        found.append(numbers)
+        parts.append(numbers)
     return loops
 
 

@@ -63,8 +63,8 @@ class Start:
     @property
     def count(self) -> int | None:
         """Number of points that a line before them announces."""
-        found = [int(line) for line in self.before if re.fullmatch(r"\s*\d{1,18}\s*", line)]
-        return found[0] if found else None
+        counts = (int(line) for line in self.before if re.fullmatch(r"\s*\d{1,18}\s*", line))
+        return next(counts, None)
 
 
 def read(source: Source) -> Raw:
@@ -77,25 +77,19 @@ def read(source: Source) -> Raw:
         numeric = tuple(at for at in range(len(first)) if _is_numeric([words[at] for words in sample if len(words) == len(first)]))
         _check_atoms(source, start, sample)
         columns, notes = _named(source, start, dialect, first, numeric)
-        if columns is None and len(numeric) not in WIDTHS:
-            few, many = WIDTHS[0], WIDTHS[-1]
-            raise BadFile(
-                f"{source.name} has {len(numeric)} values in line {start.number}; a line without names of its columns needs {few} (x y z) "
-                f"to {many}, so name them in the first line."
-            )
+        if columns is None:
+            _check_width(source, start, len(numeric))
         wanted = numeric if columns is None or len(numeric) == len(first) else columns.used
-        table = Table(dialect, len(first), None if len(wanted) == len(first) else wanted, start.count is not None)
+        form = Table(dialect, len(first), None if len(wanted) == len(first) else wanted, start.count is not None)
         draw = Draw()
-        for rows in blocks(chain(start.lines, lines), source, start.number, form=table):
+        for rows in blocks(chain(start.lines, lines), source, start.number, form=form):
             draw.add(rows)
     rows = draw.rows(len(wanted))
     if columns is None:
         raw = cloud(rows, draw.seen, numeric)
         notes += [left_out([str(at + 1) for at in texts])] if (texts := _texts(first, numeric)) else []
     else:
-        index = {at: place for place, at in enumerate(wanted)}
-        normals = columns.normals and tuple(index[at] for at in columns.normals)
-        raw = Columns(tuple(index[at] for at in columns.places), normals).raw(rows, draw.seen)
+        raw = columns.among(wanted).raw(rows, draw.seen)
     if start.count is not None and draw.seen < start.count:
         notes.append(f"The file announces {start.count:,} points and holds {draw.seen:,}.")
     raw.notes += notes
@@ -169,6 +163,15 @@ def _check_atoms(source: Source, start: Start, sample: list[list[str]]) -> None:
     elements = sum(ELEMENTS.fullmatch(name.capitalize()) is not None for name in names)  # the comment may look like an atom
     if names and (by_number or elements > 0.9 * len(names)):
         raise BadFile(f"{source.name} holds the atoms of a molecule and no points on a surface; give a cloud or a mesh.")
+
+
+def _check_width(source: Source, start: Start, width: int) -> None:
+    """Raises BadFile for a table without names that has too few columns, or more than anybody could guess."""
+    if width not in WIDTHS:
+        raise BadFile(
+            f"{source.name} has {width} values in line {start.number}; a line without names of its columns needs {WIDTHS[0]} (x y z) "
+            f"to {WIDTHS[-1]}, so name them in the first line."
+        )
 
 
 def _texts(first: Sequence[str], numeric: Sequence[int]) -> list[int]:

@@ -32,7 +32,7 @@ CORNERS, TRIANGLES = box((2.0, 1.0, 0.5), (3.0, 4.0, 5.0))
 
 
 def words(*values: object, comma: bool = False) -> list[str]:
-    """Values as text, with decimal commas if asked."""
+    """Values as text, with decimal points or commas."""
     texts = [f"{value:.6f}" if isinstance(value, float) else str(value) for value in values]
     return [text.replace(".", ",") for text in texts] if comma else texts
 
