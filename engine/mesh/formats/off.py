@@ -1,50 +1,146 @@
-"""OFF: a count line, the vertices, the polygons. Colours and normals of the vertices are skipped."""
+"""OFF: counts, vertices, polygons. Colours, normals and texture coordinates are skipped.
+
+Numbers are separated by any blanks, so a vertex or a face may take several lines; what follows a face on its last line is its colour
+(Geomview). Many files have the values of a vertex that the header does not announce. So vertices are read by lines if the lines fit, and
+by the header's widths if not; and if faces do not suffice, several may stand on a line.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from typing import BinaryIO
 
 import numpy as np
 
 from engine.errors import BadFile
-from engine.mesh.formats.polygons import from_lines
-from engine.mesh.formats.source import MESH_BYTES, Raw, Source
-from engine.mesh.formats.text import as_text, blocks
+from engine.mesh.formats import number_text
+from engine.mesh.formats.number_text import Numbers, lists
+from engine.mesh.formats.polygons import triangles
+from engine.mesh.formats.source import MESH_BYTES, Raw, Source, counted, plain
+
+HEAD_LINES, LINE_BYTES = 1_000, 2**20
+WORD = r"(?P<texture>ST)?(?P<colour>C)?(?P<normal>N)?(?P<four>4)?(?P<any>n)?OFF(?P<counts>\d*)"
 
 
 def read(source: Source) -> Raw:
     """The mesh of an OFF file, or the points if it has no faces."""
     source.check(source.size, MESH_BYTES)
     with source.open_text() as file:
-        lines = iter(as_text(file))
-        rest, number = _counts(source, lines)
-        try:
-            vertices, faces = int(rest[0]), int(rest[1])
-        except (IndexError, ValueError):
-            raise source.damaged(f"line {number} does not say how many vertices and faces there are") from None
-        source.vertices(vertices)
-        source.claim(vertices, "vertices", 6, source.size)  # in text, a coordinate is at least a digit and a blank
-        source.claim(faces, "faces", 2, source.size - 6 * vertices)
-        found = list(blocks(lines, source, number + 1, count=vertices))
-        points = np.concatenate(found) if found else np.empty((0, 3))
-        if len(points) < vertices or points.shape[1] < 3:
-            raise source.damaged(f"it claims {vertices:,} vertices of three values and holds {points.shape[0]:,} of {points.shape[1]}")
-        triangles = from_lines(source, lines, number + 1 + vertices, faces) if faces else None
-    return Raw(points[:, :3], faces=triangles, total=len(points))
+        widths, line, rest = _header(source, file)
+        numbers = number_text.read(source, file, line, rest)
+    return _Body(source, numbers, widths).raw()
 
 
-def _counts(source: Source, lines: Iterator[str]) -> tuple[list[str], int]:
-    """The words of the line with the counts, which may follow the word OFF, and its number."""
-    started = False
-    for number, line in enumerate(lines, 1):
-        words = line.split("#", 1)[0].split()
-        if not started and words:
-            if not re.fullmatch(r"(ST)?C?N?OFF", words[0], re.IGNORECASE):
-                break
-            if words[1:2] == ["BINARY"]:
-                raise BadFile(f"{source.name} is a binary OFF file, which cannot be read; save it as text or as PLY.")
-            started, words = True, words[1:]
-        if words:
-            return words, number
-    raise source.damaged("it does not start with the word OFF")
+def _header(source: Source, file: BinaryIO) -> tuple[list[int], int, bytes]:
+    """Numbers of values that a vertex may have, the number of the line with the word OFF, and what follows that word."""
+    number, line = 1, file.readline(LINE_BYTES)
+    while line and not line.split(b"#", 1)[0].strip() and number < HEAD_LINES:
+        number, line = number + 1, file.readline(LINE_BYTES)
+    word = (line.split(b"#", 1)[0].split() or [b""])[0].decode("latin-1")
+    rest = line.partition(word.encode("latin-1"))[2]
+    match = re.fullmatch(WORD, word) or re.fullmatch(WORD.replace("(?P<any>n)", "(?P<any>!)"), word, re.IGNORECASE)
+    if not match:
+        raise source.damaged("it does not start with the word OFF")
+    if re.match(rb"\s*BINARY\b", rest, re.IGNORECASE):
+        raise BadFile(f"{source.name} is a binary OFF file, which cannot be read; save it as text or as PLY.")
+    if match["four"] or match["any"]:
+        space = "of four dimensions (x y z w)" if match["four"] else "of any number of dimensions"
+        raise BadFile(f"{source.name} is an OFF file with vertices {space}, '{plain(word, 20)}', which cannot be read; save it as OFF.")
+    fixed = 3 + 3 * bool(match["normal"]) + 2 * bool(match["texture"])
+    return [fixed + colour for colour in ((4, 3) if match["colour"] else (0,))], number, match["counts"].encode() + b" " + rest
+
+
+class _Body:
+    """What follows the word OFF."""
+
+    def __init__(self, source: Source, numbers: Numbers, widths: list[int]):
+        self.source, self.numbers, self.widths = source, numbers, widths
+        self.vertices, self.faces, self.start = self._counts()
+        source.vertices(self.vertices)
+        source.claim(self.vertices, "vertices", 6, source.size)  # in text, a coordinate is at least a digit and a blank
+        source.claim(self.faces, "faces", 2, source.size - 6 * self.vertices)
+        source.faces(self.faces)
+
+    def _counts(self) -> tuple[int, int, int]:
+        """Vertices, faces, and the index after the counts; the number of edges may be missing."""
+        ends, values = self.numbers.ends, self.numbers.values
+        at = 3
+        if len(ends) and ends[0] == 2:
+            at = 3 if len(ends) > 1 and ends[1] == 3 else 2
+        if len(values) < 2 or not (np.isfinite(values[:2]).all() and (values[:2] == np.floor(values[:2])).all()):
+            line = self.numbers.lines[0] if len(self.numbers.lines) else 1
+            raise self.source.damaged(f"line {line:,} does not say how many vertices and faces there are")
+        return int(values[0]), int(values[1]), at
+
+    def raw(self) -> Raw:
+        """The first reading that fits. One that does not stand on lines must take every number of the file; the others may leave some."""
+        first: BadFile | None = None
+        for ends_of_lines in (True, False):
+            for width in (None, *self.widths):
+                try:
+                    return self._read(width, ends_of_lines)
+                except BadFile as error:
+                    first = first or error
+        assert first is not None
+        raise first
+
+    def _read(self, width: int | None, ends_of_lines: bool) -> Raw:
+        """The mesh, with vertices of `width` values, None: one a line; a face may end with its line or with its last corner."""
+        xyz, at = self._by_lines() if width is None else self._by_width(width)
+        points = self.numbers.numeric(xyz.reshape(-1)).reshape(-1, 3)
+        faces = None
+        if self.faces:
+            starts, sizes, at = self._polygons(at, ends_of_lines)
+            corners = self.numbers.whole(lists(starts, sizes))
+            if len(corners) and (corners.min() < 0 or corners.max() >= len(points)):
+                worst = corners[(corners < 0) | (corners >= len(points))][0]
+                raise self.source.damaged(f"a face refers to vertex {counted(int(worst))} of {len(points):,}")
+            faces = triangles(self.source, points, corners, sizes)
+        if (width or not ends_of_lines) and at != len(self.numbers.values):
+            raise self.source.damaged(f"it has {len(self.numbers.values) - at:,} values more than its header claims")
+        return Raw(points, faces=faces, total=len(points))
+
+    def _by_lines(self) -> tuple[np.ndarray, int]:
+        """Indices [V, 3] of coordinates, and the index after the vertices, if every vertex has a line and all lines are alike."""
+        ends = self.numbers.ends
+        line = int(np.searchsorted(ends, self.start))  # values that follow the counts in their line are no vertices
+        starts, stops = ends[line : line + self.vertices], ends[line + 1 : line + 1 + self.vertices]
+        if len(stops) < self.vertices:
+            raise self.source.damaged(f"it claims {self.vertices:,} vertices and ends after {len(stops):,}")
+        sizes = stops - starts
+        if self.vertices and (sizes[0] < 3 or (sizes != sizes[0]).any()):
+            wrong = 0 if sizes[0] < 3 else int(np.flatnonzero(sizes != sizes[0])[0])
+            line = self.numbers.line(starts[wrong])
+            raise self.source.damaged(f"line {line:,} has {sizes[wrong]} values where a vertex has {max(sizes[0], 3)}")
+        return starts[:, None] + np.arange(3), int(stops[-1]) if len(stops) else self.start
+
+    def _by_width(self, width: int) -> tuple[np.ndarray, int]:
+        """Indices [V, 3] of coordinates, and the index after the vertices, where each has `width` values."""
+        stop = self.start + self.vertices * width
+        if stop > len(self.numbers.values):
+            whole = (len(self.numbers.values) - self.start) // width
+            raise self.source.damaged(f"it claims {self.vertices:,} vertices and ends after {whole:,}")
+        return np.arange(self.start, stop, width)[:, None] + np.arange(3), stop
+
+    def _polygons(self, at: int, ends_of_lines: bool) -> tuple[np.ndarray, np.ndarray, int]:
+        """Index of the first corner of each face, numbers of corners, and the index after the faces."""
+        ends, values = self.numbers.ends, self.numbers.values
+        line = int(np.searchsorted(ends, at, side="right"))
+        stops = ends[line : line + self.faces]
+        starts = np.concatenate([[at], stops[:-1]]) if len(stops) else stops
+        if ends_of_lines and len(stops) == self.faces:  # the usual case: a line each
+            sizes = self.numbers.whole(starts)
+            if (sizes >= 0).all() and (starts + 1 + sizes <= stops).all():
+                return starts + 1, sizes, int(stops[-1])
+        starts, sizes = np.empty(self.faces, np.int64), np.empty(self.faces, np.int64)
+        for face in range(self.faces):
+            if at >= len(values):
+                raise self.source.damaged(f"it claims {self.faces:,} faces and ends after {face:,}")
+            size = values[at] if values[at] == values[at] // 1 else self.numbers.whole(np.array([at]))[0]
+            stop = at + 1 + int(size)
+            if size < 0 or stop > len(values):
+                line, left = self.numbers.line(at), len(values) - at - 1
+                raise self.source.damaged(f"line {line:,} announces {counted(int(size))} corners and {left:,} values follow")
+            starts[face], sizes[face] = at + 1, size
+            at = int(ends[np.searchsorted(ends, stop - 1, side="right")]) if ends_of_lines else stop
+        return starts, sizes, at

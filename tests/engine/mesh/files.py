@@ -98,7 +98,7 @@ class Scene:
         array = np.atleast_2d(array.T).T
         self.tree["bufferViews"].append({"buffer": 0, "byteOffset": len(self.data), "byteLength": array.nbytes})
         self.data += array.tobytes() + b"\0" * (-array.nbytes % 4)
-        kinds = {1: "SCALAR", 3: "VEC3"}
+        kinds = {1: "SCALAR", 3: "VEC3", 4: "VEC4", 16: "MAT4"}
         self.tree["accessors"].append(
             {
                 "bufferView": len(self.tree["bufferViews"]) - 1,

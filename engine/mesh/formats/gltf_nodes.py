@@ -1,0 +1,121 @@
+"""The nodes of a glTF scene: what they place where, how often, and in which pose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engine.mesh.formats.gltf_buffers import Buffers
+
+Tree = dict[str, Any]
+INSTANCING, VISIBILITY = "EXT_mesh_gpu_instancing", "KHR_node_visibility"
+
+
+class Globals:
+    """Matrices [4, 4] of nodes in the scene, by node. A forged file that has a circle of nodes gets some matrix."""
+
+    def __init__(self, nodes: Sequence[dict[str, Any]], roots: Sequence[int]):
+        """roots : the nodes of the scene, which have no parent in it"""
+        self.nodes = nodes
+        pairs = ((child, index) for index, node in enumerate(nodes) for child in node.get("children", ()))
+        tops = {*roots}
+        self._parents: dict[int, int] = {}
+        for child, parent in pairs:
+            if child not in tops:
+                self._parents.setdefault(child, parent)
+        self._known: dict[int, np.ndarray] = {}
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        above: dict[int, None] = {}
+        node: int | None = index
+        while node is not None and node not in self._known and node not in above:
+            above[node] = None
+            node = self._parents.get(node)
+        matrix = np.eye(4) if node is None or node in above else self._known[node]
+        for node in reversed(above):
+            matrix = self._known[node] = matrix @ transform(self.nodes[node])
+        return self._known[index]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A mesh in the scene.
+
+    matrix  : [4, 4] global transform of its node
+    weights : of the morph targets: the node's, else the mesh's
+    skin    : the skin of the node, or None
+    globals : matrices of all nodes
+    node    : the node, {} for a mesh of a file without nodes
+    """
+
+    mesh: int
+    matrix: np.ndarray
+    weights: Sequence[float]
+    skin: dict[str, Any] | None
+    globals: Globals
+    node: dict[str, Any]
+
+
+def placements(tree: Tree) -> Iterator[Placement]:
+    """Every mesh of the scene. Every node is visited once, even if a forged file has no tree; a hidden node hides those below it.
+
+    The scene is the file's default, else its first; a file without scenes shows all its nodes, one without nodes all its meshes.
+    """
+    nodes = tree.get("nodes", [])
+    if not nodes:
+        for index, mesh in enumerate(tree.get("meshes", [])):
+            yield Placement(index, np.eye(4), mesh.get("weights", ()), None, Globals([], []), {})
+        return
+    scenes = tree.get("scenes")
+    children = {child for node in nodes for child in node.get("children", ())}
+    roots = scenes[tree.get("scene", 0)].get("nodes", []) if scenes else [i for i in range(len(nodes)) if i not in children]
+    known = Globals(nodes, roots)
+    waiting, seen = [*reversed(roots)], set()
+    while waiting:
+        index = waiting.pop()
+        node = nodes[index]
+        if index in seen or node.get("extensions", {}).get(VISIBILITY, {}).get("visible", True) is False:
+            continue
+        seen.add(index)
+        if "mesh" in node:
+            weights = node.get("weights", tree["meshes"][node["mesh"]].get("weights", ()))
+            skin = tree["skins"][node["skin"]] if "skin" in node else None
+            yield Placement(node["mesh"], known[index], weights, skin, known, node)
+        waiting += reversed(node.get("children", []))
+
+
+def instances(placement: Placement, buffers: Buffers) -> Iterator[np.ndarray]:
+    """Matrices [4, 4] that place a mesh: its node's, or one for each instance of EXT_mesh_gpu_instancing."""
+    extension = placement.node.get("extensions", {}).get(INSTANCING)
+    if extension is None:
+        yield placement.matrix
+        return
+    names = {"TRANSLATION": "translation", "ROTATION": "rotation", "SCALE": "scale"}
+    columns = {key: buffers.accessor(extension["attributes"][name]) for name, key in names.items() if name in extension["attributes"]}
+    counts = {len(column) for column in columns.values()} or {len(buffers.accessor(next(iter(extension["attributes"].values()))))}
+    if len(counts) > 1:
+        raise ValueError("instances have as many translations as rotations and scales")
+    for i in range(counts.pop()):
+        yield placement.matrix @ transform({key: column[i] for key, column in columns.items()})
+
+
+def transform(node: dict[str, Any]) -> np.ndarray:
+    """The matrix [4, 4] of a node: its own, or from translation, rotation (a quaternion x y z w) and scale."""
+    if "matrix" in node:
+        return np.array(node["matrix"], np.float64).reshape(4, 4).T
+    matrix = np.eye(4)
+    if "rotation" in node:
+        x, y, z, w = np.array(node["rotation"], np.float64) / (np.linalg.norm(node["rotation"]) or 1.0)
+        matrix[:3, :3] = [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+        ]
+    if "scale" in node:
+        matrix[:3, :3] *= np.array(node["scale"], np.float64).reshape(3)
+    if "translation" in node:
+        matrix[:3, 3] = np.array(node["translation"], np.float64).reshape(3)
+    return matrix

@@ -1,0 +1,124 @@
+"""The numbers of a mesh in text, in one array, with the ends of its lines: a reader may go by lines, or by the order of numbers alone."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+import numpy as np
+
+from engine.mesh.formats.dialect import COMMENT, as_number
+from engine.mesh.formats.source import Source, plain
+
+BLOCK = 2**22  # bytes at a time
+
+
+@dataclass
+class Numbers:
+    """Numbers of a text.
+
+    values : [K] float64; NaN where a word is no number
+    ends   : [L] int64, for each line with values the index after its last
+    lines  : [L] int64, the number of that line in the file
+    words  : the words that are no numbers, by their index
+    """
+
+    source: Source
+    values: np.ndarray
+    ends: np.ndarray
+    lines: np.ndarray
+    words: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def starts(self) -> np.ndarray:
+        """[L] the index of the first value of each line."""
+        return np.concatenate([np.zeros(1, np.int64), self.ends])[: len(self.ends)]
+
+    def line(self, index: int) -> int:
+        """Number of the line that holds the value of an index."""
+        return int(self.lines[np.searchsorted(self.ends, index, side="right")])
+
+    def numeric(self, indices: np.ndarray) -> np.ndarray:
+        """Values at some indices; raises BadFile for the first of them that is no number."""
+        if self.words:
+            wrong = np.intersect1d(indices, [*self.words])
+            if len(wrong):
+                word = plain(self.words[wrong[0]], 20)
+                raise self.source.damaged(f"line {self.line(wrong[0]):,} holds '{word}' where a number should be")
+        return self.values[indices]
+
+    def whole(self, indices: np.ndarray) -> np.ndarray:
+        """Values at some indices as int64; raises BadFile for the first that is no whole number."""
+        values = self.numeric(indices)
+        right = (np.floor(values) == values) & (np.abs(values) < 2**53)
+        if not right.all():
+            at = np.flatnonzero(~right)[0]
+            raise self.source.damaged(f"line {self.line(indices[at]):,} holds {values[at]:g} where a whole number should be")
+        return values.astype(np.int64)
+
+
+def read(source: Source, file: BinaryIO, line: int, rest: bytes = b"") -> Numbers:
+    """All numbers from the current position of a file; comments are skipped.
+
+    line : number of the line at that position
+    rest : text before it that was read already, of the same line
+    """
+    values: list[np.ndarray] = []
+    ends, lines, words = array("q"), array("q"), {}
+    total = 0
+    while True:
+        block = file.read(BLOCK)
+        text = rest + block
+        cut = _cut(text) if block else len(text)
+        text, rest = text[:cut], text[cut:]
+        if b"#" in text or b"//" in text:
+            text = COMMENT.sub("", text.decode("utf-8", "replace")).encode()
+        before = total
+        for row in text.split(b"\n"):
+            if count := len(row.split()):
+                total += count
+                if lines and lines[-1] == line:  # a line that was cut
+                    ends[-1] = total
+                else:
+                    ends.append(total)
+                    lines.append(line)
+            line += 1
+        line -= 1  # the last row has no end yet
+        if total > before:
+            values.append(_values(text, total - before, before, words))
+        if not block:
+            break
+    joined = np.concatenate(values) if values else np.empty(0)
+    return Numbers(source, joined, np.frombuffer(ends, np.int64), np.frombuffer(lines, np.int64), words)
+
+
+def _cut(text: bytes) -> int:
+    """Length of the text up to its last line end; without one, to its last blank."""
+    return text.rfind(b"\n") + 1 or max(text.rfind(blank) for blank in (b" ", b"\t")) + 1
+
+
+def _values(text: bytes, count: int, before: int, words: dict[int, str]) -> np.ndarray:
+    """The numbers of a text with `count` words; the words that are none are added by their index, which starts at `before`."""
+    try:
+        numbers = np.fromstring(text, np.float64, sep=" ")
+        if len(numbers) == count:
+            return numbers
+    except ValueError:
+        pass  # a word that is no number, or one that only as_number knows
+    numbers = np.empty(count)
+    for index, word in enumerate(text.split()):
+        number = as_number(word.decode("utf-8", "replace"))
+        numbers[index] = np.nan if number is None else number
+        if number is None:
+            words[before + index] = word.decode("utf-8", "replace")
+    return numbers
+
+
+def lists(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Indices of the members of lists, list after list, int64 [sum of counts].
+
+    starts : [P] index of the first member of each list
+    counts : [P] its members
+    """
+    return np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())

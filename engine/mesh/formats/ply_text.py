@@ -1,0 +1,139 @@
+"""The body of a PLY file in ASCII: a row a line, or numbers in that order on any lines.
+
+Where rows stand on lines, a line may end with values that the header does not list; where they do not, every number must be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import BinaryIO
+
+import numpy as np
+
+from engine.errors import BadFile
+from engine.mesh.formats import number_text
+from engine.mesh.formats.number_text import Numbers, lists
+from engine.mesh.formats.ply_header import Element, Header, Property, header
+from engine.mesh.formats.source import MESH_BYTES, Draw, Source, counted, plain, spread
+from engine.mesh.formats.text import as_text, blocks
+
+Table = dict[str, np.ndarray]
+Members = dict[int, tuple[np.ndarray, np.ndarray]]
+Places = dict[str, tuple[np.ndarray, np.ndarray | None]]  # by property: the index of its value, or of its first member and their number
+Layout = Callable[[Numbers, Element, int], tuple[Places, int]]
+
+
+def read(
+    source: Source, file: BinaryIO, head: Header, vertex: Element, wanted: tuple[str, ...], wanted_lists: Mapping[int, Property]
+) -> tuple[Table, Members]:
+    """Columns of the vertices by name, and the lists that are wanted of other tables: members and sizes, by the table's place."""
+    first: BadFile | None = None
+    if not wanted_lists and all(e.flat for e in head.elements[: vertex.place + 1]):
+        try:
+            return _drawn(source, file, head, vertex), {}
+        except BadFile as error:
+            if source.size > MESH_BYTES:
+                raise
+            first = error
+    with source.open_text() as again:
+        header(source, again)
+        numbers = number_text.read(source, again, head.line)
+    for layout in (_by_lines, _by_order):
+        try:
+            return _whole(numbers, head, vertex, wanted, wanted_lists, layout)
+        except BadFile as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def _drawn(source: Source, file: BinaryIO, head: Header, vertex: Element) -> Table:
+    """Columns of points, with a row a line; from many points some are drawn."""
+    lines, draw, width = iter(as_text(file)), Draw(), len(vertex.properties)
+    before = sum(e.count for e in head.elements[: vertex.place])
+    for _ in islice(lines, before):
+        pass
+    for block in blocks(lines, source, head.line + before, width, vertex.count):
+        draw.add(block)
+    if draw.seen < vertex.count:
+        raise source.damaged(f"it claims {vertex.count:,} vertices and ends after {draw.seen:,}")
+    rows = draw.rows(width)
+    return {p.name: rows[:, i] for i, p in enumerate(vertex.properties)}
+
+
+def _whole(
+    numbers: Numbers, head: Header, vertex: Element, wanted: tuple[str, ...], wanted_lists: Mapping[int, Property], layout: Layout
+) -> tuple[Table, Members]:
+    """The result of `read` from all numbers of the file."""
+    table: Table = {}
+    members: Members = {}
+    at = 0
+    for e in head.elements:
+        places, at = layout(numbers, e, at)
+        if e is vertex:
+            chosen = slice(None) if wanted_lists else spread(e.count)
+            table = {name: numbers.numeric(places[name][0][chosen]) for name in wanted}
+        elif e.place in wanted_lists:
+            starts, sizes = places[wanted_lists[e.place].name]
+            members[e.place] = numbers.whole(lists(starts, sizes)), sizes
+    if layout is _by_order and at != len(numbers.values):
+        raise numbers.source.damaged(f"it has {len(numbers.values) - at:,} values more than its header claims")
+    return table, members
+
+
+def _by_lines(numbers: Numbers, e: Element, line: int) -> tuple[Places, int]:
+    """Places of a table's values if every row is a line, and the line after it; `line` counts the lines with values."""
+    stops = numbers.ends[line : line + e.count]
+    if len(stops) < e.count:
+        name = "vertices" if e.name == "vertex" else "faces" if e.name == "face" else f"{plain(e.name)} rows"
+        raise numbers.source.damaged(f"it claims {e.count:,} {name} and ends after {len(stops):,}")
+    at = numbers.starts[line : line + e.count]
+    places: Places = {}
+    for p in e.properties:
+        if p.counted is None:
+            places[p.name] = at, None
+            at = at + 1
+            continue
+        if (row := _first_wrong(at < stops)) is not None:
+            raise numbers.source.damaged(f"line {numbers.line(stops[row] - 1):,} ends before its {plain(p.name, 20)}")
+        sizes = numbers.whole(at)
+        starts, at = at + 1, at + 1 + sizes
+        if (row := _first_wrong((sizes >= 0) & (at <= stops))) is not None:
+            size, has = counted(int(sizes[row])), stops[row] - starts[row]
+            raise numbers.source.damaged(f"line {numbers.line(stops[row] - 1):,} announces {size} corners and has {has:,}")
+        places[p.name] = starts, sizes
+    if (row := _first_wrong(at == stops if e.name == "vertex" else at <= stops)) is not None:
+        line = numbers.line(stops[row] - 1)
+        raise numbers.source.damaged(f"line {line:,} does not have the values that its header lists ({len(e.properties)})")
+    return places, line + e.count
+
+
+def _first_wrong(right: np.ndarray) -> int | None:
+    """Index of the first row that is not right, None if all are."""
+    return None if right.all() else int(np.flatnonzero(~right)[0])
+
+
+def _by_order(numbers: Numbers, e: Element, at: int) -> tuple[Places, int]:
+    """Places of a table's values if only their order counts, and the index after them."""
+    left, width = len(numbers.values) - at, len(e.properties)
+    if e.count * width > left:
+        raise numbers.source.damaged("it ends too early")
+    if e.flat:
+        rows = at + np.arange(e.count) * width
+        return {p.name: (rows + i, None) for i, p in enumerate(e.properties)}, at + e.count * width
+    starts, sizes = np.zeros((2, width, e.count), np.int64)
+    values = numbers.values
+    for row in range(e.count):
+        for i, p in enumerate(e.properties):
+            size = 0
+            if p.counted:
+                if at >= len(values) or not 0 <= values[at] <= left or values[at] % 1:
+                    raise numbers.source.damaged("a list in it has no length or ends too early")
+                size, at = int(values[at]), at + 1
+                sizes[i, row] = size
+            starts[i, row] = at
+            at += size if p.counted else 1
+    if at > len(values):
+        raise numbers.source.damaged("it ends too early")
+    return {p.name: (starts[i], sizes[i] if p.counted else None) for i, p in enumerate(e.properties)}, at
