@@ -137,19 +137,26 @@ class _Scene:
         if packed and "bufferView" not in self.tree["accessors"][names["POSITION"]]:
             raise BadFile(f"{self.source.name} is compressed, which cannot be read; save it without compression.")
         part = self._part(placement, primitive, mode)
-        for matrix in [np.eye(4)] if part.posed else instances(placement, self.buffers):
-            self._count(len(part.xyz))
-            xyz = part.xyz @ matrix[:3, :3].T + matrix[:3, 3]
-            if part.faces is None:
-                self.points.append(xyz)
-                self.normals.append(None if part.normals is None else _turned(part.normals, matrix))
-                continue
-            self.triangles += len(part.faces)
-            self.source.faces(self.triangles)
-            self.vertices.append(xyz)
-            mirrored = np.linalg.det(matrix[:3, :3]) < 0  # which reverses the winding
-            self.faces.append((part.faces[:, ::-1] if mirrored else part.faces) + self.corners)
-            self.corners += len(xyz)
+        for matrices in [np.eye(4)[None]] if part.posed else instances(placement, self.buffers):
+            self._place(part, matrices)
+
+    def _place(self, part: _Part, matrices: np.ndarray) -> None:
+        """Adds a part at the places of some matrices [K, 4, 4]."""
+        count = len(matrices)
+        self._count(count * len(part.xyz))
+        self.triangles += count * (0 if part.faces is None else len(part.faces))
+        self.source.faces(self.triangles)
+        places = (part.xyz @ matrices[:, :3, :3].transpose(0, 2, 1) + matrices[:, None, :3, 3]).reshape(-1, 3)
+        if part.faces is None:
+            self.points.append(places)
+            self.normals.append(None if part.normals is None else (part.normals @ np.linalg.pinv(matrices[:, :3, :3])).reshape(-1, 3))
+            return
+        mirrored = np.linalg.det(matrices[:, :3, :3]) < 0  # which reverses the winding
+        faces = np.where(mirrored[:, None, None], part.faces[:, ::-1], part.faces)
+        starts = self.corners + len(part.xyz) * np.arange(count)
+        self.vertices.append(places)
+        self.faces.append((faces + starts[:, None, None]).reshape(-1, 3))
+        self.corners += len(places)
 
     def _count(self, vertices: int) -> None:
         """Refuses a small file that places one mesh very often."""
@@ -180,11 +187,6 @@ class _Scene:
             return _Part(xyz, normals, faces, False)
         xyz, normals, mirrored = skinned(self.buffers, names, placement.skin, placement.globals, xyz, normals, used)
         return _Part(xyz, normals, faces[:, ::-1] if mirrored and faces is not None else faces, True)
-
-
-def _turned(normals: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Normals [N, 3] in the scene, of any length: they are transformed by the inverse transpose."""
-    return normals @ np.linalg.pinv(matrix[:3, :3])
 
 
 def _triangles(index: np.ndarray, mode: int) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from engine.mesh.formats.gltf_buffers import Buffers
 
 Tree = dict[str, Any]
+CHUNK = 2**12  # instances at a time
 INSTANCING, VISIBILITY = "EXT_mesh_gpu_instancing", "KHR_node_visibility"
 
 
@@ -88,34 +89,44 @@ def placements(tree: Tree) -> Iterator[Placement]:
 
 
 def instances(placement: Placement, buffers: Buffers) -> Iterator[np.ndarray]:
-    """Matrices [4, 4] that place a mesh: its node's, or one for each instance of EXT_mesh_gpu_instancing."""
+    """Matrices [K, 4, 4] that place a mesh, some at a time: its node's, or one for each instance of EXT_mesh_gpu_instancing."""
     extension = placement.node.get("extensions", {}).get(INSTANCING)
     if extension is None:
-        yield placement.matrix
+        yield placement.matrix[None]
         return
-    names = {"TRANSLATION": "translation", "ROTATION": "rotation", "SCALE": "scale"}
-    columns = {key: buffers.accessor(extension["attributes"][name]) for name, key in names.items() if name in extension["attributes"]}
-    counts = {len(column) for column in columns.values()} or {len(buffers.accessor(next(iter(extension["attributes"].values()))))}
-    if len(counts) > 1:
+    columns = {name: buffers.accessor(index) for name, index in extension["attributes"].items()}
+    counts = {len(column) for column in columns.values()}
+    if len(counts) != 1:
         raise ValueError("instances have as many translations as rotations and scales")
-    for i in range(counts.pop()):
-        yield placement.matrix @ transform({key: column[i] for key, column in columns.items()})
+    count = counts.pop()
+    for at in range(0, count, CHUNK):
+        some = [columns[name][at : at + CHUNK] if name in columns else None for name in ("TRANSLATION", "ROTATION", "SCALE")]
+        yield placement.matrix @ _composed(min(CHUNK, count - at), *some)
 
 
 def transform(node: dict[str, Any]) -> np.ndarray:
     """The matrix [4, 4] of a node: its own, or from translation, rotation (a quaternion x y z w) and scale."""
     if "matrix" in node:
         return np.array(node["matrix"], np.float64).reshape(4, 4).T
-    matrix = np.eye(4)
-    if "rotation" in node:
-        x, y, z, w = np.array(node["rotation"], np.float64) / (np.linalg.norm(node["rotation"]) or 1.0)
-        matrix[:3, :3] = [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-        ]
-    if "scale" in node:
-        matrix[:3, :3] *= np.array(node["scale"], np.float64).reshape(3)
-    if "translation" in node:
-        matrix[:3, 3] = np.array(node["translation"], np.float64).reshape(3)
-    return matrix
+    parts = (np.array([node[name]]) if name in node else None for name in ("translation", "rotation", "scale"))
+    return _composed(1, *parts)[0]
+
+
+def _composed(count: int, translation: np.ndarray | None, rotation: np.ndarray | None, scale: np.ndarray | None) -> np.ndarray:
+    """Matrices [K, 4, 4] from translations [K, 3], quaternions [K, 4] of any length and scales [K, 3]; None: no effect."""
+    matrices = np.tile(np.eye(4), (count, 1, 1))
+    if rotation is not None:
+        length = np.linalg.norm(rotation.astype(np.float64), axis=1, keepdims=True)
+        x, y, z, w = (rotation / np.where(length > 0, length, 1.0)).reshape(count, 4).T
+        matrices[:, :3, :3] = np.array(
+            [
+                [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+                [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+                [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+            ]
+        ).transpose(2, 0, 1)
+    if scale is not None:
+        matrices[:, :3, :3] *= scale.reshape(count, 1, 3)
+    if translation is not None:
+        matrices[:, :3, 3] = translation.reshape(count, 3)
+    return matrices
