@@ -30,7 +30,7 @@ HARMLESS = re.compile(
     r"[A-Z0-9]+_((materials?|textures?|lights?|image|xmp|audio|metadata|physics|animation|camera|packing)(_\w*)?|\w*_metadata)"
     r"|KHR_(techniques?_webgl|node_hoverability|node_selectability|interactivity|rigid_bodies|implicit_shapes)"
     r"|MSFT_(texture_dds|audio_emitter|lod)|NV_materials_mdl|CESIUM_primitive_outline"
-    r"|EXT_(mesh_features|instance_features|mesh_manifold|lights_\w+)|VRMC_materials_\w+"
+    r"|EXT_(mesh_features|instance_features|mesh_manifold)|MOZ_(lightmap|hubs_components)|GODOT_single_root|VRM(C_\w+)?"
 )
 
 

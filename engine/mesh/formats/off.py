@@ -37,10 +37,10 @@ def _header(source: Source, file: BinaryIO) -> tuple[list[int], int, bytes]:
     while line and not line.split(b"#", 1)[0].strip() and number < HEAD_LINES:
         number, line = number + 1, file.readline(LINE_BYTES)
     word = (line.split(b"#", 1)[0].split() or [b""])[0].decode("latin-1")
-    rest = line.partition(word.encode("latin-1"))[2]
     match = re.fullmatch(WORD, word) or re.fullmatch(WORD.replace("(?P<any>n)", "(?P<any>!)"), word, re.IGNORECASE)
     if not match:
         raise source.damaged("it does not start with the word OFF")
+    rest = line.partition(word.encode("latin-1"))[2]
     if re.match(rb"\s*BINARY\b", rest, re.IGNORECASE):
         raise BadFile(f"{source.name} is a binary OFF file, which cannot be read; save it as text or as PLY.")
     if match["four"] or match["any"]:

@@ -53,7 +53,7 @@ def _first_sizes(source: Source, data: np.ndarray, at: int, e: Element, order: s
     sizes = {}
     for p in e.properties if e.count else ():
         if p.counted:
-            sizes[p.name] = _length(source, data, at, p, order)
+            sizes[p.name] = _length(source, data, at, e, p, order)
             at += np.dtype(p.counted).itemsize + sizes[p.name] * np.dtype(p.type).itemsize
         else:
             at += np.dtype(p.type).itemsize
@@ -68,13 +68,13 @@ def _fits(data: np.ndarray, at: int, e: Element, row: np.dtype, sizes: Mapping[s
     return all((rows[f"number of {name}"] == size).all() for name, size in sizes.items())
 
 
-def _length(source: Source, data: np.ndarray, at: int, p: Property, order: str) -> int:
+def _length(source: Source, data: np.ndarray, at: int, e: Element, p: Property, order: str) -> int:
     """Length of a list."""
     kind = np.dtype(p.counted)
     size = kind.itemsize
     length = int.from_bytes(data[at : at + size].tobytes(), "big" if order == ">" else "little", signed=kind.kind == "i")
     if not 0 <= length <= len(data) or at + size > len(data):
-        raise source.damaged("the list of a face's corners is broken or ends too early")
+        raise source.damaged(f"a list of its {plain(e.name)} rows is broken or ends too early")
     return length
 
 
@@ -109,7 +109,7 @@ class _Walked:
             for i, p in enumerate(e.properties):
                 size = 1
                 if p.counted:
-                    size = self.sizes[i, row] = _length(source, data, at, p, order)
+                    size = self.sizes[i, row] = _length(source, data, at, e, p, order)
                     at += heads[i]
                 self.starts[i, row] = at
                 at += size * widths[i]

@@ -220,7 +220,7 @@ def _of_ply() -> Iterable[Sample]:
     yield refused(
         "a list of negative length, binary",
         binary_ply(VERTICES, FACES.replace("uchar", "char"), body=FLOATS + struct.pack("<b4i", -4, 0, 1, 2, 3) * 6),
-        "list of a face's corners is broken",
+        "a list of its face rows is broken",
     )
     yield refused("a corner that is no whole number", ascii_ply(VERTICES, FACES, body=ROWS + "4 0 1.5 2 3\n" * 6), "line 18 holds 1.5")
     yield refused("a corner that is no number", ascii_ply(VERTICES, FACES, body=ROWS + "4 0 one 2 3\n" * 6), "line 18 holds 'one'")
@@ -387,6 +387,7 @@ def _of_off() -> Iterable[Sample]:
     yield refused("OFF: coloured, four dimensions", text("C4OFF\n8 6 0\n" + body), "four dimensions")
     yield refused("OFF: binary", content("a.off", b"OFF BINARY\n" + struct.pack(">3i", 8, 6, 12) + bytes(200)), "is a binary OFF file")
     yield refused("OFF: coloured, binary", content("a.off", b"COFF  binary\n" + bytes(200)), "is a binary OFF file")
+    yield refused("OFF: comments only", text("# OFF\n#\n"), "does not start with the word OFF")
     yield refused("OFF: no word", text("8 6 0\n" + body), "does not start with the word OFF")
     yield refused("OFF: a face too few", text("OFF\n8 7 0\n" + body), "claims 7 faces and ends after 6")
     yield refused("OFF: a vertex too few", text("OFF\n8 6 0\n" + "\n".join(LINES[1:]) + "\n" + ROWS_OFF), "values where a vertex has 3")
@@ -579,7 +580,7 @@ def _extensions() -> Iterable[Sample]:
         "KHR_materials_unlit", "KHR_materials_variants", "KHR_texture_transform", "KHR_texture_basisu", "EXT_texture_webp",
         "EXT_texture_avif", "MSFT_texture_dds", "KHR_lights_punctual", "EXT_lights_image_based", "KHR_xmp", "KHR_xmp_json_ld",
         "KHR_animation_pointer", "KHR_mesh_quantization", "KHR_techniques_webgl", "ADOBE_materials_thin_transparency",
-        "EXT_structural_metadata",
+        "EXT_structural_metadata", "VRMC_vrm",
     ):  # fmt: skip
         scene, _ = boxed()
         scene.tree["extensionsRequired"] = [name]
