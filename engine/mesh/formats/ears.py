@@ -20,7 +20,7 @@ WORK = 2e8  # operations on corners: half a minute
 STEP = 20_000  # operations on corners that take as long as one call for a few
 CHUNK = 2**17  # corners at a time
 NOTHING = 1e-12  # share of the polygon's box below which a triangle has no area
-FLAT, BLOCKED, OUTSIDE = -1.0, -2.0, -4.0  # ranks of corners that are no ears; those of ears are in 0 .. 1
+SPIKE, FLAT, BLOCKED, OUTSIDE = 2.0, -1.0, -2.0, -4.0  # ranks of corners that are no ears; those of ears are in 0 .. 1
 
 
 def clip(source: Source, xyz: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -92,7 +92,7 @@ class Ring:
     """Corners that are left of polygons, linked in circles, and the rank of each as an ear.
 
     before, after : [P, n] the neighbours of a corner
-    rank          : [P, n] in 0 .. 1 by its shape for an ear, below 0 for other corners, -inf for those that are cut
+    rank          : [P, n] in 0 .. 1 by its shape for an ear, SPIKE to cut first, below 0 for other corners, -inf for those that are cut
     """
 
     def __init__(self, xy: np.ndarray, sizes: np.ndarray):
@@ -129,8 +129,9 @@ class Ring:
         longest = np.maximum(np.maximum(_square(b - a), _square(c - b)), _square(a - c))
         shape = area / np.maximum(longest, np.finfo(float).tiny)
         rank = np.where(area < 0, OUTSIDE + np.maximum(shape, -1), shape)
-        rank[np.abs(area) <= self.nothing[rows]] = FLAT
-        convex = np.flatnonzero(rank > 0)
+        flat = np.abs(area) <= self.nothing[rows]
+        rank[flat] = np.where(((b - a) * (c - b)).sum(-1) > 0, FLAT, SPIKE)[flat]  # out and back, or one place twice: covers nothing
+        convex = np.flatnonzero(~flat & (rank > 0))
         if len(convex):
             blocked = convex[self._are_blocked(rows[convex], a[convex, None], b[convex, None], c[convex, None])]
             rank[blocked] = BLOCKED - shape[blocked]
