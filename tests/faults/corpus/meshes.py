@@ -121,8 +121,6 @@ def _of_polygons() -> Iterable[Sample]:
             yield Sample(f"{name}, {suffix}", content(f"a.{suffix}", write(points, faces)), count, tuple(low), tuple(high), area)
 
 
-BROKEN = [*flat((5, 0), (6, 0), (6, 1), (5, 1)), (float("nan"), 0.5, 0.0)]
-
 # --- PLY --------------------------------------------------------------------------------------------------------------
 
 VERTICES = f"element vertex 8\n{''.join(f'property float {c}' + chr(10) for c in 'xyz')}"
