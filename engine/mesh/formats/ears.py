@@ -158,7 +158,7 @@ class Ring:
 
 
 def _have_coinciding(xy: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """True for polygons [P, n, 2] of which two corners are in one place, of those that are counted [P, n]."""
+    """True for polygons [P, n, 2] with two corners in one place; only corners with `counted` [P, n] count."""
     x, y = np.where(counted, xy[..., 0], np.inf), xy[..., 1]
     order = np.lexsort((y, x), 1)
     x, y = np.take_along_axis(x, order, 1), np.take_along_axis(y, order, 1)

@@ -11,7 +11,7 @@ import numpy as np
 from engine.mesh.formats.gltf_buffers import Buffers
 from engine.mesh.formats.gltf_nodes import Globals
 
-CHUNK = 2**15  # vertices at a time, each of which has a matrix
+CHUNK = 2**15  # vertices at a time; each has a matrix
 
 
 def morphed(

@@ -51,7 +51,7 @@ def _header(source: Source, file: BinaryIO) -> tuple[list[int], int, bytes]:
 
 
 class _Body:
-    """What follows the word OFF."""
+    """The counts, vertices and faces behind the word OFF."""
 
     def __init__(self, source: Source, numbers: Numbers, widths: list[int]):
         self.source, self.numbers, self.widths = source, numbers, widths
