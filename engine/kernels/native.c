@@ -406,6 +406,8 @@ void linear(const float *x, long rows, long stride, long inner, int kind, const 
 
 /* --- attention ------------------------------------------------------------------------------------------------------ */
 
+#define WIDEST 128 /* numbers of a head: 16, 32, 64 or 128 */
+
 /* queries : rows [branches * count], `stride` numbers apart, heads side by side
    new_keys, new_values : of the same rows, or null: nothing is written
    keys, values : of head h of branch b at b * branch_stride + h * head_stride; float or bfloat16
@@ -477,7 +479,7 @@ INLINE void look(const int rows, const int vectors, const int half, const float 
     const long width = vectors * LANES;
     const long blocks = end / LANES * LANES;
     for (long j = 0; j < blocks; j += LANES) {
-        float copy[half ? 8 * LANES * LANES : 1];
+        float copy[half ? WIDEST * LANES : 1];
         const float *k = (const float *)keys + j * width;
         if (half) {
             for (long i = 0; i < LANES * width; i += LANES) store(copy + i, read(keys, j * width + i, half));
@@ -503,7 +505,7 @@ INLINE void look(const int rows, const int vectors, const int half, const float 
         }
     float parts[QUERIES];
     for (int r = 0; r < rows; r++) parts[r] = shares(scores + r * room, end, stop + r < end ? stop + r : end, seen ? seen + r * seen_stride : 0);
-    vec sums[QUERIES][8] = {{{0}}};
+    vec sums[QUERIES][WIDEST / LANES] = {{{0}}};
     for (long j = 0; j < end; j++) {
 #pragma GCC unroll 8
         for (int v = 0; v < vectors; v++) {
@@ -563,16 +565,22 @@ static __attribute__((noinline)) void attend_pair(const Attention *a, long pair,
         }
         keys = (const char *)wide, values = (const char *)(wide + numbers), half = 0;
     }
+#define WIDTH(vectors) \
+    case 2 * (vectors): look_all(vectors, 0, a, q, keys, values, scores, room, branch, head); break; \
+    case 2 * (vectors) + 1: look_all(vectors, 1, a, q, keys, values, scores, room, branch, head); break;
     switch (2 * (width / LANES) + half) {
-    case 2: look_all(1, 0, a, q, keys, values, scores, room, branch, head); break;
-    case 3: look_all(1, 1, a, q, keys, values, scores, room, branch, head); break;
-    case 4: look_all(2, 0, a, q, keys, values, scores, room, branch, head); break;
-    case 5: look_all(2, 1, a, q, keys, values, scores, room, branch, head); break;
-    case 8: look_all(4, 0, a, q, keys, values, scores, room, branch, head); break;
-    case 9: look_all(4, 1, a, q, keys, values, scores, room, branch, head); break;
-    case 16: look_all(8, 0, a, q, keys, values, scores, room, branch, head); break;
-    case 17: look_all(8, 1, a, q, keys, values, scores, room, branch, head); break;
+        WIDTH(1)
+        WIDTH(2)
+        WIDTH(4)
+        WIDTH(8)
+#if LANES < 16
+        WIDTH(16)
+#endif
+#if LANES < 8
+        WIDTH(32)
+#endif
     }
+#undef WIDTH
 }
 
 /* About the time of a pair: products with the keys, and queries and keys that are turned. */

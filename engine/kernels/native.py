@@ -163,12 +163,12 @@ def native_choice(dtype: torch.dtype = torch.float32) -> Choice:
     if wanted not in ("", NATIVE):
         return Choice(REFERENCE, f"{VARIABLE}={wanted}.")
     library, reason = built()
+    if library is None and wanted:
+        raise NotSupported(f"{VARIABLE}={NATIVE} does not work here. {reason} Set it to {REFERENCE}, or unset it.")
     if library is not None and dtype != torch.float32 and not (dtype == torch.bfloat16 and library.multiplies_half):
         library, reason = None, f"The processor has no instruction for products in {str(dtype).removeprefix('torch.')}."
     if library is not None and dtype == torch.bfloat16 and has_matrix_units() and not library.has_units and not wanted:
         return Choice(REFERENCE, "The processor has matrix units for bfloat16, which PyTorch's products use and native.c may not.")
-    if library is None and wanted:
-        raise NotSupported(f"{VARIABLE}={NATIVE} does not work here. {reason} Set it to {REFERENCE}, or unset it.")
     return Choice(REFERENCE if library is None else NATIVE, reason)
 
 
