@@ -10,6 +10,7 @@ WORKDIR /src
 COPY pyproject.toml setup.py constraints.txt README.md LICENSE ./
 COPY app app
 COPY engine engine
+COPY research research
 COPY assets assets
 COPY docs/bench docs/bench
 RUN pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cpu -c constraints.txt . && rm -rf build

@@ -3,6 +3,10 @@
 from setuptools import find_packages, setup
 
 setup(
-    packages=[*find_packages(include=["app", "app.*", "engine", "engine.*"]), "foretoken_assets", "foretoken_bench"],
+    packages=[
+        *find_packages(include=["app", "app.*", "engine", "engine.*", "research", "research.*"]),
+        "foretoken_assets",
+        "foretoken_bench",
+    ],
     package_dir={"foretoken_assets": "assets", "foretoken_bench": "docs/bench"},
 )

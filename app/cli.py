@@ -1,7 +1,8 @@
 """The command line: finds the command, runs it, and turns errors into exit codes.
 
 A bad value prints one sentence on stderr and exits with 2; Ctrl-C exits with 130; a bug keeps its traceback. With --json the last line of
-stdout is one JSON value. Each command is a file of app/commands/ with its own parser.
+stdout is one JSON value. Each command is a file of app/commands/ with its own parser; those in RESEARCH are files of research/commands/,
+which nothing here imports: they are found by name.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import io
 import sys
 from collections.abc import Sequence
 
-COMMANDS = {  # each is app/commands/NAME.py
+COMMANDS = {
     "studio": "open the studio in the browser (the default)",
     "image": "generate a picture from a prompt",
     "mesh": "generate a mesh from a point cloud or another mesh",
@@ -26,6 +27,8 @@ COMMANDS = {  # each is app/commands/NAME.py
     "doctor": "check this machine: versions, devices, browser, font",
     "test": "run the test suite (options go to pytest)",
 }
+
+RESEARCH = ("verify", "bench", "papers", "train")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -60,7 +63,8 @@ def run(arguments: list[str]) -> int:
     command, *rest = arguments
     if command not in COMMANDS:
         raise ForetokenError(f"There is no command '{command}'. There are: {', '.join(COMMANDS)}.")
-    return importlib.import_module(f"app.commands.{command}").main(rest)
+    room = "research" if command in RESEARCH else "app"
+    return importlib.import_module(f"{room}.commands.{command}").main(rest)
 
 
 def overview() -> str:

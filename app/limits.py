@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.uploads import BYTES
+from app.live.uploads import BYTES
 
 LOCAL = "Foretoken runs on this machine only: no prompt, picture or number leaves it."
 SHARED = (

@@ -31,9 +31,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # this checkout, whichever one is installed
 
 from engine.core import Knob, Method  # noqa: E402
-from engine.measure.bench.kernels import BANDWIDTH, WORK, bound  # noqa: E402
-from engine.measure.papers import PAPERS, paper_of, recorded, running, that_run  # noqa: E402
 from engine.methods import METHODS, PRESETS  # noqa: E402
+from research.bench.kernels import BANDWIDTH, WORK, bound  # noqa: E402
+from research.papers import PAPERS, paper_of, recorded, running, that_run  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- knobs ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 BENCH = re.compile(r"(<!-- bench ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -218,7 +218,7 @@ class Rows:
     drafted : the ids of the draft's nodes
     launch : the pass, if it may still wait for a question about its rows
     rules : (number of rows) -> the sampling, a table of masks or None, and of each row its mask; None if there is no table for its grammar
-    verifier : the compiled function that goes from these logits to tokens (engine/kernels/native_verdict.py), prepared for the run, or None
+    verifier : the compiled function that goes from these logits to tokens (engine/kernels/cpu/verdict.py), prepared for the run, or None
     """
 
     def __init__(
@@ -363,7 +363,7 @@ class Grammar(Protocol):
     """Which tokens may follow, as a state machine of pure functions, so that drafts can be masked along a hypothetical path.
 
     masks : bool [M, V], the distinct answers of `allowed`, if they are few: a GPU then keeps them and is sent their numbers; else None
-    automaton : with `masks`, the same machine as tables that compiled code can walk (engine/kernels/native_verdict.py), or None
+    automaton : with `masks`, the same machine as tables that compiled code can walk (engine/kernels/cpu/verdict.py), or None
     """
 
     start: Any

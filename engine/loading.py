@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Any
 
 from engine import backbones
 from engine.backbones import resolve
@@ -53,3 +54,14 @@ class Shelf:
 
 
 _SHELF = Shelf()  # one per process; it owns the loaded backbones
+
+
+def model_columns(backbone: Backbone) -> dict[str, Any]:
+    """The columns that identify a model in a table: backbone, hash of its weights, dtype and device."""
+    dtype = backbone.dtype
+    return {
+        "backbone": backbone.name,
+        "weights": backbone.weights_hash,
+        "dtype": dtype and str(dtype).removeprefix("torch."),
+        "device": str(backbone.device),
+    }

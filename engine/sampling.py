@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.core import Sampling
 from engine.errors import BadPrompt
-from engine.kernels.native import Library, native
+from engine.kernels.cpu.library import Library, native
 
 RANGES = {  # of the values a user may set
     "temperature": (0, 5), "top_k": (0, 10**6), "top_p": (0.01, 1), "guidance": (0, 20), "adherence": (0, 200),

@@ -59,7 +59,7 @@ class Trace:
     """What a Step records. The first nine fields hold one value per committed token, or fewer: then the last tokens have none.
     Nobody changes a trace; making a frozen one would take several times as long, in every step.
 
-    accepted : whether the token was a draft; verdict : STAYED, REFUSED or NEAR (engine/decoding/rules.py), for methods that repair
+    accepted : whether the token was a draft; verdict : STAYED, REFUSED or NEAR (engine/rules.py), for methods that repair
     accept_probability : the chance of accepting the draft; entropy : of the distribution the token was verified with, in nats
     top : the probability of that distribution's most probable token; None where a kernel decides without storing the distribution
     depth, parent : the token's level in the draft tree (0: after the accepted path) and its parent node

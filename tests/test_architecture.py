@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import COMMANDS
-from app.commands.bench import KINDS
+from app.cli import COMMANDS, RESEARCH
 from engine.backbones import BACKBONES
 from engine.methods import METHODS, PRESETS
-from engine.train import RECIPES
+from research.commands.bench import KINDS
+from research.train import RECIPES
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("engine", "app")
+PACKAGES = ("engine", "app", "research")
 MEBIBYTE = 2**20
 
 
@@ -93,8 +93,9 @@ def offenders(group: tuple[str, ...], forbidden: tuple[str, ...], allowed: tuple
 @pytest.mark.parametrize(
     ("group", "forbidden"),
     [
-        (("engine",), ("app", "gradio", "plotly", "launch")),
-        (("app",), ("launch",)),
+        (("engine",), ("app", "research", "gradio", "plotly", "launch")),
+        (("app",), ("research", "launch")),
+        (("research",), ("launch",)),
         (("engine.methods",), ("engine.backbones", "engine.run", "transformers")),
         (("engine.backbones",), ("engine.methods", "engine.run")),
         (("engine.kernels",), ("engine.methods", "engine.backbones", "engine.drafters", "engine.run")),
@@ -102,12 +103,6 @@ def offenders(group: tuple[str, ...], forbidden: tuple[str, ...], allowed: tuple
 )
 def test_direction(group, forbidden):
     assert offenders(group, forbidden) == []
-
-
-def test_only_the_command_line_trains_and_measures():
-    measures = ("app.commands", "app.measuring", "engine.train", "engine.measure")  # the page measures in one module
-    assert offenders(PACKAGES, ("engine.train",), allowed=("app.commands", "engine.train", "engine.measure")) == []
-    assert offenders(PACKAGES, ("engine.measure",), allowed=measures) == []
 
 
 def test_no_import_circles():
@@ -171,7 +166,7 @@ def test_recipe_exists(name):
 
 
 def test_every_recipe_is_in_the_table():
-    files = {module for module in modules_in("engine.train") if defines(module, "main")}
+    files = {module for module in modules_in("research.train") if defines(module, "main")}
     assert files == set(RECIPES.values())
 
 
@@ -183,13 +178,15 @@ def test_a_triton_kernel_has_a_reference_beside_it():
 
 
 def test_every_command_is_in_the_table():
-    files = {module.rsplit(".", 1)[1] for module in modules_in("app.commands") if defines(module, "main")}
-    assert set(COMMANDS) | {f"bench_{kind}" for kind in KINDS} == files
+    rooms = ("app.commands", "research.commands")
+    app, research = ({module.rsplit(".", 1)[1] for module in modules_in(room) if defines(module, "main")} for room in rooms)
+    assert set(COMMANDS) - set(RESEARCH) == app
+    assert set(RESEARCH) | {f"bench_{kind}" for kind in KINDS} == research
 
 
 def test_every_tab_is_in_the_table():
     table = sources()["app.ui"].read_text(encoding="utf-8")
-    tabs = [m.rsplit(".", 1)[1] for m in modules_in("app.ui") if m.endswith("_tab")]
+    tabs = [m.rsplit(".", 1)[1] for m in modules_in("app.ui.tabs") if m.endswith("_tab")]
     assert [tab for tab in tabs if tab not in table] == []
 
 

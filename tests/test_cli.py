@@ -248,7 +248,7 @@ def test_a_sheet_is_drawn_of_the_prompts(folder: Path, tmp_path: Path, capsys: p
 def test_a_prompt_that_the_model_cannot_read_is_said_before_the_measuring(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engine.measure.bench import speed
+    from research.bench import speed
 
     monkeypatch.setattr(speed, "measure", lambda *given: pytest.fail("it was measured"))
     prompts = tmp_path / "prompts.txt"
@@ -319,7 +319,7 @@ def test_auto_names_an_exact_method_that_the_run_and_its_files_show(
 
 
 def test_verify_prints_the_table(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.measure.verify import exactness
+    from research.exactness import exactness
 
     row = {"exact": True, "z": 0.5, "tv": 0.01, "floor": 0.01, "runs": 20_000, "detects": 0.02, "mutants": {"a": 20.0}}
     monkeypatch.setattr(exactness, "verify", lambda names, full: ({"sjd[X]": row}, False, 1.0))

@@ -53,7 +53,8 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
 
 @pytest.mark.parametrize("command", OPTIONS)
 def test_the_options_of_a_command(command: str) -> None:
-    found = importlib.import_module(f"app.commands.{command}").parser()._option_string_actions
+    room = "app" if command in cli.COMMANDS and command not in cli.RESEARCH else "research"
+    found = importlib.import_module(f"{room}.commands.{command}").parser()._option_string_actions
     assert set(found) - {"-h", "--help"} == OPTIONS[command]
 
 
@@ -88,7 +89,7 @@ def test_what_is_measured_may_stand_behind_options(capsys: pytest.CaptureFixture
 
 def test_the_studio_gets_what_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A folder goes with the name that its card, or its form, says."""
-    from app import studio
+    from app.server import studio
 
     asked: list[tuple] = []
     monkeypatch.setattr(studio, "launch", lambda *given, **named: asked.append((*given, named)))
@@ -110,7 +111,7 @@ def test_the_studio_gets_what_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp
 def test_the_studio_keeps_runs_where_and_as_many_as_was_asked_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    from app import studio
+    from app.server import studio
 
     asked: list[dict] = []
     monkeypatch.setattr(studio, "launch", lambda *_, **named: asked.append(named))
@@ -143,13 +144,13 @@ def test_a_comparison_is_in_seconds_a_token(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 STOPPED = {  # where Ctrl-C strikes, by command
-    "studio": ([], "app.studio.launch"),
+    "studio": ([], "app.server.studio.launch"),
     "image": (["image", "a red cat"], "engine.backbones.load"),
     "mesh": (["mesh", str(ROOT / "assets/examples/clouds/chair.ply")], "engine.backbones.load"),
-    "verify": (["verify", "sjd"], "engine.measure.verify.exactness.verify"),
-    "bench image": (["bench", "image"], "engine.measure.bench.plan.prepared"),
+    "verify": (["verify", "sjd"], "research.exactness.exactness.verify"),
+    "bench image": (["bench", "image"], "research.bench.plan.prepared"),
     "bench mesh": (["bench", "mesh"], "engine.backbones.lowpoly.load"),
-    "train": (["train", "judge"], "engine.train.judge.main"),
+    "train": (["train", "judge"], "research.train.judge.main"),
     "models": (["models"], "engine.networks.weights.read_card"),
     "doctor": (["doctor"], "engine.machine.facts"),
     "test": (["test"], "subprocess.Popen"),
@@ -186,8 +187,8 @@ def test_ctrl_c_in_a_running_benchmark(tmp_path: Path) -> None:
 
 def parsers_with_a_device() -> dict[str, Any]:
     """The parsers of the commands and kinds of bench that take --device, by module."""
-    names = [path.stem for path in sorted((ROOT / "app" / "commands").glob("*.py"))]
-    found = {name: importlib.import_module(f"app.commands.{name}") for name in names if name != "__init__"}
+    names = [(room, path.stem) for room in ("app", "research") for path in sorted((ROOT / room / "commands").glob("*.py"))]
+    found = {name: importlib.import_module(f"{room}.commands.{name}") for room, name in names if name != "__init__"}
     made = {name: module.parser() for name, module in found.items() if hasattr(module, "parser")}
     return {name: parser for name, parser in made.items() if any(a.dest == "device" for a in parser._actions)}
 
@@ -202,7 +203,7 @@ def test_every_command_that_takes_a_device_takes_it_from_the_same_words() -> Non
 
 def test_the_studio_serves_on_what_auto_finds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """On the GPU where PyTorch sees one; a CPU keeps a core for the server."""
-    from app import studio
+    from app.server import studio
 
     asked: list[tuple] = []
 

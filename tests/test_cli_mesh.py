@@ -17,13 +17,13 @@ from safetensors.torch import save_file
 
 from app import cli
 from engine.drafters.mesh_heads import MeshHeads
-from engine.kernels.native import native, native_choice
-from engine.measure.bench import meshes
-from engine.measure.bench.plan import MeshBench
+from engine.kernels.cpu.library import native, native_choice
 from engine.mesh.bpt_tokens import BPT
 from engine.mesh.write import write
 from engine.networks.mesh_decoder import describe
 from engine.networks.weights import ship, split
+from research.bench import meshes
+from research.bench.plan import MeshBench
 from tests.engine.backbones import tiny
 
 NEEDED = {"backbone", "method", "exact", "verify", "seed", "tokens", "forwards", "step_compression", "seconds", "tokens_per_second",

@@ -12,12 +12,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-OURS = {"app", "engine"}
+OURS = {"app", "engine", "research"}
 OPTIONAL = {
     "triton",  # has wheels for Linux only, and comes with the CUDA build of PyTorch; see engine/kernels/language.py
-    "playwright",  # drives the browser of `bench page`; see app/browser.py
+    "playwright",  # drives the browser of `bench page`; see app/server/browser.py
     "ray",  # 0.6 GB that only batches over many machines need; see app/batch/with_ray.py
-    "imageio-ffmpeg",  # a large encoder that only the MP4 files of races need; see app/video.py
+    "imageio-ffmpeg",  # a large encoder that only the MP4 files of races need; see app/runs/video.py
 }
 
 

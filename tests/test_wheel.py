@@ -20,9 +20,10 @@ from PIL import Image
 
 from tests.readme import ROOT, python_block, run_python
 
-SOURCES = ("app", "engine", "assets", "docs/bench", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+SOURCES = ("app", "engine", "research", "assets", "docs/bench", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 CARRIED = {
-    "app": (".py", ".js", ".css"), "engine": (".py", ".c", ".h"), "assets/models": (".json", ".safetensors"), "assets/examples": (".ply",),
+    "app": (".py", ".js", ".css"), "engine": (".py", ".c", ".h"), "research": (".py", ".js"),
+    "assets/models": (".json", ".safetensors"), "assets/examples": (".ply",),
     "docs/bench": (".csv",),
 }  # fmt: skip
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
@@ -75,7 +76,13 @@ def test_it_carries_every_source_model_and_example(wheel: Path) -> None:
     assert [
         name for name in named if re.sub("^docs/bench/", "foretoken_bench/", re.sub("^assets/", "foretoken_assets/", name)) not in inside
     ] == []
-    assert {name.split("/")[0] for name in inside if ".dist-info" not in name} == {"app", "engine", "foretoken_assets", "foretoken_bench"}
+    assert {name.split("/")[0] for name in inside if ".dist-info" not in name} == {
+        "app",
+        "engine",
+        "research",
+        "foretoken_assets",
+        "foretoken_bench",
+    }
 
 
 def test_what_is_imported_lies_in_the_new_environment(programs: Path, tmp_path: Path) -> None:

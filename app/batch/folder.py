@@ -20,7 +20,7 @@ from typing import Any
 
 from app.batch.inputs import Entry
 from app.batch.plan import Plan, going_on
-from app.history import as_sentence, check_writable
+from app.runs.history import as_sentence, check_writable
 from engine import files
 from engine.errors import BadOutput
 

@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from app.clouds import files_in
+from app.server.clouds import files_in
 from engine.core import Prompt, Sampling
 from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.mesh.read import READERS

@@ -16,7 +16,7 @@ import torch
 from app.batch.folder import BatchFolder, Row, failed, with_entry
 from app.batch.inputs import Entry
 from app.batch.plan import Plan
-from app.history import placed, write_run
+from app.runs.history import placed, write_run
 from engine.core import Backbone, Prompt
 from engine.errors import ForetokenError
 from engine.many import Ended, generate_many

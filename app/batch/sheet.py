@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from app.batch.folder import Row
-from app.history import as_sentence
+from app.runs.history import as_sentence
 from engine import files
 from engine.mesh.picture import View, pictures
 from engine.mesh.read import read

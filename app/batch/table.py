@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.history import as_sentence
+from app.runs.history import as_sentence
 from engine import files
 
 NAME = "results.csv"

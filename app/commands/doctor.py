@@ -30,11 +30,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().read(arguments)
     from app.commands.doctor_costs import measured, table
     from engine.backbones import load
-    from engine.data.emoji_scenes import font_path
     from engine.errors import ForetokenError
-    from engine.kernels.native import native_choice
+    from engine.kernels.cpu.library import native_choice
     from engine.machine import facts
-    from engine.measure.bound import DTYPES, bounds
+    from engine.tuning.bound import DTYPES, bounds
+    from engine.words.emoji_scenes import font_path
 
     found: dict[str, Any] = facts() | {"browser": browser()}
     checks: dict[str, Any] = {"font": lambda: str(font_path()), "native_functions": lambda: native_choice().reason}

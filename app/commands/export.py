@@ -37,8 +37,8 @@ def main(arguments: Sequence[str]) -> int:
         own.error(f"--out {options.out.name} has no known ending; choose one of {', '.join(FORMATS)}")
     if len(options.left) >= MOST:
         own.error(f"{1 + len(options.left)} runs are too many for one file; give at most {MOST}")
-    from app.exporting import write
-    from app.history import as_sentence, check_writable
+    from app.runs.exporting import write
+    from app.runs.history import as_sentence, check_writable
 
     folders = [folder_of(path) for path in (options.run, *options.left)]
     check_writable(options.out.resolve().parent)
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def folder_of(path: Path) -> Path:
     """The folder of a run: the path itself, or the run of this name in the history."""
-    from app.history import SETTINGS, home
+    from app.runs.history import SETTINGS, home
 
     kept = home() / "runs" / path
     return kept if not (path / SETTINGS).exists() and (kept / SETTINGS).exists() else path

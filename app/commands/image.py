@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().read(arguments)
     from dataclasses import replace
 
-    from app.history import check_writable, deliver, home
+    from app.runs.history import check_writable, deliver, home
     from engine.core import Prompt
     from engine.sampling import changed
 

@@ -64,8 +64,8 @@ class Work:
 def main(arguments: Sequence[str]) -> int:
     """Generates the meshes; if a file of a folder cannot be used, finishes the others and returns 2."""
     options = parser().read(arguments)
-    from app.clouds import files_in
-    from app.history import check_writable, home
+    from app.runs.history import check_writable, home
+    from app.server.clouds import files_in
     from engine.errors import ForetokenError, NotSupported
     from engine.nearest import seeded
     from engine.recognition.up import read_standing
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def formats_of(text: str) -> tuple[str, ...]:
     """The formats of --formats; raises NotSupported for an unknown one."""
-    from app.history import MESH_FORMATS
+    from app.runs.history import MESH_FORMATS
     from engine.errors import NotSupported
 
     formats = tuple(dict.fromkeys(name.strip() for name in text.lower().split(",")))
@@ -142,8 +142,8 @@ def chosen(work: Work, prompt: Any) -> tuple[Any, dict[str, Any] | None]:
 
 def shrinkwrap(work: Work, run: Any, given: Any, folder: Path) -> dict[str, Any]:
     """Writes the mesh with its vertices moved to the points, in all formats asked for; returns what the line says of it."""
-    from app.history import placed
-    from app.mesh_files import wrapped, write_shrinkwrapped
+    from app.runs.history import placed
+    from app.runs.mesh_files import wrapped, write_shrinkwrapped
     from engine.mesh.distance import distance
 
     start = time.perf_counter()
@@ -158,8 +158,8 @@ def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, 
     """Generates one mesh; prints its line unless --json, and returns it. out: the folder of the copy."""
     import torch
 
-    from app.fit_line import fit_of
-    from app.history import deliver, placed
+    from app.runs.fit_line import fit_of
+    from app.runs.history import deliver, placed
     from engine.core import Prompt
     from engine.mesh.distance import distance
     from engine.mesh.quality import quality

@@ -24,9 +24,9 @@ def compare(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any], n
     """A run and plain decoding, timed in turns; the speed-up compares seconds per token, as runs may differ in length."""
     from statistics import median
 
-    from engine.measure.alternate import alternate
     from engine.methods import METHODS
     from engine.run import generate, speedup
+    from engine.tuning.alternate import alternate
 
     kinds = {
         "plain": lambda _: generate(backbone, METHODS["ar"], prompt).finish(),
@@ -41,10 +41,10 @@ def compare(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any], n
 
 def report(run: Any, folder: Path) -> dict[str, Any]:
     """The values of a run's JSON line."""
-    from engine.measure.bench.rows import of_weights
+    from engine.loading import model_columns
 
     totals = run.totals
-    return of_weights(run.backbone) | {
+    return model_columns(run.backbone) | {
         "method": run.method.name,
         "preset": run.name if run.name != run.method.name else None,
         "exact": run.exact,

@@ -21,7 +21,7 @@ def parser() -> Parser:
 def main(arguments: Sequence[str]) -> int:
     """Makes the folder and prints the commands that publish it."""
     options = parser().read(arguments)
-    from app.space_folder import make
+    from app.server.space_folder import make
 
     made = make(options.out, options.name, options.hardware)
     size = sum((options.out / path).stat().st_size for path in made)

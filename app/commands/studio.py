@@ -32,9 +32,9 @@ def main(arguments: Sequence[str]) -> int:
     """Serves the page until it is interrupted; always returns 130."""
     options = parser().read(arguments)
     check_host(options.host)
-    from app.history import check_writable
     from app.limits import Limits
-    from app.studio import launch
+    from app.runs.history import check_writable
+    from app.server.studio import launch
     from engine.backbones import resolve
 
     name, path = resolve(options.backbone)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-TABS: dict[str, str] = {  # name on the page: module with `build(place: app.ui.place.Place) -> None`
-    "Image": "app.ui.image_tab",
-    "Mesh": "app.ui.mesh_tab",
-    "Lab": "app.ui.lab_tab",
-    "Bench": "app.ui.bench_tab",
-    "Models": "app.ui.models_tab",
+TABS: dict[str, str] = {  # name on the page: module with `build(place: app.ui.tabs.tab_context.Place) -> None`
+    "Image": "app.ui.tabs.image_tab",
+    "Mesh": "app.ui.tabs.mesh_tab",
+    "Lab": "app.ui.tabs.lab_tab",
+    "Bench": "app.ui.tabs.bench_tab",
+    "Models": "app.ui.tabs.models_tab",
 }

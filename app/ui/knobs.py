@@ -14,8 +14,8 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
-from app.ui import wording
 from app.ui.panels import panel
+from app.ui.style import wording
 from engine.core import Knob, Knobs, Method
 
 LOG_STOPS = 64

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.ui import knobs as knob_panel
-from app.ui import wording
+from app.ui.style import wording
 from engine.core import ANY_SUIT, Backbone, Knobs, Method, Suits
 from engine.methods import ABOUT, AUTO, BASELINES, METHODS, PRESETS, auto_title, find
 from engine.run import Run

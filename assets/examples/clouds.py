@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data.lowpoly_shapes import held_out_shape, sample_points
+from research.worlds.lowpoly_shapes import held_out_shape, sample_points
 
 POINTS = 2048
 DRAWS = {  # family: which of its shapes that training never sees

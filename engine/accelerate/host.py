@@ -23,7 +23,7 @@ from engine.accelerate.processors import Reading
 from engine.cache import Slab
 from engine.core import ANY_SUIT, Ids, Prompt, Rows, Sampling
 from engine.errors import NotSupported
-from engine.kernels.native_verdict import scored
+from engine.kernels.cpu.verdict import scored
 from engine.layout import Layout, Line, Raster
 from engine.networks.hosted import DRAFT_ROWS, SlabLayer
 from engine.networks.sequence import TransformerSequence

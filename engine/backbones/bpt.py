@@ -27,7 +27,7 @@ from engine.backbones.originals import Originals, Shapes, count, originals
 from engine.core import ANY_SUIT, Suits
 from engine.drafters.mesh_heads import SHORT
 from engine.errors import MissingWeights, NotSupported
-from engine.kernels.steady_linear import steady
+from engine.kernels.cpu.steady_linear import steady
 from engine.networks.card import has_card, read_card
 from engine.networks.mesh_decoder import MeshModel, Settings, describe
 

@@ -29,7 +29,7 @@ from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.checkpoints.families import stated_licence
 from engine.core import Sampling
 from engine.errors import MissingWeights, NotSupported
-from engine.kernels.steady_linear import steady
+from engine.kernels.cpu.steady_linear import steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted
 from engine.networks.vqgan import PictureDecoder

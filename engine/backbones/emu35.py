@@ -34,7 +34,7 @@ from engine.backbones.vqgan_names import decoder_of, taming
 from engine.checkpoints.families import ADAPTED, stated_licence
 from engine.core import Sampling
 from engine.errors import MissingWeights
-from engine.kernels.steady_linear import steady
+from engine.kernels.cpu.steady_linear import steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted, sliced
 from engine.networks.vqgan import PictureDecoder

@@ -26,7 +26,7 @@ from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.checkpoints.families import ADAPTED, stated_licence
 from engine.core import Sampling
 from engine.errors import MissingWeights
-from engine.kernels.steady_linear import steady
+from engine.kernels.cpu.steady_linear import steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted
 

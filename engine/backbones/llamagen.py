@@ -42,7 +42,7 @@ from engine.backbones.picture_checkpoint import EXAMPLE, PictureCheckpoint
 from engine.backbones.prompts import readable_text
 from engine.core import Prompt, Sampling
 from engine.errors import BadPrompt
-from engine.kernels.steady_linear import steady
+from engine.kernels.cpu.steady_linear import steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted
 from engine.networks.vqgan import PictureDecoder

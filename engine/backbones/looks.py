@@ -10,11 +10,11 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from engine.data.emoji_objects import names_of, plural
-from engine.data.emoji_scenes import HUES
-from engine.data.looks import TILE, Look, drawn
 from engine.errors import MissingWeights
 from engine.networks.card import check_hash
+from engine.words.emoji_objects import names_of, plural
+from engine.words.emoji_scenes import HUES
+from engine.words.looks import TILE, Look, drawn
 
 FILE = "looks.webp"
 COLUMNS = 16  # of the sheet

@@ -25,10 +25,10 @@ from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.kernels.choice import NATIVE
-from engine.kernels.native import native, native_choice
-from engine.kernels.native_layers import Brought
-from engine.kernels.native_verdict import Automaton
-from engine.kernels.packed_linear import can_pack, pack
+from engine.kernels.cpu.layers import Brought
+from engine.kernels.cpu.library import native, native_choice
+from engine.kernels.cpu.packed_linear import can_pack, pack
+from engine.kernels.cpu.verdict import Automaton
 from engine.layout import Line
 from engine.mesh.bpt_grammar import NODE_BITS, Grammar
 from engine.mesh.bpt_tokens import BPT, Parser, dequantize, mesh_of, parse

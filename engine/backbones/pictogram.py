@@ -26,26 +26,26 @@ from engine.backbones.looks import Looks, read_looks
 from engine.backbones.prompts import readable_text
 from engine.cache import Slab
 from engine.core import Prompt, Resampler, Sampling, Suits
-from engine.data.looks import anonymous, looks_of_words, place_of, some_place
-from engine.data.reading import read, split
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.drafters.resampler import read_resampler, refuse_other_tokens
 from engine.drafters.spatial_heads import read_heads
 from engine.drafters.spatial_heads import weights_file as heads_file
 from engine.errors import BadPrompt, MissingWeights, NotSupported
-from engine.kernels.native_layers import Brought
-from engine.kernels.packed_linear import can_pack
+from engine.kernels.cpu.layers import Brought
+from engine.kernels.cpu.packed_linear import can_pack
 from engine.layout import Raster
 from engine.machine import has_fast_bfloat16
 from engine.networks.attention import STEADY_KEYS, steady
-from engine.networks.beginning import become_identity, small
+from engine.networks.initial import become_identity, small
 from engine.networks.native_blocks import is_native, quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Decoder, Fork, Worn, causal, rotary_table
 from engine.networks.trunk import Asked, Trunk, divided
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors
+from engine.words.looks import anonymous, looks_of_words, place_of, some_place
+from engine.words.reading import read, split
 
 FOLDER = MODELS / "pictogram"
 TEXT_SLOTS = 32
@@ -67,7 +67,7 @@ class PictogramModel(nn.Module):
     def __init__(
         self, levels: tuple[int, ...], words: int, layers: int = 6, width: int = 320, heads: int = 5, inner: int = 896, looks: int = 0
     ):
-        """looks : how many looks it can read (engine/data/looks.py)"""
+        """looks : how many looks it can read (engine/words/looks.py)"""
         super().__init__()
         self.settings = {"layers": layers, "width": width, "heads": heads, "inner": inner} | ({"looks": looks} if looks else {})
         self.levels, self.width = tuple(levels), width

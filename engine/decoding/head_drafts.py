@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.core import Chosen, Draft, Knob, Knobs, Sequence
-from engine.kernels.native_verdict import Verifier
+from engine.kernels.cpu.verdict import Verifier
 from engine.noise import DRAFTER, Noise
 from engine.sampling import draw, draw_gumbel, one_hot
 

@@ -24,7 +24,12 @@ from torch.nn import functional as F
 from engine.core import Knob, Knobs, Sequence
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, limit_of
-from engine.decoding.rules import (
+from engine.decoding.verdict import Rule
+from engine.errors import NotSupported
+from engine.kernels.choice import choose
+from engine.kernels.pooled_mass import pooled_mass
+from engine.noise import Noise
+from engine.rules import (
     Mass,
     additive_mass,
     after_one_draw,
@@ -33,11 +38,6 @@ from engine.decoding.rules import (
     probability_of,
     ratio,
 )
-from engine.decoding.verdict import Rule
-from engine.errors import NotSupported
-from engine.kernels.choice import choose
-from engine.kernels.pooled_mass import pooled_mass
-from engine.noise import Noise
 
 RELAX = Knob(
     "relax", "", "off", choices=("off", "additive", "multiplicative"),

@@ -15,10 +15,10 @@ from engine.decoding import neighbours
 from engine.decoding.deviation import coins
 from engine.decoding.growth import NO_TREE, Shape, Tree, certain, grow
 from engine.decoding.policy import matches_seed
-from engine.decoding.rules import Mass, first_above, multi_round, probability, walk
 from engine.decoding.verdict import describe, fused, is_fused, levels_of
 from engine.drafters.feature_draft import FeatureDraft
 from engine.noise import ACCEPT, DRAW, Noise
+from engine.rules import Mass, first_above, multi_round, probability, walk
 from engine.sampling import draw, draw_gumbel
 from engine.trace import DeviationTrace, TreeTrace
 from engine.tree import children, depths

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from engine.core import NO_DRAFT, Chosen, Rows, Step
-from engine.decoding.rules import leading, matches, probability_of, ratio
 from engine.kernels import verify as kernel
+from engine.kernels.cpu.verdict import Window
 from engine.kernels.fixed_verdict import Criterion, Question
 from engine.kernels.head_draw import head_draw, is_plain
-from engine.kernels.native_verdict import Window
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
+from engine.rules import leading, matches, probability_of, ratio
 from engine.sampling import draw, draw_gumbel, entropy, residual
 from engine.trace import Trace, Values
 

@@ -16,10 +16,10 @@ from torch.nn import functional as F
 
 from engine.core import Rows
 from engine.errors import NotSupported
-from engine.kernels.native import native
-from engine.kernels.native_heads import NativeHeads, Weights, native_heads
+from engine.kernels.cpu.heads import NativeHeads, Weights, native_heads
+from engine.kernels.cpu.library import native
 from engine.networks.attention import attend
-from engine.networks.beginning import small
+from engine.networks.initial import small
 from engine.networks.mesh_decoder import COSINE_SCALE
 from engine.networks.sequence import TransformerSequence
 

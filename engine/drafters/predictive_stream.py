@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from engine.core import Rows, Sequence
 from engine.errors import MissingWeights
+from engine.kernels.cpu.steady_linear import SteadyLinear
 from engine.kernels.row_lora import row_lora
-from engine.kernels.steady_linear import SteadyLinear
 from engine.networks.card import check_hash, has_card
 from engine.networks.weights import need, read_card, read_json, read_tensors
 from engine.sampling import guide

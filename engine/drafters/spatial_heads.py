@@ -21,10 +21,10 @@ from torch.nn import functional as F
 
 from engine.core import Rows, Sequence
 from engine.errors import MissingWeights
-from engine.kernels.native import native
-from engine.kernels.native_spatial import NativeSpatial, Weights, native_layers
+from engine.kernels.cpu.library import native
+from engine.kernels.cpu.spatial import NativeSpatial, Weights, native_layers
 from engine.layout import Layout
-from engine.networks.beginning import small
+from engine.networks.initial import small
 from engine.networks.native_blocks import quick_linear, row_of
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Norm

@@ -1,7 +1,7 @@
 """Which implementation of a kernel runs, and why: Triton's on an NVIDIA GPU, the PyTorch reference elsewhere.
 
 The environment variable FORETOKEN_KERNELS overrides this: `reference`, `triton` or `native`. Native functions run whole layers of our own
-networks on a CPU; engine/kernels/native.py chooses them.
+networks on a CPU; engine/kernels/cpu/library.py chooses them.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from engine.kernels.choice import choose
+from engine.kernels.cpu.library import Library, native
 from engine.kernels.language import LAUNCH, tl, triton
-from engine.kernels.native import Library, native
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15

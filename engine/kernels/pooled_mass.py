@@ -14,9 +14,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.decoding.rules import longest, probability_of
 from engine.kernels.choice import choose
 from engine.kernels.language import LAUNCH, power_of_two, tl, triton
+from engine.rules import longest, probability_of
 
 TILE = 64  # neighbours that are added before the limit is tested
 WIDEST = 2048

@@ -26,12 +26,12 @@ import torch
 from torch import Tensor
 
 from engine.core import Ids, Sampling
-from engine.decoding.rules import deviation, matches, probability_of, ratio
-from engine.kernels import native_verdict
 from engine.kernels.choice import choose
+from engine.kernels.cpu import verdict as native_verdict
+from engine.kernels.cpu.library import Library
 from engine.kernels.language import LAUNCH, power_of_two, tl, triton
-from engine.kernels.native import Library
 from engine.kernels.noise import base_on, gumbel_of, gumbel_reference, key_of
+from engine.rules import deviation, matches, probability_of, ratio
 from engine.sampling import draw, draw_gumbel, entropy, guide, residual, warp
 
 WIDEST = 2048  # columns of a tile

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from engine.mesh import surface
-from engine.mesh.chance import COMPARE, generator
 from engine.mesh.frame import SIDE
 from engine.mesh.nearest import Nearest
+from engine.mesh.random_streams import COMPARE, generator
 
 Shape = tuple[np.ndarray, np.ndarray] | np.ndarray  # (vertices [V, 3], faces [F, 3]), or points [N, 3] or [N, 6] with unit normals
 COUNT = 16_384

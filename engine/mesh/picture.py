@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from engine.apart import Died, TookTooLong, apart
 from engine.errors import NotSupported
+from engine.sandbox import Died, TookTooLong, apart
 
 SIZE = 384  # pixels of a square picture
 PATIENCE = 120.0  # seconds for all pictures of a call; the first has to load the library

@@ -14,12 +14,12 @@ import numpy as np
 
 from engine.errors import BadFile
 from engine.mesh import surface
-from engine.mesh.chance import SAMPLE, SURFACE, generator
 from engine.mesh.formats import arrays, first_bytes, gltf, obj, off, pcd, ply, stl, text
 from engine.mesh.formats.source import Raw, Source
 from engine.mesh.frame import Frame, choose_up, fit, outliers
 from engine.mesh.normals import complete, outward
 from engine.mesh.quality import is_inside_out
+from engine.mesh.random_streams import SAMPLE, SURFACE, generator
 
 READERS: dict[str, Callable[[Source], Raw]] = {
     ".ply": ply.read,

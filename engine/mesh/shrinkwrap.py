@@ -14,9 +14,9 @@ from scipy.sparse import csr_array, diags_array, eye_array
 from scipy.sparse.linalg import spsolve
 
 from engine.mesh import surface
-from engine.mesh.chance import WRAP, generator
 from engine.mesh.distance import distance
 from engine.mesh.nearest import Nearest
+from engine.mesh.random_streams import WRAP, generator
 
 COUNT = 4096  # points of either side in a round
 ROUNDS = 12

@@ -31,8 +31,8 @@ from engine.decoding.initializers import WINDOW, Initializer
 from engine.decoding.policy import matches_seed
 from engine.decoding.proposals import Proposal, Recall, Worth, grade
 from engine.decoding.verdict import Judged, describe, judge, told
-from engine.kernels.native import native
-from engine.kernels.native_heads import best_allowed
+from engine.kernels.cpu.heads import best_allowed
+from engine.kernels.cpu.library import native
 from engine.mesh.next_vertices import NextVertices
 from engine.noise import INITIAL, Noise
 from engine.sampling import draw, draw_gumbel

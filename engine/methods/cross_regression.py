@@ -27,11 +27,11 @@ from torch import Tensor
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, limit_of
-from engine.decoding.rules import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, leading, matches, ramp, ratio
 from engine.decoding.verdict import correct, describe, levels_of
 from engine.errors import NotSupported
 from engine.kernels.energy_scan import energy_scan
 from engine.noise import ACCEPT, DRAFTER, INITIAL, Noise
+from engine.rules import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, leading, matches, ramp, ratio
 from engine.sampling import best_of, draw, draw_gumbel
 from engine.trace import RoundTrace
 

@@ -25,12 +25,12 @@ from engine.core import VERIFY, Case, Knob, Knobs, Method, Sequence, Step
 from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, limit_of
 from engine.decoding.initializers import INIT, WINDOW
 from engine.decoding.policy import check_start, not_exact
-from engine.decoding.rules import after_one_draw, deviation, ratio
 from engine.decoding.windows import redraw, speculative_jacobi
 from engine.errors import NotSupported
 from engine.kernels.choice import choose
 from engine.kernels.pooled_mass import ranked
 from engine.noise import Noise
+from engine.rules import after_one_draw, deviation, ratio
 
 HALF = Knob("half_width", "G / 2", 7, 0, 50, 1, help="Ranks on either side of the draft that belong to its group (one less above).")
 GAP = Knob("probability_gap", "", 0.15, 0, 1, 0.01, help="Limit on the difference in probability between the draft and its group.")

@@ -22,9 +22,9 @@ import torch
 from engine.core import VERIFY, Case, Draft, Knobs, Method, Sequence, Step
 from engine.decoding.initializers import INIT, WINDOW, Initializer
 from engine.decoding.policy import matches_seed
-from engine.decoding.rules import leading, matches
 from engine.decoding.verdict import chances, describe
 from engine.noise import DRAW, Noise
+from engine.rules import leading, matches
 from engine.sampling import draw, draw_gumbel
 
 

@@ -32,7 +32,6 @@ from torch.nn import functional as F
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding.neighbours import ADDED, DISTANCE, SHARE, neighbours
 from engine.decoding.policy import check_start, not_exact
-from engine.decoding.rules import NEAR, REFUSED, STAYED
 from engine.decoding.scales import Coarser, scales_of
 from engine.decoding.stages import Stages
 from engine.decoding.wavefront import WHOLE, lead
@@ -40,6 +39,7 @@ from engine.errors import NotSupported
 from engine.kernels.pooled_mass import pooled_mass
 from engine.layout import fine_rows
 from engine.noise import Noise
+from engine.rules import NEAR, REFUSED, STAYED
 from engine.sampling import draw_gumbel, entropy
 from engine.trace import Trace
 

@@ -28,8 +28,8 @@ from engine.decoding import trees
 from engine.decoding.candidates import draft_of, spine, tree_of
 from engine.decoding.initializers import INIT, WINDOW, Initializer
 from engine.decoding.policy import matches_seed
-from engine.decoding.rules import ratio
 from engine.noise import ACCEPT, RESIDUAL, Noise
+from engine.rules import ratio
 from engine.sampling import draw, draw_gumbel, residual
 
 # (newest p [k+1, V], old drafts [k], their distributions [k, V], newest scores [k+1, V], noise, first position, iteration) -> drafts [k+1]

@@ -24,10 +24,10 @@ from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows
 from engine.decoding.foreseen import BOTH, Foreseen, foreseen
 from engine.decoding.initializers import WINDOW
 from engine.decoding.policy import check_start, matches_seed, not_exact
-from engine.decoding.rules import ratio
 from engine.decoding.windows import Refresh, coupled_gumbel, coupled_maximal, redraw, speculative_jacobi
 from engine.drafters.spatial_heads import SpatialDrafter
 from engine.noise import ACCEPT, DRAW, INITIAL, RESIDUAL, Noise
+from engine.rules import ratio
 from engine.sampling import draw, entropy, residual
 from engine.trace import Trace
 

@@ -26,10 +26,10 @@ from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, is_limited, limit_of
 from engine.decoding.head_drafts import HEADS, propose
-from engine.decoding.rules import deviation, leading, more_probable_than, ratio, top_of, typical
 from engine.decoding.verdict import Judged, correct, described, is_fused, judge, screen
 from engine.kernels.fixed_verdict import Criterion
 from engine.noise import ACCEPT, Noise
+from engine.rules import deviation, leading, more_probable_than, ratio, top_of, typical
 from engine.sampling import draw_gumbel
 
 DEPTH = Knob("depth", "D", 4, 1, 8, 1, help="Number of tokens the heads draft per pass, at most the number of trained heads.")

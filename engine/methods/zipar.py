@@ -27,11 +27,11 @@ from torch import Tensor
 
 from engine.core import VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding.policy import check_start, matches_seed, not_exact
-from engine.decoding.rules import leading, ratio
 from engine.decoding.verdict import Outcome, Verified, chances, correct, describe, verify
 from engine.decoding.wavefront import WHOLE, lead, predict
 from engine.decoding.windows import Refresh, coupled_gumbel, coupled_maximal
 from engine.noise import ACCEPT, RESIDUAL, Noise
+from engine.rules import leading, ratio
 from engine.sampling import draw, draw_gumbel, entropy, residual
 from engine.trace import Trace
 

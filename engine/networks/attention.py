@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.kernels.native_learned import learned_attention, learns
+from engine.kernels.cpu.learned import learned_attention, learns
 from engine.kernels.tree_attention import Seen, tree_attention
 
 ROWS = 128  # of a block; 64 and 96 are slower

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.kernels.native import native
-from engine.kernels.native_cloud import cloud_contents
+from engine.kernels.cpu.cloud import cloud_contents
+from engine.kernels.cpu.library import native
 
 PER_AXIS, CELLS = 8, 16  # blocks along an axis of the model's cube, and cells along an axis of a block
 BLOCKS = PER_AXIS**3

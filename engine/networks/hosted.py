@@ -5,7 +5,7 @@ picture. `HostedTrunk` is that for one run: it knows how far each guidance row i
 
 The cache is ours, because a cache of transformers can drop a suffix but cannot keep one path of a tree. Masks and positions are explicit,
 since a node's depth in a tree is not the length of the cache. Attention is ours too, and on a CPU so are the linear layers of a loaded
-checkpoint (hosted_attention.py, engine/kernels/steady_linear.py): a row has the same bits in a pass of one row and in a window.
+checkpoint (hosted_attention.py, engine/kernels/cpu/steady_linear.py): a row has the same bits in a pass of one row and in a window.
 
 Methods see tokens of the picture only. A row end is never drafted, sampled or counted: it is computed in the pass of the token before it,
 and that token's logits are those after the row end. A pass therefore has one row more for each row end in it, and none of its own.

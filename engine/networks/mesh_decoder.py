@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.kernels.native_learned import Gate, gates, learned_attention, learns
+from engine.kernels.cpu.learned import Gate, gates, learned_attention, learns
 from engine.kernels.tree_attention import Chain, Seen
 from engine.networks.attention import attend
-from engine.networks.beginning import small
 from engine.networks.cloud_blocks import BlockReader
+from engine.networks.initial import small
 from engine.networks.transformer import Fork, Worn, causal, hooked
 
 COSINE_SCALE = 10.0

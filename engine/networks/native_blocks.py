@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.cache import Slab
-from engine.kernels.native import GELU_GATE, LAYER_NORM, ROOT_MEAN_SQUARE, SILU_GATE, Library, native
-from engine.kernels.native_layers import (
+from engine.kernels.cpu.layers import (
     Adapted,
     Brought,
     Crossed,
@@ -31,7 +30,8 @@ from engine.kernels.native_layers import (
     prepared,
     product,
 )
-from engine.kernels.packed_linear import PackedLinear, can_pack, pack
+from engine.kernels.cpu.library import GELU_GATE, LAYER_NORM, ROOT_MEAN_SQUARE, SILU_GATE, Library, native
+from engine.kernels.cpu.packed_linear import PackedLinear, can_pack, pack
 from engine.kernels.tree_attention import Chain, Seen
 from engine.networks import mesh_decoder, transformer
 from engine.networks.mesh_decoder import Looked, MeshDecoder

@@ -18,7 +18,7 @@ from engine.cache import Slab
 from engine.core import NO_DRAFT, Bias, Draft, Grammar, Ids, Rows, Sampling
 from engine.errors import NotSupported
 from engine.kernels.choice import choose
-from engine.kernels.native_verdict import Along, Rules, Verifier, library_for, scored
+from engine.kernels.cpu.verdict import Along, Rules, Verifier, library_for, scored
 from engine.kernels.tree_attention import Chain, Seen, packed
 from engine.layout import Layout
 from engine.mesh.bpt_tokens import Levels

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from engine import assets
 from engine.errors import MissingWeights
-from engine.networks.beginning import Undrawn
 from engine.networks.card import check_hash, hash_of, need, read_card, read_json, refuse_stale
+from engine.networks.initial import Undrawn
 from engine.networks.packing import packed, parts, split, unpacked
 from engine.networks.shipping import ship
 

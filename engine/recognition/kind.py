@@ -1,6 +1,6 @@
 """The judge of meshes: which family of lowpoly's world the points of a shape show.
 
-It was trained on shapes of known families, many of them degraded or coarse, and never on a generated mesh (`engine/train/mesh_judge.py`),
+It was trained on shapes of known families, many of them degraded or coarse, and never on a generated mesh (`research/train/mesh_judge.py`),
 so it is independent of every generator. It also knows the families that lowpoly never learns. `assembly` stands for a thing of no family.
 """
 
@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from engine.data.solids import rotation
 from engine.mesh import surface
 from engine.mesh.frame import centred
+from engine.mesh.rotation import rotation
 from engine.networks.weights import MODELS, built, need, read_card, read_tensors
 from engine.recognition.network import CloudNetwork, drawn
 

@@ -1,4 +1,4 @@
-"""Which way is up: a network that was trained on shapes in six orientations (`engine/train/upright.py`).
+"""Which way is up: a network that was trained on shapes in six orientations (`research/train/upright.py`).
 
 `stood` turns an input that was read with `up="auto"`: it weighs the network's answer with the convention of the file's format and with the
 ground. One network scores how upright a cloud looks. It is asked for the 24 rotations of a cube, so the same cloud turned gets the same
@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.data.solids import rotation as around
 from engine.mesh.frame import SIDE, UP, centred
 from engine.mesh.read import Input, read
+from engine.mesh.rotation import rotation as around
 from engine.networks.weights import MODELS, built, need, read_card, read_tensors
 from engine.recognition.network import CloudNetwork, drawn
 

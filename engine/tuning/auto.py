@@ -21,9 +21,9 @@ from engine.run import Run, generate
 from engine.tuning import store
 from engine.tuning.curve import Curve, probe_prompt
 from engine.tuning.expected import Expected, best, of_card, of_rows
+from engine.tuning.load_monitor import BUSY, Lap, Watch, believed
 from engine.tuning.prepare import Say, costs_here, keep, to_stderr
 from engine.tuning.store import Costs, Measured
-from engine.tuning.watch import BUSY, Lap, Watch, believed
 
 STEPS = 16  # of a run that is timed for the cost beside its passes; the first WARM are left out
 WARM = 3

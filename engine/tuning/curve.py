@@ -11,7 +11,7 @@ from functools import partial
 import torch
 
 from engine.core import Backbone, Draft, Prompt, Sequence
-from engine.tuning.watch import Lap, Watch, believed
+from engine.tuning.load_monitor import Lap, Watch, believed
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 48, 64)
 PAST = 64  # tokens in the cache while passes are timed

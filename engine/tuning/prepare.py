@@ -20,9 +20,9 @@ from engine.machine import device_of
 from engine.tuning import store
 from engine.tuning.curve import Curve, cost_curve
 from engine.tuning.expected import best, of_card
+from engine.tuning.load_monitor import BUSY
 from engine.tuning.store import Costs, Measured
 from engine.tuning.threads import asked_for, candidates, fastest, thread_costs
-from engine.tuning.watch import BUSY
 
 EITHER = "bfloat16"  # the capability of a model that can be loaded in float32 and in bfloat16, where a CPU multiplies both
 WIDE = 32  # rows of a pass that stands for the fast methods where no expected tokens are recorded

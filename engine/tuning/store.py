@@ -17,7 +17,7 @@ import torch
 
 from engine.core import Backbone
 from engine.files import home, refusal, write_text
-from engine.kernels.native import native
+from engine.kernels.cpu.library import native
 from engine.machine import processor
 from engine.tuning.curve import Curve
 

@@ -15,7 +15,7 @@ import torch
 from engine.core import Backbone, Draft
 from engine.errors import NotSupported
 from engine.tuning.curve import a_path, begun, one_pass
-from engine.tuning.watch import Watch, taken
+from engine.tuning.load_monitor import Watch, taken
 
 VARIABLE = "FORETOKEN_THREADS"
 MOST = 1024  # threads that a person may ask for

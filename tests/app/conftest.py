@@ -16,10 +16,9 @@ from urllib.request import urlopen
 import pytest
 import torch
 
-from app.browser import FLAGS, chromium
+from app.server.browser import FLAGS, chromium
 from engine.backbones import lowpoly
 from engine.backbones.pictogram import Pictogram, PictogramModel, load
-from engine.data.emoji_scenes import vocabulary
 from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
 from engine.drafters.mesh_heads import MeshHeads
 from engine.drafters.predictive_stream import folder_of, fresh, write_adapter
@@ -28,6 +27,7 @@ from engine.networks.mesh_decoder import MeshModel, Settings
 from engine.networks.mesh_decoder import describe as describe_model
 from engine.networks.vq import PictureTokenizer
 from engine.networks.weights import ship, split
+from engine.words.emoji_scenes import vocabulary
 from tests.app.visitor import Visitor
 from tests.engine.backbones.tiny import spread
 
@@ -135,7 +135,7 @@ def serving(folder: Path, picto_folder: Path, lowpoly_folder: Path) -> Iterator[
     log = folder / "log.txt"
     folders = f"path={str(picto_folder)!r}, mesh_path={str(lowpoly_folder)!r}"
     port = 20_000 + os.getpid() % 20_000  # two runs of the tests at the same moment must not find the same port free
-    command = f"from app.studio import launch; launch({folders}, port={port}, open_browser=False)"
+    command = f"from app.server.studio import launch; launch({folders}, port={port}, open_browser=False)"
     own = {"FORETOKEN_HOME": str(folder / "home"), "GRADIO_TEMP_DIR": str(folder / "gradio"), "OMP_NUM_THREADS": "1"}
     own |= {"FORETOKEN_KERNELS": "reference"}  # slow enough for a run to be touched while it goes, with or without a compiler
     own |= {"FORETOKEN_DTYPE": "float32"}  # both need not be measured

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import gradio as gr
 
-from app.studio import free_port
-from app.ui import theme
+from app.server.studio import free_port
 from app.ui.panels import mesh
 from app.ui.panels.mesh import Side
+from app.ui.style import theme
 from tests.app.still_life import cloud, side, waiting
 
 GROWN = {"plain": 300, "accelerated": 634}  # faces at the end of a growth

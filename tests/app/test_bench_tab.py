@@ -8,15 +8,14 @@ import json
 import pytest
 from playwright.sync_api import expect
 
-from app import bench_rows
-from app.measuring import Benchmark, MeshBenchmark, PictureBenchmark
-from app.ui import bench_tab, restoring, subject
-from app.ui.image_tab import settings
+from app.ui.tabs import bench_rows, bench_tab, restoring, subject
+from app.ui.tabs.image_tab import settings
 from engine import assets
 from engine.errors import BadFile, BadKnob, NotSupported
-from engine.measure.bench import meshes
-from engine.measure.bench.rows import append_csv
 from engine.methods import find
+from research.bench import meshes
+from research.bench.on_page import Benchmark, MeshBenchmark, PictureBenchmark
+from research.bench.rows import append_csv
 
 PLANE = "#plane .ft-plane"
 

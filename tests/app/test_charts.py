@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.boards.odds import TOP, odds
-from app.boards.patches import PLAIN, SIDE, Patches
-from app.boards.picture import Board
-from app.history import save
-from app.stream import Trail
+from app.live.boards.odds import TOP, odds
+from app.live.boards.patches import PLAIN, SIDE, Patches
+from app.live.boards.picture import Board
+from app.live.stream import Trail
+from app.runs.history import save
 from app.ui.panels import canvas, trace, tree
 from app.ui.panels import odds as odds_panel
 from app.ui.panels.made import bpt_words, made_with

@@ -7,13 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.speeds import speedups
-from app.ui import asked, example, vocabulary
 from app.ui.method_menu import badge, cards, choices, foremost, start_values, title_of, told_speed, with_auto
 from app.ui.panels.methods import TEMPLATE
-from engine.data.emoji_objects import TAUGHT
+from app.ui.tabs import checked_values as asked
+from app.ui.tabs import example, vocabulary
+from app.ui.tabs.speeds import speedups
 from engine.errors import NotSupported
 from engine.methods import ABOUT, BASELINES, METHODS, PRESETS, find
+from engine.words.emoji_objects import TAUGHT
 from tests.engine.backbones import tiny
 
 PROMPT = "#prompt textarea, #prompt input"
@@ -43,7 +44,7 @@ def test_speeds_are_medians_over_plain_decoding(tmp_path, monkeypatch) -> None:
     def run(name: str, speed: float) -> dict:
         return {"finished": True, "backbone": "toy", "weights": "w", "preset": None, "method": name, "totals": {"tokens_per_second": speed}}
 
-    monkeypatch.setattr("app.speeds.processor", lambda: "here")
+    monkeypatch.setattr("app.ui.tabs.speeds.processor", lambda: "here")
     for i, (name, speed) in enumerate([("ar", 10), ("ar", 30), ("ar", 20), ("sjd", 60), ("sjd", 40), ("sjd", 50)]):
         (tmp_path / f"{i}").mkdir()
         (tmp_path / f"{i}" / "run.json").write_text(json.dumps(run(name, speed) | {"machine": {"processor": "here"}}))

@@ -7,8 +7,10 @@ import re
 
 import pytest
 
-from app.ui import image_tab, knobs, mesh_tab, wording
+from app.ui import knobs
 from app.ui.method_menu import title_of
+from app.ui.style import wording
+from app.ui.tabs import image_tab, mesh_tab
 from engine.core import Knob, Sampling
 from engine.decoding.initializers import WINDOW
 from engine.methods import METHODS, PRESETS, find

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from app.boards.lazy import Lazy
-from app.boards.loop import FILM, PLACES, SAMPLES, LoopBoard, deviation_of
-from app.boards.picture import Board
-from app.session import Sessions
-from app.ui import example, lab_example, subject
-from app.ui.image_tab import FAVOURITE
-from app.ui.lab_tab import FASTEST, SAME, LabTab
-from app.ui.looping import CHANGING, STAYING, Loop
+from app.live.boards.lazy import Lazy
+from app.live.boards.loop import FILM, PLACES, SAMPLES, LoopBoard, deviation_of
+from app.live.boards.picture import Board
+from app.live.session import Sessions
 from app.ui.panels import lab
-from app.ui.place import Place
+from app.ui.tabs import example, lab_example, subject
+from app.ui.tabs.image_tab import FAVOURITE
+from app.ui.tabs.lab_tab import FASTEST, SAME, LabTab
+from app.ui.tabs.looping import CHANGING, STAYING, Loop
+from app.ui.tabs.tab_context import Place
 from engine import assets
 from engine.core import KnobArray, Knobs, Prompt, Step
 from engine.errors import MissingWeights, NotSupported

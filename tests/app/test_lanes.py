@@ -12,23 +12,24 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from app import race_files, sent, video
-from app.boards.mesh import MeshBoard
-from app.boards.picture import Board
-from app.stream import Growth
-from app.ui import mesh_side
-from app.ui.lanes import Lanes, facts
+from app.live.boards.mesh import MeshBoard
+from app.live.boards.picture import Board
+from app.live.stream import Growth
+from app.runs import race_files, video
+from app.runs import uploaded_runs as sent
 from app.ui.panels import canvas, runs
+from app.ui.tabs import mesh_side
+from app.ui.tabs.multi_race import Lanes, facts
 from engine.core import Prompt
 from engine.errors import BadPrompt
 from engine.methods import find
 from engine.run import generate
 from tests.app.conftest import settle
-from tests.app.test_export import mesh_run
+from tests.app.runs.test_export import mesh_run
+from tests.app.runs.test_runs import ROWS, small
 from tests.app.test_mesh_tab import open_mesh as open_mesh
 from tests.app.test_mesh_tab import set_knob
 from tests.app.test_page import move, take
-from tests.app.test_runs import ROWS, small
 
 ASK = "{} tbody tr >> nth={} >> css=[data-pick]"
 FASTEST = "document.querySelector('#{} select').value = '2'"  # of the speeds of a replay

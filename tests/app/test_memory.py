@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from app import studio
-from app.boards.lazy import Lazy
-from app.session import Sessions, Ticket, Visit
-from app.stream import Growth
-from app.ui import mesh_input
+from app.live.boards.lazy import Lazy
+from app.live.session import Sessions, Ticket, Visit
+from app.live.stream import Growth
+from app.server import studio
+from app.ui.tabs import mesh_input
 from engine.cache import Slab
 from engine.mesh.read import Input
 from engine.networks.sequence import TransformerSequence

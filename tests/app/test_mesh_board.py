@@ -11,20 +11,20 @@ import pytest
 import torch
 import trimesh
 
-from app.boards.mesh import ALL, NATS, NOTHING_DRAFTED, MeshBoard
-from app.mesh_files import FILES, write_files, write_shrinkwrapped
-from app.stream import Throttle, updates
-from app.ui import mesh_input, mesh_side
+from app.live.boards.mesh import ALL, NATS, NOTHING_DRAFTED, MeshBoard
+from app.live.stream import Throttle, updates
+from app.runs.mesh_files import FILES, write_files, write_shrinkwrapped
 from app.ui.method_menu import start_values
 from app.ui.panels import verdict
+from app.ui.tabs import mesh_input, mesh_side
 from engine.core import Prompt, Step
-from engine.data.solids import box
 from engine.diagnostics import per_face
 from engine.mesh.bpt_tokens import parse, tokenize
 from engine.mesh.read import read
 from engine.methods import find
 from engine.run import generate
 from engine.trace import Trace
+from research.worlds.solids import box
 
 CHAIR = mesh_input.EXAMPLES / "chair.ply"
 

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from app import history
-from app.boards.mesh import MeshBoard
-from app.ui import mesh_outcome, mesh_tab, restoring
-from app.ui.mesh_outcome import Outcome
+from app.live.boards.mesh import MeshBoard
+from app.runs import history
 from app.ui.panels import runs
+from app.ui.tabs import mesh_outcome, mesh_tab, restoring
+from app.ui.tabs.mesh_outcome import Outcome
 from engine.errors import BadFile
 from engine.mesh.read import read
 from engine.recognition.fit import Fit

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from app.ui import mesh_input
+from app.ui.tabs import mesh_input
 from engine.mesh.read import read
+from tests.app.runs.test_runs import drop, drop_path
 from tests.app.test_mesh_tab import FACES, VIEW, finished, grown, set_knob, take
 from tests.app.test_mesh_tab import open_mesh as open_mesh
 from tests.app.test_page import cancel
-from tests.app.test_runs import drop, drop_path
 
 pytestmark = pytest.mark.browser
 ROWS = "#mesh-runs tbody tr"

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import trimesh
 
-from app import studio
-from app.boards.lazy import Lazy
-from app.boards.mesh import MeshBoard
-from app.mesh_files import write_files
+from app.live.boards.lazy import Lazy
+from app.live.boards.mesh import MeshBoard
+from app.runs.mesh_files import write_files
+from app.server import studio
 from app.ui import knobs as knob_panel
-from app.ui import mesh_input, mesh_seeds, mesh_side, mesh_tab, quality_table
 from app.ui.method_menu import choices, start_values, with_auto
 from app.ui.panels import clouds, verdict
+from app.ui.tabs import mesh_input, mesh_seeds, mesh_side, mesh_tab, quality_table
 from engine.backbones.lowpoly import Mesh
 from engine.errors import MissingWeights
 from engine.mesh.bpt_tokens import BPT
@@ -136,8 +136,8 @@ def test_the_menu_takes_the_cards_of_the_loaded_model(picto, low, tmp_path):
 
 def tab_with(mesh: Lazy, picto) -> mesh_tab.MeshTab:
     """A tab on a page of its own."""
-    from app.session import Sessions
-    from app.ui.place import Place
+    from app.live.session import Sessions
+    from app.ui.tabs.tab_context import Place
 
     with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Mesh") as tab:
         made = mesh_tab.MeshTab(Place(page, tab, picto, mesh, Sessions()))

@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from app import cards, speeds, studio
-from app.cards import Card, Curve, abilities, methods
-from app.speeds import Speed, of_model, seen, speed
-from app.ui import model_cards, models_tab
+from app.server import studio
+from app.ui.tabs import cards, model_cards, models_tab, speeds
+from app.ui.tabs.cards import Card, Curve, abilities, methods
+from app.ui.tabs.speeds import Speed, of_model, seen, speed
 from engine.backbones import imported
 from engine.converting import convert
 from engine.drafters.feature_draft import weights_file

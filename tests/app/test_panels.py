@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import app.ui.panels
-from app.boards.picture import Board
+from app.live.boards.picture import Board
 from app.ui.panels import canvas, notice, verdict
 from engine.core import Prompt
 from engine.methods import find
@@ -54,7 +54,7 @@ def test_encode_is_small_plain_data(picto):
 
 def test_a_small_draft_shows_through_until_its_tokens_are_committed(picto, monkeypatch):
     """MuLo-SD: the block that was drafted at half the size stands enlarged where nothing is committed yet, dimmed as a draft."""
-    monkeypatch.setattr("app.boards.growing.FIRST_FINE", float("inf"))
+    monkeypatch.setattr("app.live.boards.growing.FIRST_FINE", float("inf"))
     prompt, knobs = Prompt("a red apple", seed=5, size=128), {"least_mass": 0.005, "radius": 1, "block_rows": 2}
     shown = Board(generate(picto, find("mulo")[0], prompt, knobs))
     seen = set()

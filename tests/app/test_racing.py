@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.session import Sessions
-from app.ui import racing
-from app.ui.racing import Racing
+from app.live.session import Sessions
+from app.ui.tabs import racing
+from app.ui.tabs.racing import Racing
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from app.ui import mesh_input
+from app.ui.tabs import mesh_input
 from tests.app.conftest import ROOT, Served, serving
 from tests.app.visitor import QUICK, Visitor
 
@@ -98,7 +98,7 @@ def test_nothing_outside_the_data_folder_is_served(owner, visit, served):
     root = uploads(served)
     outside = [
         "/etc/passwd", "/proc/self/environ", str(run / "run.json"), str(run / "result.png"), str(served.log), str(ROOT / "launch.py"),
-        str(ROOT / "assets" / "models" / "judge" / "judge.safetensors"), "launch.py", "app/studio.py", ".git/config",
+        str(ROOT / "assets" / "models" / "judge" / "judge.safetensors"), "launch.py", "app/server/studio.py", ".git/config",
         f"{root}/../home/runs/{run.name}/run.json", f"{root}/..%2fhome%2fruns%2f{run.name}%2frun.json", f"{root}/%2e%2e/log.txt",
         f"{root}//../log.txt", f"file://{run}/run.json", f"\\\\{root}\\..\\log.txt",
     ]  # fmt: skip

@@ -9,10 +9,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from app.ui import mesh_input
+from app.ui.tabs import mesh_input
 from engine.mesh.read import READERS
 from tests.app.conftest import ROOT, Served
-from tests.app.test_runs import drop
+from tests.app.runs.test_runs import drop
 
 
 def fetched(served: Served, path: str) -> tuple[str, bytes]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.ui import asked
-from app.ui.asked import LARGEST_SEED, LONGEST_PROMPT
+from app.ui.tabs import checked_values as asked
+from app.ui.tabs.checked_values import LARGEST_SEED, LONGEST_PROMPT
 from engine.core import Knob
 from engine.errors import ForetokenError
 from engine.methods import METHODS
@@ -122,7 +122,7 @@ def test_junk_to_any_handler_is_no_bug_and_the_visitor_can_still_generate(visit,
 def test_the_look_up_of_a_book_is_short(picto):
     from types import SimpleNamespace
 
-    from app.ui.image_tab import LOOKED_UP, ImageTab
+    from app.ui.tabs.image_tab import LOOKED_UP, ImageTab
 
     seen = []
     tab = SimpleNamespace(

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from app.visitor import QUICK, Visitor
+from research.bench.client import QUICK, Visitor
 
 __all__ = ["QUICK", "Visitor"]

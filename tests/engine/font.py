@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.data import emoji_scenes
 from engine.errors import MissingFont
+from engine.words import emoji_scenes
 
 
 def _found() -> bool:

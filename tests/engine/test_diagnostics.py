@@ -6,10 +6,10 @@ import numpy as np
 import torch
 
 from engine.core import Step
-from engine.data.lowpoly_shapes import shape
 from engine.diagnostics import arrays, candidates, multi_scale_point, multi_scale_speedup, per_face, replay
 from engine.mesh.bpt_tokens import parse, tokenize
 from engine.trace import DeviationTrace, RoundTrace, Trace, TreeTrace
+from research.worlds.lowpoly_shapes import shape
 
 
 def test_every_token_is_counted_once() -> None:

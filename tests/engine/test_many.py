@@ -18,7 +18,7 @@ from engine.backbones import load, lowpoly, pictogram
 from engine.core import Backbone, Knobs, Method, Prompt, Sequence, Step
 from engine.errors import BadPrompt, NotSupported
 from engine.kernels.choice import REFERENCE, VARIABLE
-from engine.kernels.native import built, native
+from engine.kernels.cpu.library import built, native
 from engine.many import USUAL, Ended, _Circle, generate_many, usual
 from engine.methods import find
 from engine.networks.trunk import Asked

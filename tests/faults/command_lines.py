@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from engine.core import Knob
 from engine.methods import METHODS
-from engine.train import RECIPES
+from research.train import RECIPES
 
 LONG, DIGITS, SURROGATE = "n" * 5000, "9" * 5000, "\udcff"
 UNKNOWN = "(?i)unknown option|unrecognized"

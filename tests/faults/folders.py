@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from engine import judge
 from engine.backbones import load
 from engine.core import Backbone, Prompt
 from engine.drafters import feature_draft, predictive_stream, resampler
@@ -20,6 +19,7 @@ from engine.mesh.bpt_tokens import BPT
 from engine.methods import METHODS
 from engine.networks.mesh_decoder import describe
 from engine.networks.weights import ship, split
+from engine.recognition import picture_judge as judge
 from engine.run import generate
 from tests.engine.backbones import tiny
 

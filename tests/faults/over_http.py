@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from app import studio
+from app.server import studio
 from engine.backbones import load
 from tests.faults.mutate import json_text
 from tests.faults.visitor import Answer, Page

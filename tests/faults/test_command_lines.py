@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from app import cli, studio
+from app import cli
+from app.server import studio
 from engine.errors import ForetokenError
-from engine.train import loop
+from research.train import loop
 from tests.engine.mesh import files
 from tests.engine.mesh.shapes import sphere_points
 from tests.faults import folders, forked

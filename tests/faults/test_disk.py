@@ -20,13 +20,13 @@ import torch
 from PIL import Image
 from torch import nn
 
-from app import history
+from app.runs import history
 from engine.backbones import load
 from engine.core import Prompt
 from engine.methods import METHODS
 from engine.networks.weights import read_tensors, ship
 from engine.run import generate
-from engine.train import loop
+from research.train import loop
 from tests.engine.backbones import tiny
 from tests.faults import folders, forked
 from tests.faults.faulty_disk import ERRORS, Disk, full_at

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.ui import mesh_tab
+from app.ui.tabs import mesh_tab
 from engine.errors import NotSupported
 from tests.faults import folders
 from tests.faults.outcome import Outcome

@@ -13,9 +13,9 @@ from typing import Any
 import gradio as gr
 import pytest
 
-from app import studio as app_studio
 from app.limits import Limits
-from app.shelf import Shelf
+from app.runs.run_store import Shelf
+from app.server import studio as app_studio
 from engine.backbones import load
 from tests.faults import folders
 from tests.faults.direct import Direct

@@ -14,9 +14,9 @@ import gradio as gr
 import numpy as np
 from PIL import Image
 
-from app import race_files
-from app.boards.picture import Board
-from app.stream import Trail
+from app.live.boards.picture import Board
+from app.live.stream import Trail
+from app.runs import race_files
 from app.ui.panels import panel, to_text
 
 LANES = ("lane1", "lane2", "lane3", "lane4")  # the sides of a race of several

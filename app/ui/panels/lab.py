@@ -8,8 +8,8 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
-from app.boards.loop import LoopBoard, Setting, Turned
-from app.boards.picture import Board
+from app.live.boards.loop import LoopBoard, Setting, Turned
+from app.live.boards.picture import Board
 from app.ui.method_menu import title_of
 from app.ui.panels import canvas, chart_script, panel, to_text
 from app.ui.panels.runs import changed

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import gradio as gr
 import numpy as np
 
-from app.boards.mesh import NATS
+from app.live.boards.mesh import NATS
 from app.ui.panels import panel, to_text
 from app.ui.panels.canvas import COUNTERS, VIRIDIS
 

@@ -9,9 +9,9 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
-from app.boards.odds import Odds
-from app.boards.patches import PLAIN, SIDE, Patches
-from app.boards.picture import Board
+from app.live.boards.odds import Odds
+from app.live.boards.patches import PLAIN, SIDE, Patches
+from app.live.boards.picture import Board
 from app.ui.panels import chart_script, panel, to_text
 from app.ui.panels.canvas import data_url
 

@@ -1,4 +1,4 @@
-// Speed against fidelity, a point for each setting, and the table of the same rows. Draws tables of app/bench_rows.py.
+// Speed against fidelity, a point for each setting, and the table of the same rows. Draws tables of app/ui/tabs/bench_rows.py.
 __CHART__
 const TABLES = __TABLES__, HERE = __HERE__;
 const card = element.querySelector(".ft-plane"), canvas = card.querySelector("canvas"), output = card.querySelector("output");

@@ -30,6 +30,6 @@ TEMPLATE = """
 
 
 def build(tables: Sequence[Mapping[str, Any]], elem_id: str = "plane") -> gr.HTML:
-    """The panel. tables : the recorded ones, see app/bench_rows.py; its value is the table that is measured here, None = none yet"""
+    """The panel. tables : the recorded ones, see app/ui/tabs/bench_rows.py; its value is the table measured here, None = none yet"""
     constants = {"CHART": chart_script(), "TABLES": json.dumps(list(tables)), "HERE": json.dumps(HERE)}
     return panel("plane", None, TEMPLATE, constants, before=("asking",), elem_id=elem_id)

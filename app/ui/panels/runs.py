@@ -14,10 +14,10 @@ import gradio as gr
 import numpy as np
 from PIL import Image
 
-from app import history
-from app.boards.mesh import MeshBoard
-from app.boards.picture import Board
-from app.stream import Growth
+from app.live.boards.mesh import MeshBoard
+from app.live.boards.picture import Board
+from app.live.stream import Growth
+from app.runs import history
 from app.ui.method_menu import start_values, title_of
 from app.ui.panels import panel
 from app.ui.panels.verdict import quartiles

@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
-from app.stream import Move, Trail
+from app.live.stream import Move, Trail
 from app.ui.panels import chart_script, panel, to_text
 from app.ui.panels.canvas import VERDICTS
 from engine.core import Knob, Method

@@ -9,8 +9,8 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
-from app.boards.patches import PLAIN, SIDE, Patches
-from app.stream import Trail
+from app.live.boards.patches import PLAIN, SIDE, Patches
+from app.live.stream import Trail
 from app.ui.panels import chart_script, panel, to_text
 from app.ui.panels.canvas import VERDICTS, data_url
 from engine.core import Method

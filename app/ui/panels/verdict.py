@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import gradio as gr
 import numpy as np
 
-from app.stream import Costs, Growth
+from app.live.stream import Costs, Growth
 from app.ui.panels import panel
 from engine.recognition.fit import Fit
 from engine.run import Run, speedup

@@ -20,6 +20,6 @@ TEMPLATE = """
 
 
 def build(groups: Sequence[dict[str, Any]], prompt: str, elem_id: str = "words") -> gr.HTML:
-    """The drawer, closed at first. groups: as app.ui.vocabulary makes them; prompt: the id of the field that it writes"""
+    """The drawer, closed at first. groups: as app.ui.tabs.vocabulary makes them; prompt: the id of the field that it writes"""
     return panel("words", None, TEMPLATE, {"GROUPS": json.dumps(list(groups), ensure_ascii=False), "PROMPT": json.dumps(prompt)},
                  before=("prompt",), elem_id=elem_id)  # fmt: skip

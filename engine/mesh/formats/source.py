@@ -12,8 +12,8 @@ from typing import BinaryIO
 import numpy as np
 
 from engine.errors import BadFile
-from engine.mesh.chance import KEEP, generator
 from engine.mesh.formats.text_stream import BLOCK, TextStream
+from engine.mesh.random_streams import KEEP, generator
 
 FILE_BYTES = 2**30  # of any file
 MESH_BYTES = 2**28  # of a mesh, which has to be in memory as a whole, and several times while it is read

@@ -15,13 +15,13 @@ from engine.accelerate.host import Branch, CallerModel
 from engine.accelerate.processors import Reading
 from engine.core import Prompt, Sampling
 from engine.kernels.choice import REFERENCE, VARIABLE
-from engine.kernels.native import native
-from engine.kernels.native_verdict import Verifier, Window
-from engine.measure.verify.mutants import MUTANTS
-from engine.measure.verify.mutation import Mutant
-from engine.measure.verify.power import Law, detectable, statistic
+from engine.kernels.cpu.library import native
+from engine.kernels.cpu.verdict import Verifier, Window
 from engine.methods import METHODS
 from engine.run import generate
+from research.exactness.mutants import MUTANTS
+from research.exactness.mutation import Mutant
+from research.exactness.power import Law, detectable, statistic
 from tests.engine.accelerate import models
 from tests.engine.accelerate.models import PROMPT, ours
 

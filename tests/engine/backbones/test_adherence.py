@@ -21,7 +21,7 @@ from engine.mesh.nearest import Nearest
 from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny
-from tests.engine.train import tiny_folders
+from tests.research.train import tiny_folders
 
 STRENGTH = 40.0
 SAMPLING = Sampling(1.0, 50, 0.95, temperature_last=True, adherence=STRENGTH)

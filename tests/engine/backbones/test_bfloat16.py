@@ -10,8 +10,8 @@ import torch
 from engine.backbones import load, pictogram
 from engine.core import Draft, Prompt
 from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE
-from engine.kernels.native import native, native_choice
-from engine.kernels.packed_linear import can_pack
+from engine.kernels.cpu.library import native, native_choice
+from engine.kernels.cpu.packed_linear import can_pack
 from engine.methods import find
 from engine.run import generate
 

@@ -20,8 +20,8 @@ from engine.backbones.emu3 import Emu3
 from engine.checkpoints.families import stated_licence
 from engine.core import Prompt, Sampling
 from engine.errors import MissingWeights, NotSupported, TooLittleMemory
-from engine.kernels.packed_linear import can_pack
-from engine.kernels.steady_linear import SteadyLinear
+from engine.kernels.cpu.packed_linear import can_pack
+from engine.kernels.cpu.steady_linear import SteadyLinear
 from engine.machine import has_fast_bfloat16
 from engine.methods import METHODS
 from engine.run import generate

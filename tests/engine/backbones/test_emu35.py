@@ -21,7 +21,7 @@ from engine.backbones.vqgan_names import taming
 from engine.checkpoints import families
 from engine.core import Draft, Prompt, Sampling
 from engine.errors import BadFile, MissingWeights, NotSupported
-from engine.kernels.packed_linear import can_pack
+from engine.kernels.cpu.packed_linear import can_pack
 from engine.machine import has_fast_bfloat16
 from engine.methods import METHODS
 from engine.run import generate

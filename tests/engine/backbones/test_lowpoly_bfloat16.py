@@ -11,7 +11,7 @@ from engine.backbones import load, lowpoly
 from engine.core import Draft, Prompt, Sampling
 from engine.errors import NotSupported
 from engine.kernels.choice import REFERENCE, VARIABLE
-from engine.kernels.native import native, native_choice
+from engine.kernels.cpu.library import native, native_choice
 from engine.methods import find
 from engine.run import generate
 from tests.engine.backbones import tiny

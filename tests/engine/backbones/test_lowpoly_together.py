@@ -12,7 +12,7 @@ from engine.backbones.lowpoly_together import decode_together
 from engine.core import Prompt, Sampling
 from engine.methods import METHODS
 from engine.run import generate
-from tests.engine.train import tiny_folders
+from tests.research.train import tiny_folders
 
 
 @pytest.mark.parametrize("grammar", [True, False])

@@ -10,11 +10,11 @@ import torch
 from engine.backbones.toy import Toy
 from engine.core import Knobs, Prompt
 from engine.decoding.deviation import Meter, chain_verdicts
-from engine.measure.verify import mutants
-from engine.measure.verify.mutation import applied
 from engine.methods import METHODS, find
 from engine.noise import Noise
 from engine.run import Run, generate
+from research.exactness import mutants
+from research.exactness.mutation import applied
 
 LENT = {"relax": "additive", "added_mass": 0.6, "neighbour_share": 0.4}
 FLAT = {"rows": 1, "columns": 40, "vocabulary": 5, "sharpness": 1.0}

@@ -21,9 +21,9 @@ import torch
 
 from engine.core import Step
 from engine.drafters.resampler import TrainedResampler
-from engine.judge import Judge
 from engine.layout import Raster
 from engine.methods import METHODS, PRESETS, find
+from engine.recognition.picture_judge import Judge
 from engine.run import generate
 from tests.engine.device.far import FAR, Far, as_on_a_gpu, moved
 from tests.engine.device.models import MODELS, Model

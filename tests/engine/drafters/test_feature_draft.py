@@ -15,7 +15,7 @@ from engine.cache import Slab
 from engine.core import NO_DRAFT, Backbone, Prompt, Sampling
 from engine.drafters.feature_draft import NAME, FeatureDrafter, NetworkFeatures, NetworkGrowth, read_drafter, weights_file
 from engine.errors import MissingWeights, NotSupported
-from engine.kernels.native import native
+from engine.kernels.cpu.library import native
 from engine.layout import Raster
 from engine.methods import METHODS
 from engine.networks.native_blocks import is_native

@@ -18,7 +18,7 @@ from engine.methods.medusa import Heads
 from engine.networks.weights import read_card, ship
 from engine.run import generate
 from engine.sampling import guide
-from engine.train.spatial_heads import Slots, predicted
+from research.train.spatial_heads import Slots, predicted
 from tests.engine.backbones import tiny
 
 CPU = torch.device("cpu")

@@ -13,7 +13,7 @@ import pytest
 
 from engine.errors import NotSupported
 from engine.kernels.language import is_interpreted, version
-from engine.measure.bench import kernels
+from research.bench import kernels
 
 ROOT = Path(__file__).resolve().parents[3]
 needs_compiler = pytest.mark.skipif(version() is None, reason="Triton is not installed here")

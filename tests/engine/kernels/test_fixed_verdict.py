@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.core import Sampling
-from engine.decoding.rules import more_probable_than
 from engine.kernels import fixed_verdict as fixed
 from engine.kernels.choice import REFERENCE, TRITON, VARIABLE
 from engine.kernels.fixed_verdict import Criterion, Question
 from engine.kernels.verify import Asked, Verdicts, settle, verify
-from engine.measure.bench.kernel_cases import window
+from engine.rules import more_probable_than
+from research.bench.kernel_cases import window
 from tests.engine.kernels.near import DEVICE, needs_triton
 
 ROWS = 9  # of the pass

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from engine.core import Sampling
-from engine.decoding.rules import CONSISTENT, LITERAL
 from engine.kernels import slab_keep, tree_attention
 from engine.kernels.head_draw import head_draw, is_plain
 from engine.kernels.row_lora import row_lora_reference, row_lora_triton
 from engine.kernels.tree_attention import Seen, packed, tree_attention_reference, tree_attention_triton, unpacked
-from engine.measure.bench import kernel_cases as cases
+from engine.rules import CONSISTENT, LITERAL
+from research.bench import kernel_cases as cases
 from tests.engine.kernels.near import DEVICE, near, needs_triton
 
 HALF = torch.float16

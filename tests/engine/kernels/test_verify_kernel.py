@@ -11,7 +11,7 @@ import torch
 from engine.core import Sampling
 from engine.kernels.choice import TRITON, VARIABLE
 from engine.kernels.verify import Asked, settle, settle_reference, settle_triton, settled, verify_reference, verify_triton
-from engine.measure.bench.kernel_cases import window
+from research.bench.kernel_cases import window
 from tests.engine.kernels.near import DEVICE, near, needs_triton, ties
 
 pytestmark = needs_triton

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import trimesh
 
-from engine.data.lowpoly_shapes import FAMILIES, shape
 from engine.errors import BadPrompt, NotSupported
 from engine.mesh.bpt_grammar import Grammar
 from engine.mesh.bpt_tokens import (
@@ -27,6 +26,7 @@ from engine.mesh.bpt_tokens import (
     sort_keys,
     tokenize,
 )
+from research.worlds.lowpoly_shapes import FAMILIES, shape
 
 make = trimesh.creation
 

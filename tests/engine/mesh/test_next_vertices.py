@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.data.lowpoly_shapes import held_out_shapes
 from engine.mesh.bpt_grammar import Grammar
 from engine.mesh.bpt_tokens import BPT, Levels, serialize, tokenize
 from engine.mesh.next_vertices import NextVertices
+from research.worlds.lowpoly_shapes import held_out_shapes
 
 TETRAHEDRON = np.array([[10, 10, 10], [100, 10, 10], [10, 100, 10], [10, 10, 100]]), np.array([[0, 2, 1], [0, 1, 3], [1, 2, 3], [0, 3, 2]])
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import trimesh
 
-from engine.data.solids import box
 from engine.mesh.quality import quality
 from engine.mesh.repair import repair
+from research.worlds.solids import box
 
 SOLID = box(3, 2, 1)
 FACES = np.array([(p[0], b, c) for p in SOLID.polygons for b, c in pairwise(p[1:])])

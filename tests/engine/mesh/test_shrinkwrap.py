@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.data.lowpoly_shapes import degrade, held_out_shape, sample_points
 from engine.mesh import shrinkwrap
 from engine.mesh.bpt_tokens import frame_of
 from engine.mesh.distance import distance
 from engine.mesh.shrinkwrap import shrinkwrapped
+from research.worlds.lowpoly_shapes import degrade, held_out_shape, sample_points
 
 
 def shape_of(family: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -11,13 +11,13 @@ from torch import Tensor
 from engine.backbones.toy import TableResampler, Toy, ToySequence
 from engine.core import NO_DRAFT, Backbone, Knobs, Prompt, Rows
 from engine.decoding.neighbours import neighbours
-from engine.decoding.rules import NEAR, REFUSED, STAYED
 from engine.decoding.scales import Coarser
 from engine.errors import BadKnob, NotSupported
 from engine.kernels.pooled_mass import pooled_mass
 from engine.methods import METHODS, mulo, zipar
 from engine.methods.mulo import expanded, islands
 from engine.noise import DRAFTER, Noise
+from engine.rules import NEAR, REFUSED, STAYED
 from engine.run import Run, generate
 from engine.sampling import draw
 from tests.engine.backbones import tiny

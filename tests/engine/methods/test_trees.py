@@ -13,7 +13,13 @@ from engine.backbones.toy import TableFeatures, Toy
 from engine.core import NO_DRAFT, Knobs, Prompt, Sampling
 from engine.decoding import neighbours
 from engine.decoding.growth import Shape, Tree, grow, rank, sibling_laws, turn
-from engine.decoding.rules import (
+from engine.decoding.trees import Cycle
+from engine.errors import BadKnob, NotSupported
+from engine.layout import Raster
+from engine.methods import METHODS, PRESETS, adt_tree, find
+from engine.methods.adt_tree import Adjacent, Mark, flock
+from engine.noise import Noise
+from engine.rules import (
     additive_mass,
     after_choices,
     after_one_draw,
@@ -23,12 +29,6 @@ from engine.decoding.rules import (
     multiplicative_mass,
     walk,
 )
-from engine.decoding.trees import Cycle
-from engine.errors import BadKnob, NotSupported
-from engine.layout import Raster
-from engine.methods import METHODS, PRESETS, adt_tree, find
-from engine.methods.adt_tree import Adjacent, Mark, flock
-from engine.noise import Noise
 from engine.run import Run, generate
 from engine.tree import depths, visibility
 from tests.engine.backbones import tiny

@@ -8,10 +8,10 @@ import torch
 from engine.backbones.toy import Toy
 from engine.core import Knobs, Prompt, Sampling
 from engine.errors import BadKnob
-from engine.measure.bench.likelihood import log_probabilities
 from engine.methods import METHODS, find
 from engine.methods.zipar import REFRESHES
 from engine.run import Run, generate
+from research.bench.likelihood import log_probabilities
 from tests.engine.backbones import tiny
 
 ZIPAR = METHODS["zipar"]

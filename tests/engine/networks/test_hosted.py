@@ -8,8 +8,8 @@ from torch import nn
 from transformers import LlamaConfig, LlamaModel
 
 from engine.core import NO_DRAFT, Draft, Sampling
-from engine.kernels.packed_linear import can_pack
-from engine.kernels.steady_linear import steady
+from engine.kernels.cpu.packed_linear import can_pack
+from engine.kernels.cpu.steady_linear import steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted, HostedTrunk, RowEnds, RowEndSlab, slab_for
 from engine.networks.sequence import TransformerSequence

@@ -16,15 +16,15 @@ from engine.cache import FixedView, Slab
 from engine.core import NO_DRAFT, Draft, Prompt, Sampling, Sequence
 from engine.drafters.predictive_stream import RowLora, fresh
 from engine.kernels.choice import VARIABLE
-from engine.kernels.native import native
-from engine.kernels.native_layers import NativeLinear
+from engine.kernels.cpu.layers import NativeLinear
+from engine.kernels.cpu.library import native
 from engine.kernels.tree_attention import Chain, Seen, packed
 from engine.networks.attention import steady
 from engine.networks.mesh_decoder import MeshDecoder, Settings
 from engine.networks.native_blocks import NativeBlock, NativeMeshBlock, is_native, quick_linear, quicken, runs
 from engine.networks.transformer import Decoder, Fork, Worn, causal
 from tests.engine.backbones import tiny
-from tests.engine.kernels.test_native import both, needs_native
+from tests.engine.kernels.cpu.test_native import both, needs_native
 
 ROWS = 9
 

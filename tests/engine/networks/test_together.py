@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from engine.cache import Slab
-from engine.kernels.native import built, native
-from engine.kernels.native_layers import Brought
+from engine.kernels.cpu.layers import Brought
+from engine.kernels.cpu.library import built, native
 from engine.networks.mesh_decoder import MeshDecoder, Settings
 from engine.networks.native_blocks import quicken
 from engine.networks.transformer import Decoder, causal

@@ -14,7 +14,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine import judge
 from engine.backbones import lowpoly, lowpoly_lora, pictogram
 from engine.drafters.resampler import read_resampler
 from engine.errors import BadOutput, MissingWeights
@@ -22,6 +21,7 @@ from engine.networks import shipping
 from engine.networks.card import covered, sha256
 from engine.networks.shipping import sign
 from engine.networks.weights import MODELS, parts, read_card, read_tensors, ship
+from engine.recognition import picture_judge as judge
 from tests.engine.killing import ends_within
 
 

@@ -16,9 +16,9 @@ from engine.mesh.distance import distance
 from engine.networks.weights import ship
 from engine.recognition import fit, kind
 from engine.recognition.fit import FEATURES, FOREIGN, GOOD, FitModel, evidence, judged, known, plural, sentence, truth
-from engine.survey import Record
-from engine.train import loop
-from engine.train.mesh_fit import SLIP, Log, Options, computed, limits_of, regression
+from research.survey import Record
+from research.train import loop
+from research.train.mesh_fit import SLIP, Log, Options, computed, limits_of, regression
 from tests.engine.mesh.shapes import box, drawn, joined, table
 
 ONE = FitModel((1.0, *[0.0] * len(FEATURES)), (math.log(2), math.log(6)), "w")  # it believes the distance it sees

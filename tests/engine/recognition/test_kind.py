@@ -7,15 +7,15 @@ import pytest
 import torch
 from numpy.random import PCG64, Generator
 
-from engine.data.families import FAMILIES
-from engine.data.lowpoly_shapes import in_boxes, sample_points
-from engine.data.solids import rotation
 from engine.mesh.frame import SIDE
+from engine.mesh.rotation import rotation
 from engine.recognition import kind
 from engine.recognition.kind import MeshJudge
 from engine.recognition.network import FEATURES, POINTS, CloudNetwork, drawn, features
-from engine.train.cloud_lessons import CHUNK, GROUP, PASSES, STEPS, Lessons
-from engine.train.mesh_judge import NAMES, cloud_of, coarse, lesson, shapes
+from research.train.cloud_lessons import CHUNK, GROUP, PASSES, STEPS, Lessons
+from research.train.mesh_judge import NAMES, cloud_of, coarse, lesson, shapes
+from research.worlds.families import FAMILIES
+from research.worlds.lowpoly_shapes import in_boxes, sample_points
 from tests.engine.mesh import shapes as plain
 
 

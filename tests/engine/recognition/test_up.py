@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from engine.data.lowpoly_shapes import alike_up, held_out_shapes, oriented, sample_points
-from engine.data.solids import rotation as around
 from engine.mesh.frame import SIDE, centred
 from engine.mesh.read import read
+from engine.mesh.rotation import rotation as around
 from engine.recognition import up
 from engine.recognition.network import CloudNetwork
 from engine.recognition.up import AXES, Upright, read_standing, rotation, stood, turned
+from research.worlds.lowpoly_shapes import alike_up, held_out_shapes, oriented, sample_points
 from tests.engine.mesh.files import obj, ply, stl
 from tests.engine.mesh.shapes import box, drawn, sphere_points, table
 

@@ -18,8 +18,8 @@ from engine.run import generate
 from engine.tuning import auto, prepare, store
 from engine.tuning.curve import WIDTHS, Curve
 from engine.tuning.expected import Expected, best, of_card, of_rows
+from engine.tuning.load_monitor import Lap, Watch
 from engine.tuning.store import Costs, Measured
-from engine.tuning.watch import Lap, Watch
 from tests.engine.backbones import tiny
 
 CHEAP = Curve(tuple((width, 4.0 + 0.02 * width) for width in WIDTHS))  # a GPU's: a window costs as much as a token

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import torch
 
-from engine.tuning import auto, prepare, store, threads, watch
+from engine.tuning import auto, prepare, store, threads
+from engine.tuning import load_monitor as watch
 from engine.tuning.curve import WIDTHS, Curve, cost_curve
+from engine.tuning.load_monitor import BUSY, Lap, Watch, believed, waited
 from engine.tuning.store import Costs, Measured
-from engine.tuning.watch import BUSY, Lap, Watch, believed, waited
 from tests.engine.backbones import tiny
 
 CPU = torch.device("cpu")

@@ -1,0 +1,115 @@
+"""A growing picture: what became of every position, and the drafts that are shown until they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from PIL import Image
+
+from app.live.boards.growing import MISSING, Growing
+from app.live.stream import PENDING, Growth, Trail
+from engine.core import Step
+from engine.run import Run
+
+
+class Board(Growth):
+    """Everything that is shown of one picture: an entry for every position, filled Step by Step.
+
+    verdict : uint8 [positions]; PENDING, OWN (the model's token where no draft was checked), CORRECTED (a draft was rejected),
+              ACCEPTED, REDRAWN (next to a rejected one)
+    token, step : int32 [positions], -1 = pending
+    known : by name of Trail.SERIES, float32 [positions], nan = not known; top : the same for the probability of the likeliest token
+    small : tokens by position of a draft at a smaller scale; scale : that scale in pixels, 0 = none
+    """
+
+    def __init__(self, run: Run):
+        super().__init__(run)
+        self.rows = self.columns = self.factor = self.scale = 0
+        self.small: dict[int, int] = {}
+        self._growing: Growing | None = None
+        self._coarse: Growing | None = None
+        self._final: np.ndarray | None = None
+        self._file: str | None = None  # the finished picture as the page gets it
+        self._allocate(0)
+
+    def _allocate(self, positions: int) -> None:
+        self.verdict = np.full(positions, PENDING, np.uint8)
+        self.token = np.full(positions, -1, np.int32)
+        self.step = np.full(positions, -1, np.int32)
+        self.top = np.full(positions, np.nan, np.float32)
+        self.known = {name: np.full(positions, np.nan, np.float32) for name in Trail.SERIES}
+
+    def add(self, step: Step) -> None:
+        """Writes a Step to its positions."""
+        if not self.rows:
+            layout = self.run.sequence.layout  # a run that has made a step has a sequence
+            self.rows, self.columns, self.factor = layout.rows, layout.columns, layout.factor
+            self._allocate(self.rows * self.columns)
+            self._growing = Growing(self.run.backbone, self.run.prompt.size, (self.rows, self.columns))
+        at = np.array(step.positions, np.int64)
+        self.token[at] = step.tokens
+        self.step[at] = self.count  # before the step is counted
+        super().add(step)
+        count = len(at)
+        self.verdict[at] = np.frombuffer(bytes(self.trail.verdict[-count:]), np.uint8)
+        for name in self.known.keys() & step.trace.told:
+            self.known[name][at] = self.trail.series[name][-count:]
+        if step.draft and step.draft.get("scale"):
+            if not self.scale:
+                side = step.draft["scale"] // self.factor
+                self._coarse = Growing(self.run.backbone, step.draft["scale"], (side, side))
+            self.scale = step.draft["scale"]
+            self.small |= zip(step.draft["positions"], step.draft["tokens"], strict=True)
+
+    def drafted(self) -> tuple[list[int], list[int]]:
+        """Drafted tokens and their positions, without positions that are already committed."""
+        pairs = zip(*super().drafted(), strict=True)
+        shown = [(t, p) for t, p in pairs if p < len(self.verdict) and self.verdict[p] == PENDING]
+        return [t for t, _ in shown], [p for _, p in shown]
+
+    def foreseen(self) -> np.ndarray:
+        """bool [positions]: True where a draft is shown that may still change."""
+        shown = np.zeros(len(self.verdict), bool)
+        shown[self.drafted()[1]] = True
+        if self.small and not self.ended:
+            side = self.scale // self.factor
+            known = np.zeros(side * side, bool)
+            known[list(self.small)] = True
+            finer = self.columns // side
+            shown |= known.reshape(side, side).repeat(finer, 0).repeat(finer, 1).ravel()
+        return shown & (self.verdict == PENDING)
+
+    def picture(self, beside: Iterable[Board] = ()) -> np.ndarray:
+        """uint8 [H, W, 3]: a cheap rendering of the picture so far with its drafts; the final decoding once the run has ended. A draft at
+        a smaller scale is shown enlarged until its tokens are committed. beside: other boards of the race, see `final`"""
+        if self.ended:
+            return self.final(beside)
+        tokens, positions = self.drafted()
+        grid = self.token.astype(np.int64)
+        grid[positions] = tokens
+        picture = self._growing.draw(grid.reshape(self.rows, self.columns), self.run.seconds)
+        if not self.small:
+            return picture
+        side = self.scale // self.factor
+        coarse = np.full(side * side, MISSING, np.int64)
+        coarse[list(self.small)] = list(self.small.values())
+        enlarged = Image.fromarray(self._coarse.draw(coarse.reshape(side, side), self.run.seconds))
+        through = self.foreseen().reshape(self.rows, self.columns).repeat(self.factor, 0).repeat(self.factor, 1)
+        return np.where(through[:, :, None], np.asarray(enlarged.resize(picture.shape[1::-1], Image.Resampling.BICUBIC)), picture)
+
+    def final(self, beside: Iterable[Board] = ()) -> np.ndarray:
+        """The finished picture, decoded once; not at all if a board beside it has decoded the same tokens."""
+        if self._final is None:
+            same = (b._final for b in beside if b._final is not None and np.array_equal(b.token, self.token))
+            found = next(same, None)
+            self._final = self.run.result() if found is None else found
+        return self._final
+
+    def file(self, write: Callable[[np.ndarray], str], beside: Iterable[Board] = ()) -> str:
+        """The finished picture as `write` gives it, written once for all boards with the same picture."""
+        if self._file is None:
+            picture = self.final(beside)
+            same = (b._file for b in beside if b._file is not None and b._final is picture)
+            self._file = next(same, None) or write(picture)
+        return self._file

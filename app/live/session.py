@@ -1,0 +1,404 @@
+"""Each visitor's runs: a ticket for the engine, live knobs, stop, and cleanup on disconnect.
+
+One visitor uses the engine at a time. Gradio queues the generators; this module tracks the order, so that the page can show a visitor's
+place, and holds the handles through which a slider or the Cancel button reaches a run in progress.
+
+A place in the queue is a ticket. Gradio may never start the generator of a ticket: it refused an input, the request was lost, or the
+page was closed. So nothing relies on that start. A ticket that is not used while the engine is free expires, a visitor who asks again
+gets a new ticket in exchange, and a run that shows no activity for long loses its own.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from tempfile import gettempdir
+from typing import Any, Protocol
+
+from engine.run import Run
+
+PATIENCE = 30.0  # seconds that the engine may be free before an unused ticket expires
+SILENCE = 600.0  # seconds without activity of a run before its ticket expires
+REMEMBERED = 20  # runs, from which the length of the next one is estimated
+IDLE = 86_400.0  # seconds after which a visit ends if its page was never seen to close
+
+
+@dataclass(eq=False)
+class Ticket:
+    """A place in the queue, then the right to use the engine. tab: the one that asked; seen: time of its last activity; asked, began, held:
+    when it was asked for, took the engine, and had its first runs, of which `first` is one; fields: what the page asked with."""
+
+    number: int
+    visitor: str
+    tab: str
+    seen: float
+    fields: tuple[object, ...] = ()
+    asked: float = 0.0
+    began: float = 0.0
+    held: float = 0.0
+    stopped: bool = False
+    runs: list[Run] = field(default_factory=list)
+    first: Run | None = None
+
+
+@dataclass
+class Visit:
+    """What belongs to one visitor: a folder for their files, their input, and the file that is being read for them."""
+
+    seen: float
+    folder: Path | None = None
+    given: Any = None
+    reading: tuple[str, float] | None = None  # its name, and when the entry expires
+    wants: str = ""  # the tab that starts a run when the file is read
+    left: dict[str, dict[str, Any]] = field(default_factory=dict)  # by tab, what its last run leaves for the page
+    newest: dict[str, int] = field(default_factory=dict)  # by tab, the number of its newest ticket
+
+
+class Watcher(Protocol):
+    """What wants to know of every run: see app/server/metrics.py."""
+
+    def count(self, runs: list[Run]) -> None:
+        """Runs have ended."""
+        ...
+
+    def request(self, runs: list[Run], waited: float, first: float, lasted: float) -> None:
+        """A ticket with runs was given back. waited, first, lasted : seconds until it had the engine, its first token, its end"""
+        ...
+
+
+class Sessions:
+    """All visits, keyed by the browser's session. Handlers run in several threads, so every access takes the lock.
+
+    clock  : monotonic, in seconds
+    folder : parent of the visitors' folders
+    idle   : seconds after which a visit ends whose page was never seen to close
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, folder: Path | str | None = None, idle: float = IDLE) -> None:
+        self._lock = threading.RLock()
+        self._free = threading.Condition(self._lock)
+        self._clock, self._idle = clock, idle
+        self._root = Path(folder or gettempdir())
+        self._visits: dict[str, Visit] = {}
+        self._line: list[Ticket] = []
+        self._running: Ticket | None = None
+        self._begun: dict[int, Ticket] = {}  # until their generators end, even after they lost the engine
+        self._free_since = clock()
+        self._lasted: deque[float] = deque(maxlen=REMEMBERED)  # seconds that the last runs held the engine
+        self._numbers = 0
+        self._queued: Callable[[], int] = lambda: 0
+        self._watcher: Watcher | None = None
+
+    # --- the queue ------------------------------------------------------------------------------------------------
+
+    def enter(self, visitor: str, tab: str = "", since: float | None = None, fields: Sequence[object] = ()) -> int | None:
+        """The number of a new ticket at the end of the queue, which replaces the visitor's waiting one. None if they have a run.
+
+        since : when the visitor asked, by the clock; None = now; fields : what they asked with, unchecked
+        """
+        with self._lock:
+            self._expire()
+            if self._running is not None and self._running.visitor == visitor:
+                return None
+            self._line = [ticket for ticket in self._line if ticket.visitor != visitor]
+            self._numbers += 1
+            self._visit(visitor).newest[tab] = self._numbers
+            now = self._clock()
+            self._line.append(Ticket(self._numbers, visitor, tab, now, tuple(fields), now if since is None else since))
+            return self._numbers
+
+    def fields(self, visitor: str, number: int) -> tuple[object, ...] | None:
+        """What came with a ticket that waits; None if it is not the visitor's, was given up or has expired."""
+        with self._lock:
+            self._expire()
+            return next((ticket.fields for ticket in self._line if (ticket.number, ticket.visitor) == (number, visitor)), None)
+
+    def place(self, visitor: str) -> int:
+        """How many runs must end before this visitor's begins; 0 if they do not wait."""
+        with self._lock:
+            self._expire()
+            waiting = [ticket.visitor for ticket in self._line]
+            return waiting.index(visitor) + (self._running is not None) if visitor in waiting else 0
+
+    def wait(self, visitor: str) -> float | None:
+        """About how many seconds until this visitor's run begins, if all last as long as the median of the last ones; None if the visitor
+        does not wait or no run has ended yet."""
+        with self._lock:
+            ahead = self.place(visitor)
+            if not ahead or not self._lasted:
+                return None
+            usual = median(self._lasted)
+            if self._running is None:
+                return ahead * usual
+            return max(0.0, usual - (self._clock() - self._running.began)) + (ahead - 1) * usual
+
+    def ahead(self) -> tuple[int, float | None]:
+        """How many runs must end before one that is asked for now begins, and about how many seconds that takes, None if not known."""
+        with self._lock:
+            self._expire()
+            count = len(self._line) + (self._running is not None)
+            if not count or not self._lasted:
+                return count, None
+            usual, running = median(self._lasted), self._running
+            return count, count * usual - (min(usual, self._clock() - running.began) if running else 0.0)
+
+    def waiting(self) -> int:
+        """How many visitors wait for the engine, and calls of other programs, which get their tickets when their turn comes."""
+        with self._lock:
+            self._expire()
+            return max(len(self._line), self._queued())
+
+    def count_also(self, queued: Callable[[], int]) -> None:
+        """Sets what says how many requests for the engine wait in Gradio's queue, with a ticket or without."""
+        self._queued = queued
+
+    def running(self) -> int:
+        """1 while somebody has the engine, else 0."""
+        with self._lock:
+            self._expire()
+            return int(self._running is not None)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Sets what is told of every run."""
+        self._watcher = watcher
+
+    def begin(self, visitor: str, number: int) -> bool:
+        """Takes the engine with a ticket; False if the ticket was given up, has expired or is another visitor's.
+
+        Gradio runs one generator at a time. So if another ticket still holds the engine, its generator was dropped and will not release
+        it: the engine is taken over.
+        """
+        with self._lock:
+            self._expire()
+            found = [ticket for ticket in self._line if (ticket.number, ticket.visitor) == (number, visitor)]
+            if not found:
+                return False
+            if self._running is not None:
+                self._stop_running()
+            self._line.remove(found[0])
+            self._running = self._begun[number] = found[0]
+            self._running.seen = self._running.began = self._clock()
+            return True
+
+    def renew(self, visitor: str, number: int) -> None:
+        """Records that a run is active."""
+        with self._lock:
+            if ticket := self._of(visitor, number):
+                ticket.seen = self._clock()
+
+    def busy(self, visitor: str, tab: str | None = None) -> bool:
+        """True while a visitor waits or has a run. tab: count only requests from this tab"""
+        with self._lock:
+            self._expire()
+            tickets = [*self._line, *([self._running] if self._running else [])]
+            return any(t.visitor == visitor and tab in (None, t.tab) for t in tickets)
+
+    def end(self, visitor: str, number: int) -> None:
+        """Returns a ticket in any state and frees the caches of its runs."""
+        with self._lock:
+            ticket = self._of(visitor, number)
+            if ticket is not None:
+                del self._begun[number]
+            self._line = [t for t in self._line if (t.number, t.visitor) != (number, visitor)]
+        try:
+            for run in ticket.runs if ticket else []:
+                run.close()
+            if ticket is not None:
+                self._tell(ticket)
+        finally:
+            with self._lock:
+                if ticket is not None and self._running is ticket:
+                    if ticket.runs:
+                        self._lasted.append(self._clock() - ticket.began)
+                    self._release(self._clock())
+
+    # --- the runs -------------------------------------------------------------------------------------------------
+
+    def hold(self, visitor: str, number: int, runs: list[Run]) -> None:
+        """Keeps the handles of the runs that are about to start; stops them if the visitor has stopped or left meanwhile."""
+        with self._lock:
+            ticket = self._of(visitor, number)
+            before = ticket.runs if ticket is not None else []
+            if ticket is not None:
+                ticket.runs = runs
+            if ticket is not None and ticket.first is None:
+                ticket.first, ticket.held = runs[0], self._clock()
+            if before and self._watcher is not None:  # they have ended, or these would not begin
+                self._watcher.count(before)
+            if ticket is None or ticket.stopped:
+                for run in runs:
+                    run.stop()
+
+    def move(
+        self, visitor: str, method: str, values: Mapping[str, float | str], backbone: str | None = None, side: int | None = None
+    ) -> None:
+        """Writes live knobs into the visitor's runs of a method, from the next step on. Raises BadKnob.
+
+        backbone: only runs of the model with this name; side: only this one of the visitor's runs
+        """
+        with self._lock:
+            mine = self._running is not None and self._running.visitor == visitor
+            runs = list(self._running.runs) if mine else []
+        for run in runs if side is None else runs[side : side + 1]:
+            if run.method.name == method and backbone in (None, run.backbone.name):
+                live = {k.name for k in run.method.knobs if k.live}
+                run.set(**{name: value for name, value in values.items() if name in live})
+
+    def stop(self, visitor: str) -> None:
+        """Ends the visitor's runs before their next step, or their wait; committed tokens stay."""
+        with self._lock:
+            self._line = [ticket for ticket in self._line if ticket.visitor != visitor]
+            if self._running is not None and self._running.visitor == visitor:
+                self._stop_running()
+
+    def close(self) -> None:
+        """Ends everything that waits or runs, before the studio ends."""
+        with self._lock:
+            self._line = []
+            if self._running is not None:
+                self._stop_running()
+            gone = list(self._visits)
+        for visitor in gone:
+            self.leave(visitor)
+
+    def wait_until_free(self, seconds: float) -> bool:
+        """True once no run is in progress; False if one still is after this many seconds."""
+        with self._free:
+            return self._free.wait_for(lambda: self._running is None, seconds)
+
+    # --- what belongs to a visitor --------------------------------------------------------------------------------
+
+    def present(self, visitor: str) -> bool:
+        """True until the visitor's page is closed."""
+        with self._lock:
+            return visitor in self._visits
+
+    def shows(self, visitor: str, tab: str, number: int) -> bool:
+        """True while a visitor's tab shows the run of this ticket: the page is open, and the tab has asked for no other run since."""
+        with self._lock:
+            return visitor in self._visits and self._visits[visitor].newest.get(tab) == number
+
+    def folder(self, visitor: str) -> Path:
+        """A folder for the visitor's files, deleted when they leave."""
+        with self._lock:
+            visit = self._visit(visitor)
+            if visit.folder is None:
+                visit.folder = self._root / f"foretoken-{secrets.token_hex(16)}"
+            visit.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return visit.folder
+
+    def new_folder(self, visitor: str) -> Path:
+        """A name among the visitor's files for a folder that holds one upload."""
+        return self.folder(visitor) / f"upload-{secrets.token_hex(8)}"
+
+    def give(self, visitor: str, given: Any) -> None:
+        """Keeps a visitor's input until they leave."""
+        with self._lock:
+            self._visit(visitor).given = given
+
+    def given(self, visitor: str) -> Any:
+        """The visitor's newest input, None if there is none."""
+        with self._lock:
+            visit = self._visits.get(visitor)
+            return visit.given if visit else None
+
+    def leave_results(self, visitor: str, tab: str, values: Mapping[str, Any]) -> None:
+        """Keeps what a tab's run leaves for the page, until it is taken."""
+        with self._lock:
+            if visitor in self._visits:
+                self._visits[visitor].left.setdefault(tab, {}).update(values)
+
+    def take_results(self, visitor: str, tab: str) -> dict[str, Any]:
+        """What a tab's run has left; {} if nothing."""
+        with self._lock:
+            visit = self._visits.get(visitor)
+            return visit.left.pop(tab, {}) if visit else {}
+
+    def reads(self, visitor: str, name: str, seconds: float) -> None:
+        """Records that a file is being read for a visitor; expires after this many seconds unless `has_read` ends it before."""
+        with self._lock:
+            self._visit(visitor).reading = (name, self._clock() + seconds)
+
+    def has_read(self, visitor: str) -> None:
+        """Records that the file was read or refused."""
+        with self._lock:
+            if visitor in self._visits:
+                self._visits[visitor].reading = None
+
+    def want(self, visitor: str, tab: str) -> None:
+        """Records that a tab starts a run for the visitor when their file is read; "" = none does."""
+        with self._lock:
+            if tab or visitor in self._visits:
+                self._visit(visitor).wants = tab
+
+    def wants(self, visitor: str, tab: str) -> bool:
+        """True if the tab starts a run for the visitor when their file is read."""
+        with self._lock:
+            return visitor in self._visits and bool(tab) and self._visits[visitor].wants == tab
+
+    def reading(self, visitor: str) -> str:
+        """The name of the file that is being read for a visitor; "" if there is none."""
+        with self._lock:
+            visit = self._visits.get(visitor)
+            if visit is None or visit.reading is None or visit.reading[1] <= self._clock():
+                return ""
+            return visit.reading[0]
+
+    def leave(self, visitor: str) -> None:
+        """Handles a closed page: stops the runs, gives up the place, deletes the folder. The generator closes its runs itself."""
+        with self._lock:
+            self.stop(visitor)
+            visit = self._visits.pop(visitor, None)
+        if visit and visit.folder:
+            shutil.rmtree(visit.folder, ignore_errors=True)
+
+    # --- under the lock -------------------------------------------------------------------------------------------
+
+    def _visit(self, visitor: str) -> Visit:
+        now = self._clock()
+        visit = self._visits.setdefault(visitor, Visit(now))
+        visit.seen = now
+        return visit
+
+    def _of(self, visitor: str, number: int) -> Ticket | None:
+        """The visitor's ticket with this number if its generator has begun and not ended, else None."""
+        ticket = self._begun.get(number)
+        return ticket if ticket is not None and ticket.visitor == visitor else None
+
+    def _tell(self, ticket: Ticket) -> None:
+        """Tells the watcher of a ticket that is given back, unless it had no runs."""
+        if self._watcher is None or not ticket.runs:
+            return
+        self._watcher.count(ticket.runs)
+        if ticket.first is not None and ticket.first.steps:
+            first = ticket.held - ticket.asked + ticket.first.steps[0].seconds
+            self._watcher.request(ticket.runs, ticket.began - ticket.asked, first, self._clock() - ticket.asked)
+
+    def _stop_running(self) -> None:
+        self._running.stopped = True
+        for run in self._running.runs:
+            run.stop()
+
+    def _release(self, since: float) -> None:
+        self._running = None
+        self._free_since = since
+        self._free.notify_all()
+
+    def _expire(self) -> None:
+        """Drops tickets that nobody will use or return, and visits that were not seen for long."""
+        now = self._clock()
+        if self._running is not None and now - self._running.seen > SILENCE:
+            self._stop_running()
+            self._release(self._running.seen + SILENCE)
+        if self._running is None:
+            self._line = [t for t in self._line if now - max(t.seen, self._free_since) <= PATIENCE]
+        active = {t.visitor for t in self._line} | ({self._running.visitor} if self._running else set())
+        for visitor in [v for v, visit in self._visits.items() if now - visit.seen > self._idle and v not in active]:
+            self.leave(visitor)

@@ -1,0 +1,37 @@
+"""Reads uploaded files for the page in a separate process, with limits on size, faces, time and memory.
+
+The command line reads larger files (engine/mesh/read.py has its limits); here all other visitors would wait.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.live.reading import read_small
+from engine.errors import BadFile
+from engine.mesh.formats.source import plain, said
+from engine.mesh.read import Input
+from engine.recognition.up import stood
+from engine.sandbox import Died, TookTooLong, apart
+
+BYTES = 64 * 2**20  # of a file
+SECONDS = 30  # of a processor's work, for reading
+LONGEST = 90.0  # seconds for reading, on a machine that is busy
+MEMORY = 3 * 2**30  # bytes, for reading
+MODEST = 19  # of its priority, that reading gives up: a run of another visitor goes first
+WAIT = 180.0  # seconds that a file may wait to be read
+
+
+def read_upload(path: Path, up: str = "auto", work: int = SECONDS) -> Input:
+    """The input in an uploaded file; raises BadFile, also for a file that is too large for the page. work: of a processor, in seconds"""
+    name = plain(path.name)
+    size = path.stat().st_size if path.exists() else 0
+    if size > BYTES:
+        raise BadFile(f"{name} holds {said(size)}; files on this page can have at most {said(BYTES)}. Make it smaller first.")
+    try:
+        given = apart(read_small, path, up, seconds=LONGEST, memory=MEMORY, work=work, nice=MODEST)
+    except TookTooLong as e:
+        raise BadFile(f"{name} could not be read within {work} seconds. Simplify it, or use the command line.") from e
+    except (Died, MemoryError) as e:
+        raise BadFile(f"{name} needs more memory than a file on this page may use. Simplify it first.") from e
+    return stood(given) if up == "auto" else given

@@ -1,0 +1,124 @@
+"""Saved runs as one file that replays them: HTML, GIF or MP4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import numpy as np
+
+from app.runs import mesh_pictures, race_files
+from app.live.boards.mesh import MeshBoard
+from app.live.boards.patches import Patches
+from app.live.boards.picture import Board
+from app.runs.recorded import Recorded, open_run
+from app.live.stream import Growth
+from app.ui.tabs import mesh_side, picture_side, replay_page
+from app.ui.tabs.comparing import PLAIN_SIDE, pair
+from app.ui.method_menu import run_badge, title_of
+from app.ui.panels import canvas, mesh, overlay, replay, trace, tree, verdict
+from engine.errors import NotSupported
+
+SHOWN = 4096  # most points of a cloud in the view
+
+
+def write(folders: Sequence[Path], out: Path, kind: str) -> Path:
+    """Writes the runs of one to four folders as a file of a kind: ".html", ".gif" or ".mp4". Of two, the right one comes first; more
+    stand in their order.
+
+    Raises BadFile for damaged folders, NotSupported for a picture beside a mesh, and where nothing can be drawn or encoded.
+    """
+    runs = [open_run(folder) for folder in folders]
+    are_meshes = [run.prompt.points is not None for run in runs]
+    if any(are_meshes) != all(are_meshes):
+        raise NotSupported("A picture and a mesh cannot stand side by side. Give two runs of one kind.")
+    boards = [played((MeshBoard if are_meshes[0] else Board)(run)) for run in runs]
+    if len(boards) > len(race_files.SIDES):
+        return write_several(boards, runs, out, kind)
+    if kind == ".html":
+        return (write_meshes if are_meshes[0] else write_pictures)(boards, runs, out)
+    titles = [title_of(run.name) for run in runs]
+    if are_meshes[0]:
+        drawn = mesh_pictures.draw_race(boards)
+        return (mesh_pictures.write_video if kind == ".mp4" else mesh_pictures.write_race)(drawn, boards, titles, out)
+    shown = boards[::-1]
+    return (race_files.write_video if kind == ".mp4" else race_files.write_gif)(shown, titles[::-1], out)
+
+
+def write_several(boards: Sequence[Growth], runs: Sequence[Recorded], out: Path, kind: str) -> Path:
+    """The file of three or four runs."""
+    meshes, names, colours = runs[0].prompt.points is not None, canvas.LANES[: len(runs)], race_files.LANES[: len(runs)]
+    titles = [title_of(run.name) for run in runs]
+    if kind == ".html":
+        parts, values = (lanes_of_meshes if meshes else lanes_of_pictures)(boards, runs, dict(zip(names, titles, strict=True)))
+        told = replay_page.told(boards[::-1], runs[0].prompt.text or "", runs[0].settings)
+        return replay_page.write(out, replay_page.LANES, parts, values, told._replace(whose="the first run"))
+    if not meshes:
+        return (race_files.write_video if kind == ".mp4" else race_files.write_gif)(boards, titles, out, colours)
+    boards, titles, colours = boards[::-1], titles[::-1], colours[::-1]  # files of meshes have the first one last
+    drawn = mesh_pictures.draw_race(boards, colours, turns=False)
+    return (mesh_pictures.write_video if kind == ".mp4" else mesh_pictures.write_race)(drawn, boards, titles, out, colours)
+
+
+def lanes_of_pictures(
+    boards: Sequence[Board], runs: Sequence[Recorded], titles: Mapping[str, str]
+) -> tuple[dict[str, gr.HTML], dict[str, Any]]:
+    """The panels of several pictures, and what they show. titles: by the names of the lanes"""
+    scales = canvas.scales(list(boards))
+    values = {
+        name: canvas.encode(board, board.final(boards), scales, name, title, run_badge(run), boards)
+        for (name, title), board, run in zip(titles.items(), boards, runs, strict=True)
+    }
+    return {name: canvas.build(name, "", "") for name in titles} | {"replay": replay.build("lanes-replay")}, values
+
+
+def lanes_of_meshes(
+    boards: Sequence[MeshBoard], runs: Sequence[Recorded], titles: Mapping[str, str]
+) -> tuple[dict[str, gr.HTML], dict[str, Any]]:
+    """The same of meshes."""
+    sides = {
+        name: mesh_side.side_of(board, title, run_badge(run), mesh_side.course_of(board))
+        for (name, title), board, run in zip(titles.items(), boards, runs, strict=True)
+    }
+    parts = {"viewer": mesh.build(None, "mesh-lanes-view", canvas.LANES), "replay": replay.build("mesh-lanes-replay")}
+    return parts, {"viewer": mesh.encode(sides, points_of(runs[0]), canvas.LANES)}
+
+
+def points_of(run: Recorded) -> np.ndarray:
+    """The points that a mesh was made of, as many as a view shows."""
+    points = run.prompt.points.numpy()
+    return points[:: -(-len(points) // SHOWN)].astype(np.float32)
+
+
+def played(board: Growth) -> Growth:
+    """The board at the end of its run."""
+    for step in board.run:
+        board.add(step)
+    return board
+
+
+def write_pictures(boards: Sequence[Board], runs: Sequence[Recorded], out: Path) -> Path:
+    """The HTML file of pictures."""
+    parts = {
+        "verdict": verdict.build(), "left": canvas.build("plain", *PLAIN_SIDE), "right": canvas.build("fast", "", ""),
+        "replay": replay.build(), "overlay": overlay.build(), "trace": trace.build(), "tree": tree.build(),
+    }  # fmt: skip
+    values = picture_side.draw_race(boards, set(range(len(boards))), Patches(runs[0].backbone))
+    told = replay_page.told(boards, runs[0].prompt.text or "", runs[0].settings)
+    return replay_page.write(out, replay_page.PICTURES, parts, values, told)
+
+
+def write_meshes(boards: Sequence[MeshBoard], runs: Sequence[Recorded], out: Path) -> Path:
+    """The HTML file of meshes. Their quality is not in it: the folder of a run holds the points that the model read, not the input."""
+    waiting = {name: mesh.Side.waiting("") for name in mesh.SIDES}
+    parts = {
+        "verdict": verdict.build(elem_id="mesh-verdict"), "viewer": mesh.build(mesh.encode(waiting)),
+        "replay": replay.build("mesh-replay"), "trace": trace.build("mesh-trace"), "tree": tree.build("mesh-tree"),
+    }  # fmt: skip
+    values = mesh_side.draw_race(boards, points_of(runs[0]), set(range(len(boards)))) | {
+        "verdict": verdict.encode(*pair(boards), mesh_side.WORDS)
+    }
+    told = replay_page.told(boards, runs[0].prompt.text or "", runs[0].settings)
+    return replay_page.write(out, replay_page.MESHES, parts, values, told)

@@ -1,0 +1,78 @@
+"""The files in which a finished mesh can be downloaded."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from app.runs.history import MESH_FORMATS, as_sentence, describe, file_name, placed, write_mesh, write_settings
+from engine.backbones.lowpoly import Mesh
+from engine.mesh.read import Input
+from engine.mesh.repair import repair
+from engine.mesh.shrinkwrap import shrinkwrapped
+from engine.mesh.write import write
+from engine.run import Run
+
+REPAIRED = "repaired.glb"
+FILES = {  # name: (label of the button, name of the written file, ending of the download's name)
+    "glb": ("GLB", "result.glb", ".glb"),
+    "coloured": ("GLB, coloured", "acceptance.glb", "-accepted.glb"),
+    "repaired": ("GLB, repaired", REPAIRED, "-repaired.glb"),
+    "obj": ("OBJ", "result.obj", ".obj"),
+    "ply": ("PLY", "result.ply", ".ply"),
+    "stl": ("STL", "result.stl", ".stl"),
+    "settings": ("run.json", "run.json", ".json"),
+}
+
+
+def write_files(run: Run, given: Input, folder: Path) -> dict[str, Path]:
+    """Writes a run's mesh, in the position, size and axes of its input, and its settings; returns the written files by name. The repaired
+    mesh is a file of its own, and is left out where there is nothing to repair.
+
+    folder : the visitor's; files of an earlier run in it are replaced. Raises BadOutput if the disk refuses.
+    """
+    settings = describe(run, given)
+    stem = re.sub(r"[^\w-]+", "-", Path(given.name).stem, flags=re.ASCII).strip("-") or "mesh"
+    found = {}
+    with as_sentence(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        mesh = run.result()
+        write_mesh(run, mesh, folder, settings, given, MESH_FORMATS)
+        write_repaired(mesh, folder / REPAIRED, settings, given)
+        write_settings(settings, folder / "run.json")
+        for name, (_, written, ending) in FILES.items():
+            path = folder / written
+            if path.exists():
+                found[name] = path.rename(folder / f"{stem}-{file_name(run)}-{run.prompt.seed}{ending}")
+    return found
+
+
+def wrapped(run: Run) -> np.ndarray:
+    """The vertices [V, 3] of a run's mesh, moved to the points that it was made of, in the model's frame."""
+    mesh, points = run.result(), run.prompt.points
+    assert points is not None, "a mesh is made of points"
+    return shrinkwrapped(mesh.vertices, mesh.faces, points.cpu().numpy())
+
+
+def write_shrinkwrapped(run: Run, vertices: np.ndarray, given: Input, path: Path) -> Path:
+    """Writes a run's mesh with these vertices of `wrapped`, in the format of the path's suffix; raises BadOutput if the disk refuses."""
+    told = {**describe(run, given), "shrinkwrap": "vertices moved to the points of the input after decoding"}
+    with as_sentence(path.parent):
+        write(path, placed(vertices, given), run.result().faces, metadata=told, shift=given.frame.shift)
+    return path
+
+
+def write_repaired(mesh: Mesh, path: Path, settings: Mapping[str, Any], given: Input) -> None:
+    """Writes the mesh as trimesh mends it, with the report in its settings; nothing if there is nothing to mend."""
+    if not len(mesh.faces):
+        return
+    found = repair(mesh.vertices, mesh.faces)
+    if found.mends:
+        report = {"repair": f"{found.text}. {found.compared}."}
+        write(path, placed(found.vertices, given), found.faces, metadata={**settings, **report})

@@ -1,0 +1,91 @@
+"""Pictures of a finished race of meshes: a thumbnail of each side, the race as a GIF and as an MP4, and a turntable.
+
+They are drawn off screen by engine/mesh/picture.py in one process, behind everything else on the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from app.live.boards.mesh import MeshBoard
+from app.runs.race_files import FAST, HOLD, PLAIN, SECONDS, Colours, committed, sheet, stepped, write_frames
+from app.runs.video import write_mp4
+from engine.mesh.rotation import rotation
+from engine.mesh.bpt_tokens import BPT
+from engine.mesh.picture import View, pictures
+
+SIDE = 288  # pixels
+FRAMES = 20  # of a race
+TURNS = 30  # of a turntable
+CLAY = (201, 211, 224)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """thumbnails : uint8 [SIDE, SIDE, 3] of each board; race : frames of the boards, [FRAMES][boards]; turns : of the accelerated mesh"""
+
+    thumbnails: list[np.ndarray]
+    race: list[list[np.ndarray]]
+    turns: list[np.ndarray]
+
+
+def draw_race(boards: Sequence[MeshBoard], colours: Colours = (FAST, PLAIN), turns: bool = True) -> Drawn:
+    """The pictures of a race, the right board first; raises NotSupported where nothing can be drawn off screen.
+
+    colours : of the newest faces of each board; turns : with the turntable
+    """
+    whole = [grown(board, len(board.run.steps), None) for board in boards]
+    race = [grown(board, stepped(board, now), colour) for now in times(boards) for board, colour in zip(boards, colours)]
+    around = [turned(whole[0], 360.0 * number / TURNS) for number in range(TURNS if turns else 0)]
+    drawn = pictures([*whole, *race, *around], SIDE, behind=True)
+    first, last = len(whole), len(whole) + len(race)
+    frames = [drawn[at : at + len(boards)] for at in range(first, last, len(boards))]
+    return Drawn(drawn[:first], frames, drawn[last:])
+
+
+def times(boards: Sequence[MeshBoard]) -> list[float]:
+    """The clock at each frame of a race, in seconds; the last one is the end of the slowest run."""
+    longest = max(board.run.seconds for board in boards)
+    return [longest * number / FRAMES for number in range(1, FRAMES + 1)]
+
+
+def grown(board: MeshBoard, steps: int, colour: tuple[int, int, int] | None) -> View:
+    """A mesh after some steps. colour: of the faces that the last of them completed, None = they look like the others"""
+    count = int((board.step < steps).sum())  # faces come in the order of their steps
+    corners = (board.faces[:count].astype(np.float32) + 0.5) / BPT.cells * 2 - 1
+    shades = np.full((count, 3), CLAY, np.uint8)
+    if colour is not None and not (steps == len(board.run.steps) and board.ended):
+        shades[board.step[:count] == steps - 1] = colour
+    return View(corners.reshape(-1, 3), np.arange(3 * count).reshape(-1, 3), shades)
+
+
+def turned(view: View, degrees: float) -> View:
+    """A mesh that is turned about the vertical."""
+    return View(view.vertices @ rotation(degrees).T.astype(np.float32), view.faces, view.colours)
+
+
+def write_race(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
+    """Writes the race as a GIF, every side on its own clock, the right one last. titles, colours: of the boards"""
+    return write_frames(list(frames(drawn, boards, titles, colours)), path, HOLD)
+
+
+def write_video(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
+    """Writes the same as an MP4; raises NotSupported without an encoder."""
+    return write_mp4(frames(drawn, boards, titles, colours), path, FRAMES / SECONDS, HOLD)
+
+
+def frames(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], colours: Colours = ()) -> Iterator[Image.Image]:
+    """The frames of a race with their words."""
+    for now, shown in zip(times(boards), drawn.race, strict=True):
+        told = [f"{min(now, board.run.seconds):.2f} s · {committed(board, now):,} tokens" for board in boards]
+        yield sheet([Image.fromarray(p) for p in reversed(shown)], titles[::-1], told[::-1], colours[::-1])
+
+
+def write_turntable(drawn: Drawn, path: Path) -> Path:
+    """Writes the accelerated mesh as a GIF that turns once about the vertical."""
+    return write_frames([Image.fromarray(picture) for picture in drawn.turns], path)

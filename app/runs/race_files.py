@@ -1,0 +1,171 @@
+"""Files of a finished race for people: the picture four times as large, both sides in one picture, the race as a GIF and as an MP4, and
+the folders of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+from PIL.PngImagePlugin import PngInfo
+
+from app.runs import history
+from app.live.boards.picture import Board
+from app.live.stream import Growth
+from app.runs.video import write_mp4
+from engine.mesh.read import Input
+from engine.run import Run
+
+LARGER = 4
+SIDE = 384  # pixels of a picture in a GIF
+FRAMES = 36  # of a GIF
+SIDES = ("right", "left")
+RATE = 24  # frames a second of an MP4
+COLOURS, CLEAR = 192, 255  # of a GIF; the number of what stays as it was
+SECONDS, HOLD = 4.0, 2.0  # that a GIF plays, and that its last frame stays
+BAND, GAP = 46, 16  # pixels under and between pictures that are SIDE wide
+PAGE, COVER, MUTED = (12, 16, 22), (28, 36, 48), (148, 161, 181)
+PLAIN, FAST = (86, 180, 233), (230, 159, 0)  # the sides' colours, Okabe and Ito's
+LANES = (FAST, PLAIN, (0, 158, 115), (240, 228, 66))  # those of a race of several
+ACROSS = {4: 2}  # pictures beside each other, by their number; else all
+
+Colours = Sequence[tuple[int, int, int]]
+
+
+def enlarged(picture: np.ndarray, side: int = 0) -> Image.Image:
+    """A picture LARGER times as large, or with this side."""
+    whole = Image.fromarray(picture)
+    size = (side, side) if side else (whole.width * LARGER, whole.height * LARGER)
+    return whole.resize(size, Image.Resampling.LANCZOS)
+
+
+def write_large(board: Board, settings: str, path: Path) -> Path:
+    """Writes the finished picture LARGER times as large, with its settings."""
+    info = PngInfo()
+    info.add_text("foretoken", settings)
+    enlarged(board.final()).save(path, pnginfo=info)
+    return path
+
+
+def write_both(boards: Sequence[Board], titles: Sequence[str], settings: str, path: Path) -> Path:
+    """Writes both finished pictures side by side, LARGER times as large, with their names and times."""
+    info = PngInfo()
+    info.add_text("foretoken", settings)
+    pictures = [enlarged(board.final()) for board in boards]
+    sheet(pictures, titles, [_told(board) for board in boards]).save(path, pnginfo=info)
+    return path
+
+
+def write_gif(boards: Sequence[Board], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
+    """Writes the race as a GIF: every side on its own clock, in SECONDS for the slowest. colours: see `sheet`"""
+    return write_frames(list(frames(boards, titles, FRAMES, colours)), path, HOLD)
+
+
+def write_video(boards: Sequence[Board], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
+    """Writes the same as an MP4, with more frames; raises NotSupported without an encoder."""
+    return write_mp4(frames(boards, titles, round(RATE * SECONDS), colours), path, RATE, HOLD)
+
+
+def frames(boards: Sequence[Board], titles: Sequence[str], count: int, colours: Colours = ()) -> Iterator[Image.Image]:
+    """The race in so many pictures, evenly over the clock of the slowest side; the last one is its end."""
+    longest = max(board.run.seconds for board in boards)
+    whole = [enlarged(board.final(), SIDE) for board in boards]
+    for number in range(1, count + 1):
+        now = longest * number / count
+        pictures = [uncovered(board, picture, now) for board, picture in zip(boards, whole, strict=True)]
+        told = [f"{min(now, board.run.seconds):.2f} s · {committed(board, now):,} tokens" for board in boards]
+        yield sheet(pictures, titles, told, colours)
+
+
+def write_folders(runs: Sequence[Run], path: Path, given: Input | None = None) -> Path:
+    """Writes the folder of every run, with its trace and its settings, into one ZIP: `launch.py export` reads them. runs: the right one
+    first; given: the cloud or mesh of their prompt"""
+    with TemporaryDirectory() as place, ZipFile(path, "w", ZIP_DEFLATED) as file:
+        for side, run in zip(SIDES, runs, strict=False):
+            folder = Path(place) / f"{side}-{history.file_name(run)}-{run.prompt.seed}"
+            folder.mkdir()
+            history.write_run(run, folder, given, ("glb",))
+            for each in sorted(folder.iterdir()):
+                file.write(each, f"{folder.name}/{each.name}")
+    return path
+
+
+def write_frames(frames: Sequence[Image.Image], path: Path, hold: float = 0.0) -> Path:
+    """Writes frames as a GIF of SECONDS that repeats. hold: seconds that the last one stays, 0 = as long as the others"""
+    palette = frames[-1].quantize(COLOURS)
+    palette.putpalette([*palette.getpalette()[: 3 * COLOURS], *chain(*LANES, MUTED)])  # a title is small, but it has its side's colour
+    drawn = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    each = round(1000 * SECONDS / len(frames))
+    lasts = [each] * (len(frames) - 1) + [round(1000 * hold) or each]
+    first, *others = changes(drawn)
+    first.save(path, save_all=True, append_images=others, duration=lasts, loop=0, transparency=CLEAR, disposal=1, optimize=False)
+    return path
+
+
+def changes(drawn: Sequence[Image.Image]) -> Iterator[Image.Image]:
+    """The frames of a GIF, CLEAR where one is as the frame before. Pillow does the same with `optimize`, more slowly."""
+    before = None
+    for frame in drawn:
+        now = np.asarray(frame)
+        shown = Image.fromarray(now if before is None else np.where(now == before, np.uint8(CLEAR), now), "P")
+        shown.putpalette(frame.getpalette())
+        yield shown
+        before = now
+
+
+def uncovered(board: Board, picture: Image.Image, seconds: float) -> Image.Image:
+    """The finished picture as far as its tokens were committed after some seconds of its run's clock."""
+    known = np.zeros(board.rows * board.columns, np.uint8)
+    known[board.run.positions[: committed(board, seconds)]] = 255
+    mask = Image.fromarray(known.reshape(board.rows, board.columns)).resize(picture.size, Image.Resampling.NEAREST)
+    return Image.composite(picture, Image.new("RGB", picture.size, COVER), mask)
+
+
+def committed(board: Growth, seconds: float) -> int:
+    """How many tokens a run had committed after some seconds of its clock."""
+    return sum(len(step.tokens) for step in board.run.steps[: stepped(board, seconds)])
+
+
+def stepped(board: Growth, seconds: float) -> int:
+    """How many steps a run had made after some seconds of its clock."""
+    if seconds >= board.run.seconds:
+        return len(board.run.steps)
+    return int(np.searchsorted(np.cumsum([step.seconds for step in board.run.steps]), seconds, side="right"))
+
+
+def sheet(pictures: Sequence[Image.Image], titles: Sequence[str], told: Sequence[str], colours: Colours = ()) -> Image.Image:
+    """Pictures of one size side by side, four in two rows, each over a line with its title and what is told of it.
+
+    colours : of the titles; without them the last picture is the accelerated one
+    """
+    wide, high = pictures[0].size
+    unit = wide / SIDE
+    band, gap = round(BAND * unit), round(GAP * unit)
+    across = ACROSS.get(len(pictures), len(pictures))
+    page = Image.new("RGB", (across * (wide + gap) + gap, -(-len(pictures) // across) * (high + gap + band)), PAGE)
+    pen, font = ImageDraw.Draw(page), ImageFont.load_default(round(15 * unit))
+    shades = colours or [PLAIN] * (len(pictures) - 1) + [FAST]
+    for number, (picture, title, words, colour) in enumerate(zip(pictures, titles, told, shades, strict=True)):
+        left, top = gap + number % across * (wide + gap), gap + number // across * (high + gap + band)
+        page.paste(picture, (left, top))
+        line = top + high + band // 2
+        room = wide - pen.textlength(words, font) - gap
+        pen.text((left, line), fitting(title, lambda text: pen.textlength(text, font), room), fill=colour, font=font, anchor="lm")
+        pen.text((left + wide, line), words, fill=MUTED, font=font, anchor="rm")
+    return page
+
+
+def fitting(text: str, length: Callable[[str], float], room: float) -> str:
+    """A text, cut until it has room. length: of a text, in the same unit"""
+    cut = len(text)
+    while cut and length(text if cut == len(text) else f"{text[:cut].rstrip()}…") > room:
+        cut -= 1
+    return text if cut == len(text) else f"{text[:cut].rstrip()}…"
+
+
+def _told(board: Board) -> str:
+    return f"{board.run.seconds:.2f} s · {len(board.run.tokens):,} tokens"

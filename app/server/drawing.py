@@ -1,0 +1,78 @@
+"""Draws the picture of a request in its turn, with previews on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from app.live.boards.picture import Board
+from app.runs import history
+from app.server.images_request import ImagesRequest
+from app.server.refusals import OVERLOADED, Refused
+from app.server.turns import CLOSING
+from app.ui.method_menu import PLAIN
+from app.ui.tabs.tab_context import Place
+from engine.core import Prompt
+from engine.run import Run, speedup
+
+
+class Partial(NamedTuple):
+    """A preview: its number from 0, a file, and what is known of the run so far."""
+
+    index: int
+    file: bytes
+    told: dict[str, Any]
+
+
+class Drawn(NamedTuple):
+    """The finished picture: a file, its side in pixels, and what is known of the run."""
+
+    file: bytes
+    side: int
+    told: dict[str, Any]
+
+
+def draw(place: Place, asked: ImagesRequest, prompt: Prompt, caller: str, number: int) -> Iterator[Partial | Drawn | None]:
+    """One picture, by the holder of the engine; None between its steps.
+
+    caller, number : whose ticket it is. Raises Refused if the run was stopped.
+    """
+    sides = [(asked.method, asked.knobs), *([(PLAIN, {})] if asked.compare else [])]
+    if asked.compare:  # the first pass of each shape also pays for allocations
+        for each in sides:
+            place.runner.warm(place.backbone, prompt, each)
+    runs = place.runner.start(place.backbone, prompt, sides)
+    place.sessions.hold(caller, number, runs)
+    board, shown = Board(runs[0]), 0
+    for which, step in place.runner.race(runs):
+        if which == 0:
+            board.add(step)
+            if shown < passed(board, asked.partials) <= asked.partials:
+                yield Partial(shown, asked.format.write(board.picture()), {**told(board.run), **asked.notes})
+                shown += 1
+        yield None
+    if not all(run.finished for run in runs):
+        raise Refused(CLOSING, status=503, code="stopped", kind=OVERLOADED)
+    file = asked.format.write(board.picture(), history.describe(board.run))
+    yield Drawn(file, board.final().shape[1], {**told(*runs), **asked.notes})
+
+
+def passed(board: Board, partials: int) -> int:
+    """How many previews are due: they come at equal shares of the tokens. More than `partials` once all are committed."""
+    return len(board.run.tokens) * (partials + 1) // len(board.verdict)
+
+
+def told(run: Run, plain: Run | None = None) -> dict[str, Any]:
+    """What a reply says of a run. plain : the same prompt by plain decoding, for the speed-up"""
+    totals = run.totals
+    return {
+        "method": run.name,
+        "seed": run.prompt.seed,
+        "exact": run.exact,
+        "tokens": totals["tokens"],
+        "passes": totals["forwards"],
+        "draft_passes": totals["draft_forwards"],
+        "tokens_per_pass": totals["step_compression"],
+        "seconds": run.seconds,
+        **({"speedup": speedup([plain], [run]), "plain_seconds": plain.seconds} if plain else {}),
+    }

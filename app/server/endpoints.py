@@ -1,0 +1,219 @@
+"""The endpoints for other programs: /generate_image and /generate_mesh, named, typed and streaming.
+
+Each yields (file or None, what is known of the run) several times a second, and the file with the last one. They share the engine, the
+queue and the checks with the page. A wrong value ends a call with one sentence.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from gradio.data_classes import FileData
+from gradio.utils import get_upload_folder
+
+from app.live.boards.mesh import MeshBoard
+from app.live.boards.picture import Board
+from app.live.stream import Growth, Throttle, updates
+from app.live.uploads import read_upload
+from app.runs import history
+from app.server.turns import arrival
+from app.ui.method_menu import start_values
+from app.ui.panels import canvas, notice
+from app.ui.tabs import checked_values as asked
+from app.ui.tabs import image_tab, mesh_tab
+from app.ui.tabs.mesh_input import adopt
+from app.ui.tabs.racing import GOING
+from app.ui.tabs.tab_context import Place
+from engine.core import Backbone, Knob, Method, Prompt
+from engine.errors import BadFile, BadPrompt, ForetokenError
+from engine.mesh.quality import quality
+from engine.mesh.read import Input
+from engine.mesh.write import write
+
+PERIOD = 0.25  # seconds between two updates
+READING = 10  # seconds of work for a file: the call holds the engine meanwhile
+KEPT = 8  # files of a caller; the oldest go first
+LARGEST_SIZE = 4096  # pixels; a model refuses smaller ones that it does not make
+NO_FILE = "cloud must be a file that was sent with this call. Use gradio_client's handle_file."
+NO_SETTINGS = "settings must hold names with numbers or words, not {}. Leave it out for the defaults."
+NO_SIZE = "size = {} is not a whole number of pixels. Leave it out for the default."
+NOT_BEGUN = "The call waited too long and lost its place. Call again."
+NO_FACES = "The mesh has no faces. Choose another seed, or give points with normals that point outward."
+Update = tuple[dict[str, Any] | None, dict[str, Any]]  # (file, what is known of the run)
+
+
+def build(place: Place) -> None:
+    """Adds both endpoints to the page."""
+    made = Endpoints(place)
+
+    def generate_image(
+        prompt: str, method: str = image_tab.FAVOURITE, seed: int = 0, size: int = 128, settings: dict = EMPTY, request: gr.Request = None
+    ) -> Iterator[Update]:  # fmt: skip
+        """Generates a picture from a prompt.
+
+        prompt: what to draw; method: a method or preset; seed: 0 to 2,147,483,647; size: side in pixels; settings: guidance, temperature
+        and the method's knobs by name
+        """
+        yield from made.answer(
+            request.session_hash, lambda number: made.picture(request.session_hash, number, prompt, method, seed, size, settings)
+        )
+
+    def generate_mesh(
+        cloud: dict, method: str = mesh_tab.FAVOURITE, seed: int = 0, settings: dict = EMPTY, request: gr.Request = None
+    ) -> Iterator[Update]:  # fmt: skip
+        """Generates a low-polygon mesh, a GLB, from a file with a point cloud or a mesh.
+
+        cloud: the file; method: a method or preset; seed: 0 to 2,147,483,647; settings: temperature, face_budget and the method's knobs
+        by name
+        """
+        yield from made.answer(request.session_hash, lambda number: made.mesh(request.session_hash, number, cloud, method, seed, settings))
+
+    for function in (generate_image, generate_mesh):
+        # Gradio reads an endpoint's types here; of a generator it wants those of what it yields
+        function.__annotations__ |= {"return": tuple[dict, dict], "request": gr.Request}
+        added = gr.api(function, concurrency_id="engine", concurrency_limit=1)
+        of_files(place.page.fns[added["id"]], "cloud" in function.__annotations__)
+
+
+EMPTY: dict[str, float | str] = {}  # the default of `settings`; nothing writes to it
+
+
+def of_files(endpoint: Any, takes_one: bool) -> None:
+    """Tells clients that the first result is a file, and where `takes_one`, that the first argument is: they send and fetch it."""
+    for component in [endpoint.outputs[0], *endpoint.inputs[: int(takes_one)]]:
+        component._api_info = FileData.model_json_schema()
+
+
+class Endpoints:
+    """What the endpoints do."""
+
+    def __init__(self, place: Place):
+        self.place, self.sessions, self.runner = place, place.sessions, place.runner
+
+    def answer(self, caller: str, work: Callable[[int], Iterator[Update]]) -> Iterator[Update]:
+        """The updates of one call, which holds the engine; an error of a person is one sentence."""
+        number = self.sessions.enter(caller, "api", arrival(self.place.page, caller))
+        try:
+            if number is None:
+                raise BadPrompt(GOING)
+            if not self.sessions.begin(caller, number):
+                raise BadPrompt(NOT_BEGUN)
+            for update in work(number):
+                self.sessions.renew(caller, number)
+                yield update
+        except ForetokenError as e:
+            raise gr.Error(notice.without_paths(str(e)), print_exception=False) from e
+        finally:
+            if number is not None:
+                self.sessions.end(caller, number)
+
+    def picture(
+        self, caller: str, number: int, prompt: object, method: object, seed: object, size: object, settings: object
+    ) -> Iterator[Update]:
+        """One picture."""
+        backbone = self.place.backbone
+        declared = [knob for knob in image_tab.settings(backbone) if knob.name in ("guidance", "temperature")]
+        name, found = asked.method(method, backbone)
+        chosen, knobs = split(settings, name, found, declared, backbone)
+        wanted = replace(image_tab.read_prompt(prompt, seed, chosen, backbone), size=pixels(size))
+        board = Board(self.started(caller, number, backbone, wanted, name, knobs))
+        for _ in updates([board], Throttle(PERIOD), self.runner.race):
+            if board.count and not board.ended:
+                yield None, told(board) | {"preview": canvas.data_url(board.picture(), lossless=False)}
+        file = self.new_file(caller, f"foretoken-{name}-{wanted.seed}.png")
+        history.picture_with_settings(board.final(), history.describe(board.run), file)
+        yield of_file(file), told(board)
+
+    def mesh(self, caller: str, number: int, cloud: object, method: object, seed: object, settings: object) -> Iterator[Update]:
+        """One mesh."""
+        given = self.taken(caller, cloud)
+        backbone = self.place.mesh.get()
+        name, found = asked.method(method, backbone)
+        chosen, knobs = split(settings, name, found, mesh_tab.settings(backbone.sampling), backbone)
+        wanted = mesh_tab.read_prompt(given, seed, chosen, backbone.sampling)
+        board = MeshBoard(self.started(caller, number, backbone, wanted, name, knobs))
+        for _ in updates([board], Throttle(PERIOD), self.runner.race):
+            if board.count and not board.ended:
+                yield None, told(board) | {"faces": len(board.faces)}
+        result = board.run.result()
+        if not len(result.faces):
+            raise BadPrompt(NO_FACES)
+        file = self.new_file(caller, f"foretoken-{name}-{wanted.seed}.glb")
+        write(file, history.placed(result.vertices, given), result.faces, metadata=history.describe(board.run, given))
+        numbers = quality(result.vertices, result.faces)
+        yield of_file(file), told(board) | {key: numbers[key] for key in ("faces", "vertices", "watertight")}
+
+    def started(self, caller: str, number: int, backbone: Backbone, prompt: Prompt, name: str, knobs: Mapping[str, Any]) -> Any:
+        """The run of a call, which its caller's leaving stops."""
+        (run,) = self.runner.start(backbone, prompt, [(name, knobs)])
+        self.sessions.hold(caller, number, [run])
+        return run
+
+    def taken(self, caller: str, cloud: object) -> Input:
+        """The input in the file that came with a call, which is deleted."""
+        path = path_sent(cloud, NO_FILE)
+        own = self.sessions.new_folder(caller)
+        try:
+            return read_upload(adopt(path, own), work=READING)
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
+
+    def new_file(self, caller: str, name: str) -> Path:
+        """Where a call's result is written: a folder of its own among the caller's, of which the oldest are deleted."""
+        root = self.sessions.folder(caller) / "api"
+        root.mkdir(exist_ok=True)
+        for old in sorted(root.iterdir(), key=lambda path: path.stat().st_mtime)[: 1 - KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+        made = root / secrets.token_hex(8)
+        made.mkdir()
+        return made / name
+
+
+def path_sent(value: object, refusal: str) -> Path:
+    """Where the file is that came with a call. Gradio has not checked the path, so nothing passes but what lies where uploads are put;
+    raises BadFile with the refusal."""
+    path = Path(str(value.get("path"))) if isinstance(value, Mapping) and isinstance(value.get("path"), str) else None
+    if path is None or "\0" in str(path) or path.resolve() != path or path.parent.parent != Path(get_upload_folder()).resolve():
+        raise BadFile(refusal)
+    if path.parent.name.startswith("foretoken-"):  # a visitor's folder
+        raise BadFile(refusal)
+    return path
+
+
+def split(
+    settings: object, name: str, method: Method, declared: Sequence[Knob], backbone: Backbone
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings that are in `declared`, as a panel has them, and the values of all of the method's knobs; raises BadKnob."""
+    if settings is not None and not isinstance(settings, Mapping):
+        raise BadPrompt(NO_SETTINGS.format(asked.brief(settings)))
+    given = dict(settings or {})
+    own = {knob.name for knob in declared}
+    first = {key: given.pop(key) for key in [*given] if key in own}
+    _, start = start_values(name, backbone.suits)
+    return {"values": first}, asked.knobs({"values": start | given}, method.knobs)
+
+
+def pixels(value: object) -> int | None:
+    """The side of a picture, None for the model's own."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= LARGEST_SIZE or value != int(value):
+        raise BadPrompt(NO_SIZE.format(asked.brief(value)))
+    return int(value)
+
+
+def told(board: Growth) -> dict[str, Any]:
+    """What is known of a run: its state, method, exactness and totals."""
+    run = board.run
+    return {"state": canvas.state(board), "method": run.name, "exact": run.exact, **run.totals}
+
+
+def of_file(path: Path) -> dict[str, Any]:
+    """A file as clients know it."""
+    return FileData(path=str(path), orig_name=path.name, size=path.stat().st_size).model_dump()

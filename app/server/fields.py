@@ -1,0 +1,123 @@
+"""Values in the JSON body of a request. Clients send numbers as text and whole numbers with a point; both are read where they are clear."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from app.server.refusals import Refused
+from app.ui.tabs.checked_values import brief
+from engine.core import Knob
+from engine.errors import BadKnob
+
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+FLAGS = {"true": True, "false": False}
+LONGEST_INTEGER = 1000  # digits that are read exactly; Python refuses to read more than 4,300
+MOST_FIELDS = 100
+NOT_AN_OBJECT = 'The body must be a JSON object with a prompt, such as {"prompt": "a red apple"}.'
+NOT_JSON = "The body holds {}, which JSON does not have. Send a finite number."
+TOO_MANY = "The body has {:,} fields; at most {} are read."
+NO_COUNT = "{} = {} is not a whole number from {:,} to {:,}."
+NO_FLAG = "{} must be true or false, not {}."
+
+
+class Numeral(float):
+    """A number of JSON that is too large for a float or an int: infinity, with the text that was sent."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Numeral:
+        """text : its digits"""
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+    def __str__(self) -> str:
+        """The text that was sent."""
+        return self.text
+
+
+def parse(body: bytes) -> dict[str, Any]:
+    """The object in a JSON body, without fields that are null or blank; raises Refused."""
+    try:
+        value = json.loads(body, parse_float=_float, parse_int=_int, parse_constant=_refuse)
+    except (ValueError, RecursionError) as e:
+        raise Refused(NOT_AN_OBJECT) from e
+    if not isinstance(value, dict):
+        raise Refused(NOT_AN_OBJECT)
+    if len(value) > MOST_FIELDS:
+        raise Refused(TOO_MANY.format(len(value), MOST_FIELDS))
+    return value
+
+
+def _float(text: str) -> float:
+    return float(text) if math.isfinite(float(text)) else Numeral(text)
+
+
+def _int(text: str) -> int | float:
+    return int(text) if len(text) <= LONGEST_INTEGER else Numeral(text)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise Refused(NOT_JSON.format(name))
+
+
+def shown(value: object) -> str:
+    """A value as a message quotes it: text in quotes, true, false and null as in JSON, at most 40 characters."""
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    return f"'{brief(value)}'" if isinstance(value, str) else brief(value)
+
+
+def number(value: object) -> int | float | None:
+    """The number that a value means: itself, or that of its text in decimal notation; None for booleans and everything else."""
+    if isinstance(value, str):
+        return float(value) if NUMBER.fullmatch(value.strip()) else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def whole(name: str, value: object, low: int, high: int) -> int:
+    """The whole number from low to high that a field means; raises Refused."""
+    read = number(value)
+    if read is None or not low <= read <= high or read != int(read):
+        raise Refused(NO_COUNT.format(name, shown(value), low, high), param=name, code="invalid_value")
+    return int(read)
+
+
+def flag(name: str, value: object) -> bool:
+    """The truth value that a field means; raises Refused."""
+    read = FLAGS.get(value.strip().lower()) if isinstance(value, str) else value
+    if not isinstance(read, bool):
+        raise Refused(NO_FLAG.format(name, shown(value)), param=name, code="invalid_value")
+    return read
+
+
+def setting(value: object, knob: Knob, name: str) -> float | str:
+    """The value of a knob that a field means; raises BadKnob. name : of the field"""
+    read = number(value)
+    if knob.choices:
+        if isinstance(value, bool) and knob.choices == ("off", "on"):
+            return knob.choices[value]
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise BadKnob(f"{name} cannot be {shown(value)}. Choose one of: {', '.join(knob.choices)}.")
+        return str(int(read)) if read is not None and math.isfinite(read) and read == int(read) else brief(value)
+    if read is None:
+        raise BadKnob(f"{name} needs a number, not {shown(value)}. Choose {knob.low:g} to {knob.high:g}.")
+    if not knob.low <= read <= knob.high:
+        raise BadKnob(f"{name} = {shown(value)} is out of range. Choose {knob.low:g} to {knob.high:g}.")
+    if isinstance(knob.to_value(read), int) and read != int(read):
+        raise BadKnob(f"{name} = {shown(value)} is not a whole number. Choose {knob.low:g} to {knob.high:g}.")
+    return read
+
+
+def given(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that hold something: neither null nor, unless it is the prompt, blank text."""
+    return {name: value for name, value in body.items() if value is not None and (name == "prompt" or not blank(value))}
+
+
+def blank(value: object) -> bool:
+    """True for text without a visible character."""
+    return isinstance(value, str) and not value.strip()

@@ -1,0 +1,122 @@
+"""Refuses requests for another host, requests from another site, and bodies that are too large.
+
+A web page can point its own host name at this machine (DNS rebinding); the browser would then treat it as the same origin as the studio.
+The Host header reveals the name. So it must name this machine in a way that nobody else can redirect: loopback, the host that the
+studio was started for, or a name on the list of allowed hosts.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.server.refusals import Refused
+from engine.mesh.formats.source import plain
+
+EVERYWHERE = ("", "0.0.0.0", "::")  # hosts that mean all of a machine's addresses
+UPLOAD = "/upload"  # end of the path that files are uploaded to
+BODY = 2**20  # bytes of any other request
+ENVELOPE = 2**16  # bytes of a request around the uploaded file
+ABROAD = ("/proxy=", "/file=http:", "/file=https:")  # paths for which Gradio would fetch other URLs
+WRONG_HOST = "'{}' is not a host of this studio. Open it by its own address, or start it with --allow-host {}."
+WRONG_ORIGIN = "Requests from {} are refused. Open the studio by its own address."
+TOO_LARGE = "A request can have at most {:,} bytes. Send a smaller file."
+
+
+class Door:
+    """ASGI middleware.
+
+    host    : the host that the studio listens on
+    allowed : other host names that requests may use; "*" allows all
+    largest : most bytes of an uploaded file
+    public  : anybody may use the page, under any name and from any site: it has no accounts that another site could abuse
+    """
+
+    def __init__(self, app: ASGIApp, host: str, allowed: Iterable[str], largest: int, public: bool = False):
+        self.app, self.largest, self.public = app, largest, public
+        self.everywhere = host in EVERYWHERE
+        self.names = {name.lower().strip("[]") for name in (host, "localhost", *allowed)} - {""}
+        if self.everywhere:
+            self.names.add(socket.gethostname().lower())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if refused := not self.public and self.refusal(headers.get("host", ""), headers.get("origin")):
+            await answer(scope, refused, 403)(scope, receive, send)
+        elif any(way in scope["path"] for way in ABROAD):
+            await PlainTextResponse("This studio fetches nothing from elsewhere.", 403)(scope, receive, send)
+        else:
+            await self._let_in(scope, headers, receive, send)
+
+    def refusal(self, host: str, origin: str | None) -> str:
+        """Why a request with these headers is refused, in one sentence; "" if it is not."""
+        name = hostname(f"//{host}")
+        if not self.knows(name):
+            said = plain(name or host)
+            return WRONG_HOST.format(said, said or "NAME")
+        if origin is not None and address(origin) != address(f"//{host}", origin):
+            return WRONG_ORIGIN.format(plain(origin))
+        return ""
+
+    def knows(self, name: str) -> bool:
+        """True for a host name that requests may use. Where it listens on all addresses, any IP address may: DNS cannot redirect it."""
+        if "*" in self.names or name in self.names:
+            return True
+        try:
+            number = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return number.is_loopback or self.everywhere
+
+    async def _let_in(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        """Passes a request on unless its body is too large."""
+        limit = self.largest + ENVELOPE if scope["path"].endswith(UPLOAD) else BODY
+        claimed = headers.get("content-length", "0")
+        if not claimed.isdecimal() or int(claimed) > limit:
+            await answer(scope, TOO_LARGE.format(limit), 413)(scope, receive, send)
+            return
+        came = 0
+
+        async def counted() -> Message:
+            nonlocal came
+            message = await receive()
+            came += len(message.get("body", b""))
+            # a client that sends more than it declared is treated as disconnected
+            return message if came <= limit else {"type": "http.disconnect"}
+
+        await self.app(scope, counted, send)
+
+
+def answer(scope: Scope, sentence: str, status: int) -> Response:
+    """A refusal; that of OpenAI's images API in its form."""
+    if scope["path"].startswith("/v1/"):
+        return JSONResponse(Refused(sentence).told(), status)
+    return PlainTextResponse(sentence, status)
+
+
+def hostname(url: str) -> str:
+    """The host of a URL in lower case, without brackets and port; "" if there is none."""
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def address(url: str, scheme_of: str = "") -> tuple[str, int | None]:
+    """Host and port of a URL; a missing port is the default of its scheme, or of the scheme of another URL."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "", None
+    scheme = parts.scheme or urlsplit(scheme_of).scheme
+    return hostname(url), port or {"http": 80, "https": 443}.get(scheme)

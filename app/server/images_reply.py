@@ -1,0 +1,75 @@
+"""Replies in the form of OpenAI's images API. What is ours is under "foretoken"."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.server.drawing import Drawn, Partial
+from app.server.images_request import ImagesRequest
+from engine.core import Backbone
+
+
+def reply(drawn: Sequence[Drawn], request: ImagesRequest) -> dict[str, Any]:
+    """The answer to a request that does not stream."""
+    return {
+        "created": int(time.time()),
+        "data": [{"b64_json": text_of(each.file), "foretoken": each.told} for each in drawn],
+        "size": size_of(drawn[0].side),
+        **looks(request),
+        "usage": usage(sum(each.told["tokens"] for each in drawn), words_of(request) * len(drawn)),
+        "foretoken": request.notes,
+    }
+
+
+def event_of(update: Partial | Drawn, side: int, request: ImagesRequest) -> bytes:
+    """A server-sent event. side : of the picture in pixels"""
+    file = {"b64_json": text_of(update.file), "size": size_of(side), "quality": "auto", **looks(request)}
+    common = {"created_at": int(time.time()), **file, "foretoken": update.told}
+    if isinstance(update, Partial):
+        return event("image_generation.partial_image", {"partial_image_index": update.index, **common})
+    return event("image_generation.completed", {**common, "usage": usage(update.told["tokens"], words_of(request))})
+
+
+def looks(request: ImagesRequest) -> dict[str, str]:
+    """OpenAI's fields on the look of a picture and on its file."""
+    return {"background": "opaque", "output_format": request.format.name}
+
+
+def words_of(request: ImagesRequest) -> int:
+    """Number of words in the prompt."""
+    return len((request.prompts[0].text or "").split())
+
+
+def event(kind: str, data: Mapping[str, Any]) -> bytes:
+    """A named server-sent event with JSON."""
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **data})}\n\n".encode()
+
+
+def error_event(told: Mapping[str, Any]) -> bytes:
+    """The event that ends a stream with an error."""
+    return f"event: error\ndata: {json.dumps(told)}\n\n".encode()
+
+
+def usage(tokens: int, words: int) -> dict[str, Any]:
+    """Tokens that were read and made. The models here read words, and every word of the prompt counts as one."""
+    read = {"image_tokens": 0, "text_tokens": words}
+    return {"input_tokens": words, "input_tokens_details": read, "output_tokens": tokens, "total_tokens": words + tokens}
+
+
+def model_of(backbone: Backbone, name: str = "") -> dict[str, Any]:
+    """A model in OpenAI's list of models, with vLLM's `root`: the model that answers. name : another one that it answers to"""
+    return {"id": name or backbone.name, "object": "model", "created": 0, "owned_by": "foretoken", "root": backbone.name}
+
+
+def size_of(side: int) -> str:
+    """The size of a square picture."""
+    return f"{side}x{side}"
+
+
+def text_of(file: bytes) -> str:
+    """A file in base64."""
+    return base64.b64encode(file).decode("ascii")

@@ -1,0 +1,172 @@
+"""A request for pictures: OpenAI's fields, ours, and those of other image servers, checked before the request takes its place."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Any
+
+from app.server import foreign_options
+from app.server.endpoints import split
+from app.server.fields import flag, given, number, setting, shown, whole
+from app.server.picture_file import FORMATS, PictureFormat
+from app.server.prompt_notes import prompt_notes
+from app.server.refusals import Refused, concerning
+from app.ui.tabs import checked_values as asked
+from app.ui.tabs import image_tab
+from engine.backbones.prompts import readable_text
+from engine.core import Backbone, Prompt
+
+MOST = 10  # pictures of a request, as OpenAI has it
+MOST_PARTIALS = 16  # previews of a picture
+OWN = ("prompt", "model", "n", "size", "stream", "partial_images", "output_format", "output_compression", "response_format")
+OURS = ("method", "seed", "compare", "guidance", "temperature")
+SIZE = re.compile(r"(\d{1,5})(?:\s*[x×*]\s*(\d{1,5}))?", re.ASCII | re.IGNORECASE)
+NO_MODEL = "There is no model {} that makes pictures here. There is: {}."
+NO_SIZE = "{} makes pictures of {}, not {}. Choose one of these, or 'auto'."
+NEAREST = "{} makes no pictures of {}; this one is {}."
+NO_VALUE = "{} = {} is not supported here. Choose one of: {}."
+ONE_STREAM = "A stream has one picture, not n = {}. Leave n out, or stream out."
+LAST_SEED = "{} pictures from seed {} need seeds beyond {:,}. Choose a smaller one."
+LOSSLESS = "PNG is not compressed with losses."
+NO_STREAM = "Only a stream has previews."
+
+
+@dataclass(frozen=True)
+class ImagesRequest:
+    """prompts : one for each picture, which differ in their seeds; method, knobs : of all; partials : previews of a picture that is
+    streamed; compare : decode plainly, too, for the speed-up; format : of the files; notes : what the answer says of the request"""
+
+    prompts: tuple[Prompt, ...]
+    method: str
+    knobs: Mapping[str, float | str]
+    stream: bool = False
+    partials: int = 0
+    compare: bool = False
+    format: PictureFormat = FORMATS["png"]
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read(body: Mapping[str, Any], backbone: Backbone, any_model: bool = False) -> ImagesRequest:
+    """The request in a JSON object; raises Refused with the field that is wrong.
+
+    any_model : answer to any model name, and to sizes that other models make
+    """
+    fields, ignored = given(body), {}
+    check_model(fields.pop("model", backbone.name), backbone, any_model)
+    with concerning("method"):
+        name, method = asked.method(fields.pop("method", image_tab.FAVOURITE), backbone)
+    knobs = {knob.name: knob for knob in method.knobs}
+    names = foreign_options.rename(fields, knobs, ignored)
+    foreign_options.ignore(fields, {*OWN, *OURS, *knobs}, name, knobs, ignored)
+    with concerning("prompt"):
+        text = readable_text(asked.text(fields.pop("prompt", None)), image_tab.EXAMPLES[2])
+    count, seed = count_and_seed(fields, names)
+    stream, compare = (flag(each, fields.pop(each, False)) for each in ("stream", "compare"))
+    if stream and count > 1:
+        raise Refused(ONE_STREAM.format(count), param="n", code="invalid_value")
+    partials = whole("partial_images", fields.pop("partial_images", 0), 0, MOST_PARTIALS)
+    if partials and not stream:
+        ignored["partial_images"] = NO_STREAM
+    check_reply_form(fields.pop("response_format", "b64_json"))
+    written = format_of(fields, ignored)
+    size = side(fields.pop("size", "auto"), names.get("size", "size"), backbone, ignored if any_model else None)
+    sampling, values = settings(fields, names, name, method, backbone)
+    prompts = tuple(prompt_of(text, seed + i, size, sampling, backbone) for i in range(count))
+    notes = {"model": backbone.name, "ignored": ignored, **prompt_notes(text, backbone)}
+    return ImagesRequest(prompts, name, values, stream, partials, compare, written, notes)
+
+
+def check_model(value: object, backbone: Backbone, any_model: bool) -> None:
+    """Raises Refused unless this model answers to the name."""
+    if not isinstance(value, str) or not (any_model or value.strip() == backbone.name):
+        raise Refused(NO_MODEL.format(shown(value), backbone.name), status=404, param="model", code="model_not_found")
+
+
+def count_and_seed(fields: dict[str, Any], names: Mapping[str, str]) -> tuple[int, int]:
+    """(pictures, seed of the first), taken out of the fields. names : that were sent, by ours"""
+    count = whole(names.get("n", "n"), fields.pop("n", 1), 1, MOST)
+    if "seed" not in fields:
+        return count, secrets.randbelow(asked.LARGEST_SEED - MOST)
+    seed = whole("seed", fields.pop("seed"), 0, asked.LARGEST_SEED)
+    if seed + count - 1 > asked.LARGEST_SEED:
+        raise Refused(LAST_SEED.format(count, seed, asked.LARGEST_SEED), param="seed", code="invalid_value")
+    return count, seed
+
+
+def check_reply_form(value: object) -> None:
+    """Raises Refused for a form of answers that is not b64_json: no picture has an address here."""
+    if value != "b64_json":
+        raise Refused(NO_VALUE.format("response_format", shown(value), "b64_json"), param="response_format", code="invalid_value")
+
+
+def format_of(fields: dict[str, Any], ignored: dict[str, str]) -> PictureFormat:
+    """The format of the files, taken out of the fields; raises Refused for one that is not written here."""
+    value = fields.pop("output_format", "png")
+    found = FORMATS.get(value.strip().lower()) if isinstance(value, str) else None
+    if found is None:
+        sentence = NO_VALUE.format("output_format", shown(value), ", ".join(sorted({each.name for each in FORMATS.values()})))
+        raise Refused(sentence, param="output_format", code="invalid_value")
+    if "output_compression" not in fields:
+        return found
+    quality = fields.pop("output_compression")
+    if found.lossless:
+        ignored["output_compression"] = LOSSLESS
+        return found
+    return found.with_quality(whole("output_compression", quality, 0, 100))
+
+
+def settings(
+    fields: Mapping[str, Any], names: Mapping[str, str], name: str, method: Any, backbone: Backbone
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(guidance and temperature, knobs of the method) in what is left of the fields. name : of the method or preset"""
+    sampling = [knob for knob in image_tab.settings(backbone) if knob.name in ("guidance", "temperature")]
+    declared = {knob.name: knob for knob in (*method.knobs, *sampling)}
+    values: dict[str, float | str] = {}
+    for each, value in fields.items():  # one by one, so that the wrong one is named
+        with concerning(names.get(each, each)):
+            values[each] = setting(value, declared[each], names.get(each, each))
+            declared[each].to_number(values[each])
+    first, knobs = split(values, name, method, sampling, backbone)
+    return first["values"], knobs
+
+
+def prompt_of(text: str, seed: int, size: int, sampling: Mapping[str, Any], backbone: Backbone) -> Prompt:
+    """One picture's prompt, as the page would have read it."""
+    chosen = dict(sampling) | ({"size": f"{size} px"} if len(backbone.sizes) > 1 else {})
+    return image_tab.read_prompt(text, seed, {"values": chosen}, backbone)
+
+
+def side(value: object, name: str, backbone: Backbone, replaced: dict[str, str] | None = None) -> int:
+    """The side of a picture in pixels, of "128x128", 128 or "auto".
+
+    name : of the field; replaced : gets the name with the size that takes the place of one that the model does not make; None = refused
+    """
+    if isinstance(value, str) and value.strip().lower() == "auto":
+        return nearest(128, backbone)
+    wanted = pixels_of(value)
+    if wanted and wanted[0] == wanted[1] and wanted[0] in backbone.sizes:
+        return wanted[0]
+    sent = value if isinstance(value, str) else shown(value)
+    if replaced is not None:
+        found = nearest(sqrt(wanted[0] * wanted[1]) if wanted else 128, backbone)
+        replaced[name] = NEAREST.format(backbone.name, asked.brief(sent), f"{found}x{found}")
+        return found
+    sizes = ", ".join(f"{each}x{each}" for each in backbone.sizes)
+    raise Refused(NO_SIZE.format(backbone.name, sizes, asked.brief(sent)), param=name, code="invalid_value")
+
+
+def nearest(pixels: float, backbone: Backbone) -> int:
+    """The size of the model's pictures that is nearest to a side."""
+    return min(backbone.sizes, key=lambda each: abs(each - pixels))
+
+
+def pixels_of(value: object) -> tuple[int, int] | None:
+    """(width, height) of a size in text, or of a whole number, which is a square's side; None for anything else."""
+    if (side := number(value)) is not None and 0 < side < 1e5 and side == int(side):
+        return int(side), int(side)
+    found = SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    return (int(found[1]), int(found[2] or found[1])) if found else None

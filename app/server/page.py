@@ -1,0 +1,48 @@
+"""The page with what stands beside it on the same port."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import gradio as gr
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from app.server.exposition import MEDIA_TYPE
+from app.server.key import Key
+from app.server.metrics import Metrics
+from app.server.routes import ImagesApi
+from app.server.turns import Turns
+from app.ui.tabs.tab_context import Place
+
+
+class Page(gr.Blocks):
+    """A page of Gradio's.
+
+    routes   : what its server answers besides, before the page's own paths
+    unrouted : answers errors 404 and 405
+    """
+
+    routes: tuple[BaseRoute, ...] = ()
+    unrouted: Callable[..., Awaitable[Response]]
+
+
+def serve_beside(page: Page, place: Place, forget: Callable[[str], None], key: str, any_model: bool = False) -> None:
+    """Adds the API and the metrics to a page, inside its context.
+
+    forget    : frees what Gradio keeps of a caller
+    key       : that requests to the API must carry, "" = none
+    any_model : the API answers to any model name
+    """
+    sessions = place.sessions
+    metrics = Metrics(sessions.running, sessions.waiting)
+    sessions.watch(metrics)
+
+    async def scrape(request: Request) -> Response:
+        """All metrics as text."""
+        return Response(metrics.text(), media_type=MEDIA_TYPE)
+
+    api = ImagesApi(place, Turns(place.page, sessions, forget), Key(key), any_model)
+    page.routes = (*api.routes(), Route("/metrics", scrape, methods=["GET"]))
+    page.unrouted = api.unrouted

@@ -1,0 +1,150 @@
+"""The endpoint /replay: the steps of a finished run, one after the other, from its trace. No model is needed, so it waits for none.
+
+It yields {"step", "positions", "tokens", "accepted", "drafted", "passes", "draft_passes", "seconds", "exact", "knobs"} for each step, where
+`accepted` says for each token whether it was a draft (None: not recorded), and at last the totals of the run.
+"""
+
+from __future__ import annotations
+
+import shutil
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+import gradio as gr
+import numpy as np
+from gradio.data_classes import FileData
+
+from app.server.endpoints import path_sent
+from app.ui.panels import notice
+from app.ui.tabs import checked_values as asked
+from app.ui.tabs.mesh_input import adopt
+from app.ui.tabs.tab_context import Place
+from engine.core import Step
+from engine.diagnostics import per_token, replay
+from engine.errors import BadFile, BadPrompt, ForetokenError
+from engine.mesh.formats.source import plain, said
+
+TRACE = "trace.npz"
+BYTES = 64 * 2**20  # of a trace's arrays
+LARGEST = 100_000  # steps
+WHOLE = ("tokens", "positions", "step_tokens", "step_drafted", "step_forwards", "step_draft_forwards")
+NEEDED = (*WHOLE, "step_seconds", "step_exact")
+NO_FILE = "trace must be a file that was sent with this call. Use gradio_client's handle_file."
+NO_RUN = "There is no run '{}' in this studio. Name the folder of a saved run, such as 20260101-120000-sjdpp-7."
+NOT_HERE = "This studio is used by others, so runs are not named. Send the run's trace.npz."
+NOTHING = "There is nothing to replay. Send a run's trace.npz, or name its folder."
+NO_TRACE = "{} holds no trace of a run ({}). Send the trace.npz of a saved run."
+TOO_LARGE = "{} holds {} of arrays; a trace can have at most {}. Send the trace of a shorter run."
+REASONS = (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile, NotImplementedError, RuntimeError,
+           MemoryError, zlib.error)  # fmt: skip
+
+
+def build(place: Place) -> None:
+    """Adds the endpoint to the page."""
+
+    def replay(trace: dict | None = None, run: str = "", request: gr.Request = None) -> Iterator[dict]:
+        """Replays a finished run step by step: the positions and tokens of every step, and which of them were accepted drafts.
+
+        trace: the run's trace.npz; run: instead of the file, the name of the run's folder among the saved runs of this studio
+        """
+        try:
+            path, own = found(place, request.session_hash, trace, run)
+            try:
+                arrays = read(path)
+            finally:
+                if own:
+                    shutil.rmtree(path.parent, ignore_errors=True)
+            yield from told(arrays)
+        except ForetokenError as e:
+            raise gr.Error(notice.without_paths(str(e)), print_exception=False) from e
+
+    replay.__annotations__ |= {"return": dict, "trace": dict, "request": gr.Request}  # Gradio reads types here
+    added = gr.api(replay, concurrency_id="replaying", concurrency_limit=2)
+    place.page.fns[added["id"]].inputs[0]._api_info = FileData.model_json_schema()
+
+
+def found(place: Place, caller: str, trace: object, run: object) -> tuple[Path, bool]:
+    """(the trace of a call, whether it is a copy to be deleted with its folder); raises BadFile or BadPrompt."""
+    if trace:
+        return adopt(path_sent(trace, NO_FILE), place.sessions.new_folder(caller)), True
+    if not run:
+        raise BadPrompt(NOTHING)
+    if not place.local:
+        raise BadPrompt(NOT_HERE)
+    names = {kept.folder.name: kept.folder for kept in place.shelf.runs()}
+    if not isinstance(run, str) or run not in names:
+        raise BadFile(NO_RUN.format(asked.brief(run)))
+    return names[run] / TRACE, False
+
+
+def read(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a trace; raises BadFile."""
+    name = plain(path.name)
+    try:
+        with ZipFile(path) as packed:
+            size = sum(each.file_size for each in packed.infolist())
+        if size > BYTES:
+            raise BadFile(TOO_LARGE.format(name, said(size), said(BYTES)))
+        with path.open("rb") as raw, np.load(raw) as stored:
+            arrays = {each: stored[each] for each in stored.files if each in NEEDED or each == "accepted" or each.startswith("knob_")}
+        check(arrays)
+    except REASONS as e:
+        raise BadFile(NO_TRACE.format(name, type(e).__name__)) from e
+    return arrays
+
+
+def check(arrays: dict[str, np.ndarray]) -> None:
+    """Raises ValueError or KeyError unless the arrays fit together."""
+    steps, tokens = len(arrays["step_tokens"]), len(arrays["tokens"])
+    counts, wrong = arrays["step_tokens"], []
+    for name in {*NEEDED, *arrays}:
+        values = arrays[name]
+        fits = values.shape == ((steps,) if name.startswith(("step_", "knob_")) else (tokens,))
+        if not fits or (name in WHOLE and values.dtype.kind not in "iu"):
+            wrong.append(name)
+    if wrong or steps > LARGEST or (counts < 0).any() or int(counts.sum()) != tokens:
+        raise ValueError(f"do not fit: {wrong}")
+
+
+def told(arrays: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:
+    """What the endpoint yields of a trace."""
+    steps: list[Step] = []
+    for number, step in enumerate(replay(arrays)):
+        steps.append(step)
+        yield {
+            "step": number,
+            "positions": step.positions,
+            "tokens": step.tokens,
+            "accepted": kept(step),
+            "drafted": step.drafted,
+            "passes": step.forwards,
+            "draft_passes": step.draft_forwards,
+            "seconds": step.seconds,
+            "exact": step.exact,
+            "knobs": step.knobs,
+        }
+    yield totals(steps)
+
+
+def kept(step: Step) -> list[bool | None]:
+    """For each token of a step whether it was an accepted draft; None where the method recorded nothing."""
+    return [None if np.isnan(each) else bool(each) for each in per_token(step, "accepted")]
+
+
+def totals(steps: list[Step]) -> dict[str, Any]:
+    """The sums of a run."""
+    tokens, passes = sum(len(step.tokens) for step in steps), sum(step.forwards for step in steps)
+    return {
+        "steps": len(steps),
+        "tokens": tokens,
+        "drafted": sum(step.drafted for step in steps),
+        "accepted": sum(each is True for step in steps for each in kept(step)),
+        "passes": passes,
+        "draft_passes": sum(step.draft_forwards for step in steps),
+        "tokens_per_pass": tokens / passes if passes else 0.0,
+        "seconds": sum(step.seconds for step in steps),
+        "exact": all(step.exact for step in steps),
+    }

@@ -1,0 +1,156 @@
+"""The routes of OpenAI's images API, under /v1, and its answers to requests that no route takes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from functools import partial, wraps
+from http import HTTPStatus
+from typing import Any
+
+from fastapi.exception_handlers import http_exception_handler
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from app.server import images_reply
+from app.server.drawing import Drawn, draw
+from app.server.fields import parse
+from app.server.images_request import ImagesRequest, check_model, read
+from app.server.key import Key
+from app.server.refusals import Refused, refusal_of
+from app.server.turns import ClientLeft, Turns
+from app.ui.tabs import checked_values as values
+from app.ui.tabs.tab_context import Place
+from engine.errors import ForetokenError
+
+GENERATIONS, MODELS = "/v1/images/generations", "/v1/models"
+NOWHERE = f"There is no {{}} {{}} here. The images API is under /v1: POST {GENERATIONS} and GET {MODELS}."
+NOT_ALLOWED = "{} is not allowed on {}. Send {}."
+GRADIO = ("/gradio_api/", "/assets/", "/static/", "/svelte/")  # beginnings of paths whose clients expect Gradio's answers
+GONE = 499  # nginx's status for a client that left; nobody reads it
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class ImagesApi:
+    """OpenAI's images API for one studio. It draws with the page's model, runner and queue.
+
+    any_model : it answers to any model name
+    """
+
+    def __init__(self, place: Place, turns: Turns, key: Key, any_model: bool = False):
+        self.place, self.turns, self.key, self.any_model = place, turns, key, any_model
+
+    def routes(self) -> list[BaseRoute]:
+        """What the server needs to know."""
+        return [
+            *(Route(path, self._answering(self.generations), methods=["POST"]) for path in (GENERATIONS, f"{GENERATIONS}/")),
+            Route(MODELS, self._answering(self.models), methods=["GET"]),
+            Route(f"{MODELS}/{{name:path}}", self._answering(self.model), methods=["GET"]),
+        ]
+
+    async def unrouted(self, request: Request, error: HTTPException) -> Response:
+        """The answer to an error 404 or 405: in OpenAI's form if no route takes the path or the method, else Gradio's."""
+        if request.url.path.startswith(GRADIO) or error.detail != HTTPStatus(error.status_code).phrase:
+            return await http_exception_handler(request, error)
+        answer = await self._answering(partial(refuse, error=error))(request)
+        answer.headers.update(error.headers or {})
+        return answer
+
+    def _answering(self, handler: Handler) -> Handler:
+        """The handler behind the key; its refusals become answers."""
+
+        @wraps(handler)
+        async def answer(request: Request) -> Response:
+            try:
+                self.key.check(request.headers)
+                return await handler(request)
+            except (ClientLeft, ClientDisconnect):
+                return Response(status_code=GONE)
+            except Refused as e:
+                return JSONResponse(e.told(), e.status)
+
+        return answer
+
+    async def models(self, request: Request) -> Response:
+        """All models that make pictures."""
+        return JSONResponse({"object": "list", "data": [images_reply.model_of(self.place.backbone)]})
+
+    async def model(self, request: Request) -> Response:
+        """One of them."""
+        name = request.path_params["name"]
+        if not name:
+            return await self.models(request)
+        check_model(name, self.place.backbone, self.any_model)
+        return JSONResponse(images_reply.model_of(self.place.backbone, name))
+
+    async def generations(self, request: Request) -> Response:
+        """Pictures from a prompt, in one answer or as a stream of events."""
+        asked = read(parse(await request.body()), self.place.backbone, self.any_model)
+        if asked.stream:
+            return await self._stream(request, asked)
+        drawn: list[Drawn] = []
+        for number in range(len(asked.prompts)):  # each takes its own turn, so that others come between
+            async with aclosing(self._updates(request, asked, number)) as updates:
+                drawn += [update async for update in updates]
+        return JSONResponse(images_reply.reply(drawn, asked))
+
+    async def _stream(self, request: Request, asked: ImagesRequest) -> Response:
+        """The events of one picture. What is wrong before the first is an answer of its own."""
+        updates = self._updates(request, asked, 0)
+        first = await anext(updates)
+        side = asked.prompts[0].size or self.place.backbone.sizes[0]
+
+        async def events() -> AsyncIterator[bytes]:
+            async with aclosing(updates):
+                yield images_reply.event_of(first, side, asked)
+                try:
+                    async for update in updates:
+                        yield images_reply.event_of(update, side, asked)
+                except Refused as e:
+                    yield images_reply.error_event(e.told())
+
+        return EventStream(events())
+
+    async def _updates(self, request: Request, asked: ImagesRequest, number: int) -> AsyncIterator[Any]:
+        """What is drawn of one picture, in its turn; an error of the caller is a refusal."""
+        work = partial(draw, self.place, asked, asked.prompts[number])
+        async with aclosing(self.turns.follow(request, work)) as updates:
+            try:
+                async for update in updates:
+                    yield update
+            except Refused:
+                raise
+            except ForetokenError as e:
+                raise refusal_of(e) from e
+
+
+class EventStream(Response):
+    """Server-sent events. The iterator learns itself that the client has left, and ends."""
+
+    def __init__(self, events: AsyncIterator[bytes]):
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}, media_type="text/event-stream")
+        self.events = events
+        del self.headers["content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        try:
+            async with aclosing(self.events) as events:
+                async for event in events:
+                    await send({"type": "http.response.body", "body": event, "more_body": True})
+        except ClientLeft:
+            return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def refuse(request: Request, error: HTTPException) -> Response:
+    """Raises Refused, which names the paths there are, or the methods of this one."""
+    path = values.brief(request.url.path)
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        raise Refused(NOWHERE.format(request.method, path), status=404, code="unknown_url")
+    methods = {each.strip() for each in (error.headers or {}).get("Allow", "").split(",")} - {"", "HEAD"}
+    sentence = NOT_ALLOWED.format(request.method, path, " or ".join(sorted(methods)))
+    raise Refused(sentence, status=405, code="method_not_supported")

@@ -1,0 +1,330 @@
+"""The studio's page: a header and the tabs of ui.TABS, served on this machine."""
+
+from __future__ import annotations
+
+import importlib
+import ipaddress
+import os
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from gradio.utils import get_upload_folder
+from starlette.middleware import Middleware
+
+from app.limits import Limits
+from app.live.boards.lazy import Lazy
+from app.live.session import Sessions
+from app.live.worker import Away, Here
+from app.runs.run_store import Shelf
+from app.server import endpoints, replaying
+from app.server.compressed import Compressed
+from app.server.host_guard import Door
+from app.server.key import VARIABLE
+from app.server.page import Page, serve_beside
+from app.server.prefix import Prefix
+from app.server.tools import PATH, check_installed, mend
+from app.ui import TABS
+from app.ui.style import header, theme
+from app.ui.tabs.tab_context import Place
+from engine.backbones import load, named_in
+from engine.core import Backbone
+from engine.errors import MissingWeights, NotSupported
+from engine.files import clean, clean_scratch, home
+from engine.machine import device_of
+from engine.networks.weights import MODELS
+from engine.tuning.prepare import prepared
+
+FIRST_PORT = 7860
+PORTS_TRIED = 100
+VISITORS = 100  # most visitors whose page state Gradio keeps
+FAREWELL = 20.0  # seconds that a run has to end when the studio is interrupted
+PICTURES, MESHES = "pictogram", ("lowpoly", "lowpoly_lora", "bpt")  # the models of the tabs; the first of MESHES is the default
+
+
+def build(
+    backbone: Backbone,
+    mesh: Lazy | None = None,
+    sessions: Sessions | None = None,
+    local: bool = False,
+    weights: Path | None = None,
+    examples: Path | None = None,
+    shelf: Shelf | None = None,
+    runner: Here | Away | None = None,
+    any_model: bool = False,
+) -> Page:
+    """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one).
+
+    local   : only this machine can open the page, so it may import models from folders that a visitor names
+    weights : the folder of the picture model (None: the shipped one), for its card
+    examples: where the race is kept that a new page shows (None: it shows none)
+    shelf   : where finished runs are kept (default: the user's runs), with the limits of the page; runner : where it decodes
+    any_model: its images API answers to any model name
+    """
+    mesh = mesh or mesh_model()
+    shelf = shelf or Shelf(home() / "runs", Limits())
+    limits, sessions = shelf.limits, sessions or visitors()
+    parts = {"local": local, "weights": weights, "examples": examples, "limits": limits, "shelf": shelf, "runner": runner or Here()}
+    with Page(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=limits.leftovers) as page:
+        header.build(backbone, mesh)
+        with gr.Tabs(elem_id="tabs"):
+            for name, module in TABS.items():
+                with gr.Tab(name, id=name.lower()) as tab:
+                    importlib.import_module(module).build(Place(page, tab, backbone, mesh, sessions, **parts))
+        place = Place(page, tab, backbone, mesh, sessions, **parts)
+        endpoints.build(place)
+        replaying.build(place)
+        serve_beside(page, place, lambda caller: forget(page, caller), os.environ.get(VARIABLE, ""), any_model)
+        if limits.shared:
+            gr.HTML(f'<p class="ft-privacy">{limits.privacy}</p>', elem_id="privacy", apply_default_css=False)
+
+        def leave(request: gr.Request) -> None:
+            sessions.leave(request.session_hash)
+            forget(page, request.session_hash)
+
+        page.unload(leave)
+    sessions.count_also(lambda: queued(page))
+    return page
+
+
+def queued(page: gr.Blocks) -> int:
+    """How many requests for the engine wait in Gradio's queue."""
+    found = page._queue.event_queue_per_concurrency_id.get("engine")
+    return len(found.queue) if found else 0
+
+
+def forget(page: gr.Blocks, visitor: str) -> None:
+    """Frees what Gradio keeps of a closed page: a megabyte of its last values, which it would never free."""
+    held = page.state_holder
+    with held.lock:
+        held.session_data.pop(visitor, None)
+        held.time_last_used.pop(visitor, None)
+
+
+def visitors(limits: Limits | None = None) -> Sessions:
+    """An empty set of visits, whose files are stored where Gradio can serve them."""
+    return Sessions(folder=get_upload_folder(), idle=(limits or Limits()).idle)
+
+
+def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "auto") -> Lazy:
+    """The model of the Mesh tab. path: its folder (default: the shipped one)."""
+
+    def read() -> Backbone:
+        if not path and not lazy.here:
+            raise MissingWeights(
+                "lowpoly's weights are not in this checkout. Train them with 'python launch.py train lowpoly'; until then, files can "
+                "only be viewed."
+            )
+        return load(name, path, device_of(device))
+
+    lazy = Lazy(name, Path(path) if path else MODELS / MESHES[0], read)
+    return lazy
+
+
+def models_of(name: str, path: str | None) -> tuple[tuple[str, str | None], tuple[str, str | None]]:
+    """(name, folder) of the picture model and of the mesh model, one of them as requested: a folder's card, or the checkpoint in it, says
+    which kind it is."""
+    if path:
+        name = named_in(Path(path))
+    return ((PICTURES, None), (name, path)) if name in MESHES else ((name, path), (MESHES[0], None))
+
+
+def free_port(host: str, wanted: int) -> int:
+    """The first free port from the wanted one upwards; raises NotSupported if a hundred are taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for port in range(wanted, min(wanted + PORTS_TRIED, 65536)):
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError:
+                continue
+            return port
+    raise NotSupported(f"No port from {wanted} to {wanted + PORTS_TRIED - 1} is free on {host}. Choose another with --port.")
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches a host."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def spare_core() -> int:
+    """The most threads of a pass beside a server. One core is left to it and to the browser: a pass whose threads wait for a busy core is
+    slower than one with fewer threads."""
+    return max(1, (os.cpu_count() or 2) - 1)
+
+
+def launch(
+    backbone: str = "pictogram",
+    path: str | None = None,
+    device: str = "auto",
+    port: int | None = None,
+    host: str = "127.0.0.1",
+    open_browser: bool = True,
+    dtype: str = "auto",
+    mesh_path: str | None = None,
+    allowed_hosts: Iterable[str] = (),
+    data: Path | None = None,
+    limits: Limits | None = None,
+    gpu: Callable[..., Any] | None = None,
+    mcp: bool = False,
+    any_model: bool = False,
+    root_path: str | None = None,
+) -> None:
+    """Serves the studio until it is interrupted. If a port is in use, it takes the next free one and prints it.
+
+    backbone, path : the model of the Image tab or of the Mesh tab, by name or by folder; mesh_path : a folder for the Mesh tab only
+    allowed_hosts  : host names that requests may use, besides loopback and `host`; "*" allows all
+    data, limits   : where finished runs are kept (default: the user's runs), and what the page may keep and take
+    gpu            : ZeroGPU's decorator, see app/live/worker.py
+    mcp            : the endpoints are tools for MCP clients, too; raises NotSupported without the package
+    any_model      : the images API answers to any model name
+    root_path      : the path under which a proxy serves the studio, such as "/foretoken"
+    """
+    os.environ.setdefault("MPLBACKEND", "agg")  # else Gradio's first update asks which one is in use, which imports pyplot for seconds
+    if mcp:
+        check_installed()
+    device = device_of(device)
+    clean_scratch()
+    shelf = Shelf(data or home() / "runs", limits or Limits())
+    clean(shelf.folder)
+    shelf.prune()
+    with own_folder():
+        _serve(
+            models_of(backbone, path),
+            device,
+            port,
+            host,
+            open_browser,
+            dtype,
+            mesh_path,
+            allowed_hosts,
+            shelf,
+            gpu,
+            mcp,
+            any_model,
+            root_path,
+        )
+
+
+def _serve(
+    models: tuple[tuple[str, str | None], tuple[str, str | None]],
+    device: str,
+    port: int | None,
+    host: str,
+    open_browser: bool,
+    dtype: str,
+    mesh_path: str | None,
+    allowed_hosts: Iterable[str],
+    shelf: Shelf,
+    gpu: Callable[..., Any] | None,
+    mcp: bool,
+    any_model: bool,
+    root_path: str | None,
+) -> None:
+    """Loads the models and serves the studio until it is interrupted."""
+    (picture_name, picture_path), (mesh_name, found_path) = models
+    model = prepared(picture_name, picture_path, device, dtype, spare_core())
+    mesh = mesh_model(mesh_name, mesh_path or found_path, device)
+    wanted = FIRST_PORT if port is None else port
+    found = free_port(host, wanted)
+    if found != wanted:
+        print(f"Port {wanted} is in use; the studio uses {found}.", flush=True)
+    runner = None
+    if gpu:  # the models above are for drawing; the worker has its own
+        models = [load(picture_name, picture_path, "cuda", dtype), load(mesh_name, mesh_path or found_path, "cuda")]
+        runner = Away({each.name: each for each in models}, gpu)
+    sessions, shared = visitors(shelf.limits), shelf.limits.shared
+    local = is_local(host) and not tuple(allowed_hosts) and not shared
+    weights = Path(picture_path) if picture_path else None
+    page = build(model, mesh, sessions, local, weights, home() / "examples", shelf, runner, any_model)
+    print(f"Foretoken studio: {address(host, found)}\n{kept_where(shelf)}", flush=True)
+    open_to(page, host, found, allowed_hosts, open_browser, shelf.limits, mcp, root_path)
+    if mcp:
+        print(f"MCP: {address(host, found)}{PATH}", flush=True)
+    wait_for_interrupt()
+    sessions.close()
+    sessions.wait_until_free(FAREWELL)
+    page.close(verbose=False)
+
+
+@contextmanager
+def own_folder() -> Iterator[None]:
+    """A folder for uploads and downloads, deleted at the end: Gradio's default folder is shared with all other programs that use Gradio.
+    $GRADIO_TEMP_DIR names another folder, which is kept."""
+    if "GRADIO_TEMP_DIR" in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix=f"foretoken-{os.getpid()}-", ignore_cleanup_errors=True) as folder:
+        os.environ["GRADIO_TEMP_DIR"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["GRADIO_TEMP_DIR"]
+
+
+def address(host: str, port: int) -> str:
+    """The studio's URL for a browser on this machine."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def kept_where(shelf: Shelf) -> str:
+    """Where finished runs are kept, in a sentence."""
+    if not shelf.limits.runs:
+        return "No run is kept."
+    size = shelf.limits.run_bytes / 2**30
+    return f"Runs are saved in {shelf.folder}, at most {shelf.limits.runs:,} or {size:g} GiB; then the oldest are deleted."
+
+
+def open_to(
+    page: Page,
+    host: str,
+    port: int,
+    allowed_hosts: Iterable[str] = (),
+    open_browser: bool = False,
+    limits: Limits | None = None,
+    mcp: bool = False,
+    root_path: str | None = None,
+) -> str:
+    """Serves a page from its own threads; returns its URL.
+
+    mcp : its endpoints are tools for MCP clients, too; root_path : under which a proxy serves it (None: $GRADIO_ROOT_PATH)
+    """
+    limits = limits or Limits()
+    page.queue(default_concurrency_limit=4, api_open=False, max_size=limits.waiting)
+    door = Middleware(Door, host=host, allowed=tuple(allowed_hosts), largest=limits.upload, public=limits.shared)
+    outer = os.environ.get("GRADIO_ROOT_PATH", "") if root_path is None else root_path
+    _, here, _ = page.launch(
+        server_name=host, server_port=port, inbrowser=open_browser, quiet=True, share=False, show_error=True, ssr_mode=False,
+        theme=theme.theme(), css=theme.css(), head=theme.HEAD, footer_links=[], run_history=False, enable_monitoring=False,
+        mcp_server=mcp, pwa=True, favicon_path=str(theme.ICON), prevent_thread_lock=True, max_file_size=limits.upload,
+        state_session_capacity=VISITORS, _frontend=False,  # else Gradio asks for its own page, and a busy machine lets it wait too long
+        root_path=outer, app_kwargs={
+            "middleware": [Middleware(Prefix, root_path=outer), door, Middleware(Compressed)],
+            "routes": list(page.routes),
+            "exception_handlers": {404: page.unrouted, 405: page.unrouted},
+        },
+    )  # fmt: skip
+    if mcp:
+        mend(page.mcp_server_obj)
+    return here
+
+
+def wait_for_interrupt() -> None:
+    """Returns when Ctrl-C or a signal asks the process to end. A second Ctrl-C ends it at once."""
+    asked = threading.Event()
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(kind, lambda *_: asked.set()) for kind in kinds]
+    while not asked.wait(0.5):  # Windows handles no signal during an endless wait
+        pass
+    for kind, handler in zip(kinds, before, strict=True):
+        signal.signal(kind, handler)

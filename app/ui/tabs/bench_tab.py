@@ -1,0 +1,187 @@
+"""The Bench tab: recorded measurements, the plane of speed and fidelity, and a benchmark that is run here."""
+
+from __future__ import annotations
+
+import importlib
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from app.ui import knobs as knob_panel
+from app.ui.method_menu import choices, title_of
+from app.ui.panels import kinds, live, notice, plane, progress
+from app.ui.tabs import bench_rows, subject
+from app.ui.tabs import checked_values as asked
+from app.ui.tabs.racing import DIRECT
+from app.ui.tabs.saving import keep
+from app.ui.tabs.subject import Subject
+from app.ui.tabs.tab_context import Place
+from app.ui.tabs.turns import Turns
+from engine import assets
+from engine.core import Backbone, Knob
+from engine.errors import BadKnob, ForetokenError
+
+BENCHMARKS = "research.bench.on_page"  # found by name, as the commands of research/ are
+FIRST = {  # the methods that are ticked at first
+    kinds.PICTURES: ("sjdpp", "sjd", "zipar_verified"),
+    kinds.MESHES: ("xspecmesh", "xspecmesh_exact", "sjdpp"),
+}
+MOST, MOST_ON_LOAN = 40, 8  # prompts: on a machine of one's own, and on one that strangers share
+IDLE = progress.encode("Measure this machine", 0, 0, "Every method runs on each input twice, in turns with plain decoding.", "empty")
+NONE = "This installation carries no recorded tables. Measure one here."
+
+
+def build(place: Place) -> None:
+    """Builds the tab's controls and panels and connects them."""
+    BenchTab(place).wire()
+
+
+def settings(made: Subject, local: bool) -> tuple[Knob, ...]:
+    """What is measured, besides the methods."""
+    most = MOST if local else MOST_ON_LOAN
+    count = Knob(made.series, "", 4, 1, most, 1, help=f"Held-out {made.series}. More of them give a narrower interval.", live=False)
+    return (count,) if made.size is None else (count, made.size)
+
+
+def settings_panel(made: Subject, local: bool) -> dict[str, Any]:
+    """The value of the settings panel."""
+    return knob_panel.encode(f"bench-{made.kind}", settings(made, local), words=subject.panel_words(made))
+
+
+def ticked(made: Subject) -> list[str]:
+    """The methods that are ticked at first."""
+    return [name for name in FIRST[made.kind] if name in dict(map(reversed, made.found))]
+
+
+def chosen_methods(value: object, backbone: Backbone) -> list[str]:
+    """The names of the ticked methods; raises NotSupported or BadKnob."""
+    if not isinstance(value, list) or not value:
+        raise BadKnob("No method is ticked. Tick at least one.")
+    known = {name for _, name in choices(backbone)}
+    names = list(dict.fromkeys(asked.method(name, backbone)[0] for name in value))
+    if not set(names) <= known:
+        raise BadKnob("Plain decoding is always measured; tick another method.")
+    return names
+
+
+class BenchTab(Turns):
+    """The components of the tab and their handlers."""
+
+    prefix = "bench-"
+    idle = IDLE
+
+    def __init__(self, place: Place):
+        super().__init__(place)
+        self.backbone, self.mesh, self.local = place.backbone, place.mesh, place.local
+        self.recorded = bench_rows.recorded(assets.benches())
+        with gr.Row(elem_classes="ft-main"):
+            with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
+                self._build_settings()
+            with gr.Column(elem_classes="ft-stage"):
+                self.going = progress.build(IDLE, "bench-going")
+                self.build_notices()
+                self.plane = plane.build(self.recorded)
+                if not self.recorded:
+                    gr.HTML(f'<p class="ft-words">{NONE}</p>')
+        self.panels = {"verdict": self.going, "plane": self.plane}  # the bar is this tab's line above the results
+        self.offers = {"csv": self.csv}
+        self.live = live.build(self.panels, "bench-live")
+
+    def _build_settings(self) -> None:
+        first = subject.pictures(self.backbone)
+        self.kind = kinds.build("bench-kind")
+        gr.HTML("<h2>Methods</h2>", elem_classes="ft-heading")
+        self.methods = gr.CheckboxGroup(
+            list(first.found), value=ticked(first), label="Methods", show_label=False, container=False,
+            elem_id="bench-methods", elem_classes="ft-ticks", interactive=True,
+        )  # fmt: skip
+        gr.HTML("<h2>Inputs</h2>", elem_classes="ft-heading")
+        self.settings = knob_panel.build(settings_panel(first, self.local), "bench-settings")
+        self.build_buttons()
+        self.go.value = "Measure"
+        self.csv = gr.DownloadButton("Rows as CSV", size="sm", elem_id="bench-csv", interactive=False)
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model that is measured."""
+        return self.backbone.name
+
+    def wire(self) -> None:
+        """Connects the handlers."""
+        self.wire_turn([self.go.click], self.run, [self.methods, self.settings, self.kind])
+        self.kind.input(
+            self.switch, self.kind, [self.kind, self.methods, self.settings, self.messages], trigger_mode="always_last", **DIRECT
+        )
+
+    def switch(self, kind: object) -> tuple[Any, ...]:
+        """Shows the methods and the settings of the other kind."""
+        try:
+            made = subject.of(kind, self.backbone, self.mesh)
+        except ForetokenError as e:
+            return kinds.PICTURES, gr.skip(), gr.skip(), notice.error(e)
+        return gr.skip(), gr.CheckboxGroup(list(made.found), value=ticked(made)), settings_panel(made, self.local), []
+
+    # --- the benchmark --------------------------------------------------------------------------------------------
+
+    def run(self, ticket: object, methods: object, values: object, kind: object, request: gr.Request) -> Iterator[dict[str, Any]]:
+        """The generator of one benchmark."""
+        visitor = request.session_hash
+
+        def measure(number: int) -> Iterator[dict[str, Any]]:
+            made = subject.of(kind, self.backbone, self.mesh)
+            names = chosen_methods(methods, made.backbone)
+            chosen = asked.knobs(values, settings(made, self.local))
+            yield from self.measured(visitor, number, made, names, int(chosen[made.series]), made.size_in(chosen))
+
+        yield from self.hold_engine(visitor, ticket, measure)
+
+    def measured(
+        self, visitor: str, number: int, made: Subject, names: list[str], count: int, size: int | None
+    ) -> Iterator[dict[str, Any]]:  # fmt: skip
+        """Measures, and shows the rows of every complete prompt."""
+        yield {"verdict": progress.encode("Preparing", 0, 1, f"Reading the {made.series}.")}
+        benchmarks = importlib.import_module(BENCHMARKS)  # brings transformers, which takes seconds
+        kind = benchmarks.PictureBenchmark if made.kind == kinds.PICTURES else benchmarks.MeshBenchmark
+        bench = kind(made.backbone, names, count, size, lambda runs: self.sessions.hold(visitor, number, runs), self.runner)
+        identity, shown = secrets.token_hex(8), 0
+        for turn in bench:
+            update = {"verdict": going(bench, turn.kind, turn.input if turn.counted else None)}
+            if bench.complete != shown:
+                shown = bench.complete
+                update["plane"] = self.table(bench, identity)
+            yield update
+        yield {"verdict": ended(bench)}
+        if bench.rows and self.sessions.present(visitor):
+            self.sessions.leave_results(visitor, self.prefix, self.offer(visitor, bench))
+
+    def table(self, bench: Any, identity: str) -> dict[str, Any]:
+        """The table of the prompts that are complete."""
+        size = f", {bench.rows[0]['size']} px" if "size" in bench.rows[0] else ""
+        title = f"Measured here: {bench.complete} of {bench.count} {bench.thing}s{size}"
+        found = bench_rows.table(plane.HERE, bench.rows, title)
+        return {**found, "id": identity, "about": f"{found['about']} {bench.command}"}
+
+    def offer(self, visitor: str, bench: Any) -> dict[str, Any]:
+        """The download of the rows."""
+        file, lost = keep("download", lambda: bench.write(self.sessions.folder(visitor) / "foretoken-bench.csv"))
+        made = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
+        return {"csv": made, "messages": notice.error(*lost)}
+
+
+def going(bench: Any, name: str, which: int | None) -> dict[str, Any]:
+    """The bar during a benchmark. which : the number of the prompt, None = a run that is not counted"""
+    where = f"{bench.thing} {which + 1} of {bench.count}" if which is not None else "a first run that is not counted"
+    left = f"About {progress.duration(bench.left)} left." if bench.left is not None else ""
+    return progress.encode(f"{title_of(name)}, {where}", bench.done, bench.of, f"Run {min(bench.done + 1, bench.of)} of {bench.of}. {left}")
+
+
+def ended(bench: Any) -> dict[str, Any]:
+    """The bar after a benchmark."""
+    complete = bench.complete
+    if bench.stopped:
+        ended = f"1 complete {bench.thing} is" if complete == 1 else f"{complete} complete {bench.thing}s are"
+        kept = f"{ended} shown." if complete else f"No {bench.thing} was complete, so there are no rows."
+        return progress.encode("Stopped", bench.done, bench.of, kept, "stopped")
+    return progress.encode("Measured", bench.of, bench.of, f"{bench.of} runs on {complete} {bench.thing}s.", "done")

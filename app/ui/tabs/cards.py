@@ -1,0 +1,249 @@
+"""What a person wants to know of a model before using it, as plain data: the Models tab draws it.
+
+A shipped model tells it by its card, an imported one by the card that the import wrote, and both by the runs that were saved here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from app.ui.method_menu import PLAIN, title_of
+from app.ui.tabs.speeds import Seen, Speed, of_model, speed
+from engine.backbones import DRAFTERS, imported
+from engine.checkpoints.families import FAMILIES, Family
+from engine.checkpoints.families import named as family_named
+from engine.converting import counted
+from engine.core import Backbone
+from engine.drafters.feature_draft import weights_file
+from engine.drafters.predictive_stream import is_trained
+from engine.drafters.spatial_heads import weights_file as heads_file
+from engine.errors import ForetokenError
+from engine.memory import said
+from engine.methods import METHODS
+from engine.networks.weights import read_card
+
+PICTURES = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})  # what every picture model can do
+MESHES = frozenset({"mesh", "points", "condition", "hidden"})
+CURVES = (  # section of the card, number in its curve, what it is, whether more is better
+    ("decoder", "nats_held_out_16", "Held-out loss, nats per token", False),
+    ("model", "nats_boxes", "Held-out loss, nats per token", False),
+    ("tokenizer", "psnr_128", "Picture tokenizer, PSNR in dB", True),
+    ("feature_draft", "acceptance", "Tree drafter, share of drafts accepted", True),
+    ("spatial_heads", "acceptance", "Row and column heads, share of drafts accepted", True),
+)
+RECIPES = {  # capability: what the method needs, and the recipe that makes it
+    "feature_draft": ("a drafter trained for this model", "feature-draft"),
+    "predictive_stream": ("an adapter trained for this model", "predictive-stream"),
+    "mesh_heads": ("draft heads trained for this model", "mesh-heads"),
+    "spatial_heads": ("row and column heads trained for this model", "spatial-heads"),
+    "at_scale": ("a model with several picture sizes, and its resampler", ""),
+    "codebook": ("a picture model", ""),
+    "raster": ("a picture model", ""),
+    "wavefront": ("a model that can commit tokens out of order", ""),
+    "hidden": ("the model's hidden states", ""),
+}
+ELSEWHERE = {"mesh_heads": "a mesh model"}  # what a method needs where its recipe does not run
+TRAINABLE = {  # model: recipes that exist for it
+    "pictogram": ("feature-draft", "predictive-stream", "spatial-heads"),
+    "lowpoly": ("feature-draft", "predictive-stream", "mesh-heads"),
+}
+ABOUT = {  # of the models that ship: what it makes, the command that uses it, and the tab that does
+    "pictogram": ("Draws scenes of emoji from a sentence.", "python launch.py image", "Image"),
+    "lowpoly": ("Turns a point cloud or a mesh into a mesh of few triangles.", "python launch.py mesh", "Mesh"),
+}
+IMPORTED = ("feature-draft", "predictive-stream", "spatial-heads")  # recipes that run on imported picture models
+IMPORTED_MESHES = ("mesh-heads",)  # and on imported models of meshes
+MOST_PICTURES = 3
+
+
+@dataclass(frozen=True)
+class Lack:
+    """A method that does not work yet, what it needs, and the command that makes it ("" = none)."""
+
+    title: str
+    needs: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A number during training: (minutes, value), and whether more is better."""
+
+    title: str
+    points: tuple[tuple[float, float], ...]
+    more_is_better: bool
+
+
+@dataclass(frozen=True)
+class Card:
+    """One model.
+
+    about    : what it makes, one sentence; state : "in use", "ready" or "imported"; sample : name of a shipped picture, or ""
+    pictures : results of runs here; speed : None if it was not run here; works, lacks : methods; curves : of its training
+    tab      : which uses the model if it is loaded
+    """
+
+    name: str
+    about: str
+    state: str
+    size: str
+    licence: str
+    speed: Speed | None
+    works: tuple[str, ...]
+    lacks: tuple[Lack, ...]
+    command: str
+    sample: str = ""
+    pictures: tuple[Path, ...] = ()
+    sizes: str = ""
+    curves: tuple[Curve, ...] = ()
+    trained: str = ""
+    data: str = ""
+    words: tuple[str, ...] = ()
+    damage: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    tab: str = ""
+
+
+def shipped(name: str, folder: Path, runs: Iterable[Seen], in_use: bool, loaded: Backbone | None = None) -> Card:
+    """The card of pictogram or lowpoly in a folder. loaded : the model itself, if it is loaded; else its files say what it can do"""
+    about, command, tab = ABOUT[name]
+    state, sample = "in use" if in_use else "ready", name
+    try:
+        card = read_card(folder)
+    except ForetokenError as e:
+        return Card(name, about, "damaged", "", "", None, (), (), f"python launch.py train {name}", sample, damage=str(e))
+    able = loaded.capabilities if loaded else abilities(folder, MESHES if "model" in card else PICTURES, len(card.get("sides", ())) > 1)
+    works, lacks = methods(able, name)
+    known = drawn(card)
+    count = f"{counted(loaded.parameters)} parameters, " if loaded else ""
+    return Card(
+        name, f"{about} {known}".strip(), state, f"{count}{size_of(folder)}", str(card.get("licence", "not stated")),
+        speed(of_model(runs, name)), works, lacks, command, sample,
+        sizes=", ".join(f"{8 * side} px" for side in card.get("sides", ()) if isinstance(side, int)),
+        curves=tuple(curves(card)), trained=training(card), data=str(card.get("data", "")), words=tuple(sorted(card.get("words", ()))),
+        tab=tab,
+    )  # fmt: skip
+
+
+def brought(folder: Path, runs: Sequence[Seen], in_use: str | None) -> Card:
+    """The card of an imported model. in_use : the hash of the loaded weights"""
+    try:
+        card = read_card(folder)
+    except ForetokenError as e:
+        return Card(folder.name, "", "damaged", "", "", None, (), (), f"python launch.py models remove {folder.name}", damage=str(e))
+    family = family_named(str(card.get("name")))
+    weights = card.get("weights_hash")
+    mine = of_model(runs, str(card.get("name")), weights)
+    meshes = family is not None and family.reads == "points"
+    makes = family.makes if family else str(card.get("makes", ""))
+    base, recipes = (MESHES, IMPORTED_MESHES) if meshes else (PICTURES, IMPORTED)
+    works, lacks = methods(abilities(folder / DRAFTERS, base), folder.name, recipes)
+    stated = str(card.get("stated") or "")
+    licence = f"{stated}. {card.get('licence', '')}" if stated else str(card.get("licence", "not stated"))
+    number, count = card.get("parameters"), card.get("bytes")
+    size = f"{counted(number)} parameters, {said(count)}" if isinstance(number, int) and isinstance(count, int) else ""
+    return Card(
+        folder.name, f"{card.get('title', '')}: {makes}.", "in use" if weights is not None and weights == in_use else "imported",
+        size, licence, speed(mine), works, lacks, f"python launch.py --backbone {folder.name}",
+        pictures=tuple(path for each in mine if (path := each.folder / "result.png").is_file())[:MOST_PICTURES],
+        sizes=", ".join(f"{side} px" for side in card.get("sizes", ()) if isinstance(side, int)),
+        facts={"Tokens of a result": f"{card.get('tokens', 0):,}", "Weights as": ", ".join(card.get("dtypes", {}))},
+        tab="Mesh" if meshes else "Image",
+    )  # fmt: skip
+
+
+def brought_cards(runs: Sequence[Seen], in_use: str | None, mesh: Path) -> list[Card]:
+    """The cards of all imported models. in_use : the hash of the loaded weights; mesh : the folder of the Mesh tab's model"""
+    found = [(folder, brought(folder, runs, in_use)) for folder in imported()]
+    return [replace(card, state="in use") if folder == mesh and not card.damage else card for folder, card in found]
+
+
+def families() -> tuple[Family, ...]:
+    """The families that can be imported."""
+    from engine.backbones import BACKBONES
+
+    return tuple(family for family in FAMILIES if family.name in BACKBONES)
+
+
+# --- parts of a card --------------------------------------------------------------------------------------------------
+
+
+def abilities(folder: Path, base: frozenset[str], has_scales: bool = False) -> frozenset[str]:
+    """What the model in a folder can do, by the files of drafters that lie beside its weights. has_scales : it has several sizes"""
+    found = set(base | {"at_scale"}) if has_scales else set(base)
+    if weights_file(folder).exists():
+        found.add("feature_draft")
+    if is_trained(folder):
+        found.add("predictive_stream")
+    if heads_file(folder).exists():
+        found.add("spatial_heads")
+    if any(folder.glob("heads_*.safetensors")):
+        found.add("mesh_heads")
+    return frozenset(found)
+
+
+def methods(able: frozenset[str], name: str, recipes: tuple[str, ...] | None = None) -> tuple[tuple[str, ...], tuple[Lack, ...]]:
+    """The methods that work on a model, and those that lack something, with the recipe where there is one for it.
+
+    recipes : those that exist for it; None: those of a shipped model with this name
+    """
+    recipes = TRAINABLE.get(name, ()) if recipes is None else recipes
+    works, lacks = [], []
+    for method in METHODS.values():
+        if method.name == PLAIN:
+            continue
+        if missing := sorted(method.needs - able):
+            needs, recipe = RECIPES.get(missing[0], (missing[0].replace("_", " "), ""))
+            needs = needs if recipe in recipes else ELSEWHERE.get(missing[0], needs)
+            command = f"python launch.py train {recipe}" if recipe and recipe in recipes else ""
+            command += f" --backbone {name}" if command and (recipe, name) != ("mesh-heads", "lowpoly") else ""
+            lacks.append(Lack(title_of(method.name), needs, command))
+        else:
+            works.append(title_of(method.name))
+    return tuple(works), tuple(lacks)
+
+
+def drawn(card: Mapping[str, Any]) -> str:
+    """What a shipped model knows, as a sentence."""
+    families = card.get("families")
+    if isinstance(families, list):
+        return f"It was trained on {', '.join(map(str, families))}."
+    text = str(card.get("objects", ""))
+    count, _, names = text.partition(":")
+    first = [name.strip() for name in names.split(",") if name.strip()]
+    return f"It knows {count.split(' of ')[0]} objects, such as {', '.join(first[:6])}." if first else ""
+
+
+def size_of(folder: Path) -> str:
+    """Bytes of the files in a model's folder."""
+    return said(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
+
+
+def curves(card: Mapping[str, Any]) -> Iterable[Curve]:
+    """The curves of a card that a person can read."""
+    for section, number, title, more in CURVES:
+        rows = card.get(section, {}).get("curve", ()) if isinstance(card.get(section), Mapping) else ()
+        points = [(row.get("minutes"), first_of(row.get(number))) for row in rows if isinstance(row, Mapping)]
+        known = tuple((float(at), value) for at, value in points if isinstance(at, int | float) and value is not None)
+        if len(known) > 1:
+            yield Curve(title, known, more)
+
+
+def first_of(value: Any) -> float | None:
+    """A number, or the first of a list of numbers."""
+    if isinstance(value, list):
+        value = value[0] if value else None
+    return float(value) if isinstance(value, int | float) else None
+
+
+def training(card: Mapping[str, Any]) -> str:
+    """How the main network was trained, as a sentence."""
+    for section in ("decoder", "model"):
+        row = card.get(section)
+        if isinstance(row, Mapping) and "steps" in row:
+            made = f"{row['steps']:,} steps in {row.get('minutes', 0):.0f} minutes on {row.get('device', 'an unknown machine')}"
+            return f"{made}: {row.get('command', '')}"
+    return ""

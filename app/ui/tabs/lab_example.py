@@ -1,0 +1,60 @@
+"""A short loop for a Lab that has none yet: what its charts look like, measured on this machine. It is run once, as the example race is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from app.live.boards.loop import LoopBoard
+from app.live.boards.picture import Board
+from app.live.worker import Here
+from app.ui.method_menu import PLAIN, start_values
+from app.ui.panels import kinds, lab
+from app.ui.panels.runs import thumbnail
+from app.ui.tabs import example
+from app.ui.tabs.image_tab import EXAMPLES, FAVOURITE
+from engine.core import Backbone, Prompt
+
+SEED = 7
+MOVES: tuple[dict[str, float | str], ...] = (  # the knobs of one picture after the other; the numbers that stay are those of the last
+    {"relax": "additive", "added_mass": 0.1}, {"relax": "additive", "added_mass": 0.3}, {"relax": "additive", "added_mass": 0.6},
+    {}, {"window": 4}, {"window": 8},
+)  # fmt: skip
+SAID = "An example, measured on this machine. Start the loop, then move a knob."
+
+
+def read(folder: Path | None, backbone: Backbone) -> dict[str, Any]:
+    """The value of the stage; {} without a folder to keep it in, or for a slow model."""
+    if folder is None:
+        return {}
+    asked = {"prompts": EXAMPLES, "seed": SEED, "method": FAVOURITE, "moves": MOVES}
+    return example.read(folder / "lab", backbone, asked, lambda: run(backbone))
+
+
+def run(backbone: Backbone) -> dict[str, Any]:
+    """The stage after a loop that nobody watches; {} if it would take too long."""
+    size = min(backbone.sizes, default=None)
+    plain = Board(Here().start(backbone, Prompt(EXAMPLES[0], seed=SEED, size=size), [(PLAIN, {})])[0])
+    for _ in example.race([plain]):
+        pass
+    if not plain.run.finished:
+        return {}
+    board, shown = LoopBoard(), plain
+    for number, moved in enumerate(MOVES):
+        shown = drawn(backbone, Prompt(EXAMPLES[number % len(EXAMPLES)], seed=SEED + number, size=size), moved, board)
+    facts = lab.made_with(backbone, SEED)
+    value = lab.encode(board, shown, plain.run.totals["tokens_per_second"], "example", facts, "stopped")
+    return value | {"kind": kinds.PICTURES, "example": SAID}
+
+
+def drawn(backbone: Backbone, prompt: Prompt, moved: Mapping[str, float | str], board: LoopBoard) -> Board:
+    """A picture of the loop, drawn with these knobs moved."""
+    given = start_values(FAVOURITE, backbone.suits)[1] | {"verify": "residual"}  # a relaxed rule cannot match the seed
+    (run,) = Here().start(backbone, prompt, [(FAVOURITE, given | moved)])
+    growing = Board(run)
+    for step in run:
+        growing.add(step)
+        board.add(run, step)
+    board.finish(run, thumbnail(growing.final()))
+    return growing

@@ -1,0 +1,338 @@
+"""The Lab tab: pictures or meshes without end, while somebody moves the knobs and sees what each of them costs and gains."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any
+
+import gradio as gr
+
+from app.live.boards.loop import LoopBoard
+from app.live.boards.picture import Board
+from app.live.stream import Throttle
+from app.ui import knobs as knob_panel
+from app.ui.method_menu import PLAIN, cards, preset_title, start_values
+from app.ui.panels import clouds, kinds, lab, live, mesh, notice, offered, wanted
+from app.ui.panels.runs import thumbnail
+from app.ui.tabs import checked_values as asked
+from app.ui.tabs import lab_example, subject
+from app.ui.tabs.image_tab import EXAMPLES
+from app.ui.tabs.looping import NO_MESH, Loop, Stage, settings, settings_panel
+from app.ui.tabs.mesh_input import FIRST, example_clouds
+from app.ui.tabs.racing import DIRECT, fill
+from app.ui.tabs.subject import Subject
+from app.ui.tabs.tab_context import Place
+from app.ui.tabs.turns import Turns
+from engine.core import Knobs, Method
+from engine.errors import BadKnob, ForetokenError
+from engine.methods import PRESETS, auto_title, find
+from engine.run import Run
+from engine.tuning.auto import resolve
+from engine.tuning.prepare import to_stderr_once
+
+NAP = 0.05  # seconds, so that a slow tempo can be ended
+SAME, FASTEST = "Same picture", "Exact, fastest"
+SEEDED = "match seed"
+NO_SEED = "A relaxed rule cannot match the seed, so 'verify' is 'residual' now."
+MADE_WAY = "Somebody waits for the engine, so the loop has ended. Start it again to stand in line."
+FOUND = "{}: the fastest exact method on this machine, as far as it was measured."
+# A Lab that shows a loop keeps it; "none" is a page that asked for no examples.
+IS_EMPTY = """() => [(document.querySelector("#lab-stage .ft-lab")?.dataset.state ?? "empty") === "empty"
+  && sessionStorage.getItem("foretoken-race") !== "none"]"""
+NOTHING_FASTER = "No exact method is faster than plain decoding on this machine."
+
+
+def build(place: Place) -> None:
+    """Builds the tab's controls and panels and connects them."""
+    LabTab(place).wire()
+
+
+class LabTab(Turns):
+    """The components of the tab and their handlers. loops : by visitor, the loop in progress"""
+
+    prefix = "lab-"
+    idle = lab.IDLE
+
+    def __init__(self, place: Place):
+        super().__init__(place)
+        self.backbone, self.suits, self.mesh = place.backbone, place.backbone.suits, place.mesh
+        self.pictures = subject.pictures(place.backbone)
+        self.loops: dict[str, Loop] = {}
+        self._build_request()
+        with gr.Row(elem_classes="ft-main"):
+            with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
+                self._build_settings()
+            with gr.Column(elem_classes="ft-stage"):
+                self.viewer = mesh.build(NO_MESH, "lab-view")
+                self.stage = lab.build("lab-stage")
+        self.panels = {"verdict": self.stage, "viewer": self.viewer}  # this tab's line above the results is the stage itself
+        self.offers = {}
+        self.live = live.build(self.panels, "lab-live")
+        self.wanted = wanted.build("lab-wanted")
+        self.tab, self.is_empty = place.tab, gr.Checkbox(False, visible="hidden", elem_id="lab-is-empty")
+        self.shown_first = lab_example.read(place.examples, place.backbone)
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model that draws."""
+        return self.backbone.name
+
+    def _build_request(self) -> None:
+        with gr.Row(elem_classes="ft-ask"):
+            self.kind = kinds.build("lab-kind")
+            self.prompt = gr.Textbox(
+                EXAMPLES[0], label="Prompt", placeholder="Describe what to draw", lines=1, max_lines=1, elem_id="lab-prompt",
+                elem_classes="ft-prompt", show_label=False, container=False, scale=1, max_length=asked.LONGEST_PROMPT,
+            )  # fmt: skip
+            self.build_buttons()
+            self.go.value, self.cancel.value = "Start loop", "Stop"
+        with gr.Column(visible=False, elem_id="lab-tiles") as self.table:
+            self.tiles = clouds.build(example_clouds(), "lab-clouds")
+        self.build_notices()
+
+    def _build_settings(self) -> None:
+        gr.HTML("<h2>Presets</h2>", elem_classes="ft-heading")
+        with gr.Row(elem_classes="ft-chips ft-presets"):
+            titles = {SAME: SAME, FASTEST: FASTEST} | {name: preset_title(name) for name in PRESETS}
+            self.presets = {
+                key: gr.Button(title, size="sm", elem_classes="ft-chip", elem_id=f"lab-preset-{i}", visible=self.has(key, self.pictures))
+                for i, (key, title) in enumerate(titles.items())
+            }
+        first = self.pictures.favourite
+        self.build_cards(list(self.pictures.found), first)
+        self.cards = offered.build("lab-cards")
+        method, given = start_values(first, self.suits)
+        self.knobs.value = self.panel_of(first, method, given)
+        gr.HTML("<h2>Loop</h2>", elem_classes="ft-heading")
+        self.settings = knob_panel.build(settings_panel(self.pictures), "lab-settings")
+        self.seed = gr.Number(
+            7, label="First seed", precision=0, elem_id="lab-seed", minimum=0, maximum=asked.LARGEST_SEED, elem_classes="ft-first-seed"
+        )
+
+    def wire(self) -> None:
+        """Connects the handlers."""
+        inputs = [self.method, self.knobs, self.settings, self.prompt, self.seed, self.kind, self.tiles]
+        self.wire_turn([self.go.click, self.prompt.submit], self.run, inputs)
+        shown = [self.method, self.knobs, self.badge, self.messages]
+        self.knobs.input(self.move, [self.knobs, self.kind], shown[1:], trigger_mode="always_last", **DIRECT)
+        self.method.input(self.change, [self.method, self.knobs, self.kind], shown, trigger_mode="always_last", **DIRECT)
+        self.settings.input(self.tune, [self.settings, self.kind], self.messages, trigger_mode="always_last", **DIRECT)
+        self.wanted.input(self.recall, [self.wanted, self.kind], shown, trigger_mode="always_last", **DIRECT)
+        names = ("kind", "prompt", "table", "tiles", "method", "knobs", "badge", "cards", "settings", "stage", "viewer", "messages")
+        self.switched = {name: getattr(self, name) for name in names} | self.presets
+        self.kind.input(self.switch, self.kind, list(self.switched.values()), trigger_mode="always_last", **DIRECT)
+        if self.shown_first:
+            self.tab.select(self.greet, self.is_empty, self.stage, js=IS_EMPTY, **DIRECT)
+        for key, button in self.presets.items():
+            button.click(self.pressing(key), [self.method, self.kind], shown, **DIRECT)
+
+    def greet(self, is_empty: object) -> Any:
+        """Shows the example to who opens the tab for the first time."""
+        return self.shown_first if is_empty is True else gr.skip()
+
+    def pressing(self, key: str) -> Callable[..., tuple[Any, ...]]:
+        """The handler of a preset's button."""
+
+        def press(name: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
+            return self.preset(key, name, kind, request)
+
+        return press
+
+    # --- pictures or meshes ---------------------------------------------------------------------------------------
+
+    def subject(self, kind: object) -> Subject:
+        """What the page asks to loop on; raises BadPrompt, MissingWeights."""
+        return self.pictures if kind == kinds.PICTURES else subject.of(kind, self.backbone, self.mesh)
+
+    def has(self, key: str, made: Subject) -> bool:
+        """Whether a preset is one of a subject's model."""
+        return key in (SAME, FASTEST) or find(key)[0].needs <= made.backbone.capabilities
+
+    def switch(self, kind: object) -> tuple[Any, ...]:
+        """Shows the methods, the settings and the examples of the other kind."""
+        try:
+            made = self.subject(kind)
+        except ForetokenError as e:
+            return fill(self.switched, {"kind": kinds.PICTURES, "messages": notice.error(e)})
+        are_pictures, name = made.kind == kinds.PICTURES, made.favourite
+        method, given = start_values(name, made.backbone.suits)
+        values = {
+            "prompt": gr.Textbox(visible=are_pictures),
+            "table": gr.Column(visible=not are_pictures),
+            "tiles": FIRST,
+            "method": name,
+            "cards": {self.method.elem_id: cards(made.found, made.backbone.suits)},
+            "knobs": self.panel_of(name, method, given),
+            "badge": self.badge_of(name, given),
+            "settings": settings_panel(made),
+            "stage": lab.IDLE | {"kind": made.kind},
+            "viewer": NO_MESH,
+            "messages": [],
+        }
+        presets: dict[str, Any] = {key: gr.Button(visible=self.has(key, made)) for key in self.presets}
+        presets[SAME] = gr.Button(SAME if are_pictures else "Same mesh")
+        return fill(self.switched, values | presets)
+
+    # --- knobs ----------------------------------------------------------------------------------------------------
+
+    def panel_of(self, name: str, method: Method, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The panel of a method's knobs; all can be moved during a loop."""
+        return knob_panel.encode(name, method.knobs, values) | {"loops": True}
+
+    def move(self, value: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
+        """Takes moved knobs: the live ones for the next step, all of them for the next picture. A rule that is relaxed cannot match the
+        seed, so that is switched off then, instead of an end of the loop."""
+        name = value.get("name") if isinstance(value, Mapping) else value
+        try:
+            made = self.subject(kind)
+            name, method = asked.method(name, made.backbone)
+            values = asked.knobs(value, method.knobs)
+            panel, told = gr.skip(), []
+            if values.get("verify") == SEEDED and not method.exact(Knobs(values)):
+                values |= {"verify": "residual"}
+                panel, told = self.panel_of(name, method, values), notice.hint(NO_SEED)
+            self.use(request.session_hash, made, name, method, values)
+        except ForetokenError as e:
+            return gr.skip(), gr.skip(), notice.error(e)
+        return panel, self.badge_of(name, values), told
+
+    def use(self, visitor: str, made: Subject, name: str, method: Method, values: Mapping[str, float | str]) -> None:
+        """Gives a visitor's loop a method and its knobs, if there is one on this subject."""
+        loop = self.loops.get(visitor)
+        if loop is None or loop.made.kind != made.kind:
+            return
+        loop.set(name=name, knobs=values)
+        self.sessions.move(visitor, method.name, values, made.backbone.name, 0)
+
+    def shown(
+        self, visitor: str, made: Subject, name: str, values: Mapping[str, Any], told: list[dict[str, Any]] | None = None
+    ) -> tuple[Any, ...]:
+        """Method, knobs, badge and messages after a change, which the loop takes too."""
+        name, method = asked.method(name, made.backbone)
+        panel = self.panel_of(name, method, values)
+        self.use(visitor, made, name, method, asked.knobs(panel, method.knobs))
+        return name, panel, self.badge_of(name, panel["values"]), told or []
+
+    def change(self, name: object, before: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
+        """Shows the knobs of another method."""
+        try:
+            made = self.subject(kind)
+            panel = self.chosen_knobs(name, before, made.backbone.suits)
+            found = self.shown(request.session_hash, made, str(name), panel["values"])
+        except ForetokenError as e:
+            return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
+        return found[0], found[1] | {"left": panel["left"]}, *found[2:]
+
+    def preset(self, key: str, name: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
+        """Shows a preset: one of the table of methods, the same picture as plain decoding, or the fastest exact method."""
+        try:
+            made = self.subject(kind)
+            chosen, values, told = self.values_of(key, name, made)
+            return self.shown(request.session_hash, made, chosen, values, told)
+        except ForetokenError as e:
+            return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
+
+    def values_of(self, key: str, name: object, made: Subject) -> tuple[str, Mapping[str, Any], list[dict[str, Any]]]:
+        """(method or preset, knobs, messages) of a preset's button. name : the method that is chosen now"""
+        suits = made.backbone.suits
+        if key == SAME:
+            seeded = [asked.method(name, made.backbone)[1].name, made.favourite, *(other for _, other in made.found)]
+            offers = ((other, start_values(other, suits)) for other in seeded)
+            return next((found[0].name, found[1], []) for _, found in offers if found[1].get("verify") == SEEDED)
+        if key != FASTEST:
+            return key, start_values(key, suits)[1], []
+        taken = resolve(made.backbone, to_stderr_once)
+        method, given = start_values(taken, suits)
+        if method.name == PLAIN:
+            return made.favourite, {}, notice.hint(NOTHING_FASTER)
+        return method.name, given, notice.hint(FOUND.format(auto_title(taken)))
+
+    def recall(self, value: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
+        """Brings a snapshot back."""
+        try:
+            if not isinstance(value, Mapping):
+                raise BadKnob("The snapshot arrived incomplete. Keep it again.")
+            made = self.subject(kind)
+            name, method = asked.method(value.get("name"), made.backbone)
+            return self.shown(request.session_hash, made, name, asked.knobs({"values": value.get("knobs")}, method.knobs))
+        except ForetokenError as e:
+            return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
+
+    def tune(self, value: object, kind: object, request: gr.Request) -> Any:
+        """Takes another tempo at once, other prompts and another size for the next picture."""
+        try:
+            made = self.subject(kind)
+            chosen = asked.knobs(value, settings(made))
+        except ForetokenError as e:
+            return notice.error(e)
+        loop = self.loops.get(request.session_hash)
+        if loop is not None and loop.made.kind == made.kind:
+            loop.set(chosen=chosen)
+        return gr.skip()
+
+    # --- the loop -------------------------------------------------------------------------------------------------
+
+    def run(
+        self, ticket: object, name: object, knobs: object, values: object, text: object, seed: object, kind: object, cloud: object,
+        request: gr.Request,
+    ) -> Iterator[dict[str, Any]]:  # fmt: skip
+        """The generator of one loop."""
+        visitor = request.session_hash
+
+        def going(number: int) -> Iterator[dict[str, Any]]:
+            made = self.subject(kind)
+            chosen, method = asked.method(name, made.backbone)
+            given = asked.knobs(knobs, method.knobs)
+            loop = Loop(chosen, given, asked.knobs(values, settings(made)), made.thing(text, cloud), asked.seed(seed), made)
+            self.loops[visitor] = loop
+            try:
+                yield from self.endless(visitor, number, loop)
+            finally:
+                self.loops.pop(visitor, None)
+
+        yield from self.hold_engine(visitor, ticket, going)
+
+    def endless(self, visitor: str, number: int, loop: Loop) -> Iterator[dict[str, Any]]:
+        """Makes one after another until the visitor stops it, or until somebody waits."""
+        board, throttle, made = LoopBoard(), Throttle(), loop.made
+        stage = Stage(board, secrets.token_hex(8), lab.made_with(made.backbone, loop.seed), made.kind)
+        stage.plain = yield from self.plain_speed(visitor, number, loop)
+        while stage.plain is not None:
+            chosen, values, prompt = loop.take(board.pictures)
+            (run,) = self.start_runs(visitor, number, made.backbone, prompt, [(chosen, values)], made.warm)
+            growing, ready = made.board(run), time.monotonic()
+            for _, step in self.runner.race([run]):
+                growing.add(step)
+                board.add(run, step)
+                if throttle.ready():
+                    yield stage.show(growing)
+                    throttle.done()
+                ready = self.wait(run, ready + loop.pause)
+            if not run.finished:
+                break
+            board.finish(run, thumbnail(growing.final()) if isinstance(growing, Board) else "")
+            yield stage.show(growing)
+            if self.sessions.waiting():
+                self.sessions.leave_results(visitor, self.prefix, {"messages": notice.hint(MADE_WAY)})
+                break
+        yield stage.show(None) if board.samples else {"verdict": lab.IDLE | {"kind": made.kind}}
+
+    def plain_speed(self, visitor: str, number: int, loop: Loop) -> Generator[dict[str, Any], None, float | None]:
+        """Shows how far plain decoding is, at the size of the loop; returns its tokens a second, None if the visitor has stopped it."""
+        made, (_, _, prompt) = loop.made, loop.take(0)
+        waiting = {"kind": made.kind}
+        yield {"verdict": lab.waiting("Plain decoding first, for comparison") | waiting, "viewer": NO_MESH}
+        (run,), throttle = self.start_runs(visitor, number, made.backbone, prompt, [(PLAIN, {})], made.warm), Throttle()
+        for _ in self.runner.race([run]):
+            if throttle.ready():
+                yield {"verdict": lab.waiting(f"Plain decoding first, for comparison: {len(run.tokens):,} tokens") | waiting}
+                throttle.done()
+        return run.totals["tokens_per_second"] if run.finished else None
+
+    def wait(self, run: Run, until: float) -> float:
+        """Waits until a time of the monotonic clock, or until the run is stopped; returns the time."""
+        while (left := until - time.monotonic()) > 0 and not run.stopped:
+            time.sleep(min(left, NAP))
+        return time.monotonic()

@@ -1,0 +1,97 @@
+"""An endless loop of the Lab tab: its settings, what its next run is made with, and what it shows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.live.boards.loop import LoopBoard
+from app.live.boards.mesh import MeshBoard
+from app.live.boards.picture import Board
+from app.live.stream import Growth
+from app.ui import knobs as knob_panel
+from app.ui.method_menu import run_badge, title_of
+from app.ui.panels import lab, mesh
+from app.ui.tabs import mesh_side, subject
+from app.ui.tabs.subject import Subject
+from engine.core import Knob, Prompt
+
+CHANGING, STAYING = "one after another", "one, new seeds"
+TEMPI = {"as fast as it goes": 0.0, "5 steps a second": 0.2, "1 step a second": 1.0}  # least seconds of a step
+NO_MESH = mesh.encode({"accelerated": mesh.Side.waiting("The mesh grows here", "Choose a cloud and start the loop.")})
+
+
+def settings(made: Subject) -> tuple[Knob, ...]:
+    """What the loop draws and how fast it goes."""
+    turn = Knob(
+        made.series, "", CHANGING, choices=(CHANGING, STAYING), help="One after another: the examples in turn, yours first.", live=False
+    )
+    tempo = Knob(
+        "tempo", "", next(iter(TEMPI)), choices=tuple(TEMPI), help="Waits between the steps. The clock does not count them.", live=True
+    )
+    return (turn, tempo) if made.size is None else (turn, tempo, made.size)
+
+
+def settings_panel(made: Subject) -> dict[str, Any]:
+    """The value of the settings panel."""
+    return knob_panel.encode(f"lab-{made.kind}", settings(made), words=subject.panel_words(made)) | {"loops": True}
+
+
+@dataclass
+class Loop:
+    """What the next picture or mesh of a visitor's loop is made with. Handlers write it, the generator reads it between two of them.
+
+    first : the prompt or the cloud that comes first
+    """
+
+    name: str
+    knobs: Mapping[str, float | str]
+    chosen: Mapping[str, float | str]
+    first: str
+    seed: int
+    made: Subject
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, number: int) -> tuple[str, Mapping[str, float | str], Prompt]:
+        """The method, its knobs and the prompt of a picture or a mesh. number : from 0"""
+        with self.lock:
+            others = [thing for thing in self.made.things if thing != self.first]
+            turn = [self.first, *others] if self.chosen[self.made.series] == CHANGING else [self.first]
+            return self.name, self.knobs, self.made.prompt(turn[number % len(turn)], self.seed + number, self.chosen)
+
+    def set(self, **values: Any) -> None:
+        """Changes name, knobs or chosen."""
+        with self.lock:
+            for name, value in values.items():
+                setattr(self, name, value)
+
+    @property
+    def pause(self) -> float:
+        """Least seconds of a step."""
+        return TEMPI[str(self.chosen["tempo"])]
+
+
+@dataclass
+class Stage:
+    """What a loop shows. facts : what it was made with; plain : tokens a second of plain decoding, None = not known; last : made last"""
+
+    board: LoopBoard
+    identity: str
+    facts: dict[str, str]
+    kind: str
+    plain: float | None = None
+    last: Growth | None = None
+
+    def show(self, growing: Growth | None) -> dict[str, Any]:
+        """The values of the panels. growing : what is made now, None = the loop has ended"""
+        state = "running" if growing else "stopped"
+        self.last = growing or self.last
+        picture = growing if isinstance(growing, Board) else None
+        shown = {"verdict": lab.encode(self.board, picture, self.plain, self.identity, self.facts, state) | {"kind": self.kind}}
+        if not isinstance(self.last, MeshBoard) or not self.last.count:
+            return shown
+        run = self.last.run
+        side = mesh_side.side_of(self.last, title_of(run.name), run_badge(run))
+        return shown | {"viewer": mesh.encode({"accelerated": side}, subject.shown_points(run.prompt))}

@@ -1,0 +1,74 @@
+"""What a finished run of the Mesh tab leaves: measured meshes, files, the verdict with the fit, and the rows of the table of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gradio as gr
+
+from app.live.boards.mesh import MeshBoard
+from app.runs.fit_line import fit_of
+from app.runs.mesh_files import FILES, write_files
+from app.runs.run_store import Shelf
+from app.ui.panels import notice, runs, verdict
+from app.ui.tabs import quality_table
+from app.ui.tabs.comparing import pair
+from app.ui.tabs.mesh_side import FLAT, WORDS, without_a_face
+from app.ui.tabs.quality_table import Measured
+from app.ui.tabs.saving import keep
+from engine.mesh.read import Input
+from engine.recognition.fit import Fit
+
+
+class Outcome(NamedTuple):
+    """sides : the measured boards, the left one first; fit : of the accelerated mesh, None if it is not known, then `unknown` says why"""
+
+    sides: list[Measured]
+    fit: Fit | None
+    unknown: str
+
+
+def measured(boards: Sequence[MeshBoard], given: Input) -> Outcome:
+    """Measures the meshes of a race. boards: the right one first"""
+    fast = boards[0]
+    sides = [quality_table.measure(b, "fast" if b is fast else "plain", given) for b in reversed(boards) if b.count]
+    if not len(fast.faces):
+        return Outcome(sides, None, "")
+    return Outcome(sides, *fit_of(fast.run.backbone, given, fast.run.result(), sides[-1].numbers))
+
+
+def said(boards: Sequence[MeshBoard], outcome: Outcome, seconds: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """The line above the view. A mesh that is empty, has no area or is foreign to its input is not celebrated."""
+    fast = boards[0]
+    if not len(fast.faces):
+        return without_a_face(fast.run)
+    told = verdict.encode(*pair(boards), WORDS, seconds)
+    if outcome.fit:
+        return verdict.with_fit(told, outcome.fit)
+    if outcome.unknown:
+        return told | {"fit": notice.without_paths(outcome.unknown)}
+    return told if told["state"] != "done" else FLAT
+
+
+def rows(boards: Sequence[MeshBoard], outcome: Outcome, given: Input) -> list[runs.Entry]:
+    """The race for the table of runs, the right side first."""
+    found = []
+    for board in boards:
+        side = next((s for s in outcome.sides if (s.side == "fast") == (board is boards[0])), None)
+        more = {"faces": side.numbers["faces"] if side else 0, "holes": side.repair.holes if side else 0, "fit": None}
+        if board is boards[0] and outcome.fit:
+            more["fit"] = outcome.fit.verdict
+        found.append(runs.mesh(board, given, more))
+    return found
+
+
+def offers(fast: MeshBoard, given: Input, folder: Path, shelf: Shelf, notices: list[dict[str, str]]) -> dict[str, Any]:
+    """Writes the downloads and the run's history; returns the values of the buttons and the messages. If the disk refuses one, the other
+    is still written. notices: to keep on the page"""
+    files, lost = keep("downloads", lambda: write_files(fast.run, given, folder))
+    _, unkept = keep("history", lambda: shelf.keep(fast.run, given))
+    found: Mapping[str, Path] = files or {}
+    buttons = {name: gr.DownloadButton(value=str(found.get(name, "")) or None, interactive=name in found) for name in FILES}
+    return {"messages": [*notices, *notice.error(*lost, *unkept)], **buttons}

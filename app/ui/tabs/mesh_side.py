@@ -1,0 +1,77 @@
+"""What the Mesh tab shows and says of a run: a board's side of the view, its charts, and the line above them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from app.live.boards.mesh import MeshBoard
+from app.ui.method_menu import run_badge, title_of
+from app.ui.panels import canvas, mesh, trace, tree, verdict
+from app.ui.panels.made import bpt_words, made_with
+from app.ui.tabs.comparing import left_badge, pair
+from engine.run import Run
+
+SPAN = 128  # the number of tokens of a mesh is not known before, so the trace is drawn over a multiple of this
+WORDS = verdict.Words("Reading the points", "The downloads contain the accelerated mesh.")
+MEASURING = {"state": "running", "live": "Measuring the meshes", "detail": "Their quality, and how well they fit the input."}
+FLAT = {"state": "done", "tone": "bad", "headline": "The mesh has no area", "detail": "All of its faces are flat. Roll another seed."}
+
+
+def token_count(run: Run) -> str:
+    """How many tokens a run has, in words."""
+    return f"{len(run.tokens):,} token{'' if len(run.tokens) == 1 else 's'}"
+
+
+def without_a_face(run: Run) -> dict[str, Any]:
+    """The line above the view for a run without a face: what happened, and what to try."""
+    if run.stopped and not run.finished:
+        detail = f"It had {token_count(run)}. Let it run longer before you cancel."
+        return {"state": "stopped", "headline": "Stopped before the first face", "detail": detail}
+    ended = bool(run.tokens) and run.tokens[-1] == run.backbone.end
+    what = "ended the mesh" if ended else "reached the length limit"
+    detail = f"{run.method.title} {what} after {token_count(run)}. Roll another seed, choose another up axis, or give points with "
+    return {"state": "done", "tone": "bad", "headline": "The mesh has no faces", "detail": f"{detail}normals that point outward."}
+
+
+def side_of(board: MeshBoard, title: str, badge: Mapping[str, Any] | None, course: mesh.Course | None = None) -> mesh.Side:
+    """A board's side of the view. course: of a finished run, for its replay"""
+    empty = f"No faces in {token_count(board.run)}." if board.ended and not len(board.faces) else ""
+    return mesh.Side(
+        board.faces, board.accepted, board.depth, board.step, board.tokens, board.entropy, board.probability, board.top, board.ghosts,
+        title=title, state=canvas.state(board), badge=badge, counters=board.run.totals, text=empty, course=course,
+    )  # fmt: skip
+
+
+def course_of(board: MeshBoard) -> mesh.Course:
+    """When a run committed what, and what it had drafted."""
+    steps, guesses = board.run.steps, board.guesses()
+    return mesh.Course(
+        np.cumsum([step.seconds for step in steps]), np.cumsum([step.forwards for step in steps]),
+        np.cumsum([len(step.tokens) for step in steps]), guesses.faces, guesses.came, guesses.step,
+    )  # fmt: skip
+
+
+def draw_race(boards: Sequence[MeshBoard], points: np.ndarray, changed: set[int]) -> dict[str, Any]:
+    """The values of the view of both boards, the right one first, of the line above it while they grow, and of the charts of the
+    accelerated one if it changed."""
+    over = all(board.ended for board in boards)
+    sides = {}
+    for name, board in zip(("accelerated", "plain"), boards, strict=False):
+        mark = (run_badge if board is boards[0] else left_badge)(board.run) if board.count else None
+        sides[name] = side_of(board, title_of(board.run.name), mark, course_of(board) if over and board.count else None)
+    fast = boards[0]
+    courses = draw_course(fast) if 0 in changed and fast.count else {}
+    told = {} if over else {"verdict": verdict.encode(*pair(boards), WORDS)}
+    return {"viewer": mesh.encode(sides, points), **told, **courses}
+
+
+def draw_course(board: MeshBoard) -> dict[str, Any]:
+    """The values of the trace panel and the tree panel."""
+    method, state = board.run.method, canvas.state(board)
+    limit = -(-len(board.trail.positions) // SPAN) * SPAN
+    made = made_with(board.run)
+    drawn = tree.encode(board.trail, method, state, made=made, words=bpt_words)
+    return {"trace": trace.encode(board.trail, method, state, limit, made), "tree": drawn}

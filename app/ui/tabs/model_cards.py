@@ -1,0 +1,189 @@
+"""Cards of models as HTML. Everything on a card may come from a file of somebody else, so all of it is escaped."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from html import escape
+from pathlib import Path
+
+from PIL import Image
+
+from app.ui.method_menu import title_of
+from app.ui.panels.notice import without_paths
+from app.ui.tabs.cards import Card, Curve, Lack
+from app.ui.tabs.speeds import Speed
+from engine.checkpoints.families import Family
+
+SAMPLES = Path(__file__).with_name("samples")
+THUMBNAIL = 160  # pixels
+CHART = (300, 84)  # of a curve, in its own units
+KEEPS = "The studio keeps the models that it was started with."
+STATES = {"in use": "In use", "ready": "Ready", "imported": "Imported", "damaged": "Damaged"}
+
+
+def cards_html(cards: Iterable[Card]) -> str:
+    """The cards, one beside the other where there is room."""
+    return f'<div class="ft-models">{"".join(map(card_html, cards))}</div>'
+
+
+def card_html(card: Card) -> str:
+    """One card."""
+    state = f'<span class="ft-state" data-state="{escape(card.state)}">{STATES[card.state]}</span>'
+    head = f'<div class="ft-model-body"><header><h3>{escape(card.name)}</h3>{state}</header>'
+    if card.damage:
+        body = f'<p class="ft-model-about">{escape(without_paths(card.damage))}</p>{command_html("Fix it", card.command)}'
+        return f'<article class="ft-model" data-model="{escape(card.name)}">{head}{body}</div></article>'
+    facts = {"Size": card.size, "Makes": card.sizes, "Speed here": speed_text(card.speed), "Licence": brief(card.licence)} | dict(
+        card.facts
+    )
+    rows = "".join(f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in facts.items() if value)
+    return (
+        f'<article class="ft-model" data-model="{escape(card.name)}">{picture_html(card)}{head}'
+        f'<p class="ft-model-about">{escape(card.about)}</p><dl class="ft-facts">{rows}</dl>'
+        f"{methods_html(card)}{used_html(card)}{folds_html(card)}</div></article>"
+    )
+
+
+def brief(licence: str) -> str:
+    """The first sentence of a licence; the fold has all of it."""
+    return licence.removeprefix("Weights: ").split(". ")[0].rstrip(".")
+
+
+def speed_text(speed: Speed | None) -> str:
+    """How fast a model was here, as a sentence."""
+    if speed is None:
+        return "not measured here yet; the first run will tell"
+    runs = f"{speed.runs} run{'s' * (speed.runs > 1)} here"
+    plain = f"{speed.plain:.0f} tokens/s plain" if speed.plain is not None else ""
+    fast = f"{speed.fast:.0f} tokens/s with {title_of(speed.method)}" if speed.fast is not None else ""
+    return f"{', '.join(filter(None, (plain, fast)))} ({runs})"
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def picture_html(card: Card) -> str:
+    """The model's picture: the shipped one, the newest results here, or a frame that says that there is none yet."""
+    if card.sample and (path := SAMPLES / f"{card.sample}.svg").is_file():
+        return f'<div class="ft-model-picture"><img alt="Three results of {escape(card.name)}" src="{inline(path)}"></div>'
+    if card.pictures:
+        shown = "".join(f'<img alt="A result of {escape(card.name)}" src="{thumbnail(path)}">' for path in card.pictures)
+        return f'<div class="ft-model-picture" data-count="{len(card.pictures)}">{shown}</div>'
+    return '<div class="ft-model-picture"><p>No picture yet. The first one made with it appears here.</p></div>'
+
+
+@lru_cache(maxsize=8)
+def inline(path: Path) -> str:
+    """A shipped drawing as a data URL."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
+
+
+@lru_cache(maxsize=64)
+def thumbnail(path: Path) -> str:
+    """A result as a small data URL; "" if the file has gone or is damaged."""
+    try:
+        with Image.open(path) as found:
+            small = found.convert("RGB")
+            small.thumbnail((THUMBNAIL, THUMBNAIL))
+    except (OSError, ValueError):
+        return ""
+    buffer = io.BytesIO()
+    small.save(buffer, "webp", quality=80)
+    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+
+
+def methods_html(card: Card) -> str:
+    """The methods that work, as chips, and a fold with what the others need."""
+    if not card.works and not card.lacks:
+        return ""
+    chips = "".join(f'<li class="ft-works">{escape(title)}</li>' for title in card.works)
+    count = len(card.lacks)
+    need = f"{count} more {'method needs' if count == 1 else 'methods need'} something first"
+    more = fold(need, "".join(map(lack_html, card.lacks)), "ft-lacks") if count else ""
+    return f'<div class="ft-methods"><h4>Methods that work</h4><ul>{chips}</ul>{more}</div>'
+
+
+def lack_html(lack: Lack) -> str:
+    """A method and what it needs."""
+    return f"<p><b>{escape(lack.title)}</b> needs {escape(lack.needs)}.</p>"
+
+
+def used_html(card: Card) -> str:
+    """The tab that runs a model that is loaded, to click; of another model, how it comes into use."""
+    if card.state != "in use" and card.command:
+        return f'<p class="ft-use">{KEEPS} To use {escape(card.name)}, end it and start it with this model: see “In a terminal”.</p>'
+    if card.state != "in use" or not card.tab:
+        return ""
+    return f'<p class="ft-use"><button type="button" class="ft-link" data-tab="{card.tab}">Open the {card.tab} tab</button></p>'
+
+
+def command_html(label: str, command: str) -> str:
+    """A command for the terminal."""
+    return f'<p class="ft-use">{escape(label)}: <code>{escape(command)}</code></p>' if command else ""
+
+
+def terminal_html(card: Card) -> str:
+    """The commands for a model and for what its methods need: for who prefers a terminal, so they lie in a fold."""
+    commands = {"Use it": card.command} | {f"Train what {lack.title} needs": lack.command for lack in card.lacks}
+    return "".join(command_html(label, command) for label, command in commands.items())
+
+
+def folds_html(card: Card) -> str:
+    """What only some want to know."""
+    made, _, command = card.trained.partition(": ")
+    training = "".join(map(curve_html, card.curves))
+    training += f'<p class="ft-small">{escape(made)}: <code>{escape(command)}</code></p>' if card.trained else ""
+    rest = "".join(f'<p class="ft-small">{escape(without_paths(text))}</p>' for text in (card.licence, card.data) if text)
+    words = f'<p class="ft-small">{escape(", ".join(card.words))}</p>'
+    return (
+        (fold("Training", training) if training else "")
+        + (fold("Licence and data", rest) if rest else "")
+        + (fold("In a terminal", commands) if (commands := terminal_html(card)) else "")
+        + (fold(f"{len(card.words)} words it knows", words) if card.words else "")
+    )
+
+
+def fold(title: str, content: str, kind: str = "") -> str:
+    """A line that opens; title and kind are our own text, content is HTML."""
+    return f'<details class="ft-fold {kind}"><summary>{escape(title)}</summary><div>{content}</div></details>'
+
+
+def curve_html(curve: Curve) -> str:
+    """A small plot of a number during training, with its first and last values."""
+    times, values = [at for at, _ in curve.points], [value for _, value in curve.points]
+    across, up = spread(times, 6, CHART[0] - 6), spread(values, CHART[1] - 8, 10)
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, up, strict=True))
+    change = f"{values[0]:.3g} to {values[-1]:.3g} in {times[-1]:.0f} minutes"
+    said = escape(f"{curve.title}: {change}; {'more' if curve.more_is_better else 'less'} is better")
+    return (
+        f'<figure class="ft-curve"><svg viewBox="0 0 {CHART[0]} {CHART[1]}" role="img" aria-label="{said}" preserveAspectRatio="none">'
+        f'<polyline points="{points}"/></svg><figcaption><b>{escape(curve.title)}</b><span>{change}</span></figcaption></figure>'
+    )
+
+
+def spread(values: Sequence[float], first: float, last: float) -> list[float]:
+    """Values mapped so that the lowest lies at `first` and the highest at `last`."""
+    low, high = min(values), max(values)
+    return [first + (last - first) * (value - low) / ((high - low) or 1) for value in values]
+
+
+# --- what can be imported ---------------------------------------------------------------------------------------------
+
+
+def families_html(families: Sequence[Family]) -> str:
+    """The families that can be imported, a row each."""
+    rows = "".join(
+        f"<li><h4>{escape(each.title)}</h4><p>{escape(each.makes[:1].upper() + each.makes[1:])}. Weights: {escape(each.source)}. "
+        f"<span>Licence: {escape(each.licence)}.</span></p></li>"
+        for each in families
+    )
+    return f'<ul class="ft-families">{rows}</ul>'
+
+
+def facts_html(facts: dict[str, str]) -> str:
+    """Names and values, in a row where there is room."""
+    rows = "".join(f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in facts.items() if value)
+    return f'<dl class="ft-facts ft-machine">{rows}</dl>'

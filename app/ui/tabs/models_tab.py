@@ -1,0 +1,144 @@
+"""The Models tab: a card for each model on this machine, what else can be imported, and the import of a local checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app.ui.panels import notice
+from app.ui.tabs import model_cards
+from app.ui.tabs.cards import Card, brought_cards, families, shipped
+from app.ui.tabs.speeds import seen
+from app.ui.tabs.tab_context import Place
+from engine.converting import convert, look
+from engine.errors import BadFile, ForetokenError
+from engine.machine import facts
+from engine.memory import free, said
+from engine.networks.weights import MODELS
+
+PICTURES, OWN_MESHES = "pictogram", ("lowpoly", "lowpoly_lora")
+IN_A_TERMINAL = "This studio can be reached from other machines, so it reads no folders. Import in a terminal of its own machine:"
+START = "python launch.py --backbone"
+COMMAND = "python launch.py models import PATH"
+LONGEST_PATH = 4096
+
+
+def build(place: Place) -> None:
+    """Builds the tab."""
+    with gr.Column(elem_classes="ft-about"):
+        shown = gr.HTML(page(place), elem_id="models")
+        if place.local:
+            with gr.Column(elem_classes="ft-add"):
+                _build_import(place, shown)
+        elif not place.limits.shared:
+            gr.HTML(f'<section><h2>Add a model</h2><p class="ft-words">{IN_A_TERMINAL} <code>{COMMAND}</code></p></section>')
+        gr.HTML(f"<section><h2>What can be added</h2>{model_cards.families_html(families())}</section>")
+        kept = {"Runs are kept in": "the folder that the terminal shows at the start"} if place.limits.runs else {}
+        about = f'<p class="ft-words">{place.limits.privacy}</p>'
+        gr.HTML(f"<section><h2>This machine</h2>{model_cards.facts_html(machine() | kept)}{about}</section>")
+    place.tab.select(lambda: page(place), None, shown, **DIRECT)
+
+
+DIRECT: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+
+
+def page(place: Place) -> str:
+    """The cards as they are now: runs and imports of this session count."""
+    return model_cards.cards_html(cards(place))
+
+
+def cards(place: Place) -> list[Card]:
+    """A card for each model: the loaded one first, then those that ship, then the imported ones."""
+    runs, backbone = seen(place.shelf.folder), place.backbone
+    loaded = backbone.name == PICTURES
+    folder = place.weights if loaded and place.weights else MODELS / PICTURES
+    own = shipped(PICTURES, folder, runs, loaded, backbone if loaded else None)
+    own_mesh = place.mesh.name in OWN_MESHES
+    mesh_folder = place.mesh.folder if own_mesh else MODELS / OWN_MESHES[0]
+    meshes = [shipped(OWN_MESHES[0], mesh_folder, runs, own_mesh)] if (mesh_folder / "card.json").exists() else []
+    mine = brought_cards(runs, None if loaded else backbone.weights_hash, place.mesh.folder)
+    return sorted([own, *meshes, *mine], key=lambda card: card.state != "in use")
+
+
+def machine() -> dict[str, str]:
+    """What a speed depends on, for a person."""
+    found, room = facts(), free("cpu")
+    return {
+        "Processor": str(found["processor"]),
+        "Graphics card": str(found["cuda"] or "none that PyTorch sees"),
+        "Free memory": said(room) if room is not None else "",
+        "Fast bfloat16": "yes" if found["fast_bfloat16"] else "no",
+        "PyTorch": str(found["torch"]),
+    }
+
+
+# --- import -----------------------------------------------------------------------------------------------------------
+
+
+def _build_import(place: Place, shown: gr.HTML) -> None:
+    """The fields of an import and their handlers."""
+    gr.HTML("<section><h2>Add a model</h2></section>")
+    with gr.Row(elem_classes="ft-import"):
+        path = gr.Textbox(
+            label="Folder or file of a checkpoint", placeholder="A folder or file on this machine, such as ~/Downloads/Janus-Pro-1B",
+            show_label=False, container=False, elem_id="import-path", scale=1, max_lines=1, max_length=LONGEST_PATH,
+        )  # fmt: skip
+        what = gr.Button("What is it?", elem_id="import-look", scale=0, min_width=120)
+        go = gr.Button("Import", variant="primary", elem_id="import-go", scale=0, min_width=120)
+    told = gr.HTML("", elem_id="import-told")
+    gr.HTML(
+        '<p class="ft-words">Reads safetensors and PyTorch files without running anything in them, and downloads nothing.</p>'
+        + model_cards.fold("In a terminal", f'<p class="ft-use"><code>{COMMAND}</code></p>')
+    )
+    what.click(describe, path, told, preprocess=False, **DIRECT)
+    settings: dict[str, Any] = {"concurrency_id": "importing", "concurrency_limit": 1, "show_progress": "hidden"}
+    going = gr.on([go.click, path.submit], add, path, told, preprocess=False, api_visibility="private", **settings)
+    going.then(lambda: page(place), None, shown, **DIRECT)
+
+
+def path_of(text: object) -> Path:
+    """The path that a visitor wrote; raises BadFile for none."""
+    written = text.strip().strip("'\"") if isinstance(text, str) else ""
+    if not 0 < len(written) <= LONGEST_PATH or any(c == "\0" or "\ud800" <= c <= "\udfff" for c in written):
+        raise BadFile("This is not the path of a file or folder. Write where the checkpoint lies on this machine.")
+    return Path(written).expanduser()
+
+
+def describe(text: object) -> str:
+    """What a checkpoint is, or why it cannot be imported."""
+    try:
+        return told(str(look(path_of(text))))
+    except ForetokenError as e:
+        return complaint(e)
+
+
+def add(text: object) -> Iterator[str]:
+    """Imports a checkpoint: what it is, how far it is, and the command that uses it."""
+    try:
+        path = path_of(text)
+        found = look(path)
+        shown = -1
+        for progress in convert(path):
+            percent = 100 * progress.done // max(1, progress.total)
+            if percent != shown:
+                shown = percent
+                yield told(str(found), percent)
+        yield told(f"{found.name} is imported.\n{model_cards.KEEPS} End it and start it with this one: {START} {found.name}", 100)
+    except ForetokenError as e:
+        yield complaint(e)
+
+
+def told(text: str, percent: int | None = None) -> str:
+    """Lines of text, the first one bold, with a progress bar."""
+    first, *rest = (escape(notice.without_paths(line.strip())) for line in text.splitlines())
+    bar = f'<progress max="100" value="{percent}" aria-label="Import">{percent} %</progress>' if percent is not None else ""
+    return f'<div class="ft-told" role="status"><b>{first}</b>{"".join(f"<span>{line}</span>" for line in rest)}{bar}</div>'
+
+
+def complaint(error: ForetokenError) -> str:
+    """An error, without this machine's folders."""
+    return f'<div class="ft-told" data-kind="error" role="status"><span>{escape(notice.without_paths(str(error)))}</span></div>'

@@ -1,0 +1,118 @@
+"""A race of two to four finished runs in place of the last race: its panels, and the files that are made of it.
+
+The runs are chosen in the table of runs, and the browser plays them from its own memory. The server makes only the files, from what the
+page sends back, and keeps none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app.live.session import Sessions
+from app.runs import mesh_pictures, race_files, video
+from app.runs import uploaded_runs as sent
+from app.runs.uploaded_runs import Lane
+from app.ui.panels import canvas, mesh, notice, replay, runs
+from app.ui.panels import lanes as lanes_panel
+from app.ui.tabs import replay_page
+from app.ui.tabs.racing import DIRECT
+from app.ui.tabs.replay_page import Told
+from app.ui.tabs.saving import keep
+from engine.errors import BadPrompt, ForetokenError
+from engine.methods import METHODS
+
+NAMES = canvas.LANES
+# one at a time, because a GIF or a video holds its frames; not behind the pictures of runs, which may take minutes on a busy machine
+MAKING = DIRECT | {"queue": True, "concurrency_id": "race", "concurrency_limit": 1, "trigger_mode": "once"}
+FIRST = "the first run"
+
+
+class Lanes:
+    """The panels of such a race in a tab of a kind, hidden until the table of runs asks for them."""
+
+    def __init__(self, kind: runs.Kind):
+        self.kind, self.meshes = kind, kind is runs.MESHES
+        self.kinds = [name for name in lanes_panel.FILES if name != "mp4" or video.is_there()]
+        file = f"{kind.lanes}-file"
+        with gr.Column(elem_classes="ft-lanes", elem_id=f"{kind.lanes}-race"):
+            ids = [kind.lanes + "-view"] if self.meshes else [f"canvas-{name}" for name in NAMES]
+            self.head = lanes_panel.build(kind.lanes, kind.last, ids, file, self.kinds)
+            self.views = self._build_views()
+            self.replay = replay.build(f"{kind.lanes}-replay")
+            self.file = gr.DownloadButton("File", visible="hidden", elem_id=file)
+
+    def _build_views(self) -> dict[str, gr.HTML]:
+        if self.meshes:
+            return {"viewer": mesh.build(None, f"{self.kind.lanes}-view", NAMES)}
+        with gr.Row(elem_classes="ft-lanes-row"):
+            return {name: canvas.build(name, "", "") for name in NAMES}
+
+    def wire(self, sessions: Sessions, messages: gr.HTML) -> None:
+        """Connects the buttons of the files. messages: where it is said why there is none"""
+
+        def make(value: object, request: gr.Request) -> tuple[Any, Any]:
+            try:
+                path, lost = self.make(value, sessions.folder(request.session_hash))
+            except ForetokenError as e:
+                return gr.DownloadButton(value=None, interactive=False), notice.error(e)
+            return gr.DownloadButton(value=str(path) if path else None, interactive=bool(path)), notice.error(*lost)
+
+        asked = self.head.input(make, self.head, [self.file, messages], **MAKING)
+        told = f"() => window.dispatchEvent(new CustomEvent('foretoken:made', {{ detail: '{self.kind.lanes}' }}))"
+        asked.then(None, None, None, js=told)
+
+    def make(self, value: object, folder: Path) -> tuple[Path | None, list[ForetokenError]]:
+        """The file that a page asks for, or why the disk refuses it; raises ForetokenError for what no file can be made of."""
+        kind = value.get("make") if isinstance(value, Mapping) else None
+        if kind not in self.kinds:
+            raise BadPrompt(f"A race has no file of this kind; there are {', '.join(self.kinds)}.")
+        lanes = sent.lanes(value, self.meshes)
+        path = folder / f"foretoken-race-of-{len(lanes)}.{kind}"
+        if kind == "html":
+            parts = self.views | {"replay": self.replay}
+            return keep("file", lambda: write_page(lanes, parts, value, path))
+        return keep("file", lambda: (write_meshes if self.meshes else write_pictures)(lanes, path))
+
+
+def write_pictures(lanes: Sequence[Lane], path: Path) -> Path:
+    """Writes a race of pictures as a GIF or an MP4."""
+    write = race_files.write_video if path.suffix == ".mp4" else race_files.write_gif
+    return write([lane.board for lane in lanes], [lane.words for lane in lanes], path, race_files.LANES[: len(lanes)])
+
+
+def write_meshes(lanes: Sequence[Lane], path: Path) -> Path:
+    """The same of meshes; raises NotSupported where nothing can be drawn off screen."""
+    colours = race_files.LANES[: len(lanes)][::-1]
+    boards, titles = [lane.board for lane in reversed(lanes)], [lane.words for lane in reversed(lanes)]  # files have the first one last
+    write = mesh_pictures.write_video if path.suffix == ".mp4" else mesh_pictures.write_race
+    return write(mesh_pictures.draw_race(boards, colours, turns=False), boards, titles, path, colours)
+
+
+def write_page(lanes: Sequence[Lane], parts: Mapping[str, gr.HTML], value: Mapping[str, Any], path: Path) -> Path:
+    """Writes a race as an HTML file that plays it. parts: the panels of the page, by name; value: what the page has sent"""
+    shown = {name: {**lane.value, "side": name, "title": lane.title, "about": lane.about} for name, lane in zip(NAMES, lanes, strict=False)}
+    if "viewer" in parts:
+        points = value["lanes"][0].get("points")
+        shown = {"viewer": {"state": "done", "sides": shown, "points": points if isinstance(points, str) else ""}}
+    prompts = {str(lane.settings.get("prompt") or "") for lane in lanes}
+    title = prompts.pop() if len(prompts) == 1 else ""
+    made = [(lane.words, facts(lane.settings, bool(title))) for lane in lanes]
+    told = Told(title or f"A race of {len(lanes)} runs", "Each run on its own clock.", made, lanes[0].settings, FIRST)
+    return replay_page.write(path, replay_page.LANES, parts, shown, told)
+
+
+def facts(settings: Mapping[str, Any], shared: bool) -> dict[str, str]:
+    """How a run was made, in lines by name. shared: its prompt stands in the title"""
+    knobs, machine = (settings[name] if isinstance(settings.get(name), Mapping) else {} for name in ("knobs", "machine"))
+    name, size = str(settings.get("method", "")), settings.get("size")
+    found = {
+        "model": settings.get("backbone"), "prompt": None if shared else settings.get("prompt"), "seed": settings.get("seed"),
+        "size": f"{size} px" if size and settings.get("input") is None else None,
+        "method": METHODS[name].title if name in METHODS else name,
+        "knobs": ", ".join(f"{str(knob).replace('_', ' ')} {value}" for knob, value in knobs.items()), "machine": machine.get("processor"),
+    }  # fmt: skip
+    return {name: str(value) for name, value in found.items() if value not in (None, "")}

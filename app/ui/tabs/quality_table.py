@@ -1,0 +1,123 @@
+"""The quality of the finished meshes, side by side: defects of each mesh, trimesh's repair report, and its distance from the input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import gradio as gr
+
+from app.live.boards.mesh import MeshBoard
+from app.runs.history import placed
+from app.runs.mesh_files import FILES
+from app.ui.method_menu import title_of
+from app.ui.panels import panel
+from engine.mesh.distance import distance
+from engine.mesh.quality import quality
+from engine.mesh.read import Input
+from engine.mesh.repair import Repair, repair
+
+TEMPLATE = """
+<div class="ft-quality-box" tabindex="0" role="region" aria-label="Quality of the meshes" hidden>
+  <table class="ft-quality"><thead></thead><tbody></tbody></table>
+  <div class="ft-spent"></div>
+</div>
+"""
+
+
+class Measured(NamedTuple):
+    """One side: its title, its name ("plain" or "fast", which sets its colour), its measurements, and what its tokens became."""
+
+    title: str
+    side: str
+    numbers: Mapping[str, Any]
+    repair: Repair
+    tokens: int
+    dangling: int
+    dropped: int  # faces of the tokens that are not in the mesh
+
+
+ROWS = (  # name, label, what it means
+    ("faces", "Faces", "Triangles of the mesh."),
+    ("vertices", "Vertices", "Corners of the faces; equal positions count once."),
+    ("watertight", "Watertight", "Every edge has exactly two faces, so the surface has no holes."),
+    ("holes", "Holes", "Loops of edges with only one face."),
+    ("winding_consistent", "Winding", "Whether neighbouring faces agree on which side is the outside."),
+    ("components", "Pieces", "Parts that share no vertex."),
+    ("degenerate", "Degenerate faces", "Faces with zero height."),
+    ("open_edges_percent", "Open edges", "Edges with only one face."),
+    ("chamfer", "Chamfer distance", "Mean distance from mesh to input plus that from input to mesh; the input's longest side is 1.9."),
+    ("hausdorff", "Hausdorff distance", "The largest of these distances."),
+)
+WORDS = {"watertight": ("yes", "no"), "winding_consistent": ("consistent", "mixed")}
+FLOORS = {"chamfer": "floor", "hausdorff": "floor_hausdorff"}
+FLOOR_HELP = "Floor: the same distance between two samples of the input itself, about what a perfect mesh would have."
+
+
+def build(elem_id: str) -> gr.HTML:
+    """The panel, hidden while nothing is finished."""
+    return panel("quality", None, TEMPLATE, elem_id=elem_id)
+
+
+def measure(board: MeshBoard, side: str, given: Input) -> Measured:
+    """Measures a run's mesh in the coordinates of its input."""
+    mesh = board.run.result()
+    report = repair(mesh.vertices, mesh.faces)
+    numbers = quality(mesh.vertices, mesh.faces) | distance((placed(mesh.vertices, given), mesh.faces), given.reference)
+    tokens, came = len(board.run.tokens), len(mesh.parser.faces)
+    counts = numbers | {"holes": report.holes}
+    return Measured(title_of(board.run.name), side, counts, report, tokens, len(mesh.parser.dangling()), came - len(mesh.faces))
+
+
+def encode(sides: list[Measured]) -> dict[str, Any] | None:
+    """The panel's value, all of it text; None if no side has a face."""
+    if not any(side.numbers["faces"] for side in sides):
+        return None
+    notes = [FLOOR_HELP, *map(spent, sides), *map(mended, sides)]
+    return {
+        "heads": [{"title": s.title, "side": s.side} for s in sides],
+        "rows": [_row(sides, *row) for row in ROWS],
+        "notes": [line for line in notes if line],
+    }
+
+
+def _row(sides: list[Measured], name: str, label: str, help_: str) -> dict[str, Any]:
+    floor = next((s.numbers[FLOORS[name]] for s in sides if name in FLOORS and s.numbers[FLOORS[name]] is not None), None)
+    return {"label": label, "help": help_, "cells": [_cell(name, side.numbers) for side in sides], "floor": _number(floor)}
+
+
+def _cell(name: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """A cell: its text, and whether that is good (None: neither)."""
+    value = numbers[name]
+    if not numbers["faces"] and name != "faces":
+        return {"text": "–", "good": None}
+    if name in WORDS:
+        return {"text": WORDS[name][not value], "good": bool(value)}
+    return {"text": f"{value:.1f} %" if name == "open_edges_percent" else _number(value), "good": None}
+
+
+def _number(value: float | None) -> str:
+    """A count with commas, a distance with four decimals, "" for None."""
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+
+
+def mended(side: Measured) -> str:
+    """What can be repaired, and where the repaired mesh is; "" without faces."""
+    if not side.numbers["faces"]:
+        return ""
+    offered = f" “{FILES['repaired'][0]}” is the repaired mesh; the other files stay as generated." if side.side == "fast" else ""
+    return f"Repair of {side.title}: {side.repair.text}." + (f" {side.repair.compared}.{offered}" if side.repair.mends else "")
+
+
+def spent(side: Measured) -> str:
+    """A sentence about the tokens that no face shows; "" without tokens."""
+    if not side.tokens:
+        return ""
+    owns = "owns" if side.dangling == 1 else "own"
+    said = f"{side.title}: {side.dangling:,} of {side.tokens:,} tokens {owns} no face (the end token, and unfinished patches)"
+    if not side.dropped:
+        return f"{said}."
+    faces = "1 duplicate or zero-area face is" if side.dropped == 1 else f"{side.dropped:,} duplicate or zero-area faces are"
+    return f"{said}; {faces} left out of the files."

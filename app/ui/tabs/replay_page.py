@@ -1,0 +1,164 @@
+"""A finished race as one HTML file that plays it: the panels of the studio's page with their scripts, their style sheet and their values.
+
+The file needs no server, no network and no model: its own policy forbids every request.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gradio as gr
+
+from app.live.stream import Growth
+from app.ui.method_menu import PLAIN, title_of
+from app.ui.panels import canvas
+from app.ui.panels.made import made_with
+from app.ui.style import header, theme
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+OWN = Path(__file__).parent
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="dark light">
+<title>{title}</title>
+<style>
+{style}
+</style>
+</head>
+<body>
+<div class="ft-player">
+{header}
+<div class="ft-asked"><h2>{title}</h2><p>{line}</p></div>
+<main class="ft-main" data-settings="closed">
+<div class="ft-stage">
+{panels}
+<section class="ft-made">
+<h3>How it was made</h3>
+<div class="ft-made-sides">{made}</div>
+<a download="run.json" href="data:application/json;base64,{coded}">Settings of {whose} (run.json)</a>
+</section>
+</div>
+</main>
+</div>
+<script type="application/json" id="foretoken-settings">{settings}</script>
+<script>
+{player}
+</script>
+{scripts}
+<script>
+show({values});
+</script>
+</body>
+</html>
+"""
+
+
+class Told(NamedTuple):
+    """What the page says besides its panels.
+
+    title : the prompt, or the name of the input; line : seed, size and the sides in a few words
+    made  : of each side its title and how it was made, see panels/made.py; settings : of one side, as in run.json; whose : which one
+    """
+
+    title: str
+    line: str
+    made: Sequence[tuple[str, Mapping[str, str]]]
+    settings: Mapping[str, Any]
+    whose: str = "the right side"
+
+
+def page(rows: Sequence[Sequence[gr.HTML]], values: Mapping[str, Any], told: Told) -> str:
+    """The file's text. rows: the panels from top to bottom; values: what they show, by their ids"""
+    drawn = [beside(row) if is_picture(row) else "".join(map(place, row)) for row in rows]
+    every = [panel for row in rows for panel in row]
+    written = script_text(told.settings)
+    return PAGE.format(
+        policy=POLICY, title=escape(told.title), line=escape(told.line), style=f"{theme.css()}\n{own('player.css')}",
+        header=header.TEMPLATE.replace('<span class="ft-loaded"></span>', '<span class="ft-loaded">A recorded race</span>'),
+        panels="\n".join(drawn), made="".join(side(*each) for each in told.made), settings=written, whose=escape(told.whose),
+        coded=base64.b64encode(json.dumps(told.settings, indent=1, ensure_ascii=False).encode()).decode("ascii"),
+        player=own("player.js"), scripts="\n".join(map(boot, every)), values=script_text(values),
+    )  # fmt: skip
+
+
+def is_picture(row: Sequence[gr.HTML]) -> bool:
+    """Whether these are the sides of a race, which stand side by side."""
+    return row[0].elem_id.startswith("canvas-")
+
+
+def beside(row: Sequence[gr.HTML]) -> str:
+    """The sides of a race beside each other."""
+    several = row[0].elem_id == f"canvas-{canvas.LANES[0]}"
+    kind = f'class="ft-lanes-row" style="--lanes: {len(row)}"' if several else 'class="ft-sides"'
+    return f"<div {kind}>{''.join(map(place, row))}</div>"
+
+
+def own(name: str) -> str:
+    """A file beside this one."""
+    return (OWN / name).read_text(encoding="utf-8")
+
+
+def place(panel: gr.HTML) -> str:
+    """Where a panel stands."""
+    return f'<div id="{panel.elem_id}" class="{" ".join(panel.elem_classes)}">{panel.html_template}</div>'
+
+
+def boot(panel: gr.HTML) -> str:
+    """The script of a panel, with its value before the first one that it is shown."""
+    first = script_text(panel.value)
+    return (
+        f"<script>\nboot({json.dumps(panel.elem_id)}, {first}, (element, props, trigger, watch) => {{\n{panel.js_on_load}\n}});\n</script>"
+    )
+
+
+def side(title: str, made: Mapping[str, str]) -> str:
+    """How a side was made, as a list."""
+    lines = "".join(f"<div><dt>{escape(name.capitalize())}</dt><dd>{escape(text)}</dd></div>" for name, text in made.items() if text)
+    return f'<section><h4>{escape(title)}</h4><dl class="ft-facts">{lines}</dl></section>'
+
+
+def script_text(value: Any) -> str:
+    """A value as a literal inside a script element: nothing in it can end the element."""
+    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+
+
+# --- a race -----------------------------------------------------------------------------------------------------------
+
+PICTURES = ("verdict", ("left", "right"), "replay", "overlay", "odds", "trace", "tree")  # the panels of a race, from top to bottom
+MESHES = ("verdict", "viewer", "replay", "quality", "trace", "tree")
+LANES = (canvas.LANES, "viewer", "replay")  # of a race of several runs of either kind
+WITHOUT_VALUES = ("replay", "overlay")
+SAID = ("prompt", "method")  # above the panels, and above the list
+
+
+def write(
+    path: Path, names: Sequence[str | tuple[str, ...]], parts: Mapping[str, gr.HTML], values: Mapping[str, Any], told: Told
+) -> Path:  # fmt: skip
+    """Writes a race as a file. names: PICTURES or MESHES; parts, values: the panels and what they show, by these names. A panel that has
+    nothing to show is left out."""
+    shown = {name: value for name, value in values.items() if name in parts and value and value.get("state") != "empty"}
+    here = {*shown, *WITHOUT_VALUES} & parts.keys()
+    rows = [tuple(name for name in row if name in here) for row in (row if isinstance(row, tuple) else (row,) for row in names)]
+    layout = [[parts[name] for name in row] for row in rows if row]
+    if costs := shown.get("verdict", {}).get("costs"):  # of the page that drew it
+        shown["verdict"] = {name: text for name, text in shown["verdict"].items() if text != costs}
+    path.write_text(page(layout, {parts[name].elem_id: value for name, value in shown.items()}, told), encoding="utf-8")
+    return path
+
+
+def told(boards: Sequence[Growth], title: str, settings: Mapping[str, Any]) -> Told:
+    """What the page says of a race. boards: the right one first; settings: of its run"""
+    runs = [board.run for board in reversed(boards)]
+    sides = " against ".join("plain decoding" if run.name == PLAIN and len(runs) > 1 else title_of(run.name) for run in reversed(runs))
+    size = f", {runs[0].prompt.size} px" if runs[0].prompt.size and runs[0].prompt.points is None else ""
+    made = [(title_of(run.name), {name: text for name, text in made_with(run).items() if name not in SAID}) for run in runs]
+    return Told(title or "A race", f"{sides}. Seed {runs[0].prompt.seed}{size}, {runs[0].backbone.name}.", made, settings)

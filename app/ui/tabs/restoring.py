@@ -1,0 +1,149 @@
+"""Fills the form from the settings of a run, or as this browser last had it.
+
+What comes is JSON that a visitor's browser read from a file, a link or its own memory, so everything is checked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from app.ui import knobs as knob_panel
+from app.ui.tabs import checked_values as asked
+from engine.core import Backbone, Knob
+from engine.errors import BadFile, ForetokenError
+from engine.methods import AUTO, PRESETS
+
+PICTURE = ("prompt", "seed", "method", "knobs", "settings", "compare", "other", "other_knobs")  # the Image tab's form
+MESH = ("seed", "method", "knobs", "settings", "compare", "other", "other_knobs")  # the Mesh tab's, besides its input
+NOT_OURS = "This file holds no settings of a run. Drop a PNG, a GLB or a run.json that Foretoken has written, or the folder of a run."
+A_MESH = "These settings made a mesh, so the Image tab cannot use them. Set them in the Mesh tab."
+A_PICTURE = "These settings made a picture, so the Mesh tab cannot use them. Set them in the Image tab."
+READY = "<i></i>"  # settings that come back wait until the tab has this on the page; see panels/runs.py
+OTHER = "This run was made by {}, and the page has {}. Start the studio with that model."
+
+
+class Wished(NamedTuple):
+    """The input of a mesh's run: the file's name and the axis that was up."""
+
+    name: str
+    up: str
+
+
+def remember(form: Iterable[str]) -> str:
+    """The script that turns the form's values into one, without asking the server."""
+    return f"(...values) => [Object.fromEntries({json.dumps(list(form))}.map((name, i) => [name, values[i]]))]"
+
+
+def picture(value: object, backbone: Backbone, declared: tuple[Knob, ...]) -> dict[str, Any]:
+    """The form's new values for what the runs panel asks: a run's settings for the whole form, or for the left side only.
+
+    declared : the settings besides a method's knobs. Raises ForetokenError for what is not a run of this model's.
+    """
+    found, is_left = _settings(value)
+    if found.get("input") is not None:
+        raise BadFile(A_MESH)
+    _check_model(found, backbone)
+    name, knobs = _method(found, backbone)
+    if is_left:
+        return {"compare": True, "other": name, "other_knobs": knobs}
+    chosen = _sampling(found, ("guidance", "temperature"))
+    size = found.get("size")
+    if any(k.name == "size" for k in declared) and isinstance(size, int):
+        chosen["size"] = f"{size} px"
+    chosen = asked.knobs({"values": chosen}, declared)
+    checks = {"prompt": asked.text, "seed": asked.seed}
+    kept = {key: check(found[key]) for key, check in checks.items() if key in found}  # a row of a benchmark has neither
+    return {**kept, "method": name, "knobs": knobs, "settings": knob_panel.encode("settings", declared, chosen)}
+
+
+def mesh(value: object, backbone: Backbone) -> tuple[str, dict[str, Any]]:
+    """The method of the Mesh tab and the panel of its knobs for a row of a benchmark. Raises ForetokenError for another model's."""
+    found = value if isinstance(value, Mapping) else {}
+    if not isinstance(found.get("method"), str):
+        raise BadFile(NOT_OURS)
+    _check_model(found, backbone)
+    return _method(found, backbone)
+
+
+def mesh_run(value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...]) -> tuple[dict[str, Any], Wished | None]:
+    """The form's new values for what the runs panel asks, and the input of that run (None: only the left side is asked for).
+
+    panel : the value of the settings panel, whose values are replaced; declared : its knobs. Raises ForetokenError.
+    """
+    found, is_left = _settings(value)
+    given = found.get("input")
+    if not isinstance(given, Mapping):
+        raise BadFile(A_PICTURE)
+    _check_model(found, backbone)
+    name, knobs = _method(found, backbone)
+    if is_left:
+        return {"compare": True, "other": name, "other_knobs": knobs}, None
+    chosen = _sampling(found, ("temperature", "adherence"))
+    size = found.get("size")
+    chosen["face_budget"] = size if isinstance(size, int) and not isinstance(size, bool) else 0
+    values = {
+        "seed": asked.seed(found.get("seed")),
+        "method": name,
+        "knobs": knobs,
+        "settings": panel | {"values": asked.knobs({"values": chosen}, declared)},
+    }
+    return values, Wished(asked.text(found.get("prompt")), asked.brief(given.get("up")))
+
+
+def _settings(value: object) -> tuple[Mapping[str, Any], bool]:
+    """The settings that the runs panel asks for, and whether they are for the left side; raises BadFile if they are none."""
+    wish = value.get("ask") if isinstance(value, Mapping) else None
+    found = wish.get("settings") if isinstance(wish, Mapping) else None
+    if not isinstance(found, Mapping) or not isinstance(found.get("method"), str):
+        raise BadFile(NOT_OURS)
+    return found, wish.get("side") == "left"
+
+
+def _check_model(found: Mapping[str, Any], backbone: Backbone) -> None:
+    """Raises BadFile if another model made the run."""
+    if found.get("backbone") != backbone.name:
+        raise BadFile(OTHER.format(asked.brief(found.get("backbone")), backbone.name))
+
+
+def _method(found: Mapping[str, Any], backbone: Backbone) -> tuple[str, dict[str, Any]]:
+    """The method or preset of some settings, and the panel of its knobs."""
+    preset = found.get("preset")  # what auto took on another day may not be in the menu: then it is a method with its knobs
+    name, method = asked.method(preset if preset in PRESETS else found["method"], backbone)
+    return name, knob_panel.encode(name, method.knobs, asked.knobs({"values": found.get("knobs")}, method.knobs))
+
+
+def _sampling(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    sampling = found.get("sampling")
+    return {k: sampling[k] for k in names if isinstance(sampling, Mapping) and k in sampling}
+
+
+def form(value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...], auto: str = "") -> dict[str, Any]:
+    """The form's values as a browser remembers them; those that are wrong, or another version's, are left out.
+
+    panel : the value of the settings panel, whose values are replaced; declared : its knobs
+    auto  : what auto takes now; a method that it took before is left out, because the menu has it no more
+    """
+    given = value if isinstance(value, Mapping) else {}
+    found: dict[str, Any] = {}
+
+    def take(name: str, check: Callable[[], Any]) -> None:
+        with suppress(ForetokenError):
+            if name in given:
+                found[name] = check()
+
+    take("prompt", lambda: asked.text(given["prompt"]))
+    take("seed", lambda: asked.seed(given["seed"]))
+    take("compare", lambda: asked.flag(given["compare"]))
+    take("settings", lambda: panel | {"values": asked.knobs(given["settings"], declared)})
+    for menu, panel in (("method", "knobs"), ("other", "other_knobs")):
+        with suppress(ForetokenError):
+            if panel in given:
+                name, method = asked.method(given.get(menu), backbone)
+                if name.startswith(f"{AUTO}:") and name != auto:
+                    continue
+                values = asked.knobs(given[panel], method.knobs)
+                found |= {menu: name, panel: knob_panel.encode(name, method.knobs, values)}
+    return found

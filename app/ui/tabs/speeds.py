@@ -1,0 +1,90 @@
+"""How fast each model was on this machine, from the runs that were saved here: nothing is measured for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from app.runs.history import SETTINGS, read_settings
+from engine.errors import BadFile
+from engine.machine import processor
+
+NEWEST = 200  # runs that are read; older ones say little about the machine as it is now
+PLAIN = "ar"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A saved run: its folder, the model that made it, the method, and tokens a second."""
+
+    folder: Path
+    backbone: str
+    weights: str | None
+    method: str
+    tokens_per_second: float
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Tokens a second of a model here: the median of plain decoding (None if it was not run), and of its fastest method."""
+
+    runs: int
+    plain: float | None
+    method: str = ""
+    fast: float | None = None
+
+
+def seen(runs: Path) -> list[Seen]:
+    """The finished runs of this processor, newest first; damaged ones are left out."""
+    if not runs.is_dir():
+        return []
+    newest = sorted((path for path in runs.iterdir() if (path / SETTINGS).is_file()), key=lambda path: path.name, reverse=True)
+    found = (of_run(path) for path in newest[:NEWEST])
+    return [each for each in found if each is not None]
+
+
+def of_run(folder: Path) -> Seen | None:
+    """What a run says; None if it is damaged, was stopped, or was made by another processor."""
+    try:
+        settings = read_settings(folder)
+        machine: Mapping[str, Any] = settings["machine"]
+        if not settings["finished"] or machine["processor"] != processor():
+            return None
+        speed = float(settings["totals"]["tokens_per_second"])
+        return Seen(folder, str(settings["backbone"]), settings["weights"], str(settings["preset"] or settings["method"]), speed)
+    except (BadFile, KeyError, TypeError, ValueError):
+        return None
+
+
+def of_model(found: Iterable[Seen], name: str, weights: str | None = None) -> list[Seen]:
+    """The runs of one model. weights : its hash; None = any of this name"""
+    return [each for each in found if each.backbone == name and (weights is None or each.weights == weights)]
+
+
+def speed(found: Iterable[Seen]) -> Speed | None:
+    """The speed that some runs of one model show; None without runs."""
+    by_method: dict[str, list[float]] = {}
+    for each in found:
+        by_method.setdefault(each.method, []).append(each.tokens_per_second)
+    if not by_method:
+        return None
+    medians = {method: median(values) for method, values in by_method.items()}
+    plain = medians.pop(PLAIN, None)
+    count = sum(map(len, by_method.values()))
+    if not medians:
+        return Speed(count, plain)
+    best = max(medians, key=lambda method: medians[method])
+    return Speed(count, plain, best, medians[best])
+
+
+def speedups(runs: Path, name: str, weights: str | None) -> dict[str, float]:
+    """By method, how many times as fast as plain decoding it was here: medians of tokens a second. {} without a run of plain decoding."""
+    by_method: dict[str, list[float]] = {}
+    for each in of_model(seen(runs), name, weights):
+        by_method.setdefault(each.method, []).append(each.tokens_per_second)
+    medians = {method: median(values) for method, values in by_method.items()}
+    plain = medians.pop(PLAIN, None)
+    return {method: value / plain for method, value in medians.items()} if plain else {}

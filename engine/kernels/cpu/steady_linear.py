@@ -1,0 +1,140 @@
+"""Linear layers for CPUs whose result for a row does not depend, bit for bit, on how many rows are computed with it.
+
+`match seed` promises the tokens of plain decoding. In bfloat16 two ways to compute the same row differ by a part in 256, which is enough
+to change a token. What PyTorch's products do (AMD EPYC with AVX-512 bfloat16, 17 shapes, 1 to 128 rows, 1 and 2 threads): from two rows
+on a row has the same bits whatever the number of rows; a single row is computed another way and differs. In float32 plain products depend
+on the number of rows up to 10, packed ones again only where there is a single row.
+
+So weights are packed once, and a single row is computed with a second one of zeros. It costs the same time, because the weights have to
+be read anyway. Other CPUs may divide a sum differently, so each shape is tried when a model is loaded: packed whole, packed in pieces of
+the inner dimension, else in blocks of a fixed number of rows. The first form that gives equal bits is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.kernels.cpu.packed_linear import PIECE, WIDTH_HINT, can_pack
+
+TRIED = (2, 3, 4, 5, 7, 8, 11, 16, 17, 31, 32, 33, 64)  # numbers of rows that a form must agree on
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a product is computed.
+
+    piece : longest piece of the inner dimension that is multiplied at once
+    least : fewest rows that are multiplied at once; fewer are filled up with zeros
+    fixed : whether rows are multiplied in blocks of exactly `least`
+    """
+
+    piece: int
+    least: int = 2
+    fixed: bool = False
+
+
+WHOLE = 2**30
+FORMS = (Form(WHOLE), Form(PIECE), Form(WHOLE, 16, fixed=True))
+
+
+class SteadyLinear(nn.Module):
+    """A linear layer for inference, with packed weights only: the plain ones are not kept."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, form: Form):
+        """weight : [out, in]; bias : [out] or None"""
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        self.form, self.bias, self.dtype = form, bias, weight.dtype
+        pieces = -(-self.in_features // form.piece)
+        self.width = -(-self.in_features // pieces)
+        self.packed = [torch.ops.mkldnn._reorder_linear_weight(part.contiguous(), WIDTH_HINT) for part in weight.split(self.width, 1)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., in] -> [..., out]"""
+        rows = x.reshape(-1, self.in_features)
+        count, least = len(rows), self.form.least
+        missing = -count % least if self.form.fixed else max(0, least - count)
+        if missing:
+            rows = F.pad(rows, (0, 0, 0, missing))
+        blocks = rows.split(least) if self.form.fixed else [rows]
+        found = torch.cat([self._product(block) for block in blocks]) if len(blocks) > 1 else self._product(blocks[0])
+        return found[:count].view(*x.shape[:-1], self.out_features)
+
+    def _product(self, rows: Tensor) -> Tensor:
+        multiply = torch.ops.mkldnn._linear_pointwise
+        if len(self.packed) == 1:
+            return multiply(rows, self.packed[0], self.bias, "none", [], "")
+        found = multiply(rows[:, : self.width].contiguous(), self.packed[0], self.bias, "none", [], "")
+        for part, weight in zip(rows.split(self.width, 1)[1:], self.packed[1:], strict=True):
+            found += multiply(part.contiguous(), weight, None, "none", [], "")
+        return found
+
+
+def steady_linear_reference(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The same function in plain PyTorch, with float32 sums: [..., in] -> [..., out]."""
+    return F.linear(x.float(), weight.float(), None if bias is None else bias.float()).to(x.dtype)
+
+
+def is_steady(layer: SteadyLinear, dtype: torch.dtype) -> bool:
+    """Whether rows of random numbers have the same bits in passes of all `TRIED` numbers of rows and alone."""
+    x = torch.randn(max(TRIED), layer.in_features, generator=torch.Generator().manual_seed(0)).to(dtype)
+    whole = layer(x)
+    return all(torch.equal(layer(x[:count]), whole[:count]) for count in TRIED) and torch.equal(layer(x[5:6]), whole[5:6])
+
+
+@torch.inference_mode()
+def steady(modules: Sequence[nn.Module]) -> dict[tuple[int, int], Form]:
+    """Replaces every linear layer inside some modules on a CPU. Returns the form of each shape (out, in); {} where layers cannot be packed.
+
+    The plain weights are dropped layer by layer, so no more memory is needed than one layer takes.
+    """
+    forms: dict[tuple[int, int], Form] = {}
+    for module in modules:
+        for child in [child for child in module.modules() if not isinstance(child, nn.Linear)]:
+            for own in [own for own, layer in child.named_children() if _can_be(layer)]:  # names: a list of layers would keep their weights
+                setattr(child, own, _replaced(getattr(child, own), forms))
+    return forms
+
+
+def _can_be(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.Linear) and layer.weight.device.type == "cpu" and can_pack(layer.weight.dtype)
+
+
+def _replaced(layer: nn.Linear, forms: dict[tuple[int, int], Form]) -> SteadyLinear:
+    weight, bias, shape = layer.weight.detach(), None if layer.bias is None else layer.bias.detach(), tuple(layer.weight.shape)
+    if shape in forms:
+        return SteadyLinear(weight, bias, forms[shape])
+    for form in FORMS:
+        found = SteadyLinear(weight, bias, form)
+        forms[shape] = form
+        if is_steady(found, weight.dtype):
+            break
+    return found
+
+
+@torch.inference_mode()
+def weight_of(layer: SteadyLinear) -> Tensor:
+    """The weight [out, in] that a layer was packed from: its products with the rows of the identity, which are exact."""
+    bias, layer.bias = layer.bias, None
+    try:
+        return layer(torch.eye(layer.in_features, dtype=layer.dtype)).T.contiguous()
+    finally:
+        layer.bias = bias
+
+
+def plain(module: nn.Module) -> None:
+    """Replaces every steady layer inside a module by a plain one, which has a gradient: for training on top of a loaded checkpoint."""
+    for child in list(module.modules()):
+        for name, layer in list(child.named_children()):
+            if isinstance(layer, SteadyLinear):
+                with torch.device("meta"):
+                    found = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None)
+                found.weight = nn.Parameter(weight_of(layer).clone(), requires_grad=False)
+                if layer.bias is not None:
+                    found.bias = nn.Parameter(layer.bias.detach().clone(), requires_grad=False)
+                setattr(child, name, found)

@@ -1,0 +1,185 @@
+"""The judge of emoji pictures: a network that detects objects and their positions, so that a picture can be compared with its caption.
+
+It is trained on drawn scenes, some of them passed through the tokenizer, and never on generated pictures (`research/train/judge.py`), so
+it is independent of every generator. Its card gives its accuracy on scenes of known content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.networks.weights import MODELS, built, need, read_card, read_tensors
+from engine.words.emoji_scenes import CANVAS, HUES, Group, Scene, backgrounds
+
+FOLDER = MODELS / "judge"
+CELL = 8  # pixels along a side
+CELLS = CANVAS // CELL
+GROUPS = 4  # of channels, normalised together
+COLOURS = ("", *HUES)  # "" = the font's own
+
+
+@dataclass(frozen=True)
+class Found:
+    """A detected object: its centre in lattice cells (row, column) and the judge's confidence, 0..1."""
+
+    name: str
+    colour: str
+    row: int
+    column: int
+    chance: float
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The detected objects and background of a picture."""
+
+    objects: tuple[Found, ...]
+    background: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A reading compared with a scene. None: the scene does not specify it."""
+
+    objects: bool  # every requested object was detected, and no other
+    counts: bool  # and in the requested numbers
+    relation: bool | None
+    colours: bool | None
+    background: bool
+
+    @property
+    def all(self) -> bool:
+        """True if everything that the scene specifies matches."""
+        return self.counts and self.background and self.relation is not False and self.colours is not False
+
+
+class Block(nn.Module):
+    """Two normalised convolutions added to the input; the second starts at zero, so the block starts as the identity."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.norms = nn.ModuleList(nn.GroupNorm(GROUPS, width) for _ in range(2))
+        self.layers = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in range(2))
+        nn.init.zeros_(self.layers[1].weight)
+        nn.init.zeros_(self.layers[1].bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        added = x
+        for norm, layer in zip(self.norms, self.layers, strict=True):
+            added = layer(F.silu(norm(added)))
+        return x + added
+
+
+class Logits(NamedTuple):
+    """What the network says of B pictures, in logits."""
+
+    centres: Tensor  # [B, 16, 16]: an object has its centre in this cell
+    objects: Tensor  # [B, N, 16, 16]: which of N it is
+    colours: Tensor  # [B, colours, 16, 16]: and in which colour
+    backgrounds: Tensor  # [B, backgrounds]
+
+
+class Judge(nn.Module):
+    """The network: it finds the centres of objects, and says which object each one is and in which colour."""
+
+    def __init__(self, names: Sequence[str], width: int = 24, depth: int = 4):
+        super().__init__()
+        self.names, self.settings = tuple(names), {"width": width, "depth": depth}
+        w, wide = width, 5 * width
+        self.trunk = nn.Sequential(
+            nn.Conv2d(3, w, 4, stride=2, padding=1), Block(w),
+            nn.Conv2d(w, 2 * w, 4, stride=2, padding=1), Block(2 * w), Block(2 * w),
+            nn.Conv2d(2 * w, wide, 4, stride=2, padding=1), *(Block(wide) for _ in range(depth)), nn.GroupNorm(GROUPS, wide), nn.SiLU(),
+        )  # fmt: skip
+        self.centres = nn.Conv2d(wide, 1, 1)
+        self.objects = nn.Conv2d(wide, len(self.names), 1)
+        self.colours = nn.Conv2d(wide, len(COLOURS), 1)
+        self.background = nn.Linear(wide, len(backgrounds()))
+        nn.init.constant_(self.centres.bias, -5.0)  # nearly every cell holds no centre
+
+    def forward(self, pictures: Tensor) -> Logits:
+        """Logits of pictures [B, 3, 128, 128] in -1..1."""
+        x = self.trunk(pictures)
+        return Logits(self.centres(x).squeeze(1), self.objects(x), self.colours(x), self.background(x.mean((2, 3))))
+
+    def _input(self, pictures: Sequence[np.ndarray]) -> Tensor:
+        """Pictures as the network's input [B, 3, 128, 128]."""
+        x = torch.from_numpy(np.stack([at_canvas(p) for p in pictures])).permute(0, 3, 1, 2).float() / 127.5 - 1
+        return x.to(self.background.weight.device)
+
+    @torch.inference_mode()
+    def features(self, pictures: Sequence[np.ndarray]) -> np.ndarray:
+        """The means over the last layer, float32 [B, 4 width], of pictures as for `read`: for distances between sets of pictures."""
+        return self.trunk(self._input(pictures)).mean((2, 3)).cpu().numpy()
+
+    @torch.inference_mode()
+    def read(self, pictures: Sequence[np.ndarray]) -> list[Reading]:
+        """The readings of pictures uint8 [H, W, 3], all of one size; other sizes are first box-filtered to 128 pixels."""
+        said = Logits(*(logits.float().cpu() for logits in self(self._input(pictures))))
+        peaks = said.centres == F.max_pool2d(said.centres, 3, stride=1, padding=1)
+        kinds, hues = said.objects.softmax(1).max(1), said.colours.argmax(1)
+        chances = said.centres.sigmoid() * kinds.values
+        found: list[list[Found]] = [[] for _ in pictures]
+        for b, row, column in (peaks & (chances > 0.5)).nonzero().tolist():
+            at = b, row, column
+            found[b].append(Found(self.names[kinds.indices[at]], COLOURS[hues[at]], row, column, chances[at].item()))
+        known = backgrounds()
+        return [Reading(tuple(f), known[i]) for f, i in zip(found, said.backgrounds.argmax(-1).tolist(), strict=True)]
+
+
+def at_canvas(picture: np.ndarray) -> np.ndarray:
+    """The picture at 128 x 128 pixels."""
+    image = Image.fromarray(picture)
+    return np.array(image if image.size == (CANVAS, CANVAS) else image.resize((CANVAS, CANVAS), Image.BOX))
+
+
+def centre(box: tuple[str, str, int, int, int]) -> tuple[int, int]:
+    """The lattice cell (row, column) that holds the centre of a scene's box."""
+    _, _, left, top, side = box
+    return (2 * top + side) // (2 * CELL), (2 * left + side) // (2 * CELL)
+
+
+def compare(reading: Reading, scene: Scene) -> Verdict:
+    """The verdict on a reading of a picture of this scene."""
+    seen: dict[str, list[Found]] = {}
+    for found in reading.objects:
+        seen.setdefault(found.name, []).append(found)
+    asked = {g.name: g for g in scene.groups}
+    objects = set(seen) == set(asked)
+    counts = objects and all(len(seen[name]) == g.count for name, g in asked.items())
+    coloured = [g for g in scene.groups if g.colour]
+    colours = all(f.colour == g.colour for g in coloured for f in seen.get(g.name, [])) and objects if coloured else None
+    return Verdict(objects, counts, _related(seen, scene), colours, reading.background == scene.background)
+
+
+def _related(seen: dict[str, list[Found]], scene: Scene) -> bool | None:
+    """Whether two groups are placed as requested; None if no relation was requested."""
+    if len(scene.groups) != 2 or scene.relation == "beside":
+        return None
+    (y1, x1), (y2, x2) = (_middle(seen.get(g.name, []), g) for g in scene.groups)
+    above = y1 < y2  # only centres are read: an object on or behind another has the upper centre
+    return {"above": above, "on": above, "behind": above, "below": y1 > y2, "left of": x1 < x2, "right of": x1 > x2}[scene.relation]
+
+
+def _middle(found: list[Found], group: Group) -> tuple[float, float]:
+    """The mean position of a group's objects; nan if none was detected, so that every comparison fails."""
+    if not found:
+        return float("nan"), float("nan")
+    return sum(f.row for f in found) / len(found), sum(f.column for f in found) / len(found)
+
+
+def load(folder: Path = FOLDER) -> Judge:
+    """The shipped judge; raises MissingWeights."""
+    card = read_card(folder)
+    path, names = folder / "judge.safetensors", need(card, "names", list, folder, of=str)
+    return built(partial(Judge, names), need(card, "judge.settings", dict, folder), read_tensors(path), path).eval()

@@ -1,0 +1,96 @@
+"""Replaces emoji in a text by words: "🐶🐱" -> "dog cat", "🐶🐶" -> "two dogs"."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from itertools import groupby
+
+from engine.words.emoji_objects import OBJECTS, plural
+
+SELECTORS = "\ufe0e\ufe0f"  # text style, picture style
+SKIN = "\U0001f3fb-\U0001f3ff"
+JOINER = "\u200d"
+_BASE = "[\u2600-\u27bf\u2b00-\u2bff\u2300-\u23ff\u3030\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
+_ONE = f"{_BASE}[{SELECTORS}{SKIN}\U000e0020-\U000e007f]*"
+_FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
+EMOJI = re.compile(f"{_FLAG}|{_ONE}(?:{JOINER}{_ONE})*|[0-9#*][{SELECTORS}]*\u20e3")
+_DROPPED = re.compile(f"[{SELECTORS}{SKIN}\u20e3\U000e0020-\U000e007f]")
+
+NUMBERS = ("", "", "two", "three", "four", "five")
+
+# Emoji that are not the emoji of an object in the world, by what they show; the world may lack that name too.
+OTHERS: dict[str, str] = {
+    "dog": "🐕🐩🦮", "cat": "🐈😺😸😹😻😼😽🙀😿😾", "tiger": "🐅", "cow": "🐄🐂🐃", "pig": "🐖🐽🐗", "monkey": "🐒🙈🙉🙊",
+    "rabbit": "🐇", "mouse": "🐁🐀", "chick": "🐣🐤", "horse": "🐎🏇🎠", "dragon": "🐉", "dinosaur": "🦕", "whale": "🐋",
+    "fish": "🐠🐡🎣", "camel": "🐪", "bug": "🪲🐛🪳🪰🦟", "beaver": "🦫", "moose": "🫎", "donkey": "🫏", "goose": "🪿",
+    "jellyfish": "🪼", "shrimp": "🦐", "hippo": "🦛", "rhino": "🦏", "llama": "🦙", "mammoth": "🦣", "skunk": "🦨",
+    "badger": "🦡", "dove": "🕊", "turkey": "🦃", "apple": "🍏", "cake": "🍰", "ice cream": "🍨🍧", "beer": "🍻",
+    "tea": "🍵", "bread": "🥖", "bagel": "🥯", "pancake": "🥞", "melon": "🍈", "mango": "🥭", "blueberry": "🫐",
+    "pasta": "🍝", "soup": "🍲🥣", "rice": "🍚🍙", "sushi": "🍣", "salad": "🥗", "meat": "🍖🥩🍗", "bacon": "🥓",
+    "cocktail": "🍸🍹", "champagne": "🍾🥂", "nut": "🥜🌰", "cucumber": "🥒", "garlic": "🧄", "lettuce": "🥬",
+    "waffle": "🧇", "shell": "🐚", "car": "🚙🏎🚘", "bus": "🚍🚐", "tram": "🚎🚋", "train": "🚆🚄🚅🚇🚉🚞🚃🚈🚝",
+    "airplane": "🛩🛫🛬", "boat": "🚤🛥", "ship": "⛴🛳", "bicycle": "🚴🚵", "truck": "🛻🚛", "taxi": "🚖", "wheel": "🛞",
+    "firetruck": "🚒", "sun": "🌞🌤", "moon": "🌝🌛🌜🌚🌑🌒🌓🌔🌖🌗🌘", "star": "🌟🌠💫✨", "cloud": "⛅🌥🌦🌧⛈🌨", "lightning": "🌩",
+    "drop": "💦", "earth": "🌎🌏🌐", "mountain": "⛰🗻", "beach": "🏖", "desert": "🏜", "sunset": "🌅🌄🌇", "night": "🌃🌌🌉",
+    "fireworks": "🎆🎇", "pine": "🎄", "flower": "🌸🌺🌼💐🏵🪷🪻💮", "rose": "🥀", "leaf": "🍂🍃🌿", "clover": "☘",
+    "seedling": "🌱", "wheat": "🌾", "bamboo": "🎍🎋", "house": "🏡🏘🏚", "castle": "🏯", "tent": "🏕🎪", "hotel": "🏨",
+    "bank": "🏦", "shop": "🏪🏬🏩", "office": "🏢", "statue": "🗽🗿", "temple": "🏛🛕⛩", "mosque": "🕌", "stadium": "🏟",
+    "city": "🏙🌆", "man": "🧔👴🧓🧑👱🕺", "woman": "👵💃🧕", "boy": "🧒", "police": "🚓🚔", "worker": "👷", "guard": "💂",
+    "detective": "🕵", "bride": "👰", "vampire": "🧛", "zombie": "🧟", "elf": "🧝", "fairy": "🧚", "hero": "🦸",
+    "astronaut": "🧑‍🚀👩‍🚀👨‍🚀", "firefighter": "🧑‍🚒👩‍🚒👨‍🚒", "doctor": "🧑‍⚕👩‍⚕👨‍⚕", "teacher": "🧑‍🏫👩‍🏫👨‍🏫",
+    "farmer": "🧑‍🌾👩‍🌾👨‍🌾", "chef": "🧑‍🍳👩‍🍳👨‍🍳", "artist": "🧑‍🎨👩‍🎨👨‍🎨", "smiley": "😃😄😁😆😅😂🤣🙂😊☺😉😋😎😍🥰😘😇🤩🥳🤗😛😜🤪",
+    "sad face": "☹🙁😞😔😭😟😥😓🥺😿", "angry face": "😠😤🤬👿", "robot": "🦾🦿", "snowman": "☃", "skull": "☠", "alien": "👾",
+    "santa": "🤶", "hat": "👒🎓", "shoe": "👞👠👡🥿", "boot": "👢", "shirt": "👚🎽", "glasses": "🕶🥽", "umbrella": "☔🌂⛱",
+    "handbag": "👜👛", "suitcase": "🧳", "watch": "⌚", "shorts": "🩳", "heart": "🧡💛💚💙💜🖤🤍🤎🩷🩵🩶♥💕💖💗💓💘💝💞💟💔", "key": "🗝",
+    "bell": "🛎", "book": "📗📘📙📚📖📓📔📒", "clock": "🕰⏱⏲⌛⏳🕐🕑🕒🕓🕔🕕🕖🕗🕘🕙🕚🕛", "hammer": "🛠⚒", "camera": "📸📹🎥",
+    "laptop": "🖥", "phone": "☎📞", "bed": "🛌", "pencil": "🖊🖋🖍📝", "letter": "📧📩📨💌📮", "sword": "⚔", "flag": "🏁🏳🏴🎌",
+    "hand": "🖐🤚👋🤝", "eye": "👀", "medal": "🥇🥈🥉🎖", "lock": "🔓🔐🔏", "money": "💰💵💶💷💴", "coin": "🪙", "gun": "🔫",
+    "bow": "🏹", "wrench": "🔧", "pickaxe": "⛏", "foot": "🦶", "nose": "👃", "ear": "👂", "mouth": "👄", "brain": "🧠",
+    "lipstick": "💄", "battery": "🔋", "party": "🎉🎊", "paintbrush": "🖌", "teddy": "🪆", "music": "🎵🎶🎼",
+    "banjo": "🪕", "accordion": "🪗", "flute": "🪈", "radio": "📻", "rugby": "🏈🏉", "golf": "⛳🏌", "bowling": "🎳",
+    "sled": "🛷", "ski": "🎿⛷",
+}  # fmt: skip
+
+
+def bare(emoji: str) -> str:
+    """An emoji without skin tone and variation selectors: equal for all its spellings."""
+    return _DROPPED.sub("", emoji)
+
+
+@cache
+def _names() -> dict[str, str]:
+    """Maps bare emoji to names."""
+    found: dict[str, str] = {}
+    for name, emoji in OTHERS.items():
+        found |= {bare(match): name for match in EMOJI.findall(emoji)}
+    return found | {bare(said.split(" ")[0]): name for name, said in OBJECTS.items()}
+
+
+def name_of(emoji: str) -> str:
+    """The name of one emoji, or the emoji itself if it has none. Of joined emoji, people in a family are named one by one; of others only
+    the first is named."""
+    whole = bare(emoji)
+    if re.fullmatch("[0-9#*]", whole) or whole in _names():
+        return _names().get(whole, whole)
+    parts = [part for part in whole.split(JOINER) if part in _names()]
+    people = [_names()[part] for part in parts if _names()[part] in ("man", "woman", "boy", "girl", "baby")]
+    if len(people) > 1 and len(people) == len(whole.split(JOINER)):
+        return " ".join(people)
+    first = whole.split(JOINER)[0]
+    return _names().get(first, whole)
+
+
+def spell(text: str) -> str:
+    """A text with its emoji as words between spaces; repeats of one emoji are counted."""
+
+    def said(match: re.Match[str]) -> str:
+        found = []
+        for name, same in groupby(name_of(one) for one in EMOJI.findall(match.group())):
+            count = len(list(same))
+            known = name.isascii() and not name.isdigit() and " " not in name
+            counted = known and 1 < count < len(NUMBERS)
+            found += [f"{NUMBERS[count]} {plural(name)}"] if counted else [name] * count
+        return f" {' '.join(found)} "
+
+    return re.sub(f"(?:{EMOJI.pattern})+", said, text)

@@ -1,0 +1,231 @@
+"""How a model with a limited vocabulary reads a prompt: the words it reads, the objects they name, and substitutes for the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from dataclasses import dataclass
+from functools import cache
+
+from engine.words.emoji_names import EMOJI, spell
+from engine.words.emoji_objects import IRREGULAR, KINDS, OBJECTS, names_of, plural
+from engine.words.meanings import DECEPTIVE, NEAR, OTHER, PHRASES, READ_AS
+
+WORD = re.compile(rf"{EMOJI.pattern}|[^\W_]+")
+POSSESSIVE = re.compile(r"['’]s\b")
+MOST = 3  # nearest things to suggest
+LOOSE = 6  # words of at least this many letters may have two mistakes, shorter ones one
+SHORTEST = 3  # words of at least this many letters may have a mistake
+WITH_FALLBACK = (
+    "animals",
+    "food",
+    "vehicles",
+    "plants",
+    "buildings",
+    "people",
+    "clothes",
+    "music",
+    "sport",
+)  # kinds whose things are alike
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A prompt as a model reads it.
+
+    words   : the known ones in order, including those that stand for others
+    unknown : the others, each with up to three known things that are nearest to it
+    objects : the objects of the world that are named and known, without repetition
+    """
+
+    words: tuple[str, ...]
+    unknown: dict[str, list[str]]
+    objects: tuple[str, ...]
+
+
+def split(text: str) -> list[str]:
+    """Lower-case words without punctuation; emoji are replaced by their names, or kept as words if they have none."""
+    return WORD.findall(POSSESSIVE.sub("", spell(text.lower())))
+
+
+def read(text: str, known: Container[str]) -> Reading:
+    """Reads a text with a model's vocabulary."""
+    said = split(text)
+    words: list[str] = []
+    unknown: dict[str, list[str]] = {}
+    i = 0
+    while i < len(said):
+        both = " ".join(said[i : i + 2])
+        together = _read_as(both, known) if both in _phrases() and not _is_known_object(both, known) else []
+        if together:
+            words += together
+            i += 2
+        elif both in _deceptive() and not _is_known_object(both, known):
+            unknown[both] = nearest(both, known)
+            i += 2
+        else:
+            found = [said[i]] if said[i] in known else _read_as(said[i], known)
+            words += found
+            if not found:
+                unknown[said[i]] = nearest(said[i], known)
+            i += 1
+    return Reading(tuple(words), unknown, _objects(words))
+
+
+def nearest(word: str, known: Container[str]) -> list[str]:
+    """Up to three known things that are nearest to an unknown word: the correct spelling, else the nearest in meaning; none for a word that
+    is not one of our nouns."""
+    found = _by_meaning(word, known)
+    if found is not None:
+        return found
+    if word in OTHER.split():
+        return []
+    slips = [(_mistakes(word, other), other) for other in _spellings().get(word[0], ())] if _allowed(word) else []
+    close = sorted((n, other not in known, other) for n, other in slips if n <= _allowed(word))
+    for _, _, other in close[:1]:
+        return [other] if other in known else _by_meaning(other, known) or []
+    return []
+
+
+# --- meaning ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _synonyms() -> dict[str, str]:
+    """Maps each word to the word it is read as."""
+    return {word: target for target, words in READ_AS.items() for word in words.split()}
+
+
+@cache
+def _phrases() -> dict[str, str]:
+    """Phrases and their plurals."""
+    return PHRASES | {plural(phrase): plural(target) for phrase, target in PHRASES.items()}
+
+
+@cache
+def _deceptive() -> frozenset[str]:
+    """Pairs of words whose last word alone would be a different thing, and their plurals."""
+    return frozenset(form for phrase in DECEPTIVE for form in (phrase, plural(phrase)))
+
+
+def _read_as(word: str, known: Container[str]) -> list[str]:
+    """The known words that an unknown word or phrase is read as; empty if there are none."""
+    if word in _phrases():
+        target = _phrases()[word]
+    else:
+        single = next((one for one in _singulars(word) if one in _synonyms() or one in _forms()), None)
+        if single is None:
+            return []
+        target = _synonyms().get(single, single)
+        target = target if single == word else plural(target)  # also for a wrong plural of a known noun, such as wolfs
+    return target.split() if all(part in known for part in target.split()) else []
+
+
+def _singulars(word: str) -> tuple[str, ...]:
+    """The word, then its possible singulars."""
+    found = [word, *(single for single, many in IRREGULAR.items() if many == word)]
+    for ending, instead in (("men", "man"), ("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", "")):
+        if word.endswith(ending) and len(word) > len(ending) + 1:
+            found.append(word[: -len(ending)] + instead)
+    return tuple(dict.fromkeys(found))
+
+
+@cache
+def _groups() -> dict[str, tuple[tuple[str, tuple[str, ...]], ...]]:
+    """Maps every noun to its groups, each as its kind and the best things of the group."""
+    found: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {}
+    for kind, lines in NEAR.items():
+        for line in lines:
+            best, _, rest = line.partition("|")
+            things = _things(best.split())
+            for noun in (*things, *rest.split()):
+                found[noun] = (*found.get(noun, ()), (kind, things))
+    return found
+
+
+def _things(words: list[str]) -> tuple[str, ...]:
+    """Names in order; some have two words."""
+    found, i = [], 0
+    while i < len(words):
+        two = " ".join(words[i : i + 2])
+        found.append(two if two in OBJECTS else words[i])
+        i += 2 if two in OBJECTS else 1
+    return tuple(found)
+
+
+def _by_meaning(word: str, known: Container[str]) -> list[str] | None:
+    """Known things near a noun, or None if the word is not one of our nouns."""
+    for single in (*_singulars(word), *_singulars(word.replace(" ", ""))):
+        noun = _synonyms().get(single, single) if single not in _groups() else single
+        if noun in _groups() or noun in OBJECTS:
+            groups = sorted(_groups().get(noun, ()), key=lambda group: group[1].index(noun) if noun in group[1] else 0)
+            near = [noun] * (noun != single) + [thing for _, things in groups for thing in things if thing != noun]
+            found = [thing for thing in dict.fromkeys(near) if _sayable(thing, known)]
+            kinds = [kind for kind, _ in groups] or [kind for kind, names in KINDS.items() if noun in names]
+            others = [name for kind in kinds if kind in WITH_FALLBACK for name in KINDS[kind] if _sayable(name, known)]
+            return (found or others)[:MOST]
+    return None
+
+
+def _sayable(name: str, known: Container[str]) -> bool:
+    return all(part in known for part in name.split())
+
+
+# --- objects ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _forms() -> dict[str, str]:
+    """Maps every name, synonym and plural to its object."""
+    found: dict[str, str] = {}
+    for name in OBJECTS:
+        for said in names_of(name):
+            found |= {form: name for form in (plural(said), said) if form not in found}
+    return found
+
+
+def _is_known_object(name: str, known: Container[str]) -> bool:
+    return name in _forms() and _sayable(name, known)
+
+
+def _objects(words: list[str]) -> tuple[str, ...]:
+    """The objects that known words name; two words that are one object count once."""
+    found, i = [], 0
+    while i < len(words):
+        two = " ".join(words[i : i + 2])
+        name = _forms().get(two) if i + 1 < len(words) else None
+        i += 2 if name else 1
+        found.append(name or _forms().get(words[i - 1], ""))
+    return tuple(dict.fromkeys(name for name in found if name))
+
+
+# --- spelling ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _spellings() -> dict[str, tuple[str, ...]]:
+    """Possible intended words, nouns and their plurals, by first letter."""
+    nouns = [*_groups(), *_synonyms(), *_forms()]
+    forms = dict.fromkeys(form for noun in nouns if " " not in noun for form in (noun, plural(noun)))
+    return {letter: tuple(form for form in forms if form[0] == letter) for letter in sorted({form[0] for form in forms})}
+
+
+def _allowed(word: str) -> int:
+    """How many mistakes a word of this length may have."""
+    return 0 if len(word) < SHORTEST or not word.isalpha() else 1 if len(word) < LOOSE else 2
+
+
+def _mistakes(a: str, b: str) -> int:
+    """The number of letters added, left out, changed or swapped with the next one between two words; 3 means 3 or more."""
+    if abs(len(a) - len(b)) > 2:
+        return 3
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        last, before, row = before, row, [i]
+        for j, y in enumerate(b, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                cost = min(cost, last[j - 2] + 1)
+            row.append(cost)
+    return min(row[-1], 3)

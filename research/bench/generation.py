@@ -1,0 +1,203 @@
+"""`launch.py bench generate`: our methods inside transformers' `generate`, on random weights in the shape of a real model.
+
+The rows: the time of a pass by its number of rows, with the acceptance from which each window is faster; where the time of a step goes;
+plain decoding and a method through `custom_generate`, transformers' own `generate` and its prompt lookup, in alternation; and memory.
+
+Random weights have the cost of trained ones and not their acceptance. So the tokens a second of the drafting rows say nothing about a
+trained model. The cost curve does: a window of W pays from that acceptance on.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
+
+from engine.accelerate import foretoken
+from engine.accelerate.host import Branch, CallerModel
+from engine.accelerate.processors import Reading
+from engine.core import Prompt, Sampling
+from engine.errors import BadPrompt
+from engine.machine import device_of, has_fast_bfloat16
+from engine.run import speedup
+from engine.tuning.alternate import Timing, alternate, timed
+from engine.tuning.curve import PAST, cost_curve
+from research.bench.guided_pair import GuidedPair
+from research.bench.rows import check_csv, experiment, publish
+from research.bench.step_split import split
+
+SHAPES: dict[str, dict[str, int]] = {  # of a LlamaForCausalLM; 1b is the trunk of Janus-Pro-1B with its 16,384 picture tokens
+    "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512},
+    "1b": {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24, "num_attention_heads": 16, "vocab_size": 16384},
+}
+PROMPT, NEGATIVE = 32, 8  # tokens of the prompt, and of the negative one
+STEPS = 4  # at least, in which the time of a step is measured
+PATIENCE = 60.0  # seconds for the curve
+DRAFTED = 4  # tokens that transformers' prompt lookup drafts
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateBench:
+    """What is measured.
+
+    size : a key of SHAPES; dtype : auto, float32 or bfloat16; method, window : of the accelerated row; tokens : new ones of a generation;
+    guidance : scale, 1 = off; repeats : each row runs twice as often
+    """
+
+    size: str = "1b"
+    dtype: str = "auto"
+    device: str = "auto"
+    method: str = "sjdpp"
+    window: int = 16
+    tokens: int = 32
+    guidance: float = 1.0
+    repeats: int = 1
+    csv: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Raises BadPrompt for a size that does not exist, and what `foretoken` raises for a method or a window."""
+        if self.size not in SHAPES:
+            raise BadPrompt(f"There is no size '{self.size}'. Choose one of: {', '.join(SHAPES)}.")
+        foretoken(self.method, window=self.window)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments of every generation."""
+        return {"max_new_tokens": self.tokens, "do_sample": True, "temperature": 1.0, "top_k": 0}
+
+
+def bench(plan: GenerateBench) -> list[dict[str, Any]]:
+    """Returns the rows and prints each as soon as it is measured."""
+    check_csv(plan.csv)
+    model = random_model(plan.size, plan.dtype, device_of(plan.device))
+    prompt, negative = (torch.arange(2, 2 + count, device=model.device) for count in (PROMPT, NEGATIVE))
+    branches = [Branch(prompt), Branch(negative)][: 1 if plan.guidance == 1 else 2]
+    host = CallerModel(model, branches, STEPS * plan.window, Reading(Sampling(guidance=plan.guidance)))
+    stamp = experiment(host, host.sampling, size=plan.size, prompt_tokens=PROMPT, window=plan.window)
+    return publish(rows(plan, host, prompt, negative), readable, stamp, plan.csv)
+
+
+def rows(plan: GenerateBench, host: CallerModel, prompt: Tensor, negative: Tensor) -> Iterator[dict[str, Any]]:
+    """Yields the rows in order."""
+    yield curve(host)
+    yield split(host, plan.method, {"window": plan.window}, Prompt())
+    yield from speeds(plan, host.model, prompt, negative)
+    yield memory(host)
+
+
+def random_model(size: str, dtype: str = "auto", device: str = "cpu") -> PreTrainedModel:
+    """Returns a model of that shape with transformers' random weights, made in its number type; auto is bfloat16 where it is fast."""
+    if dtype == "auto":
+        dtype = "bfloat16" if device != "cpu" or has_fast_bfloat16() else "float32"
+    torch.manual_seed(0)
+    ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
+    config = LlamaConfig(**SHAPES[size], num_key_value_heads=SHAPES[size]["num_attention_heads"], max_position_embeddings=4096, **ids)
+    with torch.device(device):
+        model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype), attn_implementation="sdpa")
+    return model.eval().requires_grad_(False)
+
+
+def speeds(plan: GenerateBench, model: PreTrainedModel, prompt: Tensor, negative: Tensor) -> list[dict[str, Any]]:
+    """Returns the rows of tokens a second."""
+    guided = {} if plan.guidance == 1 else {"guidance_scale": plan.guidance, "negative_prompt_ids": negative[None]}
+    pair = model if plan.guidance == 1 else GuidedPair(model, prompt, negative, plan.guidance)
+    passes: dict[str, int] = {}
+
+    def ours(name: str, **knobs: Any) -> Callable[[int], Timing]:
+        def run(_: int) -> Timing:
+            call = foretoken(name, seed=0, **knobs)
+            found: list[Any] = []
+
+            def make() -> list[int]:
+                out = model.generate(prompt[None], custom_generate=call, return_dict_in_generate=True, **plan.settings, **guided)
+                found.append(out.totals[0]["forwards"])
+                return out.sequences[0, PROMPT:].tolist()
+
+            timing = timed(make)
+            passes[name] = found[0]
+            return timing
+
+        return run
+
+    def theirs(of: PreTrainedModel, **how: Any) -> Callable[[int], Timing]:
+        def run(_: int) -> Timing:
+            torch.manual_seed(0)
+            return timed(lambda: of.generate(prompt[None], **plan.settings, **how)[0, PROMPT:].tolist())
+
+        return run
+
+    kinds = {
+        "transformers generate": theirs(model, **guided),
+        "transformers prompt lookup": theirs(pair, prompt_lookup_num_tokens=DRAFTED),
+        "foretoken ar": ours("ar"),
+        f"foretoken {plan.method}": ours(plan.method, window=plan.window),
+    }
+    runs = alternate(kinds, 1, plan.repeats)
+    counted = {f"foretoken {name}": count for name, count in passes.items()}
+    return [
+        {
+            "method": name,
+            "tokens": len(of[0][0].tokens),
+            "seconds": float(np.median([run.seconds for run in of[0]])),
+            "tokens_per_second": float(np.median([len(run.tokens) / run.seconds for run in of[0]])),
+            "forwards": counted.get(name),
+            "speedup": speedup(runs["transformers generate"][0], of[0]),
+        }
+        for name, of in runs.items()
+    ]
+
+
+def curve(host: CallerModel) -> dict[str, Any]:
+    """Returns the row of milliseconds a pass by number of rows, and the acceptance from which a window of as many is faster."""
+    longer = CallerModel(host.model, host.branches, PAST * 4, host.reading)  # so that the widest pass fits behind the tokens before it
+    found = dict(cost_curve(longer, rounds=3, seconds=PATIENCE).points)
+    pays = {width: round(break_even(width, found[width] / found[1]), 3) for width in found if width > 1}
+    return {"method": "cost of a pass", "milliseconds": found, "pays_from_acceptance": pays}
+
+
+def break_even(width: int, cost: float) -> float:
+    """Returns the chance of each draft to be accepted at which a window of `width` gives `cost` tokens a pass: 1 + a + ... + a^(width-1);
+    above 1 if no chance is enough."""
+    if cost >= width:
+        return cost / width
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(middle**i for i in range(width)) < cost else (low, middle)
+    return high
+
+
+def memory(host: CallerModel) -> dict[str, Any]:
+    """Returns the row of bytes: weights, our cache for one sequence, and the most that this process has held."""
+    weights = sum(p.numel() * p.element_size() for p in host.model.parameters())
+    sequence = host.start(Prompt())
+    cache = sequence.slab.block.nbytes
+    sequence.close()
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return {"method": "memory", "parameters": host.parameters, "weight_bytes": weights, "cache_bytes": cache, "process_bytes": most}
+
+
+def readable(row: dict[str, Any]) -> str:
+    """Formats one line of the table."""
+    if "milliseconds" in row:
+        parts = [
+            f"{width} rows {time:.0f} ms" + (f" (pays from {row['pays_from_acceptance'][width]:.2f})" if width > 1 else "")
+            for width, time in row["milliseconds"].items()
+        ]
+        return "cost of a pass: " + ", ".join(parts)
+    if "model_share" in row:
+        outside = 1 - row["model_share"]
+        return f"{row['method']}: {row['milliseconds_per_step']:.0f} ms, of which {outside:.1%} outside the model's pass"
+    if "weight_bytes" in row:
+        sizes = [f"{name} {row[name + '_bytes'] / 2**30:.2f} GiB" for name in ("weight", "cache", "process")]
+        return f"memory: {row['parameters'] / 1e9:.2f} billion parameters, " + ", ".join(sizes)
+    passes = f"{row['forwards']:4} passes   " if row["forwards"] else " " * 14
+    return f"{row['method']:28} {row['seconds']:7.2f} s   {row['tokens_per_second']:6.2f} tokens/s   {passes}{row['speedup']:5.2f}x"

@@ -1,0 +1,174 @@
+"""`bench gpu`: what the static step and a window cost on a GPU, on random weights in the sizes of three models, beside transformers.
+
+The rows of a model: `generate` of transformers, plain decoding with passes as they come, plain decoding with graphs, and windows with
+graphs. Random weights have the cost of trained ones and not their acceptance; so a window's row says what its step costs, over a plain
+step, and not how many tokens it gives. There is no guidance.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
+
+from engine import memory
+from engine.core import ANY_SUIT, Prompt, Sampling
+from engine.errors import NotSupported, TooLittleMemory
+from engine.layout import Raster
+from engine.machine import facts
+from engine.methods import METHODS
+from engine.networks.hosted import DRAFT_ROWS, Hosted, HostedTrunk, head_width, slab_for
+from engine.networks.sequence import TransformerSequence
+from engine.networks.transformer import causal
+from engine.run import generate
+from engine.tuning.alternate import timed
+from research.bench.rows import Row, check_csv, publish
+
+MINUTES = 10  # after which no further model is begun
+PROMPT = 32  # tokens
+COLUMNS = 32  # of the picture that is decoded
+WARMED = 8  # steps before the first that is timed: graphs are captured in them
+
+
+def shape_of(width: int, inner: int, layers: int, heads: int, key_heads: int, vocabulary: int) -> dict[str, int]:
+    """Settings of a LlamaConfig."""
+    return {
+        "hidden_size": width, "intermediate_size": inner, "num_hidden_layers": layers, "num_attention_heads": heads,
+        "num_key_value_heads": key_heads, "vocab_size": vocabulary,
+    }  # fmt: skip
+
+
+SIZES: Mapping[str, Mapping[str, int]] = MappingProxyType({  # of a decoder of Llama's kind, with a head of the model's own tokens
+    "lowpoly": shape_of(192, 512, 5, 6, 6, 5121),
+    "janus": shape_of(2048, 5632, 24, 16, 16, 16384),  # Janus-Pro-1B
+    "emu3": shape_of(4096, 14336, 32, 32, 8, 32768),
+})  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuBench:
+    """What is measured: tokens of a generation, timed steps of ours, and windows."""
+
+    tokens: int = 64
+    windows: tuple[int, ...] = (8, 16, 32)
+    csv: Path | None = None
+
+
+class Sized:
+    """A backbone of a random decoder."""
+
+    name = "random"
+    capabilities, suits = frozenset({"raster"}), ANY_SUIT
+    sampling = Sampling()
+
+    def __init__(self, model: PreTrainedModel, static: bool):
+        """static : whether passes have fixed shapes. From here on the model's attention is ours."""
+        self.hosted, self.static = Hosted(model.model, model.model.embed_tokens, model.lm_head), static
+        self.device, self.vocabulary = model.device, model.config.vocab_size
+
+    @torch.inference_mode()
+    def start(self, prompt: Prompt) -> TransformerSequence:
+        """A sequence after a prompt that is always the same."""
+        layout = Raster(COLUMNS, COLUMNS)
+        limit = layout.rows * layout.columns
+        x = self.hosted.embed(torch.arange(PROMPT, device=self.device))[None]
+        return TransformerSequence(
+            HostedTrunk(self.hosted, (0,)), x, causal(PROMPT - 1, 0, self.device), slab_for(self.hosted, 1, PROMPT + limit),
+            vocabulary=self.vocabulary, limit=limit, layout=layout, sampling=self.sampling, static=self.static,
+        )  # fmt: skip
+
+
+def bench(plan: GpuBench) -> list[Row]:
+    """Prints the rows and returns them; raises NotSupported without a GPU."""
+    if not torch.cuda.is_available():
+        raise NotSupported("bench gpu needs an NVIDIA GPU, and PyTorch sees none here. Run it on a machine that has one.")
+    check_csv(plan.csv)
+    device = torch.device("cuda")
+    stamp = facts() | {"gpu": torch.cuda.get_device_name(device), "dtype": "bfloat16", "prompt_tokens": PROMPT}
+    return publish(rows(plan, SIZES, device, torch.bfloat16), readable, stamp, plan.csv)
+
+
+def rows(plan: GpuBench, sizes: Mapping[str, Mapping[str, int]], device: torch.device, dtype: torch.dtype) -> Iterator[Row]:
+    """The rows of all models, in order of size."""
+    begun = time.monotonic()
+    for name, shape in sizes.items():
+        if time.monotonic() - begun > 60 * MINUTES:
+            yield {"model": name, "left_out": f"The models before it took more than {MINUTES} minutes."}
+            continue
+        try:
+            memory.check(name, room(shape), device, str(dtype).removeprefix("torch."))
+        except TooLittleMemory as e:
+            yield {"model": name, "left_out": str(e)}
+            continue
+        yield from measured(name, random_model(shape, device, dtype), plan)
+
+
+def measured(name: str, model: PreTrainedModel, plan: GpuBench) -> Iterator[Row]:
+    """The rows of a model. transformers is first, while the model's attention is its own."""
+    about = {"model": name, "parameters": sum(p.numel() for p in model.parameters())}
+    theirs = generated(model, plan.tokens)
+    yield about | {"what": "transformers generate", "milliseconds": theirs, "over_generate": 1.0, "over_plain": None}
+    kinds: list[tuple[str, bool, str, dict[str, Any]]] = [("plain, no graphs", False, "ar", {}), ("plain, graphs", True, "ar", {})]
+    kinds += [(f"window of {width}, graphs", True, "sjdpp", {"window": width}) for width in plan.windows]
+    found = {what: step(Sized(model, static), method, knobs, plan.tokens) for what, static, method, knobs in kinds}
+    for what, milliseconds in found.items():
+        over = {"over_generate": theirs / milliseconds, "over_plain": milliseconds / found["plain, graphs"]}
+        yield about | {"what": what, "milliseconds": milliseconds} | over
+
+
+def random_model(shape: Mapping[str, int], device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
+    """A decoder of that shape with transformers' random weights, made on the device."""
+    torch.manual_seed(0)
+    ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
+    config = LlamaConfig(**shape, max_position_embeddings=4096, **ids)
+    with device:
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
+    return model.eval().requires_grad_(False)
+
+
+def room(shape: Mapping[str, int]) -> memory.Size:
+    """What the memory of a model of that shape depends on."""
+    with torch.device("meta"):
+        config = LlamaConfig(**shape)
+        numbers = sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
+    slots = PROMPT + COLUMNS * COLUMNS + DRAFT_ROWS
+    heads, layers = config.num_key_value_heads, config.num_hidden_layers
+    return memory.Size(numbers, layers, heads, head_width(config), slots, config.vocab_size, branches=1)
+
+
+def generated(model: PreTrainedModel, tokens: int) -> float:
+    """Milliseconds a token of transformers' `generate`, the median of three after one that is not counted."""
+    prompt = torch.arange(PROMPT, device=model.device)[None]
+    settings = {"max_new_tokens": tokens, "do_sample": True, "temperature": 1.0, "top_k": 0}
+
+    def make() -> Sequence[int]:
+        return model.generate(prompt, attention_mask=torch.ones_like(prompt), **settings)[0, PROMPT:].tolist()
+
+    return float(np.median([1000 * timed(make).seconds / tokens for _ in range(4)][1:]))
+
+
+def step(backbone: Sized, method: str, knobs: Mapping[str, Any], count: int) -> float:
+    """Milliseconds a step of a method, the median of `count` after the first few."""
+    run = generate(backbone, METHODS[method], Prompt(), knobs)
+    found = [each.seconds for each in islice(run, WARMED + count)]
+    run.close()
+    return float(1000 * np.median(found[WARMED:]))
+
+
+def readable(row: Row) -> str:
+    """One line of the table."""
+    if "left_out" in row:
+        return f"{row['model']}: left out. {row['left_out']}"
+    over = "" if row["over_plain"] is None else f"   {row['over_plain']:5.2f} plain steps"
+    return (
+        f"{row['model']:8} {row['parameters'] / 1e6:7,.0f} million   {row['what']:24} {row['milliseconds']:8.2f} ms   "
+        f"{row['over_generate']:5.2f}x generate{over}"
+    )

@@ -1,0 +1,226 @@
+"""Inputs of the kernels: one function for each kernel, used by the benchmark and by the tests of parity alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine import rules
+from engine.core import Sampling
+from engine.kernels import energy_scan, head_draw, noise, pooled_mass, row_lora, slab_keep, tree_attention, verify
+
+BASE = noise.mix(2026)
+PLAIN, GUIDED = Sampling(), Sampling(guidance=3.0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call of a kernel and of its reference on the same input, and the fewest bytes that it must move."""
+
+    name: str
+    kernel: Callable[[], Any]
+    reference: Callable[[], Any]
+    moved: int
+
+
+def _random(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def laws(rows: int, vocabulary: int, random: torch.Generator, sharp: float = 2.0) -> Tensor:
+    """Distributions [N, V] float32 of no particular shape."""
+    return torch.softmax(sharp * torch.randn(rows, vocabulary, generator=random), -1)
+
+
+def gumbel(device: torch.device, rows: int = 16, vocabulary: int = 65536) -> Case:
+    """Noise of consecutive positions."""
+    at = torch.arange(rows, device=device) + 5
+    kernel, reference = (partial(f, BASE, at, vocabulary) for f in (noise.gumbel_triton, noise.gumbel_reference))
+    return Case(f"{rows} rows of {vocabulary:,}", kernel, reference, rows * vocabulary * 4)
+
+
+def window(
+    rows: int,
+    vocabulary: int,
+    sampling: Sampling = PLAIN,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    drawn: bool = True,
+    seeded: bool = False,
+    masked: bool = False,
+    blocked: float = 0.0,
+    store: bool = True,
+    seed: int = 0,
+) -> verify.Asked:
+    """A pass over rows - 1 drafts. Two branches if there is guidance; drawn: from distributions near the model's.
+
+    masked : with a grammar that allows a third; blocked : the share of logits that are -inf (without guidance)
+    """
+    random, branches = _random(seed), 2 if sampling.guidance != 1 else 1
+    logits = (2 * torch.randn(branches, rows, vocabulary, generator=random)).to(dtype)
+    if blocked:
+        logits.masked_fill_(torch.rand(branches, rows, vocabulary, generator=random) < blocked, -torch.inf)
+        logits[:, :, vocabulary // 2] = 0.0
+    allowed = torch.rand(rows, vocabulary, generator=random) < 0.3 if masked else None
+    if masked:
+        allowed[:, vocabulary // 2] = True
+    near = 0.7 * logits[0, : rows - 1].float().clamp(min=-9) + 0.6 * torch.randn(rows - 1, vocabulary, generator=random)
+    q = torch.softmax(near, -1)
+    tokens = torch.multinomial(q, 1, generator=random).squeeze(1) if rows > 1 else torch.empty(0, dtype=torch.int64)
+    uniforms, positions = torch.rand(3, rows, generator=random, dtype=torch.float64), torch.arange(rows) + 3
+    logits, tokens, q, uniforms, positions = (x.to(device) for x in (logits, tokens, q, uniforms, positions))
+    allowed = None if allowed is None else allowed.to(device)
+    return verify.Asked(logits, sampling, allowed, tokens, q if drawn else None, uniforms, BASE, positions, seeded, store)
+
+
+def verifying(device: torch.device, rows: int = 96, vocabulary: int = 65536, sampling: Sampling = GUIDED) -> Case:
+    """A window with guidance in half precision."""
+    asked = window(rows, vocabulary, sampling, device=device, dtype=torch.bfloat16)
+    filters = f", top-k {sampling.top_k}" if sampling.top_k else ""
+    moved = asked.logits.numel() * 2 + 2 * rows * vocabulary * 4
+    kernel, reference = partial(verify.verify_triton, asked), partial(verify.verify_reference, asked)
+    return Case(f"{rows} rows of {vocabulary:,}{filters}", kernel, reference, moved)
+
+
+def keeping(device: torch.device, layers: int = 32, heads: int = 32, width: int = 128, dtype: torch.dtype = torch.bfloat16) -> Case:
+    """Four rows of a tree, of a guidance pair."""
+    block = torch.randn(layers, 2, 2, heads, 80, width, generator=_random(0)).to(device, dtype)
+    rows = torch.tensor([0, 2, 3, 11], device=device)
+    kernel, reference = (partial(f, block, 60, rows) for f in (slab_keep.slab_keep_triton, slab_keep.slab_keep_reference))
+    return Case(f"4 rows of {layers} layers", kernel, reference, 2 * layers * 4 * heads * 4 * width * block.element_size())
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The tensors of an attention call."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    seen: tree_attention.Seen
+
+
+def tree_pass(
+    rows: int, kept: int, heads: int = 4, key_heads: int = 2, width: int = 24, placed: bool = False, dtype: torch.dtype = torch.float32
+) -> Pass:
+    """A random tree of `rows` rows behind a slab, of a guidance pair; placed: some slab rows lie at later positions or are invalid."""
+    random = _random(rows + kept)
+    q = torch.randn(2, heads, rows, width, generator=random).to(dtype)
+    slab = torch.randn(2, 2, key_heads, kept + rows + 5, width, generator=random).to(dtype)
+    k, v = slab[0, :, :, : kept + rows], slab[1, :, :, : kept + rows]
+    visible = torch.eye(rows, dtype=torch.bool)
+    for row in range(1, rows):
+        visible[row] |= visible[int(torch.randint(0, row, (1,), generator=random))]
+    places = torch.randint(0, 2 * kept + 1, (2, kept), generator=random)
+    places[:, : kept // 4] = torch.iinfo(torch.int64).max  # padding that nobody sees
+    positions = torch.randint(0, 2 * kept + 1, (rows,), generator=random)
+    extra = (places, positions) if placed else (None, None)
+    return Pass(q, k, v, tree_attention.Seen(tree_attention.packed(visible), kept, *extra))
+
+
+def attending(device: torch.device, rows: int = 60, kept: int = 2400) -> Case:
+    """A tree of a 7B model's layer."""
+    made = tree_pass(rows, kept, 32, 32, 128, dtype=torch.bfloat16)
+    seen = tree_attention.Seen(made.seen.sets.to(device), kept)
+    q, k, v = (x.to(device) for x in (made.q, made.k, made.v))
+    kernel, reference = (partial(f, q, k, v, seen) for f in (tree_attention.tree_attention_triton, tree_attention.tree_attention_reference))
+    return Case(f"{rows} rows after {kept:,}", kernel, reference, 2 * (k.numel() + v.numel() + 2 * q.numel()))
+
+
+def lending(device: torch.device, rows: int = 60, vocabulary: int = 16384, count: int = 1000, limit: float = 0.1) -> Case:
+    """Nodes that may borrow."""
+    random = _random(1)
+    p = laws(rows, vocabulary, random)
+    tokens = torch.multinomial(p, 1, generator=random).squeeze(1)
+    near = torch.stack([torch.randperm(vocabulary, generator=random)[:count] for _ in range(rows)])
+    given = [x.to(device) for x in (p, tokens, near, torch.full((rows,), limit))]
+    kernel, reference = (partial(f, *given) for f in (pooled_mass.pooled_mass_triton, pooled_mass.pooled_mass_reference))
+    return Case(f"{rows} nodes, {count:,} neighbours, at most {limit:g}", kernel, reference, rows * count * 40)
+
+
+def ranking(device: torch.device, rows: int = 16, vocabulary: int = 16384, half: int = 7) -> Case:
+    """Groups of drafts."""
+    random = _random(2)
+    p = laws(rows, vocabulary, random)
+    p[:, : vocabulary // 3] = p[:, :1]  # ties
+    tokens = torch.multinomial(p, 1, generator=random).squeeze(1)
+    tokens[0], tokens[-1] = p[0].argmin(), p[-1].argmax()
+    given = p.to(device), tokens.to(device), half
+    kernel, reference = (partial(f, *given) for f in (pooled_mass.ranked_triton, pooled_mass.ranked_reference))
+    return Case(f"{rows} rows of {vocabulary:,}, {2 * half} ranks", kernel, reference, rows * vocabulary * 4)
+
+
+def adapting(
+    device: torch.device, rows: int = 33, inner: int = 4096, outer: int = 11008, rank: int = 32, dtype: torch.dtype = torch.bfloat16
+) -> Case:
+    """Half the rows of a pass with an adapter."""
+    random, first = _random(3), rows // 2
+    y, x = (torch.randn(2, rows, width, generator=random).to(device, dtype) for width in (outer, inner))
+    down = (torch.randn(rank, inner, generator=random) / inner**0.5).to(device, dtype)
+    up = torch.randn(outer, rank, generator=random).to(device, dtype)
+    theirs = y.clone()
+
+    def on(function: Callable[..., None], to: Tensor) -> Tensor:
+        function(to, x, down, up, first, 0.5)
+        return to
+
+    moved = (rank * (inner + outer) + 2 * (rows - first) * (inner + 2 * outer)) * y.element_size()
+    kernel, reference = partial(on, row_lora.row_lora_triton, y), partial(on, row_lora.row_lora_reference, theirs)
+    return Case(f"{rows - first} rows, {inner:,} to {outer:,}, rank {rank}", kernel, reference, moved)
+
+
+def scanning(
+    device: torch.device, drafts: int = 16, vocabulary: int = 16384, smoothing: float = 0.2, rule: rules.EnergyRule = rules.CONSISTENT
+) -> Case:
+    """A prefix of drafts, one of them impossible."""
+    random = _random(4)
+    p, q = laws(drafts, vocabulary, random), laws(drafts, vocabulary, random)
+    tokens = torch.multinomial(q, 1, generator=random).squeeze(1)
+    p[drafts // 2, tokens[drafts // 2]] = 0.0
+    u = torch.rand(drafts, generator=random, dtype=torch.float64)
+    given = [x.to(device) for x in (p, q, tokens, u)]
+    kernel, reference = (
+        partial(f, *given, smoothing, 2.0, 16, rule) for f in (energy_scan.energy_scan_triton, energy_scan.energy_scan_reference)
+    )
+    return Case(f"{drafts} drafts", kernel, reference, drafts * 97)
+
+
+def heading(
+    device: torch.device,
+    rows: int = 1,
+    width: int = 4096,
+    vocabulary: int = 65536,
+    dtype: torch.dtype = torch.bfloat16,
+    guidance: float = 3.0,
+) -> Case:
+    """Plain decoding of a guidance pair."""
+    random = _random(5)
+    hidden = torch.randn(1 if guidance == 1 else 2, rows, width, generator=random).to(device, dtype)
+    weight = (2 * torch.randn(vocabulary, width, generator=random) / width**0.5).to(device, dtype)
+    given = hidden, weight, Sampling(temperature=0.9, guidance=guidance), BASE, torch.arange(rows, device=device)
+    kernel, reference = (partial(f, *given) for f in (head_draw.head_draw_triton, head_draw.head_draw_reference))
+    return Case(f"{rows} rows, {width:,} to {vocabulary:,}", kernel, reference, (weight.numel() + hidden.numel()) * weight.element_size())
+
+
+# What the benchmark measures on a GPU, by kernel
+CASES: dict[str, tuple[Callable[[torch.device], Case], ...]] = {
+    "noise": (gumbel,),
+    "verify": (
+        verifying,
+        partial(verifying, rows=32, vocabulary=16384),
+        partial(verifying, sampling=Sampling(guidance=3.0, top_k=2000)),
+        partial(verifying, rows=1),
+    ),
+    "slab_keep": (keeping,),
+    "tree_attention": (attending, partial(attending, rows=17)),
+    "pooled_mass": (lending, ranking),
+    "row_lora": (adapting,),
+    "energy_scan": (scanning,),
+    "head_draw": (heading, partial(heading, vocabulary=16384)),
+}

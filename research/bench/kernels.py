@@ -1,0 +1,299 @@
+"""`bench kernels`: what the Triton kernels compile to, the least time they can take, and, on a GPU, the time they take.
+
+Compilation needs no GPU: Triton makes the program for a compute capability, and the `cuobjdump` of its wheel reads registers, stack
+and shared memory from it. A stack is spilled registers. The least time is bytes over bandwidth: computed, never measured.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine.errors import NotSupported
+from engine.kernels import energy_scan, head_draw, noise, pooled_mass, row_lora, slab_keep, tree_attention, verify
+from engine.kernels.choice import choose
+from engine.kernels.language import LAUNCH, is_interpreted, version
+from engine.machine import commit, device_of
+from research.bench.kernel_cases import CASES, Case
+from research.bench.rows import Row, publish
+
+CAPABILITIES = {80: "A100", 90: "H100, H200", 100: "B200", 120: "RTX 5090"}  # one GPU of each
+BANDWIDTH = {"A100": 2.04e12, "H100": 3.35e12, "H200": 4.8e12, "B200": 8.0e12, "RTX 4090": 1.01e12}  # bytes a second, the vendor's
+USAGE = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel as it is compiled for the table: every part that can be switched on is on.
+
+    types : of the arguments that are no constants, in Triton's words; constants : of the others; options : of the launch
+    aligned : sizes that are taken to be multiples of 16, as the launcher finds them on the models' own shapes; pointers always are
+    """
+
+    function: Any
+    types: Mapping[str, str]
+    constants: Mapping[str, Any]
+    warps: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    aligned: str = ""
+
+
+def _types(floats: str = "", longs: str = "", halves: str = "", sizes: str = "", numbers: str = "", **more: str) -> dict[str, str]:
+    """Types by the names of arguments, separated by spaces: pointers to float32, int64 and half, 32-bit sizes, float32 numbers."""
+    groups = {"*fp32": floats, "*i64": longs, "*bf16": halves, "i32": sizes, "fp32": numbers}
+    return {name: kind for kind, names in groups.items() for name in names.split()} | more
+
+
+_VERIFY = _types(
+    "laws_at p_at numbers_at", "tokens_at base_at positions_at integers_at", "logits_at",
+    "rows drafts vocabulary branch_stride row_stride allowed_stride law_stride top_k", "guidance divisor last_divisor top_p",
+    allowed_at="*u8", uniforms_at="*fp64",
+)  # fmt: skip
+_ALL = {name: True for name in ("PAIR", "MASKED", "LAWS", "TOP_K", "TOP_P", "STORE")} | {"GREEDY": False}
+_TILE = verify.WIDEST
+_ATTENTION = _types(
+    "", "sets_at places_at positions_at told_at", "q_at k_at v_at out_at",
+    "count kept words heads group width q_branch q_head q_row k_branch k_head k_row v_branch v_head v_row place_branch", "scale",
+)  # fmt: skip
+_TENSOR_CORES = {"PRECISION": "tf32"}
+_HEAD_PARTS = "best_at top_at mass_at heat_at"
+
+# The one table of kernels. A kernel may have several programs.
+KERNELS: dict[str, tuple[Program, ...]] = {
+    "noise": (
+        Program(noise._gumbel_kernel, _types("out_at", "base_at positions_at", "", "vocabulary"), {"BLOCK": 1024, "BITS": False}, 4),
+    ),
+    "verify": (
+        Program(
+            verify._verify_kernel, _VERIFY, _ALL | {"BLOCK": _TILE}, verify.warps_of(_TILE), {"maxnreg": verify.REGISTERS}
+        ),
+        Program(
+            verify._settle_kernel,
+            _types("", "answers_at fresh_at drawn_at out_at drafts_at", "", "drafts", accepted_at="*u8", sound_at="*u8"),
+            {"SEEDED": False, "TOLD": True, "BLOCK": 128}, 1,
+        ),
+    ),
+    "slab_keep": (
+        Program(slab_keep._slab_keep_kernel, _types("", "rows_at", "block_at", "start count stride width"), {"ROWS": 16, "SLICE": 16}, 1),
+    ),
+    "tree_attention": (
+        Program(
+            tree_attention._tree_attention_kernel, _ATTENTION,
+            {"PLACED": True, "TOLD": True, "ROWS": 64, "KEYS": tree_attention.KEYS, "WIDTH": 128} | _TENSOR_CORES,
+            tree_attention.warps_of(64), {"num_stages": 2},
+            "width q_branch q_head q_row k_branch k_head k_row v_branch v_head v_row",
+        ),
+    ),
+    "pooled_mass": (
+        Program(
+            pooled_mass._pooled_mass_kernel,
+            _types("p_at limits_at out_at", "tokens_at near_at", "", "row_stride near_stride count"), {"TILE": pooled_mass.TILE}, 1,
+        ),
+        Program(
+            pooled_mass._ranked_kernel, _types("p_at", "tokens_at out_at", "", "vocabulary row_stride half"),
+            {"BLOCK": pooled_mass.WIDEST}, 8,
+        ),
+    ),
+    "row_lora": (
+        Program(
+            row_lora._shrink_kernel, _types("", "", "x_at down_at h_at", "count width branch_stride row_stride rank"),
+            {"ROWS": row_lora.ROWS, "RANK": 32, "INNER": row_lora.INNER} | _TENSOR_CORES, 4, {}, "width branch_stride row_stride rank",
+        ),
+        Program(
+            row_lora._expand_kernel, _types("", "first_at", "y_at h_at up_at", "count width branch_stride row_stride rank", "scale"),
+            {"TOLD": True, "ROWS": row_lora.ROWS, "RANK": 32, "OUTER": row_lora.OUTER} | _TENSOR_CORES, 4, {},
+            "width branch_stride row_stride rank",
+        ),
+    ),
+    "energy_scan": (
+        Program(
+            energy_scan._energy_kernel,
+            _types("p_at q_at", "tokens_at", "", "count vocabulary p_stride q_stride", "", u_at="*fp64", out_at="*fp64",
+                   accepted_at="*u8", settings_at="*fp64"),
+            {"LITERAL": False, "SMOOTH": True, "BLOCK": 64}, 4,
+        ),
+    ),
+    "head_draw": (
+        Program(
+            head_draw._head_tile_kernel,
+            _types(_HEAD_PARTS, "base_at positions_at", "hidden_at weight_at", "rows vocabulary width hidden_branch hidden_row",
+                   "guidance temperature", token_at="*i32"),
+            {"PAIR": True, "ROUNDED": True, "ROWS": 32, "COLUMNS": head_draw.COLUMNS, "INNER": head_draw.INNER} | _TENSOR_CORES, 4,
+            {}, "width hidden_branch hidden_row vocabulary",
+        ),
+        Program(
+            head_draw._head_join_kernel,
+            _types(_HEAD_PARTS + " entropy_at", "out_at", "", "rows tiles vocabulary", token_at="*i32"), {"BLOCK": 512}, 4,
+        ),
+    ),
+}  # fmt: skip
+
+
+def chosen(text: str | None) -> list[str]:
+    """Kernels by their names, separated by commas; all if there is no text. Raises NotSupported for an unknown name."""
+    wanted = [name.strip() for name in text.split(",")] if text else list(KERNELS)
+    unknown = next((name for name in wanted if name not in KERNELS), None)
+    if unknown is not None:
+        raise NotSupported(f"There is no kernel '{unknown}'. There are: {', '.join(KERNELS)}.")
+    return wanted
+
+
+def bench(wanted: list[str], csv: Path | None) -> list[Row]:
+    """Compiles these kernels, and on a GPU measures them; prints every row, appends all to a CSV file if there is one, returns them."""
+    device = torch.device(device_of("auto"))
+    print(f"Kernels on {device.type}: {choose(device).reason}")
+    rows = publish(compile_rows(wanted), compile_line, {"triton": version(), "commit": commit()}, csv)
+    for work in (work for work in WORK if work.kernel in wanted):
+        print(f"{work.kernel}, {work.what}: {work.moved:,} bytes; computed least time in us: " + bounds(work))
+    if device.type == "cuda":
+        stamp = {"gpu": torch.cuda.get_device_name(device), "triton": version(), "torch": torch.__version__, "commit": commit()}
+        rows += publish(measured_rows(wanted, device), measured_line, stamp, csv)
+    return rows
+
+
+def compiled(program: Program, capability: int) -> dict[str, Any]:
+    """A program for a compute capability (80 = 8.0): registers a thread, spilled bytes a thread, shared bytes a program, seconds."""
+    if version() is None:
+        raise NotSupported("Triton is not installed, so its kernels cannot be compiled. Install triton; it has wheels for Linux.")
+    if is_interpreted():
+        raise NotSupported("TRITON_INTERPRET=1 replaces the compiler by an interpreter. Unset it to compile kernels.")
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    order = program.function.arg_names
+    types = {name: program.types.get(name, "constexpr") for name in order}
+    even = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(order) if types[name][0] == "*" or name in program.aligned.split()}
+    source = ASTSource(program.function, types, {(order.index(name),): value for name, value in program.constants.items()}, even)
+    begun = time.perf_counter()
+    options = {"num_warps": program.warps, **program.options, **LAUNCH}
+    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    registers, stack, static = _usage(made.asm["cubin"])
+    return {
+        "program": program.function.fn.__name__.strip("_"),
+        "capability": f"{capability // 10}.{capability % 10}",
+        "warps": program.warps,
+        "registers": registers,
+        "spilled_bytes": stack,
+        "shared_bytes": max(made.metadata.shared, static),
+        "seconds": round(time.perf_counter() - begun, 2),
+    }
+
+
+def _usage(cubin: bytes) -> tuple[int, int, int]:
+    """Registers, stack and shared memory of a compiled program, as the disassembler of Triton's wheel prints them."""
+    from triton.backends import nvidia
+
+    tool = Path(nvidia.__file__).parent / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        said = subprocess.run([str(tool), "--dump-resource-usage", file.name], capture_output=True, text=True, check=True).stdout
+    found = USAGE.search(said)
+    assert found, f"cuobjdump printed no resource usage: {said!r}"
+    return int(found[1]), int(found[2]), int(found[3])
+
+
+def compile_rows(wanted: list[str]) -> Iterator[Row]:
+    """A row for each program of some kernels and each compute capability."""
+    for name in wanted:
+        for program in KERNELS[name]:
+            for capability in CAPABILITIES:
+                yield {"kernel": name} | compiled(program, capability)
+
+
+def compile_line(row: Row) -> str:
+    """A compiled program in one line."""
+    needs = (
+        f"{row['registers']:3} registers, {row['spilled_bytes']} bytes spilled, {row['shared_bytes']:,} bytes shared, {row['warps']} warps"
+    )
+    return f"{row['kernel']:15} {row['program']:22} {row['capability']:>5}  {needs}, {row['seconds']} s"
+
+
+# --- the least time ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Work:
+    """A typical call of a kernel, and the fewest bytes that it must move."""
+
+    kernel: str
+    what: str
+    moved: int
+
+
+def _verify_bytes(rows: int, vocabulary: int, stored: bool = True) -> int:
+    """Logits of both branches in half precision, q read, p written."""
+    return 2 * rows * vocabulary * 2 + (2 * rows * vocabulary * 4 if stored else 0)
+
+
+WORK = (
+    Work("noise", "16 rows of 65,536", 16 * 65536 * 4),
+    Work("verify", "32 rows of 16,384, q and p", _verify_bytes(32, 16384)),
+    Work("verify", "96 rows of 65,536, q and p", _verify_bytes(96, 65536)),
+    Work("verify", "96 rows of 65,536, match seed, p not stored", _verify_bytes(96, 65536, stored=False)),
+    Work("slab_keep", "4 rows, 32 layers of 4,096, two branches", 2 * 32 * 2 * 2 * 4 * 4096 * 2),
+    Work("tree_attention", "60 rows after 2,400, a layer of 4,096, two branches", 2 * 2 * 2460 * 4096 * 2 + 2 * 2 * 60 * 4096 * 2),
+    Work("pooled_mass", "60 nodes, 1,000 neighbours, all read", 60 * 1000 * (8 + 32)),
+    Work("row_lora", "rank 32, 4,096 to 11,008, 16 rows of two branches", (32 * (4096 + 11008) + 32 * (4096 + 2 * 11008)) * 2),
+    Work("energy_scan", "16 drafts", 16 * (2 * 32 + 8 + 8 + 16 + 1)),
+    Work("head_draw", "1 row of two branches, 4,096 to 65,536", 65536 * 4096 * 2 + 2 * 4096 * 2),
+)
+
+
+def bound(work: Work, gpu: str) -> float:
+    """The least microseconds that a call can take on a GPU: bytes over bandwidth."""
+    return 1e6 * work.moved / BANDWIDTH[gpu]
+
+
+def bounds(work: Work) -> str:
+    """The least microseconds on every GPU of the table."""
+    return ", ".join(f"{gpu} {bound(work, gpu):.3g}" for gpu in BANDWIDTH)
+
+
+# --- on a GPU ---------------------------------------------------------------------------------------------------------
+
+
+def measured_rows(wanted: list[str], device: torch.device) -> Iterator[Row]:
+    """A row for each case of some kernels: microseconds of kernel, reference and a copy of as many bytes, medians on this GPU."""
+    for name in wanted:
+        for make in CASES[name]:
+            case = make(device)
+            yield {"kernel": name, "case": case.name} | timed(case, device)
+
+
+def measured_line(row: Row) -> str:
+    """A timed case in one line."""
+    times = ", ".join(f"{name} {row[f'{name}_microseconds']:,} us" for name in ("kernel", "reference", "copy"))
+    return f"{row['kernel']:15} {row['case']}: {times}"
+
+
+def timed(case: Case, device: torch.device) -> dict[str, float]:
+    """Microseconds of a case. The copy moves as many bytes as the kernel must."""
+    block = torch.empty(max(1, case.moved // 2), dtype=torch.uint8, device=device)
+    other = torch.empty_like(block)
+    calls: dict[str, Callable[[], Any]] = {"kernel": case.kernel, "reference": case.reference, "copy": lambda: other.copy_(block)}
+    return {f"{name}_microseconds": round(_median(call), 2) for name, call in calls.items()} | {"bytes": case.moved}
+
+
+def _median(call: Callable[[], Any], repeats: int = 30) -> float:
+    """The median microseconds of a call, by the GPU's own clock."""
+    for _ in range(3):
+        call()
+    times = []
+    for _ in range(repeats):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        times.append(1000 * start.elapsed_time(end))
+    return sorted(times)[repeats // 2]

@@ -1,0 +1,137 @@
+"""The rows of a benchmark: the columns that describe the experiment, printing, and the CSV file that rows are appended to."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.core import Backbone, Sampling
+from engine.errors import BadFile, BadOutput
+from engine.loading import model_columns
+from engine.machine import facts
+
+Row = dict[str, Any]
+
+
+def experiment(backbone: Backbone, sampling: Sampling, **more: Any) -> Row:
+    """Returns the columns that describe an experiment: machine, commit, weights, dtype, device, sampling, and `more`."""
+    return facts() | model_columns(backbone) | of_sampling(sampling) | more
+
+
+def of_sampling(sampling: Sampling) -> Row:
+    """Returns the columns of the sampling settings."""
+    return {name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p", "guidance", "temperature_last", "adherence")}
+
+
+def publish(rows: Iterable[Row], readable: Callable[[Row], str], stamp: Row, path: Path | None) -> list[Row]:
+    """Prints each row as soon as it is measured and adds the columns of `stamp` that it lacks; appends all rows to a CSV file if there is a
+    path. Returns the rows."""
+    found = []
+    for row in rows:
+        print(readable(row), flush=True)
+        found.append(row | {name: value for name, value in stamp.items() if name not in row})
+    if path:
+        append_csv(path, found)
+    return found
+
+
+def quartiles(values: np.ndarray) -> list[float]:
+    """Returns the median and the first and third quartiles."""
+    return [round(float(np.quantile(values, q)), 4) for q in (0.5, 0.25, 0.75)]
+
+
+def bootstrap(values: np.ndarray, draws: int = 2000) -> list[float]:
+    """Returns the 95 % bootstrap interval of the median over inputs."""
+    r = np.random.default_rng(0)
+    medians = np.median(r.choice(values, (draws, len(values))), axis=1)
+    return [round(float(np.quantile(medians, q)), 3) for q in (0.025, 0.975)]
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def check_file(path: Path | None, option: str) -> None:
+    """Raises BadOutput if `path` cannot be written; an existing file stays as it is. Called before anything is measured."""
+    if path is None:
+        return
+    try:
+        is_new = not path.exists()
+        with path.open("ab"):
+            pass
+        if is_new:
+            path.unlink()
+    except OSError as e:
+        raise BadOutput(f"Cannot write {path} ({e.strerror or e}). Choose another file with {option}.") from e
+
+
+def check_csv(path: Path | None) -> None:
+    """Raises BadOutput if rows cannot be written to a CSV file, BadFile if its content is not a table."""
+    check_file(path, "--csv")
+    if path is not None:
+        read_csv(path)
+
+
+def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
+    """Returns the header and rows of a CSV file, both empty if there is no file yet; raises BadFile if a row does not fit the header."""
+    if not path.is_file():  # a device, or a file that does not exist yet
+        return [], []
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = [line for line in csv.reader(file) if line]
+    except (OSError, UnicodeDecodeError, csv.Error) as e:
+        raise BadFile(f"{path} cannot be read as CSV ({e}). Choose another file with --csv.") from e
+    header, rows = (lines[0], lines[1:]) if lines else ([], [])
+    crooked = next((i for i, row in enumerate(rows, 2) if len(row) != len(header)), None)
+    if crooked or len(set(header)) < len(header):
+        where = f"row {crooked} does not fit the header" if crooked else "two columns have the same name"
+        raise BadFile(f"Cannot append rows to {path}: {where}. Choose another file with --csv.")
+    return header, rows
+
+
+def append_csv(path: Path, rows: list[Row], whole: bool = False) -> None:
+    """Appends rows to a CSV file. New columns are added to the file, empty in earlier rows; lists and dicts are written as JSON.
+
+    whole : a kill at any second leaves all of these rows or none; the file is then written anew
+    Raises BadOutput if the file cannot be written, BadFile if it is not a table.
+    """
+    header, before = read_csv(path)
+    columns = list(dict.fromkeys([*header, *(name for row in rows for name in row)]))
+    added = [[_cell(row.get(name)) for name in columns] for row in rows]
+    try:
+        if not whole and (header == columns or not path.is_file()):
+            with path.open("a", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows(added if header else [columns, *added])
+        else:
+            path.touch()  # a new file gets the usual permissions
+            wider = [row + [""] * (len(columns) - len(header)) for row in before]
+            _replace(path, [columns, *wider, *added])
+    except OSError as e:
+        raise BadOutput(f"Cannot write {path} ({e.strerror or e}). Choose another file with --csv.") from e
+
+
+def _replace(path: Path, lines: list[list[str]]) -> None:
+    """Writes a new file beside the old one, then replaces the old one, so that a kill in between loses nothing."""
+    target = path.resolve()
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows(lines)
+        os.chmod(name, target.stat().st_mode & 0o777)
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _cell(value: Any) -> str:
+    """Returns the text of a cell."""
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)

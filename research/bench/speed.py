@@ -1,0 +1,261 @@
+"""`launch.py bench image`: time, passes and step compression of methods against our own plain decoding, in one process.
+
+Plain and accelerated runs alternate (see `measure/alternate.py`). A prompt's speed-up is the ratio of the medians. The table gives the
+median, quartiles and a bootstrap interval of the median over prompts, and the log probability of the pictures, which relaxed methods lower.
+Every row names its experiment: machine, commit, weights, sampling, size, seeds and knobs. `--sweep NAME=A,B,C` instead measures the methods
+that have this knob once with each value; of a setting (temperature, top_k, top_p, guidance, size) all rows at each value, over plain
+decoding at that value. `--grid` measures each combination of several sweeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from engine.core import Backbone, Prompt, Step
+from engine.diagnostics import per_token, reached
+from engine.loading import model_columns
+from engine.methods import METHODS, find
+from engine.run import Run, generate, speedup
+from engine.tuning.alternate import Timing, alternate, timed
+from engine.words.emoji_scenes import held_out_prompts, lessons_of
+from research.bench.against_best import against_best
+from research.bench.against_best import readable as best_of
+from research.bench.figures import style
+from research.bench.likelihood import log_probabilities
+from research.bench.plan import Entry, ImageBench, ImageSheet
+from research.bench.rows import bootstrap, check_csv, check_file, experiment, of_sampling, publish, quartiles
+
+DRAFTING = ("accepted_a_pass", "nodes", "depth", "mean_deviation")  # the numbers that `drafting` may return
+PLACES = 16  # places of a draft whose acceptance is counted separately
+BASELINE = "ar in float32"  # its own row if the other rows run in another dtype
+
+
+def bench(plan: ImageBench) -> list[dict[str, Any]]:
+    """Returns the rows of the table and prints them. Raises for files that cannot be written and prompts that cannot be decoded before
+    anything is measured."""
+    check_csv(plan.csv)
+    check_file(plan.figure, "--figure")
+    backbone = plan.load()
+    parts = {label: part.resolved(backbone) for label, part in plan.parts().items()}
+    entries = {label: part.entries(backbone.capabilities) for label, part in parts.items()}
+    names = [find(entry.name)[0].name for of in entries.values() for entry in of.values()]
+    figure = style.drawn([*(knob for knob, _ in plan.sweep), *names]) if plan.figure else None
+    prompts = {label: prompts_of(part, backbone) for label, part in parts.items()}
+    for prompt in (each for of in prompts.values() for each in of):
+        backbone.start(prompt).close()  # raises for a prompt that the model cannot read
+    exact = backbone if backbone.dtype == "float32" else plan.load("float32")
+    rows: list[dict[str, Any]] = []
+    drawn: dict[str, list[list[Run]]] = {}
+    for label in parts:
+        runs = measure(backbone, exact, entries[label], prompts[label], plan.repeats)
+        rows += [labelled(row, label) for row in summaries(backbone, prompts[label], runs)]
+        drawn |= {f"{name} {label}".strip(): of for name, of in runs.items()}
+    if figure:
+        style.draw(figure, drawn, plan.figure)
+    sampling, own = plan.sampling_of(backbone), next(iter(prompts.values()))
+    if backbone.name == "pictogram" and sampling == backbone.sampling and not plan.settings:
+        from research.bench.step_split import split  # like the peers, it imports transformers, which takes seconds
+
+        rows += peer_rows(exact, own[:5])
+        rows += [split(backbone, n, e.knobs, own[0]) for n, e in entries[""].items() if n in ("sjd", "sjdpp")]
+    stamp = experiment(backbone, sampling, prompts_from=plan.prompts_from, seeds=f"0..{len(own) - 1}", repeats=plan.repeats)
+    return publish(rows, readable, stamp, plan.csv)
+
+
+def summaries(backbone: Backbone, prompts: list[Prompt], runs: dict[str, list[list[Run]]]) -> list[dict[str, Any]]:
+    """Returns the rows of the table for runs with equal settings, which the rows name."""
+    settings = of_sampling(prompts[0].sampling or backbone.sampling) | {"size": prompts[0].size or pixels(runs["ar"][0][0])}
+    return [
+        summary(n, runs) | against_best(n, runs) | drafting([of[0] for of in runs[n]]) | plausibility(backbone, prompts, runs[n]) | settings
+        for n in runs
+    ]
+
+
+def labelled(row: dict[str, Any], label: str) -> dict[str, Any]:
+    """Returns a row whose method also names the values of swept settings."""
+    return row | {"method": f"{row['method']} {label}".strip()}
+
+
+def prompts_of(plan: ImageBench, backbone: Backbone) -> list[Prompt]:
+    """Returns the prompts of a plan with its sampling and size; prompt i has seed i."""
+    sampling = plan.sampling_of(backbone)
+    return [Prompt(text, seed=i, size=plan.size, sampling=sampling) for i, text in enumerate(texts_of(plan, backbone))]
+
+
+def texts_of(plan: ImageBench | ImageSheet, backbone: Backbone) -> Sequence[str]:
+    """Returns the prompts of a plan, or held-out ones of the lessons that the model was trained on."""
+    return plan.prompts or held_out_prompts(plan.count, lessons_of(backbone.card))
+
+
+def pixels(run: Run) -> int:
+    """Returns the width of a run's picture."""
+    return run.result().shape[1]
+
+
+def measure(
+    backbone: Backbone, exact: Backbone, entries: dict[str, Entry], prompts: list[Prompt], repeats: int
+) -> dict[str, list[list[Run]]]:
+    """Returns runs by row and prompt, a list for each prompt; plain decoding is "ar", and in float32 BASELINE if the dtype differs.
+
+    exact : the same weights in float32; the baseline for every dtype, because it is our fastest plain decoding on a CPU
+    """
+    plain = ["ar"] if exact is backbone else [BASELINE, "ar"]
+
+    def maker(name: str, entry: Entry) -> Callable[[int], Run]:
+        model, method = exact if name == BASELINE else backbone, find(entry.name)[0]
+        return lambda i: generate(model, method, prompts[i], entry.knobs).finish()
+
+    kinds = {name: maker(name, entry) for name, entry in (dict.fromkeys(plain, Entry("ar", {})) | entries).items()}
+    return alternate(kinds, len(prompts), repeats)
+
+
+def summary(name: str, runs: dict[str, list[list[Run]]]) -> dict[str, Any]:
+    """Returns one row of the table. The speed-up is over the baseline, plain decoding in float32."""
+    seconds = np.array([np.median([r.seconds for r in of]) for of in runs[name]])
+    ratios = np.array([speedup(a, b) for a, b in zip(runs.get(BASELINE, runs["ar"]), runs[name], strict=True)])
+    compression = np.array([of[0].totals["step_compression"] for of in runs[name]])
+    forwards = np.array([of[0].totals["forwards"] for of in runs[name]])
+    first = runs[name][0][0]
+    differences = [first_difference(a[0].in_order, b[0].in_order) for a, b in zip(runs[name], runs["ar"], strict=True)]
+    return {
+        "method": name,
+        "exact": first.exact,
+        "prompts": len(runs[name]),
+        "tokens": len(first.tokens),
+        "knobs": first.steps[-1].knobs,
+        "dtype": model_columns(first.backbone)["dtype"],
+        "seconds": quartiles(seconds),
+        "forwards": quartiles(forwards),
+        "milliseconds_per_pass": round(float(np.median(seconds / forwards)) * 1000, 3),
+        "step_compression": quartiles(compression),
+        "speedup": quartiles(ratios),
+        "speedup_interval": bootstrap(ratios),
+        "same_tokens_as_plain": sum(at is None for at in differences),
+        "first_differences": {i: at for i, at in enumerate(differences) if at is not None},
+    }
+
+
+def drafting(runs: list[Run]) -> dict[str, float]:
+    """Returns statistics of the drafts: accepted drafts a pass (acceptance length without the bonus token); for trees, nodes and depth; for
+    relaxed rules, the mean total variation distance from the model's distribution; if drafts are accepted in order, the share accepted by
+    place. Numbers that a method does not report are left out."""
+    steps = [s for run in runs for s in run.steps if s.drafted]
+    levels = [s.trace.tree.levels for s in steps if s.trace.tree]
+    kept = [float(np.nansum(per_token(s, "accepted"))) for s in steps]
+    apart = [last for run in runs for last in [s.trace.deviation.mean for s in run.steps if s.trace.deviation][-1:]]
+    found = {"accepted_a_pass": kept, "nodes": [s.drafted for s in steps] if levels else [], "depth": levels, "mean_deviation": apart}
+    means = {name: round(float(np.nanmean(values)), 4) for name, values in found.items() if not np.isnan(values).all()}
+    places = by_place(steps)
+    return means | ({"accepted_by_place": places} if places else {})
+
+
+def by_place(steps: list[Step]) -> list[float]:
+    """Returns the share accepted of the drafts that were reached, for the first places after the pending token (for a tree, its levels).
+    Empty if drafts after a rejected one can be accepted too: then there is no order."""
+    kept, asked = np.zeros(PLACES, dtype=int), np.zeros(PLACES, dtype=int)
+    for step in steps:
+        found = reached(step)
+        if found is None:
+            return []
+        kept[: found[0]] += 1
+        asked[: found[1]] += 1
+    return [round(float(k / n), 3) for k, n in zip(kept, asked, strict=True) if n]
+
+
+def plausibility(backbone: Backbone, prompts: list[Prompt], runs: list[list[Run]]) -> dict[str, Any]:
+    """Returns the mean log probability of a token under the guided distribution at the sampling temperature, without top-k and top-p (with
+    them, one impossible token would make it infinite), its deviation over the tokens of a picture, and the share of tokens that plain
+    decoding could not draw."""
+    return plausible([likelihood(backbone, prompt, of[0]) for prompt, of in zip(prompts, runs, strict=True)])
+
+
+def likelihood(backbone: Backbone, prompt: Prompt, run: Run) -> tuple[float, float, float]:
+    """Returns the numbers of `plausibility` for one finished run: mean, impossible share, deviation. prompt : with its sampling"""
+    open_law = replace(prompt, sampling=replace(prompt.sampling.softened(), top_k=0, top_p=1.0))
+    asked = run.tokens, run.positions
+    impossible = (log_probabilities(backbone, prompt, *asked) == -torch.inf).float().mean().item()
+    found = log_probabilities(backbone, open_law, *asked)
+    return found.mean().item(), impossible, found.std(correction=0).item()
+
+
+def plausible(found: Sequence[tuple[float, float, float]]) -> dict[str, Any]:
+    """Returns the columns of `plausibility` from the numbers of its runs."""
+    means, impossible, deviations = zip(*found, strict=True)
+    return {
+        "log_probability": quartiles(np.array(means)),
+        "log_probability_deviation": quartiles(np.array(deviations)),
+        "impossible": round(float(np.mean(impossible)), 5),
+    }
+
+
+def first_difference(a: list[int], b: list[int]) -> int | None:
+    """Returns the first position where two runs differ, None if there is none."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), None)
+
+
+def peer_rows(exact: Backbone, prompts: list[Prompt]) -> list[dict[str, Any]]:
+    """Returns the rows of transformers' `generate`, its prompt lookup and its assisted generation on the same weights in float32, timed in
+    alternation with our plain decoding."""
+    from research.bench import peer
+
+    models = [peer.GuidedModel(exact, prompt) for prompt in prompts]
+    assistants = [peer.assistant_of(exact, prompt) for prompt in prompts]
+    ways: dict[str, Callable[[int], dict[str, Any]]] = {
+        "transformers generate": lambda i: {},
+        "transformers prompt lookup": lambda i: {"prompt_lookup_num_tokens": peer.DRAFTED},
+        "transformers assisted": lambda i: {"assistant_model": assistants[i]},
+    }
+
+    def maker(name: str) -> Callable[[int], Timing]:
+        return lambda i: timed(lambda: peer.generate(models[i], prompts[i].seed, **ways[name](i)))
+
+    kinds = {"plain": lambda i: generate(exact, METHODS["ar"], prompts[i]).finish()} | {name: maker(name) for name in ways}
+    runs = alternate(kinds, len(prompts))
+    seconds = {name: np.array([np.median([r.seconds for r in of]) for of in runs[name]]) for name in runs}
+    return [
+        {
+            "method": name,
+            "exact": True,
+            "prompts": len(prompts),
+            "knobs": {},
+            "dtype": "float32",
+            "seconds": quartiles(seconds[name]),
+            "plain_seconds": quartiles(seconds["plain"]),
+            "slower_than_plain": quartiles(np.array([speedup(a, b) for a, b in zip(runs[name], runs["plain"], strict=True)])),
+        }
+        for name in ways
+    ]
+
+
+def readable(row: dict[str, Any]) -> str:
+    """Formats one line of the table."""
+    if "slower_than_plain" in row:
+        theirs, ours, ratio = row["seconds"][0], row["plain_seconds"][0], row["slower_than_plain"][0]
+        return f"{row['method']}: {theirs:.2f} s against {ours:.2f} s, so our plain decoding is {ratio:.2f}x as fast"
+    if "model_share" in row:
+        return (
+            f"{row['method']:24} model {row['model_share']:.1%}, drafter {row['drafter_share']:.1%}, sampling {row['sampling_share']:.1%}, "
+            f"bookkeeping {row['bookkeeping_share']:.1%} of a step of {row['milliseconds_per_step']:.2f} ms"
+        )
+    s, c, t = row["speedup"], row["step_compression"], row["seconds"]
+    return (
+        f"{row['method']:24} {'exact' if row['exact'] else 'NOT EXACT':9} {t[0]:6.2f} s   {row['forwards'][0]:5.0f} passes   "
+        f"{c[0]:5.2f} ({c[1]:.2f}-{c[2]:.2f}) tokens a pass   {s[0]:5.2f}x ({s[1]:.2f}-{s[2]:.2f}) in time   "
+        f"log p {row['log_probability'][0]:.3f}   "
+        + drafted(row)
+        + f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"
+        + best_of(row)
+    )
+
+
+def drafted(row: dict[str, Any]) -> str:
+    """Formats the numbers of `drafting`."""
+    said = [f"{name.replace('_', ' ')} {row[name]:.3g}   " for name in DRAFTING if name in row]
+    if "accepted_by_place" in row:
+        said.append(f"by place {' '.join(f'{share:.0%}'[:-1] for share in row['accepted_by_place'])} %   ")
+    return "".join(said)

@@ -1,0 +1,147 @@
+"""`launch.py papers [PAPER [EXPERIMENT]]`: lists the tables and figures of the papers, or runs one or all and writes files of each."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.commands.options import Parser, add_device, add_json, file_path, refuse_unused, whole
+from app.commands.report import print_json
+
+if TYPE_CHECKING:
+    from research.papers.declaration import Experiment, Paper
+
+MOST_MINUTES = 30
+ALL = "all"  # in the place of a paper, or of an experiment
+
+
+def parser() -> Parser:
+    """The parser of the command's options."""
+    p = Parser("papers", "Lists every table and figure of the five papers, or runs one or all.")
+    p.add_argument("paper", nargs="?", help="a paper; without one, all are listed; all: runs everything that can run")
+    p.add_argument("experiment", nargs="?", help="a table or figure to run, or all; without one, the paper's are listed")
+    p.add_argument("--count", type=whole(1, 10_000), help="the most inputs (as declared)")
+    p.add_argument("--minutes", type=whole(1, 1_000), help=f"stop each after this time; run again to go on ({MOST_MINUTES})")
+    p.add_argument("--once", action="store_true", help="decode each input once for each row: sooner, and times are rough")
+    p.add_argument("--to", type=file_path, help="folder of the CSV, the figure and the page (papers)")
+    p.add_argument("--backbone", metavar="NAME|PATH", help="a model or a folder of weights in the place of the declared one")
+    add_device(p)
+    add_json(p)
+    return p
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Lists or runs."""
+    own = parser()
+    options = own.read(arguments)
+    if options.paper == ALL or options.experiment == ALL:
+        return go_through(options)
+    if options.experiment is None:
+        refuse_unused(own, options, ("paper", "json"), "papers without an experiment")
+        return show(options)
+    return go(options)
+
+
+def show(options: argparse.Namespace) -> int:
+    """Lists all papers, or one."""
+    from research.papers import PAPERS, paper_of
+
+    papers = [paper_of(options.paper)] if options.paper else [*PAPERS.values()]
+    rows = [row_of(paper, each) for paper in papers for each in paper.experiments]
+    if options.json:
+        print_json(rows)
+        return 0
+    for row in rows:
+        how = f"{row['backbone']}, {row['generations']} runs" if row["runs"] else "does not run"
+        print(f"{row['paper']:17}{row['experiment']:11}{how:26}{row['title']}. {row['asks']} {row['reports']}")
+        if not row["runs"]:
+            print(" " * 28 + f"{row['reason']}" + (f"; nearest: {row['nearest']}" if row["nearest"] else ""))
+    can = sum(row["runs"] for row in rows)
+    print(f"{can} of {len(rows)} run, each at most {MOST_MINUTES} minutes at a time: launch.py papers PAPER EXPERIMENT")
+    return 0
+
+
+def row_of(paper: Any, each: Any) -> dict[str, Any]:
+    """A row of the list. generations : decodings of a whole measurement; most_minutes : of one start, unless --minutes says otherwise"""
+    return {
+        "paper": paper.name, "experiment": each.key, "title": each.title, "asks": each.asks, "reports": each.reports,
+        "reported_on": each.reported_on, "reported": {label: dict(row) for label, row in each.reported.items()},
+        "runs": each.runs is not None, "backbone": each.backbone, "inputs": each.runs.count if each.runs else 0,
+        "generations": each.generations, "most_minutes": MOST_MINUTES if each.runs else 0, "reason": each.reason, "nearest": each.nearest,
+    }  # fmt: skip
+
+
+def go(options: argparse.Namespace) -> int:
+    """Measures an experiment, draws it and writes its page."""
+    from research.papers import experiment_of, paper_of
+
+    paper = paper_of(options.paper)
+    stem, page = measured(options, paper, experiment_of(paper, options.experiment))
+    print(page)
+    if options.json:
+        print_json(files_of(stem))
+    return 0
+
+
+def go_through(options: argparse.Namespace) -> int:
+    """Measures all experiments that can run, of all papers or of one, those with the fewest stored inputs first, and of these the cheapest.
+    One that is refused is named, and the others are measured; then the code is 1."""
+    from engine.errors import ForetokenError
+    from research.papers import paper_of, running, that_run
+
+    if options.paper == ALL and options.experiment not in (None, ALL):
+        raise ForetokenError(f"'{options.experiment}' belongs to one paper. Write: python launch.py papers PAPER {options.experiment}")
+    wanted = that_run(None if options.paper == ALL else paper_of(options.paper))
+    wanted.sort(key=lambda pair: running.stored(stem_of(options, *pair).with_suffix(".csv")))
+    written, refused = [], 0
+    for number, (paper, asked) in enumerate(wanted, 1):
+        print(f"{number} of {len(wanted)}: {paper.name} {asked.key}", file=sys.stderr, flush=True)
+        try:
+            stem, _ = measured(options, paper, asked)
+        except ForetokenError as e:
+            refused += 1
+            print(f"{paper.name} {asked.key}: {e}", file=sys.stderr, flush=True)
+            continue
+        written.append(files_of(stem))
+        if not options.json:
+            print(f"{stem}.md", flush=True)
+    if options.json:
+        print_json(written)
+    return 1 if refused else 0
+
+
+def measured(options: argparse.Namespace, paper: Paper, asked: Experiment) -> tuple[Path, str]:
+    """Measures an experiment, draws it and writes its page. Returns its files without their endings, and the page."""
+    from engine.errors import BadOutput
+    from research.papers import figures, report, running
+
+    assert asked.runs is not None
+    stem, count = stem_of(options, paper, asked), asked.runs.most(options.count or asked.runs.count)
+    if options.experiment in (None, ALL):
+        count = min(count, asked.runs.count)
+    try:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise BadOutput(f"Cannot make {stem.parent} ({e.strerror}). Choose another folder with --to.") from e
+    seconds = 60 * (options.minutes or MOST_MINUTES)
+    rows = running.run(asked, stem.with_suffix(".csv"), count, seconds, options.backbone or "", options.device, options.once)
+    figures.draw(asked, rows, stem.with_suffix(".png"))
+    page = report.told(paper, asked, rows, count)
+    try:
+        stem.with_suffix(".md").write_text(page, encoding="utf-8")
+    except OSError as e:
+        raise BadOutput(f"Cannot write {stem}.md ({e.strerror}). Choose another folder with --to.") from e
+    return stem, page
+
+
+def stem_of(options: argparse.Namespace, paper: Paper, asked: Experiment) -> Path:
+    """The files of an experiment without their endings."""
+    return (options.to or Path("papers")) / f"{paper.name}-{asked.key}"
+
+
+def files_of(stem: Path) -> dict[str, str]:
+    """The files of an experiment."""
+    return {kind: f"{stem}.{ending}" for kind, ending in (("csv", "csv"), ("figure", "png"), ("page", "md"))}

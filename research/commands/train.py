@@ -1,0 +1,39 @@
+"""`launch.py train NAME`: runs a training recipe, which has its own options."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+from app.commands.options import Parser
+
+
+def parser() -> Parser:
+    """The options that do not depend on the recipe."""
+    from research.train import RECIPES
+
+    about = f"Runs a training recipe, one of: {', '.join(RECIPES)}. Each has its own --help."
+    p = Parser("train", about, add_help=False)
+    p.add_argument("name", nargs="?", metavar="RECIPE", help="what to train")
+    return p
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the recipe with the options after its name."""
+    from engine.errors import NotSupported
+    from research.train import RECIPES
+    from research.train.loop import Options
+
+    own = parser()
+    options, rest = own.parse_known_args(list(arguments))
+    if options.name is None and {"-h", "--help"} & set(rest):
+        own.print_help()
+        return 0
+    if options.name not in RECIPES:
+        raise NotSupported(f"There is no recipe '{options.name or ''}'. There are: {', '.join(RECIPES)}.")
+    recipe = importlib.import_module(RECIPES[options.name])
+    asked = getattr(recipe, "Options", Options)  # a recipe may have options of its own
+    its = asked.parser(options.name)
+    its.error = Parser(f"train {options.name}", "").error  # its errors are one sentence too
+    recipe.main(asked(**vars(its.parse_args(rest))))
+    return 0

@@ -1,0 +1,270 @@
+"""`launch.py verify`: tests claims of exactness on the toy by distribution, each with mutants that must fail.
+
+The statistic is z of the pooled chi-square (cells with at least ten expected) against the enumerated distribution. For claims about tokens,
+z is the number of runs that differ. A "closed form" is a known distribution of a rule that does not follow the model's. Exact means |z| < 4
+(0 for tokens); a mutant must reach z > 10, and so must a method labelled "not exact".
+
+Each claim reports the difference that its runs can detect (`detects`), and gets enough runs to detect TARGET. A mutant runs until it is
+detected, up to MUTANT_RUNS.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from multiprocessing import get_context
+from typing import Any
+
+import torch
+
+from engine.backbones.toy import Toy
+from engine.core import NO_DRAFT, Case, Method, Prompt
+from engine.methods import METHODS
+from engine.methods.ar import METHOD as AR
+from engine.run import Run, generate
+from engine.sampling import entropy
+from research.exactness import adversary, chain
+from research.exactness.closed_forms import CLOSED_FORMS
+from research.exactness.mutants import MUTANTS
+from research.exactness.mutation import Mutant
+from research.exactness.power import Law, detectable, runs_for, share_found, statistic
+
+TARGET = 0.08  # total variation distance that a claim by distribution must detect with probability 99 %
+FULL_RUNS, FULL_SEEDS = 150_000, 3  # for a claim, with --full
+MUTANT_RUNS = 20_000  # at most
+PORTION = 600  # runs of a mutant between two checks: the first check detects most mutants
+TOKEN_RUNS = 400
+ACCEPTED, FOUND = 4.0, 10.0
+BY_LAW = ("same law", "closed form", "not exact")  # claims tested by distribution; the others count runs
+
+# Claims that every method must meet in addition to its own.
+COMMON = (
+    Case("KV", "same cache", mutants=("drop the last kept row",)),
+    Case("REPRO", "same run", mutants=("global random numbers",)),
+    Case("EOS", "same law", toy={"end": True}, mutants=("end inside a span ignored", "never ends")),
+    Case("CFG", "same law", toy={"guidance": 4.0}, mutants=("guidance on probabilities",)),
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One measurement: a case without (mutant None) or with a mutant."""
+
+    method: str
+    case: Case
+    mutant: str | None
+    full: bool
+
+    @property
+    def key(self) -> str:
+        """METHOD[CASE]"""
+        return f"{self.method}[{self.case.name}]"
+
+    @property
+    def must_be_found(self) -> bool:
+        """Whether the measurement must differ from the claim, so that it can end as soon as it does."""
+        return self.mutant is not None or self.case.claim == "not exact"
+
+
+class Ground:
+    """A toy with the results that several measurements share: its distribution, and the tokens of plain decoding."""
+
+    def __init__(self, seed: int, settings: Mapping[str, Any]):
+        self.seed, self.toy = seed, Toy(seed=seed, **settings)
+        self._plain: dict[int, list[int]] = {}
+
+    @cached_property
+    def law(self) -> Law:
+        """The model's own distribution."""
+        return self.toy.enumerate_law()
+
+    def plain(self, seed: int) -> list[int]:
+        """Returns the tokens of plain decoding for a seed."""
+        if seed not in self._plain:
+            self._plain[seed] = generate(self.toy, AR, Prompt(seed=seed)).finish().tokens
+        return self._plain[seed]
+
+
+@lru_cache(maxsize=2)
+def ground(seed: int, settings: tuple[tuple[str, Any], ...]) -> Ground:
+    """Returns the Ground for a toy's settings. A process keeps the newest two, because tasks are ordered by their settings."""
+    return Ground(seed, dict(settings))
+
+
+def table() -> dict[str, Method]:
+    """Returns every method that is verified: those of METHODS and the two references."""
+    return METHODS | {"chain": chain.METHOD, "adversary": adversary.METHOD}
+
+
+def cases_of(method: Method) -> tuple[Case, ...]:
+    """Returns a method's own cases and the common ones."""
+    # An end inside a span needs drafts after an end: ar has no spans, lookup never saw tokens after an end, mulo redraws all tokens.
+    spans = method.name not in ("ar", "lookup", "mulo")
+    skipped = set() if spans else {"end inside a span ignored"}
+    common = (Case(c.name, c.claim, method.common, c.toy, tuple(m for m in c.mutants if m not in skipped)) for c in COMMON)
+    return (*method.cases, *common)
+
+
+def tasks(names: Iterable[str], full: bool) -> list[Task]:
+    """Returns all measurements of some methods, long ones first, grouped by toy."""
+    found = []
+    for name in names:
+        for case in cases_of(table()[name]):
+            found += [Task(name, case, mutant, full) for mutant in (None, *case.mutants)]
+    return sorted(found, key=lambda t: (t.case.claim not in BY_LAW, sorted(t.case.toy.items())))
+
+
+def measure(task: Task) -> dict[str, Any]:
+    """Returns z, the number of runs, and the difference that they can detect (`detects`); for claims by distribution also the total
+    variation distance and the floor that sampling noise alone gives."""
+    torch.set_num_threads(1)
+    seeds = range(FULL_SEEDS if task.full and task.mutant is None else 1)
+    settings = tuple(sorted(task.case.toy.items()))
+    by = _by_law if task.case.claim in BY_LAW else _by_tokens
+    found = []
+    for seed in seeds:
+        mutant = Mutant(task.mutant, MUTANTS[task.mutant]()) if task.mutant else Mutant("none", [])
+        found.append(by(task, ground(seed, settings), mutant))
+        mutant.check()
+    return max(found, key=lambda each: abs(each["z"]))
+
+
+def _run(task: Task, toy: Toy, seed: int) -> Run:
+    return generate(toy, table()[task.method], Prompt(seed=seed), task.case.knobs).finish()
+
+
+def _by_law(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
+    """Runs until the runs suffice, or until a difference that must be found is found."""
+    law = CLOSED_FORMS[task.case.law](on.toy, task.case.knobs) if task.case.law else on.law
+    most = MUTANT_RUNS if task.must_be_found and not task.full else FULL_RUNS if task.full else runs_for(law, TARGET, ACCEPTED)
+    counts: Counter[tuple[int, ...]] = Counter()
+    done = 0
+    found = {"z": 0.0}
+    while done < most and not (task.must_be_found and found["z"] > FOUND):
+        portion = min(PORTION, most - done) if task.must_be_found else most
+        with mutant.in_force():
+            counts.update(tuple(_run(task, on.toy, (on.seed << 40) + done + i).in_order) for i in range(portion))
+        done += portion
+        found = statistic(counts, law, done)
+    return found | {"runs": done, "detects": round(detectable(law, done, ACCEPTED), 4)}
+
+
+def _by_tokens(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
+    """Counts runs that differ: of TOKEN_RUNS, or until enough differ of a task that must."""
+    differs = DIFFERS[task.case.claim]
+    done = found = 0
+    while done < TOKEN_RUNS and not (task.must_be_found and found > FOUND):
+        found += differs(task, on, done, mutant)
+        done += 1
+    return {"z": float(found), "runs": done, "detects": round(share_found(done), 4)}
+
+
+def _same_tokens(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
+    """Returns whether the tokens differ from plain decoding's."""
+    expected = on.plain(seed)
+    with mutant.in_force():
+        return _run(task, on.toy, seed).tokens != expected
+
+
+def _same_as_unrelaxed(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
+    """Returns whether the steps differ from those of the same method without its relaxed rule."""
+    exact = generate(on.toy, table()[task.method], Prompt(seed=seed), {**task.case.knobs, "relax": "off"}).finish()
+    with mutant.in_force():
+        return [s.tokens for s in _run(task, on.toy, seed).steps] != [s.tokens for s in exact.steps]
+
+
+def _full_spans(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
+    """Returns whether a pass after the first committed fewer tokens than possible: all drafts and one more, cut at the limit."""
+    with mutant.in_force():
+        run = _run(task, on.toy, seed)
+    (name,) = table()[task.method].drafters
+    depth = on.toy.drafter(name).depth
+    return len(run.steps) != 1 + -(-(len(run.tokens) - 1) // (depth + 1))
+
+
+def _same_context(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
+    """Returns whether the distribution of any token that was not a draft differs from that of a fresh sequence that is fed the same tokens
+    one by one."""
+    with mutant.in_force():
+        run = _run(task, on.toy, seed)
+    sequence, expected = on.toy.start(Prompt(seed=seed)), []
+    for token in run.in_order:
+        expected.append(entropy(sequence.forward(NO_DRAFT).p[:1]).item())
+        sequence.commit([], token)
+    notes = (zip(s.positions, s.trace.accepted, s.trace.entropy, strict=True) for s in run.steps)
+    return any(abs(expected[position] - nats) > 1e-9 for note in notes for position, stayed, nats in note if not stayed)
+
+
+def _same_run(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
+    """Returns whether a second run, started while another run is unfinished, differs from the first."""
+    with mutant.in_force():
+        first = _run(task, on.toy, seed).tokens
+        other = generate(on.toy, table()[task.method], Prompt(seed=seed + 1), task.case.knobs)
+        next(other)
+        second = _run(task, on.toy, seed).tokens
+        other.close()
+    return first != second
+
+
+def _same_cache(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
+    """Returns whether the cache after any step differs from that of a fresh sequence that is fed the same tokens one by one."""
+    with mutant.in_force():
+        run = generate(on.toy, table()[task.method], Prompt(seed=seed), task.case.knobs)
+        kept = []
+        for _ in run:
+            kept.append((list(run.tokens), run.sequence._cache))
+    return any(cache != _fresh_cache(on.toy, tokens) for tokens, cache in kept)
+
+
+def _fresh_cache(toy: Toy, tokens: list[int]) -> tuple[int, ...]:
+    sequence = toy.start(Prompt())
+    for token in tokens:
+        sequence.forward(NO_DRAFT)
+        sequence.commit([], token)
+    return sequence._cache
+
+
+DIFFERS: dict[str, Callable[[Task, Ground, int, Mutant], bool]] = {
+    "same tokens": _same_tokens,
+    "same as unrelaxed": _same_as_unrelaxed,
+    "same cache": _same_cache,
+    "same run": _same_run,
+    "full spans": _full_spans,
+    "same context": _same_context,
+}
+
+
+def judge(task: Task, z: float) -> bool:
+    """Returns whether a measurement agrees with the claim."""
+    if task.must_be_found:
+        return z > FOUND
+    return abs(z) < ACCEPTED if task.case.claim in BY_LAW else z == 0
+
+
+def verify(names: Iterable[str], full: bool = False) -> tuple[dict[str, Any], bool, float]:
+    """Returns the table by METHOD[CASE], whether every claim holds, and the seconds it took. Runs one process per core.
+
+    Each row has exact, z, tv and floor (None for claims about tokens), runs; detects, the smallest total variation distance, or share of
+    differing runs, that these runs detect with probability 99 %; and mutants, z by name.
+    """
+    start = time.monotonic()
+    todo = tasks(names, full)
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        results = list(zip(todo, pool.map(measure, todo), strict=True))
+    rows: dict[str, Any] = {}
+    for task, found in results:
+        row = rows.setdefault(
+            task.key, {"exact": task.case.claim not in ("not exact", "closed form"), "z": 0.0, "tv": None, "floor": None, "mutants": {}}
+        )
+        if task.mutant:
+            row["mutants"][task.mutant] = found["z"]
+        else:
+            row |= found
+            if task.case.claim == "not exact":
+                row["exact"] = not found["z"] > FOUND
+    return dict(sorted(rows.items())), all(judge(t, f["z"]) for t, f in results), time.monotonic() - start

@@ -1,0 +1,35 @@
+"""The experiments of the five papers, a file for each: `launch.py papers` lists them and runs those that can run here."""
+
+from __future__ import annotations
+
+from engine.errors import NotSupported
+from research.papers import adt_tree, cross_regression, mulo_sd, sjdpp, xspecmesh
+from research.papers.declaration import Experiment, Paper
+
+PAPERS: dict[str, Paper] = {each.PAPER.name: each.PAPER for each in (sjdpp, adt_tree, mulo_sd, xspecmesh, cross_regression)}
+
+
+def paper_of(name: str) -> Paper:
+    """Returns a paper; raises NotSupported for an unknown name."""
+    if name not in PAPERS:
+        raise NotSupported(f"There is no paper '{name}'. Choose one of: {', '.join(PAPERS)}.")
+    return PAPERS[name]
+
+
+def experiment_of(paper: Paper, key: str) -> Experiment:
+    """Returns an experiment that runs; raises NotSupported for an unknown one, and for one that does not run, with the reason."""
+    found = paper.find(key)
+    if found is None:
+        shown = f"It shows {paper.illustrations[key]}, and measures nothing. " if key in paper.illustrations else ""
+        known = ", ".join(each.key for each in paper.experiments if each.runs)
+        raise NotSupported(f"'{key}' is no experiment of {paper.name}. {shown}These run: {known}.")
+    if found.runs is None:
+        raise NotSupported(f"{paper.name} {key} does not run here: {found.reason}. {found.nearest}".strip())
+    return found
+
+
+def that_run(paper: Paper | None = None) -> list[tuple[Paper, Experiment]]:
+    """Returns the experiments that run here, of all papers or of one, those with the fewest runs of an input first."""
+    papers = [*PAPERS.values()] if paper is None else [paper]
+    found = [(of, each) for of in papers for each in of.experiments if each.runs]
+    return sorted(found, key=lambda pair: pair[1].generations / (pair[1].runs.count if pair[1].runs else 1))

@@ -1,0 +1,263 @@
+"""Measures a declared experiment with the loops of `bench` and stores a CSV row for every input and row as soon as it is measured.
+
+Inputs are measured in chunks, all rows of a chunk in turns. What is stored is not measured again, so an experiment that was killed, or
+that reached its time, goes on when it is run again. Experiments that are declared with the same rows share what one of them has stored.
+A file of another declaration, other weights or another machine is refused. Each row says how busy other programs kept the processor.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from engine.core import Backbone, Prompt
+from engine.errors import BadFile, MissingWeights, NotSupported
+from engine.methods import find
+from engine.recognition.picture_judge import compare
+from engine.run import Run, drafter_for
+from engine.tuning.load_monitor import taken
+from engine.words.emoji_scenes import Scene, held_out_pairs, lessons_of
+from research.bench import meshes, speed
+from research.bench.judged import judge_of
+from research.bench.mesh_inputs import subjects
+from research.bench.plan import SIZE, Entry, ImageBench, MeshBench, Model
+from research.bench.rows import append_csv, check_csv, experiment
+from research.papers.declaration import Arm, Experiment, Meshes, Pictures, Readings
+from research.papers.kept import PICTURE, kept, picture_at, save, save_meshes
+from research.papers.readings import READ
+
+CHUNK = 4  # inputs that are measured in turns and stored together
+OTHERS = "others"  # the column that says how many cores other programs used meanwhile
+REPEATS = "repeats"  # the column that says how often an input was decoded: 0 = once, else twice so often, after a first run
+PLAIN = "plain"  # the label of plain decoding where no arm is plain decoding
+Row = dict[str, Any]
+Pair = tuple[Scene | None, str]  # what a picture should show, if the judge is to read it, and its prompt
+Groups = dict[tuple[tuple[str, float], ...], list[Arm]]
+
+
+def run(
+    asked: Experiment, path: Path, count: int, seconds: float, backbone: str = "", device: str = "auto", once: bool = False
+) -> list[Row]:
+    """Measures until `count` inputs are done or `seconds` have passed, at least one chunk. Returns the stored rows of whole inputs.
+
+    backbone : in the place of the declared one; once : each row decodes each input once, so that times are rough
+    Raises BadFile if the rows at `path` are of another experiment.
+    """
+    assert asked.runs is not None
+    check_csv(path)
+    started, count = time.monotonic(), asked.runs.most(count)
+    if PICTURE not in asked.runs.keeps:
+        borrow(path, digest(asked.runs), once)
+    measure = {Pictures: of_pictures, Meshes: of_meshes, Readings: of_readings}[type(asked.runs)]
+    begun = started, taken()
+    for done, rows in measure(asked.runs, path, count, backbone or asked.backbone, device, 0 if once else 1):
+        now = time.monotonic(), taken()
+        if rows:
+            append_csv(path, [row | {OTHERS: cores_between(begun, now), REPEATS: 0 if once else 1} for row in rows], whole=True)
+        begun, spent = now, now[0] - started
+        print(f"{done} of {count} inputs, {spent / 60:.1f} of {seconds / 60:.0f} minutes", file=sys.stderr, flush=True)
+        if spent > seconds:
+            break
+    return [row for row in read(path) if int(row["input"]) < count]
+
+
+def cores_between(begun: tuple[float, float | None], now: tuple[float, float | None]) -> float | None:
+    """Returns how many cores other programs used between two readings (seconds, `taken()`); None where the system does not count them."""
+    if begun[1] is None or now[1] is None:
+        return None
+    return round(max(0.0, now[1] - begun[1]) / max(now[0] - begun[0], 1e-9), 2)
+
+
+def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str, repeats: int) -> Iterator[tuple[int, list[Row]]]:
+    """Yields the number of prompts that are done and the new rows, chunk by chunk."""
+    backbone = Model(backbone=name, device=device, dtype="float32").load()
+    groups = grouped(runs, backbone)
+    pairs: Sequence[Pair] = [(None, text) for text in runs.prompts[:count]] or scenes_of(backbone, count)
+    reader = judge_of(lessons_of(backbone.card)) if name == "pictogram" and not runs.prompts else None
+    stamp = experiment(backbone, backbone.sampling, declared=digest(runs))
+    start = resumed(path, stamp)
+    yield start, []
+    for first in range(start, count, CHUNK):
+        rows: list[Row] = []
+        chunk = pairs[first : first + CHUNK]
+        for settings, arms in groups.items():
+            prompts = prompts_at(name, dict(settings), backbone, chunk, first)
+            entries = {arm.label: Entry(arm.method, find(arm.method)[1] | dict(arm.knobs)) for arm in arms if arm.method != "ar"}
+            found = speed.measure(backbone, backbone, entries, prompts, repeats)
+            plain = next((arm.label for arm in arms if arm.method == "ar"), None)
+            for i, prompt in enumerate(prompts):
+                each = {label: [of[i]] for label, of in found.items()}
+                for row in speed.summaries(backbone, [prompt], each):
+                    label = row["method"]
+                    run, scene = each[label][0][0], chunk[i][0]
+                    judged = verdict(reader, run, scene) if reader and scene else {}
+                    judged |= {"plain": plain or f"{PLAIN} {told(settings)}".strip()}
+                    said = (plain or f"{PLAIN} {told(settings)}".strip()) if label == "ar" else label
+                    own = judged | kept(runs.keeps, run) | {"label": said, "input": first + i, "prompt": chunk[i][1]}
+                    rows.append(row | own | stamp_of(stamp, row))
+                    if PICTURE in runs.keeps and said in runs.labels:
+                        save(run.result(), picture_at(path, first + i, runs.labels.index(said)))
+        yield first + len(chunk), rows
+
+
+def scenes_of(backbone: Backbone, count: int) -> list[tuple[Scene, str]]:
+    """Returns the first held-out scenes with their captions."""
+    return held_out_pairs(count, lessons_of(backbone.card))
+
+
+def grouped(runs: Pictures, backbone: Backbone) -> Groups:
+    """Returns the arms that the model can run by their settings, plain decoding of each; raises NotSupported if none is left."""
+    found: Groups = {}
+    for arm in runs.arms:
+        if why := hindrance(arm, backbone):
+            print(f"{arm.label} is left out: {why}", file=sys.stderr)
+            continue
+        found.setdefault(tuple(sorted({**runs.settings, **arm.settings}.items())), []).append(arm)
+    if not found:
+        raise NotSupported(f"{backbone.name} can run no row of this experiment. Choose another model with --backbone.")
+    return found
+
+
+def hindrance(arm: Arm, backbone: Backbone) -> str:
+    """Returns why the model cannot run an arm, "" if it can: it lacks something, or its drafter belongs to other weights."""
+    method = find(arm.method)[0]
+    if missing := method.needs - backbone.capabilities:
+        return f"{backbone.name} has no {', '.join(sorted(missing))}."
+    try:
+        drafter_for(method, backbone)
+    except MissingWeights as e:
+        return str(e)
+    return ""
+
+
+def prompts_at(name: str, settings: dict[str, float], backbone: Backbone, chunk: Sequence[Pair], first: int) -> list[Prompt]:
+    """Returns the prompts of a chunk at these settings; the seed of a prompt is its number."""
+    plan = ImageBench(backbone=name, prompts=tuple(text for _, text in chunk)).at(settings)
+    return [replace(prompt, seed=first + i) for i, prompt in enumerate(speed.prompts_of(plan, backbone))]
+
+
+def verdict(reader: Any, run: Run, scene: Scene) -> Row:
+    """Returns what the judge says of a run's picture, and its features."""
+    picture = run.result()
+    found = compare(reader.read([picture])[0], scene)
+    said = {name: getattr(found, name) for name in ("objects", "counts", "colours", "relation", "all")}
+    return said | {"features": [round(x, 4) for x in reader.features([picture])[0].tolist()]}
+
+
+def of_readings(runs: Readings, path: Path, count: int, name: str, device: str, _: int) -> Iterator[tuple[int, list[Row]]]:
+    """Yields the number of pictures that are read and the new rows, picture by picture."""
+    backbone = Model(backbone=name, device=device, dtype="float32").load()
+    stamp = experiment(backbone, backbone.sampling, declared=digest(runs))
+    start = resumed(path, stamp)
+    yield start, []
+    for number in range(start, count):
+        found = READ[runs.reads](backbone, number)
+        yield number + 1, [found[label] | {"label": label, "input": number} | stamp for label in runs.labels if label in found]
+
+
+def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str, repeats: int) -> Iterator[tuple[int, list[Row]]]:
+    """Yields the number of clouds that are done and the new rows, chunk by chunk."""
+    models = meshes.Models(MeshBench(backbone=name, device=device, dtype="float32", sampling={"temperature": runs.temperature}))
+    table = {label: row for label, row in runs.rows.items() if models.can(row)}
+    for label in [label for label in runs.rows if label not in table]:
+        print(f"{label}: its heads or its adapter are not here, so this row is left out.", file=sys.stderr)
+    own = models.model(models.own)
+    inputs = subjects(runs.first + count, "boxes", own.card["families"])[runs.first :]
+    stamp = experiment(own, models.sampling, declared=digest(runs))
+    start = resumed(path, stamp)
+    yield start, []
+    plain = next(iter(table))
+    for first in range(start, count, CHUNK):
+        chunk = inputs[first : first + CHUNK]
+        found = models.measure(table, chunk, repeats=repeats)
+        rows = []
+        for i, subject in enumerate(chunk):
+            each = {label: [of[i]] for label, of in found.items()}
+            summed = {label: meshes.summary(label, each, [subject], plain) | speed.drafting([of[0][0]]) for label, of in each.items()}
+            named = {"input": first + i, "family": subject.name}
+            rows += [
+                row | kept(runs.keeps, each[label][0][0]) | {"label": label} | named | stamp_of(stamp, row) for label, row in summed.items()
+            ]
+            if PICTURE in runs.keeps:
+                shown = {runs.labels.index(label): each[label][0][0].result() for label in each}
+                save_meshes(subject.points, shown, path, first + i)
+        yield first + len(chunk), rows
+
+
+# --- what is stored ---------------------------------------------------------------------------------------------------
+
+
+def told(settings: tuple[tuple[str, float], ...]) -> str:
+    """Returns settings as text."""
+    return " ".join(f"{'size' if name == SIZE else name}={value:g}" for name, value in settings)
+
+
+def stamp_of(stamp: Row, row: Row) -> Row:
+    """Returns the columns of the stamp that the row lacks."""
+    return {name: value for name, value in stamp.items() if name not in row}
+
+
+def digest(runs: Pictures | Meshes | Readings) -> str:
+    """Returns a hash of what is measured; the number of inputs is no part of it."""
+    return hashlib.sha256(repr(replace(runs, count=1)).encode()).hexdigest()[:12]
+
+
+def read(path: Path) -> list[Row]:
+    """Returns the stored rows, [] without a file."""
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return [*csv.DictReader(file)]
+
+
+def stored(path: Path) -> int:
+    """Returns of how many inputs there are rows."""
+    return len({row["input"] for row in read(path)})
+
+
+def borrow(path: Path, declared: str, once: bool) -> None:
+    """Copies the file of another experiment in the same folder that measures the same, if it has more inputs than the one at `path`."""
+    wanted = {(declared, str(0 if once else 1))}
+
+    def fits(rows: list[Row]) -> bool:
+        return {(row.get("declared"), row.get(REPEATS)) for row in rows} == wanted
+
+    own = read(path)
+    others = [(len(rows), other) for other in sorted(path.parent.glob("*.csv")) if fits(rows := read(other)) and len(rows) > len(own)]
+    if others and (not own or fits(own)):
+        found = max(others)[1]
+        part = path.with_name(f".{path.name}-part")
+        shutil.copyfile(found, part)
+        os.replace(part, path)  # a kill in between leaves the file as it was
+        print(f"{found.name} has the same rows, so they are not measured again.", file=sys.stderr, flush=True)
+
+
+def resumed(path: Path, stamp: Row) -> int:
+    """Returns the number of inputs that are stored. Raises BadFile if the file is of another declaration, model or machine."""
+    rows = read(path)
+    for name in ("declared", "weights", "device", "processor", "threads"):
+        if rows and rows[0].get(name) != ("" if stamp[name] is None else str(stamp[name])):
+            said = f"{name.replace('_', ' ')} {rows[0].get(name)}, and now it is {stamp[name]}"
+            raise BadFile(f"{path} was measured with {said}. Move it away, or choose another folder with --to.")
+    return 1 + max((int(row["input"]) for row in rows), default=-1)
+
+
+def number(cell: str) -> float | None:
+    """Returns a cell as a number: the median of a list, 1 for True, None for nothing."""
+    if cell in ("True", "False"):
+        return float(cell == "True")
+    try:
+        value = json.loads(cell) if cell else None
+    except json.JSONDecodeError:
+        return None
+    value = value[0] if isinstance(value, list) and value else value
+    return float(value) if isinstance(value, int | float) else None

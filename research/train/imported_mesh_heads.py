@@ -1,0 +1,195 @@
+"""Trains the heads of XSpecMesh for an imported BPT: `launch.py train mesh-heads --backbone NAME [--shapes FOLDER]`.
+
+Paper: XSpecMesh, section 3.5, stage one: the backbone is frozen, and the loss is the sum of 0.8^d CE_d. Half of the minutes go to the heads
+with cross-attention, half to the multilayer heads. They are written into the folder `drafters` beside the imported weights.
+The first point clouds are those that the backbone generates meshes for; the others come with the tokens of their own shapes, by BPT's
+tokenizer. Shapes are procedural, or the meshes of a folder, of which every tenth is held out.
+Deviations: stage two, which also adapts the backbone, is left out: an imported model stays the published one. Sequences are cut at a length
+of the preset, because the hidden states of all places are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.random import PCG64, Generator
+from torch import Tensor
+
+from engine.backbones import DRAFTERS, load, resolve
+from engine.backbones.bpt import Bpt
+from engine.drafters.mesh_heads import MeshHeads
+from engine.errors import BadFile, NotSupported
+from engine.kernels.cpu.steady_linear import plain
+from engine.machine import has_fast_bfloat16
+from engine.mesh.bpt_tokens import BPT, tokenize
+from engine.mesh.formats.text import SUFFIXES
+from engine.mesh.read import READERS, read
+from engine.networks.card import has_card, read_card
+from engine.networks.shipping import ship
+from research.train.decision import may_ship, prepare, target
+from research.train.later_tokens import DEPTH, KINDS, weighted
+from research.train.loop import Training, cosine_to_a_tenth
+from research.train.lowpoly import Sample, sample_of
+from research.train.mesh_heads import DECIDES, Library, Memory, Options, Pupil
+from research.worlds.lowpoly_shapes import held_out_shapes, stretch, training_shapes
+
+PRESETS = {  # longest: tokens of a sequence; together: sequences that the backbone runs on at once
+    "cpu": {"minutes": 120.0, "generated": 16, "drawn": 240, "batch": 4, "rows": 192, "rate": 5e-4, "longest": 1024, "together": 4},
+    "gpu": {"minutes": 30.0, "generated": 512, "drawn": 1536, "batch": 16, "rows": 4096, "rate": 5e-4, "longest": 4096, "together": 8},
+}
+UNSEEN = 16  # held-out sequences
+HELD_OUT = 10  # every tenth mesh of a folder is held out
+FEWEST = 2 * HELD_OUT  # meshes in a folder
+CLOUDS = (*SUFFIXES, ".npy", ".npz", ".pcd")  # formats without faces
+
+
+@dataclass(frozen=True)
+class Course:
+    """What both kinds of heads learn from: hidden states of training sequences, and of held-out ones."""
+
+    name: str  # of the imported model
+    backbone: Bpt
+    seen: Memory
+    unseen: Memory
+
+    @property
+    def folder(self) -> Path:
+        """The folder that heads are written to."""
+        assert self.backbone.folder is not None
+        return self.backbone.folder
+
+
+def train(options: Options) -> None:
+    """Trains, resumes or exports the heads of both kinds; writes each when it is trained."""
+    preset = PRESETS[options.preset]
+    name, backbone = usable(options.backbone, options.device)
+    target(options, backbone.folder)
+    files = mesh_files(options.shapes) if options.shapes else None
+    count = preset["generated"] + preset["drawn"]
+    own = {"together": preset["together"], "longest": preset["longest"]}
+    library = Library(backbone, samples_of(files, count, False), preset["generated"], preset["batch"], 0, **own)
+    unseen = Library(backbone, samples_of(files, UNSEEN, True), UNSEEN, 1, 1, **own)
+    for kind, found in (("training", library), ("held-out", unseen)):
+        if not found.order:
+            raise NotSupported(f"{name} generates meshes of at most {DEPTH} tokens for all {kind} shapes, which teach the heads nothing.")
+    pupil = Pupil(backbone.model, None, False)
+    memories = (Memory(pupil, each, options.device, preset["together"]) for each in (library, unseen))
+    course = Course(name, backbone, *memories)
+    for kind in KINDS:
+        train_kind(options, preset, kind, course)
+
+
+def usable(asked: str, device: str) -> tuple[str, Bpt]:
+    """Returns the name of an imported model of meshes, and the model with plain layers; raises NotSupported."""
+    kind, path = resolve(asked)
+    found = load(kind, path, device, "float32")
+    if not isinstance(found, Bpt):
+        raise NotSupported(f"There is no recipe of heads for {asked} ({found.name}). Give lowpoly, or an imported bpt.")
+    if found.folder is None:
+        raise NotSupported(f"{asked} is not imported, so there is no place for its heads. First: python launch.py models import {asked}")
+    assert found.folder.name == DRAFTERS, found.folder
+    plain(found.model.decoder)  # packed layers have no gradient
+    return found.folder.parent.name, found
+
+
+# --- shapes -----------------------------------------------------------------------------------------------------------
+
+
+def mesh_files(folder: Path) -> list[Path]:
+    """Returns the files of meshes below a folder, sorted; raises BadFile if there are too few."""
+    known = [suffix for suffix in READERS if suffix not in CLOUDS]
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in known) if folder.is_dir() else []
+    if len(found) < FEWEST:
+        kinds = ", ".join(suffix[1:].upper() for suffix in known)
+        raise BadFile(f"{folder} holds {len(found)} meshes ({kinds}); training needs {FEWEST} or more.")
+    return found
+
+
+def samples_of(files: list[Path] | None, count: int, held_out: bool) -> Iterator[Sample]:
+    """Yields `count` shapes with their tokens: of files, again and again, or procedural ones."""
+    if files is None:
+        rng = Generator(PCG64(3))
+        shapes = held_out_shapes(count) if held_out else (stretch(s, rng) for s in training_shapes(2**33, count))
+        yield from map(sample_of, shapes)
+        return
+    chosen = [path for i, path in enumerate(files) if (i % HELD_OUT == 0) == held_out]
+    samples = [sample_in(path) for path in chosen[:count]]
+    yield from (samples[i % len(samples)] for i in range(count))
+
+
+def sample_in(path: Path) -> Sample:
+    """Returns the mesh of a file, upright in the model's frame; raises BadFile for a point cloud, or a file that cannot be read."""
+    found = read(path)
+    if found.surface is None:
+        raise BadFile(f"{path} is a point cloud. Leave only meshes in the folder of --shapes.")
+    vertices, faces = found.frame.to_model(found.surface[0]), found.surface[1]
+    tokens, frame = tokenize(vertices, faces)
+    return Sample(np.append(tokens, BPT.eos), frame.to_model(vertices), faces)
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
+
+
+def train_kind(options: Options, preset: dict[str, Any], kind: str, course: Course) -> None:
+    """Trains one kind of heads, and writes them if they are not worse than those of the folder."""
+    backbone, device = course.backbone, options.device
+    s = backbone.model.settings
+    heads = MeshHeads(DEPTH, s.width, s.heads, s.vocabulary, kind)
+    pupil = Pupil(backbone.model, heads, False)
+    training = Training(
+        f"mesh-heads-{course.name}-{str(backbone.weights_hash)[:12]}-{kind}",
+        heads,  # not the pupil: a checkpoint with the backbone would be gigabytes
+        preset["rate"],
+        options.minutes_of(preset) / len(KINDS),
+        device,
+        50,
+        0.995,
+        0.0,
+        betas=(0.9, 0.99),
+        schedule=cosine_to_a_tenth,
+    )
+    training.resume(options.fresh, options.slice)
+    half = device == "cuda" or has_fast_bfloat16()
+
+    def loss_of(step: int) -> Tensor:
+        batch = course.seen.batch(step)
+        with torch.autocast(device, torch.bfloat16, enabled=half):
+            return weighted(pupil.head_losses(*batch, preset["rows"], Generator(PCG64([6, step])))[0])
+
+    def held_out() -> dict[str, Any]:
+        alone = [course.unseen.of([i]) for i in course.unseen.library.order]
+        each, right = zip(*(pupil.head_losses(*one, None, None) for one in alone), strict=True)
+        return {
+            "nats": [round(x, 3) for x in torch.stack(each).mean(0).tolist()],
+            "top_1": [round(x, 3) for x in torch.stack(right).mean(0).tolist()],
+        }
+
+    if not options.export:
+        training.run(loss_of, held_out, profile=options.profile)
+    name = f"heads_{kind}"
+    known = known_heads(course.folder).get(name)
+    if known is not None and known.get("backbone") != backbone.weights_hash:
+        known = None  # the backbone refuses to load them
+    if may_ship(training, options, DECIDES, known):
+        write_heads(prepare(options, course.folder), name, heads.settings, training, options, course)
+
+
+def known_heads(folder: Path) -> dict[str, Any]:
+    """Returns the heads that a folder's card names."""
+    return dict(read_card(folder).get("heads", {})) if has_card(folder) else {}
+
+
+def write_heads(folder: Path, name: str, settings: dict[str, Any], training: Training, options: Options, course: Course) -> None:
+    """Writes the averaged heads and their entry in the card."""
+    sequences, held_out = len(course.seen.library.order), len(course.unseen.library.order)
+    row = {
+        "settings": settings,
+        "backbone": course.backbone.weights_hash,  # with other weights they would stay exact, but their drafts would be worse
+        "data": f"{sequences} sequences of {'meshes of a folder' if options.shapes else 'procedural shapes'}, {held_out} held out",
+    } | training.summary(options.preset, f"mesh-heads --backbone {course.name}")
+    ship(folder, {f"{name}.safetensors": training.averaged}, {"heads": known_heads(folder) | {name: row}})

@@ -1,0 +1,32 @@
+"""The option that the recipes of the emoji world share: which lessons (objects, relations and styles) they train on."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from engine.words.emoji_scenes import LESSONS
+from research.train import loop
+
+
+def suffix(taught: str) -> str:
+    """Returns the ending of a checkpoint's name for some lessons: "" for the first ones."""
+    return "" if taught == "first" else f"-{taught}"
+
+
+@dataclass
+class Options(loop.Options):
+    """The options of a recipe, with the lessons."""
+
+    lessons: str | None = None  # None: the preset's
+
+    @staticmethod
+    def parser(name: str) -> argparse.ArgumentParser:
+        """Returns the parser of `launch.py train NAME`."""
+        p = loop.Options.parser(name)
+        p.add_argument(
+            "--lessons",
+            choices=list(LESSONS),
+            help="what to train on: first (32 objects), common (168) or the whole world (default: the preset's)",
+        )
+        return p

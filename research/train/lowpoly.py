@@ -1,0 +1,425 @@
+"""Trains lowpoly on tokens of procedural shapes: `launch.py train lowpoly --preset cpu|gpu`, and on meshes of artists with --meshes.
+
+Each step draws new shapes and new point clouds of their surfaces; half of the samples include a face budget. The CPU preset trains all
+families upright, rotated by quarter turns, and degrades half of the clouds; the GPU preset trains them in every pose. Shapes in held-out
+boxes and families are never trained on; the curve gives the loss on both.
+
+With `--meshes FOLDER|FILE` a share of the shapes are meshes of packs, as `research/worlds/mesh_packs.py` reads them: mirrored, stretched
+and turned, their clouds degraded and disturbed as uploads are. Packs named by `--held-out` are only measured.
+
+Heads that predict the tokens after the next one (those of XSpecMesh) are trained together with the model, and their loss also trains the
+model, with a small weight: otherwise the hidden states of such a small model would contain nothing about later tokens (the idea is Gloeckle
+et al. 2024, arXiv 2404.19737). `train mesh-heads` continues to train them.
+
+During training, ids share input and output embeddings for their coordinates (a block is three digits of base 8, an offset three of base
+16), so that what is learned about one coordinate helps its neighbours. For shipping, these sums are folded into plain tables: the shape of
+BPT.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.random import PCG64, Generator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.backbones import lowpoly
+from engine.drafters.mesh_heads import MeshHeads
+from engine.errors import BadKnob
+from engine.kernels.cpu.learned import compiled_by_torch, mean_loss
+from engine.machine import has_fast_bfloat16
+from engine.mesh.bpt_tokens import BPT, tokenize
+from engine.networks.cloud_blocks import CONTENTS
+from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, Settings, budget_bucket, describe
+from engine.networks.weights import hash_of, parts, read_card, read_tensors, ship, split
+from research.train import data_parallel, loop
+from research.train.data_parallel import WHOLE, LossOf, Share, Team
+from research.train.decision import Measure, may_ship, prepare, target
+from research.train.later_tokens import DEPTH, KINDS, PAD, cross_entropies, head_logits, labels_behind, some_places, top_1, weighted
+from research.train.loop import Training, straight_down, trapezoid
+from research.worlds.lowpoly_shapes import (
+    HELD_OUT_FAMILIES,
+    TRAINED_FAMILIES,
+    Shape,
+    augment,
+    degrade,
+    disturb,
+    held_out_shapes,
+    sample_points,
+    training_shapes,
+    turned,
+)
+from research.worlds.mesh_packs import MeshPacks, load_packs
+
+PRESETS = {
+    "cpu": {
+        "batch": 32, "minutes": 100.0, "rate": 2e-3, "settings": Settings(layers=5, contents=CONTENTS),
+        "families": TRAINED_FAMILIES, "vary": turned, "degraded": 0.5,
+    },
+    "gpu": {
+        "batch": 256, "minutes": 9.0, "rate": 2e-3, "settings": Settings(contents=CONTENTS),
+        "families": TRAINED_FAMILIES, "vary": augment, "degraded": 0.7,
+    },
+}  # fmt: skip
+DECIDES, DECIDES_ON_PACKS = Measure("nats_boxes"), Measure("nats_packs")
+GROUP = 16  # batches whose shapes are sorted by length together: padding is 14 % of the tokens, and 34 % with 4 batches
+PACK_SHARE = 0.65  # of the shapes, where there are meshes of packs
+DISTURBED = 0.15  # share of the clouds of packs that get a floor, clutter, or normals of random sign
+TOLD = 0.5  # share of shapes that come with a face budget
+BUCKET = 32  # lengths are rounded up to a multiple of it
+LATER = 0.03  # weight of the heads' loss, for each kind of heads
+LATER_ROWS = 128  # places in a step that the heads are trained on; `train mesh-heads` teaches them more
+CHECKED_ROWS = 512  # the same, for the accuracy of the heads in the curve
+
+
+@dataclass
+class Sample:
+    """A shape for training: tokens with the end int64 [n], vertices float [V, 3] in the model's frame, faces int [F, 3].
+
+    disturbed : probability that its cloud gets what lies around a scanned object
+    """
+
+    tokens: np.ndarray
+    vertices: np.ndarray
+    faces: np.ndarray
+    disturbed: float = 0.0
+
+
+def sample_of(shape: Shape) -> Sample:
+    """Returns a shape's tokens and the surface that point clouds are sampled from."""
+    tokens, frame = tokenize(shape.vertices, shape.faces)
+    return Sample(np.append(tokens, BPT.eos), frame.to_model(shape.vertices), shape.faces)
+
+
+class World:
+    """Batches as a function of the step; `vary` makes a variant of every drawn shape."""
+
+    def __init__(
+        self, families: tuple[str, ...], batch: int, vary: Callable[[Shape, Generator], Shape], degraded: float, longest: int,
+        points: int = lowpoly.POINTS, share: Share = WHOLE, packs: MeshPacks | None = None,
+    ):  # fmt: skip
+        self.families, self.vary, self.degraded, self.longest, self.points, self.share = families, vary, degraded, longest, points, share
+        self.size, self.packs = batch // share.count, packs
+        self._group: tuple[int, list[Sample]] = (-1, [])
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns points [B, N, 6], budgets int64 [B], tokens int64 [B, L] padded with -1."""
+        rng = Generator(PCG64([7, self._own(step)]))
+        samples = self._samples(step // GROUP)
+        order = Generator(PCG64([8, step // GROUP])).permutation(GROUP)  # the same for all shares: they take equally long
+        first = int(order[step % GROUP]) * self.size
+        return collate(samples[first : first + self.size], rng, self.degraded, self.points)
+
+    def _samples(self, group: int) -> list[Sample]:
+        """Returns the shapes of a group of batches, shortest first."""
+        if self._group[0] != group:
+            rng = Generator(PCG64([9, self._own(group)]))
+            shapes = training_shapes(self._own(group) * GROUP * self.size, GROUP * self.size, self.families)
+            samples = [self._of_packs(rng) if self.packs and rng.random() < PACK_SHARE else sample_of(self.vary(s, rng)) for s in shapes]
+            samples = [s if len(s.tokens) <= self.longest else samples[0] for s in samples]
+            self._group = (group, sorted(samples, key=lambda s: len(s.tokens)))
+        return self._group[1]
+
+    def _of_packs(self, rng: Generator) -> Sample:
+        """A variant of a random mesh of the packs that is not too long."""
+        while True:
+            sample = sample_of(augment(self.packs.trained[rng.integers(len(self.packs.trained))], rng))
+            if len(sample.tokens) <= self.longest:
+                return replace(sample, disturbed=DISTURBED)
+
+    def _own(self, number: int) -> int:
+        """The number of a step or group among those of all shares."""
+        return number * self.share.count + self.share.index
+
+
+def collate(samples: list[Sample], rng: Generator, degraded: float, points: int = lowpoly.POINTS) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns clouds of `points` points, budgets and padded tokens of some samples; `rng` draws the clouds."""
+    length = -(-max(len(s.tokens) for s in samples) // BUCKET) * BUCKET
+    tokens = np.full((len(samples), length), PAD, np.int64)
+    clouds, budgets = [], []
+    for row, s in zip(tokens, samples, strict=True):
+        row[: len(s.tokens)] = s.tokens
+        cloud = sample_points(s.vertices, s.faces, points, rng)
+        if s.disturbed and rng.random() < s.disturbed:
+            cloud = disturb(cloud, rng)
+        clouds.append(degrade(cloud, rng) if rng.random() < degraded else cloud)
+        budgets.append(budget_bucket(len(s.faces)) if rng.random() < TOLD else 0)
+    return torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens)
+
+
+class Trainee(nn.Module):
+    """The model, shared embeddings of coordinates in addition to its tables, and heads that predict later tokens.
+
+    apart : the heads learn from the model's states, and the model learns nothing from them
+    """
+
+    def __init__(self, settings: Settings, apart: bool = False):
+        super().__init__()
+        self.apart = apart
+        self.model = MeshModel(settings)
+        self.digits_in = nn.Parameter(torch.randn(96, settings.width) * 0.02)
+        self.digits_out = nn.Parameter(torch.randn(96, settings.width) * 0.02)
+        self.heads = nn.ModuleDict({k: MeshHeads(DEPTH, settings.width, settings.heads, settings.vocabulary, k) for k in KINDS})
+        self.register_buffer("digits", digit_matrix(settings.vocabulary), persistent=False)
+
+    def forward(self, points: Tensor, budgets: Tensor, tokens: Tensor, known: Tensor, places: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Returns the mean cross-entropy of tokens [B, L] at the known places (see `known_places`), and logits [D, B, R, V] of each kind of
+        heads at places [B, R]."""
+        d = self.model.decoder
+        table = d.table() + self.digits @ self.digits_in
+        reading = self.model.read(points, budgets)
+        condition = reading.condition
+        hidden = self.model.training_hidden(condition, reading.embedded(table, tokens[:, :-1].clamp(min=0)))
+        out = d.head.weight + self.digits @ self.digits_out
+
+        seen = [x.detach() for x in (hidden, condition, out)] if self.apart else [hidden, condition, out]
+
+        def later_head(states: Tensor) -> Tensor:
+            return F.linear(states, seen[2], d.head.bias.detach() if self.apart else d.head.bias)
+
+        later = [head_logits(heads, seen[0], seen[1], places, later_head) for heads in self.heads.values()]
+        labels = tokens.flatten().index_select(0, known)
+        return mean_loss(hidden.flatten(0, 1).index_select(0, known), out, d.head.bias, labels), later
+
+
+def digit_matrix(vocabulary: int) -> Tensor:
+    """Returns [V, 96], 1 for each coordinate digit that an id has (24 of plain blocks, 48 of offsets, 24 of patch starts), else 0."""
+    rows = torch.zeros(vocabulary, 96)
+    first = 0
+    for start, count, base in ((0, BLOCKS, 8), (BLOCKS, OFFSETS, 16), (BLOCKS + OFFSETS, BLOCKS, 8)):
+        ids = torch.arange(count)
+        for axis in range(3):
+            rows[start + ids, first + axis * base + ids // base ** (2 - axis) % base] = 1.0
+        first += 3 * base
+    return rows
+
+
+def folded(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Returns the weights of a plain MeshModel, with the shared embeddings added to its tables."""
+    plain = {k.removeprefix("model."): v for k, v in state.items() if k.startswith("model.")}
+    digits = digit_matrix(len(plain["decoder.tokens"])).to(plain["decoder.tokens"].device)
+    plain["decoder.tokens"] = plain["decoder.tokens"] + digits @ state["digits_in"]
+    plain["decoder.head.weight"] = plain["decoder.head.weight"] + digits @ state["digits_out"]
+    return plain
+
+
+def unfolded(shipped: MeshModel) -> dict[str, Tensor]:
+    """Returns shipped weights as a Trainee's: everything is in the tables, and the shared embeddings are 0."""
+    width = shipped.settings.width
+    return {f"model.{k}": v for k, v in shipped.state_dict().items()} | {n: torch.zeros(96, width) for n in ("digits_in", "digits_out")}
+
+
+def shipped_heads(trainee: Trainee) -> dict[str, Tensor]:
+    """Returns shipped heads as a Trainee's, for the kinds that exist in its shape; the other heads start from random weights."""
+    known = read_card(lowpoly.FOLDER).get("heads", {})
+    fitting = [kind for kind in KINDS if known.get(f"heads_{kind}", {}).get("settings") == trainee.heads[kind].settings]
+    states = {kind: read_tensors(lowpoly.FOLDER / f"heads_{kind}.safetensors") for kind in fitting}
+    return {f"heads.{kind}.{name}": tensor for kind, state in states.items() for name, tensor in state.items()}
+
+
+@dataclass
+class Options(loop.Options):
+    """The options of this recipe: the weight of the heads' loss, and the meshes to learn from.
+
+    later    : 0: the model learns nothing from its heads, which learn from its states: a control for XSpecMesh's table 3. None: LATER
+    meshes   : a folder or an archive of mesh packs (`load_packs`); held_out : names of its packs that are measured and not trained on
+    """
+
+    later: float | None = None
+    meshes: Path | None = None
+    held_out: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises BadKnob for a weight below 0, or a control that would replace the shipped weights."""
+        super().__post_init__()
+        if self.later is not None and not 0 <= self.later <= 1:
+            raise BadKnob(f"--later {self.later:g} is out of range. Choose 0 to 1.")
+        if self.later is not None and self.out is None:
+            raise BadKnob("--later trains other weights than the shipped ones. Name a folder for them with --out.")
+        if self.held_out and self.meshes is None:
+            raise BadKnob("--held-out names packs of --meshes. Give both, or neither.")
+        if self.meshes is not None and not self.meshes.exists():
+            raise BadKnob(f"--meshes {self.meshes} does not exist. Give a folder of mesh files or an .npz archive.")
+
+    @property
+    def weight(self) -> float:
+        """The weight of the heads' loss: 0 has none of its own, because then nothing but the heads learns from it."""
+        return self.later or LATER
+
+    @staticmethod
+    def parser(name: str) -> argparse.ArgumentParser:
+        """Returns the parser of `launch.py train NAME`."""
+        p = loop.Options.parser(name)
+        p.add_argument(
+            "--later", type=float, metavar="WEIGHT", help=f"weight of the heads' loss; 0: the model learns nothing from it ({LATER})"
+        )
+        p.add_argument(
+            "--meshes", type=Path, metavar="FOLDER|FILE", help="also learn from these meshes: a folder of files, or an .npz archive"
+        )
+        p.add_argument(
+            "--held-out", nargs="+", default=(), metavar="PACK", help="packs (folders) of --meshes to measure and not to train on"
+        )
+        return p
+
+
+def main(options: Options) -> None:
+    """Trains, resumes or exports."""
+    preset = PRESETS[options.preset]
+    device = options.device
+    half = device == "cuda" or has_fast_bfloat16()
+    settings: Settings = preset["settings"]
+    name = "lowpoly" if options.preset == "cpu" else f"lowpoly-{options.preset}"
+    trainee = Trainee(settings, apart=options.later == 0)
+    minutes = options.minutes_of(preset)
+    target(options, lowpoly.FOLDER)
+    packs = load_packs(options.meshes, options.held_out) if options.meshes else None
+    training = Training(
+        name if options.later is None else f"{name}-later-{options.later:g}",
+        trainee,
+        preset["rate"],
+        minutes,
+        device,
+        weight_decay=0.05,
+        muon=("model.decoder.blocks.", "heads."),
+        average=0.997,
+        schedule=straight_down if device == "cpu" else trapezoid,
+    )
+    control = options.later is not None  # starts from random weights: the shipped ones have learned from their heads
+    if not training.resume(options.fresh, options.slice) and not options.fresh and not control and parts(lowpoly.FOLDER, "model"):
+        shipped = lowpoly.load_model()
+        if replace(shipped.settings, contents=settings.contents) == settings:  # without a reader of blocks, a new one begins
+            training.warm_start(unfolded(shipped) | shipped_heads(trainee), read_card(lowpoly.FOLDER)["model"])
+    points = lowpoly.points_of(settings)
+    checks = {kind: check_batches(held_out_samples(kind, preset["families"]), points) for kind in ("boxes", "families")}
+    if packs and packs.held_out:
+        checks["packs"] = check_batches(pack_samples(packs, settings.length), points)
+
+    def held_out() -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for kind, batches in checks.items():
+            own, right = [], []
+            for points, budgets, tokens in batches:
+                places = some_places(tokens, CHECKED_ROWS, Generator(PCG64(13)))
+                known = known_places(tokens).to(device)
+                with torch.autocast(device, torch.bfloat16, enabled=half):
+                    nats, later = trainee(*(x.to(device) for x in (points, budgets, tokens, known, places)))
+                labels = labels_behind(tokens, places, DEPTH).to(device)
+                own.append(nats)
+                right.append(torch.stack([top_1(each, labels) for each in later]))
+            found[f"nats_{kind}"] = round(torch.stack(own).mean().item(), 4)
+            if kind == "boxes":
+                guessed = torch.stack(right).mean(0).tolist()
+                found |= {f"top_1_{k}": [round(x, 3) for x in row] for k, row in zip(KINDS, guessed, strict=True)}
+        return found
+
+    if not options.export:
+        lesson = partial(lessons, preset=options.preset, weight=options.weight, compiled=options.compiled, packs=packs)
+        with Team(trainee, lesson, data_parallel.processes(device, preset["batch"])) as team:
+            every = 1500 if packs else 300  # seconds: meshes of packs are longer, and so is their measurement
+            training.run(lesson(trainee, team.share), held_out, every, options.profile, gradient=team.gradient)
+    if may_ship(training, options, DECIDES_ON_PACKS if "packs" in checks else DECIDES, *shipped_row(preset["families"])):
+        write_weights(prepare(options, lowpoly.FOLDER), training, trainee, options.preset, packs)
+
+
+def lessons(trainee: Trainee, share: Share, preset: str, weight: float, compiled: bool, packs: MeshPacks | None = None) -> LossOf:
+    """Returns the loss of a step as a function of its number: of a share of its batch. weight : of the heads' loss"""
+    device, own = trainee.digits.device.type, PRESETS[preset]
+    half = device == "cuda" or has_fast_bfloat16()
+    settings = trainee.model.settings
+    points = lowpoly.points_of(settings)
+    world = World(own["families"], own["batch"], own["vary"], own["degraded"], settings.length, points, share, packs)
+
+    def loss(points: Tensor, budgets: Tensor, tokens: Tensor, known: Tensor, places: Tensor, labels: Tensor) -> Tensor:
+        with torch.autocast(device, torch.bfloat16, enabled=half):
+            own, later = trainee(points, budgets, tokens, known, places)
+        return own + weight * sum(weighted(cross_entropies(each, labels)) for each in later)
+
+    fast = compiled_by_torch(loss, dynamic=True) if compiled else loss
+
+    def loss_of(step: int) -> Tensor:
+        points, budgets, tokens = world.batch(step)
+        places = some_places(tokens, LATER_ROWS // share.count, Generator(PCG64([12, step * share.count + share.index])))
+        labels = labels_behind(tokens, places, DEPTH)
+        return fast(*(x.to(device) for x in (points, budgets, tokens, known_places(tokens), places, labels)))
+
+    return loss_of
+
+
+def shipped_row(families: tuple[str, ...]) -> tuple[dict[str, Any] | None, str]:
+    """Returns the card's entry for the shipped model, None if there is none; and why it cannot be compared, "" if it can."""
+    card = read_card(lowpoly.FOLDER) if (lowpoly.FOLDER / "card.json").exists() else {}
+    other = "model" in card and card["families"] != list(families)
+    return card.get("model"), "the shipped one was trained on other families" if other else ""
+
+
+def write_weights(folder: Path, training: Training, trainee: Trainee, preset: str, packs: MeshPacks | None) -> None:
+    """Writes the averaged weights of the model and of its heads, and the card."""
+    card = {"name": "lowpoly", "families": list(PRESETS[preset]["families"])} | data_of(packs)
+    files = split(folded(training.averaged), "model")
+    card["model"] = {"settings": describe(trainee.model.settings), "files": len(files)} | training.summary(preset, "lowpoly")
+    heads = {f"heads_{kind}": dict(averaged_heads(training.averaged, kind)) for kind in KINDS}
+    taught = {k: v for k, v in training.summary(preset, "lowpoly").items() if k != "curve"}  # the curve belongs to the model
+
+    def entries(new: Path) -> dict[str, Any]:
+        fits = {"backbone": hash_of(parts(new, "model"))}
+        return card | {"heads": {name: {"settings": trainee.heads[name[6:]].settings} | fits | taught for name in heads}}
+
+    adapted = [name for kind in KINDS for name in (f"heads_{kind}_lora.safetensors", f"lora_{kind}")]  # trained on the previous weights
+    ship(folder, files | {f"{name}.safetensors": state for name, state in heads.items()}, entries, stale=adapted)
+
+
+def data_of(packs: MeshPacks | None) -> dict[str, Any]:
+    """The card's entries about what the weights have seen."""
+    drawn = (
+        "research/worlds/lowpoly_shapes.py; two boxes of parameters per family and the families "
+        f"{' and '.join(HELD_OUT_FAMILIES)} are held out."
+    )
+    if packs is None:
+        return {
+            "licence": "Weights: Apache-2.0. Trained on shapes that this project draws from seeds; no third-party mesh was used.",
+            "data": drawn,
+        }
+    return {
+        "licence": "Weights: Apache-2.0. Trained on shapes that this project draws from seeds, and on the packs of meshes below, whose "
+        "licences are their authors'.",
+        "data": drawn,
+        "packs": {"trained": list(packs.trained_packs), "held_out": list(packs.held_out_packs)},
+    }
+
+
+def known_places(tokens: Tensor) -> Tensor:
+    """Returns the places of the tokens [B, L] that are not padding, in the flattened batch: int64 [N]."""
+    return (tokens != PAD).flatten().nonzero().squeeze(1)
+
+
+def averaged_heads(state: dict[str, Tensor], kind: str) -> dict[str, Tensor]:
+    """Returns the heads of one kind from a Trainee's weights."""
+    prefix = f"heads.{kind}."
+    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+
+
+def held_out_samples(kind: str, families: tuple[str, ...]) -> list[Sample]:
+    """Held-out shapes of the trained families ("boxes"), or of unseen "families"."""
+    return [sample_of(s) for s in [s for s in held_out_shapes(320, kind) if kind == "families" or s.family in families][:64]]
+
+
+def pack_samples(packs: MeshPacks, longest: int) -> list[Sample]:
+    """At most 64 meshes of the held-out packs that are whole and not too long, in an order that never changes."""
+    order = Generator(PCG64(17)).permutation(len(packs.held_out))
+    samples = [sample_of(packs.held_out[i]) for i in order]
+    return [s for s in samples if len(s.tokens) <= longest][:64]
+
+
+def check_batches(samples: list[Sample], points: int) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Returns fixed batches of held-out shapes."""
+    samples = sorted(samples, key=lambda s: len(s.tokens))
+    rng = Generator(PCG64(11))
+    return [collate(samples[i : i + 16], rng, 0.0, points) for i in range(0, len(samples), 16)]

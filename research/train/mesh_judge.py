@@ -1,0 +1,141 @@
+"""Trains the judge of meshes: `launch.py train mesh-judge --preset cpu|gpu`.
+
+Each step draws new shapes of all families, upright, facing any way, and a cloud of each. Some are coarse (corners moved to a lattice, faces
+missing), as a generated mesh may be, and half of the clouds are degraded. It never sees a generated mesh. The two boxes of parameters of
+each family are held out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.random import PCG64, Generator
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.kernels.cpu.learned import compiled_by_torch
+from engine.mesh.frame import centred
+from engine.mesh.rotation import rotation
+from engine.networks.weights import read_card, ship
+from engine.recognition import kind
+from engine.recognition.kind import OTHER, MeshJudge
+from engine.recognition.network import POINTS, CloudNetwork, features
+from research.train.cloud_lessons import Lessons
+from research.train.decision import Measure, may_ship, prepare, target
+from research.train.loop import Options, Training
+from research.worlds.families import FAMILIES
+from research.worlds.families.family import Shape
+from research.worlds.lowpoly_shapes import degrade, family_of, in_boxes, sample_points, stretch
+
+PRESETS = {
+    "cpu": {"minutes": 12.0, "rate": 1e-3},
+    "gpu": {"minutes": 8.0, "rate": 1e-3},
+}
+REPORTED = 900.0  # seconds between held-out numbers, which take half a minute
+DECIDES = Measure("right", higher=True)
+NAMES = tuple(FAMILIES)
+SHARE = 4  # assemblies are drawn as often as this many other families
+COARSE, LOOSE, DEGRADED = 0.3, 0.3, 0.5  # shares of the shapes
+LATTICE = (24, 64)  # cells along the longest side of a coarse shape
+HELD_OUT = 196  # shapes
+
+
+def shapes(rng: Generator, count: int, held_out: bool = False) -> Iterator[Shape]:
+    """Yields shapes outside the held-out boxes, of families drawn at random; or inside them, family by family."""
+    drawn = [*NAMES, *[OTHER] * (0 if held_out else SHARE - 1)]
+    for i in range(count):
+        family = family_of(drawn[i % len(drawn) if held_out else rng.integers(len(drawn))])
+        found = family(rng)
+        while in_boxes(found) != held_out:
+            found = family(rng)
+        yield found
+
+
+def coarse(shape: Shape, rng: Generator) -> Shape:
+    """Returns a shape whose corners lie on a lattice, and which lacks up to a fifth of its polygons."""
+    cell = float(np.ptp(shape.vertices, axis=0).max()) / rng.uniform(*LATTICE)
+    kept = rng.random(len(shape.polygons)) >= rng.uniform(0, 0.2)
+    kept[rng.integers(len(kept))] = True
+    rough = np.round(shape.vertices / cell + rng.normal(0, 0.3, shape.vertices.shape)) * cell
+    return replace(shape, vertices=rough, polygons=shape.polygons[kept], labels=shape.labels[kept])
+
+
+def cloud_of(shape: Shape, rng: Generator) -> np.ndarray:
+    """Returns a cloud float32 [POINTS, 6] of a shape, upright, from any side, centred in its box."""
+    one = stretch(shape, rng)
+    if rng.random() < COARSE:
+        rough = coarse(one, rng)
+        corners = rough.vertices[rough.faces]
+        flat = not np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1).any()
+        one = one if flat else rough
+    degrees = rng.uniform(0, 360) if rng.random() < LOOSE else 90.0 * rng.integers(4)
+    cloud = sample_points(one.vertices @ rotation(degrees).T, one.faces, POINTS, rng)
+    return centred(degrade(cloud, rng) if rng.random() < DEGRADED else cloud).astype(np.float32)
+
+
+def lesson(number: int, size: int) -> tuple[Tensor, Tensor]:
+    """Returns the features [size, FEATURES] of clouds and their families, [size]."""
+    rng = Generator(PCG64([23, number]))
+    drawn = list(shapes(rng, size))
+    clouds = torch.from_numpy(np.stack([cloud_of(s, rng) for s in drawn]))
+    return features(clouds), torch.tensor([NAMES.index(s.family) for s in drawn])
+
+
+def held_out_numbers(judge: MeshJudge) -> dict[str, Any]:
+    """Returns the share of held-out shapes whose family is named, sampled cleanly and degraded, and the families below 90 %."""
+    found: dict[str, Any] = {}
+    for label, spoil in (("right", False), ("right_degraded", True)):
+        by_family: dict[str, list[bool]] = {}
+        for i, shape in enumerate(shapes(Generator(PCG64(24)), HELD_OUT, held_out=True)):
+            rng = Generator(PCG64([25, i]))
+            cloud = sample_points(shape.vertices, shape.faces, 4096, rng)
+            said = judge.name(judge.chances(degrade(cloud, rng) if spoil else cloud))
+            by_family.setdefault(shape.family, []).append(said == shape.family)
+        found[label] = round(float(np.mean([right for answers in by_family.values() for right in answers])), 4)
+        if not spoil:
+            found["below_90"] = {name: round(float(np.mean(a)), 3) for name, a in by_family.items() if np.mean(a) < 0.9}
+    return found
+
+
+def main(options: Options) -> None:
+    """Trains, resumes or exports."""
+    preset, device = PRESETS[options.preset], options.device
+    target(options, kind.FOLDER)
+    model = CloudNetwork(len(NAMES))
+    training = Training("mesh-judge", model, preset["rate"], options.minutes_of(preset), device, average=0.998, weight_decay=0.02)
+    shipped = read_card(kind.FOLDER) if (kind.FOLDER / "card.json").exists() else {}
+    same = tuple(shipped.get("names", ())) == NAMES
+    if not training.resume(options.fresh, options.slice) and not options.fresh and "mesh_judge" in shipped and same:
+        training.warm_start(kind.load().network.state_dict(), shipped["mesh_judge"])
+    lessons = Lessons(lesson)
+
+    def loss(seen: Tensor, families: Tensor) -> Tensor:
+        return F.cross_entropy(model.answers(seen), families)
+
+    compiled = compiled_by_torch(loss) if options.compiled else loss
+
+    def loss_of(step: int) -> Tensor:
+        return compiled(*(part.to(device) for part in lessons.batch(step)))
+
+    def held_out() -> dict[str, Any]:
+        copy = CloudNetwork(len(NAMES))
+        copy.load_state_dict({name: tensor.cpu() for name, tensor in model.state_dict().items()})
+        return held_out_numbers(MeshJudge(NAMES, copy))
+
+    if not options.export:
+        training.run(loss_of, held_out, REPORTED)
+    other = "" if same or not shipped else "the shipped one knows other families"
+    if not may_ship(training, options, DECIDES, shipped.get("mesh_judge"), other):
+        return
+    card = {
+        "name": "mesh_judge",
+        "names": list(NAMES),
+        "licence": "Weights: Apache-2.0. Trained on shapes that this project draws from seeds; no third-party mesh was used.",
+        "data": "research/worlds/lowpoly_shapes.py, all families; never a generated mesh. Held out: two boxes of parameters per family.",
+        "mesh_judge": {"settings": model.settings} | training.summary(options.preset, "mesh-judge"),
+    }
+    ship(prepare(options, kind.FOLDER), {"mesh_judge.safetensors": training.averaged}, card)

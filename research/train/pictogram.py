@@ -1,0 +1,400 @@
+"""Trains pictogram's decoder on tokens of emoji scenes: `launch.py train pictogram --preset cpu|gpu`.
+
+Each step takes new scenes; with a GPU, where drawing scenes takes longer than training, it takes some new ones and some from a large pool
+in memory. Each scene gets a fresh caption, and one caption in ten is dropped for guidance. A third of the captions omit the background, as
+users do, and half of these scenes get a plain background of any colour; otherwise the model would memorise pairs of object and background.
+All pictures of a step have one scale, and all steps have about as many tokens. The card offers a scale (`--offer`) if its pictures are good
+enough. Combinations marked by `Scene.held_out` are never trained on. The curve gives the loss on them and on unseen scenes of trained
+combinations, over all tokens and over those of objects, which are what a viewer notices.
+
+Most of a picture is background, which is learned long before the objects. So most steps at 128 and 256 pixels leave out most of the
+background's rows, both inputs and losses, and have twice as many pictures (patch dropout as in image classifiers, guided by the scene).
+Captions and coordinates do not change, and in the other steps the model sees all rows.
+
+Where the lessons are even, the decoder reads the looks of what a caption names (engine/words/looks.py), captions always name the
+background, and all scenes of a step have looks of the same sizes. A decoder that cannot copy yet is drilled first: every object is noise.
+
+Half of the pictures are read with some wrong tokens, while the labels stay right. A model that only ever reads right tokens learns to
+follow them instead of the caption: one bad draw then turns a cat into a fox.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.backbones import pictogram
+from engine.backbones.looks import Looks, said
+from engine.backbones.pictogram import TEXT_SLOTS, PictogramModel, split_words
+from engine.errors import BadKnob
+from engine.kernels.cpu.learned import compiled_by_torch
+from engine.machine import has_fast_bfloat16
+from engine.networks.vq import FACTOR, PictureTokenizer
+from engine.networks.weights import parts, read_card, read_parts, split
+from engine.networks.weights import ship as ship_files
+from engine.words.emoji_scenes import (
+    ANY,
+    CANVAS,
+    COLOURED,
+    FIRST,
+    FONT_NAME,
+    HUES,
+    LESSONS,
+    OBJECTS,
+    Lessons,
+    Scene,
+    caption,
+    held_out_scenes,
+    render,
+    trained_scenes,
+    vocabulary,
+)
+from engine.words.looks import MOST, Look, anonymous, looks_of_scene, pictured
+from research.train import lessons as lessons_options
+from research.train.decision import Measure, may_ship, prepare, target
+from research.train.loop import Training, straight_down, trapezoid
+from research.train.pictogram_tokenizer import to_tensor
+
+PRESETS = {
+    "cpu": {"tokens": 4096, "minutes": 100.0, "rate": 3.5e-3, "fresh": 1.0, "scales": {8: 0.1, 16: 0.4, 32: 0.5}, "lessons": "first"},
+    "gpu": {"tokens": 131_072, "minutes": 9.0, "rate": 3e-3, "fresh": 0.1, "scales": {8: 0.2, 16: 0.5, 32: 0.3}, "lessons": "world"},
+}  # tokens: in a step; fresh: share of new scenes; scales: tokens along a side, with their share of steps; lessons: what is trained
+DECIDES = Measure("nats_objects_held_out_16")  # what a viewer notices, at the size that the page starts with
+POOL = 40_000
+CHECKED = 48  # scenes that the curve is measured on, for each scale
+ROWS = {16: 128, 32: 448}  # rows of 256 or 1,024 that a thinned step keeps of a picture, those of objects first
+THINNED = 0.7  # share of thinned steps at these scales
+DISTURBED = 0.5  # share of pictures that are read with wrong tokens
+WRONG = 0.05  # share of tokens in such a picture that are replaced by those of another place in the step
+DISGUISED = 0.2  # share of steps whose objects are noise without a name, so that they can be copied but not known
+DRILLED, DRILL = 240, 16  # first steps that are all like this, and their scale: until the decoder copies
+DROPPED = 0.1
+UNPLACED = 0.35  # share of captions that omit the background
+ANYWHERE = 0.5  # share of their scenes with a plain background of any colour, so that no object is recognised by its rim
+# Single objects on 24 backgrounds are few enough to be memorised; pairs are not.
+KINDS = {"single": 0.25, "several": 0.2, "pair": 0.45, "triple": 0.1}
+
+
+@dataclass
+class Options(lessons_options.Options):
+    """The options of this recipe, with the lessons and the sizes that a backbone offers."""
+
+    offer: str = ""
+
+    @staticmethod
+    def parser(name: str) -> argparse.ArgumentParser:
+        """Returns the parser of `launch.py train NAME`."""
+        p = lessons_options.Options.parser(name)
+        p.add_argument(
+            "--offer", default="", metavar="SIZES",
+            help="picture sizes to offer, in pixels, such as 128,256 (default: the sizes offered so far, or all)",
+        )  # fmt: skip
+        return p
+
+
+def offered(asked: str, taught: Sequence[int]) -> list[int]:
+    """Returns tokens along a side of the sizes that the card offers: the given ones, or those that it offered before, or all that are
+    trained. Raises BadKnob for a size that is not trained."""
+    known = {str(side * FACTOR): side for side in taught}
+    if asked:
+        wrong = [size for size in asked.split(",") if size not in known]
+        if wrong:
+            raise BadKnob(f"--offer {','.join(wrong)} is not among the trained sizes. Choose from: {', '.join(known)}.")
+        return [known[size] for size in asked.split(",")]
+    before = read_card(pictogram.FOLDER).get("sides", []) if (pictogram.FOLDER / "card.json").exists() else []
+    return [side for side in taught if side in before] or list(taught)
+
+
+class Scenes:
+    """Tokenised scenes, new ones and old ones from a pool, which holds tokens int16 [side*side] for each scene and scale."""
+
+    def __init__(self, tokenizer: PictureTokenizer, words: dict[str, int], device: str, half: bool, lessons: Lessons = FIRST):
+        self.tokenizer, self.words, self.device, self.half, self.lessons = tokenizer, words, device, half, lessons
+        self.pool: dict[tuple[int, tuple[int, ...]], list[tuple[Scene, Tensor]]] = {}  # by scale and the sizes of looks
+        self.sheet = sheet() if lessons.even else None
+
+    def encode(self, scenes: list[Scene], side: int) -> Tensor:
+        """Returns tokens int64 [B, side*side]."""
+        return self._encoded(np.stack([render(s, side * FACTOR) for s in scenes])).flatten(1).to(self.device)
+
+    def looks(self, scenes: Sequence[Scene], placed: Sequence[bool], side: int) -> list[Tensor]:
+        """Returns the tokens int64 [B, 3, n*n] of the first look of each scene, the second, and so on; all scenes have looks of the same
+        sizes. placed : which captions say the background"""
+        if self.sheet is None:
+            return []
+        places = [scene.background if told else "" for scene, told in zip(scenes, placed, strict=True)]
+        groups = zip(*map(looks_of_scene, scenes), strict=True)
+        found = [self.sheet.tokens(list(zip(group, places, strict=True)), side, self._encoded) for group in groups]
+        return [tokens.to(self.device) for tokens in found]
+
+    def _encoded(self, pictures: np.ndarray) -> Tensor:
+        with torch.no_grad(), torch.autocast(self.device, torch.bfloat16, enabled=self.half):
+            return self.tokenizer.encode(to_tensor(list(pictures), self.device)).cpu()
+
+    def caption_ids(self, scene: Scene, seed: int, placed: bool = True, unnamed: bool = False) -> list[int]:
+        """Returns the word ids of one caption, padded with 0. unnamed : whether it calls every object a thing"""
+        words = split_words(caption(scene, seed, placed))
+        ids = [self.words[w] for w in (anonymous(words) if unnamed else words)][:TEXT_SLOTS]
+        return ids + [0] * (TEXT_SLOTS - len(ids))
+
+    def _placed(self, scene: Scene, r: random.Random) -> bool:
+        """Returns whether a caption of this scene names the background; a share UNPLACED of all captions does not, but those that come with
+        looks always do."""
+        if self.sheet is not None:
+            return True
+        return scene.background != ANY and r.random() >= UNPLACED * (1 - ANYWHERE) / (1 - UNPLACED * ANYWHERE)
+
+    def sizes(self, step: int) -> tuple[int, ...]:
+        """Returns the sizes of the looks of a step's scenes."""
+        return sizes_of(trained_scenes(step * 4096, 1, KINDS, self.lessons)[0], self.lessons)
+
+    def batch(
+        self, step: int, size: int, side: int, fresh: float, disguise: bool = False
+    ) -> tuple[list[Scene], Tensor, Tensor, list[Tensor]]:
+        """Returns the scenes of a step, their captions int64 [B, 32], tokens int64 [B, side*side] and looks.
+
+        disguise : whether all objects look like noise and have no names
+        """
+        r = random.Random(step)
+        sizes = self.sizes(step)
+        pool = self.pool.setdefault((side, sizes), [])
+        count = size if len(pool) < 100 * size else max(1, int(size * fresh))  # a small pool would be memorised
+        new = alike(step * 4096, count, sizes, self.lessons)
+        if self.sheet is None:
+            new = [replace(s, background=ANY) if r.random() < UNPLACED * ANYWHERE else s for s in new]
+        tokens = self.encode(new, side)
+        old = [pool[r.randrange(len(pool))] for _ in range(size - count)]
+        for i, pair in enumerate(zip(new, tokens.short().cpu(), strict=True)):
+            if len(pool) < POOL:
+                pool.append(pair)
+            else:
+                pool[(step * count + i) % POOL] = pair
+        scenes = [*new, *(s for s, _ in old)]
+        seeds, placed = zip(*((r.getrandbits(40), self._placed(s, r)) for s in scenes), strict=True)
+        ids = [self.caption_ids(s, seed, told, disguise) for s, seed, told in zip(scenes, seeds, placed, strict=True)]
+        ids = [[0] * TEXT_SLOTS if r.random() < DROPPED else row for row in ids]
+        stacked = torch.cat([tokens, *(t[None].long().to(self.device) for _, t in old)])
+        looks = self.looks(scenes, placed, side)
+        if disguise:
+            stacked, looks = disguised(scenes, stacked, looks, self.tokenizer.quantizer.size, step)
+        return scenes, torch.tensor(ids, device=self.device), stacked, looks
+
+
+def sizes_of(scene: Scene, lessons: Lessons) -> tuple[int, ...]:
+    """Returns the sizes of the looks that are read with a scene; none where the lessons are not even."""
+    return tuple(look.side for look in looks_of_scene(scene)) if lessons.even else ()
+
+
+def alike(seed: int, count: int, sizes: tuple[int, ...], lessons: Lessons) -> list[Scene]:
+    """Returns scenes from a seed on whose looks have these sizes, so that their sequences have one length."""
+    found: list[Scene] = []
+    many = 32 * count if sizes else count
+    while len(found) < count:
+        found += [scene for scene in trained_scenes(seed, many, KINDS, lessons) if sizes_of(scene, lessons) == sizes]
+        seed += 2 * many + 2**32
+    return found[:count]
+
+
+def inside(scene: Scene, side: int, around: int = 0) -> Tensor:
+    """Returns which tokens lie in an object of a scene or at most `around` tokens away, bool [side, side]."""
+    found = torch.zeros(side, side, dtype=torch.bool)
+    for _, _, left, top, size in scene.boxes:
+        x, y, width = (v * side // CANVAS for v in (left, top, size))
+        found[max(0, y - around) : y + width + around, max(0, x - around) : x + width + around] = True
+    return found
+
+
+def chosen_rows(scenes: Sequence[Scene], side: int, count: int, seed: int) -> Tensor:
+    """Returns the places that a thinned step keeps, int64 [B, count], ascending: those in and around objects, then random others."""
+    wanted = torch.rand(len(scenes), side, side, generator=torch.Generator().manual_seed(seed))
+    for scene, own in zip(scenes, wanted, strict=True):
+        own += inside(scene, side, around=1)
+    return wanted.flatten(1).topk(count).indices.sort().values
+
+
+def disguised(scenes: Sequence[Scene], tokens: Tensor, looks: Sequence[Tensor], vocabulary: int, seed: int) -> tuple[Tensor, list[Tensor]]:
+    """Returns tokens [B, N] and looks in which all objects are noise, the same in a look as in its picture."""
+    numbers = torch.Generator().manual_seed(seed)
+    shapes = [(len(look), 1, look.shape[2]) for look in looks]
+    blocks = [torch.randint(vocabulary, shape, generator=numbers).to(tokens.device) for shape in shapes]
+    side = isqrt(tokens.shape[1])
+    found = tokens.clone()
+    for b, (scene, own) in enumerate(zip(scenes, found.view(len(tokens), side, side), strict=True)):
+        at = {(look.name, look.colour): block[b] for look, block in zip(looks_of_scene(scene), blocks, strict=True)}
+        for name, colour, left, top, size in scene.boxes:
+            x, y, width = (v * side // CANVAS for v in (left, top, size))
+            own[y : y + width, x : x + width] = at[name, colour].view(width, width)
+    return found, [block.expand(-1, 3, -1) for block in blocks]
+
+
+def disturbed(tokens: Tensor, seed: int) -> Tensor:
+    """Returns the tokens int64 [B, N] of a step as inputs: in half of the pictures, some are replaced by tokens of random other places."""
+    numbers = torch.Generator().manual_seed(seed)
+    wrong = torch.rand(tokens.shape, generator=numbers) < WRONG
+    wrong &= torch.rand(len(tokens), 1, generator=numbers) < DISTURBED
+    others = torch.randint(tokens.numel(), tokens.shape, generator=numbers)
+    return torch.where(wrong.to(tokens.device), tokens.flatten()[others.to(tokens.device)], tokens)
+
+
+def main(options: Options) -> None:
+    """Trains, resumes or exports."""
+    preset = PRESETS[options.preset]
+    sides = list(preset["scales"])
+    offer = offered(options.offer, sides)
+    target(options, pictogram.FOLDER)
+    device = options.device
+    half = device == "cuda" or has_fast_bfloat16()
+    tokenizer = pictogram.load_tokenizer().to(device)
+    taught = options.lessons or preset["lessons"]
+    lessons = LESSONS[taught]
+    names = list(vocabulary(lessons))
+    words = {w: i + 1 for i, w in enumerate(names)}
+    model = PictogramModel(tokenizer.quantizer.levels, len(names), looks=MOST if lessons.even else 0)
+    minutes = options.minutes_of(preset)
+    schedule = straight_down if device == "cpu" else trapezoid
+    training = Training(
+        f"pictogram{lessons_options.suffix(taught)}", model, preset["rate"], minutes, device,
+        warm_steps=50, weight_decay=0.05, muon="decoder.", average=0.997,
+        schedule=schedule,
+    )  # fmt: skip
+    if not training.resume(options.fresh, options.slice) and not options.fresh and parts(pictogram.FOLDER, "decoder"):
+        training.warm_start(matching_words(names), read_card(pictogram.FOLDER)["decoder"])
+    drilled = end_of_drills(training.step, shipped_decoder()) if lessons.even else 0
+    scenes = Scenes(tokenizer, words, device, half, lessons)
+    seen, unseen = trained_scenes(2**41, CHECKED, lessons=lessons), held_out_scenes(CHECKED, lessons)
+    checks = {(n, side): check_batches(scenes, group, side) for n, group in (("seen", seen), ("held_out", unseen)) for side in sides}
+
+    def likelihood(ids: Tensor, read: Tensor, tokens: Tensor, side: int, chosen: Tensor | None, looks: list[Tensor]) -> Tensor:
+        logits = model.training_logits(ids, read, side, chosen, looks)
+        targets = tokens if chosen is None else tokens.gather(1, chosen)
+        return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+
+    loss = compiled_by_torch(likelihood) if options.compiled else likelihood
+
+    def loss_of(step: int) -> Tensor:
+        r = random.Random(step)
+        side = DRILL if step < drilled else r.choices(sides, list(preset["scales"].values()))[0]
+        rows = ROWS[side] if side in ROWS and r.random() < THINNED else side**2
+        slots = rows + sum((size * side // CANVAS) ** 2 for size in scenes.sizes(step))
+        disguise = step < drilled or (lessons.even and r.random() < DISGUISED)
+        drawn, ids, tokens, looks = scenes.batch(step, max(1, preset["tokens"] // slots), side, preset["fresh"], disguise)
+        chosen = chosen_rows(drawn, side, rows, step).to(device) if rows < side**2 else None
+        with torch.autocast(device, torch.bfloat16, enabled=half):
+            return loss(ids, disturbed(tokens, step), tokens, side, chosen, looks)
+
+    def held_out() -> dict:
+        numbers = {}
+        for (name, side), batches in checks.items():
+            with torch.autocast(device, torch.bfloat16, enabled=half):
+                each = [surprise(model, batch, side) for batch in batches]
+            objects = torch.cat([found[batch.drawn] for found, batch in zip(each, batches, strict=True)])
+            numbers[f"nats_{name}_{side}"] = round(torch.cat(each).mean().item(), 4)
+            numbers[f"nats_objects_{name}_{side}"] = round(objects.mean().item(), 4)
+        return numbers
+
+    if not options.export:
+        training.run(loss_of, held_out, profile=options.profile)
+    if may_ship(training, options, DECIDES, *shipped_row(taught, names)):
+        ship(prepare(options, pictogram.FOLDER), training, model, scenes, offer, options.preset, taught)
+
+
+def shipped_decoder() -> dict[str, Any]:
+    """Returns the card's entry for the shipped decoder, empty if there is none."""
+    return read_card(pictogram.FOLDER).get("decoder", {}) if parts(pictogram.FOLDER, "decoder") else {}
+
+
+def end_of_drills(step: int, shipped: dict[str, Any]) -> int:
+    """Returns the step at which the drills of a training at `step` end: DRILLED steps after it left the shipped decoder, or began from
+    nothing; 0 if the shipped one reads looks. So a training that is stopped while it is drilled goes on with that."""
+    if "looks" in shipped.get("settings", {}):
+        return 0
+    left = shipped.get("steps", 0)
+    return DRILLED + (left if step >= left else 0)
+
+
+def shipped_row(taught: str, names: list[str]) -> tuple[dict[str, Any] | None, str]:
+    """Returns the card's entry for the shipped decoder, None if it was trained on tokens of another tokenizer and is useless; and why it
+    cannot be compared, "" if it can."""
+    card = read_card(pictogram.FOLDER)
+    known = card.get("decoder")
+    if known is None or known.get("tokens") != card["tokenizer"].get("tokens"):
+        return None, ""
+    other = (card.get("lessons", "first"), card.get("words")) != (taught, names)
+    return known, f"the shipped one has other lessons ({card.get('lessons', 'first')}, {len(card['words'])} words)" if other else ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Captions [B, 32], looks and tokens [B, side*side] of fixed scenes, and which of the tokens lie in an object, bool [B, side*side]."""
+
+    ids: Tensor
+    looks: list[Tensor]
+    tokens: Tensor
+    drawn: Tensor
+
+
+def surprise(model: PictogramModel, batch: Check, side: int) -> Tensor:
+    """Returns nats of each token, float32 [B, N]."""
+    logits = model.training_logits(batch.ids, batch.tokens, side, looks=batch.looks).float()
+    return F.cross_entropy(logits.flatten(0, 1), batch.tokens.flatten(), reduction="none").view_as(batch.tokens)
+
+
+def check_batches(scenes: Scenes, group: list[Scene], side: int) -> list[Check]:
+    """Returns fixed scenes, those with looks of the same sizes together, at most eight."""
+    found = []
+    for sizes in dict.fromkeys(sizes_of(scene, scenes.lessons) for scene in group):
+        same = [(i, scene) for i, scene in enumerate(group) if sizes_of(scene, scenes.lessons) == sizes]
+        for part in (same[i : i + 8] for i in range(0, len(same), 8)):
+            own = [scene for _, scene in part]
+            ids = torch.tensor([scenes.caption_ids(scene, i) for i, scene in part], device=scenes.device)
+            drawn = torch.stack([inside(scene, side) for scene in own]).flatten(1).to(scenes.device)
+            found.append(Check(ids, scenes.looks(own, [True] * len(own), side), scenes.encode(own, side), drawn))
+    return found
+
+
+def matching_words(names: list[str]) -> dict[str, Tensor]:
+    """Returns shipped weights as a state dict for a vocabulary that may have changed: rows of words move with the words."""
+    card = read_card(pictogram.FOLDER)
+    state, _ = read_parts(pictogram.FOLDER, "decoder", card["decoder"]["files"])
+    old = card["words"]
+    rows = torch.randn(len(names) + 1, state["words.weight"].shape[1]) * 0.02
+    rows[0] = state["words.weight"][0]
+    for i, word in enumerate(names):
+        if word in old:
+            rows[i + 1] = state["words.weight"][old.index(word) + 1]
+    return state | {"words.weight": rows}
+
+
+def sheet() -> Looks:
+    """Returns the looks of all objects of the world, taught or not, in all their colours."""
+    looks = [Look(name, colour, 0) for name in OBJECTS for colour in ("", *(HUES if name in COLOURED else ()))]
+    return Looks({said(look): pictured(look.name, look.colour) for look in looks if look.colour != COLOURED.get(look.name)})
+
+
+def ship(folder: Path, training: Training, model: PictogramModel, scenes: Scenes, sides: list[int], preset: str, taught: str) -> None:
+    """Writes the averaged weights in files below 10 MB, the looks, and the card."""
+    names = list(scenes.words)
+    files = split(training.averaged, "decoder")
+    card = {
+        "words": names,
+        "looks": list(scenes.sheet.pictures) if scenes.sheet else [],
+        "sides": sides,
+        "font": FONT_NAME,
+        "licence": "Weights: Apache-2.0. Trained on pictures drawn with Noto Color Emoji (SIL Open Font License 1.1).",
+        "data": "engine/words/emoji_scenes.py: scenes drawn from seeds, captions from a grammar; a tenth of all combinations is held out.",
+        "lessons": taught,
+        "objects": f"{len(LESSONS[taught].objects)} of {len(OBJECTS)}: {', '.join(LESSONS[taught].objects)}",
+    }
+    row = {"settings": model.settings, "files": len(files), "tokens": read_card(folder)["tokenizer"].get("tokens")}
+    row |= training.summary(preset, f"pictogram --lessons {taught}")
+    ship_files(folder, files, card | {"decoder": row}, beside=scenes.sheet.write if scenes.sheet else None)

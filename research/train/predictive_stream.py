@@ -1,0 +1,344 @@
+"""Trains a predictive stream: `launch.py train predictive-stream [--backbone pictogram|lowpoly] [--both-ways]
+[--skip LAYERS] [--layers A-B] [--temperature T] [--partial-correct P] [--patience N]`.
+
+Paper: Unifying Autoregressive and Discrete Diffusion Language Modeling via Cross-Regressive Decoding, Abulkhanov et al., algorithm 3. The
+labels are sequences that the backbone generated. Control rows read them and give distributions p. Windows of predictive rows, which use the
+adapter, read an earlier draft of the same window with noise and give distributions q. A replay buffer keeps the drafts. The loss is the
+cross-entropy of q towards p; the weight of a position is one plus the number of consecutive right drafts after it.
+Deviations: Both guidance branches are trained together on the guided distributions, because acceptance depends on them. Drafts are drawn
+from q, as in decoding, and are not its most probable tokens. Noise follows a front of random length, as in decoding. A window's first row
+reads a token that would have been rejected there, drawn from the residual of q against p: a joint pass does not know the replacement yet,
+so in decoding that row never reads the true token. "Right" is the probability of acceptance, the sum of min(p, q); it equals the paper's
+indicator if both distributions have a single token. The paper's table 6 has a "partial-correct threshold" of 0.05, which its text does
+not explain; `--partial-correct` reads it as the probability under the model above which the most probable draft is right. Several windows
+of a sequence share its control rows, which are computed once and without gradient. Windows for meshes are shorter than the paper's 16,
+because drafts are never accepted that far. p includes the grammar of meshes, q learns it. Training is timed in minutes, not epochs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.random import PCG64, Generator
+from torch import Tensor, nn
+
+from engine.drafters.predictive_stream import folder_of, fresh, is_trained, layers_of, read_stream, write_adapter
+from engine.errors import BadKnob
+from engine.networks.weights import read_card, ship
+from engine.sampling import draw, guide, residual, warp
+from research.train import loop
+from research.train.decision import Measure, may_ship, needs_out, patient, prepare, target
+from research.train.feature_draft import TEACHERS, Library, Teacher, padded, teacher_of
+from research.train.loop import Training, cosine_to_a_tenth
+from research.train.recorded import Recorded
+
+PRESETS = {
+    "cpu": {"minutes": 40.0, "sequences": 1536, "batch": 4, "rows": 96},
+    "gpu": {"minutes": 8.0, "sequences": 4096, "batch": 32, "rows": 192},
+}
+DECIDES = Measure("acceptance_refused", higher=True)
+WIDTHS = {"pictogram": 16, "lowpoly": 8}  # rows of a window
+WIDTH = 16  # of imported models
+RANK, ALPHA = 32, 64.0
+RATE = 1e-3
+UNSEEN = 16  # held-out sequences
+UNSEEN_ROWS = 192  # predictive rows of each
+
+
+@dataclass
+class Options(loop.Options):
+    """The options of this recipe, with the backbone, the attention mask and the layers without adapter."""
+
+    backbone: str = "pictogram"
+    prompts: Path | None = None
+    both_ways: bool = False
+    skip: int = 0
+    layers: str = ""
+    temperature: float | None = None
+    partial_correct: float | None = None
+    patience: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises BadKnob for numbers out of range."""
+        super().__post_init__()
+        for option, value, most in (("--temperature", self.temperature, 5.0), ("--partial-correct", self.partial_correct, 1.0)):
+            if value is not None and not 0 <= value <= most:
+                raise BadKnob(f"{option} {value} is out of range. Choose 0 to {most:g}.")
+        if self.patience < 0:
+            raise BadKnob(f"--patience {self.patience} is out of range. Choose 0 (never) or more.")
+
+    @staticmethod
+    def parser(name: str) -> argparse.ArgumentParser:
+        """Returns the parser of `launch.py train NAME`."""
+        p = loop.Options.parser(name)
+        p.add_argument("--backbone", metavar="NAME|PATH", default="pictogram", help=f"{', '.join(TEACHERS)}, or an imported model")
+        p.add_argument("--prompts", type=Path, metavar="FILE", help="for an imported model: a prompt in each line (emoji captions)")
+        p.add_argument(
+            "--both-ways",
+            action="store_true",
+            help="let predictive rows also see later ones, as in the paper; an adapter beside the causal one",
+        )
+        p.add_argument("--skip", type=int, default=0, metavar="LAYERS", help="number of first layers without the adapter")
+        p.add_argument("--layers", default="", metavar="A-B", help="layers with the adapter, from 0, both included (all)")
+        p.add_argument("--temperature", type=float, metavar="T", help="of the sequences, the targets and the check (the model's own)")
+        p.add_argument("--partial-correct", type=float, metavar="P", help="a draft is right if the model gives it more than P (expected)")
+        p.add_argument("--patience", type=int, default=0, metavar="N", help="end after N checks without a better one (0: never)")
+        return p
+
+
+class Frozen:
+    """Replaces a slab: keeps the keys and values of control rows, then puts them before those of predictive rows."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[Tensor, Tensor]] = []
+        self.recording = True
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Takes keys and values [B, heads, R, d]; returns those of all visible rows."""
+        if self.recording:
+            self.kept.append((keys, values))
+            return keys, values
+        old_keys, old_values = self.kept[layer]
+        return torch.cat([old_keys, keys], 2), torch.cat([old_values, values], 2)
+
+
+class Pupil(nn.Module):
+    """An adapter on a frozen backbone."""
+
+    def __init__(self, teacher: Teacher, causal: bool, first: int = 0, last: int | None = None):
+        """first, last : the layers with the adapter, both included (all)"""
+        super().__init__()
+        self.lora = fresh(teacher.trunk, teacher.linear, RANK, ALPHA, first, last)
+        self.causal = causal
+        self._teacher = [teacher]  # never trained, not part of the state
+
+    def laws(self, rows: list[Recorded], starts: list[int], guesses: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns targets p and log q, both [B, windows * width, V], of the positions after each row of some windows.
+
+        starts : the position of each window's first row; guesses : int64 [B, windows * width], the tokens that the rows read
+        """
+        teacher, device = self._teacher[0], guesses.device
+        said = torch.stack([row.said for row in rows]).to(device)
+        tokens = padded([row.tokens for row in rows]).to(device)
+        width = len(guesses[0]) // len(starts)
+        places = window_places(starts, width).to(device)
+        frozen = Frozen()
+        with torch.no_grad():
+            prefix = teacher.prefix(said)
+            x = torch.cat([prefix, teacher.embed(said, tokens[:, :-1].clamp(min=0))], 1)
+            count, slots = x.shape[1], prefix.shape[1] + places
+            hidden = teacher.run(said, x, torch.arange(count, device=device), teacher.mask(count), frozen)
+            p = self._targets(hidden[:, slots], rows, places)
+        frozen.recording = False
+        window = torch.arange(len(places), device=device) // width
+        among = window[:, None] == window
+        if self.causal:
+            among &= places <= places[:, None]
+        before = torch.arange(count, device=device) < (slots - torch.arange(len(places), device=device) % width)[:, None]
+        with self.lora.worn(0):
+            hidden = teacher.run(said, teacher.embed(said, guesses), slots, torch.cat([before, among], 1), frozen)
+        # top-k and top-p would remove gradients of q where it must gain probability; decoding applies them
+        return p, (self._guided(hidden, len(rows)) / (teacher.sampling.temperature or 1.0)).log_softmax(-1)
+
+    def _targets(self, hidden: Tensor, rows: list[Recorded], places: Tensor) -> Tensor:
+        """Returns the distributions [B, R, V] that decoding would draw from after the tokens at some places."""
+        teacher = self._teacher[0]
+        rules = [teacher.allowed(row.tokens.tolist()) for row in rows]
+        allowed = None if rules[0] is None else torch.stack([rule[places] for rule in rules])
+        return warp(self._guided(hidden, len(rows)), teacher.sampling, allowed).softmax(-1)
+
+    def _guided(self, hidden: Tensor, count: int) -> Tensor:
+        """Returns guided logits [count, R, V] of hidden states [branches * count, R, H]."""
+        teacher = self._teacher[0]
+        logits = teacher.head(hidden).float().unflatten(0, (-1, count)).flatten(1, 2)
+        return guide(logits, teacher.sampling.guidance).unflatten(0, (count, -1))
+
+
+def right_behind(p: Tensor, q: Tensor, width: int, least: float | None = None) -> Tensor:
+    """Returns s of algorithm 3, line 6: the expected number of consecutive right drafts after each position, [B, windows, width].
+
+    p, q : [B, windows * width, V]; least : None, or the probability under p above which the most probable draft is right
+    """
+    if least is None:
+        chance = torch.minimum(p, q).sum(-1).unflatten(1, (-1, width))
+    else:
+        chance = (p.gather(-1, q.argmax(-1, keepdim=True))[..., 0] > least).to(p).unflatten(1, (-1, width))
+    found = torch.zeros_like(chance)
+    for t in range(width - 2, -1, -1):
+        found[..., t] = (found[..., t + 1] + 1) * chance[..., t + 1]
+    return found
+
+
+def noisy(guesses: Tensor, width: int, vocabulary: int, rng: Generator) -> Tensor:
+    """Returns drafts int64 [B, windows * width] with uniform noise after a front of random length in each window (line 3)."""
+    front = torch.from_numpy(rng.integers(0, width + 1, (len(guesses), guesses.shape[1] // width))).repeat_interleave(width, 1)
+    noise = torch.from_numpy(rng.integers(0, vocabulary, guesses.shape))
+    place = torch.arange(guesses.shape[1]) % width
+    return torch.where((place < front).to(guesses.device), guesses, noise.to(guesses.device))
+
+
+def refused(p: Tensor, q: Tensor, u: Tensor) -> Tensor:
+    """Returns tokens distributed like rejected drafts, int64 [N]: x ~ q is rejected with 1 - p(x)/q(x), so they follow (q - p)+.
+
+    p, q : [..., V] with N rows in all; u : [N], uniform
+    """
+    return draw(residual(q.flatten(0, -2), p.flatten(0, -2)), u)
+
+
+class Replay:
+    """The replay buffer: for every sequence and position the newest draft (at first the true token, line 2) and the newest draft that would
+    be rejected (at first noise)."""
+
+    def __init__(self, recorded: list[Recorded], vocabulary: int, device: str):
+        self.guesses = padded([row.tokens for row in recorded]).to(device)
+        self.refused = torch.from_numpy(Generator(PCG64(13)).integers(0, vocabulary, tuple(self.guesses.shape))).to(device)
+
+    def read(self, ids: list[int], places: Tensor, width: int) -> Tensor:
+        """Returns the tokens that windows of this width read, int64 [B, R]: a rejected draft, followed by drafts."""
+        found = self.guesses[ids][:, places]
+        found[:, ::width] = self.refused[ids][:, places[::width]]
+        return found
+
+    def write(self, ids: list[int], places: Tensor, found: Tensor, refused: Tensor) -> None:
+        """Stores drafts and rejected drafts, both int64 [B, R] (line 9)."""
+        for i, row, wrong in zip(ids, found, refused, strict=True):
+            self.guesses[i, places], self.refused[i, places] = row, wrong
+
+
+def window_places(starts: list[int], width: int) -> Tensor:
+    """Returns the positions that the rows of some windows read, int64 [windows * width]."""
+    return torch.cat([torch.arange(s, s + width) for s in starts])
+
+
+def window_starts(lengths: list[int], count: int, width: int, rng: Generator) -> list[int]:
+    """Returns the sorted start positions of random windows of this width that fit in the shortest of some sequences."""
+    room = min(lengths) - width
+    assert room > 0, f"a sequence of {min(lengths)} tokens holds no window of {width}"
+    return sorted(rng.integers(0, room, count).tolist())
+
+
+def range_of(options: Options, layers: int, name: str) -> tuple[int, int]:
+    """Returns the first and the last layer with the adapter; raises BadKnob for a range that the model does not have."""
+    if not 0 <= options.skip < layers:
+        raise BadKnob(f"--skip {options.skip} is out of range: {name} has {layers} layers. Choose 0 to {layers - 1}.")
+    if not options.layers:
+        return options.skip, layers - 1
+    if options.skip:
+        raise BadKnob("--skip and --layers both name layers. Leave one out.")
+    first, _, last = options.layers.partition("-")
+    if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < layers):
+        raise BadKnob(f"--layers {options.layers} is no range of layers: {name} has {layers}. Write for instance 0-{layers - 1}.")
+    return int(first), int(last)
+
+
+def main(options: Options) -> None:
+    """Trains, resumes or exports the adapter; writes it in peft's format, with its card."""
+    preset = PRESETS[options.preset]
+    device = options.device
+    teacher = teacher_of(options.backbone, device, options.prompts)
+    if teacher.name not in TEACHERS:  # an imported model, whose layers are packed for decoding
+        teacher.trainable()
+    if options.temperature is not None:
+        teacher.sampling = teacher.backbone.sampling = replace(teacher.sampling, temperature=options.temperature)
+    layers, width = layers_of(teacher.trunk), WIDTHS.get(teacher.name, WIDTH)
+    worn = range_of(options, layers, teacher.name)
+    asked_layers = f"--layers {options.layers}" if options.layers else f"--skip {options.skip}"
+    asked = {  # what makes it another adapter than the shipped one
+        asked_layers: worn != (0, layers - 1),
+        f"--temperature {options.temperature:g}" if options.temperature is not None else "": options.temperature is not None,
+        f"--partial-correct {options.partial_correct:g}" if options.partial_correct is not None else "": options.partial_correct
+        is not None,
+    }
+    needs_out(options, asked)
+    given = [option for option, is_given in ({"--both-ways": options.both_ways} | asked).items() if is_given]
+    target(options, teacher.folder)
+    recorded = teacher.name + ("" if options.temperature is None else f"_T{options.temperature:g}")
+    seen = Library(recorded, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
+    unseen = Library(recorded, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
+    pupil = Pupil(teacher, not options.both_ways, *worn)
+    variant = "".join(f"-{option.strip('-').replace(' ', '-')}" for option in given)
+    name = f"predictive-stream-{teacher.name}-{teacher.weights_hash}{variant}"
+    training = Training(
+        name, pupil, RATE, options.minutes_of(preset), device, 50, 0.995, 0.0, betas=(0.9, 0.99), schedule=cosine_to_a_tenth
+    )
+    known = known_card(teacher, options)
+    if not training.resume(options.fresh, options.slice) and not options.fresh and not any(asked.values()) and known is not None:
+        training.warm_start(state_of(folder_of(teacher.folder, options.both_ways), pupil, teacher), known)
+    replay = Replay(seen.recorded, teacher.vocabulary, device)
+
+    def loss_of(step: int) -> Tensor:
+        rng = Generator(PCG64([11, step]))
+        ids = seen.near(step)
+        starts = window_starts([len(seen.recorded[i].tokens) for i in ids], preset["rows"] // width, width, rng)
+        places = window_places(starts, width)
+        guesses = noisy(replay.read(ids, places, width), width, teacher.vocabulary, rng)
+        p, q = pupil.laws([seen.recorded[i] for i in ids], starts, guesses)
+        with torch.no_grad():
+            weight = right_behind(p, q.exp(), width, options.partial_correct).flatten(1) + 1
+            u, v = torch.from_numpy(rng.random((2, q.shape[0] * q.shape[1])))
+            found, wrong = draw(q.flatten(0, 1).exp(), u), refused(p, q.exp(), v)
+            replay.write(ids, places + 1, found.view(len(ids), -1), wrong.view(len(ids), -1))
+        return -((p * q).sum(-1) * weight).sum() / weight.sum()
+
+    def held_out() -> dict[str, Any]:
+        return acceptance(pupil, unseen.recorded, width, teacher.vocabulary, device)
+
+    if not options.export:
+        training.run(loss_of, held_out, profile=options.profile, enough=patient(DECIDES, options.patience) if options.patience else None)
+    if not may_ship(training, options, DECIDES, known):
+        return
+    pupil.load_state_dict(training.averaged)
+    of_backbone = [f"--backbone {teacher.name}"] if teacher.name != "pictogram" else []
+    command = " ".join(["predictive-stream", *given, *of_backbone])
+    card = {
+        "base": {"name": teacher.backbone.name, "weights_hash": teacher.weights_hash},
+        "causal": pupil.causal,
+        "window": width,
+        "skipped_layers": worn[0],
+        "layers": list(worn),
+        "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
+    } | training.summary(options.preset, command)
+    folder = folder_of(prepare(options, teacher.folder), options.both_ways)
+    ship(folder, {}, card, beside=lambda new: write_adapter(new, pupil.lora, teacher.backbone.name, teacher.weights_hash, ALPHA))
+
+
+def known_card(teacher: Teacher, options: Options) -> dict[str, Any] | None:
+    """Returns the card of the adapter that would be replaced; None if there is none, or if it was trained for other weights, so that the
+    backbone refuses to load it."""
+    if not is_trained(teacher.folder, options.both_ways):
+        return None
+    known = read_card(folder_of(teacher.folder, options.both_ways))
+    return known if known.get("base", {}).get("weights_hash") == teacher.weights_hash else None
+
+
+def state_of(folder: Path, pupil: Pupil, teacher: Teacher) -> dict[str, Tensor]:
+    """Returns the adapter in a folder as the pupil's state."""
+    shipped = read_stream(folder, teacher.trunk, teacher.backbone.name, teacher.weights_hash).lora
+    places = {path: i for i, path in enumerate(shipped.paths)}
+    kinds = {"down": shipped.down, "up": shipped.up}
+    return {f"lora.{kind}.{i}": kinds[kind][places[path]] for i, path in enumerate(pupil.lora.paths) for kind in kinds if path in places}
+
+
+@torch.no_grad()
+def acceptance(pupil: Pupil, recorded: list[Recorded], width: int, vocabulary: int, device: str) -> dict[str, Any]:
+    """Returns the probability that a draft is accepted, by position in the window: the mean of sum min(p, q).
+
+    fresh : the rows read noise. refused : the window begins one position later, after a rejection; its rows read the drafts of `fresh`, and
+    the first one reads a draft that would be rejected.
+    """
+    found: dict[str, list[Tensor]] = {"fresh": [], "refused": []}
+    for i, row in enumerate(recorded):
+        rng = Generator(PCG64([12, i]))
+        starts = window_starts([len(row.tokens) - 1], UNSEEN_ROWS // width, width, rng)
+        guesses = torch.from_numpy(rng.integers(0, vocabulary, (1, len(starts) * width))).to(device)
+        for further, kept in enumerate(found.values()):
+            p, q = (law.view(-1, width, law.shape[-1]) for law in pupil.laws([row], [s + further for s in starts], guesses))
+            kept.append(torch.minimum(p, q.exp()).sum(-1))
+            drafts = draw(q.exp().flatten(0, 1), torch.from_numpy(rng.random(len(starts) * width))).view(-1, width)
+            drafts[:, 0] = refused(p[:, 0], q[:, 0].exp(), torch.from_numpy(rng.random(len(starts))))
+            guesses = drafts.view(1, -1)
+    return {f"acceptance_{name}": [round(x, 3) for x in torch.cat(rows).mean(0).tolist()] for name, rows in found.items()}

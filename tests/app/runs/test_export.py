@@ -1,0 +1,271 @@
+"""Saved runs as files that replay them: what they show is what the runs made, without the model, a server or a network."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from app import cli
+from app.runs import exporting, history, mesh_pictures, race_files, video
+from app.live.boards.mesh import MeshBoard
+from app.live.boards.picture import Board
+from app.runs.mesh_pictures import Drawn
+from app.runs.recorded import grid, open_run
+from app.ui.panels import canvas
+from app.ui.panels.made import made_with
+from app.ui.tabs.replay_page import script_text
+from engine.core import Prompt
+from engine.errors import BadFile, NotSupported
+from engine.mesh.read import read
+from engine.methods import find
+from engine.run import Run, generate
+from tests.app.test_mesh_board import CHAIR
+
+LARGEST = 4_000_000  # bytes of a file that people send each other
+WORDS = "a <b>red</b> apple & </script> “two” cats"
+
+
+def picture_run(picto, name: str, seed: int = 3) -> Run:
+    """A finished picture of 64 pixels."""
+    return generate(picto, find(name)[0], Prompt(WORDS, seed=seed, size=64), {}, name=name).finish()
+
+
+def mesh_run(low, name: str) -> Run:
+    """A finished mesh of a few faces."""
+    prompt = Prompt(points=torch.from_numpy(read(CHAIR).points), seed=7, size=40)
+    return generate(low, find(name)[0], prompt, {}, name=name).finish()
+
+
+@pytest.fixture(scope="module")
+def pictures(picto, tmp_path_factory) -> list[Path]:
+    """The folders of two pictures: SJD++, then plain decoding."""
+    return [history.save(picture_run(picto, name), tmp_path_factory.mktemp(name)) for name in ("sjdpp", "ar")]
+
+
+@pytest.fixture(scope="module")
+def meshes(low, tmp_path_factory) -> list[Path]:
+    """The same of meshes."""
+    return [history.save(mesh_run(low, name), tmp_path_factory.mktemp(name), read(CHAIR)) for name in ("xspecmesh", "ar")]
+
+
+def test_a_saved_picture_comes_back_without_its_model(picto, tmp_path):
+    made = Board(generate(picto, find("sjdpp")[0], Prompt(WORDS, seed=3, size=64), {"window": 8}))
+    for step in made.run:
+        made.add(step)
+    back = exporting.played(Board(open_run(history.save(made.run, tmp_path))))
+    assert back.run.finished and back.ended and back.run.totals == pytest.approx(made.run.totals)
+    assert (back.verdict == made.verdict).all() and (back.token == made.token).all() and (back.step == made.step).all()
+    assert (back.final() == made.final()).all() and (back.rows, back.columns, back.factor) == (8, 8, 8)
+    assert made_with(back.run) == made_with(made.run)
+    scales = canvas.scales([made])
+    shown = [canvas.encode(board, board.picture(), scales, "fast", "SJD++", None) for board in (made, back)]
+    assert shown[0]["maps"] == shown[1]["maps"] and shown[0]["picture"] == shown[1]["picture"] and shown[0]["course"] == shown[1]["course"]
+
+
+def test_a_saved_mesh_comes_back_without_its_model(low, meshes):
+    run = mesh_run(low, "xspecmesh")
+    made = MeshBoard(run)
+    for step in run.steps:
+        made.add(step)
+    back = exporting.played(MeshBoard(open_run(meshes[0])))
+    assert (
+        len(back.faces) and (back.faces == made.faces).all() and (back.step == made.step).all() and (back.accepted == made.accepted).all()
+    )
+
+
+def test_what_cannot_be_replayed_is_a_sentence(picto, pictures, meshes, tmp_path):
+    run = generate(picto, find("ar")[0], Prompt("a cat", size=64), {})
+    next(run)
+    run.stop()
+    with pytest.raises(BadFile, match="was stopped before its end"):
+        open_run(history.save(run, tmp_path / "stopped"))
+    with pytest.raises(BadFile, match=r"run\.json cannot be read"):
+        open_run(tmp_path)
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for name in ("run.json", "result.png", "trace.npz"):
+        (broken / name).write_bytes((pictures[0] / name).read_bytes())
+    (broken / "trace.npz").write_bytes(b"PK nothing")
+    with pytest.raises(BadFile, match=r"trace\.npz cannot be read"):
+        open_run(broken)
+    np.savez(broken / "trace.npz", tokens=np.zeros(64, np.int32))
+    with pytest.raises(BadFile, match=r"trace\.npz is damaged"):
+        open_run(broken)
+    with pytest.raises(NotSupported, match="cannot stand side by side"):
+        exporting.write([pictures[0], meshes[0]], tmp_path / "both.html", ".html")
+
+
+@pytest.mark.parametrize(("shape", "count", "found"), [((64, 64, 3), 64, (8, 8)), ((64, 128, 3), 32, (4, 8)), ((96, 64, 3), 6, (3, 2))])
+def test_tokens_fill_a_picture(shape, count, found):
+    assert grid(shape, count) == found
+    with pytest.raises(ValueError, match="do not fill"):
+        grid(shape, count + 1)
+
+
+def test_the_folders_in_the_archive_are_runs(picto, tmp_path):
+    runs = [picture_run(picto, name) for name in ("sjdpp", "ar")]
+    with ZipFile(race_files.write_folders(runs, tmp_path / "runs.zip")) as file:
+        file.extractall(tmp_path / "out")
+    found = sorted((tmp_path / "out").iterdir())
+    assert [folder.name for folder in found] == ["left-ar-3", "right-sjdpp-3"]
+    assert open_run(found[1]).finish().tokens == runs[0].tokens
+    assert history.read_settings(found[1]) == json.loads(json.dumps(history.describe(runs[0])))
+
+
+def test_the_command_writes_the_kind_of_its_ending(pictures, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
+    kept = tmp_path / "runs" / "mine"
+    kept.parent.mkdir()
+    kept.symlink_to(pictures[0])
+    page = tmp_path / "race.html"
+    assert cli.main(["export", "mine", str(pictures[1]), "--out", str(page), "--json"]) == 0
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert line["bytes"] == page.stat().st_size < LARGEST and line["runs"] == [str(kept), str(pictures[1])]
+    assert cli.main(["export", str(pictures[0]), "--out", str(tmp_path / "race.gif")]) == 0
+    with Image.open(tmp_path / "race.gif") as gif:
+        assert 10 < gif.n_frames <= race_files.FRAMES  # equal ones are one
+    capsys.readouterr()
+    assert cli.main(["export", str(pictures[0]), "--out", str(tmp_path / "race.avi")]) == 2
+    assert "no known ending; choose one of .html, .gif, .mp4" in capsys.readouterr().err
+
+
+def test_three_or_four_runs_race_in_one_file(picto, pictures, meshes, tmp_path, capsys):
+    third = history.save(picture_run(picto, "jacobi"), tmp_path / "third")
+    folders = [*pictures, third]
+    assert cli.main(["export", *map(str, folders), "--out", str(tmp_path / "race.gif")]) == 0
+    with Image.open(tmp_path / "race.gif") as gif:
+        assert gif.width == 3 * (race_files.SIDE + race_files.GAP) + race_files.GAP
+    text = exporting.write(folders, tmp_path / "race.html", ".html").read_text(encoding="utf-8")
+    places = [text.index(f'boot("canvas-lane{n}"') for n in (1, 2, 3)]
+    assert places == sorted(places) and 'boot("canvas-fast"' not in text and "Settings of the first run" in text
+    assert [text.index(f"<h4>{title}") for title in ("SJD++", "Plain", "Jacobi")] == sorted(m.start() for m in re.finditer("<h4>", text))
+    text = exporting.write([*meshes, meshes[0]], tmp_path / "meshes.html", ".html").read_text(encoding="utf-8")
+    assert 'boot("mesh-lanes-view"' in text and '"lane3": {"title": "XSpecMesh"' in text
+    capsys.readouterr()
+    assert cli.main(["export", *map(str, [*folders, *pictures]), "--out", str(tmp_path / "race.gif")]) == 2
+    assert "5 runs are too many for one file; give at most 4" in capsys.readouterr().err
+
+
+def test_without_the_encoder_the_sentence_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setattr(video, "is_there", lambda: False)
+    with pytest.raises(NotSupported, match="python -m pip install imageio-ffmpeg"):
+        video.write_mp4([], tmp_path / "race.mp4", 24, 0)
+
+
+@pytest.mark.skipif(not video.is_there(), reason="imageio-ffmpeg is not installed, so no MP4 can be written")
+def test_an_mp4_has_the_frames_of_the_race(pictures, tmp_path):
+    from imageio_ffmpeg import count_frames_and_secs, read_frames
+
+    path = exporting.write(pictures, tmp_path / "race.mp4", ".mp4")
+    assert count_frames_and_secs(str(path)) == (144, pytest.approx(race_files.SECONDS + race_files.HOLD))
+    boards = [exporting.played(Board(open_run(folder))) for folder in reversed(pictures)]
+    wanted = {i: np.asarray(each).astype(int) for i, each in enumerate(race_files.frames(boards, ["Plain decoding", "SJD++"], 12))}
+    high, wide = (side + side % 2 for side in wanted[0].shape[:2])
+    with closing(read_frames(str(path))) as frames:
+        assert next(frames)["source_size"] == (wide, high)
+        for number, frame in enumerate(frames):
+            if (number % 8 == 7 and number < 96) or number == 143:  # at these both show the same time
+                shown = np.frombuffer(frame, np.uint8).reshape(high, wide, 3)[: len(wanted[0])]
+                assert np.abs(shown - wanted[min(number // 8, 11)]).mean() < 4
+    with Image.open(pictures[0] / "result.png") as picture:  # an odd size gets a line more
+        small = video.write_mp4([picture.resize((33, 65))] * 3, tmp_path / "small.mp4", 3, 0)
+    with closing(read_frames(str(small))) as frames:
+        assert next(frames)["source_size"] == (34, 66)
+
+
+@pytest.mark.skipif(not video.is_there(), reason="imageio-ffmpeg is not installed, so no MP4 can be written")
+def test_an_mp4_of_meshes_has_their_frames(meshes, tmp_path):
+    from imageio_ffmpeg import count_frames_and_secs
+
+    boards = [exporting.played(MeshBoard(open_run(folder))) for folder in meshes]
+    blank = np.zeros((mesh_pictures.SIDE, mesh_pictures.SIDE, 3), np.uint8)
+    drawn = Drawn([blank, blank], [[blank, blank]] * mesh_pictures.FRAMES, [blank])
+    path = mesh_pictures.write_video(drawn, boards, ["XSpecMesh", "Plain decoding"], tmp_path / "race.mp4")
+    assert count_frames_and_secs(str(path)) == (30, pytest.approx(race_files.SECONDS + race_files.HOLD))
+
+
+def test_no_text_ends_a_script():
+    assert "<" not in script_text({"prompt": "</script><!--"}) and json.loads(script_text({"a": "</b>"})) == {"a": "</b>"}
+
+
+# --- in a browser, from the disk --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def open_file(browser) -> Iterator[Callable[..., object]]:
+    """A function that opens a file without a network; at the end nothing may have gone wrong, and nothing have been asked for."""
+    context, wrong = browser.new_context(offline=True), []
+
+    def visit(path: Path, width: int = 1440, height: int = 1000) -> object:
+        page = context.new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        page.on("pageerror", lambda e: wrong.append(f"page error: {e}"))
+        page.on("console", lambda m: wrong.append(f"console: {m.text}") if m.type == "error" else None)
+        page.on("request", lambda r: None if r.url == path.as_uri() or r.url.startswith(("data:", "blob:")) else wrong.append(r.url))
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-shown=true]")
+        return page
+
+    yield visit
+    context.close()
+    assert wrong == []
+
+
+def seen(page, side: str) -> int:
+    """How many tokens of a picture the replay shows."""
+    return int(page.locator(f"#canvas-{side} .ft-card").get_attribute("data-replayed"))
+
+
+@pytest.mark.browser
+@pytest.mark.panel
+def test_a_file_of_pictures_plays_from_the_disk(open_file, pictures, tmp_path):
+    page = open_file(exporting.write(pictures, tmp_path / "race.html", ".html"))
+    assert page.inner_text(".ft-asked h2") == WORDS and page.title() == WORDS
+    assert [page.inner_text(f"#canvas-{side} h3") for side in ("plain", "fast")] == ["Plain decoding", "SJD++"]
+    page.wait_for_selector("#canvas-fast .ft-card[data-pictures='1']", state="attached")
+    steps = []
+    for _ in range(4):
+        page.click("#replay [data-do=on]")
+        steps.append(seen(page, "plain") + seen(page, "fast"))
+        assert page.locator("#trace .ft-chart").get_attribute("data-tokens") == str(seen(page, "fast"))
+    assert steps[0] > 0 and (np.diff(steps) > 0).all()
+    page.locator("#replay input").evaluate("(r) => { r.value = 600; r.dispatchEvent(new Event('input')); }")
+    assert 0 < seen(page, "plain") + seen(page, "fast") < 128  # by their clocks, either side may be ahead
+    page.locator("#replay select").select_option("2")
+    page.click("#replay [data-do=play]")
+    page.wait_for_selector("#canvas-fast .ft-card[data-replayed='']")
+    page.click("#overlay [data-do=keep]")
+    assert page.locator("#canvas-fast .ft-overlay").evaluate("c => c.style.opacity") == "0.35"
+    page.locator("#trace canvas").first.focus()
+    page.keyboard.press("Home")
+    assert "number 1 of 64" in page.inner_text("#trace output")
+    with page.expect_download() as waiting:
+        page.click(".ft-made a")
+    assert json.loads(waiting.value.path().read_text()) == history.read_settings(pictures[0])
+
+
+@pytest.mark.browser
+@pytest.mark.panel
+def test_a_file_of_meshes_plays_from_the_disk_on_a_phone(open_file, meshes, tmp_path):
+    page = open_file(exporting.write(meshes, tmp_path / "race.html", ".html"), 390, 844)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    view = page.locator("#mesh .ft-mesh")
+    whole = int(view.get_attribute("data-accelerated-faces"))
+    assert whole > 0 and int(view.get_attribute("data-points")) + 1 > 0
+    page.locator("#mesh-replay input").evaluate("(r) => { r.value = 0; r.dispatchEvent(new Event('input')); }")
+    assert view.get_attribute("data-accelerated-faces") == "0"
+    page.click("#mesh-replay [data-do=play]")
+    page.wait_for_selector("#mesh .ft-mesh[data-replayed='']")
+    assert int(view.get_attribute("data-accelerated-faces")) == whole
+    dark = page.locator("body").evaluate("b => b.classList.contains('dark')")
+    page.click(".ft-theme")
+    assert page.locator("body").evaluate("b => b.classList.contains('dark')") is not dark

@@ -1,0 +1,56 @@
+"""Pictures of a race of meshes: each side on its own clock, and a turntable."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from app.runs import mesh_pictures, race_files
+from app.live.boards.mesh import MeshBoard
+from engine.errors import NotSupported
+from tests.app.test_mesh_board import start
+
+
+@pytest.fixture(scope="module")
+def race(low) -> list[MeshBoard]:
+    """A method and plain decoding, both finished; the clocks are made up, so that a time means a place."""
+    made = []
+    for name, seconds in (("xspecmesh", 0.1), ("ar", 0.1)):
+        board = MeshBoard(start(low, name, size=24))
+        for step in board.run:
+            step.seconds = seconds
+            board.add(step)
+        board.run.seconds = seconds * len(board.run.steps)
+        made.append(board)
+    return made
+
+
+def test_a_mesh_after_some_steps_has_the_faces_of_those_steps(race):
+    board = race[0]
+    half = len(board.run.steps) // 2
+    view = mesh_pictures.grown(board, half, race_files.FAST)
+    assert len(view.faces) == (board.step < half).sum() > 0
+    fresh = (view.colours == race_files.FAST).all(1)
+    assert (fresh == (board.step[: len(view.faces)] == half - 1)).all()
+    whole = mesh_pictures.grown(board, len(board.run.steps), race_files.FAST)
+    assert len(whole.faces) == len(board.faces) and not (whole.colours == race_files.FAST).all(1).any()
+    assert np.abs(whole.vertices).max() < 1
+
+
+def test_the_race_and_the_turntable_are_drawn(race, tmp_path, monkeypatch):
+    monkeypatch.setattr(mesh_pictures, "FRAMES", 4)
+    monkeypatch.setattr(mesh_pictures, "TURNS", 3)
+    try:
+        drawn = mesh_pictures.draw_race(race)
+    except NotSupported as e:
+        pytest.skip(str(e))
+    assert len(drawn.thumbnails) == 2 and drawn.thumbnails[0].std() > 5
+    with Image.open(mesh_pictures.write_race(drawn, race, ["XSpecMesh", "Plain"], tmp_path / "race.gif")) as gif:
+        assert gif.n_frames >= 3 and gif.size[0] > 2 * mesh_pictures.SIDE
+    with Image.open(mesh_pictures.write_turntable(drawn, tmp_path / "turn.gif")) as gif:
+        assert gif.n_frames == mesh_pictures.TURNS and gif.size == (mesh_pictures.SIDE,) * 2
+    last = drawn.race[-1]
+    assert all(np.abs(frame.astype(int) - whole).mean() < 1 for frame, whole in zip(last, drawn.thumbnails, strict=True))
+    first, later = drawn.race[0][0], drawn.race[-1][0]
+    assert np.abs(first.astype(int) - later).mean() > 1

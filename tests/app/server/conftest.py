@@ -1,0 +1,51 @@
+"""Studios in this process, each with limits, a key or tools of its own. The one that all tests share is in tests/app/conftest.py."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+
+import pytest
+
+from app.limits import Limits
+from app.live.boards.lazy import Lazy
+from app.live.worker import Here
+from app.runs.run_store import Shelf
+from app.server import studio
+from app.server.page import Page
+
+
+class Open(str):
+    """A studio's address. page : what it serves; shelf : where its runs are"""
+
+    page: Page
+    shelf: Shelf
+
+
+@pytest.fixture(scope="module")
+def opened(picto, low, tmp_path_factory) -> Iterator[Callable]:
+    """A function that opens a studio as a context."""
+    folder = tmp_path_factory.mktemp("own-studios")
+    ports = count(40_000 + os.getpid() % 10_000 * 2)  # not those of tests that run at the same moment, nor of a studio that is closing
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORETOKEN_HOME", str(folder / "home"))
+        patch.setenv("GRADIO_TEMP_DIR", str(folder / "gradio"))
+        patch.delenv("FORETOKEN_API_KEY", raising=False)
+
+        @contextmanager
+        def open_one(
+            limits: Limits | None = None, local: bool = True, mcp: bool = False, runner: Here | None = None, any_model: bool = False,
+            root_path: str | None = None,
+        ) -> Iterator[Open]:  # fmt: skip
+            shelf = Shelf(folder / "runs", limits or Limits())
+            page = studio.build(picto, Lazy("lowpoly", folder, lambda: low), local=local, shelf=shelf, runner=runner, any_model=any_model)
+            port = studio.free_port("127.0.0.1", next(ports))
+            where = studio.open_to(page, "127.0.0.1", port, limits=limits, mcp=mcp, root_path=root_path)
+            found = Open(where.rstrip("/"))
+            found.page, found.shelf = page, shelf
+            yield found
+            page.close(verbose=False)
+
+        yield open_one

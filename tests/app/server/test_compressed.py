@@ -1,0 +1,111 @@
+"""The page is made once and comes compressed to those who take it, unchanged; streams do not."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from starlette.datastructures import Headers
+
+from app.server.compressed import KEPT, SMALL, Compressed
+from tests.app.conftest import Served
+from tests.app.visitor import Visitor
+
+
+@pytest.mark.parametrize("path", ["/", "/config"])
+def test_the_document_is_the_same_and_a_quarter_as_large(served: Served, path: str) -> None:
+    with httpx.stream("GET", served.address + path, headers={"Accept-Encoding": "gzip"}) as answer:
+        packed = b"".join(answer.iter_raw())
+    plain = httpx.get(served.address + path, headers={"Accept-Encoding": "identity"})
+    assert answer.headers["content-encoding"] == "gzip" and "content-encoding" not in plain.headers
+    assert "accept-encoding" in answer.headers["vary"].lower()
+    assert len(gzip.decompress(packed)) == len(plain.content) > 4 * len(packed)
+
+
+class Made:
+    """An application that counts what it was asked, and answers with a number and many blanks."""
+
+    def __init__(self, status: int = 200, headers: list[tuple[bytes, bytes]] | None = None):
+        self.count, self.status, self.headers = 0, status, headers or []
+
+    async def __call__(self, scope, receive, send) -> None:
+        self.count += 1
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        for part in (str(self.count).encode(), b" " * SMALL):
+            await send({"type": "http.response.body", "body": part, "more_body": part[:1] != b" "})
+
+
+def asked(app: Compressed, path: str = "/", method: str = "GET", query: bytes = b"", **headers: str) -> tuple[int, Headers]:
+    """The number in an answer, and its headers."""
+    said = []
+
+    async def send(message) -> None:
+        said.append(message)
+
+    named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "path": path, "method": method, "query_string": query, "headers": named}
+    with ThreadPoolExecutor(1) as thread:  # the browser of other tests leaves a running loop in this one
+        thread.submit(asyncio.run, app(scope, None, send)).result()
+    found, body = Headers(raw=said[0]["headers"]), b"".join(message.get("body", b"") for message in said[1:])
+    opened = gzip.decompress(body) if "content-encoding" in found else body
+    assert int(found.get("content-length", len(body))) == len(body)
+    return int(opened), found
+
+
+def test_a_document_is_made_once_for_requests_that_it_cannot_tell_apart() -> None:
+    app = Compressed(Made())
+    assert asked(app, host="here", user_agent="one")[0] == asked(app, host="here", user_agent="another", sec_fetch_mode="navigate")[0] == 1
+    assert asked(app, host="there")[0] == 2, "the address is in the document"
+    assert asked(app, host="here", cookie="a=b")[0] == 3
+    assert asked(app, "/config", host="here")[0] == 4
+    assert asked(app, host="here")[0] == 1
+
+
+def test_a_file_is_made_once_for_all() -> None:
+    app = Compressed(Made())
+    assert asked(app, "/assets/a.js", host="here")[0] == asked(app, "/assets/a.js", host="there", cookie="a=b")[0] == 1
+    assert asked(app, "/theme.css", query=b"v=1")[0] == asked(app, "/theme.css", query=b"v=2")[0] == 2, "else queries would fill the memory"
+
+
+@pytest.mark.parametrize(("accepted", "encoding"), [("gzip, deflate, br, zstd", "gzip"), ("deflate", None), ("", None)])
+def test_it_is_compressed_for_those_who_take_it(accepted: str, encoding: str | None) -> None:
+    for path in ("/", "/assets/a.js"):
+        app = Compressed(Made())
+        for _ in range(2):
+            number, headers = asked(app, path, accept_encoding=accepted)
+            assert number == 1 and headers.get("content-encoding") == encoding and "Accept-Encoding" in headers["vary"]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [{"query": b"deep_link=a"}, {"path": "/gradio_api/info"}, {"method": "HEAD"}, {"path": "/assets/a.js", "if_none_match": "tag"},
+     {"path": "/assets/a.js", "range": "bytes=0-9"}],
+)  # fmt: skip
+def test_what_is_for_one_request_is_made_for_it(case: dict) -> None:
+    app = Compressed(Made())
+    assert [asked(app, **case)[0], asked(app, **case)[0]] == [1, 2]
+
+
+@pytest.mark.parametrize("made", [Made(500), Made(headers=[(b"set-cookie", b"visitor=1")])])
+def test_an_error_and_a_visitors_own_answer_are_not_kept(made: Made) -> None:
+    app = Compressed(made)
+    assert [asked(app)[0], asked(app)[0]] == [1, 2]
+
+
+def test_only_the_latest_answers_are_kept() -> None:
+    app, most = Compressed(Made()), KEPT["document"]
+    for number in range(most + 1):
+        asked(app, host=f"host{number}")
+    assert asked(app, host=f"host{most}")[0] == most + 1
+    assert asked(app, host="host0")[0] == most + 2
+
+
+def test_a_stream_is_not_kept_back(served: Served) -> None:
+    visitor = Visitor(served.address)
+    beat = f"/gradio_api/heartbeat/{visitor.session}"
+    with visitor.http.stream("GET", beat, headers={"Accept-Encoding": "gzip"}) as answer:
+        assert "content-encoding" not in answer.headers and "ALIVE" in next(answer.iter_lines())
+    visitor.http.close()

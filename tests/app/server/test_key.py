@@ -1,0 +1,71 @@
+"""FORETOKEN_API_KEY: whoever has it is answered, nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import openai
+import pytest
+
+from app.server import key
+from app.server.key import Key
+from app.server.refusals import Refused
+from engine.errors import NotSupported
+
+
+@pytest.fixture(scope="module")
+def address(opened) -> Iterator[str]:
+    """A studio with a key."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORETOKEN_API_KEY", "hunter2-ü")
+        with opened() as found:
+            yield found
+
+
+def test_the_key_opens_and_another_does_not(address):
+    right = "hunter2-ü"
+    assert httpx.get(f"{address}/v1/models", headers={"Authorization": f"Bearer {right}".encode()}).status_code == 200
+    for given in ("hunter2", "hunter2-", "HUNTER2-ü", "x" * 5000, right + "x"):
+        wrong = httpx.get(f"{address}/v1/models", headers={"Authorization": f"Bearer {given}".encode()})
+        assert wrong.status_code == 401 and wrong.json()["error"]["code"] == "invalid_api_key", given
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": ""}, {"Authorization": "Bearer"}, {"Authorization": "Basic aHVudGVyMg=="}])
+def test_no_key_is_a_sentence_on_every_path(address, headers):
+    for method, path in (("POST", "images/generations"), ("GET", "models"), ("GET", "models/pictogram"), ("GET", "elsewhere")):
+        answer = httpx.request(method, f"{address}/v1/{path}", headers=headers)
+        assert answer.status_code == 401 and "asks for an API key" in answer.json()["error"]["message"]
+
+
+def test_openais_client_says_what_it_is(address):
+    with openai.OpenAI(base_url=f"{address}/v1", api_key="another", max_retries=0) as client:
+        with pytest.raises(openai.AuthenticationError) as e:
+            client.images.generate(prompt="a cat", model="pictogram")
+    assert e.value.code == "invalid_api_key" and "hunter2" not in str(e.value)
+
+
+def test_keys_are_compared_in_constant_time(monkeypatch):
+    compared = []
+    monkeypatch.setattr(key.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or a == b)
+    Key("secret").check({"authorization": "Bearer secret"})
+    with pytest.raises(Refused):
+        Key("secret").check({"authorization": "Bearer secreT"})
+    assert compared == [(b"secret", b"secret"), (b"secreT", b"secret")]
+
+
+def test_without_a_key_nothing_is_asked():
+    Key("").check({})
+
+
+@pytest.mark.parametrize("given", ["secret", " secret", "secret\n", "\tsecret\r\n"])
+def test_blanks_around_the_key_do_not_count(given):
+    Key(given).check({"authorization": "Bearer secret"})
+    with pytest.raises(Refused):
+        Key(given).check({"authorization": "Bearer other"})
+
+
+@pytest.mark.parametrize("given", [" ", "\n"])
+def test_a_key_of_blanks_does_not_open_the_studio(given):
+    with pytest.raises(NotSupported, match="holds only blanks"):
+        Key(given)

@@ -1,0 +1,172 @@
+"""/metrics: the numbers of the runs, under vLLM's names, in a form that Prometheus reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import numpy as np
+import pytest
+
+from app.live.session import Sessions
+from app.server import exposition
+from app.server.exposition import Counted, Histogram
+from app.server.metrics import POSITIONS, Metrics
+from app.ui.tabs import image_tab
+from engine.diagnostics import per_token
+from engine.methods import find
+from engine.run import Run, generate
+from tests.app.server.scraped import idle, numbers, samples, total, until
+
+DECODING = {  # of a Step: the name of the counter of all of them
+    "drafts": "vllm:spec_decode_num_drafts_total",
+    "drafted": "vllm:spec_decode_num_draft_tokens_total",
+    "accepted": "vllm:spec_decode_num_accepted_tokens_total",
+    "tokens": "vllm:generation_tokens_total",
+    "passes": "foretoken:forward_passes_total",
+}
+BY_PLACE = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+TIMES = ("vllm:time_to_first_token_seconds", "vllm:request_queue_time_seconds", "vllm:e2e_request_latency_seconds")
+
+
+@pytest.fixture(scope="module")
+def studio(opened) -> Iterator[str]:
+    """A studio that has decoded nothing."""
+    with opened() as found:
+        yield found
+
+
+def counts_of(run: Run) -> dict[str, float]:
+    """The numbers of a run, from its steps."""
+    kept = [int((per_token(step, "accepted") == 1).sum()) for step in run.steps]
+    return {
+        "drafts": sum(step.drafted > 0 for step in run.steps),
+        "drafted": sum(step.drafted for step in run.steps),
+        "accepted": sum(kept),
+        "tokens": len(run.tokens),
+        "passes": run.totals["forwards"],
+    }
+
+
+def test_a_new_studio_has_all_names_and_no_numbers(studio):
+    text = httpx.get(f"{studio}/metrics").text
+    for name in (*DECODING.values(), BY_PLACE, *TIMES, "vllm:num_requests_running", "vllm:num_requests_waiting"):
+        assert f"# TYPE {name} " in text, name
+    assert set(numbers(studio).values()) == {0.0}
+
+
+@pytest.mark.parametrize("method", ["ar", "sjdpp", "adt_tree", "lookup"])
+def test_the_counters_are_those_of_the_runs(studio, picto, method):
+    before, labels = numbers(studio), {"model_name": "pictogram", "method": method}
+    ask = {"prompt": "a red apple", "size": "64x64", "seed": 5, "method": method}
+    assert httpx.post(f"{studio}/v1/images/generations", json=ask, timeout=120).status_code == 200
+    after = until(studio, idle)
+    knobs = image_tab.start_values(method, picto.suits)[1]
+    prompt = image_tab.read_prompt("a red apple", 5, {"values": {"size": "64 px"}}, picto)
+    expected = counts_of(run := generate(picto, find(method)[0], prompt, knobs).finish())
+    grown = {key: total(after, name, **labels) - total(before, name, **labels) for key, name in DECODING.items()}
+    assert grown == expected and grown["tokens"] == 64
+    places = [total(after, BY_PLACE, **labels, position=str(i)) - total(before, BY_PLACE, **labels, position=str(i)) for i in range(64)]
+    assert sum(places) == expected["accepted"] and (method != "sjdpp" or expected["accepted"] > 0)
+    first = sum(per_token(step, "accepted")[0] == 1 for step in run.steps if step.drafted)
+    assert places[0] == first and total(after, "vllm:request_success_total", finished_reason="stop") >= 1
+
+
+def test_the_pages_runs_and_both_sides_of_a_comparison_count(studio):
+    before = numbers(studio)
+    ask = {"prompt": "a red apple", "size": "64x64", "compare": True}
+    told = httpx.post(f"{studio}/v1/images/generations", json=ask, timeout=120).json()["data"][0]["foretoken"]
+    after = until(studio, idle)
+    grown = {m: total(after, DECODING["passes"], method=m) - total(before, DECODING["passes"], method=m) for m in ("ar", "sjdpp")}
+    assert grown == {"ar": 64, "sjdpp": told["passes"]}
+    for name in TIMES:
+        assert total(after, f"{name}_count") - total(before, f"{name}_count") == 1
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_times_are_counted_from_the_request(picto):
+    clock = Clock()
+    sessions = Sessions(clock)
+    metrics = Metrics(sessions.running, sessions.waiting)
+    sessions.watch(metrics)
+    number = sessions.enter("a")
+    clock.now += 3  # it waits
+    assert samples(metrics.text())["vllm:num_requests_waiting", frozenset()] == 1
+    assert sessions.begin("a", number)
+    clock.now += 2  # it warms up
+    run = generate(picto, find("sjdpp")[0], image_tab.read_prompt("a cat", 1, {"values": {"size": "64 px"}}, picto))
+    sessions.hold("a", number, [run])
+    assert samples(metrics.text())["vllm:num_requests_running", frozenset()] == 1
+    run.finish()
+    clock.now += 10
+    sessions.end("a", number)
+    found = samples(metrics.text())
+    assert total(found, "vllm:request_queue_time_seconds_sum") == 3
+    assert total(found, "vllm:e2e_request_latency_seconds_sum") == 15
+    assert total(found, "vllm:time_to_first_token_seconds_sum") == pytest.approx(5 + run.steps[0].seconds)
+
+
+def test_runs_that_follow_each_other_on_a_ticket_count_once_each(picto):
+    sessions = Sessions()
+    metrics = Metrics(sessions.running, sessions.waiting)
+    sessions.watch(metrics)
+    number = sessions.enter("a")
+    assert sessions.begin("a", number)
+    for seed in range(3):
+        prompt = image_tab.read_prompt("a cat", seed, {"values": {"size": "64 px"}}, picto)
+        sessions.hold("a", number, [generate(picto, find("sjdpp")[0], prompt).finish()])
+    sessions.end("a", number)
+    found = samples(metrics.text())
+    assert total(found, DECODING["tokens"]) == 3 * 64 and total(found, "vllm:request_success_total") == 1
+
+
+def test_a_stopped_run_is_an_aborted_request(picto):
+    sessions = Sessions()
+    metrics = Metrics(sessions.running, sessions.waiting)
+    sessions.watch(metrics)
+    number = sessions.enter("a")
+    assert sessions.begin("a", number)
+    run = generate(picto, find("sjdpp")[0], image_tab.read_prompt("a cat", 0, {"values": {"size": "64 px"}}, picto))
+    sessions.hold("a", number, [run])
+    next(run)
+    sessions.stop("a")
+    sessions.end("a", number)
+    assert total(samples(metrics.text()), "vllm:request_success_total", finished_reason="abort") == 1
+
+
+def test_places_far_back_have_no_counter_of_their_own(picto):
+    metrics = Metrics(lambda: 0, lambda: 0)
+    run = generate(picto, find("ar")[0], image_tab.read_prompt("a cat", 0, {"values": {"size": "128 px"}}, picto)).finish()
+    step = run.steps[0]
+    step.tokens, step.positions, step.drafted = run.tokens, run.positions, 255  # as if it had committed all
+    step.trace = type(step.trace)(accepted=np.ones(256))
+    run.steps = [step]
+    metrics.count([run])
+    found = samples(metrics.text())
+    assert total(found, DECODING["accepted"]) == 256 and total(found, BY_PLACE) == POSITIONS
+
+
+def test_a_histogram_counts_up_to_each_bound():
+    histogram = Histogram("seconds", "Seconds.", (0.5, 2.0))
+    for value in (0.5, 1.0, 3.0):
+        histogram.observe(value, where="here")
+    found = samples(exposition.text([histogram]))
+    buckets = {dict(labels)["le"]: value for (name, labels), value in found.items() if name == "seconds_bucket"}
+    assert buckets == {"0.5": 1, "2": 2, "+Inf": 3}
+    assert (total(found, "seconds_sum"), total(found, "seconds_count")) == (4.5, 3)
+
+
+def test_any_label_is_read_as_it_was_written():
+    counted = Counted("odd_total", "Odd.")
+    for odd in ('a "name"', "back\\slash", "two\nlines", "ü"):
+        counted.add(1, name=odd)
+    found = samples(exposition.text([counted]))
+    assert {dict(labels)["name"] for _, labels in found} == {'a "name"', "back\\slash", "two\nlines", "ü"}

@@ -1,0 +1,167 @@
+"""/replay through gradio_client: a finished run's steps as they were, from its file or by its name; a sentence for anything else."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gradio_client import Client, handle_file
+from gradio_client.exceptions import AppError
+
+from app.limits import STRANGERS
+from app.runs import history
+from app.server import replaying
+from app.ui.tabs import image_tab
+from engine.diagnostics import per_token
+from engine.errors import BadFile
+from engine.methods import find
+from engine.run import Run, generate
+
+
+@pytest.fixture(scope="module")
+def studio(opened) -> Iterator[Any]:
+    """A studio on this machine only, with runs."""
+    with opened() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(studio, tmp_path_factory) -> Client:
+    """A program on this machine."""
+    return Client(studio, verbose=False, download_files=tmp_path_factory.mktemp("downloads"))
+
+
+@pytest.fixture(scope="module")
+def run(picto) -> Run:
+    """A finished run."""
+    return generate(picto, find("sjdpp")[0], image_tab.read_prompt("a red apple", 2, {"values": {"size": "64 px"}}, picto)).finish()
+
+
+@pytest.fixture(scope="module")
+def folder(studio, run) -> Path:
+    """Where it is saved."""
+    return studio.shelf.keep(run)
+
+
+def near(value: Any) -> Any:
+    """A number as a trace keeps it: rounded to float32."""
+    return pytest.approx(value) if isinstance(value, float) else value
+
+
+def as_told(run: Run) -> list[dict[str, Any]]:
+    """What the endpoint must say of every step of a run."""
+    return [
+        {
+            "step": number,
+            "positions": step.positions,
+            "tokens": step.tokens,
+            "accepted": [bool(each) for each in per_token(step, "accepted")],
+            "drafted": step.drafted,
+            "passes": step.forwards,
+            "draft_passes": step.draft_forwards,
+            "seconds": near(step.seconds),
+            "exact": step.exact,
+            "knobs": {name: near(value) for name, value in step.knobs.items()},
+        }
+        for number, step in enumerate(run.steps)
+    ]
+
+
+@pytest.mark.parametrize("way", ["file", "name"])
+def test_every_step_comes_as_it_was_and_the_totals_last(client, folder, run, way):
+    asked = {"trace": handle_file(str(folder / "trace.npz"))} if way == "file" else {"run": folder.name}
+    job = client.submit(**asked, api_name="/replay")
+    totals = job.result()
+    *steps, last = job.outputs()
+    assert last == totals and steps == as_told(run)
+    accepted = sum(sum(each["accepted"]) for each in steps)
+    assert (totals["steps"], totals["tokens"], totals["accepted"]) == (len(run.steps), 64, accepted) and accepted > 0
+    assert totals["passes"] == run.totals["forwards"] and totals["exact"] is True
+    assert sorted(position for each in steps for position in each["positions"]) == list(range(64))
+
+
+def test_a_sent_trace_is_deleted_and_a_saved_one_is_not(client, studio, folder):
+    before = set(Path(studio.page.GRADIO_CACHE).rglob("*.npz"))
+    client.predict(trace=handle_file(str(folder / "trace.npz")), api_name="/replay")
+    client.predict(run=folder.name, api_name="/replay")
+    assert set(Path(studio.page.GRADIO_CACHE).rglob("*.npz")) <= before and (folder / "trace.npz").exists()
+
+
+@pytest.mark.parametrize("name", ["nothing", "../runs", ".", "..", "/etc", "x" * 500, "\0"])
+def test_only_saved_runs_have_names(client, folder, name):
+    with pytest.raises(AppError, match="There is no run"):
+        client.predict(run=name, api_name="/replay")
+    with pytest.raises(AppError, match="There is no run"):
+        client.predict(run=f"{folder.name}/../{folder.name}", api_name="/replay")
+
+
+def test_nothing_asked_is_a_sentence(client):
+    with pytest.raises(AppError, match="There is nothing to replay"):
+        client.predict(api_name="/replay")
+
+
+def test_only_a_file_that_was_sent_is_read(client, folder):
+    for trace in ({"path": str(folder / "trace.npz")}, {"path": "/etc/passwd"}, {"url": "http://127.0.0.1/x"}, "trace.npz", 7):
+        with pytest.raises(AppError, match=r"trace must be a file|was not uploaded by a user"):
+            client.predict(trace=trace, api_name="/replay")
+
+
+def test_strangers_name_no_runs_but_send_their_own(opened, run, tmp_path):
+    saved = history.save(run, tmp_path)
+    with opened(STRANGERS, local=False) as shared:
+        other = Client(shared, verbose=False, download_files=tmp_path)
+        with pytest.raises(AppError, match="used by others, so runs are not named"):
+            other.predict(run=saved.name, api_name="/replay")
+        assert other.predict(trace=handle_file(str(saved / "trace.npz")), api_name="/replay")["tokens"] == 64
+
+
+def changed(**arrays: Any) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]:
+    """A trace with other arrays."""
+    return lambda found: {**found, **arrays}
+
+
+DAMAGES: dict[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]] = {
+    "no tokens": lambda found: {name: values for name, values in found.items() if name != "tokens"},
+    "no counts": lambda found: {name: values for name, values in found.items() if name != "step_tokens"},
+    "a step too many": lambda found: changed(step_drafted=np.append(found["step_drafted"], 1))(found),
+    "negative counts": lambda found: changed(step_tokens=found["step_tokens"] * -1)(found),
+    "other counts": lambda found: changed(step_tokens=found["step_tokens"] + 1)(found),
+    "tokens of text": lambda found: changed(tokens=found["tokens"].astype(str))(found),
+    "accepted too short": lambda found: changed(accepted=found["accepted"][:-1])(found),
+    "a knob for no step": changed(knob_window=np.zeros(0)),
+    "scalars": changed(step_tokens=np.int32(3)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_trace_is_a_sentence(folder, tmp_path, damage):
+    with np.load(folder / "trace.npz") as stored:
+        arrays = DAMAGES[damage](dict(stored))
+    np.savez_compressed(tmp_path / "trace.npz", **arrays)
+    with pytest.raises(BadFile, match=r"trace.npz holds no trace of a run"):
+        replaying.read(tmp_path / "trace.npz")
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing of the kind", b"PK\x05\x06" + b"\0" * 18, b"\x93NUMPY"])
+def test_another_file_is_a_sentence(client, tmp_path, content):
+    (tmp_path / "other.npz").write_bytes(content)
+    with pytest.raises(AppError, match=r"other.npz holds no trace of a run"):
+        client.predict(trace=handle_file(str(tmp_path / "other.npz")), api_name="/replay")
+
+
+def test_pickled_objects_are_not_opened(folder, tmp_path):
+    with np.load(folder / "trace.npz") as stored:
+        np.savez(tmp_path / "trace.npz", **{**stored, "knob_window": np.array([{}] * len(stored["step_tokens"]), object)})
+    with pytest.raises(BadFile, match="no trace"):
+        replaying.read(tmp_path / "trace.npz")
+
+
+def test_a_file_that_swells_is_refused_before_it_is_unpacked(tmp_path):
+    with zipfile.ZipFile(tmp_path / "trace.npz", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("tokens.npy", bytes(replaying.BYTES + 1))
+    with pytest.raises(BadFile, match="can have at most"):
+        replaying.read(tmp_path / "trace.npz")

@@ -1,0 +1,132 @@
+"""The judge of pictures: its training data, how an answer is compared with a scene, and that it learns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from engine.errors import MissingWeights
+from engine.recognition import picture_judge as judge
+from engine.recognition.picture_judge import CELLS, COLOURS, Found, Judge, Logits, Reading, centre, compare
+from engine.words.emoji_scenes import TAUGHT, Group, Scene, backgrounds, trained_scenes
+from research.train.judge import BENT, MISTAKES, loss_of_logits, out_of_shape, targets, with_mistakes
+
+
+def scene(groups: tuple[Group, ...], relation: str = "", background: str = "red") -> Scene:
+    return Scene(groups, relation, background, (), 0)
+
+
+def seen(name: str, row: int = 8, column: int = 8, colour: str = "") -> Found:
+    return Found(name, colour, row, column, 0.9)
+
+
+def test_a_right_reading_has_no_fault() -> None:
+    asked = scene((Group("cat", 2), Group("dog")), "above")
+    verdict = compare(Reading((seen("cat", 3, 4), seen("cat", 3, 8), seen("dog", 11, 6)), "red"), asked)
+    assert verdict.all and verdict.relation and verdict.colours is None
+
+
+@pytest.mark.parametrize(
+    ("objects", "fault"),
+    [
+        ((seen("cat", 3), seen("cat", 3, 3)), "objects"),
+        ((seen("cat", 3), seen("cat", 3, 3), seen("dog", 11), seen("fox")), "objects"),
+        ((seen("cat", 3), seen("dog", 11)), "counts"),
+        ((seen("cat", 11), seen("cat", 11, 3), seen("dog", 3)), "relation"),
+    ],
+)
+def test_each_fault_is_found(objects: tuple[Found, ...], fault: str) -> None:
+    verdict = compare(Reading(objects, "red"), scene((Group("cat", 2), Group("dog")), "above"))
+    assert not getattr(verdict, fault) and not verdict.all
+
+
+def test_colours_and_backgrounds_are_judged_where_they_are_asked_for() -> None:
+    asked = scene((Group("car", colour="blue"),))
+    assert compare(Reading((seen("car", colour="blue"),), "red"), asked).colours is True
+    wrong = compare(Reading((seen("car", colour="green"),), "blue"), asked)
+    assert wrong.colours is False and not wrong.background and not wrong.all
+
+
+def test_a_missing_object_is_in_no_relation() -> None:
+    assert compare(Reading((seen("dog"),), "red"), scene((Group("cat"), Group("dog")), "left of")).relation is False
+
+
+def test_targets_hold_every_box_of_a_scene() -> None:
+    scenes = trained_scenes(0, 24)
+    centres, weights, objects, colours, places = targets(scenes, TAUGHT)
+    assert centres.sum() == sum(len(s.boxes) for s in scenes)
+    assert (weights[centres == 1] > 1).all() and weights.min() == 0
+    assert ((objects >= 0) == (weights != 1)).all() and ((colours >= 0) == (objects >= 0)).all()
+    for b, s in enumerate(scenes):
+        assert backgrounds()[places[b]] == s.background
+        for box in s.boxes:
+            row, column = centre(box)
+            assert centres[b, row, column] == 1 and objects[b, row, column] == TAUGHT.index(box[0])
+            assert COLOURS[colours[b, row, column]] == box[1] and objects[b, row + 1, column - 1] >= 0
+            assert 0 < row < CELLS - 1 and 0 < column < CELLS - 1
+
+
+def test_it_learns_two_pictures_and_reads_them_back() -> None:
+    torch.manual_seed(0)
+    model = Judge(("cat", "dog"), width=4)
+    pictures = [np.full((128, 128, 3), 30, np.uint8), np.full((128, 128, 3), 200, np.uint8)]
+    pictures[0][40:88, 40:88] = (250, 0, 0)
+    pictures[1][40:88, 40:88] = (0, 0, 250)
+    x = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float() / 127.5 - 1
+    known = backgrounds()
+    scenes = [Scene((), "", known[i], ((name, "", 40, 40, 48),), 0) for i, name in enumerate(model.names)]
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss_of_logits(model(x), targets(scenes, model.names)).backward()
+        optimizer.step()
+    first, second = model.eval().read([p.repeat(2, 0).repeat(2, 1) for p in pictures])  # at 256 pixels
+    assert [f.name for f in first.objects] == ["cat"] and [f.name for f in second.objects] == ["dog"]
+    assert (first.objects[0].row, first.objects[0].column) == (8, 8)
+    assert [first.background, second.background] == backgrounds()[:2]
+
+
+def test_a_sure_judge_counts_an_object_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chances of neighbouring cells that are 1 in float32 are no two objects."""
+    model = Judge(("cat",), width=4).eval()
+    sure = torch.full((1, CELLS, CELLS), -30.0)
+    sure[0, 5, 5:7] = torch.tensor([40.0, 30.0])
+    said = Logits(sure, torch.zeros(1, 1, CELLS, CELLS), torch.zeros(1, len(COLOURS), CELLS, CELLS), torch.zeros(1, len(backgrounds())))
+    monkeypatch.setattr(model, "forward", lambda x: said)
+    found = model.read([np.zeros((128, 128, 3), np.uint8)])[0].objects
+    assert [(f.row, f.column) for f in found] == [(5, 5)]
+
+
+def test_a_centre_without_a_sure_object_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Judge(("cat", "dog", "fox"), width=4).eval()
+    centres, kinds = torch.full((1, CELLS, CELLS), -30.0), torch.zeros(1, 3, CELLS, CELLS)
+    centres[0, 5, 5] = centres[0, 9, 9] = 40.0
+    kinds[0, 1, 9, 9] = 5.0
+    said = Logits(centres, kinds, torch.zeros(1, len(COLOURS), CELLS, CELLS), torch.zeros(1, len(backgrounds())))
+    monkeypatch.setattr(model, "forward", lambda x: said)
+    found = model.read([np.zeros((128, 128, 3), np.uint8)])[0].objects
+    assert [(f.name, f.row) for f in found] == [("dog", 9)]
+
+
+def test_without_weights_the_reason_is_said(tmp_path) -> None:
+    with pytest.raises(MissingWeights, match="card"):
+        judge.load(tmp_path)
+
+
+def test_mistakes_take_tokens_from_elsewhere_and_come_again_with_the_step():
+    tokens = torch.arange(4 * 16 * 16).reshape(4, 16, 16)
+    found = with_mistakes(tokens, torch.Generator().manual_seed(5))
+    wrong = found != tokens
+    assert torch.equal(found, with_mistakes(tokens, torch.Generator().manual_seed(5))) and wrong.any()
+    assert wrong.float().mean((1, 2)).max() < MISTAKES + 0.1
+    strange = found[wrong] // 256 != tokens[wrong] // 256  # of another picture
+    assert 0.1 < strange.float().mean() < 0.5
+
+
+def test_bent_pictures_keep_what_they_show_where_it_is():
+    rng = torch.Generator().manual_seed(3)
+    assert torch.allclose(out_of_shape(torch.full((2, 3, 64, 64), 0.3), rng), torch.tensor(0.3), atol=1e-5)
+    ramp = torch.linspace(-1, 1, 128).expand(2, 3, 128, 128).contiguous()
+    moved = (out_of_shape(ramp, rng) - ramp).abs() * 63.5  # pixels
+    assert moved.mean() > 0.2 and moved[..., 8:-8, 8:-8].max() < 2 * BENT

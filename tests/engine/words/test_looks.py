@@ -1,0 +1,93 @@
+"""What a caption names, and what it looks like."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.errors import MissingFont
+from engine.words.emoji_scenes import COMMON_WORLD, PLACES, PLAIN, caption, font_path, held_out_scenes, render, trained_scenes
+from engine.words.looks import MOST, Look, anonymous, drawn, looks_of_scene, looks_of_words, pictured, place_of, some_place
+from engine.words.reading import split
+
+
+def _has_font() -> bool:
+    try:
+        return font_path().exists()
+    except MissingFont:
+        return False
+
+
+def test_a_caption_names_the_looks_of_its_scene() -> None:
+    scenes = [*trained_scenes(77, 800, lessons=COMMON_WORLD), *held_out_scenes(200, COMMON_WORLD)]
+    for seed, scene in enumerate(scenes):
+        looks = looks_of_scene(scene)
+        assert looks_of_words(split(caption(scene, seed))) == looks
+        assert {(look.name, look.side) for look in looks} == {(name, side) for name, _, _, _, side in scene.boxes}
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("a dragon over a castle", [Look("dragon", "", 48), Look("castle", "", 48)]),
+        ("a cat", [Look("cat", "", 64)]),
+        ("a small green car on a red background", [Look("car", "green", 32)]),
+        ("a red car and a red apple", [Look("car", "", 48), Look("apple", "", 48)]),
+        ("two cats under a green balloon", [Look("cat", "", 48), Look("balloon", "green", 48)]),
+        ("three little pigs in the snow", [Look("pig", "", 48)]),
+        ("an ice cream beside a teddy bear", [Look("ice cream", "", 48), Look("teddy", "", 48)]),
+        ("a moon under the stars", [Look("moon", "", 64)]),
+        ("a moon above a star", [Look("moon", "", 48), Look("star", "", 48)]),
+        ("something blue", []),
+        ("", []),
+    ],
+)
+def test_what_a_text_names(text: str, named: list[Look]) -> None:
+    assert looks_of_words(split(text)) == tuple(named)
+
+
+def test_a_text_may_name_more_than_is_read() -> None:
+    found = looks_of_words(split("a cat, a dog, a fox, a pig and a bear"))
+    assert [look.name for look in found] == ["cat", "dog", "fox", "pig"][:MOST]
+
+
+def test_a_caption_says_the_background_of_its_scene() -> None:
+    for seed, scene in enumerate(trained_scenes(5, 800, lessons=COMMON_WORLD)):
+        assert place_of(split(caption(scene, seed))) == scene.background
+        assert place_of(split(caption(scene, seed, placed=False))) == ""
+
+
+def test_a_seed_chooses_a_background() -> None:
+    found = [place_of(some_place(seed)) for seed in range(400)]
+    assert set(found) == {*PLAIN, *PLACES} and found[:9] == [place_of(some_place(seed)) for seed in range(9)]
+    assert 0.38 < sum(name in PLAIN for name in found) / len(found) < 0.52
+
+
+@pytest.mark.skipif(not _has_font(), reason="the font Noto Color Emoji is not installed")
+@pytest.mark.parametrize("along", [8, 16, 32])
+def test_a_look_is_drawn_as_in_a_scene(along: int) -> None:
+    """On a plain background the pixels of a scene's first object are nearly those of its look, which comes from a smaller picture."""
+    seen = 0
+    for scene in trained_scenes(3, 60, {"single": 1.0}, COMMON_WORLD):
+        if scene.background not in PLAIN:
+            continue
+        (look,), (_, _, left, top, side) = looks_of_scene(scene), scene.boxes[0]
+        x, y, width = (v * along // 16 for v in (left, top, side))
+        own = render(scene, 8 * along)[y : y + width, x : x + width].astype(int)
+        found = drawn(pictured(look.name, look.colour), look.side, along, scene.background)
+        assert found.shape == own.shape and np.abs(found - own).mean() < 3
+        seen += 1
+    assert seen > 5
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "read"),
+    [
+        ("two cats under a ferris wheel", (), "two things under a thing"),
+        ("two cats under a ferris wheel", ("cats", "wheel"), "two cats under a thing"),
+        ("a moon under the stars", ("moon",), "a moon under the stars"),
+        ("a hedgehog on a blue background", ("a", "on"), "a thing on a blue background"),
+    ],
+)
+def test_what_has_no_name_is_a_thing(text: str, known: tuple[str, ...], read: str) -> None:
+    assert " ".join(anonymous(split(text), known)) == read

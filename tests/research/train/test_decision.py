@@ -1,0 +1,320 @@
+"""When trained weights replace the shipped ones, and which other folders they may be written to."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from app.cli import main
+from engine.errors import BadFile, BadKnob, BadOutput, NotSupported
+from engine.networks.weights import read_card, ship
+from research.train import RECIPES, feature_draft, loop
+from research.train import pausable_clock as awake
+from research.train.decision import Measure, may_ship, obstacle, patient, prepare, target
+from research.train.loop import Options, Training
+from research.train.queue import NOT_IN_A_PLAN
+from tests.engine.killing import ends_within
+from tests.research.train import tiny_folders
+
+LOSS = Measure("loss_there")
+
+
+@pytest.fixture
+def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Makes trainings of one small regression, whose checkpoints go to a temporary folder."""
+    monkeypatch.setattr(loop, "CHECKPOINTS", tmp_path / "training")
+
+    def make(minutes: float = 0.005, name: str = "tiny") -> Training:
+        torch.manual_seed(0)
+        return Training(name, nn.Linear(4, 1), 1e-2, minutes, "cpu", warm_steps=5)
+
+    return make
+
+
+def loss_of(training: Training):
+    """The loss of a step."""
+    x = torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
+    return lambda step: (training.model(x) - 1).square().mean()
+
+
+def trained(made: Training, number: float = 1.0) -> Training:
+    """Trained for a moment, with a held-out number."""
+    made.run(loss_of(made), lambda: {"loss_there": number})
+    return made
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("minutes", ["-1", "0", "nan", "inf", "-inf", "ten", "1e400"])
+@pytest.mark.parametrize("recipe", ["pictogram", "lowpoly", "predictive-stream"])
+def test_minutes_that_are_no_length_of_time_are_a_sentence(recipe: str, minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", recipe, f"--minutes={minutes}"]) == 2
+    said = capsys.readouterr().err.strip()
+    assert "minutes" in said and "\n" not in said
+
+
+@pytest.mark.parametrize("recipe", [name for name in RECIPES if name not in NOT_IN_A_PLAN])
+def test_a_gpu_preset_without_a_gpu_is_a_sentence(recipe: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main(["train", recipe, "--preset", "gpu"]) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("--preset gpu needs an NVIDIA GPU") and "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "arguments", [["feature-draft", "--loss", "paper"], ["predictive-stream", "--layers", "0-0"], ["predictive-stream", "--skip", "1"]]
+)
+def test_a_variant_needs_a_folder_of_its_own(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    tiny_folders.ship(tmp_path, monkeypatch)
+    assert main(["train", *arguments]) == 2
+    assert "--out DIR" in capsys.readouterr().err
+    assert main(["train", *arguments, "--out", str(tmp_path / "pictogram")]) == 2
+    assert "in the shipped folder" in capsys.readouterr().err
+
+
+def test_a_variant_is_written_beside_and_its_checkpoint_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny_folders.ship(tmp_path, monkeypatch)
+    monkeypatch.setattr(feature_draft, "UNSEEN", 4)
+    monkeypatch.setitem(feature_draft.PRESETS, "cpu", {"minutes": 0.01, "sequences": 4, "batch": 2, "rows": 64})
+    before = {p.name: p.read_bytes() for p in (tmp_path / "pictogram").iterdir()}
+    feature_draft.main(feature_draft.Options(loss="paper", out=tmp_path / "out"))
+    feature_draft.main(feature_draft.Options())
+    assert read_card(tmp_path / "out")["feature_draft"]["loss"] == "paper"
+    assert {name: (tmp_path / "out" / name).read_bytes() for name in before if name != "card.json"} == {
+        name: content for name, content in before.items() if name != "card.json"
+    }
+    assert read_card(tmp_path / "pictogram")["feature_draft"]["loss"] == "kl"
+    names = sorted(path.stem for path in loop.CHECKPOINTS.glob("*.pt"))
+    assert len(names) == 2 and names[0].startswith("feature-draft-pictogram-") and names[1] == f"{names[0]}-paper"
+
+
+def test_an_out_that_is_something_else_is_refused(tmp_path: Path) -> None:
+    ship(tmp_path / "shipped", {"a.safetensors": {"x": torch.ones(2)}}, {"name": "a"})
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    for out, word in (
+        ("shipped", "shipped folder"),
+        ("shipped/x", "shipped folder"),
+        ("full", "notes.txt"),
+        ("full/notes.txt", "is a file"),
+    ):
+        with pytest.raises(BadKnob, match=word):
+            target(Options(out=tmp_path / out), tmp_path / "shipped")
+    for out in ("empty", "new", "deep/er"):
+        assert read_card(prepare(Options(out=tmp_path / out), tmp_path / "shipped"))["name"] == "a"
+    assert prepare(Options(), tmp_path / "shipped") == tmp_path / "shipped"
+
+
+# --- what is shipped --------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_shipped_without_a_step(training, capsys: pytest.CaptureFixture[str]) -> None:
+    made = training()
+    assert not may_ship(made, Options(), LOSS, None)
+    assert "no step was made" in capsys.readouterr().out
+    with pytest.raises(BadKnob, match=r"no checkpoint .*tiny\.pt to export"):
+        may_ship(made, Options(export=True), LOSS, None)
+
+
+@pytest.mark.parametrize(
+    ("number", "higher", "shipped", "ships"),
+    [
+        (1.0, False, None, True),
+        (1.0, False, 1.0, True),
+        (1.0, False, 0.99, False),
+        (1.0, True, 0.99, True),
+        (1.0, True, 1.01, False),
+        (math.nan, False, None, False),
+        (math.inf, True, 0.5, False),
+        ([0.5, 0.7], True, [0.6, 0.5], True),
+        ([0.5, 0.7], True, [0.6, 0.7], False),
+    ],
+)
+def test_worse_numbers_are_not_shipped_unless_they_are_exported(training, number, higher: bool, shipped, ships: bool) -> None:
+    made, measure = trained(training(), number), Measure("loss_there", higher)
+    row = None if shipped is None else {"held_out": {"loss_there": shipped}}
+    assert may_ship(made, Options(), measure, row) == ships
+    again = training()
+    again.resume(False)
+    assert may_ship(again, Options(export=True), measure, row)
+
+
+def test_numbers_that_cannot_be_compared_ship_nothing(training, tmp_path: Path) -> None:
+    made, row = trained(training()), {"held_out": {"loss_there": 5.0}}
+    assert obstacle(made, Options(), LOSS, row, "the shipped one learned other families") == "the shipped one learned other families"
+    assert obstacle(made, Options(out=tmp_path), LOSS, row, "other families") == ""
+    assert obstacle(made, Options(), LOSS, {"held_out": {}}, "") == ""
+
+
+def test_a_stopped_training_is_not_shipped(training) -> None:
+    made = training(minutes=10)
+    loss = loss_of(made)
+
+    def stop(step: int):
+        made.stopped = step == 5
+        return loss(step)
+
+    made.run(stop, lambda: {"loss_there": 0.0})
+    assert "stopped" in obstacle(made, Options(), LOSS, None, "")
+
+
+def test_a_signal_saves_and_goes_on_to_whoever_had_it(training) -> None:
+    made = training(minutes=10)
+    loss, heard = loss_of(made), []
+    before = signal.signal(signal.SIGTERM, lambda *_: heard.append(made.path.exists()))
+    try:
+        made.run(lambda step: (step == 5 and os.kill(os.getpid(), signal.SIGTERM), loss(step))[1], lambda: {})
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert heard == [True] and made.stopped and made.step < 20
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def test_checkpoints_lie_in_the_checkout_or_in_the_users_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
+    assert loop.checkpoints(tmp_path) == tmp_path / "home" / "training"
+    (tmp_path / "launch.py").touch()
+    assert loop.checkpoints(tmp_path) == tmp_path / ".training"
+
+
+@pytest.mark.parametrize("damage", ["short", "empty", "text", "other", "keys", "recipe"])
+def test_a_checkpoint_that_cannot_be_resumed_is_a_sentence(training, damage: str) -> None:
+    made = training()
+    made.save()
+    content = made.path.read_bytes()
+    if damage in ("short", "empty", "text"):
+        made.path.write_bytes({"short": content[:-200], "empty": b"", "text": b"not a checkpoint at all"}[damage])
+    elif damage == "other":
+        Training("tiny", nn.Linear(5, 2), 1e-2, 1, "cpu").save()
+    elif damage == "keys":
+        torch.save({"model": {}}, made.path)
+    else:
+        Training("another", nn.Linear(4, 1), 1e-2, 1, "cpu").save()
+        (loop.CHECKPOINTS / "another.pt").replace(made.path)
+    with pytest.raises(BadFile, match="--fresh") as caught:
+        training().resume(False)
+    assert "\n" not in str(caught.value) and str(made.path) in str(caught.value)
+    assert not training().resume(True)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_resumed(training) -> None:
+    made = trained(training())
+    state = torch.load(made.path, weights_only=True)
+    torch.save({k: v for k, v in state.items() if k not in ("recipe", "slice", "spent")}, made.path)
+    again = training()
+    assert again.resume(False, "a queue's") and again.step == made.step and again.spent == 0
+
+
+def test_a_kill_at_any_write_of_a_checkpoint_leaves_a_whole_one(training) -> None:
+    made = training()
+    made.save()
+    seen, calls, ended = set(), 0, False
+    while not ended:
+        made.step = calls + 1
+        ended = ends_within(calls, made.save)
+        again = training()
+        assert again.resume(False)
+        seen.add(again.step)
+        assert [p.name for p in loop.CHECKPOINTS.iterdir()] == ["tiny.pt"]  # resuming has removed what was left
+        calls += 1
+    assert 0 in seen and calls in seen
+
+
+def test_a_disk_that_is_full_for_a_while_costs_no_training(training, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    made = training(minutes=5)
+    save, tries, ticks = torch.save, [], itertools.count(0, 31)
+
+    def full(state: dict, path: Path) -> None:
+        tries.append(made.step)
+        if len(tries) == 1:
+            raise RuntimeError("PytorchStreamWriter failed writing file")
+        save(state, path)
+
+    monkeypatch.setattr(torch, "save", full)
+    monkeypatch.setattr(awake, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    trained(made)
+    assert "PytorchStreamWriter failed" in (said := capsys.readouterr().out) and "Training goes on." in said
+    assert len(tries) > 2 and tries[0] < made.step == tries[-1] and made.path.exists()
+    monkeypatch.setattr(torch, "save", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(BadOutput, match="No space left"):
+        made.save()
+
+
+# --- slices of a queue ------------------------------------------------------------------------------------------------
+
+
+def test_a_slice_goes_on_with_the_minutes_that_are_left(training) -> None:
+    first = training(minutes=10)
+    loss = loss_of(first)
+
+    def stop(step: int):
+        first.stopped = step == 3
+        return loss(step)
+
+    first.slice = "1 tiny"
+    first.run(stop, lambda: {})
+    again = training(minutes=10)
+    assert again.resume(True, "1 tiny"), "--fresh holds for the slice's beginning only"
+    assert 0 < again.spent == first.spent < 600
+    other = training(minutes=10)
+    assert other.resume(False, "2 tiny") and other.spent == 0
+    assert not training().resume(True, "2 tiny")
+
+
+def test_a_slice_that_was_over_before_a_kill_is_shipped_without_another_step(training) -> None:
+    first = training()
+    first.resume(False, "1 tiny")
+    trained(first)
+    again = training()
+    again.resume(False, "1 tiny")
+    step, rows = again.step, len(again.curve)
+    again.run(loss_of(again), lambda: pytest.fail("nothing is left to do"))
+    assert (again.step, len(again.curve)) == (step, rows) and may_ship(again, Options(), LOSS, None)
+
+
+def test_options_are_checked_wherever_they_come_from() -> None:
+    with pytest.raises(BadKnob):
+        Options(minutes=-1)
+    assert Options(minutes=2).minutes_of({"minutes": 5}) == 2 and Options().minutes_of({"minutes": 5}) == 5
+    assert Options().device == "cpu"
+
+
+def test_a_gpu_preset_asks_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(NotSupported, match="needs an NVIDIA GPU"):
+        _ = Options(preset="gpu").device
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert Options(preset="gpu").device == "cuda"
+
+
+def test_early_stopping_waits_for_as_many_checks_as_it_has_patience() -> None:
+    lower, higher = patient(LOSS, 2), patient(Measure("share", higher=True), 1)
+    rows = [{"loss_there": x} for x in (3.0, 2.0, 2.5, 2.0)]
+    assert [lower(rows[:n]) for n in range(1, 5)] == [False, False, False, True]  # as good is not better
+    assert not lower([*rows, {"loss_there": 1.0}])
+    assert [higher([{"share": [x, x]} for x in curve]) for curve in ((0.5, 0.6), (0.6, 0.5))] == [False, True]
+
+
+def test_a_training_that_has_enough_ends_as_if_its_minutes_were_over(training) -> None:
+    own = training(minutes=5.0)
+    seen: list[int] = []
+
+    def held_out() -> dict[str, float]:
+        seen.append(own.step)
+        return {"loss_there": 1.0}
+
+    own.run(lambda step: own.model(torch.ones(1, 4)).sum() ** 2, held_out, every=0.0, enough=patient(LOSS, 3))
+    assert len(seen) == 5 and own.spent >= 300  # four checks and the last row
+    assert may_ship(own, Options(), LOSS, None)

@@ -1,0 +1,242 @@
+"""The recipe of the predictive stream on a tiny pictogram: windows see what decoding sees, the loss is the paper's, files are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.random import PCG64, Generator
+
+from engine.backbones import load, lowpoly, pictogram
+from engine.core import NO_DRAFT, Prompt, Sampling
+from engine.drafters.predictive_stream import PredictiveStream
+from engine.errors import BadKnob
+from engine.methods import METHODS
+from engine.networks import weights as folder
+from engine.run import generate
+from research.train import loop, predictive_stream
+from research.train.feature_draft import Library, MeshTeacher, PictureTeacher, Recorded, Teacher
+from research.train.predictive_stream import Options, Pupil, Replay, noisy, refused, right_behind, window_places
+from tests.engine.drafters.test_predictive_stream import dual
+from tests.research.train import tiny_folders
+
+
+@pytest.fixture(autouse=True)
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folders with tiny random backbones, where the recipe reads and writes."""
+    tiny_folders.ship(tmp_path, monkeypatch)
+    monkeypatch.setattr(predictive_stream, "UNSEEN", 2)
+    monkeypatch.setitem(predictive_stream.PRESETS, "cpu", {"minutes": 0.03, "sequences": 4, "batch": 2, "rows": 32})
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", [PictureTeacher, MeshTeacher])
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_window_sees_what_decoding_sees(causal: bool, kind: type[Teacher], monkeypatch: pytest.MonkeyPatch) -> None:
+    """p is the law of plain decoding behind the true tokens, q that of predictive rows behind them, window by window."""
+    monkeypatch.setattr(pictogram.Pictogram, "sampling", Sampling(temperature=0.7, top_k=0, top_p=1.0, guidance=1.8))
+    teacher = kind("cpu")
+    pupil = Pupil(teacher, causal, 0)
+    for up in pupil.lora.up:
+        torch.nn.init.normal_(up, std=0.2)
+    width, starts = 4, [0, 9]
+    rows = teacher.generate(teacher.questions(1, True), Generator(PCG64(0)))
+    guesses = torch.from_numpy(Generator(PCG64(1)).integers(0, teacher.vocabulary, (1, 8)))
+    prompt = asked(teacher, rows[0])
+    tokens = rows[0].tokens.tolist()
+    with torch.inference_mode():
+        p, q = pupil.laws(rows, starts, guesses)
+        for i, start in enumerate(starts):
+            sequence = teacher.backbone.start(prompt)
+            for token in tokens[:start]:
+                sequence.forward(NO_DRAFT)
+                sequence.commit([], token)
+            read = PredictiveStream(pupil.lora, causal).start(sequence)
+            window = guesses[0, i * width : (i + 1) * width].tolist()
+            passed = sequence.forward(dual(tokens[start : start + width], window, start, causal))
+            here = slice(i * width, (i + 1) * width)
+            read_law = (read(passed, width + 1) / sequence.sampling.temperature).softmax(-1)
+            torch.testing.assert_close(q[0, here].exp(), read_law, atol=1e-4, rtol=1e-3)
+            torch.testing.assert_close(p[0, here], passed.first(width + 1).p[1:], atol=1e-4, rtol=1e-3)
+
+
+def asked(teacher: Teacher, row: Recorded) -> Prompt:
+    """The prompt that decoding answers with a recorded sequence's law."""
+    if isinstance(teacher, PictureTeacher):
+        words = {i: word for word, i in teacher.backbone.words.items()}
+        return Prompt(text=" ".join(words[i] for i in row.said.tolist() if i))
+    order = torch.randperm(lowpoly.READ, generator=torch.Generator().manual_seed(0)).argsort()
+    return Prompt(points=row.said[order])
+
+
+def test_weights_count_the_guesses_behind_that_are_right_in_a_row() -> None:
+    """Where laws know one token, s is the paper's backward recurrence."""
+    right = [[1, 0, 1, 1], [1, 1, 1, 1]]
+    p = torch.eye(2)[torch.zeros(1, 8, dtype=torch.int64)]
+    q = torch.eye(2)[1 - torch.tensor(right).view(1, 8)]
+    assert right_behind(p, q, 4).tolist() == [[[0, 2, 1, 0], [3, 2, 1, 0]]]
+    assert right_behind(p, p * 0.5 + 0.25, 4)[0, 0].tolist() == [0.75 + 0.75**2 + 0.75**3, 0.75 + 0.75**2, 0.75, 0]
+
+
+def test_with_a_threshold_the_most_probable_guess_is_right_if_the_model_gives_it_more() -> None:
+    p = torch.tensor([[[0.04, 0.96], [0.06, 0.94], [0.5, 0.5], [0.0, 1.0]]])
+    q = torch.tensor([[[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.9, 0.1]]])  # guesses 0: its p is 0.04, 0.06, 0.5 and 0
+    assert right_behind(p, q, 4, 0.05).tolist() == [[[2, 1, 0, 0]]]
+    assert right_behind(p, q, 4, 0.5).tolist() == [[[0, 0, 0, 0]]]
+
+
+def test_an_adapter_that_sees_both_ways_lies_beside_the_causal_one(shipped: Path) -> None:
+    predictive_stream.main(Options())
+    before = (shipped / "pictogram/predictive_stream/adapter_model.safetensors").read_bytes()
+    assert load("pictogram", str(shipped / "pictogram")).drafter("predictive_stream").both_ways is None
+    predictive_stream.main(Options(both_ways=True))
+    assert (shipped / "pictogram/predictive_stream/adapter_model.safetensors").read_bytes() == before
+    backbone = load("pictogram", str(shipped / "pictogram"))
+    stream = backbone.drafter("predictive_stream")
+    assert stream.causal and not stream.both_ways.causal and stream.both_ways.lora is not stream.lora
+    prompt, knobs = Prompt("apple", seed=1), {"refresh": "redraw", "mask": "both ways", "verify": "match seed"}
+    assert generate(backbone, METHODS["cross_regression"], prompt, knobs).finish().tokens == generate(
+        backbone, METHODS["ar"], prompt
+    ).finish().tokens  # fmt: skip
+
+
+def test_an_adapter_for_a_temperature_is_a_variant_that_knows_its_recordings(shipped: Path) -> None:
+    with pytest.raises(BadKnob, match=r"--temperature 0 --partial-correct 0.05 makes a variant"):
+        predictive_stream.main(Options(temperature=0.0, partial_correct=0.05))
+    with pytest.raises(BadKnob, match="--temperature -1"):
+        Options(temperature=-1.0)
+    out = shipped / "out"
+    predictive_stream.main(Options(temperature=0.0, partial_correct=0.05, patience=1, out=out))
+    card = folder.read_card(out / "predictive_stream")
+    assert "predictive-stream --temperature 0 --partial-correct 0.05" in str(card)
+    assert any(path.name.endswith("pictogram_T0") for path in predictive_stream.loop.CHECKPOINTS.iterdir())
+    backbone = load("pictogram", str(out))
+    greedy = Prompt("apple", seed=1, sampling=Sampling(temperature=0.0))
+    same = [generate(backbone, METHODS[name], greedy).finish().tokens for name in ("ar", "cross_regression")]
+    assert same[0] == same[1]
+
+
+def test_noise_stands_behind_a_front() -> None:
+    guesses = torch.full((64, 8), 99)
+    found = noisy(guesses, 4, 32, Generator(PCG64(0))).view(-1, 4)
+    kept = found == 99
+    assert (kept.long().cumprod(1) == kept.long()).all()
+    assert set(kept.sum(1).tolist()) == {0, 1, 2, 3, 4} and found[~kept].max() < 32
+
+
+def test_the_buffer_begins_with_the_truth_and_remembers() -> None:
+    recorded = PictureTeacher("cpu").generate(torch.ones(2, 32, dtype=torch.int64), Generator(PCG64(0)))
+    replay, places = Replay(recorded, 32, "cpu"), window_places([3, 10], 2)
+    assert places.tolist() == [3, 4, 10, 11]
+    assert torch.equal(replay.read([1], places, 2)[0, 1::2], recorded[1].tokens[places[1::2]])
+    replay.write([1], places, torch.tensor([[1, 2, 3, 4]]), torch.tensor([[5, 6, 7, 8]]))
+    assert replay.read([0, 1], places, 2)[1].tolist() == [5, 2, 7, 4]
+    assert replay.read([1], places, 4)[0].tolist() == [5, 2, 3, 4]
+    assert torch.equal(replay.read([0], places, 2)[0, 1::2], recorded[0].tokens[places[1::2]])
+
+
+def test_a_refused_token_has_the_law_of_refused_drafts() -> None:
+    """q minus what is accepted of it: never a token that p gives at least as much as q."""
+    p, q = torch.tensor([[0.5, 0.3, 0.1, 0.1]]), torch.tensor([[0.1, 0.4, 0.3, 0.2]])
+    u = torch.from_numpy(Generator(PCG64(0)).random(20_000))
+    found = refused(p.expand(20_000, 1, 4), q.expand(20_000, 1, 4), u)
+    shares = found.bincount(minlength=4) / len(found)
+    torch.testing.assert_close(shares, torch.tensor([0.0, 0.25, 0.5, 0.25]), atol=0.015, rtol=0)
+
+
+@pytest.mark.parametrize("name,skip", [("pictogram", 1), ("lowpoly", 0)])
+def test_an_adapter_is_trained_written_and_read(name: str, skip: int, shipped: Path) -> None:
+    """The whole recipe for a few seconds; the backbone then claims the stream and decodes with it, exactly."""
+    assert "predictive_stream" not in load(name, str(shipped / name)).capabilities
+    if skip:
+        with pytest.raises(BadKnob, match=r"--skip 1 makes a variant.*--out DIR"):
+            predictive_stream.main(Options(backbone=name, skip=skip))
+    before = {path.name: path.read_bytes() for path in (shipped / name).iterdir()}
+    predictive_stream.main(Options(backbone=name, skip=skip, out=shipped / "out" / name if skip else None))
+    if skip:  # a variant: what is shipped stays as it is
+        assert before == {path.name: path.read_bytes() for path in (shipped / name).iterdir()}
+        shipped = shipped / "out"
+    card = folder.read_card(shipped / name / "predictive_stream")
+    assert card["causal"] and card["skipped_layers"] == skip and card["base"]["name"] == name
+    assert ("--skip 1" in card["command"]) == (skip == 1)
+    assert ("--backbone lowpoly" in card["command"]) == (name == "lowpoly")
+    assert all(len(card["held_out"][f"acceptance_{kind}"]) == predictive_stream.WIDTHS[name] for kind in ("fresh", "refused"))
+    backbone = load(name, str(shipped / name))
+    assert "predictive_stream" in backbone.capabilities
+    layers = {path.split(".")[1] for path in backbone.drafter("predictive_stream").lora.paths}
+    assert str(skip) in layers and (skip == 0 or "0" not in layers)
+    points = ball() if name == "lowpoly" else None
+    prompt = Prompt(text="green apple", points=points, seed=3)
+    plain = generate(backbone, METHODS["ar"], prompt).finish().tokens
+    run = generate(backbone, METHODS["cross_regression"], prompt, {"horizon": 4, "verify": "match seed"}).finish()
+    assert run.tokens == plain and np.isfinite(run.totals["step_compression"])
+
+
+def test_training_goes_on_from_the_shipped_adapter_where_its_checkpoint_is_lost(
+    shipped: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    predictive_stream.main(Options(backbone="lowpoly"))
+    before = folder.read_card(shipped / "lowpoly" / "predictive_stream")
+    backbone = load("lowpoly", str(shipped / "lowpoly"))
+    kept = dict(zip((own := backbone.drafter("predictive_stream").lora).paths, own.up, strict=True))
+    for lost in loop.CHECKPOINTS.glob("predictive-stream*.pt"):
+        lost.unlink()
+    started: list[dict[str, torch.Tensor]] = []
+    monkeypatch.setattr(loop.Training, "run", lambda training, *_, **__: started.append(training.model.lora))
+    predictive_stream.main(Options(backbone="lowpoly"))
+    assert f"warm start from the shipped weights, step {before['steps']}" in capsys.readouterr().out
+    assert started and all(torch.equal(up, kept[path]) for path, up in zip(started[0].paths, started[0].up, strict=True))
+    predictive_stream.main(Options(backbone="lowpoly", fresh=True))
+    assert "warm start" not in capsys.readouterr().out and not any(up.any() for up in started[1].up)
+
+
+def test_sequences_too_short_for_a_window_are_left_out() -> None:
+    teacher = PictureTeacher("cpu")
+    assert len(Library("pictogram", teacher, 4, 2, shortest=64).recorded) == 4
+    assert Library("pictogram", teacher, 4, 2, shortest=65).recorded == []
+
+
+def test_an_adapter_needs_a_layer() -> None:
+    with pytest.raises(BadKnob, match="--skip 9 is out of range"):
+        predictive_stream.main(Options(skip=9))
+
+
+def ball() -> torch.Tensor:
+    """Points on a sphere with their normals, [200, 6]."""
+    normals = torch.nn.functional.normalize(torch.randn(200, 3, generator=torch.Generator().manual_seed(4)), dim=-1)
+    return torch.cat([normals * 0.9, normals], -1)
+
+
+def test_training_raises_the_chance_of_acceptance() -> None:
+    """A few steps on two pictures: what is learned is what acceptance depends on."""
+    teacher = PictureTeacher("cpu")
+    rows = teacher.generate(
+        torch.tensor([teacher.backbone.ids_of(teacher.backbone._said(Prompt(text=t))) for t in ("two cats", "a table")]),
+        Generator(PCG64(0)),
+    )
+    pupil, starts = Pupil(teacher, True, 0), [5, 30]
+    guesses = noisy(Replay(rows, 32, "cpu").read([0, 1], window_places(starts, 8), 8), 8, 32, Generator(PCG64(2)))
+    optimizer = torch.optim.Adam(pupil.parameters(), 1e-2)
+    chances = []
+    for _ in range(25):
+        p, q = pupil.laws(rows, starts, guesses)
+        chances.append(torch.minimum(p, q.exp()).sum(-1).mean().item())
+        weight = right_behind(p, q.detach().exp(), 8).flatten(1) + 1
+        optimizer.zero_grad()
+        (-((p * q).sum(-1) * weight).sum() / weight.sum()).backward()
+        optimizer.step()
+    assert chances[-1] > chances[0] + 0.1
+    assert all(p.grad is None for p in teacher.model.parameters())
+
+
+def test_a_range_of_layers_is_read_and_checked() -> None:
+    assert predictive_stream.range_of(Options(), 6, "x") == (0, 5)
+    assert predictive_stream.range_of(Options(skip=2), 6, "x") == (2, 5)
+    assert predictive_stream.range_of(Options(layers="2-3"), 6, "x") == (2, 3)
+    for wrong in ("3-2", "0-6", "4", "a-b"):
+        with pytest.raises(BadKnob, match="no range of layers"):
+            predictive_stream.range_of(Options(layers=wrong), 6, "x")
+    with pytest.raises(BadKnob, match="Leave one out"):
+        predictive_stream.range_of(Options(skip=1, layers="1-2"), 6, "x")
