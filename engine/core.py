@@ -214,7 +214,6 @@ class Rows:
     hidden : [branches, N+1, H], the last hidden states, or None
     settings : (number of rows) -> the sampling and the allowed ids bool [rows, V] or None, which are all that the warp depends on: for
         kernels that go from logits to tokens; None if there is no such function
-    head   : [V, H] if the logits are hidden times this and nothing else, or None
     drafted : the ids of the draft's nodes
     launch : the pass, if it may still wait for a question about its rows
     rules : (number of rows) -> the sampling, a table of masks or None, and of each row its mask; None if there is no table for its grammar
@@ -227,7 +226,6 @@ class Rows:
         warp: Callable[..., Tensor],
         hidden: Tensor | None = None,
         settings: Callable[[int], tuple[Sampling, Tensor | None]] | None = None,
-        head: Tensor | None = None,
         drafted: Ids | None = None,
         launch: Launch | None = None,
         rules: Callable[[int], tuple[Sampling, Tensor | None, list[int]] | None] | None = None,
@@ -238,7 +236,7 @@ class Rows:
         if isinstance(logits, Tensor):
             self.__dict__["logits"] = logits  # found without the property's lock
         self.drafted = Ids(NO_DRAFT.tokens) if drafted is None else drafted
-        self._warp, self.settings, self.head, self.launch = warp, settings, head, launch
+        self._warp, self.settings, self.launch = warp, settings, launch
         self.rules, self.verifier = rules, verifier
 
     @cached_property
@@ -295,7 +293,7 @@ class Rows:
     def first(self, count: int) -> Rows:
         """The first rows alone: those that are verified, if the rest only propose."""
         hidden = None if self.hidden is None else self.hidden[:, :count]
-        found = Rows(self.logits[:, :count], self._warp, hidden, self.settings, self.head, self.drafted)
+        found = Rows(self.logits[:, :count], self._warp, hidden, self.settings, self.drafted)
         found.__dict__ |= {name: self.__dict__[name][:count] for name in ("scores", "p", "soft") if name in self.__dict__}
         return found
 

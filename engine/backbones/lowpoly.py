@@ -131,7 +131,6 @@ class Lowpoly:
     suits: Suits = MappingProxyType({
         "cross_regression": {"horizon": 8, "refresh": "redraw"},
         "sjdpp": {"window": 4},
-        "blend": {"window": 8, "coupled": "off", "neighbours": "off", "least_chance": 0.15},
         "adt_tree": {"row_cost": 0.3, "level_cost": 0.6},
     })  # fmt: skip
 

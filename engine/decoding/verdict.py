@@ -13,7 +13,6 @@ from engine.core import NO_DRAFT, Chosen, Rows, Step
 from engine.kernels import verify as kernel
 from engine.kernels.cpu.verdict import Window
 from engine.kernels.fixed_verdict import Criterion, Question
-from engine.kernels.head_draw import head_draw, is_plain
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
 from engine.rules import leading, matches, probability_of, ratio
 from engine.sampling import draw, draw_gumbel, entropy, residual
@@ -255,17 +254,13 @@ def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Values, Values | None]
     """The token of plain decoding from the last row of a pass, the entropy [1] of its distribution, and the greatest probability [1] or
     None where the distribution is not stored.
 
-    On a GPU a kernel draws it: inside the head's product if there is no filter, so that the logits are never stored.
+    On a GPU a kernel draws it, so that the distribution is never stored.
     """
     if rows.verifier is not None and rows.logits.shape[1] == 1 and (rules := rows.rules(1)) is not None:
         token, numbers = rows.verifier.answer(rows.logits, rules, noise.base, n)
         return kernel.checked(0, token)[1], numbers[:1], numbers[4:5]
     if not is_fused(rows):
         return draw_gumbel(rows.scores, noise.gumbel(n, 1)).item(), entropy(rows.p[:1]), rows.p[:1].amax(-1)
-    sampling, allowed = (None, None) if rows.head is None else rows.settings(1)
-    if sampling is not None and allowed is None and is_plain(sampling):
-        found = head_draw(rows.hidden, rows.head, sampling, noise.base, torch.full((1,), n, device=rows.hidden.device))
-        return kernel.settled(torch.cat([torch.zeros_like(found.tokens), found.tokens]))[1], found.entropy, None
     judged = judge(rows, NO_DRAFT.tokens, None, noise, n, 0, True, store=False)
     return judged.token, judged.entropies, judged.top
 

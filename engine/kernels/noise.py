@@ -6,7 +6,7 @@ of a slot is ((mix(key + slot) >> 12) + 1/2) 2^-52; its Gumbel noise for token v
 The device computes the logarithms in float32. A large Gumbel number comes from u near 1, where float32 has no digits left; so -log u is
 there computed from 1 - u, which is exact in integers.
 
-Fewest bytes: 4 N V written, nothing read. `verify` and `head_draw` compute the noise where they need it and write nothing.
+Fewest bytes: 4 N V written, nothing read. `verify` computes the noise where it needs it and writes nothing.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from engine.cache import Slab
@@ -136,9 +136,7 @@ class TransformerSequence:
             hidden = self.trunk.run(x, slots, mask, self.slab)
         else:
             hidden = self._run_worn(x, slots, mask, draft.twins, control)
-        weight = plain_weight(self.trunk.head) if self.bias is None and self._verifying(hidden).is_triton else None
-        logits = partial(self.trunk.head, hidden)
-        return self._rows(parents, hidden, self._less(parents, logits()) if weight is None else logits, weight)
+        return self._rows(parents, hidden, self._less(parents, self.trunk.head(hidden)))
 
     def _verifying(self, hidden: Tensor) -> Verifying:
         """What verifies the rows of hidden states: it is chosen once a run, because the choice costs more than some verdicts."""
@@ -163,16 +161,14 @@ class TransformerSequence:
             self._launch.start()
         self._launch = None
 
-    def _rows(
-        self, parents: list[int] | None, hidden: Tensor | None, logits: Tensor | Callable[[], Tensor], weight: Tensor | None = None
-    ) -> Rows:
+    def _rows(self, parents: list[int] | None, hidden: Tensor | None, logits: Tensor | Callable[[], Tensor]) -> Rows:
         """The Rows of a pass."""
         after = (parents, self._draft, self._state)
         warping, settings, rules = partial(self._warp, *after), partial(self._settings, *after), partial(self._rules, *after)
         verifier = None if hidden is None else self._verifying(hidden).verifier
         if verifier is not None and parents is None:
             rules = partial(self._rules_along, self._state, rules)
-        return Rows(logits, warping, hidden, settings, weight, self._draft, self._launch, rules, verifier)
+        return Rows(logits, warping, hidden, settings, self._draft, self._launch, rules, verifier)
 
     def _fixed(self, draft: Draft, parents: list[int] | None, control: int) -> Waiting | None:
         """A pass in fixed shapes, which waits for its verdict; None for one that needs others: after the end of the prompt, or after a
@@ -434,11 +430,6 @@ def states_after(machine: Grammar | Bias, begin: Any, paths: Iterable[list[int]]
             state = machine.next(state, token)
         known = path
         yield state
-
-
-def plain_weight(head: Any) -> Tensor | None:
-    """The weights [V, H] of a head that is a product with them and nothing else; None for any other."""
-    return head.weight if isinstance(head, nn.Linear) and head.bias is None else None
 
 
 def forked(mask: Tensor, waiting: int, control: int, twins: int, layer: int) -> tuple[Tensor, Tensor, Fork]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine import rules
 from engine.core import Sampling
-from engine.kernels import energy_scan, head_draw, noise, pooled_mass, row_lora, slab_keep, tree_attention, verify
+from engine.kernels import energy_scan, noise, pooled_mass, row_lora, slab_keep, tree_attention, verify
 
 BASE = noise.mix(2026)
 PLAIN, GUIDED = Sampling(), Sampling(guidance=3.0)
@@ -191,23 +191,6 @@ def scanning(
     return Case(f"{drafts} drafts", kernel, reference, drafts * 97)
 
 
-def heading(
-    device: torch.device,
-    rows: int = 1,
-    width: int = 4096,
-    vocabulary: int = 65536,
-    dtype: torch.dtype = torch.bfloat16,
-    guidance: float = 3.0,
-) -> Case:
-    """Plain decoding of a guidance pair."""
-    random = _random(5)
-    hidden = torch.randn(1 if guidance == 1 else 2, rows, width, generator=random).to(device, dtype)
-    weight = (2 * torch.randn(vocabulary, width, generator=random) / width**0.5).to(device, dtype)
-    given = hidden, weight, Sampling(temperature=0.9, guidance=guidance), BASE, torch.arange(rows, device=device)
-    kernel, reference = (partial(f, *given) for f in (head_draw.head_draw_triton, head_draw.head_draw_reference))
-    return Case(f"{rows} rows, {width:,} to {vocabulary:,}", kernel, reference, (weight.numel() + hidden.numel()) * weight.element_size())
-
-
 # What the benchmark measures on a GPU, by kernel
 CASES: dict[str, tuple[Callable[[torch.device], Case], ...]] = {
     "noise": (gumbel,),
@@ -222,5 +205,4 @@ CASES: dict[str, tuple[Callable[[torch.device], Case], ...]] = {
     "pooled_mass": (lending, ranking),
     "row_lora": (adapting,),
     "energy_scan": (scanning,),
-    "head_draw": (heading, partial(heading, vocabulary=16384)),
 }

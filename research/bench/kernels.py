@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from engine.errors import NotSupported
-from engine.kernels import energy_scan, head_draw, noise, pooled_mass, row_lora, slab_keep, tree_attention, verify
+from engine.kernels import energy_scan, noise, pooled_mass, row_lora, slab_keep, tree_attention, verify
 from engine.kernels.choice import choose
 from engine.kernels.language import LAUNCH, is_interpreted, version
 from engine.machine import commit, device_of
@@ -64,7 +64,6 @@ _ATTENTION = _types(
     "count kept words heads group width q_branch q_head q_row k_branch k_head k_row v_branch v_head v_row place_branch", "scale",
 )  # fmt: skip
 _TENSOR_CORES = {"PRECISION": "tf32"}
-_HEAD_PARTS = "best_at top_at mass_at heat_at"
 
 # The one table of kernels. A kernel may have several programs.
 KERNELS: dict[str, tuple[Program, ...]] = {
@@ -119,19 +118,6 @@ KERNELS: dict[str, tuple[Program, ...]] = {
             _types("p_at q_at", "tokens_at", "", "count vocabulary p_stride q_stride", "", u_at="*fp64", out_at="*fp64",
                    accepted_at="*u8", settings_at="*fp64"),
             {"LITERAL": False, "SMOOTH": True, "BLOCK": 64}, 4,
-        ),
-    ),
-    "head_draw": (
-        Program(
-            head_draw._head_tile_kernel,
-            _types(_HEAD_PARTS, "base_at positions_at", "hidden_at weight_at", "rows vocabulary width hidden_branch hidden_row",
-                   "guidance temperature", token_at="*i32"),
-            {"PAIR": True, "ROUNDED": True, "ROWS": 32, "COLUMNS": head_draw.COLUMNS, "INNER": head_draw.INNER} | _TENSOR_CORES, 4,
-            {}, "width hidden_branch hidden_row vocabulary",
-        ),
-        Program(
-            head_draw._head_join_kernel,
-            _types(_HEAD_PARTS + " entropy_at", "out_at", "", "rows tiles vocabulary", token_at="*i32"), {"BLOCK": 512}, 4,
         ),
     ),
 }  # fmt: skip
@@ -245,7 +231,6 @@ WORK = (
     Work("pooled_mass", "60 nodes, 1,000 neighbours, all read", 60 * 1000 * (8 + 32)),
     Work("row_lora", "rank 32, 4,096 to 11,008, 16 rows of two branches", (32 * (4096 + 11008) + 32 * (4096 + 2 * 11008)) * 2),
     Work("energy_scan", "16 drafts", 16 * (2 * 32 + 8 + 8 + 16 + 1)),
-    Work("head_draw", "1 row of two branches, 4,096 to 65,536", 65536 * 4096 * 2 + 2 * 4096 * 2),
 )
 
 

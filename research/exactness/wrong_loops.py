@@ -11,10 +11,9 @@ from torch import Tensor
 from engine import noise, rules, sampling
 from engine.backbones import toy
 from engine.core import Chosen, Draft, Knobs
-from engine.decoding import head_drafts, proposals, trees, verdict
+from engine.decoding import head_drafts, verdict
 from engine.decoding.foreseen import Foreseen
-from engine.methods import blend, cross_regression, jacobi, lookahead, lookup, mulo, sjd, sjd_pac, sjdpp, spatial, surface, xspecmesh, zipar
-from engine.tree import children
+from engine.methods import cross_regression, jacobi, lookahead, lookup, mulo, sjd, sjdpp, spatial, surface, xspecmesh, zipar
 from research.exactness.mutation import Patch, Watcher, get
 from research.exactness.wrong_rules import drawn_from
 
@@ -59,66 +58,6 @@ def _old_drafts_with_initial_laws() -> list[Patch]:
         return tokens, torch.full_like(window.rows.p[first:], 1 / window.rows.p.shape[-1])
 
     return [(sjdpp.REFRESHES, "initialise", refresh)]
-
-
-def _longest_path() -> list[Patch]:
-    """The released sampler of SJD-PAC: asks every node as if its earlier siblings had been refused, and takes the longest path."""
-
-    def verify(rows: Any, tree: Any, made: noise.Noise, n: int, iteration: int, seeded: bool, mass: Any) -> Any:
-        below, length, behind = children(tree.parents), [0] * len(tree.tokens), {}
-        for node in reversed(range(-1, len(tree.tokens))):
-            p, best = trees.law_behind(rows, node), (0, -1)
-            for child in below[node + 1]:
-                token, u = torch.tensor(tree.tokens[child : child + 1]), made.host_uniform(noise.ACCEPT, n, 1, iteration, child).item()
-                if rules.multi_round(p, token, tree.laws[child : child + 1], [u])[0] == 0:
-                    length[child] = 1 + behind[child][0]
-                    best = max(best, (length[child], -child - 2))
-                p = sampling.residual(p, tree.laws[child])
-                p = p / p.sum()
-            behind[node] = (best[0], -best[1] - 2 if best[0] else -1, p)
-        path, at = [], -1
-        while behind[at][0]:
-            at = behind[at][1]
-            path.append(at)
-        u = made.uniform(noise.DRAW, n + len(path), 1, iteration)
-        return path, sampling.draw(behind[at][2][None], u).item(), None
-
-    return [(trees, "verify", verify)]
-
-
-def _stale_law_of_candidates() -> list[Patch]:
-    right = sjd_pac.coupled_gumbel
-
-    def continued(p: Tensor, tokens: Tensor, laws: Tensor, *rest: Any) -> Tensor:
-        drawn = right(p, tokens, laws, *rest)
-        p[:-1] = laws  # what the new drafts will be verified against
-        return drawn
-
-    return [(sjd_pac.CONTINUATIONS, "coupled gumbel", continued)]
-
-
-def _chooses_by_the_outcome() -> list[Patch]:
-    """Prefers a drawn token that its distribution makes likely, and a chosen one to a drawn token that is unlikely."""
-
-    def best(offered: list[proposals.Proposal], worth: proposals.Worth) -> proposals.Proposal:
-        return max(offered, key=lambda each: each.drawn if each.law is not None else 0.3)
-
-    return [(proposals, "best", best)]
-
-
-def _law_of_another_proposal() -> list[Patch]:
-    """Drafts the token of one draw, and verifies it against the distribution of another draw for its slot."""
-    right = proposals.best
-
-    def best(offered: list[proposals.Proposal], worth: proposals.Worth) -> proposals.Proposal:
-        found = right(offered, worth)
-        laws = [each.law for each in offered if each.law is not None and each is not found]
-        return found._replace(law=laws[0]) if laws else found
-
-    return [(proposals, "best", best)]
-
-
-# --- heads and lookup -------------------------------------------------------------------------------------------------
 
 
 def _full_law_of_a_cut_draw() -> list[Patch]:
@@ -407,17 +346,12 @@ TABLE: dict[str, Callable[[], list[Patch]]] = {
     "published law": _published_law,
     "law of the first draw": _law_of_the_first_draw,
     "old drafts with initial laws": _old_drafts_with_initial_laws,
-    "pac: longest path": _longest_path,
-    "pac: stale law": _stale_law_of_candidates,
-    "blend: chooses by the outcome": _chooses_by_the_outcome,
-    "blend: law of another proposal": _law_of_another_proposal,
     "heads: full law": _full_law_of_a_cut_draw,
     "heads: residual behind a threshold": _residual_behind_a_threshold,
     "heads: row before": _row_before,
     "heads: shifted by one": _heads_shifted,
     "grammar of the prefix for every row": _grammar_of_the_prefix,
     "lookup: first draft unverified": _first_draft_unverified(lookup),
-    "blend: first draft unverified": _first_draft_unverified(blend),
     "surface: first draft unverified": _first_draft_unverified(surface),
     "lookahead: first node unverified": _first_node_unverified,
     "lookahead: rows of the other branch": _rows_of_the_other_branch,

@@ -19,10 +19,11 @@ KEEPS = Claim("ADT-Tree keeps the quality", "ADT-Tree, T = 1", "alike", "plain, 
 MODELS = "IS, FID and aesthetic scores need models and data that are not here"
 MAPS = "The correlation tells whether the model is surer where the picture has more contrast."
 FIXED = {"depth": 5, "width": 10, "children": "deterministic"}
-LLAMAGEN = "adt_tree_llamagen"
-BASES = (Arm("TokenFlock", LLAMAGEN, {"tree_init": "flock"}), Arm("base depth 1", LLAMAGEN, {"base_depth": 1}),
-         Arm("base width 25", LLAMAGEN, {"base_width": 25}), Arm("base depth 1, width 25", LLAMAGEN, {"base_depth": 1, "base_width": 25}),
-         Arm("ADT-Tree", LLAMAGEN))  # fmt: skip
+LLAMAGEN, ITS_STEPS = "adt_tree_published", {"width_step": 10, "width_below": 40}  # the paper's for LlamaGen
+BASES = (Arm("TokenFlock", LLAMAGEN, ITS_STEPS | {"tree_init": "flock"}), Arm("base depth 1", LLAMAGEN, ITS_STEPS | {"base_depth": 1}),
+         Arm("base width 25", LLAMAGEN, ITS_STEPS | {"base_width": 25}),
+         Arm("base depth 1, width 25", LLAMAGEN, ITS_STEPS | {"base_depth": 1, "base_width": 25}),
+         Arm("ADT-Tree", LLAMAGEN, ITS_STEPS))  # fmt: skip
 LOOKED = ("a fox in the snow", "a red car on a beach", "two apples on a yellow background")
 PAPER = Paper(
     name="adt_tree", title="ADT-Tree", method="adt_tree_published", tables=(1, 5), figures=(1, 9),

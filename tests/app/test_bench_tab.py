@@ -64,7 +64,7 @@ def test_a_mesh_point_fits_the_mesh_tab_of_its_model(tables, low):
 
 def measured(picto, begin=lambda runs: None, **changes) -> Benchmark:
     """A benchmark of two prompts at 64 pixels."""
-    return PictureBenchmark(picto, ["sjd", "lantern_window"], 2, 64, begin, **changes)
+    return PictureBenchmark(picto, ["sjd", "sjdpp_published"], 2, 64, begin, **changes)
 
 
 def test_a_benchmark_has_the_rows_of_the_command(picto, tmp_path):
@@ -77,14 +77,14 @@ def test_a_benchmark_has_the_rows_of_the_command(picto, tmp_path):
     assert [done for done, _ in said] == sorted(done for done, _ in said)
     assert {turn.input for turn, rows in shown if not rows} == {0} and shown[-1][1] == 3
     names = [row["method"] for row in bench.rows]
-    assert names == ["ar", "sjd", "lantern_window"] and [row["exact"] for row in bench.rows] == [True, True, False]
+    assert names == ["ar", "sjd", "sjdpp_published"] and [row["exact"] for row in bench.rows] == [True, True, False]
     assert all(row["prompts"] == 2 and row["size"] == 64 and row["seeds"] == "0..1" for row in bench.rows)
     append_csv(tmp_path / "again.csv", bench.rows)
     written = bench.write(tmp_path / "rows.csv")
     assert written.read_text() == (tmp_path / "again.csv").read_text()
     again = bench_rows.recorded(tmp_path)[-1]
     assert again["columns"] == bench_rows.table("x", bench.rows)["columns"] and again["rows"][0]["cells"][0] == "Plain decoding"
-    assert bench.command.endswith("--methods sjd,lantern_window --count 2 --size 64")
+    assert bench.command.endswith("--methods sjd,sjdpp_published --count 2 --size 64")
 
 
 def test_a_row_is_called_as_people_read_it():

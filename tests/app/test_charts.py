@@ -134,7 +134,7 @@ def test_a_token_of_a_mesh_is_told_in_words():
 
 
 def test_a_chart_says_what_it_was_made_from(picto):
-    shown = board(picto, "lantern_window", 3, window=8)
+    shown = board(picto, "sjdpp_published", 3, window=8)
     made = made_with(shown.run)
     assert made["seed"] == "5" and made["prompt"] == "a red apple" and "window 8" in made["knobs"] and "SJD++" in made["method"]
     assert made["machine"] and "guidance" in made["sampling"]

@@ -139,8 +139,8 @@ def test_presets_are_what_they_say(tab):
     method, _ = find(name)
     assert tab.shown("nobody", tab.pictures, name, values)[1]["name"] == name and "fastest exact method" in told[0]["text"]
     assert method.exact(Knobs(KnobArray(method.knobs, values).read()))
-    name, values, _ = tab.values_of("lantern_window", "sjdpp", tab.pictures)
-    assert name == "lantern_window" and values["relax"] == "additive"
+    name, values, _ = tab.values_of("sjdpp_published", "sjdpp", tab.pictures)
+    assert name == "sjdpp_published" and values["refresh"] == "reuse published"
     with pytest.raises(NotSupported):
         tab.values_of("nobody", "sjdpp", tab.pictures)
 

@@ -73,9 +73,7 @@ FOREMOST = ("window", "depth", "nodes", "horizon")  # the number that sums up a 
 PRESETS = {
     "lantern": "LANTERN",
     "lantern_static": "LANTERN++",
-    "lantern_window": "LANTERN in a window",
     "adt_tree_lantern": "ADT-Tree with LANTERN",
-    "adt_tree_llamagen": "ADT-Tree for LlamaGen",
     "mulo_jacobi": "MuLo-SD with SJD++",
 }
 

@@ -29,7 +29,6 @@ SEED = {"verify": "match seed"}
 SEEDED = {
     "xspecmesh": {"accept": "residual", **SEED},
     "surface": SEED,
-    "blend": SEED,
     "sjdpp": SEED,
     "lookup": SEED,
     "eagle": SEED,

@@ -42,10 +42,6 @@ CHAIN = {"decoding/rules.py: leading": 1, "decoding/verdict.py: correct": 1, "co
 HEADS = {"decoding/head_drafts.py: at_once": 1}  # the heads' draws under every mask: the host follows the path that the grammar allows
 LENT = {"decoding/neighbours.py: is_sure": 3, "decoding/neighbours.py: apart": 4}  # the deviations of a pass that is measured
 METERED = {"decoding/deviation.py: Meter.decide": 1}  # both rules' verdicts, of a pass that is measured
-OFFERED = {  # what offers are worth before and after a pass, and the guesses of heads under the grammar, one after another
-    "methods/blend.py: guessed": 6, "methods/blend.py: filled": 1, "methods/blend.py: looked_up": 8, "methods/blend.py: refreshed": 3,
-    "methods/blend.py: draws": 3, "decoding/proposals.py: learn": 2, "core.py: Ids.along": 2,
-}  # fmt: skip
 TREE = GROWN | SIBLINGS | ANSWERED | TOLD
 READS: dict[str, dict[str, int]] = {
     "ar": SETTLED,
@@ -53,9 +49,7 @@ READS: dict[str, dict[str, int]] = {
     "sjd": SETTLED,
     "sjdpp": SETTLED,
     "sjdpp_published": SETTLED,
-    "sjd_pac": SIBLINGS | TOLD | ANSWERED | {"decoding/candidates.py: race": 1, "decoding/candidates.py: tree_of": 1},
     "gsd": SETTLED | METERED | {"methods/gsd.py: Grouped.apart": 1},
-    "lantern_window": SETTLED | METERED | {"decoding/neighbours.py: apart": 2},
     "lookup": SETTLED,
     "surface": SETTLED | HEADS,
     "lookahead": ANSWERED | TOLD | {"methods/lookahead.py: decode": 1},
@@ -69,12 +63,10 @@ READS: dict[str, dict[str, int]] = {
     "lantern": TREE | LENT,
     "lantern_static": TREE | LENT,
     "adt_tree_published": TREE | DEEPER,
-    "adt_tree_llamagen": TREE | DEEPER,
     "adt_tree_lantern": TREE | DEEPER | LENT,
     "cross_regression": CHAIN | {"methods/cross_regression.py: refill": 4},
     "mulo": {"methods/mulo.py: _draw": 2, "methods/mulo.py: _describe": 1},
     "mulo_jacobi": SETTLED,
-    "blend": OFFERED,
     "spatial": SETTLED,
     "spatial_published": {"methods/spatial.py: _final": 1, "methods/spatial.py: published": 1, "core.py: Ids.listed": 1},
 }

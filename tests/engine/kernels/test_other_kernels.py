@@ -7,9 +7,7 @@ from functools import partial
 import pytest
 import torch
 
-from engine.core import Sampling
 from engine.kernels import slab_keep, tree_attention
-from engine.kernels.head_draw import head_draw, is_plain
 from engine.kernels.row_lora import row_lora_reference, row_lora_triton
 from engine.kernels.tree_attention import Seen, packed, tree_attention_reference, tree_attention_triton, unpacked
 from engine.rules import CONSISTENT, LITERAL
@@ -134,28 +132,6 @@ def test_an_adapter_may_be_told_its_first_row(way, dtype: torch.dtype) -> None:
     assert torch.equal(ours[:, :20], before[:, :20]) and not torch.equal(ours, before)
     way(ours.copy_(before), x, down, up, torch.tensor(33, device=DEVICE), 0.5)
     assert torch.equal(ours, before), "no row has the adapter"
-
-
-# --- the head ---------------------------------------------------------------------------------------------------------
-
-
-@needs_triton
-@pytest.mark.parametrize("guidance", [1.0, 3.0])
-@pytest.mark.parametrize(
-    ("rows", "width", "vocabulary", "dtype"), [(1, 40, 5121, torch.float32), (7, 70, 1000, torch.float32), (3, 64, 1000, HALF)]
-)
-def test_the_head_draws_what_the_logits_would(rows: int, width: int, vocabulary: int, dtype: torch.dtype, guidance: float) -> None:
-    case = cases.heading(DEVICE, rows, width, vocabulary, dtype, guidance)
-    ours, theirs = case.kernel(), case.reference()
-    assert torch.equal(ours.tokens, theirs.tokens)
-    near("entropy", ours.entropy, theirs.entropy, 1e-5 if dtype == torch.float32 else 1e-3)
-
-
-def test_only_a_plain_sampling_is_drawn_in_the_product() -> None:
-    filtered = (Sampling(top_k=5), Sampling(top_p=0.9), Sampling(temperature=0.0))
-    assert is_plain(Sampling(guidance=3.0)) and not any(map(is_plain, filtered))
-    with pytest.raises(AssertionError, match="cannot filter"):
-        head_draw(torch.zeros(1, 1, 4), torch.zeros(8, 4), filtered[0], 0, torch.zeros(1, dtype=torch.int64))
 
 
 @pytest.mark.gpu

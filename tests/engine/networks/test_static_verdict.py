@@ -65,7 +65,7 @@ SEED = {"verify": "match seed"}
 CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("pictogram", "ar", {}), ("pictogram", "sjd", {}), ("pictogram", "sjdpp", {}), ("pictogram", "sjdpp", SEED),
     ("pictogram", "sjdpp", {"refresh": "reuse mixture"}), ("pictogram", "sjdpp", {"refresh": "coupled maximal", "init": "random"}),
-    ("pictogram", "lantern_window", {}), ("pictogram", "eagle", {}), ("pictogram", "eagle", SEED),
+    ("pictogram", "sjdpp", {"relax": "additive"}), ("pictogram", "eagle", {}), ("pictogram", "eagle", SEED),
     ("lowpoly", "sjdpp", {}), ("lowpoly", "eagle", SEED), ("lowpoly", "xspecmesh", {}), ("lowpoly", "xspecmesh", {"judge": "warped"}),
     ("lowpoly", "xspecmesh", {"accept": "top k", "accept_top": 3}), ("lowpoly", "xspecmesh", {"accept": "typical"}),
     ("lowpoly", "xspecmesh", {"heads": "multilayer", "drafts": "tree"}), ("lowpoly", "xspecmesh_exact", {}),

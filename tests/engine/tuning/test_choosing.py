@@ -224,7 +224,7 @@ def test_all_candidates_are_exact() -> None:
         for name, knobs in auto.candidates(backbone):
             auto.begin(backbone, name, knobs, Prompt("red apple")).close()
     with pytest.raises(NotSupported, match="not exact"):
-        auto.begin(tiny.pictogram(), "lantern_window", {}, Prompt("red apple"))
+        auto.begin(tiny.pictogram(), "sjdpp_published", {}, Prompt("red apple"))
 
 
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly"])
