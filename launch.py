@@ -26,11 +26,14 @@ import re
 import shlex
 import shutil
 import sys
+import time
 from typing import Mapping, NamedTuple, Sequence
 
 OLDEST = (3, 11)
 GUARD = "FORETOKEN_LAUNCHED"  # set when launch.py starts itself again with the Python of .venv
 TORCH_CHOICES = ("cpu", "cuda", "skip")
+LOG = ".venv-install.log"  # pip's output, beside .venv
+SHOWN = 20  # lines of it after a failure
 CONSTRAINTS = "constraints.txt"  # the versions that were tested; .ci/constraints.py writes it
 # An extra index, never the only one, and tried once: if it cannot be reached, pip uses the ordinary index alone.
 CPU_INDEX = ("--extra-index-url", "https://download.pytorch.org/whl/cpu", "--timeout", "15", "--retries", "0")
@@ -175,11 +178,33 @@ def say(sentence: str) -> None:
 
 
 def pip(arguments: Pip, folder: str) -> bool:
-    """Runs the current Python's pip with its output on stderr; True if it succeeded."""
+    """Run the current Python's pip, with its output at the end of LOG; True if it succeeded."""
     import subprocess
 
-    say("pip " + shlex.join(arguments))
-    return not subprocess.call([sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments], cwd=folder, stdout=2)
+    with open(os.path.join(folder, LOG), "a", encoding="utf-8") as log:
+        print("pip " + shlex.join(arguments), file=log, flush=True)
+        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+        return not subprocess.call(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
+
+
+def title_of(arguments: Pip) -> str:
+    """The purpose of a call of pip, for a person."""
+    if arguments[0] == "uninstall":
+        return "removing the other build of PyTorch"
+    torch = next((name for name in arguments if name.startswith("torch==")), "")
+    if torch:
+        return f"PyTorch {torch[7:]}{' for the processor' if CPU_INDEX[1] in arguments else ''}"
+    return "the tools that build packages" if any(name.startswith("setuptools") for name in arguments) else "Foretoken and its libraries"
+
+
+def fetched(output: str) -> str:
+    """The packages that pip's output says were installed, and the size of what was downloaded: "21 packages, 310 MB"."""
+    units = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
+    size = sum(float(number) * units[unit] for number, unit in re.findall(r"Downloading .*\(([\d.]+) (kB|MB|GB)\)", output))
+    installed = re.findall(r"^Successfully installed (.*)", output, re.MULTILINE)
+    count = len(installed[-1].split()) if installed else 0
+    parts = [f"{count} package{'' if count == 1 else 's'}"] if count else []
+    return ", ".join(parts + ([f"{size:,.0f} MB"] if size >= 0.5 else [])) or "nothing new"
 
 
 def make_venv(venv: str, isolated: bool) -> bool:
@@ -202,11 +227,17 @@ def install(plan: Plan, folder: str, stamp: str) -> str:
         return "pip cannot be added to .venv. On Debian or Ubuntu: apt install python3-venv; then delete .venv and start again."
     if plan.torch == "skip" and importlib.util.find_spec("torch") is None:  # checked first: other packages would install a PyTorch
         return f"--torch skip leaves PyTorch to you, but .venv sees none. Install yours: {sys.executable} -m pip install torch"
-    say("Installing what Foretoken needs into .venv; this takes some minutes, once.")
-    for attempts in plan.steps:
+    log = os.path.join(folder, LOG)
+    say(f"Installing what Foretoken needs into .venv; this takes some minutes, once. pip's output is in {LOG}.")
+    open(log, "w").close()
+    for number, attempts in enumerate(plan.steps, 1):
+        began, before = time.monotonic(), len(read(log))
+        say(f"  {number} of {len(plan.steps)}: {title_of(attempts[0])} ...")
         if not any(pip(arguments, folder) for arguments in attempts):
+            say("\n".join(read(log).splitlines()[-SHOWN:]))
             way_out = " If a tested version does not fit this machine, add --latest." if CONSTRAINTS in attempts[-1] else ""
             return f"Installing failed at 'pip {shlex.join(attempts[-1])}': pip says why above. Start again to go on from here.{way_out}"
+        say(f"          {fetched(read(log)[before:])}, {time.monotonic() - began:.0f} s")
     importlib.invalidate_caches()  # so that this process finds what was just installed
     with open(stamp, "w", encoding="utf-8") as file:
         file.write(plan.stamp)

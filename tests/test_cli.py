@@ -291,7 +291,7 @@ def test_doctor_measures_a_model_stores_it_and_measures_it_again_when_asked(
         row = json.loads(said.out.strip().splitlines()[-1])["passes"][0]
         seen.append((row["milliseconds"], "Recording" in said.err))
         assert row["dtype"] == "float32" and row["threads"] == 1 and {"ar", row["auto"].removeprefix("auto:")} <= set(row["beside"])
-        assert row["auto"].startswith("auto:") and "milliseconds of a pass by rows" in said.out
+        assert row["auto"].startswith("auto:") and "milliseconds per pass, by rows" in said.out
         assert set(row["milliseconds"]) == {"1", "2", "4", "8", "16", "32", "48"}  # its pictures have 64 tokens
     assert seen[0][0] == seen[1][0] != seen[2][0]
     assert [recorded for _, recorded in seen] == [True, False, True]

@@ -209,6 +209,27 @@ def test_failing_pip_is_one_sentence_and_leaves_no_stamp(tmp_path, monkeypatch, 
     assert "--latest" not in launch.install(decide("--latest"), str(tmp_path), str(stamp))  # no way out of what was chosen
 
 
+def test_an_installation_shows_its_steps_and_keeps_pip_in_a_log(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(launch.sys, "executable", shutil.which("echo"))  # its output is what pip would have been asked
+    assert launch.install(decide("test"), str(tmp_path), str(tmp_path / "stamp.json")) == ""
+    shown = capsys.readouterr().err
+    assert "1 of 3: PyTorch 2.13.0 for the processor" in shown and "2 of 3: the tools" in shown and "3 of 3: Foretoken" in shown
+    assert "-m pip" not in shown and (tmp_path / launch.LOG).read_text().count("-m pip") == 3
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("Downloading a.whl (1.5 MB)\nDownloading b.whl (500.0 kB)\nSuccessfully installed a-1 b-2\n", "2 packages, 2 MB"),
+        ("Processing a.whl\nSuccessfully installed a-1\n", "1 package"),
+        ("Downloading torch.whl (2.1 GB)\nSuccessfully installed torch-2\n", "1 package, 2,100 MB"),
+        ("Requirement already satisfied: a\n", "nothing new"),
+    ],
+)
+def test_what_a_step_fetched(output, line):
+    assert launch.fetched(output) == line
+
+
 def test_stamp_is_written_when_all_went_well(tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "pip", lambda arguments, folder: True)
     plan = decide("test")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app.commands.options import Parser, add_json
@@ -26,7 +26,7 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints one line per fact."""
+    """Prints what a person reads, and with --json all facts as one line."""
     options = parser().read(arguments)
     from app.commands.doctor_costs import measured, table
     from engine.backbones import load
@@ -44,13 +44,40 @@ def main(arguments: Sequence[str]) -> int:
             found[name] = check()
         except ForetokenError as e:  # doctor reports what is missing instead of failing
             found[name] = f"missing: {e}"
-    for key, value in found.items():
-        print(f"{key:20} {value}")
+    print("\n".join(readable(found)))
     found["passes"] = measured([*SHIPPED, *options.model], options.again)
     print("\n".join(table(found["passes"])))
     if options.json:
         print_json(found)
     return 0
+
+
+def readable(found: Mapping[str, Any]) -> list[str]:
+    """The facts as lines for a person; `--json` prints them as they are."""
+    half = "multiplies" if found["fast_bfloat16"] else "does not multiply"
+    lines = [
+        ("System", f"{found['platform']}, Python {found['python']}"),
+        ("Processor", f"{found['processor']}; {half} bfloat16 in hardware"),
+        ("PyTorch", f"{found['torch']}, {found['threads']} threads"),
+        ("GPU", found["cuda"] or "PyTorch sees none"),
+        ("Compiled passes", found["native_functions"]),
+        ("Browser", found["browser"] or "none; only the tests of the page need one"),
+        ("Training font", found["font"]),
+        ("Commit", found["commit"] or "unknown: this is no checkout"),
+    ]
+    return [f"{name:16} {text}" for name, text in lines] + [""] + [line for name, value in found.items() for line in limits(name, value)]
+
+
+def limits(name: str, value: Any) -> Iterator[str]:
+    """Lines about the least time that a pass of a model could take here, for an entry named bound_MODEL_DTYPE."""
+    if not name.startswith("bound_"):
+        return
+    model, dtype = name.removeprefix("bound_").rsplit("_", 1)
+    if isinstance(value, str):
+        yield f"{model} in {dtype}: {value.removeprefix('missing: ')}"
+        return
+    passes = (f"{rows} {each['measured']:.1f} ms ({each['ratio']:.2f} of the bound)" for rows, each in value.items())
+    yield f"{model} in {dtype}, a pass of {', of '.join(passes)}"
 
 
 def browser() -> str | None:

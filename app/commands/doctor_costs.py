@@ -58,7 +58,7 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     from engine.methods import auto_title
     from engine.tuning.curve import WIDTHS
 
-    lines = [f"{'milliseconds of a pass by rows':31}" + "".join(f"{width:>8}" for width in WIDTHS)]
+    lines = [f"{'milliseconds per pass, by rows':31}" + "".join(f"{width:>8}" for width in WIDTHS)]
     for row in rows:
         if "missing" in row:
             lines.append(f"{row['model']:31} missing: {row['missing']}")
@@ -67,8 +67,8 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         costs = "".join(f"{row['milliseconds'].get(str(width), float('nan')):8.2f}" for width in WIDTHS)
         lines.append(f"{label:31}{costs}")
         if row["beside"]:
-            said = ", ".join(f"{name} {cost:.2f}" for name, cost in row["beside"].items())
-            lines.append(f"  beside a pass, or for each pass of a drafter: {said}")
+            lines.append("  milliseconds of a method besides the pass, or per pass of its drafter:")
+            lines += [f"    {name.replace(',', ', '):52}{cost:8.2f}" for name, cost in row["beside"].items()]
         if row["disturbed"]:
             lines.append("  other programs kept the processor busy: do not trust these numbers; they are measured again next time")
         if row["auto"]:
