@@ -43,13 +43,19 @@ class Attention:
         return self.window is None or rows <= self.window
 
 
+def check_forward(model: PreTrainedModel) -> None:
+    """Raise NotSupported for a class whose forward cannot be given drafts, such as a state-space model, which keeps one state per layer."""
+    lacking = [each for each in NEEDED if each not in inspect.signature(model.forward).parameters]
+    if lacking:
+        raise NotSupported(
+            f"{type(model).__name__} takes no {' and no '.join(lacking)}, so drafts cannot be given their own place. Use plain generate."
+        )
+
+
 def attention_of(model: PreTrainedModel, length: int) -> Attention:
     """What the layers of a model see, whose sequences have up to `length` tokens; raises NotSupported for a model that has no cache of keys
     and values, or one that attends in chunks and whose first chunk ends before."""
     name, config = type(model).__name__, model.config.get_text_config(decoder=True)
-    lacking = [each for each in NEEDED if each not in inspect.signature(model.forward).parameters]
-    if lacking:
-        raise NotSupported(f"{name} takes no {' and no '.join(lacking)}, so drafts cannot be given their own place. Use plain generate.")
     if config._attn_implementation not in IMPLEMENTATIONS:
         raise NotSupported(
             f"{name} runs with {config._attn_implementation} attention, which takes no mask of drafts. Load it with "

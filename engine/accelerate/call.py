@@ -13,11 +13,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
-from engine.accelerate import pictures, request
+from engine.accelerate import adaptive, pictures, request
+from engine.accelerate.adaptive import Pilot
 from engine.accelerate.host import CallerModel
 from engine.accelerate.probe import PROBED
 from engine.accelerate.processors import Reading, read
-from engine.core import KnobArray, Method, Prompt
+from engine.core import Backbone, KnobArray, Method, Prompt
 from engine.errors import BadKnob, BadPrompt, NotSupported
 from engine.methods import METHODS, find
 from engine.run import Run, generate
@@ -70,10 +71,10 @@ class Generated(GenerateDecoderOnlyOutput):
     totals: list[dict[str, Any]] | None = None
 
 
-def foretoken(method: str = "sjdpp", **settings: Any) -> Foretoken:
-    """A callable for `model.generate(..., custom_generate=foretoken("sjdpp"), window=32)`.
+def foretoken(method: str = adaptive.NAME, **settings: Any) -> Foretoken:
+    """A callable for `model.generate(..., custom_generate=foretoken())`, or `custom_generate=foretoken("sjdpp"), window=32`.
 
-    method   : the name of a method or preset that needs no trained drafter
+    method   : the name of a method or preset that needs no trained drafter; auto, the default, drafts only where drafts pay
     settings : knobs of the method and fields of Options; `generate` takes the same names, and wins
     Raises NotSupported for a method that does not exist or needs a trained drafter, BadKnob for a setting that does not exist.
     """
@@ -81,12 +82,15 @@ def foretoken(method: str = "sjdpp", **settings: Any) -> Foretoken:
 
 
 class Foretoken:
-    """A decoding method for `custom_generate`. It keeps nothing of a run."""
+    """A decoding method for `custom_generate`.
+
+    report : of the last call, a dictionary a sequence, as in `Generated.totals`; empty before the first
+    """
 
     def __init__(self, name: str, settings: Mapping[str, Any]):
         """See `foretoken`."""
-        self.name = name
-        self.method, preset = find(name)
+        self.name, self.report = name, []
+        self.method, preset = (adaptive.METHOD, {}) if name == adaptive.NAME else find(name)
         _check_needs(name, self.method)
         self.settings = {**preset, **settings}
         KnobArray(self.method.knobs, {k: v for k, v in self.settings.items() if k not in OPTIONS})
@@ -111,6 +115,7 @@ class Foretoken:
         self._check_stream(options, len(rows))
         with pictures.lent(model):
             found, totals = self._decoded(model, rows, reading, stopping_criteria, options, knobs, input_ids, generation_config)
+        self.report = totals
         sequences = _joined(input_ids if options.generation_mode == "text" else input_ids[:, :0], found, generation_config)
         return Generated(sequences=sequences, totals=totals) if generation_config.return_dict_in_generate else sequences
 
@@ -128,11 +133,19 @@ class Foretoken:
         found, totals = [], []
         for index, backbone in enumerate(backbones):
             seed = _seed(options, index)
-            run = generate(backbone, self.method, Prompt(TEXT, seed=seed, sampling=reading.sampling), knobs, name=self.name)
+            method, pilot = self._on(backbone)
+            run = generate(backbone, method, Prompt(TEXT, seed=seed, sampling=reading.sampling), knobs, pilot, name=self.name)
             prompt = input_ids if options.generation_mode == "text" else input_ids[:, :0]
             found.append(_finish(run, options.stream_to, prompt))
-            totals.append({"method": self.name, "exact": run.exact, "seed": seed, **run.totals})
+            about = {} if pilot is None else {"decoding": pilot.passes, "reason": pilot.reason}
+            totals.append({"method": self.name, "exact": run.exact, "seed": seed, **about, **run.totals})
         return found, totals
+
+    def _on(self, backbone: Backbone) -> tuple[Method, Pilot | None]:
+        """The method for a backbone, and what chooses its drafts. An adapter of ours makes a picture, where windows pay."""
+        if self.name != adaptive.NAME:
+            return self.method, None
+        return (self.method, Pilot(backbone)) if isinstance(backbone, CallerModel) else (METHODS["sjdpp"], None)
 
     def _split(self, given: Mapping[str, Any]) -> tuple[Options, dict[str, Any], dict[str, Any]]:
         """Options, knobs, and what is left: arguments of the model's forward."""
@@ -151,12 +164,13 @@ class Foretoken:
             _check_grid(options.grid, ending.limit)
         if "wavefront" in self.method.needs:
             self._check_wavefront(ending, reading, options)
-        for row in rows:
+        for index, row in enumerate(rows):
             host = CallerModel(
-                model, row.branches, ending.limit, reading, given=row.given.tolist(), ends=ending.ends, criteria=ending.criteria,
-                grid=options.grid, codebook=options.codebook,
+                model, row.branches, ending.limit, reading.of_row(index, len(rows)), given=row.given.tolist(), ends=ending.ends,
+                criteria=ending.criteria, grid=options.grid, codebook=options.codebook,
             )  # fmt: skip
-            PROBED.check(host)
+            if self.name != adaptive.NAME:  # which tests a model when a run is long enough
+                PROBED.check(host)
             yield host
 
     def _check_stream(self, options: Options, count: int) -> None:

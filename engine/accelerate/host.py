@@ -27,7 +27,7 @@ from engine.kernels.cpu.verdict import scored
 from engine.layout import Layout, Line, Raster
 from engine.networks.hosted import DRAFT_ROWS, SlabLayer
 from engine.networks.sequence import TransformerSequence
-from engine.networks.transformer import Fork
+from engine.networks.transformer import Fork, causal
 from engine.networks.trunk import Trunk
 from engine.sampling import guide, warp
 
@@ -89,6 +89,8 @@ class CallerTrunk(Trunk):
         self.padding = torch.tensor(padding, device=model.device)[:, None]
         self.first = torch.tensor([branch.first for branch in branches], device=model.device)[:, None]
         self._padded = any(padding)
+        self._last = torch.stack([branch.ids[-1] for branch in branches]).to(model.device)[:, None, None]
+        self._first: Tensor | None = None  # logits [branches, 1, V] after the prompt, until the first pass takes them
         self._additive = model.config.get_text_config(decoder=True)._attn_implementation == "eager"
         self._last_only = "logits_to_keep" in inspect.signature(model.forward).parameters
 
@@ -98,11 +100,24 @@ class CallerTrunk(Trunk):
 
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
         """See Trunk; x are ids [branches, R, 1], and the result is logits [branches, R, V]: the class computes its head in the same
-        pass. In the pass over the prompt, whose logits nobody reads, they are [branches, 1, V] where the class can leave the rest out."""
+        pass. The pass over the prompt takes its last id, too, and gives the logits of the first pass, as `generate` does."""
         assert fork is None, "a model of transformers has no predictive stream"
-        prefilling = slab.kept < self.prefix - 1
-        if prefilling and not self._padded:
-            mask = None  # causal, which transformers knows a faster way for
+        if slab.kept < self.prefix - 1:
+            return self._prefill(x, slab)
+        first, self._first = self._first, None
+        if first is not None and slab.kept == self.prefix - 1 and x.shape[1] == 1:
+            return first  # the row of the slab is written
+        return self._pass(x, slots, mask, slab)
+
+    def _prefill(self, x: Tensor, slab: Slab) -> Tensor:
+        """The pass over a whole prompt, of which x [branches, P - 1, 1] lacks the last id; returns and keeps logits [branches, 1, V]."""
+        slots = torch.arange(self.prefix, device=x.device)
+        mask = causal(self.prefix, 0, x.device) if self._padded else None  # None: causal, which transformers knows a faster way for
+        self._first = self._pass(torch.cat([x, self._last], 1), slots, mask, slab, last_only=self._last_only)[:, -1:]
+        return self._first
+
+    def _pass(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, last_only: bool = False) -> Tensor:
+        """Logits [branches, R, V] of one call of the class."""
         return self.model(
             input_ids=x[..., 0],
             attention_mask=self._visible(mask, slots, slab.kept),
@@ -110,7 +125,7 @@ class CallerTrunk(Trunk):
             past_key_values=Cache(layers=[ExactLayer(slab, layer) for layer in range(self.attention.layers)]),
             use_cache=True,
             return_dict=True,
-            **({"logits_to_keep": 1} if prefilling and self._last_only else {}),
+            **({"logits_to_keep": 1} if last_only else {}),
         ).logits
 
     def _visible(self, mask: Tensor | None, slots: Tensor, kept: int) -> Tensor | dict[str, Tensor] | None:

@@ -12,11 +12,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.accelerate.host import Branch, CallerModel, CallerTrunk, LateSlab
+from engine.accelerate.host import Branch, CallerModel, CallerSequence, CallerTrunk, LateSlab
+from engine.core import Draft
 from engine.errors import NotSupported
 
 TOLERANCE = {torch.float64: 1e-2, torch.float32: 1e-2}  # largest difference, in standard deviations of the logits
 COARSE = 0.3  # in other number types
+PROBE_ROWS = 4  # of a pass that `agree` makes
+FAILURES = (ValueError, TypeError, RuntimeError, LookupError, AttributeError)  # of a class that takes no mask of drafts
 
 
 class Probed:
@@ -30,16 +33,44 @@ class Probed:
         settings = (host.model.config.get_text_config(decoder=True)._attn_implementation, host.model.dtype)
         if self.passed.get(host.model) == settings:
             return
-        difference, spread = gap(host)
-        if not difference <= TOLERANCE.get(host.model.dtype, COARSE) * spread:
-            raise NotSupported(
-                f"{host.name} does not keep to the positions and the mask of drafts: its logits differ by {difference:.2g} "
-                f"(they spread by {spread:.2g}). Use plain generate."
-            )
+        require_near(host, *gap(host))
         self.passed[host.model] = settings
 
 
 PROBED = Probed()  # one per process, so that a new callable for each generation costs no passes
+
+
+def require_near(host: CallerModel, difference: float, spread: float) -> None:
+    """Raise NotSupported if logits of one place differ by more than rounding does."""
+    if not difference <= TOLERANCE.get(host.model.dtype, COARSE) * spread:
+        raise NotSupported(
+            f"{host.name} does not keep to the positions and the mask of drafts: its logits differ by {difference:.2g} "
+            f"(they spread by {spread:.2g}). Use plain generate."
+        )
+
+
+def refusal(host: CallerModel, error: Exception) -> NotSupported:
+    """The sentence for a class whose pass over drafts fails."""
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    return NotSupported(f"{host.name} does not take the mask of drafts ({reason}). Use plain generate.")
+
+
+@torch.no_grad()
+def agree(sequence: CallerSequence, logits: Tensor) -> None:
+    """Raise NotSupported unless a pass over drafts agrees with the plain pass that gave `logits` [branches, 1, V]; it keeps nothing.
+
+    The drafts are three siblings, and the first and the last are the same token: neither sees another, so their logits are equal too."""
+    host, plain = sequence.model, logits[0, 0].float()
+    token = int(plain.argmax())
+    drafts = torch.tensor([token, (token + 1) % host.vocabulary, token])
+    try:
+        found = sequence.forward(Draft(drafts, parents=torch.tensor([-1, -1, -1]))).logits[0].float()
+    except FAILURES as e:
+        raise refusal(host, e) from e
+    usable = plain.abs() < torch.finfo(logits.dtype).max / 2
+    spread = plain[usable].std().item()
+    for one, other in ((found[0], plain), (found[3], found[1])):
+        require_near(host, (one - other)[usable].abs().max().item(), spread)
 
 
 @torch.no_grad()
@@ -52,9 +83,8 @@ def gap(host: CallerModel) -> tuple[float, float]:
     plain = host.model(input_ids=ids[None], use_cache=False, return_dict=True).logits[0, 2:]  # after the third id and after the fourth
     try:
         found = _drafted(host, ids)
-    except (ValueError, TypeError, RuntimeError, LookupError, AttributeError) as e:  # the same ids went through the plain pass
-        told = (str(e).strip().splitlines() or [type(e).__name__])[0].rstrip(".")
-        raise NotSupported(f"{host.name} does not take the mask of drafts ({told}). Use plain generate.") from e
+    except FAILURES as e:  # the same ids went through the plain pass
+        raise refusal(host, e) from e
     usable = plain.float().abs() < torch.finfo(plain.dtype).max / 2  # a class may set some logits to the smallest number there is
     difference = (found.float() - plain.float())[usable].abs().max()
     return difference.item(), plain.float()[usable].std().item()

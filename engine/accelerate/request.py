@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from transformers.generation import GenerationMode
 from transformers.generation import stopping_criteria as known
 
+from engine.accelerate.attention import check_forward
 from engine.accelerate.host import Branch, Stop
 from engine.accelerate.processors import Reading
 from engine.errors import BadPrompt, NotSupported
@@ -45,6 +46,7 @@ def check(model: PreTrainedModel, settings: Any, arguments: Mapping[str, Any]) -
     """Raises NotSupported for a class, a generation configuration, or arguments of the model's forward that this decoding cannot keep."""
     if model.config.is_encoder_decoder:
         raise NotSupported(f"{type(model).__name__} has an encoder; foretoken accelerates decoder-only models. Use plain generate.")
+    check_forward(model)
     if settings.num_beams not in (None, 1):
         raise NotSupported(f"foretoken decodes greedily or by sampling, not with num_beams={settings.num_beams}. Set num_beams=1.")
     mode = settings.get_generation_mode()
@@ -68,13 +70,10 @@ def rows_of(ids: Tensor, arguments: Mapping[str, Any], reading: Reading) -> list
     """The prompts of a batch, without padding.
 
     ids : int64 [B, n]. Raises BadPrompt for a mask that is no padding on the left, for positions of the caller's own, or for an empty
-    prompt; NotSupported for processors that read a batch as a whole.
+    prompt.
     """
     if ids.ndim != 2 or ids.shape[1] == 0:
         raise BadPrompt("foretoken begins with input_ids [batch, tokens]. Give at least one token, and no inputs_embeds.")
-    if len(ids) > 1 and reading.needs_paths:
-        names = ", ".join(sorted({type(each).__name__ for each in reading.called if reading.of_path(each)}))
-        raise NotSupported(f"{names} counts the rows of a batch, and foretoken decodes one after another. Generate one prompt at a time.")
     mask = arguments.get("attention_mask")
     mask = torch.ones_like(ids) if mask is None else mask
     starts = [_start(row, "attention_mask") for row in mask]

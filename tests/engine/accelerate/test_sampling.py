@@ -39,10 +39,10 @@ def small() -> LlamaForCausalLM:
     )
 
 
-def law(model: LlamaForCausalLM, prompt: list[int]) -> Law:
+def law(model: LlamaForCausalLM, prompt: list[int], length: int = LENGTH) -> Law:
     """The probability of every continuation, from the model's plain passes and transformers' own processors."""
     found: Law = {(): 1.0}
-    for _ in range(LENGTH):
+    for _ in range(length):
         ids = torch.tensor([[*prompt, *sequence] for sequence in found])
         scores = TopKLogitsWarper(LAW["top_k"])(ids, TemperatureLogitsWarper(LAW["temperature"])(ids, model(ids).logits[:, -1]))
         rows = torch.softmax(scores.double(), -1).tolist()

@@ -1,0 +1,224 @@
+"""`foretoken()` without a name: the tokens of `generate`, drafts only where they pay, and little lost where they do not."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from engine.accelerate import adaptive, foretoken
+from engine.accelerate.costs import PassCosts
+from engine.kernels.choice import REFERENCE, VARIABLE
+from research.exactness.mutants import MUTANTS
+from research.exactness.mutation import Mutant
+from research.exactness.power import detectable, statistic
+from tests.engine.accelerate import models
+from tests.engine.accelerate.models import PROMPT, plain
+from tests.engine.accelerate.test_requests import Forgetful
+from tests.engine.accelerate.test_sampling import LAW, law, small
+
+LONG = 240
+FREE: Callable[[int], float] = lambda rows: 1.0  # noqa: E731
+DEAR: Callable[[int], float] = lambda rows: float(rows)  # noqa: E731
+STEP: Callable[[int], float] = lambda rows: 1.0 if rows == 1 else 2.0  # noqa: E731
+
+
+class Machine:
+    """A clock that passes of a model move on, by their rows."""
+
+    def __init__(self, model: PreTrainedModel, cost: Callable[[int], float]):
+        self.seconds, self.cost = 0.0, cost
+        self.handle = model.register_forward_hook(self._passed, with_kwargs=True)
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.seconds
+
+    def _passed(self, model: PreTrainedModel, args: Any, inputs: dict[str, Any], output: Any) -> None:
+        self.seconds += 1.0 if self.seconds == 0 else self.cost(inputs["input_ids"].shape[1])  # the prompt's pass counts as one
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> Iterator[None]:
+    """Other tests have used the same models."""
+    adaptive.KNOWN.clear()
+    yield
+    adaptive.KNOWN.clear()
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, model: PreTrainedModel, cost: Callable[[int], float], **settings: Any) -> tuple[Any, float]:
+    """A generation by default, and its time in plain passes."""
+    machine = Machine(model, cost)
+    monkeypatch.setattr(adaptive.Pilot, "clock", staticmethod(machine))
+    given = {"do_sample": False, "max_new_tokens": LONG, "return_dict_in_generate": True, "custom_generate": foretoken()}
+    found = model.generate(torch.tensor([PROMPT]), **given | settings)
+    machine.handle.remove()
+    return found, machine.seconds
+
+
+def repeating() -> PreTrainedModel:
+    """A model that goes round in a circle of six tokens, whatever came before."""
+    model = models.built(models.LlamaForCausalLM, models.LlamaConfig(**models.SHAPE | {"max_position_embeddings": 512}))
+    table = torch.zeros(models.VOCABULARY, 32)
+    table[torch.arange(models.VOCABULARY), torch.arange(models.VOCABULARY) % 32] = 1.0
+    model.model.embed_tokens.weight.copy_(table)
+    for layer in model.model.layers:
+        layer.self_attn.o_proj.weight.zero_()
+        layer.mlp.down_proj.weight.zero_()
+    following = torch.tensor([token + 1 if token % 6 < 5 else token - 5 for token in range(models.VOCABULARY)])
+    model.lm_head.weight.zero_()
+    for token in range(30):
+        model.lm_head.weight[following[token]] += 10 * table[token]
+    return model
+
+
+def placed() -> PreTrainedModel:
+    """A model whose tokens depend on their places alone: a window is right once its places have been seen."""
+    shape = {"n_embd": 32, "n_layer": 1, "n_head": 4, "n_positions": 512, "tie_word_embeddings": False}
+    config = models.GPT2Config(vocab_size=models.VOCABULARY, pad_token_id=0, bos_token_id=1, eos_token_id=None, **shape)
+    model = models.built(models.GPT2LMHeadModel, config)
+    model.transformer.wte.weight.zero_()
+    model.transformer.h[0].attn.c_proj.weight.zero_()
+    return model
+
+
+def wandering() -> PreTrainedModel:
+    """A model of random weights, whose text hardly repeats."""
+    return models.llama(max_position_embeddings=512)
+
+
+PAYS: dict[str, tuple[Callable[[], PreTrainedModel], Callable[[int], float], float, set[str]]] = {
+    # a model; the cost of a pass by its rows; the least speed; kinds of passes with drafts
+    "text that repeats, free rows": (repeating, FREE, 1.5, {"lookup"}),
+    "text that repeats, a step": (repeating, STEP, 1.5, {"lookup"}),
+    "text that repeats, dear rows": (repeating, DEAR, 0.95, set()),
+    "other text, dear rows": (wandering, DEAR, 0.95, set()),
+    "other text, a step": (wandering, STEP, 0.95, set()),
+    "other text, free rows": (wandering, FREE, 1.0, {"lookup"}),
+    "places, free rows": (placed, FREE, 1.3, {"window"}),
+    "places, dear rows": (placed, DEAR, 0.95, set()),
+}
+
+
+@pytest.mark.parametrize("build, cost, least, kinds", PAYS.values(), ids=PAYS)
+def test_drafts_where_they_pay(
+    monkeypatch: pytest.MonkeyPatch, build: Callable[[], PreTrainedModel], cost: Callable[[int], float], least: float, kinds: set[str]
+) -> None:
+    model = build()
+    expected = plain(model, max_new_tokens=LONG)
+    for number in range(2):  # the second run knows the model
+        found, seconds = timed(monkeypatch, model, cost)
+        (totals,) = found.totals
+        assert found.sequences.tolist() == expected
+        assert LONG / seconds >= least, (number, totals)
+        assert kinds <= {kind for kind, count in totals["decoding"].items() if count} <= {"plain", "lookup", "window"}
+        assert totals["exact"] and totals["reason"].endswith(".")
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 16, 24])
+def test_a_short_run_makes_plain_passes_and_no_others(monkeypatch: pytest.MonkeyPatch, tokens: int) -> None:
+    found, seconds = timed(monkeypatch, wandering(), STEP, max_new_tokens=tokens)
+    assert found.sequences.tolist() == plain(wandering(), max_new_tokens=tokens)
+    assert seconds == tokens == found.totals[0]["forwards"]
+    assert "too short" in found.totals[0]["reason"]
+
+
+@pytest.mark.parametrize("model, sentence", [(models.falcon, "mask of drafts"), (lambda: FORGETFUL, "positions and the mask")])
+def test_a_class_that_takes_no_drafts_makes_plain_passes(
+    monkeypatch: pytest.MonkeyPatch, model: Callable[[], PreTrainedModel], sentence: str
+) -> None:
+    found, _ = timed(monkeypatch, model(), FREE, max_new_tokens=120)
+    assert found.sequences.tolist() == plain(model(), max_new_tokens=120)
+    assert sentence in found.totals[0]["reason"]
+    assert not found.totals[0]["decoding"]["window"] + found.totals[0]["decoding"]["lookup"]
+
+
+FORGETFUL = models.built(Forgetful, models.LlamaConfig(**models.SHAPE | {"max_position_embeddings": 512}))
+CALLS: dict[str, dict[str, Any]] = {
+    "guidance": {"guidance_scale": 2.0},
+    "a penalty": {"repetition_penalty": 1.3},
+    "the end": {"eos_token_id": [7, 11]},
+    "a window of the caller's": {"window": 5},
+}
+
+
+@pytest.mark.parametrize("settings", CALLS.values(), ids=CALLS)
+def test_requests_by_default(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> None:
+    monkeypatch.setattr(adaptive, "SHARE", 10.0)  # everything is tried, at any loss
+    found, _ = timed(monkeypatch, wandering(), FREE, max_new_tokens=60, **settings)
+    expected = plain(wandering(), max_new_tokens=60, **{name: value for name, value in settings.items() if name != "window"})
+    assert found.sequences.tolist() == expected
+
+
+def test_the_callable_keeps_the_report_of_its_last_call() -> None:
+    call = foretoken()
+    assert call.report == []
+    sequences = models.llama().generate(torch.tensor([PROMPT] * 2), max_new_tokens=5, do_sample=False, custom_generate=call)
+    assert sequences.shape == (2, len(PROMPT) + 5)
+    assert [each["method"] for each in call.report] == ["auto", "auto"]
+    assert all("too short" in each["reason"] for each in call.report)
+
+
+WORDS_DRAWN, RUNS = 4, 700
+
+
+def switched(monkeypatch: pytest.MonkeyPatch, runs: int) -> tuple[Counter[tuple[int, ...]], Counter[str], dict[tuple[int, ...], float]]:
+    """Samples of runs whose clock is drawn, so that they change between plain passes, lookup and windows at any token."""
+    times = random.Random(3)
+
+    def clock() -> float:
+        clock.seconds += times.choice([0.1, 1.0, 4.0])
+        return clock.seconds
+
+    clock.seconds = 0.0
+    monkeypatch.setattr(adaptive.Pilot, "clock", staticmethod(clock))
+    monkeypatch.setattr(adaptive, "SHARE", 10.0)
+    monkeypatch.setattr(adaptive.Knowledge, "best_window", lambda self, largest, tried=False: 4 if times.random() < 0.4 else None)
+    monkeypatch.setattr(adaptive.PassCosts, "of", lambda self, rows: 0.5)
+    model, prompt, call = small(), [1, 2, 3, 1, 2, 3], foretoken(seed=7)
+    found = model.generate(torch.tensor([prompt]), custom_generate=call, max_new_tokens=WORDS_DRAWN, num_return_sequences=runs, **LAW)
+    kinds = Counter(kind for each in call.report for kind, count in each["decoding"].items() for _ in range(count))
+    return Counter(tuple(row) for row in found[:, len(prompt) :].tolist()), kinds, law(model, prompt, WORDS_DRAWN)
+
+
+def test_the_distribution_across_switches(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = RUNS
+    counts, kinds, expected = switched(monkeypatch, runs)
+    assert min(kinds[kind] for kind in ("plain", "lookup", "window")) > runs // 5, kinds
+    found = statistic(counts, expected, runs)
+    assert abs(found["z"]) < 4, found
+    assert detectable(expected, runs, 4.0) < 0.17  # what these runs can see
+
+
+def test_a_wrong_residual_across_switches_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, REFERENCE)  # a mutant is a function of PyTorch's operations
+    mutant = Mutant("residual is p", MUTANTS["residual is p"]())
+    with mutant.in_force():
+        counts, _, expected = switched(monkeypatch, RUNS)
+    mutant.check()
+    assert statistic(counts, expected, RUNS)["z"] > 10
+
+
+COSTS: list[tuple[dict[int, list[float]], int, float]] = [  # passes by their rows; rows; cost
+    ({}, 1, 1.0),
+    ({}, 6, 6.0),
+    ({4: [2.0]}, 3, 2.0),
+    ({4: [2.0]}, 2, 2.0),  # no more than a larger pass
+    ({4: [2.0]}, 8, 4.0),  # in proportion at most
+    ({4: [2.0], 16: [2.5]}, 8, 2.5),
+    ({5: [9.0, 2.0, 2.2]}, 8, 2.2),  # a disturbed pass counts little
+]
+
+
+@pytest.mark.parametrize("seen, rows, cost", COSTS)
+def test_cost_of_rows(seen: dict[int, list[float]], rows: int, cost: float) -> None:
+    costs = PassCosts()
+    for each, ratios in seen.items():
+        for ratio in ratios:
+            costs.add(each, ratio)
+    assert costs.of(rows) == cost
