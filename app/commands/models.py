@@ -175,7 +175,7 @@ def remove(arguments: Sequence[str]) -> int:
 def custom_generate(arguments: Sequence[str]) -> int:
     """Writes the folder."""
     options = custom_generate_parser().read(arguments)
-    from engine.accelerate import hub
+    from engine.transformers import hub
 
     names = hub.write(options.folder)
     print(f"{options.folder}: {len(names)} files. Use it with")

@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
 
-from engine.accelerate import foretoken
-from engine.accelerate.host import Branch, CallerModel
-from engine.accelerate.processors import Reading
 from engine.core import Prompt, Sampling
 from engine.errors import BadPrompt
 from engine.machine import device_of, has_fast_bfloat16
 from engine.run import speedup
+from engine.transformers import foretoken
+from engine.transformers.host import Branch, CallerModel
+from engine.transformers.processors import Reading
 from engine.tuning.alternate import Timing, alternate, timed
 from engine.tuning.curve import PAST, cost_curve
 from research.bench.guided_pair import GuidedPair

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from engine.accelerate.host import CallerSequence
 from engine.core import Backbone, Prompt, Rows
 from engine.decoding import initializers, verdict, windows
 from engine.drafters.feature_draft import NetworkGrowth
@@ -17,6 +16,7 @@ from engine.methods import ar, find, xspecmesh
 from engine.networks.sequence import TransformerSequence
 from engine.noise import Noise
 from engine.run import generate
+from engine.transformers.host import CallerSequence
 from engine.tuning.bound import clock
 
 

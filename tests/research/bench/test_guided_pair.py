@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from research.bench.guided_pair import GuidedPair
-from tests.engine.accelerate import models
-from tests.engine.accelerate.models import NEGATIVE, PROMPT, plain
+from tests.engine.transformers import models
+from tests.engine.transformers.models import NEGATIVE, PROMPT, plain
 
 SCALE = 3.0
 

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 from transformers import GenerationMixin
 
-from engine.accelerate import foretoken
-from engine.accelerate.attention import Attention
-from engine.accelerate.processors import read
 from engine.backbones.janus import Janus
 from engine.core import Prompt, Sampling
 from engine.methods import METHODS
 from engine.run import generate
-from tests.engine.accelerate import models
-from tests.engine.accelerate.models import MODELS, NEGATIVE, PROMPT, ours, plain
+from engine.transformers import foretoken
+from engine.transformers.attention import Attention
+from engine.transformers.processors import read
 from tests.engine.backbones import tiny
+from tests.engine.transformers import models
+from tests.engine.transformers.models import MODELS, NEGATIVE, PROMPT, ours, plain
 
 GUIDED = {"guidance_scale": 3.0, "negative_prompt_ids": torch.tensor([NEGATIVE])}
 PROCESSED: dict[str, dict[str, Any]] = {

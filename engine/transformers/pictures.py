@@ -12,11 +12,11 @@ from typing import Any
 
 from transformers import JanusForConditionalGeneration, PreTrainedModel
 
-from engine.accelerate.processors import Reading
-from engine.accelerate.request import Row
 from engine.backbones.janus import Janus
 from engine.core import Backbone
 from engine.errors import NotSupported
+from engine.transformers.processors import Reading
+from engine.transformers.request import Row
 
 
 @contextmanager

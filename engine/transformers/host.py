@@ -18,8 +18,6 @@ import torch
 from torch import Tensor
 from transformers import Cache, PreTrainedModel
 
-from engine.accelerate.attention import LAST, Attention, attention_of
-from engine.accelerate.processors import Reading
 from engine.cache import Slab
 from engine.core import ANY_SUIT, Ids, Prompt, Rows, Sampling
 from engine.errors import NotSupported
@@ -30,6 +28,8 @@ from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Fork, causal
 from engine.networks.trunk import Trunk
 from engine.sampling import guide, warp
+from engine.transformers.attention import LAST, Attention, attention_of
+from engine.transformers.processors import Reading
 
 Stop = Callable[[Tensor, Any], Tensor]  # a stopping criterion
 

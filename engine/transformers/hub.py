@@ -14,7 +14,7 @@ from pathlib import Path
 
 from engine.errors import BadOutput
 
-FIRST = "engine.accelerate.call"  # the module that generate.py imports from
+FIRST = "engine.transformers.call"  # the module that generate.py imports from
 LEAST = {"transformers": "transformers>=5"}  # the oldest version, where it matters
 HEAD = "# Written by `launch.py models custom-generate` from {}. Apache-2.0.\n"
 
@@ -25,14 +25,14 @@ GENERATE = '''"""Exact speculative decoding without a drafter: Foretoken's metho
 
 from transformers import GenerationMixin
 
-from .engine_accelerate_call import foretoken
+from .engine_transformers_call import foretoken
 
 if False:  # transformers copies the files that it finds in lines like these
 {files}
 
 
-def generate(model, method="sjdpp", streamer=None, assistant_model=None, **arguments):
-    """What `model.generate` returns. method: sjdpp, sjd, jacobi, lookup, ...; other new names are knobs of the method, seed, grid, ..."""
+def generate(model, method="auto", streamer=None, assistant_model=None, **arguments):
+    """What `model.generate` returns. method: auto, sjdpp, sjd, jacobi, lookup, ...; other new names are knobs of the method, seed, grid, ..."""
     if assistant_model is not None:
         raise ValueError("Foretoken drafts without an assistant. Leave assistant_model out.")
     chosen = {{name: value for name, value in arguments.items() if value is not None}}

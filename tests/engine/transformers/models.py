@@ -31,7 +31,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from engine.accelerate import foretoken
+from engine.transformers import foretoken
 from tests.engine.backbones.tiny import spread
 
 VOCABULARY = 40

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from engine.accelerate import hub
 from engine.errors import BadOutput
+from engine.transformers import hub
 
 USE = """
 import sys

@@ -13,15 +13,15 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
-from engine.accelerate import adaptive, pictures, request
-from engine.accelerate.adaptive import Pilot
-from engine.accelerate.host import CallerModel
-from engine.accelerate.probe import PROBED
-from engine.accelerate.processors import Reading, read
 from engine.core import Backbone, KnobArray, Method, Prompt
 from engine.errors import BadKnob, BadPrompt, NotSupported
 from engine.methods import METHODS, find
 from engine.run import Run, generate
+from engine.transformers import adaptive, pictures, request
+from engine.transformers.adaptive import Pilot
+from engine.transformers.host import CallerModel
+from engine.transformers.probe import PROBED
+from engine.transformers.processors import Reading, read
 
 AVAILABLE = frozenset({"raster", "wavefront", "codebook"})  # what a caller's model can have
 TEXT = "(ids)"  # a prompt's text, where an adapter asks for one: the backbone has been given ids

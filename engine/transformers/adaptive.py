@@ -22,9 +22,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.accelerate.costs import PassCosts
-from engine.accelerate.host import CallerModel, CallerSequence
-from engine.accelerate.probe import PROBE_ROWS, PROBED, TOLERANCE, agree
 from engine.core import NO_DRAFT, Chosen, Draft, Knob, Knobs, Method, Step
 from engine.decoding.verdict import described, drawn, judge
 from engine.errors import NotSupported
@@ -33,6 +30,9 @@ from engine.methods import sjdpp
 from engine.methods.lookup import Index
 from engine.noise import Noise
 from engine.trace import Trace
+from engine.transformers.costs import PassCosts
+from engine.transformers.host import CallerModel, CallerSequence
+from engine.transformers.probe import PROBE_ROWS, PROBED, TOLERANCE, agree
 
 NAME = "auto"
 SHARE = 0.03  # of a run's time: the most that drafts may lose

@@ -6,6 +6,6 @@ processors and the stopping criteria; the engine takes the place of the decoding
 
 from __future__ import annotations
 
-from engine.accelerate.call import Foretoken, foretoken
+from engine.transformers.call import Foretoken, foretoken
 
 __all__ = ["Foretoken", "foretoken"]

@@ -11,16 +11,16 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from engine.accelerate import adaptive, foretoken
-from engine.accelerate.costs import PassCosts
 from engine.kernels.choice import REFERENCE, VARIABLE
+from engine.transformers import adaptive, foretoken
+from engine.transformers.costs import PassCosts
 from research.exactness.mutants import MUTANTS
 from research.exactness.mutation import Mutant
 from research.exactness.power import detectable, statistic
-from tests.engine.accelerate import models
-from tests.engine.accelerate.models import PROMPT, plain
-from tests.engine.accelerate.test_requests import Forgetful
-from tests.engine.accelerate.test_sampling import LAW, law, small
+from tests.engine.transformers import models
+from tests.engine.transformers.models import PROMPT, plain
+from tests.engine.transformers.test_requests import Forgetful
+from tests.engine.transformers.test_sampling import LAW, law, small
 
 LONG = 240
 FREE: Callable[[int], float] = lambda rows: 1.0  # noqa: E731

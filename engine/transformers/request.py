@@ -12,10 +12,10 @@ from transformers import PreTrainedModel
 from transformers.generation import GenerationMode
 from transformers.generation import stopping_criteria as known
 
-from engine.accelerate.attention import check_forward
-from engine.accelerate.host import Branch, Stop
-from engine.accelerate.processors import Reading
 from engine.errors import BadPrompt, NotSupported
+from engine.transformers.attention import check_forward
+from engine.transformers.host import Branch, Stop
+from engine.transformers.processors import Reading
 
 KEPT = ("attention_mask", "position_ids", "past_key_values", "use_cache", "logits_to_keep")  # model arguments that are read here
 PLAIN = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)

@@ -12,11 +12,11 @@ import torch
 from transformers import LogitsProcessorList
 from transformers.generation import logits_process as known
 
-from engine.accelerate import processors
-from engine.accelerate.processors import GUIDANCE, OF_PATHS, OF_SCORES, REASONS, Reading
 from engine.errors import NotSupported
-from tests.engine.accelerate import models
-from tests.engine.accelerate.models import PROMPT, ours, plain
+from engine.transformers import processors
+from engine.transformers.processors import GUIDANCE, OF_PATHS, OF_SCORES, REASONS, Reading
+from tests.engine.transformers import models
+from tests.engine.transformers.models import PROMPT, ours, plain
 
 IDS = torch.tensor([[0, 0, 7, 9, 11], PROMPT, [0, 21, 7, 9, 7]])
 MASK = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]])

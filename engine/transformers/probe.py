@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.accelerate.host import Branch, CallerModel, CallerSequence, CallerTrunk, LateSlab
 from engine.core import Draft
 from engine.errors import NotSupported
+from engine.transformers.host import Branch, CallerModel, CallerSequence, CallerTrunk, LateSlab
 
 TOLERANCE = {torch.float64: 1e-2, torch.float32: 1e-2}  # largest difference, in standard deviations of the logits
 COARSE = 0.3  # in other number types

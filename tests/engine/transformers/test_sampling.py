@@ -10,20 +10,20 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM, TemperatureLogitsWarper, TopKLogitsWarper
 
-from engine.accelerate import foretoken
-from engine.accelerate.host import Branch, CallerModel
-from engine.accelerate.processors import Reading
 from engine.core import Prompt, Sampling
 from engine.kernels.choice import REFERENCE, VARIABLE
 from engine.kernels.cpu.library import native
 from engine.kernels.cpu.verdict import Verifier, Window
 from engine.methods import METHODS
 from engine.run import generate
+from engine.transformers import foretoken
+from engine.transformers.host import Branch, CallerModel
+from engine.transformers.processors import Reading
 from research.exactness.mutants import MUTANTS
 from research.exactness.mutation import Mutant
 from research.exactness.power import Law, detectable, statistic
-from tests.engine.accelerate import models
-from tests.engine.accelerate.models import PROMPT, ours
+from tests.engine.transformers import models
+from tests.engine.transformers.models import PROMPT, ours
 
 SAMPLED = {"do_sample": True, "temperature": 0.9, "top_k": 12, "top_p": 0.95}
 WORDS, LENGTH = 5, 3

@@ -16,10 +16,10 @@ from transformers import (
     TemperatureLogitsWarper,
 )
 
-from engine.accelerate import foretoken
 from engine.errors import BadKnob, BadPrompt, ForetokenError, NotSupported
-from tests.engine.accelerate import models
-from tests.engine.accelerate.models import PROMPT, SHAPE, ours, plain
+from engine.transformers import foretoken
+from tests.engine.transformers import models
+from tests.engine.transformers.models import PROMPT, SHAPE, ours, plain
 
 
 class Shifted(LogitsProcessor):
