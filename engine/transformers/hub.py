@@ -32,7 +32,7 @@ if False:  # transformers copies the files that it finds in lines like these
 
 
 def generate(model, method="auto", streamer=None, assistant_model=None, **arguments):
-    """What `model.generate` returns. method: auto, sjdpp, sjd, jacobi, lookup, ...; other new names are knobs of the method, seed, grid, ..."""
+    """What `model.generate` returns. method: auto, sjdpp, sjd, lookup, ...; other new names are knobs of the method, seed, grid, ..."""
     if assistant_model is not None:
         raise ValueError("Foretoken drafts without an assistant. Leave assistant_model out.")
     chosen = {{name: value for name, value in arguments.items() if value is not None}}
