@@ -169,7 +169,7 @@ class Foretoken:
                 model, row.branches, ending.limit, reading.of_row(index, len(rows)), given=row.given.tolist(), ends=ending.ends,
                 criteria=ending.criteria, grid=options.grid, codebook=options.codebook,
             )  # fmt: skip
-            if self.name != adaptive.NAME:  # which tests a model when a run is long enough
+            if self.name != adaptive.NAME or len(row.branches) > 1:  # auto tests a model later; but a pair is padded from the start
                 PROBED.check(host)
             yield host
 

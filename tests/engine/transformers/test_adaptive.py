@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from engine.errors import NotSupported
 from engine.kernels.choice import REFERENCE, VARIABLE
 from engine.transformers import adaptive, foretoken
 from engine.transformers.costs import PassCosts
@@ -136,6 +137,11 @@ def test_a_class_that_takes_no_drafts_makes_plain_passes(
     assert found.sequences.tolist() == plain(model(), max_new_tokens=120)
     assert sentence in found.totals[0]["reason"]
     assert not found.totals[0]["decoding"]["window"] + found.totals[0]["decoding"]["lookup"]
+
+
+def test_a_class_that_would_see_the_padding_of_a_guidance_pair_is_refused() -> None:
+    with pytest.raises(NotSupported, match="positions and the mask"):
+        FORGETFUL.generate(torch.tensor([PROMPT]), max_new_tokens=4, do_sample=False, guidance_scale=2.0, custom_generate=foretoken())
 
 
 FORGETFUL = models.built(Forgetful, models.LlamaConfig(**models.SHAPE | {"max_position_embeddings": 512}))
