@@ -6,24 +6,16 @@ methods. `<!-- bench FILE: COMMAND -->` and `<!-- end -->` hold the rows that CO
 `<!-- many FILE: COMMAND -->` holds what COMMAND measured of several runs at once.
 `<!-- page FILE: COMMAND -->` holds what COMMAND measured of the page in a browser.
 `<!-- compiled FILE: COMMAND -->` holds what COMMAND wrote about compiled kernels, `<!-- bounds -->` the least times of kernels, computed.
-`<!-- papers -->` holds what was recorded of the papers' experiments, by paper; `<!-- paper NAME -->` all experiments of a paper,
-`<!-- paper NAME: KEY ... -->` the paragraphs and figures of some. They read docs/papers/.
 `<!-- aims -->` holds the best recorded row for each aim.
 tests/test_docs.py fails when a table is out of date.
-
-`python docs/make.py --papers FOLDER` records in docs/papers/ what `launch.py papers` has measured in FOLDER, then writes the pages.
-`python docs/make.py --measure FOLDER` measures all experiments first; further options are those of `launch.py papers`.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import re
-import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,7 +25,6 @@ sys.path.insert(0, str(ROOT))  # this checkout, whichever one is installed
 from engine.core import Knob, Method  # noqa: E402
 from engine.methods import METHODS, PRESETS  # noqa: E402
 from research.bench.kernels import BANDWIDTH, WORK, bound  # noqa: E402
-from research.papers import PAPERS, paper_of, recorded, running, that_run  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- knobs ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 BENCH = re.compile(r"(<!-- bench ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -41,9 +32,6 @@ COMPILED = re.compile(r"(<!-- compiled ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -
 PASSES = re.compile(r"(<!-- passes ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 MANY = re.compile(r"(<!-- many ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 PAGE = re.compile(r"(<!-- page ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
-SUMMARY = re.compile(r"(<!-- papers -->\n).*?(<!-- end -->)", re.DOTALL)
-PAPER = re.compile(r"(<!-- paper (\w+)(?:: ([\w -]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
-RECORDED = ROOT / "docs/papers"
 BOUNDS = re.compile(r"(<!-- bounds -->\n).*?(<!-- end -->)", re.DOTALL)
 AIMS_BLOCK = re.compile(r"(<!-- aims -->\n).*?(<!-- end -->)", re.DOTALL)
 AIMS = (  # what, the aim, the file, whether the row is exact, and the number that the aim is about
@@ -273,16 +261,6 @@ def fill(page: str) -> str:
     def least(found: re.Match[str]) -> str:
         return found[1] + "\n" + bounds_table() + "\n" + found[2]
 
-    def summary(found: re.Match[str]) -> str:
-        return found[1] + "\n" + recorded.summary(RECORDED) + "\n" + found[2]
-
-    def experiments(found: re.Match[str]) -> str:
-        paper, keys = paper_of(found[2]), (found[3] or "").split()
-        told = recorded.chosen(paper, keys, RECORDED, "../papers/") if keys else recorded.page_of(paper, RECORDED)
-        return found[1] + "\n" + told + "\n" + found[4]
-
-    page = SUMMARY.sub(summary, PAPER.sub(experiments, page))
-
     def aims(found: re.Match[str]) -> str:
         return found[1] + "\n" + aims_table() + "\n" + found[2]
 
@@ -291,77 +269,14 @@ def fill(page: str) -> str:
     return BOUNDS.sub(least, COMPILED.sub(programs, BENCH.sub(benches, BLOCK.sub(tables, page))))
 
 
-def begin_pages() -> None:
-    """Writes the pages of papers that have none yet, with an empty block."""
-    for paper in PAPERS.values():
-        path = RECORDED / f"{paper.name}.md"
-        if not path.exists():
-            path.parent.mkdir(exist_ok=True)
-            about = "What every row means, and how to run one: [Experiments of the papers](../papers.md)."
-            path.write_text(
-                f"# {paper.title}: tables and figures\n\n{about}\n\n<!-- paper {paper.name} -->\n<!-- end -->\n", encoding="utf-8"
-            )
-
-
-def measure(folder: Path, count: int | None, options: list[str]) -> list[str]:
-    """Measures every experiment in a process of its own, those with the fewest stored inputs first. Returns the names of those that failed.
-
-    A process that crashes or is killed ends its experiment alone. Run again, each goes on where it stopped.
-    """
-    wanted = sorted(that_run(), key=lambda pair: running.stored(folder / f"{recorded.stem_of(*pair)}.csv"))
-    begun, failed = time.monotonic(), []
-    for number, (paper, asked) in enumerate(wanted, 1):
-        name = f"{paper.name} {asked.key}"
-        print(f"{number} of {len(wanted)}, {minutes_since(begun)}: {name}", flush=True)
-        inputs = min(count or asked.runs.count, asked.runs.count)
-        own = ["--to", str(folder.resolve()), "--count", str(inputs), *options]
-        if measured_apart([sys.executable, "-m", "app.cli", "papers", paper.name, asked.key, *own]):
-            failed.append(name)
-    print(f"measured {len(wanted) - len(failed)} of {len(wanted)} experiments, {minutes_since(begun)}", flush=True)
-    return failed
-
-
-def measured_apart(command: list[str]) -> int:
-    """Runs a command, whose messages are shown; returns its code, which is not 0 if it failed or was killed."""
-    return subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False).returncode
-
-
-def minutes_since(begun: float) -> str:
-    """Returns the time since a reading of the monotonic clock."""
-    return f"{(time.monotonic() - begun) / 60:.0f} minutes"
-
-
-def record(source: Path) -> None:
-    """Records what was measured, and names what was not recorded, with the reason."""
-    found = recorded.record(source, RECORDED)
-    for stem, why in found.items():
-        if why:
-            print(f"not recorded: {stem}: {why}")
-    print(f"recorded {sum(not why for why in found.values())} experiments in {RECORDED.relative_to(ROOT)}")
-
-
-def main() -> int:
-    """Measures and records experiments if that is asked for, rewrites the pages and names those that changed. Returns 1 if one failed."""
-    own = argparse.ArgumentParser(description="Writes the generated parts of the pages in docs/.")
-    own.add_argument("--papers", type=Path, metavar="FOLDER", help="first record the experiments that were measured there")
-    own.add_argument("--measure", type=Path, metavar="FOLDER", help="measure all experiments there, and record them")
-    own.add_argument("--count", type=int, help="of --measure: the most inputs of an experiment")
-    options, rest = own.parse_known_args()
-    if (rest or options.count) and not options.measure:
-        own.error(f"{rest[0] if rest else '--count'} needs --measure")
-    failed = measure(options.measure, options.count, rest) if options.measure else []
-    if source := options.measure or options.papers:
-        record(source)
-    begin_pages()
+def main() -> None:
+    """Rewrites the pages and names those that changed."""
     for path in sorted((ROOT / "docs").rglob("*.md")):
         old = path.read_text(encoding="utf-8")
         if (new := fill(old)) != old:
             path.write_text(new, encoding="utf-8")
             print(f"wrote {path.relative_to(ROOT)}")
-    if failed:
-        print(f"failed, run the same command again: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -26,7 +26,7 @@ def parser() -> Parser:
     p.add_argument("--count", type=whole(1, 10_000), help="the most inputs (as declared)")
     p.add_argument("--minutes", type=whole(1, 1_000), help=f"stop each after this time; run again to go on ({MOST_MINUTES})")
     p.add_argument("--once", action="store_true", help="decode each input once for each row: sooner, and times are rough")
-    p.add_argument("--to", type=file_path, help="folder of the CSV, the figure and the page (papers)")
+    p.add_argument("--out", "--to", dest="out", type=file_path, help="folder of the CSV files, the figures and the page (papers)")
     p.add_argument("--backbone", metavar="NAME|PATH", help="a model or a folder of weights in the place of the declared one")
     add_device(p)
     add_json(p)
@@ -75,12 +75,13 @@ def row_of(paper: Any, each: Any) -> dict[str, Any]:
 
 
 def go(options: argparse.Namespace) -> int:
-    """Measures an experiment, draws it and writes its page."""
+    """Measures an experiment, draws it and writes the page."""
     from research.papers import experiment_of, paper_of
 
     paper = paper_of(options.paper)
-    stem, page = measured(options, paper, experiment_of(paper, options.experiment))
-    print(page)
+    asked = experiment_of(paper, options.experiment)
+    stem, text = measured(options, paper, asked)
+    print(text)
     if options.json:
         print_json(files_of(stem))
     return 0
@@ -107,16 +108,16 @@ def go_through(options: argparse.Namespace) -> int:
             continue
         written.append(files_of(stem))
         if not options.json:
-            print(f"{stem}.md", flush=True)
+            print(f"{stem}.csv", flush=True)
     if options.json:
         print_json(written)
     return 1 if refused else 0
 
 
 def measured(options: argparse.Namespace, paper: Paper, asked: Experiment) -> tuple[Path, str]:
-    """Measures an experiment, draws it and writes its page. Returns its files without their endings, and the page."""
+    """Measures an experiment, draws it and writes the page of the folder. Returns its files without their endings, and its section."""
     from engine.errors import BadOutput
-    from research.papers import figures, report, running
+    from research.papers import figures, page, running
 
     assert asked.runs is not None
     stem, count = stem_of(options, paper, asked), asked.runs.most(options.count or asked.runs.count)
@@ -125,23 +126,21 @@ def measured(options: argparse.Namespace, paper: Paper, asked: Experiment) -> tu
     try:
         stem.parent.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise BadOutput(f"Cannot make {stem.parent} ({e.strerror}). Choose another folder with --to.") from e
+        raise BadOutput(f"Cannot make {stem.parent} ({e.strerror}). Choose another folder with --out.") from e
     seconds = 60 * (options.minutes or MOST_MINUTES)
     rows = running.run(asked, stem.with_suffix(".csv"), count, seconds, options.backbone or "", options.device, options.once)
     figures.draw(asked, rows, stem.with_suffix(".png"))
-    page = report.told(paper, asked, rows, count)
-    try:
-        stem.with_suffix(".md").write_text(page, encoding="utf-8")
-    except OSError as e:
-        raise BadOutput(f"Cannot write {stem}.md ({e.strerror}). Choose another folder with --to.") from e
-    return stem, page
+    page.write_page(stem.parent)
+    return stem, "\n\n".join(page.section(paper, asked, rows))
 
 
 def stem_of(options: argparse.Namespace, paper: Paper, asked: Experiment) -> Path:
     """The files of an experiment without their endings."""
-    return (options.to or Path("papers")) / f"{paper.name}-{asked.key}"
+    return (options.out or Path("papers")) / f"{paper.name}-{asked.key}"
 
 
 def files_of(stem: Path) -> dict[str, str]:
     """The files of an experiment."""
-    return {kind: f"{stem}.{ending}" for kind, ending in (("csv", "csv"), ("figure", "png"), ("page", "md"))}
+    from research.papers.page import NAME
+
+    return {"csv": f"{stem}.csv", "figure": f"{stem}.png", "page": str(stem.parent / NAME)}

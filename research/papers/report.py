@@ -29,18 +29,6 @@ SAID = {
 MOST_SAID = 4  # rows whose numbers a paragraph compares with the paper's
 
 
-def told(paper: Paper, asked: Experiment, rows: Sequence[dict[str, Any]], count: int) -> str:
-    """Returns the Markdown page of an experiment."""
-    done = len({row["input"] for row in rows})
-    return "\n\n".join([
-        f"# {paper.title}: {asked.title}",
-        paragraph(asked, rows),
-        measured_on(paper, asked, rows, done, count),
-        f"![{asked.title}]({paper.name}-{asked.key}.png)",
-        *tables_of(asked, rows),
-    ]) + "\n"  # fmt: skip
-
-
 def tables_of(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
     """Returns the tables of an experiment and its claims, as parts of a page."""
     claims = "\n".join(f"- {said(found)}" for found in answers_of(asked, rows))

@@ -11,6 +11,7 @@ import pytest
 
 from research.papers import figures, frechet, report
 from research.papers.declaration import Arm, Claim, Conclusion, Drawing, Experiment, Paper, Pictures, at_settings, listed
+from research.papers.page import section
 from research.papers.results import answer, distances, table_of
 from research.papers.running import number
 
@@ -117,8 +118,8 @@ def test_a_page_has_our_numbers_beside_the_paper_s_and_a_figure_is_drawn(tmp_pat
             name="p", title="P", method="sjd", tables=(1, 1), figures=(1, 1), experiments=(asked,), illustrations={"figure-1": "x"}
         )
         rows = rows_of(**{"SJD, 1": [1, 2, 3], "SJD, 10": [2, 2, 2]})
-        page = report.told(paper, asked, rows, 5)
-        assert "| SJD, 10 | 2 (2 to 2); paper 7.5 |" in page and "Of 5 inputs, 3 are measured" in page
+        text = "\n".join(section(paper, asked, rows))
+        assert "| SJD, 10 | 2 (2 to 2); paper 7.5 |" in text and "Of 5 inputs, 3 are measured" in text
         figures.draw(asked, rows, tmp_path / "figure.png")
         assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 

@@ -14,8 +14,9 @@ from engine.core import Prompt
 from engine.errors import BadFile
 from engine.methods import METHODS
 from engine.run import generate
-from research.papers import figures, kept, report, running, sheets
+from research.papers import figures, kept, running, sheets
 from research.papers.declaration import Arm, Drawing, Experiment, Meshes, Pictures
+from research.papers.page import section
 from research.papers.xspecmesh import PANELS
 from research.papers.xspecmesh import PAPER as XSPECMESH
 
@@ -85,5 +86,5 @@ def test_panels_and_families_of_meshes(tmp_path: Path) -> None:
     ]
     figures.draw(asked, rows, tmp_path / "panels.png")
     assert len(PANELS) == 6 and (tmp_path / "panels.png").read_bytes().startswith(b"\x89PNG")
-    page = report.told(XSPECMESH, asked, rows, 3)
-    assert "By group of families, times as fast as plain decoding" in page and "| row | buildings | furniture |" in page
+    text = "\n".join(section(XSPECMESH, asked, rows))
+    assert "By group of families, times as fast as plain decoding" in text and "| row | buildings | furniture |" in text

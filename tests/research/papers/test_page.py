@@ -1,0 +1,106 @@
+"""The page about measured experiments, and the command that measures all of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.cli import main
+from research import papers
+from research.papers import PAPERS, page, report
+from research.papers.declaration import Arm, Claim, Experiment, Paper, Pictures
+from research.papers.running import cores_between, digest
+
+RUNS = Pictures(arms=(Arm("plain", "ar"), Arm("SJD", "sjd")), count=20, backbone="toy", prompts=tuple("abcdefghijklmnopqrst"))
+ASKED = Experiment(
+    key="table-1", title="Table 1: one", asks="Is it faster?", reports="It is.", runs=RUNS, reported={"SJD": {"step_compression": 2.5}},
+    claims=(Claim("SJD commits more", "SJD", "more", "plain", "step_compression"),), differs="All is small.",
+)  # fmt: skip
+LISTED = papers.declaration.listed("table-2", "Table 2: another", "Is it good?", "It is.", "there is no data", "table-1")
+ONE = Paper(name="p", title="P", method="sjd", tables=(1, 2), figures=(1, 1), experiments=(ASKED, LISTED), illustrations={"figure-1": "x"})
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Paper:
+    """A paper with one experiment that runs, in the place of the five."""
+    for module in (papers, page):
+        monkeypatch.setattr(module, "PAPERS", {"p": ONE})
+    return ONE
+
+
+def rows_of(count: int, others: float = 0.0) -> list[dict[str, str]]:
+    """Stored rows of ASKED with features of the judge."""
+    r = np.random.default_rng(3)
+    stamp = {"backbone": "toy", "weights": "w", "processor": "c", "threads": "1", "torch": "t", "commit": "k", "declared": digest(RUNS)}
+    return [
+        {"label": label, "input": str(i), "plain": "plain", "step_compression": f"[{n + i / 1e5}, 1, 2]", "speedup": "[1.5, 1, 2]"}
+        | {"features": json.dumps((r.normal(size=40) + n).tolist()), "others": str(others), "platform": "long " * 9}
+        | stamp
+        for i in range(count)
+        for n, label in enumerate(("plain", "SJD"), 1)
+    ]
+
+
+def write_rows(path: Path, rows: list[dict[str, str]]) -> None:
+    """Stored rows as `launch.py papers` writes them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        written = csv.DictWriter(file, list(rows[0]))
+        written.writeheader()
+        written.writerows(rows)
+
+
+def test_a_page_tells_every_experiment_that_was_measured(tmp_path: Path, only: Paper) -> None:
+    assert "## " not in page.page_of(tmp_path)
+    write_rows(tmp_path / "p-table-1.csv", rows_of(8, others=1.25))
+    text = page.write_page(tmp_path).read_text()
+    assert "| P | Table 1: one | 8 | 1 |  |  |" in text and "Table 2" not in text
+    assert "Here, tokens a pass: SJD 2 (2 to 2), in the paper 2.5." in text and "that hold here: *SJD commits more*. All is small." in text
+    assert "![Table 1: one](p-table-1.png)" in text and "because other programs used 1.2 cores meanwhile;" in text
+    assert "`python launch.py papers p table-1`: 8 inputs" in text and "Of 20 inputs, 8 are measured; run it again to go on." in text
+
+
+def test_a_page_says_if_the_experiment_was_changed_since(tmp_path: Path, only: Paper) -> None:
+    write_rows(tmp_path / "p-table-1.csv", [row | {"declared": "old"} for row in rows_of(4)])
+    assert "before the experiment was last changed" in page.page_of(tmp_path)
+
+
+def test_times_are_called_rough_if_other_programs_used_the_processor() -> None:
+    assert report.disturbed(rows_of(4, others=0.1)) == ""
+    assert "used 0.9 cores" in report.disturbed(rows_of(4, others=0.9))
+    assert "because each row decoded an input once;" in report.disturbed([row | {"repeats": "0"} for row in rows_of(4)])
+    fast = replace(ASKED, claims=(Claim("SJD is faster", "SJD", "more", "plain", "speedup"), *ASKED.claims))
+    rows = [row | {"speedup": str(2.0 if row["label"] == "SJD" else 1.0)} for row in rows_of(6)]
+    for more, verdict in (({}, "agrees"), ({"repeats": "0"}, "undecided")):  # rough times decide nothing, other numbers do
+        assert [a.verdict for a in report.answers_of(fast, [row | more for row in rows])] == [verdict, "agrees"]
+    untimed = [{name: cell for name, cell in row.items() if name != "speedup"} for row in rows_of(4, others=0.9)]
+    assert report.disturbed(untimed) == ""
+    assert cores_between((10.0, 5.0), (20.0, 12.0)) == 0.7 and cores_between((0.0, None), (1.0, 2.0)) is None
+
+
+def test_all_experiments_run_by_one_command(
+    tmp_path: Path, only: Paper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that is refused does not stop the others, and the code says so."""
+    other = replace(ASKED, key="table-2", runs=replace(RUNS, count=1), claims=())
+    both = replace(ONE, experiments=(ASKED, other))
+    monkeypatch.setattr(papers, "PAPERS", {"p": both})
+    write_rows(tmp_path / "p-table-1.csv", [row | {"declared": "older"} for row in rows_of(1)])
+    assert main(["papers", "all", "--count", "2", "--once", "--out", str(tmp_path)]) == 1
+    shown = capsys.readouterr()
+    assert "p table-1: " in shown.err and "was measured with declared older" in shown.err
+    assert shown.out.splitlines() == [f"{tmp_path / 'p-table-2'}.csv"]
+    assert {path.suffix for path in tmp_path.glob("p-table-2*")} == {".csv", ".png"} and (tmp_path / page.NAME).is_file()
+    assert shown.err.index("p table-2") < shown.err.index("p table-1")  # nothing of it is stored yet
+    (tmp_path / "p-table-1.csv").unlink()
+    assert main(["papers", "p", "all", "--count", "1", "--to", str(tmp_path)]) == 0
+
+
+def test_experiments_that_run_begin_with_the_cheapest() -> None:
+    cost = [each.generations / each.runs.count for _, each in papers.that_run() if each.runs]
+    assert cost == sorted(cost) and {of.name for of, _ in papers.that_run(PAPERS["mulo_sd"])} == {"mulo_sd"}
