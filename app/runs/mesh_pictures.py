@@ -15,9 +15,9 @@ from PIL import Image
 from app.live.boards.mesh import MeshBoard
 from app.runs.race_files import FAST, HOLD, PLAIN, SECONDS, Colours, committed, sheet, stepped, write_frames
 from app.runs.video import write_mp4
-from engine.mesh.rotation import rotation
 from engine.mesh.bpt_tokens import BPT
 from engine.mesh.picture import View, pictures
+from engine.mesh.rotation import rotation
 
 SIDE = 288  # pixels
 FRAMES = 20  # of a race

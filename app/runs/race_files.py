@@ -13,9 +13,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
-from app.runs import history
 from app.live.boards.picture import Board
 from app.live.stream import Growth
+from app.runs import history
 from app.runs.video import write_mp4
 from engine.mesh.read import Input
 from engine.run import Run

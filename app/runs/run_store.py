@@ -7,8 +7,8 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from app.runs import history
 from app.limits import Limits
+from app.runs import history
 from engine.mesh.read import Input
 from engine.run import Run
 

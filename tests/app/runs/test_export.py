@@ -15,9 +15,9 @@ import torch
 from PIL import Image
 
 from app import cli
-from app.runs import exporting, history, mesh_pictures, race_files, video
 from app.live.boards.mesh import MeshBoard
 from app.live.boards.picture import Board
+from app.runs import exporting, history, mesh_pictures, race_files, video
 from app.runs.mesh_pictures import Drawn
 from app.runs.recorded import grid, open_run
 from app.ui.panels import canvas

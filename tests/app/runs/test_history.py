@@ -13,16 +13,16 @@ import pytest
 import torch
 from PIL import Image
 
-from app.runs import history
-from app.server import studio
 from app.limits import Limits
-from app.runs.mesh_files import write_files
 from app.live.session import Sessions
-from app.runs.run_store import Shelf
-from app.ui.tabs.image_tab import ImageTab
-from app.ui.method_menu import title_of
-from app.ui.tabs.racing import Racing
 from app.live.worker import Here
+from app.runs import history
+from app.runs.mesh_files import write_files
+from app.runs.run_store import Shelf
+from app.server import studio
+from app.ui.method_menu import title_of
+from app.ui.tabs.image_tab import ImageTab
+from app.ui.tabs.racing import Racing
 from engine import files
 from engine.core import Prompt, Sampling
 from engine.errors import BadFile, BadOutput, MissingWeights

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.runs import mesh_pictures, race_files
 from app.live.boards.mesh import MeshBoard
+from app.runs import mesh_pictures, race_files
 from engine.errors import NotSupported
 from tests.app.test_mesh_board import start
 

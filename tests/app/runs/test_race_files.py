@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageSequence
 
-from app.runs import history, race_files
 from app.live.boards.picture import Board
+from app.runs import history, race_files
 from engine.core import Prompt
 from engine.methods import find
 from engine.run import generate

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.server import endpoints, studio
-from app.live.boards.lazy import Lazy
 from app.limits import STRANGERS, Limits
+from app.live.boards.lazy import Lazy
 from app.runs.run_store import Shelf
+from app.server import endpoints, studio
 from app.ui.tabs.tab_context import Place
 from engine.core import Prompt
 from engine.files import part_beside
