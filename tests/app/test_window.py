@@ -29,7 +29,7 @@ def test_the_manifest_has_our_name_and_our_icon(served):
     (icon,) = manifest["icons"]
     kind, content = fetched(served, icon["src"])
     assert (icon["sizes"], icon["type"]) == ("any", "image/svg+xml") and kind.startswith("image/svg+xml")
-    assert content == (ROOT / "app" / "ui" / "icon.svg").read_bytes() and b"<script" not in content
+    assert content == (ROOT / "app" / "ui" / "style" / "icon.svg").read_bytes() and b"<script" not in content
     assert b'rel="manifest"' in fetched(served, "/")[1] and b'"pwa":true' in fetched(served, "/config")[1]
 
 

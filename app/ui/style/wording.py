@@ -10,7 +10,6 @@ from engine.core import Knob
 KNOBS = {
     "init": "First guesses",
     "refresh": "Guesses not reached yet",
-    "continuation": "Guesses not reached yet",
     "verify": "Checked for",
     "relax": "Tolerance",
     "reuse_ratio": "Keep a guess above",
@@ -19,7 +18,6 @@ KNOBS = {
     "neighbour_share": "How many codes are similar",
     "distance": "Similarity of codes",
     "candidates": "Guesses a place",
-    "levels": "Places with several guesses",
     "half_width": "Neighbours on either side",
     "code_distance": "Farthest similar code",
     "accept": "Accept a guess",

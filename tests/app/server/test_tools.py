@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -42,7 +43,8 @@ def asking(address: str, ask: Callable[[ClientSession], Any]) -> Any:
                 await client.initialize()
                 return await ask(client)
 
-    return asyncio.run(session())
+    with ThreadPoolExecutor(1) as thread:  # a browser of other tests has a loop in this one
+        return thread.submit(asyncio.run, session()).result()
 
 
 def call(address: str, tool: str, progress: Callable | None = None, **arguments: Any) -> CallToolResult:
