@@ -8,7 +8,6 @@ from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any
 
-from fastapi.exception_handlers import http_exception_handler
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -54,7 +53,7 @@ class ImagesApi:
     async def unrouted(self, request: Request, error: HTTPException) -> Response:
         """The answer to an error 404 or 405: in OpenAI's form if no route takes the path or the method, else Gradio's."""
         if request.url.path.startswith(GRADIO) or error.detail != HTTPStatus(error.status_code).phrase:
-            return await http_exception_handler(request, error)
+            return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
         answer = await self._answering(partial(refuse, error=error))(request)
         answer.headers.update(error.headers or {})
         return answer
