@@ -1,7 +1,6 @@
 """Plain decoding of many inputs with a measurement of each: held-out shapes of all families, and the files of asset packs.
 
-Benchmarks and the recipe of the fit's model read the same records. An input is given to the decoder as a surface (16,384 points), as a
-cloud (2,048) or as a scan (2,048, degraded, without the normals that it lost); the truth is always measured on the surface.
+An input is given to the decoder as points drawn from a surface, on which the mesh is then measured.
 """
 
 from __future__ import annotations
@@ -21,15 +20,13 @@ from engine.core import Prompt, Sampling
 from engine.errors import BadFile, BadPrompt
 from engine.mesh.distance import distance
 from engine.mesh.frame import centred
-from engine.mesh.normals import complete
 from engine.mesh.shrinkwrap import shrinkwrapped
 from engine.nearest import nearest, tried
-from engine.recognition.fit import evidence
-from engine.recognition.kind import MeshJudge
 from engine.recognition.up import read_standing
-from research.worlds.lowpoly_shapes import HELD_OUT_FAMILIES, Shape, degrade, held_out_shape, sample_points
+from research.mesh_judge import MeshJudge
+from research.worlds.lowpoly_shapes import HELD_OUT_FAMILIES, Shape, held_out_shape, sample_points
 
-KINDS = {"surface": 16_384, "cloud": 2_048, "scan": 2_048}  # points
+POINTS = 16_384  # of an input
 SUFFIXES = (".glb", ".obj", ".ply", ".stl")
 TOGETHER = 32  # inputs that are decoded at once
 BOXES, FAMILIES = "held-out boxes", "held-out families"
@@ -41,7 +38,7 @@ class Subject:
     """An input in the model's frame.
 
     source : BOXES, FAMILIES, or the name of a folder of files; family : "" for a file
-    surface : vertices and faces of the truth; points : [N, 6] float32, what the decoder gets; kind : one of KINDS
+    surface : vertices and faces; points : [N, 6] float32, what the decoder gets
     """
 
     name: str
@@ -49,30 +46,22 @@ class Subject:
     family: str
     surface: Surface
     points: np.ndarray
-    kind: str = "surface"
-
-    @property
-    def seen(self) -> Surface | np.ndarray:
-        """What a run can compare its mesh with."""
-        return self.surface if self.kind == "surface" else self.points
 
 
 @dataclass(frozen=True)
 class Record:
-    """What became of a subject: how far the mesh is from the truth, over the floor (None: no face); the judge's names for the input and the
-    mesh; and what a run sees of it (`evidence`)."""
+    """What became of a subject: how far the mesh is from the surface, over the floor (None: no face), and the judge's names for the
+    input and the mesh."""
 
     name: str
     source: str
     family: str
-    kind: str
     faces: int
     chamfer: float | None
     floor: float | None
     over_floor: float | None
     input_kind: str
     mesh_kind: str
-    evidence: dict[str, float] | None
 
     @property
     def right(self) -> bool:
@@ -81,38 +70,26 @@ class Record:
 
     def row(self) -> dict[str, Any]:
         """The record as a flat row."""
-        flat = asdict(self)
-        seen = flat.pop("evidence") or {}
-        return flat | {"right": self.right} | {f"seen_{name}": round(value, 4) for name, value in seen.items()}
+        return asdict(self) | {"right": self.right}
 
 
-def subject_of(shape: Shape, source: str, number: int, kind: str = "surface") -> Subject:
+def subject_of(shape: Shape, source: str, number: int) -> Subject:
     """The input for a shape; the number draws its points."""
     rows = np.concatenate([shape.vertices, np.zeros_like(shape.vertices)], 1)
     vertices = centred(rows)[:, :3]
-    return Subject(shape.family, source, shape.family, (vertices, shape.faces), given((vertices, shape.faces), kind, number), kind)
+    return Subject(shape.family, source, shape.family, (vertices, shape.faces), given((vertices, shape.faces), number))
 
 
-def given(surface: Surface, kind: str, number: int) -> np.ndarray:
-    """The points [N, 6] of a surface in one of KINDS, cleaned as those of a file are."""
-    rng = np.random.default_rng([number, 77])
-    points = sample_points(*surface, KINDS[kind], rng)
-    if kind != "scan":
-        return points
-    rows = np.unique(degrade(points, rng), axis=0)
-    lost = not np.any(rows[:, 3:])
-    normals = complete(rows[:, :3].astype(np.float64), None if lost else rows[:, 3:])[0]
-    return np.concatenate([rows[:, :3], normals], 1).astype(np.float32)
+def given(surface: Surface, number: int) -> np.ndarray:
+    """POINTS points [N, 6] of a surface; the number draws them."""
+    return sample_points(*surface, POINTS, np.random.default_rng([number, 77]))
 
 
-def shapes(families: Sequence[str], each: int, kinds: Sequence[str] = ("surface",)) -> Iterator[Subject]:
-    """`each` held-out shapes of every taught family, and of every family that was never taught; their kinds take turns."""
-    number = 0
-    for round_ in range(each):
-        for place, family in enumerate((*families, *HELD_OUT_FAMILIES)):
-            source = FAMILIES if family in HELD_OUT_FAMILIES else BOXES
-            yield subject_of(held_out_shape(family, number), source, number, kinds[(round_ + place) % len(kinds)])
-            number += 1
+def shapes(families: Sequence[str], each: int) -> Iterator[Subject]:
+    """`each` held-out shapes of every taught family, and of every family that was never taught."""
+    for number, family in enumerate((*families, *HELD_OUT_FAMILIES) * each):
+        source = FAMILIES if family in HELD_OUT_FAMILIES else BOXES
+        yield subject_of(held_out_shape(family, number), source, number)
 
 
 def files(folders: Iterable[Path], count: int) -> list[tuple[str, Path]]:
@@ -124,7 +101,7 @@ def files(folders: Iterable[Path], count: int) -> list[tuple[str, Path]]:
     return [found[i] for i in order[:count]]
 
 
-def assets(folders: Iterable[Path], count: int, up: str = "auto", kinds: Sequence[str] = ("surface",)) -> Iterator[Subject]:
+def assets(folders: Iterable[Path], count: int, up: str = "auto") -> Iterator[Subject]:
     """Inputs of `count` files; one that cannot be read, or has no faces, is named on the terminal and left out."""
     for number, (source, path) in enumerate(files(folders, count)):
         try:
@@ -136,8 +113,7 @@ def assets(folders: Iterable[Path], count: int, up: str = "auto", kinds: Sequenc
             print(f"{path.name} has no faces and is left out.", file=sys.stderr)
             continue
         surface = read.frame.to_model(read.surface[0]), read.surface[1]
-        kind = kinds[number % len(kinds)]
-        yield Subject(path.stem, source, "", surface, given(surface, kind, number), kind)
+        yield Subject(path.stem, source, "", surface, given(surface, number))
 
 
 def measured(
@@ -167,13 +143,12 @@ def record_of(judge: MeshJudge, subject: Subject, mesh: Mesh) -> Record:
     """The record of a subject and the mesh that was made of it."""
     result = mesh.vertices, mesh.faces
     looks, made = judge.chances(subject.points), judge.chances_of_mesh(*result)
-    true = distance(result, subject.surface)
-    seen = true if subject.kind == "surface" else distance(result, subject.seen)
-    whole = made is not None and true["chamfer"] is not None and seen["chamfer"] is not None
+    apart = distance(result, subject.surface)
+    whole = made is not None and apart["chamfer"] is not None
     return Record(
-        subject.name, subject.source, subject.family, subject.kind, len(mesh.faces),
-        true["chamfer"] if whole else None, true["floor"] if whole else None, true["chamfer"] / true["floor"] if whole else None,
-        judge.name(looks), judge.name(made), evidence(seen, looks, made) if whole else None,
+        subject.name, subject.source, subject.family, len(mesh.faces),
+        apart["chamfer"] if whole else None, apart["floor"] if whole else None, apart["chamfer"] / apart["floor"] if whole else None,
+        judge.name(looks), judge.name(made),
     )  # fmt: skip
 
 
@@ -194,5 +169,5 @@ def survey(
         for subject, (record, mesh) in zip(batch, found, strict=True):
             over = "no face" if record.over_floor is None else f"{record.over_floor:.1f} times the floor"
             seed += 1
-            print(f"{seed}: {subject.source}, {subject.name} ({subject.kind}): {over}, {record.mesh_kind}", file=sys.stderr, flush=True)
+            print(f"{seed}: {subject.source}, {subject.name}: {over}, {record.mesh_kind}", file=sys.stderr, flush=True)
             yield subject, record, mesh

@@ -158,10 +158,10 @@ def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, 
     """Generates one mesh; prints its line unless --json, and returns it. out: the folder of the copy."""
     import torch
 
-    from app.runs.fit_line import fit_of
     from app.runs.history import deliver, placed
     from engine.core import Prompt
     from engine.mesh.distance import distance
+    from engine.mesh.fit import fit_of
     from engine.mesh.quality import quality
 
     options = work.options
@@ -178,9 +178,7 @@ def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, 
     apart = distance((placed(result.vertices, given), result.faces), given.reference)
     line = report(run, shown) | {"input": str(path), "notes": given.notes, "rendering_seconds": round(rendering, 4)}
     line |= {k: found[k] for k in ("faces", "vertices", "watertight")} | {k: apart[k] for k in ("chamfer", "hausdorff", "floor")}
-    fits, unknown = fit_of(work.backbone, given, result, apart)
-    if unknown:
-        print(unknown, file=sys.stderr)
+    fits = fit_of(apart)
     line |= {"fit": fits and fits.row(), "shrinkwrap": None}
     if options.shrinkwrap and found["faces"]:
         line |= {"shrinkwrap": shrinkwrap(work, run, given, shown), "files": files_of(shown)}

@@ -1,1 +1,1 @@
-"""Small networks that look at the points of a shape: which way is up, what it is, and how well a mesh fits it."""
+"""Small networks that look at a result or an input: which way a cloud is up, and what a picture shows."""

@@ -1,6 +1,6 @@
 """`launch.py bench mesh --judge`: whether plain decoding makes the right thing, on held-out shapes of all families and on asset packs.
 
-The judge of meshes (`engine/recognition/kind.py`) names what it sees in a mesh. Of a held-out shape its family is known; of a file of a
+The judge of meshes (`research/mesh_judge.py`) names what it sees in a mesh. Of a held-out shape its family is known; of a file of a
 pack the mesh is right if it is named as the file itself is. Distances are those of `engine/mesh/distance.py` over their floor. Rows: one
 for every family and every pack, then all boxes, families and packs together. With --csv every input gets a row of its own.
 """
@@ -18,10 +18,10 @@ from PIL import Image
 
 from engine.backbones.lowpoly import Lowpoly, Mesh
 from engine.core import Backbone, Sampling
+from engine.mesh.fit import VERDICTS, verdict_of
 from engine.mesh.picture import View, contact_sheet
 from engine.networks.weights import read_card
-from engine.recognition import kind
-from engine.recognition.fit import VERDICTS, truth
+from research import mesh_judge
 from research.bench.figures import sheet
 from research.bench.plan import MeshJudgeBench
 from research.bench.rows import append_csv, check_csv, experiment, quartiles
@@ -34,10 +34,10 @@ PACKS = "packs"
 def bench(plan: MeshJudgeBench) -> list[dict[str, Any]]:
     """Returns the rows of the table, printed when all inputs are measured; raises MissingWeights if there is no judge."""
     check_csv(plan.csv)
-    backbone, judge = plan.load(), kind.load()
+    backbone, judge = plan.load(), mesh_judge.load()
     sampling = plan.sampling_of(backbone)
     records = [record for _, record, _ in surveyed(plan, backbone, judge, sampling)]
-    told = {"judge": read_card(kind.FOLDER)["mesh_judge"]["held_out"], "up": plan.up, "faces_allowed": plan.faces}
+    told = {"judge": read_card(mesh_judge.FOLDER)["mesh_judge"]["held_out"], "up": plan.up, "faces_allowed": plan.faces}
     told |= {"best_of": plan.best_of, "shrinkwrap": plan.shrinkwrap}
     stamp = experiment(backbone, sampling, **told)
     rows = [row | {k: v for k, v in stamp.items() if k not in row} for row in table(records)]
@@ -48,7 +48,9 @@ def bench(plan: MeshJudgeBench) -> list[dict[str, Any]]:
     return rows
 
 
-def surveyed(plan: MeshJudgeBench, backbone: Lowpoly, judge: kind.MeshJudge, sampling: Sampling) -> Iterator[tuple[Subject, Record, Mesh]]:
+def surveyed(
+    plan: MeshJudgeBench, backbone: Lowpoly, judge: mesh_judge.MeshJudge, sampling: Sampling
+) -> Iterator[tuple[Subject, Record, Mesh]]:
     """The inputs of a plan, each with its record and mesh."""
     inputs = subjects(plan, backbone)
     return survey(backbone, judge, inputs, sampling, plan.faces, best_of=plan.best_of, shrinkwrap=plan.shrinkwrap)
@@ -87,7 +89,7 @@ def summary(name: str, records: Sequence[Record]) -> dict[str, Any]:
         "empty": round(float(np.mean([r.over_floor is None for r in records])), 4),
         "chamfer_over_floor": quartiles(over) if len(over) else None,
         "chamfer": round(float(np.mean([r.chamfer for r in records if r.chamfer is not None])), 4) if len(over) else None,
-        "fits": {verdict: sum(truth(x) == verdict for x in over) for verdict in VERDICTS},
+        "fits": {verdict: sum(verdict_of(x) == verdict for x in over) for verdict in VERDICTS},
         "named": dict(kinds.most_common(3)),
     }
 
@@ -107,7 +109,7 @@ def readable(row: dict[str, Any]) -> str:
 def draw(plan: MeshJudgeBench, path: Path) -> None:
     """Writes a sheet of inputs beside their meshes, in the order of the plan; raises BadOutput if the file cannot be written."""
     sheet.check(path)
-    backbone, judge = plan.load(), kind.load()
+    backbone, judge = plan.load(), mesh_judge.load()
     sampling = plan.sampling_of(backbone)
     views = []
     for subject, record, mesh in surveyed(plan, backbone, judge, sampling):

@@ -6,7 +6,6 @@ RECIPES: dict[str, str] = {  # name on the command line: module with `main(optio
     "judge": "research.train.judge",
     "upright": "research.train.upright",
     "mesh-judge": "research.train.mesh_judge",
-    "mesh-fit": "research.train.mesh_fit",
     "lowpoly": "research.train.lowpoly",
     "mesh-heads": "research.train.mesh_heads",
     "feature-draft": "research.train.feature_draft",

@@ -11,8 +11,9 @@ from engine.backbones import lowpoly, pictogram
 from engine.errors import MissingWeights
 from engine.networks.card import CARD, read_card
 from engine.networks.weights import hash_of, parts
-from engine.recognition import fit, kind, up
 from engine.recognition import picture_judge as judge
+from engine.recognition import up
+from research import mesh_judge
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,6 @@ THINGS = (
     Thing("multilayer heads with adapter", "mesh-heads", "lowpoly", "heads.heads_mlp_lora", "lowpoly"),
     Thing("lowpoly's drafter", "feature-draft --backbone lowpoly", "lowpoly", "feature_draft", "lowpoly"),
     Thing("lowpoly's stream", "predictive-stream --backbone lowpoly", "lowpoly", "", "lowpoly", "predictive_stream"),
-    Thing("mesh fit", "mesh-fit", "mesh_fit", "fit", "lowpoly"),
 )
 
 
@@ -59,9 +59,8 @@ def folder_of(model: str) -> Path:
         "pictogram": pictogram.FOLDER,
         "judge": judge.FOLDER,
         "upright": up.FOLDER,
-        "mesh_judge": kind.FOLDER,
+        "mesh_judge": mesh_judge.FOLDER,
         "lowpoly": lowpoly.FOLDER,
-        "mesh_fit": fit.FOLDER,
     }[model]
 
 

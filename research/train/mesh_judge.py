@@ -21,9 +21,9 @@ from engine.kernels.cpu.learned import compiled_by_torch
 from engine.mesh.frame import centred
 from engine.mesh.rotation import rotation
 from engine.networks.weights import read_card, ship
-from engine.recognition import kind
-from engine.recognition.kind import OTHER, MeshJudge
 from engine.recognition.network import POINTS, CloudNetwork, features
+from research import mesh_judge
+from research.mesh_judge import OTHER, MeshJudge
 from research.train.cloud_lessons import Lessons
 from research.train.decision import Measure, may_ship, prepare, target
 from research.train.loop import Options, Training
@@ -104,13 +104,13 @@ def held_out_numbers(judge: MeshJudge) -> dict[str, Any]:
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
     preset, device = PRESETS[options.preset], options.device
-    target(options, kind.FOLDER)
+    target(options, mesh_judge.FOLDER)
     model = CloudNetwork(len(NAMES))
     training = Training("mesh-judge", model, preset["rate"], options.minutes_of(preset), device, average=0.998, weight_decay=0.02)
-    shipped = read_card(kind.FOLDER) if (kind.FOLDER / "card.json").exists() else {}
+    shipped = read_card(mesh_judge.FOLDER) if (mesh_judge.FOLDER / "card.json").exists() else {}
     same = tuple(shipped.get("names", ())) == NAMES
     if not training.resume(options.fresh, options.slice) and not options.fresh and "mesh_judge" in shipped and same:
-        training.warm_start(kind.load().network.state_dict(), shipped["mesh_judge"])
+        training.warm_start(mesh_judge.load().network.state_dict(), shipped["mesh_judge"])
     lessons = Lessons(lesson)
 
     def loss(seen: Tensor, families: Tensor) -> Tensor:
@@ -138,4 +138,4 @@ def main(options: Options) -> None:
         "data": "research/worlds/lowpoly_shapes.py, all families; never a generated mesh. Held out: two boxes of parameters per family.",
         "mesh_judge": {"settings": model.settings} | training.summary(options.preset, "mesh-judge"),
     }
-    ship(prepare(options, kind.FOLDER), {"mesh_judge.safetensors": training.averaged}, card)
+    ship(prepare(options, mesh_judge.FOLDER), {"mesh_judge.safetensors": training.averaged}, card)

@@ -12,8 +12,8 @@ from app.ui.panels import runs
 from app.ui.tabs import mesh_outcome, mesh_tab, restoring
 from app.ui.tabs.mesh_outcome import Outcome
 from engine.errors import BadFile
+from engine.mesh.fit import Fit
 from engine.mesh.read import read
-from engine.recognition.fit import Fit
 from tests.app.test_mesh_board import CHAIR, start
 
 
@@ -32,19 +32,18 @@ def boards(low) -> list[MeshBoard]:
 
 def fit(verdict: str) -> Fit:
     """A fit with this verdict."""
-    return Fit(verdict, 3.0, f"Fit: {verdict}.", "chair", "chair")
+    return Fit(verdict, 3.0, f"{verdict} match.")
 
 
 def test_only_a_mesh_that_fits_is_celebrated(boards):
-    said = {name: mesh_outcome.said(boards, Outcome([], fit(name), ""), [[1.0], [4.0]]) for name in ("good", "foreign")}
+    said = {name: mesh_outcome.said(boards, Outcome([], fit(name)), [[1.0], [4.0]]) for name in ("good", "fair", "foreign")}
     assert said["good"]["headline"].startswith("4.0× faster") and said["good"]["fits"] == "good"
-    assert said["foreign"]["headline"] == "Not a shape that the model knows" and said["foreign"]["tone"] == "even"
-    flat = mesh_outcome.said(boards, Outcome([], None, ""), [[1.0], [4.0]])
+    assert said["fair"]["headline"] == said["good"]["headline"] and said["fair"]["tone"] == "even"
+    assert said["foreign"]["headline"] == "The mesh does not match its input" and said["foreign"]["tone"] == "even"
+    flat = mesh_outcome.said(boards, Outcome([], None), [[1.0], [4.0]])
     assert (flat["headline"], flat["tone"]) == ("The mesh has no area", "bad")
-    unknown = mesh_outcome.said(boards, Outcome([], None, "Measured with other weights."), [[1.0], [4.0]])
-    assert unknown["fit"] == "Measured with other weights."
     empty = SimpleNamespace(faces=[], run=boards[0].run)
-    assert mesh_outcome.said([empty, boards[1]], Outcome([], None, ""), [])["headline"] == "The mesh has no faces"
+    assert mesh_outcome.said([empty, boards[1]], Outcome([], None), [])["headline"] == "The mesh has no faces"
 
 
 def test_the_table_tells_faces_holes_and_fit(boards):

@@ -295,7 +295,7 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
     assert page.locator("#mesh-knobs .ft-knob[data-knob=accept_probability] em").inner_text() == "live"
     finished(page)
     assert page.evaluate(f"{VIEW}.state") == "done"
-    page.wait_for_function("document.querySelector('#mesh-verdict .ft-fit').textContent.includes('fit')")
+    page.wait_for_function("document.querySelector('#mesh-verdict .ft-fit').textContent.includes(' match')")
     course = "document.querySelector('#mesh-trace .ft-chart').dataset"
     page.wait_for_function(f"{course}.state === 'done' && {course}.moves === '1'")
     folder = served.runs()[-1]

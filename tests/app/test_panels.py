@@ -17,8 +17,8 @@ import app.ui.panels
 from app.live.boards.picture import Board
 from app.ui.panels import canvas, notice, verdict
 from engine.core import Prompt
+from engine.mesh.fit import Fit
 from engine.methods import find
-from engine.recognition.fit import Fit
 from engine.run import generate
 
 SCRIPTS = sorted(Path(app.ui.panels.__file__).parent.glob("*.js"))
@@ -132,15 +132,18 @@ def test_a_picture_of_nothing_that_was_asked_for_is_not_celebrated(picto, monkey
     assert verdict.encode(fast, None)["headline"] == "Nothing to draw"
 
 
-def test_a_mesh_of_a_foreign_thing_is_not_celebrated():
+def test_only_a_good_match_is_celebrated():
     done = {"state": "done", "headline": "7.1× faster", "detail": "7.10 s plain, 1.00 s accelerated.", "tone": "good"}
-    good = verdict.with_fit(done, Fit("good", 1.5, "Fit: good.", "chair", "chair"))
-    assert good == done | {"fit": "Fit: good.", "fits": "good"}
-    foreign = verdict.with_fit(done, Fit("foreign", 9.0, "Fit: foreign.", "car", "house"))
-    assert (foreign["headline"], foreign["tone"], foreign["fits"]) == (verdict.FOREIGN, "even", "foreign")
+    good = verdict.with_fit(done, Fit("good", 1.5, "Good match."))
+    assert good == done | {"fit": "Good match.", "fits": "good"}
+    foreign = verdict.with_fit(done, Fit("foreign", 9.0, "Poor match."))
+    assert (foreign["headline"], foreign["tone"], foreign["fits"]) == (verdict.POOR, "even", "foreign")
     assert foreign["detail"].startswith("7.1× faster. 7.10 s plain")  # the speed is still told
+    fair = verdict.with_fit(done, Fit("fair", 3.0, "Rough match."))
+    assert fair == done | {"fit": "Rough match.", "fits": "fair", "tone": "even"}
+    assert verdict.with_fit(done | {"tone": "bad"}, Fit("fair", 3.0, "f"))["tone"] == "bad"
     stopped = {"state": "stopped", "headline": "Stopped", "detail": "x"}
-    assert verdict.with_fit(stopped, Fit("foreign", 9.0, "f", "", ""))["headline"] == "Stopped"
+    assert verdict.with_fit(stopped, Fit("foreign", 9.0, "f"))["headline"] == "Stopped"
 
 
 def test_nothing_is_promised_of_tokens_where_only_the_law_is_the_same(picto):

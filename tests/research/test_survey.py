@@ -11,9 +11,9 @@ from app.cli import main
 from engine.backbones import lowpoly
 from engine.errors import BadPrompt
 from engine.mesh.frame import SIDE
-from engine.recognition import kind
+from research import mesh_judge
 from research.bench.mesh_judged import readable, table
-from research.survey import BOXES, FAMILIES, KINDS, Record, assets, files, measured, shapes, subject_of, survey
+from research.survey import BOXES, FAMILIES, POINTS, Record, assets, files, measured, shapes, subject_of, survey
 from research.worlds.lowpoly_shapes import HELD_OUT_FAMILIES, held_out_shape
 from tests.engine.mesh import shapes as plain
 from tests.engine.mesh.files import obj, ply, stl, text
@@ -34,22 +34,19 @@ def pack(tmp_path: Path) -> Path:
     return folder
 
 
-def test_every_family_comes_and_its_kind_takes_turns():
-    found = list(shapes(("table", "chair"), 3, tuple(KINDS)))
+def test_every_family_comes():
+    found = list(shapes(("table", "chair"), 3))
     assert [s.family for s in found[:4]] == ["table", "chair", *HELD_OUT_FAMILIES] and len(found) == 12
     assert {s.source for s in found if s.family in HELD_OUT_FAMILIES} == {FAMILIES} and found[0].source == BOXES
-    assert {s.kind for s in found if s.family == "table"} == set(KINDS)
     assert len({s.points.tobytes() for s in found}) == 12
 
 
-@pytest.mark.parametrize("given", KINDS)
-def test_a_subject_lies_in_the_frame_of_the_model(given: str):
-    subject = subject_of(held_out_shape("chair", 4), BOXES, 4, given)
+def test_a_subject_lies_in_the_frame_of_the_model():
+    subject = subject_of(held_out_shape("chair", 4), BOXES, 4)
     vertices = subject.surface[0]
     assert np.ptp(vertices, 0).max() == pytest.approx(SIDE) and np.abs(vertices.max(0) + vertices.min(0)).max() < 1e-9
     assert subject.points.dtype == np.float32 and np.linalg.norm(subject.points[:, 3:], axis=1) == pytest.approx(1, abs=1e-3)
-    assert len(subject.points) == KINDS[given] or (given == "scan" and len(subject.points) <= KINDS[given])
-    assert isinstance(subject.seen, tuple) == (given == "surface")
+    assert len(subject.points) == POINTS
 
 
 def test_files_are_not_selected_and_always_the_same(pack: Path, tmp_path: Path):
@@ -68,25 +65,24 @@ def test_a_file_that_cannot_be_used_is_named_and_left_out(pack: Path, capsys: py
 
 def test_a_record_is_measured_on_the_surface(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     tiny_folders.ship(tmp_path, monkeypatch)
-    backbone, judge = lowpoly.load(), kind.load()
-    subject = subject_of(held_out_shape("table", 1), BOXES, 1, "cloud")
+    backbone, judge = lowpoly.load(), mesh_judge.load()
+    subject = subject_of(held_out_shape("table", 1), BOXES, 1)
     (record, mesh), _ = measured(backbone, judge, [subject, subject], 1, backbone.sampling)
     assert record.faces == len(mesh.faces) and record.family == "table"
     if record.over_floor is not None:
         assert record.over_floor == pytest.approx(record.chamfer / record.floor) and record.floor < 0.03
-        assert np.exp(record.evidence["over_floor"]) < record.over_floor  # a cloud has a higher floor of its own
     rows = list(survey(backbone, judge, [subject, subject], backbone.sampling))
     assert len(rows) == 2 and len(list(survey(backbone, judge, [subject] * 3, backbone.sampling, skip=1))) == 2
     assert rows[1][1] == record  # the seed counts the inputs
     wrapped = [each for _, each, _ in survey(backbone, judge, [subject], backbone.sampling, shrinkwrap=True)]
     assert wrapped[0].faces == rows[0][1].faces and wrapped[0].chamfer < rows[0][1].chamfer
-    assert "2: held-out boxes, table (cloud)" in capsys.readouterr().err
+    assert "2: held-out boxes, table" in capsys.readouterr().err
     assert all(not isinstance(value, dict) for value in rows[0][1].row().values())
 
 
 def record(family: str, mesh_kind: str, over: float | None, source: str = BOXES, input_kind: str = "table") -> Record:
     """A record of one shape or file."""
-    return Record("a", source, family, "surface", 9, over and over / 50, 0.02, over, input_kind, mesh_kind, None)
+    return Record("a", source, family, 9, over and over / 50, 0.02, over, input_kind, mesh_kind)
 
 
 def test_the_table_counts_by_family_by_pack_and_in_all():
@@ -107,7 +103,7 @@ def test_the_command_judges_and_draws(tmp_path: Path, pack: Path, monkeypatch: p
     few = ["bench", "mesh", "--judge", "--packs", str(pack), "--count", "2", "--up", "y"]
     assert main([*few, "--each", "0", "--csv", str(tmp_path / "a.csv"), "--json"]) == 0
     assert '"row": "all packs"' in capsys.readouterr().out
-    assert "seen_over_floor" in (tmp_path / "a.csv").read_text().splitlines()[0]
+    assert "over_floor" in (tmp_path / "a.csv").read_text().splitlines()[0]
     assert main([*few, "--sheet", str(tmp_path / "a.png")]) == 0 and (tmp_path / "a.png").exists()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from app.live.stream import Costs, Growth
 from app.ui.panels import panel
-from engine.recognition.fit import Fit
+from engine.mesh.fit import Fit
 from engine.run import Run, speedup
 
 TEMPLATE = """
@@ -38,7 +38,7 @@ class Words(NamedTuple):
 
 PICTURE = Words()
 NOTHING = "The model knows no object of this prompt, so the picture is a background alone."
-FOREIGN = "Not a shape that the model knows"
+POOR = "The mesh does not match its input"
 SMALLER = ("window", "depth")  # knobs that make a pass wide
 
 
@@ -86,11 +86,13 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE, seconds: 
 
 
 def with_fit(said: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
-    """The line with how well a mesh fits its input; a mesh of a thing that the model does not know is not celebrated."""
+    """The line with how well a mesh fits its input; only a good match is celebrated."""
     found = {**said, "fit": fits.text, "fits": fits.verdict}
-    if fits.verdict != "foreign" or said["state"] != "done":
+    if fits.verdict == "good" or said["state"] != "done":
         return found
-    return found | {"headline": FOREIGN, "tone": "even", "detail": f"{said['headline']}. {said['detail']}"}
+    if fits.verdict == "fair":
+        return found | {"tone": "even" if said.get("tone") == "good" else said.get("tone", "")}
+    return found | {"headline": POOR, "tone": "even", "detail": f"{said['headline']}. {said['detail']}"}
 
 
 def _added(run: Run) -> str:

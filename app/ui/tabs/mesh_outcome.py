@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from app.live.boards.mesh import MeshBoard
-from app.runs.fit_line import fit_of
 from app.runs.mesh_files import FILES, write_files
 from app.runs.run_store import Shelf
 from app.ui.panels import notice, runs, verdict
@@ -18,37 +17,32 @@ from app.ui.tabs.comparing import pair
 from app.ui.tabs.mesh_side import FLAT, WORDS, without_a_face
 from app.ui.tabs.quality_table import Measured
 from app.ui.tabs.saving import keep
+from engine.mesh.fit import Fit, fit_of
 from engine.mesh.read import Input
-from engine.recognition.fit import Fit
 
 
 class Outcome(NamedTuple):
-    """sides : the measured boards, the left one first; fit : of the accelerated mesh, None if it is not known, then `unknown` says why"""
+    """sides : the measured boards, the left one first; fit : of the accelerated mesh, None if it has no area"""
 
     sides: list[Measured]
     fit: Fit | None
-    unknown: str
 
 
 def measured(boards: Sequence[MeshBoard], given: Input) -> Outcome:
     """Measures the meshes of a race. boards: the right one first"""
     fast = boards[0]
     sides = [quality_table.measure(b, "fast" if b is fast else "plain", given) for b in reversed(boards) if b.count]
-    if not len(fast.faces):
-        return Outcome(sides, None, "")
-    return Outcome(sides, *fit_of(fast.run.backbone, given, fast.run.result(), sides[-1].numbers))
+    return Outcome(sides, fit_of(sides[-1].numbers) if len(fast.faces) else None)
 
 
 def said(boards: Sequence[MeshBoard], outcome: Outcome, seconds: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """The line above the view. A mesh that is empty, has no area or is foreign to its input is not celebrated."""
+    """The line above the view. A mesh that is empty, has no area or does not match its input is not celebrated."""
     fast = boards[0]
     if not len(fast.faces):
         return without_a_face(fast.run)
     told = verdict.encode(*pair(boards), WORDS, seconds)
     if outcome.fit:
         return verdict.with_fit(told, outcome.fit)
-    if outcome.unknown:
-        return told | {"fit": notice.without_paths(outcome.unknown)}
     return told if told["state"] != "done" else FLAT
 
 
@@ -59,7 +53,7 @@ def rows(boards: Sequence[MeshBoard], outcome: Outcome, given: Input) -> list[ru
         side = next((s for s in outcome.sides if (s.side == "fast") == (board is boards[0])), None)
         more = {"faces": side.numbers["faces"] if side else 0, "holes": side.repair.holes if side else 0, "fit": None}
         if board is boards[0] and outcome.fit:
-            more["fit"] = outcome.fit.verdict
+            more["fit"] = outcome.fit.word
         found.append(runs.mesh(board, given, more))
     return found
 

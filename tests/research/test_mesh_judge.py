@@ -9,9 +9,9 @@ from numpy.random import PCG64, Generator
 
 from engine.mesh.frame import SIDE
 from engine.mesh.rotation import rotation
-from engine.recognition import kind
-from engine.recognition.kind import MeshJudge
 from engine.recognition.network import FEATURES, POINTS, CloudNetwork, drawn, features
+from research import mesh_judge
+from research.mesh_judge import MeshJudge
 from research.train.cloud_lessons import CHUNK, GROUP, PASSES, STEPS, Lessons
 from research.train.mesh_judge import NAMES, cloud_of, coarse, lesson, shapes
 from research.worlds.families import FAMILIES
@@ -21,7 +21,7 @@ from tests.engine.mesh import shapes as plain
 
 @pytest.fixture(scope="module")
 def judge() -> MeshJudge:
-    return kind.load()
+    return mesh_judge.load()
 
 
 def test_shapes_outside_the_boxes_are_taught_and_those_inside_are_held_out():

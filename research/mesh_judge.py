@@ -7,7 +7,6 @@ so it is independent of every generator. It also knows the families that lowpoly
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -54,9 +53,3 @@ def load(folder: Path = FOLDER) -> MeshJudge:
     card, path = read_card(folder), folder / "mesh_judge.safetensors"
     names = need(card, "names", list, folder, of=str)
     return MeshJudge(names, built(CloudNetwork, need(card, "mesh_judge.settings", dict, folder), read_tensors(path), path))
-
-
-@cache
-def shipped() -> MeshJudge:
-    """The shipped judge, loaded once."""
-    return load()

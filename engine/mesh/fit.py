@@ -1,0 +1,59 @@
+"""The fit of a finished mesh: how many times as far it lies from its input as a perfect mesh would, and one line that says it.
+
+It is the chamfer distance over the sampling floor (engine/mesh/distance.py) with fixed limits; docs/models/mesh_eyes.md says why these. A
+cloud is compared by fewer points than a surface, so its floor is higher, as the root of how much fewer: there the excess over the floor is
+counted in floors of as many points as a surface has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from engine.mesh.distance import COUNT
+
+GOOD, FAIR = 2.0, 5.0  # times the floor, at most
+VERDICTS = {"good": "good", "fair": "rough", "foreign": "poor"}  # in JSON, and as people read it
+TINY = 1e-6  # the least floor; points that are all equal have none
+
+
+@dataclass(frozen=True)
+class Fit:
+    """verdict : one of VERDICTS; over_floor : the distance over the floor of a surface; text : the line"""
+
+    verdict: str
+    over_floor: float
+    text: str
+
+    @property
+    def word(self) -> str:
+        """The verdict as people read it."""
+        return VERDICTS[self.verdict]
+
+    def row(self) -> dict[str, Any]:
+        """The entry of a run's JSON."""
+        return asdict(self) | {"over_floor": round(self.over_floor, 2)}
+
+
+def verdict_of(over_floor: float) -> str:
+    """The verdict on a distance over the floor."""
+    return "good" if over_floor <= GOOD else "fair" if over_floor <= FAIR else "foreign"
+
+
+def fit_of(apart: Mapping[str, Any]) -> Fit | None:
+    """The fit of a mesh by its `distance` to its input; None if it has no area."""
+    if apart["chamfer"] is None:
+        return None
+    floor = max(apart["floor"], TINY)
+    over = 1 + (apart["chamfer"] / floor - 1) * (COUNT / apart["count"]) ** 0.5
+    return Fit(verdict_of(over), over, sentence(over))
+
+
+def sentence(over_floor: float) -> str:
+    """The line about a distance over the floor."""
+    verdict = verdict_of(over_floor)
+    times = f"{max(over_floor, 1):.1f}".removesuffix(".0") if over_floor <= 10 else "more than 10"
+    if verdict == "fair":
+        return f"Rough match ({times} times): parts may be missing or bent. Another seed may do better."
+    return f"{VERDICTS[verdict].capitalize()} match: {times} times as far from your points as a perfect mesh would be."
