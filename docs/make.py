@@ -4,7 +4,6 @@ A page holds pairs of comments; what stands between them is replaced. `<!-- knob
 methods. `<!-- bench FILE: COMMAND -->` and `<!-- end -->` hold the rows that COMMAND wrote into docs/bench/FILE with `--csv`.
 `<!-- passes FILE: COMMAND -->` holds what COMMAND measured about passes on a CPU.
 `<!-- many FILE: COMMAND -->` holds what COMMAND measured of several runs at once.
-`<!-- page FILE: COMMAND -->` holds what COMMAND measured of the page in a browser.
 `<!-- compiled FILE: COMMAND -->` holds what COMMAND wrote about compiled kernels, `<!-- bounds -->` the least times of kernels, computed.
 `<!-- aims -->` holds the best recorded row for each aim.
 tests/test_docs.py fails when a table is out of date.
@@ -31,7 +30,6 @@ BENCH = re.compile(r"(<!-- bench ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", 
 COMPILED = re.compile(r"(<!-- compiled ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 PASSES = re.compile(r"(<!-- passes ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 MANY = re.compile(r"(<!-- many ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
-PAGE = re.compile(r"(<!-- page ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 BOUNDS = re.compile(r"(<!-- bounds -->\n).*?(<!-- end -->)", re.DOTALL)
 AIMS_BLOCK = re.compile(r"(<!-- aims -->\n).*?(<!-- end -->)", re.DOTALL)
 AIMS = (  # what, the aim, the file, whether the row is exact, and the number that the aim is about
@@ -43,18 +41,6 @@ AIMS = (  # what, the aim, the file, whether the row is exact, and the number th
     ("exact meshes, tokens a pass", "-", "xeon-amx-trees.csv", True, "step_compression"),
     ("relaxed pictures, tokens a pass", "13", "epyc-image.csv", False, "step_compression"),
 )
-ON_PAGE = {  # column: (what it is, digits, unit, aim)
-    "ready_seconds": ("the page is ready", 2, " s", "1 s"),
-    "first_pixels_seconds": ("first pixels, from the click", 2, " s", "0.3 s"),
-    "updates_per_second": ("updates a second", 1, "", "8 to 12"),
-    "wall_seconds": ("result, from the click", 2, " s", ""),
-    "clock_seconds": ("clocks of both sides", 2, " s", ""),
-    "wall_over_clocks": ("time over the clocks", 2, "x", "1.15x"),
-    "drawing_seconds": ("of it drawing", 3, " s", ""),
-    "sending_seconds": ("of it sending", 3, " s", ""),
-    "bookkeeping_seconds": ("of it bookkeeping", 3, " s", ""),
-    "kilobytes": ("received", 0, " kB", ""),
-}
 SAMPLING = ("temperature", "top_k", "top_p", "guidance")
 
 
@@ -201,19 +187,6 @@ def many_table(path: Path, command: str) -> str:
     return "\n".join([f"`python launch.py {command}`: {settings}.", "", *runs, "", *passes, ""])
 
 
-def page_table(path: Path, command: str) -> str:
-    """What was measured of the page: a line for each number, with its aim, and a column for the page and for each kind of run."""
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    first = rows[0]
-    lines = ["| | aim | " + " | ".join(row["what"] for row in rows) + " |", "|---" * (2 + len(rows)) + "|"]
-    for column, (what, digits, unit, aim) in ON_PAGE.items():
-        cells = (spread(row[column], digits, unit) if row.get(column) else "" for row in rows)
-        lines.append(f"| {what} | {aim} | " + " | ".join(cells) + " |")
-    machine = f"{first['processor']}, {first['threads']} thread(s), {first['browser']}, PyTorch {first['torch']}, commit {first['commit']}"
-    return "\n".join([f"`python launch.py {command}`: {first['runs']} runs of each; {machine}.", "", *lines, ""])
-
-
 def bounds_table() -> str:
     """The fewest bytes of typical calls, and the least microseconds these take at the bandwidth of each GPU."""
     gpus = [f"{name} ({BANDWIDTH[name] / 1e12:g} TB/s)" for name in BANDWIDTH]
@@ -255,9 +228,6 @@ def fill(page: str) -> str:
     def several(found: re.Match[str]) -> str:
         return found[1] + "\n" + many_table(ROOT / "docs/bench" / found[2], found[3]) + "\n" + found[4]
 
-    def page_of(found: re.Match[str]) -> str:
-        return found[1] + "\n" + page_table(ROOT / "docs/bench" / found[2], found[3]) + "\n" + found[4]
-
     def least(found: re.Match[str]) -> str:
         return found[1] + "\n" + bounds_table() + "\n" + found[2]
 
@@ -265,7 +235,7 @@ def fill(page: str) -> str:
         return found[1] + "\n" + aims_table() + "\n" + found[2]
 
     page = AIMS_BLOCK.sub(aims, page)
-    page = MANY.sub(several, PAGE.sub(page_of, PASSES.sub(cpu, page)))
+    page = MANY.sub(several, PASSES.sub(cpu, page))
     return BOUNDS.sub(least, COMPILED.sub(programs, BENCH.sub(benches, BLOCK.sub(tables, page))))
 
 

@@ -17,8 +17,7 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # this checkout, whichever one is installed
 
-from app.server.browser import browser  # noqa: E402
-from research.bench.load_test import studio  # noqa: E402
+from tests.app.shipped import browser, studio  # noqa: E402
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

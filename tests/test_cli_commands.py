@@ -42,8 +42,6 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "bench_cpu": {"--threads", "--csv", "--json"},
     "bench_many": {"--models", "--at-once", "--inputs", "--repeats", "--size", "--faces", "--threads", "--csv", "--json"},
     "bench_gpu": {"--tokens", "--csv", "--json"},
-    "bench_studio": {"--visitors", "--minutes", "--pairs", "--seed", "--json"},
-    "bench_page": {"--runs", "--csv", "--json"},
     "models": {"--json"},
     "export": {"--out", "--json"},
     "space": {"--name", "--hardware", "--json"},

@@ -176,25 +176,8 @@ def test_a_benchmark_s_table_holds_the_rows_of_its_file_and_what_they_depend_on(
     assert table[4:] == ["| `sjdpp` | yes | 7.50 (6.00-8.00) | 5.1 | 3.50x (3.00-4.00) | -0.080 (-0.100--0.060) |"]
 
 
-def test_the_page_s_table_has_a_column_for_each_kind_of_run_and_the_aims(make, tmp_path):
-    header = "what,ready_seconds,kilobytes,first_pixels_seconds,runs,processor,threads,browser,torch,commit"
-    rows = [
-        '"page, again","[0.8, 0.7, 0.9]","[980.2, 980.2, 980.2]",,9,P,1,Chromium 1,2,abc',
-        'mesh,,,"[0.25, 0.2, 0.3]",9,P,1,Chromium 1,2,abc',
-    ]
-    (tmp_path / "x.csv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
-    table = make.page_table(tmp_path / "x.csv", "bench page").splitlines()
-    assert table[0] == "`python launch.py bench page`: 9 runs of each; P, 1 thread(s), Chromium 1, PyTorch 2, commit abc."
-    assert table[2] == "| | aim | page, again | mesh |"
-    assert "| the page is ready | 1 s | 0.80 s (0.70-0.90) |  |" in table
-    assert "| first pixels, from the click | 0.3 s |  | 0.25 s (0.20-0.30) |" in table and "| received |  | 980 kB |  |" in table
-
-
 def test_every_file_of_measurements_stands_in_a_page(make):
     shown = {
-        block[1]
-        for path in PAGES
-        for kind in (make.BENCH, make.COMPILED, make.PASSES, make.MANY, make.PAGE)
-        for block in kind.findall(text(path))
+        block[1] for path in PAGES for kind in (make.BENCH, make.COMPILED, make.PASSES, make.MANY) for block in kind.findall(text(path))
     }
     assert {path.name for path in (ROOT / "docs/bench").glob("*.csv")} == shown != set()

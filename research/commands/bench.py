@@ -1,4 +1,4 @@
-"""`launch.py bench KIND`: measures the speed of methods, kernels and the page; each kind has its own options."""
+"""`launch.py bench KIND`: measures the speed of methods and kernels; each kind has its own options."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ KINDS = {
     "many": "several runs at once",
     "gpu": "graphs and windows on a GPU",
     "expected": "tokens a pass, for auto",
-    "studio": "the page under several visitors",
-    "page": "the page in one visitor's browser",
 }  # each is research/commands/bench_NAME.py
 
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 import torch
 
-from app.server.browser import FLAGS, chromium
 from engine.backbones import lowpoly
 from engine.backbones.pictogram import Pictogram, PictogramModel, load
 from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
@@ -28,6 +24,7 @@ from engine.networks.mesh_decoder import describe as describe_model
 from engine.networks.vq import PictureTokenizer
 from engine.networks.weights import ship, split
 from engine.words.emoji_scenes import vocabulary
+from tests.app.shipped import FLAGS, START_LIMIT, chromium, wait_for
 from tests.app.visitor import Visitor
 from tests.engine.backbones.tiny import spread
 
@@ -42,7 +39,6 @@ FRESH = """if (!sessionStorage.visited) {
   sessionStorage.setItem('foretoken-race', 'none'); // so that no example is shown
 }"""
 ONE_PROCESS = "--process-per-site"  # of the browser, for all pages: they open an eighth sooner
-START_LIMIT = 120  # seconds until the studio must answer
 
 
 @pytest.fixture(autouse=True)
@@ -153,26 +149,6 @@ def served(picto_folder: Path, lowpoly_folder: Path, tmp_path_factory: pytest.Te
     """The studio that the tests share."""
     with serving(tmp_path_factory.mktemp("studio"), picto_folder, lowpoly_folder) as (studio, _):
         yield studio
-
-
-def wait_for(process: subprocess.Popen, log: Path) -> str:
-    """The studio's address once it answers; fails with its last words if it does not."""
-    deadline = time.monotonic() + START_LIMIT
-    while time.monotonic() < deadline and process.poll() is None:
-        found = re.search(r"http://\S+", log.read_text())
-        if found and answers(found[0]):
-            return found[0]
-        time.sleep(0.1)
-    raise AssertionError(f"The studio did not start:\n{log.read_text()[-3000:]}")
-
-
-def answers(address: str) -> bool:
-    """True if the studio answers a request."""
-    try:
-        with urlopen(f"{address}/config", timeout=5) as response:
-            return response.status == 200
-    except OSError:
-        return False
 
 
 @pytest.fixture

@@ -1,7 +1,104 @@
-"""A visitor without a browser, for the tests; `launch.py bench studio` sends the same ones."""
+"""A visitor without a browser, for the tests: sends the page's requests over HTTP, with any values."""
 
 from __future__ import annotations
 
-from research.bench.client import QUICK, Visitor
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-__all__ = ["QUICK", "Visitor"]
+import httpx
+
+QUICK = {"image": {"size": "64 px"}, "mesh": {"face_budget": 8}}  # settings of a run that ends soon
+
+
+class Visitor:
+    """One session. Handlers are known by the names of their functions, as the page's config tells them."""
+
+    def __init__(self, address: str):
+        self.http = httpx.Client(base_url=address, timeout=120)
+        self.session = secrets.token_hex(6)
+        self.config = self.http.get("/config").json()
+        self.components = {c["id"]: c for c in self.config["components"]}
+        self.handlers = {d["id"]: d for d in self.config["dependencies"]}
+
+    def handler(self, name: str, tab: str = "image") -> int:
+        """The number of a handler of a tab; the tabs are built one after the other."""
+        found = [i for i, d in sorted(self.handlers.items()) if str(d["api_name"]).rsplit("_", 1)[0] == name or d["api_name"] == name]
+        found = [i for i in found if self.tab_of(i) in (tab, "")]
+        assert found, f"{name} of {tab} is not among {[d['api_name'] for d in self.handlers.values()]}"
+        return found[0]
+
+    def tab_of(self, handler: int) -> str:
+        """Whose components a handler touches; "" if that cannot be told."""
+        named = [
+            self.components[c]["props"].get("elem_id") or ""
+            for c in (*self.handlers[handler]["inputs"], *self.handlers[handler]["outputs"])
+        ]
+        return "" if not named else "mesh" if any(n.startswith("mesh-") for n in named) else "image"
+
+    def values(self, handler: int) -> list[Any]:
+        """What the untouched page sends to a handler."""
+        return [self.components[c]["props"].get("value") for c in self.handlers[handler]["inputs"]]
+
+    def ask(self, handler: int, data: list[Any]) -> str:
+        """All that comes back from a handler, as text."""
+        if self.handlers[handler]["queue"]:
+            return "\n".join(self.follow(handler, data))
+        return self._post("/gradio_api/run/predict", handler, data).text
+
+    def follow(self, handler: int, data: list[Any]) -> Iterator[str]:
+        """The lines that come back from a handler that stands in a queue, as they come."""
+        joined = self._post("/gradio_api/queue/join", handler, data)
+        if joined.status_code != 200:
+            yield joined.text
+            return
+        with self.http.stream("GET", "/gradio_api/queue/data", params={"session_hash": self.session}) as answer:
+            for line in answer.iter_lines():
+                yield line
+                if '"process_completed"' in line:
+                    return
+
+    def _post(self, path: str, handler: int, data: list[Any]) -> httpx.Response:
+        body = {"fn_index": handler, "session_hash": self.session, "data": data}
+        content = json.dumps(body).encode()  # lone surrogates stay what they are: \\ud800
+        return self.http.post(path, content=content, headers={"Content-Type": "application/json"})
+
+    def upload(self, name: str, content: bytes) -> str:
+        """Sends a file and lets the Mesh tab read it; all that came back."""
+        sent = self.http.post("/gradio_api/upload", files={"files": (name, content)})
+        if sent.status_code != 200:
+            return sent.text
+        file = {"path": sent.json()[0], "orig_name": name, "meta": {"_type": "gradio.FileData"}}
+        told = self.ask(self.handler("announce", "mesh"), [file])
+        reading = self.handler("drop", "mesh")
+        return told + self.ask(reading, [file, *self.values(reading)[1:]])
+
+    def ticket(self, tab: str = "image", chosen: Mapping[str, Any] | None = None, /, **changed: Any) -> Any:
+        """The number of a ticket for the engine.
+
+        chosen: settings that differ from the page's; changed: other values, by the ids of their components
+        """
+        handler = self.handler("enter", tab)
+        data = self.values(handler)
+        for place, component in enumerate(self.handlers[handler]["inputs"]):
+            name = (self.components[component]["props"].get("elem_id") or "").removeprefix("mesh-")
+            if name == "settings":
+                data[place] = data[place] | {"values": data[place]["values"] | (chosen or {})}
+            if name in changed:
+                data[place] = changed[name]
+        found = json.loads(self.ask(handler, data))
+        return found["data"][0] if "data" in found else 0
+
+    def filled(self, tab: str, chosen: Mapping[str, Any], /, **changed: Any) -> list[Any]:
+        """What the page sends for a run: a ticket, see there, unless `changed` has one."""
+        return [changed["ticket"] if "ticket" in changed else self.ticket(tab, chosen, **changed)]
+
+    def generate(self, tab: str = "image", **changed: Any) -> str:
+        """A whole run that ends soon, of nothing but the method; all that came back, and what it left."""
+        came = self.ask(self.handler("run", tab), self.filled(tab, QUICK[tab], **{"compare": False, **changed}))
+        return came + self.ask(self.handler("deliver", tab), [])
+
+    def can_generate(self, tab: str = "image") -> bool:
+        """Whether a run comes to its end."""
+        return '"gradio.FileData"' in self.generate(tab)  # a download is offered

@@ -50,7 +50,6 @@ NAMES = {
     "kernels": "GPU kernels, compiled",
     "epyc-cpu": "Passes on a CPU: AMD EPYC",
     "xeon-amx-cpu": "Passes on a CPU: Intel Xeon with AMX",
-    "epyc-page": "The page in a browser: AMD EPYC",
 }
 SUBJECTS = {"auto": ", auto against fixed choices", "trees": ", trees and the dual stream"}  # of a table, by a word of its file's name
 

@@ -8,7 +8,7 @@
   const pictures = () => shown(".ft-card[data-state=running]").filter(({ dataset }) => Number(dataset.tokens) > 0);
 
   const ready = new MutationObserver(() => {
-    if (!document.querySelector(__DRAWN__) || !document.querySelector(__ALIVE__)) return;
+    if (!document.querySelector("#canvas-fast .ft-card[data-side]") || !document.querySelector("#knobs .ft-knob")) return;
     ready.disconnect();
     painted((now) => { seen.ready = now; });
   });

@@ -1,0 +1,164 @@
+"""Times of the page in a browser, and many visitors at a time, with the shipped models: `pytest -s tests/app/test_speed.py` prints them.
+
+How large the times are is not tested: they depend on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from app.ui.tabs.mesh_input import EXAMPLES
+from tests.app.shipped import Server, studio
+from tests.app.visitor import QUICK, Visitor
+
+PATIENCE = 120_000  # milliseconds until a run must have ended
+RUNS = 3  # of each kind whose times are printed; the first is not counted
+VISITORS, ROUNDS = 3, 2
+CLOCK = Path(__file__).with_name("page_clock.js").read_text(encoding="utf-8")
+COSTS = re.compile(
+    r"On the page [\d.]+ s: ([\d.]+) s on the clocks, ([\d.]+) s of drawing, ([\d.]+) s of sending, ([\d.]+) s of bookkeeping"
+)
+RECEIVED = """[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
+  .reduce((sum, each) => sum + each.transferSize, 0)"""
+LAST_FILE = {"": "#folders", "mesh-": "#mesh-download-folders"}  # of a run, by the prefix of the tab's ids
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Iterator[Server]:
+    """A studio with the shipped models."""
+    with studio() as server:
+        yield server
+
+
+@contextmanager
+def opened(context, address: str) -> Iterator:
+    """A page that notes when it is ready, when a run is first seen, and when it ends."""
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.add_init_script(CLOCK)
+    page.goto(address)
+    page.wait_for_function("foretokenSeen.ready !== null")
+    yield page
+    page.close()
+
+
+def race(page, prefix: str = "") -> dict[str, float]:
+    """Presses Generate and returns seconds: to the first pixels, to the result, and of the parts that the page names."""
+    page.click(f"#{prefix}generate")
+    page.wait_for_function("foretokenSeen.ended !== null")
+    page.wait_for_selector(f"#{prefix}generate")
+    page.wait_for_selector(f"{LAST_FILE[prefix]}:not([disabled])")  # what is still written would slow the next run
+    seen = page.evaluate("foretokenSeen")
+    parts = COSTS.search(page.inner_text(f"#{prefix}verdict .ft-costs"))
+    assert parts and seen["first"], f"the page does not say where the time went: {seen}"
+    clocks, drawing, sending, bookkeeping = map(float, parts.groups())
+    first, whole = ((seen[name] - seen["clicked"]) / 1000 for name in ("first", "ended"))
+    assert 0 < first <= whole and 0 < clocks < whole and drawing + sending + bookkeeping < whole
+    return {"first": first, "whole": whole, "clocks": clocks, "over clocks": whole / clocks, "updates": len(set(seen["updates"])) / whole}
+
+
+def printed(title: str, rows: list[dict[str, float]]) -> None:
+    """Prints the median of each number."""
+    print(f"\n{title}: " + ", ".join(f"{name} {median(row[name] for row in rows):.2f}" for name in rows[0]), end="")
+
+
+@pytest.mark.browser
+@pytest.mark.panel
+def test_the_times_of_the_page(browser, shipped):
+    context = browser.new_context(viewport={"width": 1366, "height": 1000})
+    with opened(context, shipped.address) as page:
+        first = {"ready": page.evaluate("foretokenSeen.ready") / 1000, "kilobytes": page.evaluate(RECEIVED) / 1000}
+    with opened(context, shipped.address) as page:
+        later = {"ready": page.evaluate("foretokenSeen.ready") / 1000, "kilobytes": page.evaluate(RECEIVED) / 1000}
+        printed("page, first visit", [first])
+        printed("page, again", [later])
+        assert first["ready"] > 0 and 100 < first["kilobytes"] > later["kilobytes"]  # the browser's cache does not come again
+        page.evaluate("document.querySelector(`#bar button[data-size='128 px']`).click()")
+        printed("picture, 128 px", [race(page) for _ in range(RUNS + 1)][1:])
+        page.get_by_role("tab", name="Mesh", exact=True).click()
+        page.wait_for_selector("#mesh-ready i", state="attached")
+        page.wait_for_selector("#mesh .ft-mesh[data-points]:not([data-points='0'])")
+        printed("mesh", [race(page, "mesh-") for _ in range(RUNS + 1)][1:])
+    context.close()
+
+
+@contextmanager
+def visit(address: str) -> Iterator[Visitor]:
+    """A visitor with an open page; closing it tells the server that they left."""
+    visitor = Visitor(address)
+    with visitor.http.stream("GET", f"/gradio_api/heartbeat/{visitor.session}") as beat:
+        lines = beat.iter_lines()  # the connection lasts as long as this is held
+        next(lines)
+        visitor.ask(visitor.handler("open", "mesh"), visitor.values(visitor.handler("open", "mesh")))
+        yield visitor
+    visitor.http.close()
+
+
+def updates(visitor: Visitor, dice: random.Random) -> Iterator[str]:
+    """The lines of a picture's run."""
+    return visitor.follow(visitor.handler("run"), visitor.filled("image", QUICK["image"], seed=dice.randrange(1000)))
+
+
+def picture(visitor: Visitor, dice: random.Random) -> bool:
+    """A picture that is waited for."""
+    return visitor.can_generate("image")
+
+
+def mesh(visitor: Visitor, dice: random.Random) -> bool:
+    """A mesh of an uploaded file that is waited for."""
+    visitor.upload("chair.ply", (EXAMPLES / "chair.ply").read_bytes())
+    return visitor.can_generate("mesh")
+
+
+def cancelled(visitor: Visitor, dice: random.Random) -> bool:
+    """A picture that the visitor cancels at its first update."""
+    lines, stopped = [], False
+    for line in updates(visitor, dice):
+        lines.append(line)
+        if not stopped and '"process_generating"' in line:
+            stopped = bool(visitor.ask(visitor.handler("stop"), []))
+    return '"success":true' in lines[-1]
+
+
+def abandoned(visitor: Visitor, dice: random.Random) -> bool:
+    """A picture whose page is closed during the run."""
+    following = updates(visitor, dice)
+    for _ in zip(range(3), following, strict=False):
+        pass
+    following.close()
+    return True
+
+
+def test_runs_of_several_visitors_all_end(shipped):
+    count, seconds, lock = Counter(), [], threading.Lock()
+
+    def line(number: int) -> None:
+        dice = random.Random(number)
+        for script in (picture, mesh, cancelled, abandoned) * ROUNDS:
+            started = time.monotonic()
+            with visit(shipped.address) as visitor:
+                ended = script(visitor, dice)
+            with lock:
+                count[script.__name__ if ended else "lost"] += 1
+                seconds.extend([time.monotonic() - started] * (script in (picture, mesh)))
+
+    before = shipped.resident()
+    threads = [threading.Thread(target=line, args=(number,)) for number in range(VISITORS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    memory = f"{before / 2**20:.0f} to {shipped.resident() / 2**20:.0f} MiB"
+    print(f"\n{VISITORS} visitors at a time: {dict(count)}, a visit {median(seconds):.2f} s, longest {max(seconds):.2f} s, memory {memory}")
+    assert count == dict.fromkeys(("picture", "mesh", "cancelled", "abandoned"), VISITORS * ROUNDS)
+    assert "Traceback" not in shipped.log.read_text(errors="replace")
