@@ -22,9 +22,8 @@ from engine.converting import convert
 from engine.drafters.feature_draft import weights_file
 from engine.machine import processor
 from tests.engine.backbones import tiny
-from tests.engine.backbones.test_bpt import saved
-from tests.engine.backbones.test_janus import save_tokenizer
-from tests.engine.backbones.tiny_originals import bpt_tensors
+from tests.engine.backbones.tiny import save_tokenizer
+from tests.engine.backbones.tiny_originals import save_bpt
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +132,7 @@ def test_an_imported_model_shows_its_newest_pictures_and_its_speed(checkpoint: P
 
 
 def test_an_imported_model_of_meshes_names_its_recipe(data: Path, tmp_path: Path) -> None:
-    list(convert(Path(saved(bpt_tensors(), tmp_path / "Tiny-BPT.pt"))))
+    list(convert(Path(save_bpt(tmp_path / "Tiny-BPT.pt"))))
     lacks = {lack.title: lack.command for lack in cards.brought(imported()[0], [], None).lacks}
     assert lacks["XSpecMesh"] == "python launch.py train mesh-heads --backbone Tiny-BPT"
     assert not any(command for method, command in lacks.items() if "XSpecMesh" not in method)

@@ -23,7 +23,7 @@ from engine.errors import BadFile, BadOutput, ForetokenError, MissingWeights, No
 from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny
-from tests.engine.backbones.test_janus import save_tokenizer
+from tests.engine.backbones.tiny import save_tokenizer
 from tests.engine.checkpoints.files import saved, traps
 
 HEAD = "model.generation_head.vision_head.weight"

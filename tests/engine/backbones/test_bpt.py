@@ -1,4 +1,4 @@
-"""The adapter of BPT's public checkpoint: names, shapes, sequences, and the files that it must refuse."""
+"""The adapter of BPT's public checkpoint: names, shapes, sequences; what it must refuse is in test_adapter_folders.py."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 
 from engine.backbones import bpt
 from engine.backbones import load as load_backbone
 from engine.core import Prompt, Sampling
-from engine.errors import BadFile, BadPrompt, ForetokenError, MissingWeights
+from engine.errors import BadPrompt
 from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny
-from tests.engine.backbones.tiny_originals import BPT, bpt_backbone, bpt_model, bpt_tensors
+from tests.engine.backbones.tiny_originals import bpt_backbone, bpt_model, bpt_tensors, save_bpt
 
 PUBLISHED = dict(
     layers=24, width=1024, heads=16, inner=4096, length=10_000, vocabulary=5121, memories=4, features=54, encoder_width=768,
@@ -47,18 +46,12 @@ def test_settings_are_read_from_the_shapes() -> None:
     assert found == PUBLISHED
 
 
-def saved(tensors: dict[str, Tensor], path: Path) -> str:
-    """A file as the authors save it: the module's tensors beside other things."""
-    torch.save({"model": tensors, "config": b"pickled", "version": "1.0"}, path)
-    return str(path)
-
-
 def test_the_file_gives_the_same_meshes_as_the_network(tmp_path: Path) -> None:
     prompt = Prompt(points=tiny.sphere(), seed=3)
     expected = generate(bpt_backbone(), METHODS["ar"], prompt).finish().tokens
     assert len(set(expected)) > 4
     save_file({name: tensor.contiguous() for name, tensor in bpt_tensors().items()}, tmp_path / "bpt.safetensors")
-    for path in (saved(bpt_tensors(), tmp_path / "bpt.pt"), str(tmp_path / "bpt.safetensors")):
+    for path in (save_bpt(tmp_path / "bpt.pt"), str(tmp_path / "bpt.safetensors")):
         found = bpt.load(path, dtype="float32")
         assert generate(found, METHODS["ar"], prompt).finish().tokens == expected
         assert found.parameters == sum(p.numel() for p in bpt_model().parameters())
@@ -66,25 +59,17 @@ def test_the_file_gives_the_same_meshes_as_the_network(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_its_file_is_recognised(tmp_path: Path) -> None:
-    saved(bpt_tensors(), tmp_path / "bpt-8-16-500m.pt")
+    save_bpt(tmp_path / "bpt-8-16-500m.pt")
     assert load_backbone(tmp_path, dtype="float32").name == "bpt"
 
 
 def test_half_precision_is_read(tmp_path: Path) -> None:
     """The published file is in float16; the point encoder stays in float32 when the decoder does not."""
-    path = saved({name: tensor.half() for name, tensor in bpt_tensors().items()}, tmp_path / "bpt.pt")
+    path = save_bpt(tmp_path / "bpt.pt", half=True)
     found = bpt.load(path, dtype="bfloat16")
     assert found.dtype == "bfloat16" and found.model.encoder.queries.dtype == torch.float32
     run = generate(found, METHODS["lookup"], Prompt(points=tiny.sphere(), seed=1)).finish()
     assert run.tokens
-
-
-@pytest.mark.parametrize("method", ["lookup", "jacobi", "sjd", "sjdpp"])
-def test_match_seed_gives_the_tokens_of_plain_decoding(method: str) -> None:
-    prompt = Prompt(points=tiny.sphere(), seed=5)
-    plain = generate(bpt_backbone(), METHODS["ar"], prompt).finish()
-    run = generate(bpt_backbone(), METHODS[method], prompt, {"verify": "match seed"}).finish()
-    assert run.tokens == plain.tokens
 
 
 def test_it_reads_4096_points_and_keeps_the_settings_of_the_authors() -> None:
@@ -94,73 +79,3 @@ def test_it_reads_4096_points_and_keeps_the_settings_of_the_authors() -> None:
     assert found.sampling == Sampling(temperature=0.5, top_k=50, top_p=0.95, temperature_last=True)
     with pytest.raises(BadPrompt, match=r"^bpt needs a point cloud"):
         found.start(Prompt(text="a chair"))
-
-
-def refusal(path: str | None, kind: type[ForetokenError] = MissingWeights) -> str:
-    """The sentence that a file is refused with."""
-    with pytest.raises(kind) as caught:
-        bpt.load(path, dtype="float32")
-    text = str(caught.value)
-    assert "\n" not in text and text.endswith(".") and 20 < len(text) < 600, text
-    return text
-
-
-def test_no_file_is_refused(tmp_path: Path) -> None:
-    assert "bpt-8-16-500m.pt" in refusal(None)
-    assert "holds no weights" in refusal(str(tmp_path))
-    assert "no weights" in refusal(str(tmp_path / "nowhere.pt"))
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "said"),
-    [
-        ("to_logits.weight", None, "lacks 1 of the"),
-        ("sos_token", None, "not weights of bpt"),
-        ("decoder.layers.1.1.to_k.weight", (64, 32), "shape"),
-        ("token_embed.weight", (4609, 64), "4,609 tokens"),
-        ("sos_token", (65,), "does not divide"),
-        (f"{ENCODER}query", (5,), "not weights of bpt"),
-    ],
-)
-def test_other_weights_are_refused(tmp_path: Path, name: str, shape: tuple[int, ...] | None, said: str) -> None:
-    tensors = bpt_tensors()
-    if shape is None:
-        del tensors[name]
-    else:
-        tensors[name] = torch.zeros(shape)
-    assert said in refusal(saved(tensors, tmp_path / "bpt.pt"))
-
-
-def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
-    tensors = bpt_tensors() | {"sos_token": torch.full((BPT.width,), torch.inf)}
-    assert "sos_token holds numbers that are not finite" in refusal(saved(tensors, tmp_path / "bpt.pt"))
-
-
-def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "bpt.pt"
-    saved(bpt_tensors(), path)
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    refusal(str(path), BadFile)
-
-
-class Runs:
-    """What a pickle would call while it is read."""
-
-    def __init__(self, mark: Path):
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[object, tuple[Path]]:
-        return Path.touch, (self.mark,)
-
-
-def test_a_file_that_would_run_code_is_refused_and_runs_nothing(tmp_path: Path) -> None:
-    saved(bpt_tensors() | {"extra": Runs(tmp_path / "ran")}, tmp_path / "bpt.pt")
-    assert "run code" in refusal(str(tmp_path / "bpt.pt"), BadFile)
-    assert not (tmp_path / "ran").exists()
-
-
-def test_too_little_memory_is_refused_before_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bpt.memory, "free", lambda device: 10**6)
-    path = saved(bpt_tensors(), tmp_path / "bpt.pt")
-    with pytest.raises(ForetokenError, match=r"^bpt needs .* in float32"):
-        bpt.load(path, dtype="float32")

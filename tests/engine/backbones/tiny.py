@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
 from torch import nn
-from transformers import JanusConfig, JanusForConditionalGeneration, JanusVisionConfig, JanusVQVAEConfig, LlamaConfig
+from transformers import (
+    JanusConfig,
+    JanusForConditionalGeneration,
+    JanusVisionConfig,
+    JanusVQVAEConfig,
+    LlamaConfig,
+    PreTrainedTokenizerFast,
+)
 
 from engine.backbones.janus import Janus
 from engine.backbones.looks import Looks
 from engine.backbones.lowpoly import Lowpoly, ready
 from engine.backbones.pictogram import Pictogram, PictogramModel
 from engine.core import Prompt, Sampling
+from engine.errors import ForetokenError
 from engine.networks.cloud_blocks import CONTENTS
 from engine.networks.mesh_decoder import MeshModel, Settings
 from engine.networks.sequence import TransformerSequence
@@ -189,3 +202,19 @@ def janus_ids(text: str) -> list[int]:
 def janus() -> Janus:
     """The tiny Janus."""
     return Janus(janus_model(), janus_ids)
+
+
+def save_tokenizer(folder: Path) -> None:
+    """A tokenizer of whole words that begins with BOS, like the real one."""
+    words = ["<bos>", "<eos>", "<pad>", "<begin_of_image>", "<unk>", "User", "Assistant", "red", "apple", "<|", "|>:"]
+    tokenizer = Tokenizer(WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.post_processor = TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 0)])
+    special = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
+
+
+def one_message(error: ForetokenError) -> None:
+    """Asserts that a message is a line a person can read: what happened, then what to do."""
+    text = str(error)
+    assert "\n" not in text and text.endswith(".") and 20 < len(text) < 600, text

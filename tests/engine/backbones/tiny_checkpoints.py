@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
 from torch import nn
 from transformers import (
     Emu3Config,
     Emu3ForConditionalGeneration,
     Emu3TextConfig,
     Emu3VQVAEConfig,
+    PreTrainedTokenizerFast,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -97,3 +102,16 @@ def letters(text: str) -> list[int]:
 def emu35() -> Emu35:
     """The tiny Emu3.5: pictures of 4x4 codes."""
     return Emu35(emu35_model(), ibq(), letters, side=4, ids=IDS)
+
+
+MARKS = {"boi_token": "<|image start|>", "image_wrapper_token": "<|image token|>"}
+
+
+def save_emu3_tokenizer(folder: Path, marks: dict[str, str] = MARKS) -> None:
+    """A tokenizer of letters with the marks of Emu3's."""
+    known = {"<bos>": 0, "<|image start|>": 1, "<|image token|>": 2, "<pad>": 4, "<unk>": 5}
+    known |= {letter: 6 + i for i, letter in enumerate("abcdefghijklmnopqrst")} | {"4": 29, "*": 30}
+    tokenizer = Tokenizer(WordLevel(known, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = Split("", "isolated")
+    special = {"bos_token": "<bos>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, extra_special_tokens=marks, **special).save_pretrained(folder)

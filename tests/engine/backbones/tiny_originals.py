@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast, T5Config, T5EncoderModel
 
 from engine.backbones import bpt, llamagen_files, vqgan_names
 from engine.backbones.bpt import Bpt
@@ -106,3 +111,38 @@ def llamagen(text: bool = False) -> Llamagen:
     parts = [read(found, config, torch.float32) for read in (llamagen_files.read_head, llamagen_files.read_condition)]
     trunk = llamagen_files.read_trunk(found, config, SIDE // picture.factor, torch.float32)
     return Llamagen(trunk, *parts, picture, SIDE, features if text else None)
+
+
+def save_text_encoder(folder: Path, width: int = 10) -> None:
+    """A T5 encoder and a tokenizer of whole words that ends with </s>."""
+    torch.manual_seed(11)
+    settings = T5Config(vocab_size=16, d_model=width, d_kv=4, d_ff=8, num_layers=1, num_heads=2, feed_forward_proj="gated-gelu")
+    model = T5EncoderModel(settings)
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.4)
+    model.save_pretrained(folder)
+    words = ["<pad>", "</s>", "<unk>", "red", "apple", "on", "a", "table"]
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>").save_pretrained(folder)
+
+
+def save_llamagen(folder: Path, text: bool = False) -> Path:
+    """A folder with the two files of the authors, and for texts a folder with an encoder."""
+    tensors = llamagen_tensors(text)
+    picture = {name for name in tensors if name.startswith(("decoder.", "encoder.", "quantize.", "post_quant_conv."))}
+    folder.mkdir(exist_ok=True)
+    torch.save(
+        {"model": {n: t for n, t in tensors.items() if n not in picture}, "steps": 9}, folder / f"{'t2i' if text else 'c2i'}_B_256.pt"
+    )
+    torch.save({"model": {n: t for n, t in tensors.items() if n in picture}}, folder / "vq_ds16_c2i.pt")
+    if text:
+        save_text_encoder(folder / "flan-t5-xl")
+    return folder
+
+
+def save_bpt(path: Path, half: bool = False) -> str:
+    """A file as the authors save it: the module's tensors beside other things."""
+    tensors = {name: tensor.half() if half else tensor for name, tensor in bpt_tensors().items()}
+    torch.save({"model": tensors, "config": b"pickled", "version": "1.0"}, path)
+    return str(path)

@@ -18,7 +18,7 @@ from engine.run import generate
 from research.train import feature_draft, loop, predictive_stream
 from research.train.checkpoint_teacher import CheckpointTeacher, read_prompts
 from tests.engine.backbones import tiny
-from tests.engine.backbones.test_janus import save_tokenizer
+from tests.engine.backbones.tiny import save_tokenizer
 
 NAME = "Tiny-Janus"
 TEXTS = [f"red {'apple ' * (1 + i % 5)}{i}" for i in range(30)]

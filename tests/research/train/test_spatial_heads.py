@@ -19,7 +19,7 @@ from research.train.dependencies import THINGS, state_of
 from research.train.feature_draft import Library, PictureTeacher
 from research.train.spatial_heads import Options, Slots, acceptance, begin, loss_on_rows
 from tests.engine.backbones import tiny
-from tests.engine.backbones.test_janus import save_tokenizer
+from tests.engine.backbones.tiny import save_tokenizer
 from tests.research.train import tiny_folders
 
 HEADS = next(thing for thing in THINGS if thing.entry == "spatial_heads")

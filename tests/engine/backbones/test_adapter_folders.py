@@ -1,0 +1,278 @@
+"""Folders of checkpoints, one table for all adapters: what loads, and each damage with the sentence that refuses it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from engine import memory
+from engine.backbones import BACKBONES
+from engine.core import Prompt, Sampling
+from engine.errors import BadFile, ForetokenError, MissingWeights, NotSupported, TooLittleMemory
+from engine.kernels.cpu.packed_linear import can_pack
+from engine.machine import has_fast_bfloat16
+from engine.methods import METHODS
+from engine.run import generate
+from tests.engine.backbones import tiny, tiny_checkpoints, tiny_originals
+from tests.engine.backbones.adapters import FOLDERS
+from tests.engine.backbones.tiny import one_message
+
+Damage = Callable[[Path], object]
+MODEL = "model.safetensors"
+HEAD = "model.generation_head.vision_head.weight"
+BPT_QUERY = "conditioner.point_encoder.model.shape_model.encoder.query"
+
+
+def entry(name: str, value: object, part: str | None = None) -> Damage:
+    """Writes an entry of the configuration."""
+
+    def damage(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (config if part is None else config[part])[name] = value
+        (folder / "config.json").write_text(json.dumps(config))
+
+    return damage
+
+
+def text(name: str, content: str) -> Damage:
+    """Replaces a file."""
+    return lambda folder: (folder / name).write_text(content)
+
+
+def cut(name: str, size: int) -> Damage:
+    """Truncates a file."""
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size])
+
+
+def without(pattern: str) -> Damage:
+    """Deletes files."""
+    return lambda folder: [path.unlink() for path in folder.rglob(pattern) if path.is_file()]
+
+
+def tensor(name: str, shape: tuple[int, ...] | None, file: str = MODEL, fill: float = 0.0) -> Damage:
+    """Deletes a tensor, or gives it another shape or other numbers."""
+
+    def damage(folder: Path) -> None:
+        pickled = not file.endswith("safetensors")
+        whole = torch.load(folder / file, weights_only=False) if pickled else load_file(folder / file)
+        tensors = whole["model"] if pickled else whole
+        if shape is None:
+            del tensors[name]
+        else:
+            tensors[name] = torch.full(shape or tensors[name].shape, fill)
+        if pickled:
+            torch.save(whole, folder / file)
+        else:
+            save_file(tensors, folder / file, {"format": "pt"})
+
+    return damage
+
+
+def as_pickle(folder: Path) -> None:
+    """Weights that can run code."""
+    torch.save(load_file(folder / MODEL), folder / "pytorch_model.bin")
+    (folder / MODEL).unlink()
+
+
+def without_codes(folder: Path) -> None:
+    """A text model of the same class."""
+    model = tiny_checkpoints.emu3_model()
+    model.config.vocabulary_map = {"<image>": 2}
+    model.save_pretrained(folder)
+
+
+def without_mark(mark: str) -> Damage:
+    """A tokenizer of Emu3 without one of its marks."""
+
+    def damage(folder: Path) -> None:
+        without("*token*")(folder)
+        tiny_checkpoints.save_emu3_tokenizer(folder, {name: word for name, word in tiny_checkpoints.MARKS.items() if name != mark})
+
+    return damage
+
+
+def without_grid_marks(folder: Path) -> None:
+    """A tokenizer of GLM-Image without the marks of a size."""
+    path = folder / "processor" / "tokenizer_config.json"
+    path.write_text(json.dumps({name: value for name, value in json.loads(path.read_text()).items() if "bos_token" not in name}))
+
+
+CHECKPOINT, PICTURES = "c2i_B_256.pt", "vq_ds16_c2i.pt"  # of llamagen
+LACKS = MissingWeights
+REFUSALS: dict[str, list[tuple[Damage, type[ForetokenError], str]]] = {
+    "janus": [
+        (text("config.json", '{"model_type": "llama"}'), NotSupported, ""),
+        (text("config.json", '{"model_type": "multi_modality"}'), NotSupported, ""),
+        (text("config.json", '{"model_type": null}'), NotSupported, ""),
+        (text("config.json", "{"), LACKS, "damaged"), (text("config.json", "[]"), LACKS, "damaged"),
+        (without("config.json"), LACKS, r"config\.json"),
+        (without(MODEL), LACKS, ""), (cut(MODEL, 1000), LACKS, ""),
+        (tensor(HEAD, None), LACKS, r"generation_head\.vision_head\.weight"),  # transformers would fill it with noise and only warn
+        (tensor(HEAD, (), fill=torch.nan), LACKS, "not finite"),
+        (as_pickle, LACKS, "safetensors"), (without("*token*"), LACKS, "holds no tokenizer, without which no text is read"),
+        (entry("num_embeddings", 50, "vq_config"), LACKS, ""),
+        (entry("text_config", 5), LACKS, ""), (entry("vq_config", []), LACKS, ""), (entry("text_config", None), LACKS, ""),
+        (entry("hidden_size", "wide", "text_config"), LACKS, ""), (entry("hidden_size", None, "text_config"), LACKS, ""),
+        (entry("num_attention_heads", 0, "text_config"), LACKS, ""), (entry("num_hidden_layers", -1, "text_config"), LACKS, ""),
+        (entry("channel_multiplier", "x", "vq_config"), LACKS, ""), (entry("base_channels", 33, "vq_config"), LACKS, ""),
+    ],
+    "emu3": [
+        (without_codes, NotSupported, "0 of 24 codes"), (without("*token*"), LACKS, "holds no tokenizer, without which no text is read"),
+        *((without_mark(mark), LACKS, mark) for mark in tiny_checkpoints.MARKS),
+    ],
+    "emu35": [
+        (tensor("decoder.mid.attn_1.q.weight", None, f"vision_tokenizer/{MODEL}"), LACKS, r"attn_1\.q\.weight"),
+        (without("emu3.tiktoken"), LACKS, ""), (lambda folder: (folder / MODEL).unlink(), LACKS, ""),
+        (lambda folder: (folder / "vision_tokenizer" / MODEL).unlink(), LACKS, ""),
+        (cut(f"vision_tokenizer/{MODEL}", 500), BadFile, r"model\.safetensors cannot be read"),
+        (lambda folder: [entry("model_type", "qwen3")(folder), entry("vocab_size", 151_936)(folder)], NotSupported, "makes no pictures"),
+        (entry("hidden_size", "wide"), LACKS, ""), (entry("num_hidden_layers", None), LACKS, ""),
+        *((text("emu3.tiktoken", content), LACKS, "damaged") for content in ("no base64!! 0", "")),
+    ],
+    "anole": [
+        (tensor("lm_head.weight", None), LACKS, "lacks 1"), (tensor("model.layers.1.self_attn.k_norm.bias", None), LACKS, "lacks 1"),
+        (tensor("model.norm.weight", (31,)), LACKS, "shape"), (tensor("model.layers.2.mlp.up_proj.weight", (3,)), LACKS, "more layers"),
+        *((entry("hidden_size", value), LACKS, "") for value in (0, "wide")), (entry("num_attention_heads", 0), LACKS, ""),
+        (entry("num_hidden_layers", -1), LACKS, ""), (entry("vocab_size", None), LACKS, ""),
+        (cut(MODEL, 2000), BadFile, ""), (cut("vqgan.ckpt", 3000), BadFile, ""), (without("vqgan.ckpt"), LACKS, r"vqgan\.ckpt"),
+        (without("*token*"), LACKS, "tokenizer"), (text("config.json", '{"model_type": "llama"}'), NotSupported, "llama"),
+    ],
+    "glm_image": [
+        (tensor("lm_head.weight", None), LACKS, r"lm_head\.weight"), (cut(MODEL, 3000), LACKS, ""),
+        (text("config.json", '{"model_type": "glm4"}'), NotSupported, "glm4"), (without_grid_marks, LACKS, "The tokenizer has no "),
+    ],
+    "llamagen of classes": [
+        (tensor("output.weight", None, CHECKPOINT), LACKS, "lacks 1 of"),
+        (tensor("layers.1.attention.wo.weight", (64, 32), CHECKPOINT), LACKS, "shape"),
+        (tensor("tok_embeddings.weight", (7,), CHECKPOINT), ForetokenError, "not weights"),
+        (tensor("cls_embedding.embedding_table.weight", None, CHECKPOINT), ForetokenError, "not weights"),
+        (tensor("decoder.conv_out.weight", None, PICTURES), LACKS, "lacks 1 of"),
+        (tensor("quantize.embedding.weight", None, PICTURES), ForetokenError, "picture decoder"),
+        (tensor("decoder.conv_blocks.1.attn.0.q.weight", (32, 32, 1, 1), PICTURES), ForetokenError, "not known here"),
+        (cut(CHECKPOINT, 5000), BadFile, ""),
+    ],
+    "llamagen of texts": [
+        (without(PICTURES), LACKS, "picture tokenizer"), (without("*token*"), LACKS, "tokenizer"),
+        (lambda folder: (folder / "flan-t5-xl").rename(folder.parent / "away"), LACKS, "flan-t5-xl"),
+    ],
+    "bpt": [
+        (tensor(name, shape, "bpt-8-16-500m.pt", fill), LACKS, said) for name, shape, fill, said in (
+            ("to_logits.weight", None, 0, "lacks 1 of the"), ("sos_token", None, 0, "not weights of bpt"),
+            ("decoder.layers.1.1.to_k.weight", (64, 32), 0, "shape"), ("token_embed.weight", (4609, 64), 0, "4,609 tokens"),
+            ("sos_token", (65,), 0, "does not divide"), (BPT_QUERY, (5,), 0, "not weights of bpt"),
+            ("sos_token", (), torch.inf, "sos_token holds numbers that are not finite"),
+        )
+    ] + [(cut("bpt-8-16-500m.pt", 50_000), BadFile, "")],
+}  # fmt: skip
+ROWS = [pytest.param(name, *row, id=f"{name}-{i}") for name, rows in REFUSALS.items() for i, row in enumerate(rows)]
+READERS = sorted({folder.name for folder in FOLDERS.values()})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder for a checkpoint."""
+    path = tmp_path / "own"
+    path.mkdir()
+    return path
+
+
+@pytest.mark.parametrize(("name", "damage", "kind", "said"), ROWS)
+def test_a_damaged_folder_is_refused_in_one_sentence(
+    name: str, damage: Damage, kind: type[ForetokenError], said: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FOLDERS[name].write(folder, monkeypatch)
+    damage(folder)
+    with pytest.raises(kind, match=said or None) as caught:
+        FOLDERS[name].load(folder)
+    one_message(caught.value)
+
+
+def unread(*_: object) -> None:
+    """Stands for the reader of weights."""
+    pytest.fail("the weights were read")
+
+
+@pytest.mark.parametrize("name", ["janus", "emu3"])
+def test_a_missing_tokenizer_is_refused_before_the_weights_are_read(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FOLDERS[name].write(folder, monkeypatch)
+    without("*token*")(folder)
+    monkeypatch.setattr(f"{BACKBONES[name]}.read_model", unread)
+    with pytest.raises(MissingWeights, match=r"holds no tokenizer, without which no text is read\. Copy tokenizer\.json"):
+        FOLDERS[name].load(folder)
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("place", [None, "nowhere", "."])
+def test_no_weights_are_refused(name: str, place: str | None, tmp_path: Path) -> None:
+    module = __import__(BACKBONES[name], fromlist=["load"])
+    with pytest.raises(MissingWeights) as caught:
+        module.load(place and str(tmp_path / place))
+    one_message(caught.value)
+
+
+@pytest.mark.parametrize("name", list(FOLDERS))
+def test_what_does_not_fit_is_refused_before_it_is_loaded(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FOLDERS[name].write(folder, monkeypatch)
+    monkeypatch.setattr(memory, "free", lambda device: 1000)
+    monkeypatch.setattr(f"{BACKBONES[FOLDERS[name].name]}.read_model", unread, raising=False)
+    with pytest.raises(TooLittleMemory, match=f"^{FOLDERS[name].name} needs .* in float32") as caught:
+        FOLDERS[name].load(folder)
+    one_message(caught.value)
+
+
+@pytest.mark.parametrize("name", [name for name in FOLDERS if name not in ("bpt", "glm_image")])
+def test_match_seed_holds_in_bfloat16(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a CPU with products in bfloat16 loads by default: the tokens of plain decoding, whatever the window."""
+    if not (has_fast_bfloat16() and can_pack(torch.bfloat16)):
+        pytest.skip("this CPU has no products in bfloat16")
+    FOLDERS[name].write(folder, monkeypatch)
+    loaded = FOLDERS[name].load(folder, "auto")
+    assert loaded.dtype == "bfloat16"
+    for seed, window in ((0, 3), (1, 7), (2, 5)):
+        prompt = Prompt(text=FOLDERS[name].text, seed=seed, sampling=Sampling(1.0, 20, 0.95))
+        plain = generate(loaded, METHODS["ar"], prompt).finish()
+        run = generate(loaded, METHODS["sjdpp"], prompt, {"window": window, "verify": "match seed"}).finish()
+        assert run.tokens == plain.tokens and run.totals["forwards"] <= plain.totals["forwards"]
+
+
+class Runs:
+    """What a pickle would call while it is read."""
+
+    def __init__(self, mark: Path):
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
+        return Path.touch, (self.mark,)
+
+
+def test_a_file_that_would_run_code_is_refused_and_runs_nothing(folder: Path) -> None:
+    torch.save({"model": tiny_originals.bpt_tensors() | {"extra": Runs(folder / "ran")}}, folder / "bpt.pt")
+    with pytest.raises(BadFile, match="run code"):
+        FOLDERS["bpt"].load(folder / "bpt.pt")
+    assert not (folder / "ran").exists()
+
+
+def test_a_tensor_of_another_shape_is_one_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without the report of transformers, which names its own arguments."""
+    FOLDERS["janus"].write(folder, monkeypatch)
+    name = "model.language_model.layers.0.mlp.up_proj.weight"
+    rows, columns = load_file(folder / MODEL)[name].shape
+    tensor(name, (rows - 1, columns))(folder)
+    with pytest.raises(MissingWeights) as caught:
+        FOLDERS["janus"].load(folder)
+    sentence = f"has {name} of shape [{rows - 1}, {columns}], not [{rows}, {columns}]. It belongs to another config.json."
+    assert str(caught.value) == f"{folder.name} {sentence}"
+    printed = capfd.readouterr()
+    assert "REPORT" not in printed.err + printed.out
+
+
+def test_a_file_of_weights_stands_for_its_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FOLDERS["janus"].write(folder, monkeypatch)
+    assert FOLDERS["janus"].load(folder / MODEL).vocabulary == 48 == tiny.janus().vocabulary

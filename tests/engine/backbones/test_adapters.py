@@ -1,0 +1,83 @@
+"""Every adapter against the loop of its own class, and every method against plain decoding: one table of adapters."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.core import Draft, Prompt, Sampling
+from engine.errors import BadPrompt
+from engine.methods import METHODS
+from engine.run import generate
+from tests.engine.backbones import tiny, tiny_checkpoints, tiny_originals
+from tests.engine.backbones.adapters import ADAPTERS, SIDE, TEXTS
+from tests.engine.backbones.tiny import one_message
+
+GREEDY_CASES = [(name, text, guidance) for name, each in ADAPTERS.items() for text in TEXTS for guidance in each.guidances]
+WARM = Sampling(1.0, 12, 0.95)
+SEEDED = {name: (each.backbone, Prompt(text="red apple", sampling=WARM)) for name, each in ADAPTERS.items()} | {
+    "llamagen of classes": (tiny_originals.llamagen, Prompt(label=4)),
+    "llamagen of texts": (lambda: tiny_originals.llamagen(True), Prompt(text="red")),
+    "bpt": (tiny_originals.bpt_backbone, Prompt(points=tiny.sphere())),
+}
+KNOBS = {"jacobi": {"window": 6}, "sjd": {"window": 4}, "sjdpp": {"window": 6}, "lookup": {}, "zipar": {"mode": "verified", "window": 4}}
+REFUSED = {name: [Prompt(), Prompt(text="  "), Prompt(text="a", size=77)] for name in ADAPTERS} | {
+    "llamagen of classes": [Prompt(), Prompt(label=12), Prompt(label=1, size=77), *map(Prompt, ("a dog", "-1", "9" * 5000))],
+    "llamagen of texts": [Prompt(text=""), Prompt(text="  "), Prompt(text="a long prompt")],
+    "bpt": [Prompt(text="a chair")],
+}
+REFUSED["janus"].append(Prompt(text="x" * 99))
+
+
+@pytest.mark.parametrize(("name", "text", "guidance"), GREEDY_CASES)
+def test_greedy_tokens_are_those_of_the_class(name: str, text: str, guidance: float) -> None:
+    """With its guidance, its negative prompt and its row ends, which have no pass of their own."""
+    prompt = Prompt(text=text, sampling=Sampling(temperature=0.0, guidance=guidance))
+    run = generate(ADAPTERS[name].backbone(), METHODS["ar"], prompt).finish()
+    assert run.tokens == ADAPTERS[name].own_tokens(text, guidance)
+    assert len(set(run.tokens)) > 2  # a model that repeats one token would prove nothing
+    assert run.totals["forwards"] == len(run.tokens) >= SIDE * SIDE
+
+
+@pytest.mark.parametrize("name", list(ADAPTERS))
+def test_prompts_and_guidance_matter(name: str) -> None:
+    """Otherwise the comparison above could not fail."""
+    guidances = ADAPTERS[name].guidances
+    ends = {guidances[0], guidances[-1]}
+    made = {tuple(ADAPTERS[name].own_tokens(text, guidance)) for text in TEXTS for guidance in ends}
+    assert len(made) == len(TEXTS) * len(ends)
+
+
+@pytest.mark.parametrize("method", list(KNOBS))
+@pytest.mark.parametrize("name", list(SEEDED))
+def test_match_seed_gives_the_tokens_of_plain_decoding(name: str, method: str) -> None:
+    make, prompt = SEEDED[name]
+    if METHODS[method].needs and not METHODS[method].needs <= set(make().capabilities):
+        pytest.skip(f"{name} cannot do {method}")
+    plain = generate(make(), METHODS["ar"], prompt).finish()
+    run = generate(make(), METHODS[method], prompt, KNOBS[method] | {"verify": "match seed"}).finish()
+    assert run.tokens == plain.tokens and run.totals["forwards"] <= plain.totals["forwards"]
+
+
+@pytest.mark.parametrize(("name", "prompt"), [(name, prompt) for name, prompts in REFUSED.items() for prompt in prompts])
+def test_bad_prompts_are_refused(name: str, prompt: Prompt) -> None:
+    with pytest.raises(BadPrompt) as caught:
+        SEEDED[name][0]().start(prompt)
+    one_message(caught.value)
+
+
+@pytest.mark.parametrize(("name", "model"), [("emu3", tiny_checkpoints.emu3_model), ("emu35", tiny_checkpoints.emu35_model)])
+@torch.inference_mode()
+def test_logits_are_those_of_the_class(name: str, model) -> None:
+    """Row by row after a chain that crosses row ends, for both prompts."""
+    backbone = ADAPTERS[name].backbone()
+    chain = [(5 * i + 2) % tiny_checkpoints.CODES for i in range(10)]
+    logits = backbone.start(Prompt(text="red apple")).forward(Draft(torch.tensor(chain))).logits
+    first = tiny_checkpoints.FIRST_CODE
+    codes = tiny_checkpoints.code_ids() if name == "emu3" else list(range(first, first + tiny_checkpoints.CODES))
+    ids, end = [codes[code] for code in chain], tiny_checkpoints.ROW
+    flat = [*ids[:4], end, *ids[4:8], end, *ids[8:]]
+    rows = [0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12]  # of the codes, where the last of a row gives way to its end
+    for branch, prompt in enumerate(backbone.rows("red apple", backbone.layout)):
+        expected = model()(torch.tensor([prompt + flat])).logits[0, len(prompt) - 1 :][:, codes]
+        torch.testing.assert_close(logits[branch], expected[rows], atol=1e-5, rtol=0)
