@@ -1,12 +1,17 @@
 """Writes the generated parts of the pages: `python docs/make.py`.
 
-A page holds pairs of comments; what stands between them is replaced. `<!-- knobs NAME ... -->` and `<!-- end -->` hold the knobs of
-methods. `<!-- bench FILE: COMMAND -->` and `<!-- end -->` hold the rows that COMMAND wrote into docs/bench/FILE with `--csv`.
-`<!-- passes FILE: COMMAND -->` holds what COMMAND measured about passes on a CPU.
-`<!-- many FILE: COMMAND -->` holds what COMMAND measured of several runs at once.
-`<!-- compiled FILE: COMMAND -->` holds what COMMAND wrote about compiled kernels, `<!-- bounds -->` the least times of kernels, computed.
-`<!-- aims -->` holds the best recorded row for each aim.
-tests/test_docs.py fails when a table is out of date.
+A part stands between `<!-- KIND ... -->` and `<!-- end -->`; PARTS names the kinds:
+
+    knobs NAME ...           knobs and presets of methods, without the shared ones
+    shared knobs             knobs that at least three methods have in the same form
+    bench FILE: COMMAND      rows of docs/bench/FILE, written by COMMAND with --csv
+    passes FILE: COMMAND     passes on a CPU
+    many FILE: COMMAND       several runs at once
+    compiled FILE: COMMAND   compiled kernels
+    bounds                   least times of kernels, computed
+    aims                     the best recorded row for each aim
+
+tests/test_docs.py fails when a part is out of date.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,40 +30,34 @@ from engine.core import Knob, Method  # noqa: E402
 from engine.methods import METHODS, PRESETS  # noqa: E402
 from research.bench.kernels import BANDWIDTH, WORK, bound  # noqa: E402
 
-BLOCK = re.compile(r"(<!-- knobs ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-BENCH = re.compile(r"(<!-- bench ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
-COMPILED = re.compile(r"(<!-- compiled ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
-PASSES = re.compile(r"(<!-- passes ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
-MANY = re.compile(r"(<!-- many ([\w.-]+): ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
-BOUNDS = re.compile(r"(<!-- bounds -->\n).*?(<!-- end -->)", re.DOTALL)
-AIMS_BLOCK = re.compile(r"(<!-- aims -->\n).*?(<!-- end -->)", re.DOTALL)
-AIMS = (  # what, the aim, the file, whether the row is exact, and the number that the aim is about
+AIMS = (  # subject, aim, file, exact or not, and the column that the aim is about
     ("exact pictures, time", "6x", "auto-image.csv", True, "speedup"),
     ("exact pictures, time", "6x", "xeon-amx-image.csv", True, "speedup"),
-    ("exact pictures, tokens a pass", "-", "xeon-amx-image.csv", True, "step_compression"),
-    ("exact meshes, time", "3x", "auto-mesh.csv", True, "speedup"),
+    ("exact pictures, tokens per pass", "-", "xeon-amx-image.csv", True, "step_compression"),
+    ("exact meshes, time", "3x", "epyc-mesh.csv", True, "speedup"),
     ("exact meshes, time", "3x", "xeon-amx-mesh.csv", True, "speedup"),
-    ("exact meshes, tokens a pass", "-", "xeon-amx-trees.csv", True, "step_compression"),
-    ("relaxed pictures, tokens a pass", "13", "epyc-image.csv", False, "step_compression"),
+    ("exact meshes, tokens per pass", "-", "xeon-amx-trees.csv", True, "step_compression"),
+    ("relaxed pictures, tokens per pass", "13", "epyc-image.csv", False, "step_compression"),
 )
+SHARED = 3  # methods: a knob that this many have in the same form is described once
 SAMPLING = ("temperature", "top_k", "top_p", "guidance")
 
 
 def span(knob: Knob) -> str:
-    """What a knob may be: its range, or its choices."""
+    """The range of a knob, or its choices."""
     if knob.choices:
         return ", ".join(knob.choices)
     return f"{knob.low:g} to {knob.high:g}" + (", log scale" if knob.scale == "log" else "")
 
 
 def acts(knob: Knob) -> str:
-    """When a knob acts, and whether it can be moved during a run."""
+    """The condition under which a knob acts, and whether it can be moved during a run."""
     condition = f"{knob.when[0]} = {' or '.join(knob.when[1:])}" if knob.when else "always"
     return condition if knob.live else f"{condition}; fixed at the start"
 
 
 def row(knob: Knob) -> str:
-    """One line of a table; a bar inside a cell is escaped."""
+    """One line of a table, with bars inside cells escaped."""
     cells = (f"`{knob.name}`", knob.symbol, f"{knob.default}", span(knob), acts(knob), knob.help)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
@@ -72,12 +71,32 @@ def presets_of(name: str) -> list[str]:
     ]
 
 
+def shared_knobs() -> dict[str, list[str]]:
+    """Row of a table: the names of the methods that have it, for the rows of at least SHARED methods."""
+    users: dict[str, list[str]] = {}
+    for method in METHODS.values():
+        for knob in method.knobs:
+            users.setdefault(row(knob), []).append(method.name)
+    return {line: names for line, names in users.items() if len(names) >= SHARED}
+
+
+def shared_table() -> str:
+    """The shared knobs with the methods that have them, as Markdown."""
+    lines = ["| knob | symbol | default | values | acts when | effect | methods |", "|---" * 7 + "|"]
+    lines += [f"{line} {', '.join(f'`{name}`' for name in names)} |" for line, names in shared_knobs().items()]
+    return "\n".join([*lines, ""])
+
+
 def table(method: Method) -> str:
-    """The knobs of a method and its presets, as Markdown."""
-    lines = [f"**`{method.name}`**" + ("" if method.knobs else " has no knobs."), ""]
-    if method.knobs:
-        lines += ["| knob | symbol | default | values | acts when | what it does |", "|---|---|---|---|---|---|"]
-        lines += [*map(row, method.knobs), ""]
+    """The knobs of a method and its presets, as Markdown; shared knobs by name."""
+    rows = {knob.name: row(knob) for knob in method.knobs}
+    shared = [name for name, line in rows.items() if line in shared_knobs()]
+    lines = [f"**`{method.name}`**" + ("" if rows else " has no knobs."), ""]
+    if len(rows) > len(shared):
+        lines += ["| knob | symbol | default | values | acts when | effect |", "|---" * 6 + "|"]
+        lines += [*(line for name, line in rows.items() if name not in shared), ""]
+    if shared:
+        lines += ["[Shared knobs](knobs.md): " + ", ".join(f"`{name}`" for name in shared) + ".", ""]
     if presets := presets_of(method.name):
         lines += ["Presets:", "", *presets, ""]
     return "\n".join(lines)
@@ -90,7 +109,7 @@ def spread(cell: str, digits: int, unit: str = "") -> str:
 
 
 def measured(row: Mapping[str, str]) -> str:
-    """One line of a benchmark's table: of a picture's row the log probability, of a mesh's the distance over its floor."""
+    """One line of a benchmark's table; the last cell is the log probability of pictures, or the distance of meshes over its floor."""
     quality = spread(row["log_probability"], 3) if row.get("log_probability") else spread(row["chamfer_over_floor"], 1)
     cost = row.get("milliseconds_per_pass") or spread(row["milliseconds_per_step"], 1)
     name, exact = row.get("row") or row["method"], "yes" if row["exact"] == "True" else "no"
@@ -99,19 +118,19 @@ def measured(row: Mapping[str, str]) -> str:
 
 
 def bench_table(path: Path, command: str) -> str:
-    """The rows of a CSV file that have a speed-up, with the command and what they depend on."""
+    """The rows of a CSV file that have a speed-up, after the command, the settings and the machine."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row.get("speedup")]
     first = rows[0]
     inputs = f"{first['prompts']} prompts, {first['size']} px" if first.get("prompts") else f"{first['inputs']} clouds"
-    told = [*SAMPLING, *(["adherence"] if float(first.get("adherence") or 0) else [])]
-    sampling = ", ".join(f"{name.replace('_', '-')} {first[name]}" for name in told)
+    names = [*SAMPLING, *(["adherence"] if float(first.get("adherence") or 0) else [])]
+    sampling = ", ".join(f"{name.replace('_', '-')} {first[name]}" for name in names)
     last = "log p" if first.get("log_probability") else "chamfer over floor"
     return "\n".join([
         f"`python launch.py {command}`: {inputs}, {sampling}; {first['processor']}, {first['dtype']}, PyTorch {first['torch']}, "
         f"commit {first['commit']}, weights {first['weights']}.",
         "",
-        f"| row | exact | tokens a pass | ms a pass | time against plain | {last} |",
+        f"| row | exact | tokens per pass | ms per pass | time against plain | {last} |",
         "|---|---|---|---|---|---|",
         *map(measured, rows),
         "",
@@ -135,7 +154,7 @@ def compiled_table(path: Path, command: str) -> str:
 
 
 def passes_table(path: Path, command: str) -> str:
-    """Passes of the shipped models beside their bounds, and whole generations with the shares of a step, by PyTorch and native."""
+    """Passes of the shipped models with their bounds, and whole generations with the shares of a step, by PyTorch and native."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     first = rows[0]
@@ -143,7 +162,7 @@ def passes_table(path: Path, command: str) -> str:
         "| model | type | pass | PyTorch ms | native ms | times as fast | bound ms | times the bound |", "|---|---|---|---|---|---|---|---|"
     ]  # fmt: skip
     wholes = [
-        "| model | type | method | ms a pass | seconds | times as fast | model, drafter, sampling, bookkeeping |",
+        "| model | type | method | ms per pass | seconds | times as fast | model, drafter, sampling, bookkeeping |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -164,7 +183,7 @@ def passes_table(path: Path, command: str) -> str:
 
 
 def many_table(path: Path, command: str) -> str:
-    """The throughput of several runs at once over that of one after another, and the milliseconds that a run pays for its pass."""
+    """The throughput of several runs at once relative to one after another, and the milliseconds of a pass per run."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     first, at_once = rows[0], list(dict.fromkeys(row["at_once"] for row in rows))
@@ -198,8 +217,8 @@ def bounds_table() -> str:
 
 
 def aims_table() -> str:
-    """The best row of a file of measurements for each aim; plain decoding is none."""
-    lines = ["| aim | number | best row | tokens a pass | time against plain | inputs | machine |", "|---" * 7 + "|"]
+    """The best row of a file of measurements for each aim, plain decoding left out."""
+    lines = ["| aim | number | best row | tokens per pass | time against plain | inputs | machine |", "|---" * 7 + "|"]
     for what, aim, name, exact, column in AIMS:
         with (ROOT / "docs/bench" / name).open(newline="", encoding="utf-8") as file:
             rows = [row for row in csv.DictReader(file) if row.get("speedup") and (row["exact"] == "True") == exact]
@@ -210,33 +229,37 @@ def aims_table() -> str:
     return "\n".join([*lines, ""])
 
 
+def knob_tables(names: str) -> str:
+    """The tables of several methods; raises KeyError for a method that does not exist."""
+    return "\n".join(table(METHODS[name]) for name in names.split())
+
+
+def from_file(write: Callable[[Path, str], str]) -> Callable[[str], str]:
+    """A generator of a part from the `FILE: COMMAND` of its marker."""
+
+    def generate(argument: str) -> str:
+        name, _, command = argument.partition(": ")
+        return write(ROOT / "docs/bench" / name, command)
+
+    return generate
+
+
+PARTS: dict[str, Callable[[str], str]] = {
+    "knobs": knob_tables,
+    "shared knobs": lambda _: shared_table(),
+    "bench": from_file(bench_table),
+    "passes": from_file(passes_table),
+    "many": from_file(many_table),
+    "compiled": from_file(compiled_table),
+    "bounds": lambda _: bounds_table(),
+    "aims": lambda _: aims_table(),
+}
+PART = re.compile(rf"(<!-- ({'|'.join(PARTS)})(?: ([^\n]*?))? -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
 def fill(page: str) -> str:
-    """A page with all its tables written anew; raises KeyError for a method that does not exist."""
-
-    def benches(found: re.Match[str]) -> str:
-        return found[1] + "\n" + bench_table(ROOT / "docs/bench" / found[2], found[3]) + "\n" + found[4]
-
-    def tables(found: re.Match[str]) -> str:
-        return found[1] + "\n" + "\n".join(table(METHODS[name]) for name in found[2].split()) + "\n" + found[3]
-
-    def programs(found: re.Match[str]) -> str:
-        return found[1] + "\n" + compiled_table(ROOT / "docs/bench" / found[2], found[3]) + "\n" + found[4]
-
-    def cpu(found: re.Match[str]) -> str:
-        return found[1] + "\n" + passes_table(ROOT / "docs/bench" / found[2], found[3]) + "\n" + found[4]
-
-    def several(found: re.Match[str]) -> str:
-        return found[1] + "\n" + many_table(ROOT / "docs/bench" / found[2], found[3]) + "\n" + found[4]
-
-    def least(found: re.Match[str]) -> str:
-        return found[1] + "\n" + bounds_table() + "\n" + found[2]
-
-    def aims(found: re.Match[str]) -> str:
-        return found[1] + "\n" + aims_table() + "\n" + found[2]
-
-    page = AIMS_BLOCK.sub(aims, page)
-    page = MANY.sub(several, PASSES.sub(cpu, page))
-    return BOUNDS.sub(least, COMPILED.sub(programs, BENCH.sub(benches, BLOCK.sub(tables, page))))
+    """A page with all its generated parts renewed."""
+    return PART.sub(lambda part: f"{part[1]}\n{PARTS[part[2]](part[3] or '')}\n{part[4]}", page)
 
 
 def main() -> None:

@@ -1,7 +1,6 @@
-"""Takes the screenshots of the page: `python docs/shots.py [NAME ...]`, such as `image` or `lab`; all of them without a name.
+"""Takes the screenshots of docs/studio.md: `python docs/shots.py`.
 
-Every tab in a telling state, light and dark, wide and on a phone, into docs/screens/, and docs/studio.png. It needs Playwright, a Chromium
-and Pillow, starts a studio of its own, and draws with the shipped models, so a picture shows what a visitor would see.
+Writes docs/screens/ and docs/studio.png. Needs Playwright, a Chromium and Pillow; starts a studio with the shipped models.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 FOLDER = ROOT / "docs/screens"
-LARGEST, TOGETHER = 70_000, 1_500_000  # bytes of a picture, and of all
-QUALITIES = (82, 76, 70, 62, 54)  # of WebP; the first that is small enough is taken
+LARGEST = 70_000  # bytes of a picture
+QUALITIES = (82, 76, 70, 62, 54)  # of WebP: the first that is small enough counts
 PATIENCE = 120_000  # milliseconds
 STILL = "*, *::before, *::after { transition: none !important; animation: none !important; caret-color: transparent !important; }"
 
@@ -57,12 +56,12 @@ def wait_for_race(page: Page, prefix: str = "") -> None:
 
 
 def first(page: Page) -> None:
-    """What a newcomer finds."""
+    """The finished example of a new page."""
     page.wait_for_selector("#canvas-fast .ft-card[data-state=done]")
 
 
 def image(page: Page) -> None:
-    """A finished race with the map of what became of each draft."""
+    """A finished race with the map of drafts."""
     page.fill("#prompt textarea, #prompt input", "a penguin beside a pumpkin")
     wait_for_race(page)
     page.wait_for_selector("#gif:not([disabled])")
@@ -112,14 +111,11 @@ def bench(page: Page) -> None:
         page.keyboard.press(key)
 
 
-def models(page: Page) -> None:
-    """The cards of the models."""
-    open_tab(page, "Models", '.ft-model[data-model="lowpoly"]')
-
-
-STATES: dict[str, Callable[[Page], None]] = {
-    "first": first, "image": image, "methods": methods, "mesh": mesh, "lab": lab, "bench": bench, "models": models
-}  # fmt: skip
+STATES: dict[str, Callable[[Page], None]] = {"image": image, "methods": methods, "mesh": mesh, "lab": lab, "bench": bench}
+SHOWN = {  # window: state: theme of the picture
+    "wide": {"image": "dark", "mesh": "dark", "lab": "light", "bench": "light"},
+    "phone": {"image": "light", "methods": "dark", "mesh": "dark"},
+}
 
 
 def begin(chromium: Browser, address: str, screen: Screen) -> Page:
@@ -135,16 +131,16 @@ def begin(chromium: Browser, address: str, screen: Screen) -> Page:
     return page
 
 
-def take(page: Page, name: str) -> None:
-    """Writes the dark and the light picture of the page as it is."""
+def take(page: Page, name: str, theme: str) -> None:
+    """Writes a picture of the page in a theme; the page begins dark and ends dark."""
     page.mouse.move(0, 0)
     page.evaluate("scrollTo(0, 0)")
-    for theme in ("dark", "light"):
-        if page.evaluate("document.body.classList.contains('dark')") != (theme == "dark"):
-            page.evaluate("document.querySelector('.ft-theme').click()")
-        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        write(Image.open(io.BytesIO(page.screenshot())).convert("RGB"), FOLDER / f"{name}-{theme}.webp")
-    page.evaluate("document.querySelector('.ft-theme').click()")
+    if theme == "light":
+        page.evaluate("document.querySelector('.ft-theme').click()")
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    write(Image.open(io.BytesIO(page.screenshot())).convert("RGB"), FOLDER / f"{name}-{theme}.webp")
+    if theme == "light":
+        page.evaluate("document.querySelector('.ft-theme').click()")
 
 
 def write(picture: Image.Image, file: Path) -> None:
@@ -156,26 +152,22 @@ def write(picture: Image.Image, file: Path) -> None:
     print(f"{file.relative_to(ROOT)}: {file.stat().st_size / 1000:.0f} kB, quality {quality}", flush=True)
 
 
-def main(names: list[str]) -> None:
-    """Takes the pictures of these states; one state follows from the other, so all are made."""
+def main() -> None:
+    """Takes the pictures; states follow one another on one page per window."""
     FOLDER.mkdir(exist_ok=True)
     with browser() as chromium, studio() as server:
         page = begin(chromium, server.address, README)
         wait_for_race(page)
         Image.open(io.BytesIO(page.screenshot())).convert("RGB").save(ROOT / "docs/studio.png", optimize=True)
-        for kind, screen in SCREENS.items():
-            page = begin(chromium, server.address, screen)
-            for name, prepare in STATES.items():
-                if names and name not in names and not (name == "image" and "methods" in names):
-                    continue
-                prepare(page)
-                take(page, f"{name}-{kind}")
+        for window, themes in SHOWN.items():
+            page = begin(chromium, server.address, SCREENS[window])
+            for name, theme in themes.items():
+                STATES[name](page)
+                take(page, f"{name}-{window}", theme)
                 if name == "methods":
                     page.keyboard.press("Escape")
                     page.click(".ft-summary[data-do=settings]")
-    together = sum(file.stat().st_size for file in FOLDER.glob("*.webp"))
-    print(f"together {together / 1000:,.0f} kB of at most {TOGETHER / 1000:,.0f}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

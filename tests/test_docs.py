@@ -14,13 +14,13 @@ from types import ModuleType
 import pytest
 
 from app import cli
+from app.server.space_folder import THUMBNAIL
 from engine.core import Knobs
 from engine.methods import METHODS, PRESETS, find
 
 ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
+README, CHANGELOG = ROOT / "README.md", ROOT / "CHANGELOG.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-METHOD_PAGES = sorted((ROOT / "docs/methods").glob("*.md"))
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 SHOWN = re.compile(r"^(?:\$ )?python launch\.py(.*)$", re.MULTILINE)
 IN_A_SENTENCE = re.compile(r"`python launch\.py([^`]*)`")
@@ -90,6 +90,18 @@ def test_readme_is_short():
     assert len(text(README).splitlines()) <= 110
 
 
+def test_the_newest_release_of_the_changelog_is_the_version_of_the_package():
+    newest = re.search(r"^## (\S+)$", text(CHANGELOG), re.MULTILINE)
+    assert f'version = "{newest[1]}"' in text(ROOT / "pyproject.toml")
+
+
+def test_readme_counts_the_methods_and_presets():
+    numbers = (
+        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen".split()
+    )
+    assert f"{numbers[len(METHODS)].capitalize()} methods and {numbers[len(PRESETS)]} presets" in text(README)
+
+
 def test_readme_names_every_method_and_preset_once():
     assert sorted(exactness_in_readme()) == sorted([*METHODS, *PRESETS])
 
@@ -106,19 +118,33 @@ def test_generated_tables_are_up_to_date(path, make):
     assert make.fill(text(path)) == text(path), "run: python docs/make.py"
 
 
+def parts(make: ModuleType, kind: str) -> list[str]:
+    """Arguments of the generated parts of one kind, over all pages."""
+    return [part[2] for path in PAGES for part in make.PART.findall(text(path)) if part[1] == kind]
+
+
 def test_every_method_has_one_knob_table(make):
-    found = [name for path in METHOD_PAGES for block in make.BLOCK.findall(text(path)) for name in block[1].split()]
-    assert sorted(found) == sorted(METHODS)
+    assert sorted(name for names in parts(make, "knobs") for name in names.split()) == sorted(METHODS)
 
 
-def test_a_knob_table_holds_what_a_knob_is(make):
+def test_every_knob_stands_in_the_table_of_its_method_or_among_the_shared_ones(make):
+    assert len(parts(make, "shared knobs")) == 1
+    shared = make.shared_table()
+    for method in METHODS.values():
+        own = make.table(method)
+        for knob in method.knobs:
+            assert make.row(knob) in (shared if make.row(knob) in make.shared_knobs() else own), f"{method.name}: {knob.name}"
+            assert f"`{knob.name}`" in own
+
+
+def test_a_row_describes_a_knob(make):
     window = next(k for k in METHODS["sjdpp"].knobs if k.name == "window")
     assert all(part in make.row(window) for part in ("`window`", "| W |", "| 16 |", "1 to 256, log scale", window.help))
     ratio = next(k for k in METHODS["sjdpp"].knobs if k.name == "reuse_ratio")
     assert make.acts(ratio) == "refresh = reuse published or reuse mixture"
 
 
-@pytest.mark.parametrize("path", PAGES, ids=names(PAGES))
+@pytest.mark.parametrize("path", [*PAGES, CHANGELOG], ids=names([*PAGES, CHANGELOG]))
 def test_links_lead_somewhere(path):
     for link in links(path):
         file, _, anchor = link.partition("#")
@@ -163,11 +189,11 @@ def test_files_that_are_named_exist(path):
         assert (ROOT / name).exists(), f"{name} does not exist"
 
 
-def test_a_benchmark_s_table_holds_the_rows_of_its_file_and_what_they_depend_on(make, tmp_path):
+def test_a_benchmark_s_table_has_the_rows_of_its_file_after_the_settings_and_the_machine(make, tmp_path):
     header = "method,exact,prompts,size,step_compression,milliseconds_per_pass,speedup,log_probability,processor,dtype,torch,commit,weights"
     sampling = ",temperature,top_k,top_p,guidance"
-    told = '4,128,"[7.5, 6.0, 8.0]",5.1,"[3.5, 3.0, 4.0]","[-0.08, -0.1, -0.06]",P,float32,2,abc,def,0.6,0,1.0,1.8'
-    (tmp_path / "x.csv").write_text(f"{header}{sampling}\nsjdpp,True,{told}\nsjdpp: cost of a step{',' * 16}\n", encoding="utf-8")
+    row = '4,128,"[7.5, 6.0, 8.0]",5.1,"[3.5, 3.0, 4.0]","[-0.08, -0.1, -0.06]",P,float32,2,abc,def,0.6,0,1.0,1.8'
+    (tmp_path / "x.csv").write_text(f"{header}{sampling}\nsjdpp,True,{row}\nsjdpp: cost of a step{',' * 16}\n", encoding="utf-8")
     table = make.bench_table(tmp_path / "x.csv", "bench image").splitlines()
     assert table[0] == (
         "`python launch.py bench image`: 4 prompts, 128 px, temperature 0.6, top-k 0, top-p 1.0, guidance 1.8; P, float32, PyTorch 2, "
@@ -177,7 +203,11 @@ def test_a_benchmark_s_table_holds_the_rows_of_its_file_and_what_they_depend_on(
 
 
 def test_every_file_of_measurements_stands_in_a_page(make):
-    shown = {
-        block[1] for path in PAGES for kind in (make.BENCH, make.COMPILED, make.PASSES, make.MANY) for block in kind.findall(text(path))
-    }
+    shown = {argument.partition(": ")[0] for kind in ("bench", "compiled", "passes", "many") for argument in parts(make, kind)}
     assert {path.name for path in (ROOT / "docs/bench").glob("*.csv")} == shown != set()
+
+
+def test_every_picture_of_the_docs_is_shown():
+    shown = {(path.parent / link).resolve() for path in PAGES for link in links(path)} | {ROOT / THUMBNAIL}
+    pictures = [path for kind in ("png", "jpg", "gif", "webp") for path in (ROOT / "docs").rglob(f"*.{kind}")]
+    assert [path.name for path in pictures if path not in shown] == []
