@@ -118,9 +118,9 @@ def measured(row: Mapping[str, str]) -> str:
 
 
 def bench_table(path: Path, command: str) -> str:
-    """The rows of a CSV file that have a speed-up, after the command, the settings and the machine."""
+    """The rows of a CSV file that have a speed-up, after the command, the settings and the machine; sweeps stay in the file."""
     with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row.get("speedup")]
+        rows = [row for row in csv.DictReader(file) if row.get("speedup") and not (row.get("row") or "").startswith("sweep")]
     first = rows[0]
     inputs = f"{first['prompts']} prompts, {first['size']} px" if first.get("prompts") else f"{first['inputs']} clouds"
     names = [*SAMPLING, *(["adherence"] if float(first.get("adherence") or 0) else [])]
