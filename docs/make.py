@@ -125,9 +125,10 @@ def bench_table(path: Path, command: str) -> str:
     inputs = f"{first['prompts']} prompts, {first['size']} px" if first.get("prompts") else f"{first['inputs']} clouds"
     names = [*SAMPLING, *(["adherence"] if float(first.get("adherence") or 0) else [])]
     sampling = ", ".join(f"{name.replace('_', '-')} {first[name]}" for name in names)
+    types = " and ".join(dict.fromkeys(row["dtype"] for row in rows))
     last = "log p" if first.get("log_probability") else "chamfer over floor"
     return "\n".join([
-        f"`python launch.py {command}`: {inputs}, {sampling}; {first['processor']}, {first['dtype']}, PyTorch {first['torch']}, "
+        f"`python launch.py {command}`: {inputs}, {sampling}; {first['processor']}, {types}, PyTorch {first['torch']}, "
         f"commit {first['commit']}, weights {first['weights']}.",
         "",
         f"| row | exact | tokens per pass | ms per pass | time against plain | {last} |",
@@ -183,27 +184,18 @@ def passes_table(path: Path, command: str) -> str:
 
 
 def many_table(path: Path, command: str) -> str:
-    """The throughput of several runs at once relative to one after another, and the milliseconds of a pass per run."""
+    """The throughput of several runs at once relative to one after another, by the clock and in processor time."""
     with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+        rows = [row for row in csv.DictReader(file) if row["what"] == "runs"]
+    assert all(row["equal"] == "True" for row in rows), "different tokens"
     first, at_once = rows[0], list(dict.fromkeys(row["at_once"] for row in rows))
-    found = {(row["backbone"], row["method"], row["what"], row["at_once"]): row for row in rows}
-    wide = " | ".join(f"{n} at once" for n in at_once)
-    runs = [f"| model | method | results/s alone | {wide} |", "|---" * (3 + len(at_once)) + "|"]
-    passes = [f"| model | method | rows | alone ms | {wide} |", "|---" * (4 + len(at_once)) + "|"]
+    lines = [f"| model | method | results/s alone | {' | '.join(f'{n} at once' for n in at_once)} |", "|---" * (3 + len(at_once)) + "|"]
     for backbone, method in dict.fromkeys((row["backbone"], row["method"]) for row in rows):
-        of_runs, of_passes = ([found[backbone, method, what, n] for n in at_once] for what in ("runs", "pass"))
-        assert all(row["equal"] == "True" for row in of_runs), "other tokens"
-        times = " | ".join(f"{float(row['times']):.2f} ({float(row['processor_times']):.2f})" for row in of_runs)
-        runs.append(f"| {backbone} | `{method}` | {float(of_runs[0]['alone_per_second']):.2f} | {times} |")
-        own = " | ".join(f"{float(row['together_ms']) / int(n):.2f}" for row, n in zip(of_passes, at_once, strict=True))
-        one = of_passes[0]
-        a_run = int(one["rows"]) // int(one["at_once"])
-        passes.append(f"| {backbone} | `{method}` | {a_run} | {float(one['alone_ms']) / int(one['at_once']):.2f} | {own} |")
-    settings = (
-        f"{first['inputs']} inputs, {first['processor']}, {first['threads']} thread(s), PyTorch {first['torch']}, commit {first['commit']}"
-    )
-    return "\n".join([f"`python launch.py {command}`: {settings}.", "", *runs, "", *passes, ""])
+        runs = [row for row in rows if (row["backbone"], row["method"]) == (backbone, method)]
+        times = " | ".join(f"{float(row['times']):.2f} ({float(row['processor_times']):.2f})" for row in runs)
+        lines.append(f"| {backbone} | `{method}` | {float(runs[0]['alone_per_second']):.2f} | {times} |")
+    machine = f"{first['processor']}, {first['threads']} thread(s), PyTorch {first['torch']}, commit {first['commit']}"
+    return "\n".join([f"`python launch.py {command}`: {first['inputs']} inputs, {machine}.", "", *lines, ""])
 
 
 def bounds_table() -> str:
