@@ -105,6 +105,46 @@ def test_direction(group, forbidden):
     assert offenders(group, forbidden) == []
 
 
+@cache
+def reached(module: str) -> frozenset[str]:
+    """All modules that a module needs, over any number of imports, those inside functions and for type hints too; itself among them."""
+    found: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in found or name not in sources():
+            continue
+        found.add(name)
+        parts = name.split(".")
+        waiting += [".".join(parts[:end]) for end in range(1, len(parts))] + sorted(all_imports(name))
+    return frozenset(found)
+
+
+def names_blocks(module: str) -> bool:
+    """True if a module speaks of Gradio's pages."""
+    return any(isinstance(node, ast.Attribute) and node.attr == "Blocks" for node in ast.walk(tree(module)))
+
+
+API = tuple(
+    f"app.server.{name}"
+    for name in ("routes", "drawing", "images_request", "images_reply", "foreign_options", "fields", "refusals", "metrics", "key")
+)
+
+
+@pytest.mark.parametrize("module", [m for m in sources() if within(m, "app.requests", "app.live", "app.runs", "app.batch", *API)])
+def test_no_client_stands_on_the_page(module):
+    """What is asked, decoded, kept and answered needs no tab and no page; drawing a replay's panels needs Gradio's HTML only."""
+    found = reached(module)
+    assert sorted(name for name in found if within(name, "app.ui.tabs", "app.ui.page") or names_blocks(name)) == []
+    if within(module, "app.requests", "app.live", *API):
+        assert sorted(name for name in found if any(within(each, "gradio") for each in all_imports(name))) == []
+
+
+def test_only_the_page_itself_knows_the_tabs():
+    knows = {m for m in sources() if any(within(name, "app.ui.tabs", "app.ui.page") for name in all_imports(m))}
+    assert {m for m in knows if within(m, "app") and not within(m, "app.ui")} == {"app.server.studio"}
+
+
 def test_no_import_circles():
     graph = {module: imports_at_load(module) & set(sources()) - {module} for module in sources()}
     done: set[str] = set()

@@ -17,22 +17,21 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from app.server.clouds import files_in
+from app.requests.limits import LARGEST_SEED_HERE, LARGEST_SIDE, MOST_FACES, SAMPLING
+from app.requests.meshes import files_in
 from engine.core import Prompt, Sampling
 from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.mesh.read import READERS
 from engine.sampling import changed
 
 PROMPT, FILE = "prompt", "file"
-SIZES = {"size": 4096, "faces": 10_000}  # the largest pictures and meshes, as --size and --faces take them
-SETTINGS = ("temperature", "top_k", "top_p", "guidance", "adherence")
-FIELDS = (PROMPT, FILE, "seed", *SIZES, *SETTINGS)
+SIZES = {"size": LARGEST_SIDE, "faces": MOST_FACES}
+FIELDS = (PROMPT, FILE, "seed", *SIZES, *SAMPLING)
 CSV, JSON_LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
 SEPARATORS = ",;\t"
 LISTS = (".txt", *CSV, *JSON_LINES)  # a file with another name of READERS is a cloud or a mesh
 MARKED = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # how files of Windows begin that are not UTF-8
 NOT_JSON_LINES = "{} may hold JSON that is not one value a line. Write a string or an object a line, and name the file .jsonl."
-LARGEST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ def entry_of(number: int, fields: Fields | str, folder: Path, seed: int, kind: s
         if not isinstance(fields.get(kind), str) or not text.strip():
             raise BadPrompt(f"It has no {kind}. Give one, or delete the line.")
         Prompt(text)  # refuses what is no text
-        given = None if fields.get("seed") is None else whole("seed", fields["seed"], 0, LARGEST_SEED)
+        given = None if fields.get("seed") is None else whole("seed", fields["seed"], 0, LARGEST_SEED_HERE)
         changes = changes_of(fields)
         content = digest(folder / text) if kind == FILE else ""
     except ForetokenError as e:
@@ -184,7 +183,7 @@ def entry_of(number: int, fields: Fields | str, folder: Path, seed: int, kind: s
     same = (kind, text, content, given, tuple(sorted(changes.items())))
     before = seen[same]
     seen[same] += 1
-    own = (seed + before) % (LARGEST_SEED + 1) if given is None else given
+    own = (seed + before) % (LARGEST_SEED_HERE + 1) if given is None else given
     key = sha256(json.dumps([*same, own, before]).encode()).hexdigest()
     return Entry(number, text, str((folder / text).resolve()) if kind == FILE else None, own, changes, key)
 
@@ -192,7 +191,7 @@ def entry_of(number: int, fields: Fields | str, folder: Path, seed: int, kind: s
 def changes_of(fields: Fields) -> dict[str, float]:
     """The size, faces and sampling that a line names; raises BadPrompt for other values than the options take."""
     sizes = {name: whole(name, fields[name], 1, most) for name, most in SIZES.items() if fields.get(name) is not None}
-    settings = {name: number(name, fields[name]) for name in SETTINGS if fields.get(name) is not None}
+    settings = {name: number(name, fields[name]) for name in SAMPLING if fields.get(name) is not None}
     changed(Sampling(), settings)
     return sizes | settings
 

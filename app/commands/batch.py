@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.commands.options import (
-    MOST_FACES,
     Parser,
     add_json,
     add_knobs,
@@ -24,6 +23,7 @@ from app.commands.options import (
     whole,
 )
 from app.commands.report import print_json
+from app.requests.limits import MOST_FACES
 
 PICTURES, MESHES = "pictogram", "lowpoly"
 LISTED = 20  # failures that stderr names; results.csv has all

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from app.commands.options import (
-    MOST_FACES,
-    MOST_SEEDS,
     Parser,
     add_json,
     add_model,
@@ -27,6 +25,7 @@ from app.commands.options import (
     whole,
 )
 from app.commands.report import files_of, go, print_json, readable, report
+from app.requests.limits import MOST_FACES, MOST_SEEDS
 
 
 def parser() -> Parser:
@@ -64,8 +63,8 @@ class Work:
 def main(arguments: Sequence[str]) -> int:
     """Generates the meshes; if a file of a folder cannot be used, finishes the others and returns 2."""
     options = parser().read(arguments)
+    from app.requests.meshes import files_in
     from app.runs.history import check_writable, home
-    from app.server.clouds import files_in
     from engine.errors import ForetokenError, NotSupported
     from engine.nearest import seeded
     from engine.recognition.up import read_standing

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from app.requests.limits import LARGEST_SEED_HERE, LARGEST_SIDE, SAMPLING
+
 ROOT = Path(__file__).resolve().parents[2]
-MOST_FACES, LARGEST_SIDE = 10_000, 4096
-MOST_SEEDS = 64  # as in engine/nearest.py, which needs PyTorch
-SAMPLING = ("temperature", "top_k", "top_p", "guidance", "adherence")
 
 
 class Parser(argparse.ArgumentParser):
@@ -58,7 +57,7 @@ def file_path(text: str) -> Path:
 
 def check_seed(text: str) -> int:
     """The type of --seed."""
-    return whole(0, 2**63 - 1, "2^63 - 1")(text)
+    return whole(0, LARGEST_SEED_HERE, "2^63 - 1")(text)
 
 
 # --- options ----------------------------------------------------------------------------------------------------------

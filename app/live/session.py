@@ -27,6 +27,7 @@ from engine.run import Run
 PATIENCE = 30.0  # seconds that the engine may be free before an unused ticket expires
 SILENCE = 600.0  # seconds without activity of a run before its ticket expires
 REMEMBERED = 20  # runs, from which the length of the next one is estimated
+GOING = "Your last run is still in progress. Cancel it first."
 IDLE = 86_400.0  # seconds after which a visit ends if its page was never seen to close
 
 

@@ -12,7 +12,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median_low
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -30,6 +30,9 @@ UNKNOWN = array("f", [float("nan")])  # of a token
 PENDING, OWN, CORRECTED, ACCEPTED, REDRAWN = range(5)  # what became of a position
 OF_THE_MODEL = ("entropy", "top")  # entries of a trace that a token has without a draft, too
 REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, indexed by a trace's "verdict": STAYED, REFUSED, NEAR of rules.py
+
+
+Shown = TypeVar("Shown", bound="Growth")
 
 
 class Throttle:
@@ -209,6 +212,11 @@ def verdicts(step: Step) -> np.ndarray:
     kinds = np.where(accepted, ACCEPTED, CORRECTED).astype(np.uint8)
     kinds[step.drafted :] = OWN
     return kinds
+
+
+def pair(boards: Sequence[Shown]) -> tuple[Shown, Shown | None]:
+    """The right board, and the left one if there is any."""
+    return boards[0], boards[1] if len(boards) > 1 else None
 
 
 def _as_list(values: Any) -> list[int]:

@@ -5,6 +5,7 @@ The command line reads larger files (engine/mesh/read.py has its limits); here a
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from app.live.reading import read_small
@@ -20,6 +21,14 @@ LONGEST = 90.0  # seconds for reading, on a machine that is busy
 MEMORY = 3 * 2**30  # bytes, for reading
 MODEST = 19  # of its priority, that reading gives up: a run of another visitor goes first
 WAIT = 180.0  # seconds that a file may wait to be read
+
+
+def adopt(file: Path, folder: Path) -> Path:
+    """Moves an uploaded file into its own folder and returns the new path; raises BadFile if the file is gone."""
+    if not file.is_file():
+        raise BadFile(f"{file.name} did not arrive. Drop it again.")
+    folder.mkdir(parents=True)
+    return Path(shutil.move(file, folder / file.name))
 
 
 def read_upload(path: Path, up: str = "auto", work: int = SECONDS) -> Input:

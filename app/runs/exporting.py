@@ -12,13 +12,12 @@ import numpy as np
 from app.live.boards.mesh import MeshBoard
 from app.live.boards.patches import Patches
 from app.live.boards.picture import Board
-from app.live.stream import Growth
-from app.runs import mesh_pictures, race_files
+from app.live.stream import Growth, pair
+from app.runs import mesh_pictures, race_files, replay_page
 from app.runs.recorded import Recorded, open_run
-from app.ui.method_menu import run_badge, title_of
+from app.ui import mesh_side, picture_side
+from app.ui.method_menu import PLAIN_SIDE, run_badge, title_of
 from app.ui.panels import canvas, mesh, overlay, replay, trace, tree, verdict
-from app.ui.tabs import mesh_side, picture_side, replay_page
-from app.ui.tabs.comparing import PLAIN_SIDE, pair
 from engine.errors import NotSupported
 
 SHOWN = 4096  # most points of a cloud in the view

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from app.live.boards.picture import Board
+from app.requests.sides import PLAIN
 from app.runs import history
 from app.server.images_request import ImagesRequest
-from app.server.refusals import OVERLOADED, Refused
-from app.server.turns import CLOSING
-from app.ui.method_menu import PLAIN
-from app.ui.tabs.tab_context import Place
+from app.server.refusals import CLOSING, OVERLOADED, Refused
+from app.shared import Shared
 from engine.core import Prompt
 from engine.run import Run, speedup
 
@@ -32,7 +31,7 @@ class Drawn(NamedTuple):
     told: dict[str, Any]
 
 
-def draw(place: Place, asked: ImagesRequest, prompt: Prompt, caller: str, number: int) -> Iterator[Partial | Drawn | None]:
+def draw(studio: Shared, asked: ImagesRequest, prompt: Prompt, caller: str, number: int) -> Iterator[Partial | Drawn | None]:
     """One picture, by the holder of the engine; None between its steps.
 
     caller, number : whose ticket it is. Raises Refused if the run was stopped.
@@ -40,11 +39,11 @@ def draw(place: Place, asked: ImagesRequest, prompt: Prompt, caller: str, number
     sides = [(asked.method, asked.knobs), *([(PLAIN, {})] if asked.compare else [])]
     if asked.compare:  # the first pass of each shape also pays for allocations
         for each in sides:
-            place.runner.warm(place.backbone, prompt, each)
-    runs = place.runner.start(place.backbone, prompt, sides)
-    place.sessions.hold(caller, number, runs)
+            studio.runner.warm(studio.backbone, prompt, each)
+    runs = studio.runner.start(studio.backbone, prompt, sides)
+    studio.sessions.hold(caller, number, runs)
     board, shown = Board(runs[0]), 0
-    for which, step in place.runner.race(runs):
+    for which, step in studio.runner.race(runs):
         if which == 0:
             board.add(step)
             if shown < passed(board, asked.partials) <= asked.partials:

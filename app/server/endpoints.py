@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,18 @@ from gradio.utils import get_upload_folder
 
 from app.live.boards.mesh import MeshBoard
 from app.live.boards.picture import Board
+from app.live.session import GOING
 from app.live.stream import Growth, Throttle, updates
-from app.live.uploads import read_upload
+from app.live.uploads import adopt, read_upload
+from app.requests import meshes, pictures
+from app.requests import validation as asked
+from app.requests.sides import settings_and_knobs
 from app.runs import history
+from app.sentences import without_paths
 from app.server.turns import arrival
-from app.ui.method_menu import start_values
-from app.ui.panels import canvas, notice
-from app.ui.tabs import checked_values as asked
-from app.ui.tabs import image_tab, mesh_tab
-from app.ui.tabs.mesh_input import adopt
-from app.ui.tabs.racing import GOING
-from app.ui.tabs.tab_context import Place
-from engine.core import Backbone, Knob, Method, Prompt
+from app.shared import Shared
+from app.ui.panels import canvas
+from engine.core import Backbone, Prompt
 from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.mesh.quality import quality
 from engine.mesh.read import Input
@@ -39,21 +39,18 @@ from engine.mesh.write import write
 PERIOD = 0.25  # seconds between two updates
 READING = 10  # seconds of work for a file: the call holds the engine meanwhile
 KEPT = 8  # files of a caller; the oldest go first
-LARGEST_SIZE = 4096  # pixels; a model refuses smaller ones that it does not make
 NO_FILE = "cloud must be a file that was sent with this call. Use gradio_client's handle_file."
-NO_SETTINGS = "settings must hold names with numbers or words, not {}. Leave it out for the defaults."
-NO_SIZE = "size = {} is not a whole number of pixels. Leave it out for the default."
 NOT_BEGUN = "The call waited too long and lost its place. Call again."
 NO_FACES = "The mesh has no faces. Choose another seed, or give points with normals that point outward."
 Update = tuple[dict[str, Any] | None, dict[str, Any]]  # (file, what is known of the run)
 
 
-def build(place: Place) -> None:
+def build(page: gr.Blocks, studio: Shared) -> None:
     """Adds both endpoints to the page."""
-    made = Endpoints(place)
+    made = Endpoints(page, studio)
 
     def generate_image(
-        prompt: str, method: str = image_tab.FAVOURITE, seed: int = 0, size: int = 128, settings: dict = EMPTY, request: gr.Request = None
+        prompt: str, method: str = pictures.FAVOURITE, seed: int = 0, size: int = 128, settings: dict = EMPTY, request: gr.Request = None
     ) -> Iterator[Update]:  # fmt: skip
         """Generates a picture from a prompt.
 
@@ -65,7 +62,7 @@ def build(place: Place) -> None:
         )
 
     def generate_mesh(
-        cloud: dict, method: str = mesh_tab.FAVOURITE, seed: int = 0, settings: dict = EMPTY, request: gr.Request = None
+        cloud: dict, method: str = meshes.FAVOURITE, seed: int = 0, settings: dict = EMPTY, request: gr.Request = None
     ) -> Iterator[Update]:  # fmt: skip
         """Generates a low-polygon mesh, a GLB, from a file with a point cloud or a mesh.
 
@@ -78,7 +75,7 @@ def build(place: Place) -> None:
         # Gradio reads an endpoint's types here; of a generator it wants those of what it yields
         function.__annotations__ |= {"return": tuple[dict, dict], "request": gr.Request}
         added = gr.api(function, concurrency_id="engine", concurrency_limit=1)
-        of_files(place.page.fns[added["id"]], "cloud" in function.__annotations__)
+        of_files(page.fns[added["id"]], "cloud" in function.__annotations__)
 
 
 EMPTY: dict[str, float | str] = {}  # the default of `settings`; nothing writes to it
@@ -93,12 +90,12 @@ def of_files(endpoint: Any, takes_one: bool) -> None:
 class Endpoints:
     """What the endpoints do."""
 
-    def __init__(self, place: Place):
-        self.place, self.sessions, self.runner = place, place.sessions, place.runner
+    def __init__(self, page: gr.Blocks, studio: Shared):
+        self.page, self.studio, self.sessions, self.runner = page, studio, studio.sessions, studio.runner
 
     def answer(self, caller: str, work: Callable[[int], Iterator[Update]]) -> Iterator[Update]:
         """The updates of one call, which holds the engine; an error of a person is one sentence."""
-        number = self.sessions.enter(caller, "api", arrival(self.place.page, caller))
+        number = self.sessions.enter(caller, "api", arrival(self.page, caller))
         try:
             if number is None:
                 raise BadPrompt(GOING)
@@ -108,7 +105,7 @@ class Endpoints:
                 self.sessions.renew(caller, number)
                 yield update
         except ForetokenError as e:
-            raise gr.Error(notice.without_paths(str(e)), print_exception=False) from e
+            raise gr.Error(without_paths(str(e)), print_exception=False) from e
         finally:
             if number is not None:
                 self.sessions.end(caller, number)
@@ -117,11 +114,11 @@ class Endpoints:
         self, caller: str, number: int, prompt: object, method: object, seed: object, size: object, settings: object
     ) -> Iterator[Update]:
         """One picture."""
-        backbone = self.place.backbone
-        declared = [knob for knob in image_tab.settings(backbone) if knob.name in ("guidance", "temperature")]
+        backbone = self.studio.backbone
+        declared = pictures.sampling_knobs(backbone)
         name, found = asked.method(method, backbone)
-        chosen, knobs = split(settings, name, found, declared, backbone)
-        wanted = replace(image_tab.read_prompt(prompt, seed, chosen, backbone), size=pixels(size))
+        chosen, knobs = settings_and_knobs(settings, name, found, declared, backbone)
+        wanted = replace(pictures.read_prompt(prompt, seed, chosen, backbone), size=pictures.pixels(size))
         board = Board(self.started(caller, number, backbone, wanted, name, knobs))
         for _ in updates([board], Throttle(PERIOD), self.runner.race):
             if board.count and not board.ended:
@@ -133,10 +130,10 @@ class Endpoints:
     def mesh(self, caller: str, number: int, cloud: object, method: object, seed: object, settings: object) -> Iterator[Update]:
         """One mesh."""
         given = self.taken(caller, cloud)
-        backbone = self.place.mesh.get()
+        backbone = self.studio.mesh.get()
         name, found = asked.method(method, backbone)
-        chosen, knobs = split(settings, name, found, mesh_tab.settings(backbone.sampling), backbone)
-        wanted = mesh_tab.read_prompt(given, seed, chosen, backbone.sampling)
+        chosen, knobs = settings_and_knobs(settings, name, found, meshes.settings(backbone.sampling), backbone)
+        wanted = meshes.read_prompt(given, seed, chosen, backbone.sampling)
         board = MeshBoard(self.started(caller, number, backbone, wanted, name, knobs))
         for _ in updates([board], Throttle(PERIOD), self.runner.race):
             if board.count and not board.ended:
@@ -184,28 +181,6 @@ def path_sent(value: object, refusal: str) -> Path:
     if path.parent.name.startswith("foretoken-"):  # a visitor's folder
         raise BadFile(refusal)
     return path
-
-
-def split(
-    settings: object, name: str, method: Method, declared: Sequence[Knob], backbone: Backbone
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings that are in `declared`, as a panel has them, and the values of all of the method's knobs; raises BadKnob."""
-    if settings is not None and not isinstance(settings, Mapping):
-        raise BadPrompt(NO_SETTINGS.format(asked.brief(settings)))
-    given = dict(settings or {})
-    own = {knob.name for knob in declared}
-    first = {key: given.pop(key) for key in [*given] if key in own}
-    _, start = start_values(name, backbone.suits)
-    return {"values": first}, asked.knobs({"values": start | given}, method.knobs)
-
-
-def pixels(value: object) -> int | None:
-    """The side of a picture, None for the model's own."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= LARGEST_SIZE or value != int(value):
-        raise BadPrompt(NO_SIZE.format(asked.brief(value)))
-    return int(value)
 
 
 def told(board: Growth) -> dict[str, Any]:

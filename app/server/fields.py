@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from app.sentences import brief
 from app.server.refusals import Refused
-from app.ui.tabs.checked_values import brief
 from engine.core import Knob
 from engine.errors import BadKnob
 

@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from app.sentences import SHOWN, brief
 from app.server.fields import whole
 from app.server.refusals import Refused
-from app.ui.tabs.checked_values import SHOWN, brief
 from engine.methods import METHODS
 
 ALIASES = {  # name of other servers: ours

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
 
+from app.requests import pictures
+from app.requests import validation as asked
+from app.requests.limits import LARGEST_SEED
+from app.requests.sides import settings_and_knobs
+from app.sentences import brief
 from app.server import foreign_options
-from app.server.endpoints import split
 from app.server.fields import flag, given, number, setting, shown, whole
 from app.server.picture_file import FORMATS, PictureFormat
 from app.server.prompt_notes import prompt_notes
 from app.server.refusals import Refused, concerning
-from app.ui.tabs import checked_values as asked
-from app.ui.tabs import image_tab
 from engine.backbones.prompts import readable_text
 from engine.core import Backbone, Prompt
 
@@ -58,12 +60,12 @@ def read(body: Mapping[str, Any], backbone: Backbone, any_model: bool = False) -
     fields, ignored = given(body), {}
     check_model(fields.pop("model", backbone.name), backbone, any_model)
     with concerning("method"):
-        name, method = asked.method(fields.pop("method", image_tab.FAVOURITE), backbone)
+        name, method = asked.method(fields.pop("method", pictures.FAVOURITE), backbone)
     knobs = {knob.name: knob for knob in method.knobs}
     names = foreign_options.rename(fields, knobs, ignored)
     foreign_options.ignore(fields, {*OWN, *OURS, *knobs}, name, knobs, ignored)
     with concerning("prompt"):
-        text = readable_text(asked.text(fields.pop("prompt", None)), image_tab.EXAMPLES[2])
+        text = readable_text(asked.text(fields.pop("prompt", None)), pictures.EXAMPLES[2])
     count, seed = count_and_seed(fields, names)
     stream, compare = (flag(each, fields.pop(each, False)) for each in ("stream", "compare"))
     if stream and count > 1:
@@ -90,10 +92,10 @@ def count_and_seed(fields: dict[str, Any], names: Mapping[str, str]) -> tuple[in
     """(pictures, seed of the first), taken out of the fields. names : that were sent, by ours"""
     count = whole(names.get("n", "n"), fields.pop("n", 1), 1, MOST)
     if "seed" not in fields:
-        return count, secrets.randbelow(asked.LARGEST_SEED - MOST)
-    seed = whole("seed", fields.pop("seed"), 0, asked.LARGEST_SEED)
-    if seed + count - 1 > asked.LARGEST_SEED:
-        raise Refused(LAST_SEED.format(count, seed, asked.LARGEST_SEED), param="seed", code="invalid_value")
+        return count, secrets.randbelow(LARGEST_SEED - MOST)
+    seed = whole("seed", fields.pop("seed"), 0, LARGEST_SEED)
+    if seed + count - 1 > LARGEST_SEED:
+        raise Refused(LAST_SEED.format(count, seed, LARGEST_SEED), param="seed", code="invalid_value")
     return count, seed
 
 
@@ -123,21 +125,21 @@ def settings(
     fields: Mapping[str, Any], names: Mapping[str, str], name: str, method: Any, backbone: Backbone
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(guidance and temperature, knobs of the method) in what is left of the fields. name : of the method or preset"""
-    sampling = [knob for knob in image_tab.settings(backbone) if knob.name in ("guidance", "temperature")]
+    sampling = pictures.sampling_knobs(backbone)
     declared = {knob.name: knob for knob in (*method.knobs, *sampling)}
     values: dict[str, float | str] = {}
     for each, value in fields.items():  # one by one, so that the wrong one is named
         with concerning(names.get(each, each)):
             values[each] = setting(value, declared[each], names.get(each, each))
             declared[each].to_number(values[each])
-    first, knobs = split(values, name, method, sampling, backbone)
+    first, knobs = settings_and_knobs(values, name, method, sampling, backbone)
     return first["values"], knobs
 
 
 def prompt_of(text: str, seed: int, size: int, sampling: Mapping[str, Any], backbone: Backbone) -> Prompt:
     """One picture's prompt, as the page would have read it."""
     chosen = dict(sampling) | ({"size": f"{size} px"} if len(backbone.sizes) > 1 else {})
-    return image_tab.read_prompt(text, seed, {"values": chosen}, backbone)
+    return pictures.read_prompt(text, seed, {"values": chosen}, backbone)
 
 
 def side(value: object, name: str, backbone: Backbone, replaced: dict[str, str] | None = None) -> int:
@@ -153,10 +155,10 @@ def side(value: object, name: str, backbone: Backbone, replaced: dict[str, str] 
     sent = value if isinstance(value, str) else shown(value)
     if replaced is not None:
         found = nearest(sqrt(wanted[0] * wanted[1]) if wanted else 128, backbone)
-        replaced[name] = NEAREST.format(backbone.name, asked.brief(sent), f"{found}x{found}")
+        replaced[name] = NEAREST.format(backbone.name, brief(sent), f"{found}x{found}")
         return found
     sizes = ", ".join(f"{each}x{each}" for each in backbone.sizes)
-    raise Refused(NO_SIZE.format(backbone.name, sizes, asked.brief(sent)), param=name, code="invalid_value")
+    raise Refused(NO_SIZE.format(backbone.name, sizes, brief(sent)), param=name, code="invalid_value")
 
 
 def nearest(pixels: float, backbone: Backbone) -> int:

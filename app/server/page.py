@@ -14,7 +14,7 @@ from app.server.key import Key
 from app.server.metrics import Metrics
 from app.server.routes import ImagesApi
 from app.server.turns import Turns
-from app.ui.tabs.tab_context import Place
+from app.shared import Shared
 
 
 class Page(gr.Blocks):
@@ -28,14 +28,14 @@ class Page(gr.Blocks):
     unrouted: Callable[..., Awaitable[Response]]
 
 
-def serve_beside(page: Page, place: Place, forget: Callable[[str], None], key: str, any_model: bool = False) -> None:
+def serve_beside(page: Page, studio: Shared, forget: Callable[[str], None], key: str, any_model: bool = False) -> None:
     """Adds the API and the metrics to a page, inside its context.
 
     forget    : frees what Gradio keeps of a caller
     key       : that requests to the API must carry, "" = none
     any_model : the API answers to any model name
     """
-    sessions = place.sessions
+    sessions = studio.sessions
     metrics = Metrics(sessions.running, sessions.waiting)
     sessions.watch(metrics)
 
@@ -43,6 +43,6 @@ def serve_beside(page: Page, place: Place, forget: Callable[[str], None], key: s
         """All metrics as text."""
         return Response(metrics.text(), media_type=MEDIA_TYPE)
 
-    api = ImagesApi(place, Turns(place.page, sessions, forget), Key(key), any_model)
+    api = ImagesApi(studio, Turns(page, sessions, forget), Key(key), any_model)
     page.routes = (*api.routes(), Route("/metrics", scrape, methods=["GET"]))
     page.unrouted = api.unrouted

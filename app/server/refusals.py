@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from app.ui.panels import notice
+from app.sentences import without_paths
 from engine.errors import ForetokenError
 
 INVALID, OVERLOADED, OURS = "invalid_request_error", "rate_limit_error", "server_error"
+CLOSING = "The studio is being closed. Send the request again when it is back."
 BUG = "The studio failed in a way it should not. Its log has the details; report them."
+
+
+class ClientLeft(Exception):
+    """Nobody reads the answer any more."""
 
 
 class Refused(ForetokenError):
@@ -41,4 +46,4 @@ def concerning(param: str, code: str = "invalid_value") -> Iterator[None]:
 
 def refusal_of(error: ForetokenError, param: str | None = None, code: str | None = None) -> Refused:
     """An error of the engine as a refusal, without this machine's folders."""
-    return Refused(notice.without_paths(str(error)), param=param, code=code)
+    return Refused(without_paths(str(error)), param=param, code=code)

@@ -17,11 +17,10 @@ import gradio as gr
 import numpy as np
 from gradio.data_classes import FileData
 
+from app.live.uploads import adopt
+from app.sentences import brief, without_paths
 from app.server.endpoints import path_sent
-from app.ui.panels import notice
-from app.ui.tabs import checked_values as asked
-from app.ui.tabs.mesh_input import adopt
-from app.ui.tabs.tab_context import Place
+from app.shared import Shared
 from engine.core import Step
 from engine.diagnostics import per_token, replay
 from engine.errors import BadFile, BadPrompt, ForetokenError
@@ -42,7 +41,7 @@ REASONS = (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError,
            MemoryError, zlib.error)  # fmt: skip
 
 
-def build(place: Place) -> None:
+def build(page: gr.Blocks, studio: Shared) -> None:
     """Adds the endpoint to the page."""
 
     def replay(trace: dict | None = None, run: str = "", request: gr.Request = None) -> Iterator[dict]:
@@ -51,7 +50,7 @@ def build(place: Place) -> None:
         trace: the run's trace.npz; run: instead of the file, the name of the run's folder among the saved runs of this studio
         """
         try:
-            path, own = found(place, request.session_hash, trace, run)
+            path, own = found(studio, request.session_hash, trace, run)
             try:
                 arrays = read(path)
             finally:
@@ -59,24 +58,24 @@ def build(place: Place) -> None:
                     shutil.rmtree(path.parent, ignore_errors=True)
             yield from told(arrays)
         except ForetokenError as e:
-            raise gr.Error(notice.without_paths(str(e)), print_exception=False) from e
+            raise gr.Error(without_paths(str(e)), print_exception=False) from e
 
     replay.__annotations__ |= {"return": dict, "trace": dict, "request": gr.Request}  # Gradio reads types here
     added = gr.api(replay, concurrency_id="replaying", concurrency_limit=2)
-    place.page.fns[added["id"]].inputs[0]._api_info = FileData.model_json_schema()
+    page.fns[added["id"]].inputs[0]._api_info = FileData.model_json_schema()
 
 
-def found(place: Place, caller: str, trace: object, run: object) -> tuple[Path, bool]:
+def found(studio: Shared, caller: str, trace: object, run: object) -> tuple[Path, bool]:
     """(the trace of a call, whether it is a copy to be deleted with its folder); raises BadFile or BadPrompt."""
     if trace:
-        return adopt(path_sent(trace, NO_FILE), place.sessions.new_folder(caller)), True
+        return adopt(path_sent(trace, NO_FILE), studio.sessions.new_folder(caller)), True
     if not run:
         raise BadPrompt(NOTHING)
-    if not place.local:
+    if not studio.local:
         raise BadPrompt(NOT_HERE)
-    names = {kept.folder.name: kept.folder for kept in place.shelf.runs()}
+    names = {kept.folder.name: kept.folder for kept in studio.shelf.runs()}
     if not isinstance(run, str) or run not in names:
-        raise BadFile(NO_RUN.format(asked.brief(run)))
+        raise BadFile(NO_RUN.format(brief(run)))
     return names[run] / TRACE, False
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from functools import partial, wraps
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -14,15 +14,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from app.sentences import brief
 from app.server import images_reply
 from app.server.drawing import Drawn, draw
 from app.server.fields import parse
 from app.server.images_request import ImagesRequest, check_model, read
 from app.server.key import Key
-from app.server.refusals import Refused, refusal_of
-from app.server.turns import ClientLeft, Turns
-from app.ui.tabs import checked_values as values
-from app.ui.tabs.tab_context import Place
+from app.server.refusals import ClientLeft, Refused, refusal_of
+from app.shared import Shared
 from engine.errors import ForetokenError
 
 GENERATIONS, MODELS = "/v1/images/generations", "/v1/models"
@@ -33,14 +32,22 @@ GONE = 499  # nginx's status for a client that left; nobody reads it
 Handler = Callable[[Request], Awaitable[Response]]
 
 
+class Queue(Protocol):
+    """Where a request waits for the engine, see app/server/turns.py."""
+
+    def follow(self, request: Request, work: Callable[[str, int], Iterator[Any]]) -> AsyncIterator[Any]:
+        """Yields what the work yields, without the Nones, once it is this request's turn."""
+        ...
+
+
 class ImagesApi:
     """OpenAI's images API for one studio. It draws with the page's model, runner and queue.
 
     any_model : it answers to any model name
     """
 
-    def __init__(self, place: Place, turns: Turns, key: Key, any_model: bool = False):
-        self.place, self.turns, self.key, self.any_model = place, turns, key, any_model
+    def __init__(self, studio: Shared, turns: Queue, key: Key, any_model: bool = False):
+        self.studio, self.turns, self.key, self.any_model = studio, turns, key, any_model
 
     def routes(self) -> list[BaseRoute]:
         """What the server needs to know."""
@@ -75,19 +82,19 @@ class ImagesApi:
 
     async def models(self, request: Request) -> Response:
         """All models that make pictures."""
-        return JSONResponse({"object": "list", "data": [images_reply.model_of(self.place.backbone)]})
+        return JSONResponse({"object": "list", "data": [images_reply.model_of(self.studio.backbone)]})
 
     async def model(self, request: Request) -> Response:
         """One of them."""
         name = request.path_params["name"]
         if not name:
             return await self.models(request)
-        check_model(name, self.place.backbone, self.any_model)
-        return JSONResponse(images_reply.model_of(self.place.backbone, name))
+        check_model(name, self.studio.backbone, self.any_model)
+        return JSONResponse(images_reply.model_of(self.studio.backbone, name))
 
     async def generations(self, request: Request) -> Response:
         """Pictures from a prompt, in one answer or as a stream of events."""
-        asked = read(parse(await request.body()), self.place.backbone, self.any_model)
+        asked = read(parse(await request.body()), self.studio.backbone, self.any_model)
         if asked.stream:
             return await self._stream(request, asked)
         drawn: list[Drawn] = []
@@ -100,7 +107,7 @@ class ImagesApi:
         """The events of one picture. What is wrong before the first is an answer of its own."""
         updates = self._updates(request, asked, 0)
         first = await anext(updates)
-        side = asked.prompts[0].size or self.place.backbone.sizes[0]
+        side = asked.prompts[0].size or self.studio.backbone.sizes[0]
 
         async def events() -> AsyncIterator[bytes]:
             async with aclosing(updates):
@@ -115,7 +122,7 @@ class ImagesApi:
 
     async def _updates(self, request: Request, asked: ImagesRequest, number: int) -> AsyncIterator[Any]:
         """What is drawn of one picture, in its turn; an error of the caller is a refusal."""
-        work = partial(draw, self.place, asked, asked.prompts[number])
+        work = partial(draw, self.studio, asked, asked.prompts[number])
         async with aclosing(self.turns.follow(request, work)) as updates:
             try:
                 async for update in updates:
@@ -147,7 +154,7 @@ class EventStream(Response):
 
 async def refuse(request: Request, error: HTTPException) -> Response:
     """Raises Refused, which names the paths there are, or the methods of this one."""
-    path = values.brief(request.url.path)
+    path = brief(request.url.path)
     if error.status_code == HTTPStatus.NOT_FOUND:
         raise Refused(NOWHERE.format(request.method, path), status=404, code="unknown_url")
     methods = {each.strip() for each in (error.headers or {}).get("Allow", "").split(",")} - {"", "HEAD"}

@@ -1,8 +1,7 @@
-"""The studio's page: a header and the tabs of ui.TABS, served on this machine."""
+"""The studio's page: served on this machine."""
 
 from __future__ import annotations
 
-import importlib
 import ipaddress
 import os
 import signal
@@ -30,9 +29,9 @@ from app.server.key import VARIABLE
 from app.server.page import Page, serve_beside
 from app.server.prefix import Prefix
 from app.server.tools import PATH, check_installed, mend
-from app.ui import TABS
-from app.ui.style import header, theme
-from app.ui.tabs.tab_context import Place
+from app.shared import Shared
+from app.ui import page as assembly
+from app.ui.style import theme
 from engine.backbones import load, named_in
 from engine.core import Backbone
 from engine.errors import MissingWeights, NotSupported
@@ -70,19 +69,12 @@ def build(
     mesh = mesh or mesh_model()
     shelf = shelf or Shelf(home() / "runs", Limits())
     limits, sessions = shelf.limits, sessions or visitors()
-    parts = {"local": local, "weights": weights, "examples": examples, "limits": limits, "shelf": shelf, "runner": runner or Here()}
+    studio = Shared(backbone, mesh, sessions, local, weights, examples, shelf, runner or Here())
     with Page(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=limits.leftovers) as page:
-        header.build(backbone, mesh)
-        with gr.Tabs(elem_id="tabs"):
-            for name, module in TABS.items():
-                with gr.Tab(name, id=name.lower()) as tab:
-                    importlib.import_module(module).build(Place(page, tab, backbone, mesh, sessions, **parts))
-        place = Place(page, tab, backbone, mesh, sessions, **parts)
-        endpoints.build(place)
-        replaying.build(place)
-        serve_beside(page, place, lambda caller: forget(page, caller), os.environ.get(VARIABLE, ""), any_model)
-        if limits.shared:
-            gr.HTML(f'<p class="ft-privacy">{limits.privacy}</p>', elem_id="privacy", apply_default_css=False)
+        assembly.build(page, studio)
+        endpoints.build(page, studio)
+        replaying.build(page, studio)
+        serve_beside(page, studio, lambda caller: forget(page, caller), os.environ.get(VARIABLE, ""), any_model)
 
         def leave(request: gr.Request) -> None:
             sessions.leave(request.session_hash)

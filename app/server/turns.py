@@ -18,19 +18,14 @@ from gradio.data_classes import PredictBodyInternal
 from starlette.requests import Request
 
 from app.live.session import Sessions
-from app.server.refusals import BUG, OURS, OVERLOADED, Refused
+from app.server.refusals import BUG, OURS, OVERLOADED, ClientLeft, Refused
 from engine.errors import ForetokenError
 
 JOIN = "/gradio_api/queue/join"  # the path that Gradio's queue expects of a request
 TAB = "api"
 BUSY = "Too many requests wait for this machine. Try again later."
 NOT_BEGUN = "The request waited too long and lost its place. Send it again."
-CLOSING = "The studio is being closed. Send the request again when it is back."
 END = object()
-
-
-class ClientLeft(Exception):
-    """Nobody reads the answer any more."""
 
 
 class Order:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TABS: dict[str, str] = {  # name on the page: module with `build(place: app.ui.tabs.tab_context.Place) -> None`
+TABS: dict[str, str] = {  # name on the page: module with `build(place: app.ui.tab_context.TabContext) -> None`
     "Image": "app.ui.tabs.image_tab",
     "Mesh": "app.ui.tabs.mesh_tab",
     "Lab": "app.ui.tabs.lab_tab",

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.requests.sides import PLAIN, start_values
 from app.ui import knobs as knob_panel
 from app.ui.style import wording
-from engine.core import ANY_SUIT, Backbone, Knobs, Method, Suits
+from engine.core import ANY_SUIT, Backbone, Method, Suits
 from engine.methods import ABOUT, AUTO, BASELINES, METHODS, PRESETS, auto_title, find
 from engine.run import Run
 from engine.tuning.auto import resolve
 from engine.tuning.prepare import to_stderr_once
 
-PLAIN = "ar"
+PLAIN_SIDE = ("Plain decoding", "One token at a time.")
 GROUPS = {True: "Exact: the same as plain decoding", False: "Relaxed: faster, not the same"}  # by exactness of the initial knobs
 
 
@@ -76,22 +77,14 @@ def title_of(name: str) -> str:
     return preset_title(name) if name in PRESETS else METHODS[name].title
 
 
-def start_values(name: str, suits: Suits = ANY_SUIT) -> tuple[Method, dict[str, Any]]:
-    """A method and its initial knobs: what suits the model, a preset's own values, and "match seed" verification where that is exact, so
-    that both sides give the same tokens."""
-    method, preset = find(name)
-    given = {**suits.get(method.name, {}), **preset}
-    if name not in PRESETS and any(k.name == "verify" for k in method.knobs):
-        taken = preset if name not in METHODS else {}  # auto's own knobs
-        seeded = {k.name: k.default for k in method.knobs} | taken | {"verify": "match seed"}
-        if method.exact(Knobs(seeded)):
-            given["verify"] = "match seed"
-    return method, given
-
-
 def run_badge(run: Run) -> dict[str, Any]:
     """Whether all steps of a run so far were exact, with the explanation for its newest knobs."""
     return {"exact": run.exact, "why": knob_panel.badge(run.method, run.steps[-1].knobs)["why"]}
+
+
+def left_badge(run: Run) -> dict[str, Any] | None:
+    """The badge of the left side; plain decoding is what exact means, so it has none."""
+    return None if run.method.name == PLAIN else run_badge(run)
 
 
 def badge(name: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from app.commands.options import MOST_FACES, Parser, add_json, file_path, whole
+from app.commands.options import Parser, add_json, file_path, whole
 from app.commands.report import print_json
+from app.requests.limits import MOST_FACES
 
 MODELS = ("pictogram", "lowpoly")
 MOST = 1000

@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from app.commands.options import MOST_FACES, MOST_SEEDS, Parser, add_json, add_model, add_sampling, file_path, refuse_unused, whole
+from app.commands.options import Parser, add_json, add_model, add_sampling, file_path, refuse_unused, whole
 from app.commands.report import print_json
+from app.requests.limits import MOST_FACES, MOST_SEEDS
 from research.commands.bench_options import add_choice, add_files, choice_of, model_of
 
 COUNT, SHEET_COUNT, PACK_COUNT = 40, 24, 100

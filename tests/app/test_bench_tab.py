@@ -8,8 +8,8 @@ import json
 import pytest
 from playwright.sync_api import expect
 
+from app.requests.pictures import settings
 from app.ui.tabs import bench_rows, bench_tab, restoring, subject
-from app.ui.tabs.image_tab import settings
 from engine import assets
 from engine.errors import BadFile, BadKnob, NotSupported
 from engine.methods import find

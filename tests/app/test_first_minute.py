@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.ui.method_menu import badge, cards, choices, foremost, start_values, title_of, told_speed, with_auto
+from app.requests import validation as asked
+from app.requests.sides import start_values
+from app.ui.method_menu import badge, cards, choices, foremost, title_of, told_speed, with_auto
 from app.ui.panels.methods import TEMPLATE
-from app.ui.tabs import checked_values as asked
 from app.ui.tabs import example, vocabulary
 from app.ui.tabs.speeds import speedups
 from engine.errors import NotSupported

@@ -7,10 +7,11 @@ import re
 
 import pytest
 
+from app.requests import meshes, pictures
 from app.ui import knobs
 from app.ui.method_menu import title_of
 from app.ui.style import wording
-from app.ui.tabs import image_tab, mesh_tab
+from app.ui.tabs import image_tab
 from engine.core import Knob, Sampling
 from engine.decoding.initializers import WINDOW
 from engine.methods import METHODS, PRESETS, find
@@ -50,7 +51,7 @@ def test_the_papers_letter_and_the_knobs_nature_reach_the_page():
 
 def test_words_come_before_the_engines_names():
     """Nobody has to know a paper to read a menu, and whoever knows it finds its word; no word is for a choice or preset that is gone."""
-    declared = {k.name: k for m in METHODS.values() for k in m.knobs} | {k.name: k for k in mesh_tab.settings(Sampling())}
+    declared = {k.name: k for m in METHODS.values() for k in m.knobs} | {k.name: k for k in meshes.settings(Sampling())}
     assert wording.KNOBS.keys() <= declared.keys()
     assert wording.CHOICES.keys() <= {str(c) for m in METHODS.values() for k in m.knobs for c in k.choices}
     assert wording.PRESETS.keys() <= PRESETS.keys()
@@ -79,11 +80,11 @@ def test_every_method_and_preset_that_fits_is_offered(picto):
 
 
 def test_what_stands_on_the_page_becomes_a_prompt(picto):
-    sent = knobs.encode("settings", image_tab.settings(picto))
+    sent = knobs.encode("settings", pictures.settings(picto))
     changed = sent | {"values": sent["values"] | {"size": "256 px", "guidance": 2}}
-    prompt = image_tab.read_prompt("a cat", 7, changed, picto)
+    prompt = pictures.read_prompt("a cat", 7, changed, picto)
     assert (prompt.size, prompt.seed, prompt.sampling.guidance, prompt.sampling.top_p) == (256, 7, 2.0, 1.0)
-    assert image_tab.read_prompt("a cat", 7, sent, picto).size == image_tab.USUAL_SIZE == 256
+    assert pictures.read_prompt("a cat", 7, sent, picto).size == pictures.USUAL_SIZE == 256
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -16,12 +16,13 @@ from app.live.boards.lazy import Lazy
 from app.live.boards.loop import FILM, PLACES, SAMPLES, LoopBoard, deviation_of
 from app.live.boards.picture import Board
 from app.live.session import Sessions
+from app.requests.pictures import FAVOURITE
+from app.shared import Shared
 from app.ui.panels import lab
+from app.ui.tab_context import TabContext
 from app.ui.tabs import example, lab_example, subject
-from app.ui.tabs.image_tab import FAVOURITE
 from app.ui.tabs.lab_tab import FASTEST, SAME, LabTab
 from app.ui.tabs.looping import CHANGING, STAYING, Loop
-from app.ui.tabs.tab_context import Place
 from engine import assets
 from engine.core import KnobArray, Knobs, Prompt, Step
 from engine.errors import MissingWeights, NotSupported
@@ -126,7 +127,7 @@ def tab(picto) -> LabTab:
     """The tab on a page that is not served."""
     with gr.Blocks() as page, gr.Tabs(), gr.Tab("Lab") as own:
         missing = Lazy("lowpoly", assets.models() / "nowhere", nothing)
-        made = LabTab(Place(page, own, picto, missing, Sessions()))
+        made = LabTab(TabContext(page, own, Shared(picto, missing, Sessions())))
         made.wire()
         return made
 

@@ -17,8 +17,8 @@ from app.live.boards.picture import Board
 from app.live.stream import Growth
 from app.runs import race_files, video
 from app.runs import uploaded_runs as sent
+from app.ui import mesh_side
 from app.ui.panels import canvas, runs
-from app.ui.tabs import mesh_side
 from app.ui.tabs.multi_race import Lanes, facts
 from engine.core import Prompt
 from engine.errors import BadPrompt

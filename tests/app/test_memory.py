@@ -13,8 +13,8 @@ import pytest
 from app.live.boards.lazy import Lazy
 from app.live.session import Sessions, Ticket, Visit
 from app.live.stream import Growth
+from app.requests import meshes
 from app.server import studio
-from app.ui.tabs import mesh_input
 from engine.cache import Slab
 from engine.mesh.read import Input
 from engine.networks.sequence import TransformerSequence
@@ -24,7 +24,7 @@ from tests.app.visitor import Visitor
 FIRST, LATER = 4, 20  # visitors before the first look, and behind it
 TABS = ("image", "mesh")
 KINDS = (Run, Ticket, Visit, Growth, Slab, TransformerSequence, Input)
-CHAIR = (mesh_input.EXAMPLES / "chair.ply").read_bytes()
+CHAIR = (meshes.EXAMPLES / "chair.ply").read_bytes()
 
 
 @pytest.fixture

@@ -13,10 +13,11 @@ import trimesh
 
 from app.live.boards.mesh import ALL, NATS, NOTHING_DRAFTED, MeshBoard
 from app.live.stream import Throttle, updates
+from app.requests import meshes
+from app.requests.sides import start_values
 from app.runs.mesh_files import FILES, write_files, write_shrinkwrapped
-from app.ui.method_menu import start_values
+from app.ui import mesh_side
 from app.ui.panels import verdict
-from app.ui.tabs import mesh_input, mesh_side
 from engine.core import Prompt, Step
 from engine.diagnostics import per_face
 from engine.mesh.bpt_tokens import parse, tokenize
@@ -26,7 +27,7 @@ from engine.run import generate
 from engine.trace import Trace
 from research.worlds.solids import box
 
-CHAIR = mesh_input.EXAMPLES / "chair.ply"
+CHAIR = meshes.EXAMPLES / "chair.ply"
 
 
 def tokens_of_a_box() -> list[int]:

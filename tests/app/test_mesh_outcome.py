@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.live.boards.mesh import MeshBoard
+from app.requests import meshes
 from app.runs import history
 from app.ui.panels import runs
 from app.ui.tabs import mesh_outcome, mesh_tab, restoring
@@ -58,7 +59,7 @@ def test_the_table_tells_faces_holes_and_fit(boards):
 
 def test_settings_of_a_run_fill_the_form_or_only_the_left_side(boards, low):
     own, told = low.sampling, history.describe(boards[0].run, read(CHAIR))
-    panel, declared = mesh_tab.settings_panel(own), mesh_tab.settings(own)
+    panel, declared = mesh_tab.settings_panel(own), meshes.settings(own)
 
     def restored(settings: object, side: str = "right"):
         return restoring.mesh_run({"ask": {"settings": settings, "side": side}}, low, panel, declared)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from app.ui.tabs import mesh_input
+from app.requests import meshes
 from engine.mesh.read import read
 from tests.app.runs.test_runs import drop, drop_path
 from tests.app.test_mesh_tab import FACES, VIEW, finished, grown, set_knob, take
@@ -136,7 +136,7 @@ def test_generate_waits_for_the_file_that_is_being_read(open_mesh, served, tmp_p
     page = open_mesh()
     set_knob(page, "mesh-settings", "face_budget", 2)
     scan = tmp_path / "scan.xyz"
-    scan.write_text("\n".join(" ".join(map(str, row)) for row in read(mesh_input.EXAMPLES / "tower.ply").points[:, :3].tolist()))
+    scan.write_text("\n".join(" ".join(map(str, row)) for row in read(meshes.EXAMPLES / "tower.ply").points[:, :3].tolist()))
     page.locator("#mesh-file input[type=file]").set_input_files(scan)
     page.wait_for_selector("#mesh-messages p:has-text('Reading scan.xyz')")
     page.click("#mesh-generate")

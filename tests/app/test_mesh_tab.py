@@ -13,12 +13,18 @@ import trimesh
 
 from app.live.boards.lazy import Lazy
 from app.live.boards.mesh import MeshBoard
+from app.live.session import Sessions
+from app.requests import meshes
+from app.requests.sides import start_values
 from app.runs.mesh_files import write_files
 from app.server import studio
+from app.shared import Shared
 from app.ui import knobs as knob_panel
-from app.ui.method_menu import choices, start_values, with_auto
+from app.ui import mesh_side
+from app.ui.method_menu import choices, with_auto
 from app.ui.panels import clouds, verdict
-from app.ui.tabs import mesh_input, mesh_seeds, mesh_side, mesh_tab, quality_table
+from app.ui.tab_context import TabContext
+from app.ui.tabs import mesh_input, mesh_seeds, mesh_tab, quality_table
 from engine.backbones.lowpoly import Mesh
 from engine.errors import MissingWeights
 from engine.mesh.bpt_tokens import BPT
@@ -136,11 +142,8 @@ def test_the_menu_takes_the_cards_of_the_loaded_model(picto, low, tmp_path):
 
 def tab_with(mesh: Lazy, picto) -> mesh_tab.MeshTab:
     """A tab on a page of its own."""
-    from app.live.session import Sessions
-    from app.ui.tabs.tab_context import Place
-
     with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Mesh") as tab:
-        made = mesh_tab.MeshTab(Place(page, tab, picto, mesh, Sessions()))
+        made = mesh_tab.MeshTab(TabContext(page, tab, Shared(picto, mesh, Sessions())))
         made.wire(tab)
         return made
 
@@ -195,10 +198,10 @@ def test_a_folder_goes_to_the_tab_of_its_kind(picto_folder, lowpoly_folder):
 
 
 def test_examples_are_small_clouds_with_normals_that_point_up(tmp_path):
-    files = sorted(mesh_input.EXAMPLES.glob("*.ply"))
-    assert {f.stem for f in files} == set(mesh_input.ORDER) and sum(f.stat().st_size for f in files) < 500_000
+    files = sorted(meshes.EXAMPLES.glob("*.ply"))
+    assert {f.stem for f in files} == set(meshes.ORDER) and sum(f.stat().st_size for f in files) < 500_000
     for name, points in mesh_input.example_clouds().items():
-        shape = read(mesh_input.EXAMPLES / f"{name}.ply")
+        shape = read(meshes.EXAMPLES / f"{name}.ply")
         assert (shape.kind, len(shape.points), shape.frame.up, shape.notes) == ("cloud", 2048, "y", [])
         dots = clouds.dots(points)
         assert 300 < len(dots) <= clouds.DOTS and dots[:, :2].max() < clouds.SIDE
@@ -312,7 +315,7 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
         page.click("#mesh-download-glb")
     assert waiting.value.suggested_filename == "tree-xspecmesh-7.glb"
     waiting.value.save_as(tmp_path / "tree.glb")
-    found, tree = trimesh.load(tmp_path / "tree.glb", force="mesh"), read(mesh_input.EXAMPLES / "tree.ply")
+    found, tree = trimesh.load(tmp_path / "tree.glb", force="mesh"), read(meshes.EXAMPLES / "tree.ply")
     assert len(found.faces) > 10
     sides = tree.frame.from_model(np.array([[-1, -1, -1], [1, 1, 1]]))
     assert (found.bounds[0] >= sides[0] - 1e-6).all() and (found.bounds[1] <= sides[1] + 1e-6).all()

@@ -12,12 +12,12 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from app.ui.tabs import mesh_input
+from app.requests import meshes
 from tests.app.conftest import ROOT, Served, serving
 from tests.app.visitor import QUICK, Visitor
 
 SECRET = "seven violet bicycles"
-CHAIR = (mesh_input.EXAMPLES / "chair.ply").read_bytes()
+CHAIR = (meshes.EXAMPLES / "chair.ply").read_bytes()
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from app.ui.tabs import mesh_input
+from app.requests import meshes
 from engine.mesh.read import READERS
 from tests.app.conftest import ROOT, Served
 from tests.app.runs.test_runs import drop
@@ -50,7 +50,7 @@ def test_a_browser_would_install_it(open_page):
 def test_a_cloud_that_is_dropped_anywhere_opens_in_the_mesh_tab(open_page):
     page = open_page()
     for name in ("scan.ply", "other.ply"):  # the tab was never opened, and was
-        drop(page, name, Path(mesh_input.EXAMPLES / "tower.ply").read_bytes())
+        drop(page, name, Path(meshes.EXAMPLES / "tower.ply").read_bytes())
         page.wait_for_selector(f"#mesh-notes >> text={name}: a point cloud")
         assert page.get_by_role("tab", name="Mesh").get_attribute("aria-selected") == "true"
         page.get_by_role("tab", name="Image").click()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.ui.tabs import checked_values as asked
-from app.ui.tabs.checked_values import LARGEST_SEED, LONGEST_PROMPT
+from app.requests import validation as asked
+from app.requests.limits import LARGEST_SEED, LONGEST_PROMPT
 from engine.core import Knob
 from engine.errors import ForetokenError
 from engine.methods import METHODS

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.commands import options
+from app.requests import limits
 from engine import nearest
 from engine.backbones.lowpoly import Mesh
 from engine.core import Prompt
@@ -60,4 +60,4 @@ def test_a_method_that_draws_another_mesh_is_refused(name: str, more: dict[str, 
 
 
 def test_the_command_line_and_the_engine_have_one_limit() -> None:
-    assert options.MOST_SEEDS == nearest.MOST and "xspecmesh_exact" in PRESETS
+    assert limits.MOST_SEEDS == nearest.MOST and "xspecmesh_exact" in PRESETS

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import gradio as gr
 
+from app.sentences import without_paths
 from app.ui.panels import panel
 
-# A path on this machine: a drive letter or nothing, then two or more names after slashes. The user recognises the last name.
-PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:|~)?(?:[/\\][^\s/\\:;,()\"']+)+[/\\]([^\s/\\:;,()\"']+)[/\\]?")
 LONG = 10.0  # seconds of a wait that is worth a replay
 TEMPLATE = '<div class="ft-notices" role="status"></div>'
 
@@ -36,11 +34,6 @@ def unknown(name: str, words: Mapping[str, list[str]], warning: str = "") -> lis
 def error(*mistakes: Exception) -> list[dict[str, str]]:
     """A notice per error with the engine's message, but without this machine's folders."""
     return [{"kind": "error", "text": without_paths(str(mistake))} for mistake in mistakes]
-
-
-def without_paths(text: str) -> str:
-    """A text for the page: paths on this machine are shortened to their last name."""
-    return PATH.sub(r"\1", text)
 
 
 def hint(text: str) -> list[dict[str, str]]:

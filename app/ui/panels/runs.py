@@ -17,8 +17,9 @@ from PIL import Image
 from app.live.boards.mesh import MeshBoard
 from app.live.boards.picture import Board
 from app.live.stream import Growth
+from app.requests.sides import start_values
 from app.runs import history
-from app.ui.method_menu import start_values, title_of
+from app.ui.method_menu import title_of
 from app.ui.panels import panel
 from app.ui.panels.verdict import quartiles
 from engine.core import Suits

@@ -9,15 +9,15 @@ from typing import Any
 
 import gradio as gr
 
+from app.requests import validation as asked
 from app.ui import knobs as knob_panel
 from app.ui.method_menu import choices, title_of
 from app.ui.panels import kinds, live, notice, plane, progress
+from app.ui.tab_context import TabContext
 from app.ui.tabs import bench_rows, subject
-from app.ui.tabs import checked_values as asked
 from app.ui.tabs.racing import DIRECT
 from app.ui.tabs.saving import keep
 from app.ui.tabs.subject import Subject
-from app.ui.tabs.tab_context import Place
 from app.ui.tabs.turns import Turns
 from engine import assets
 from engine.core import Backbone, Knob
@@ -33,7 +33,7 @@ IDLE = progress.encode("Measure this machine", 0, 0, "Every method runs on each 
 NONE = "This installation carries no recorded tables. Measure one here."
 
 
-def build(place: Place) -> None:
+def build(place: TabContext) -> None:
     """Builds the tab's controls and panels and connects them."""
     BenchTab(place).wire()
 
@@ -72,9 +72,9 @@ class BenchTab(Turns):
     prefix = "bench-"
     idle = IDLE
 
-    def __init__(self, place: Place):
+    def __init__(self, place: TabContext):
         super().__init__(place)
-        self.backbone, self.mesh, self.local = place.backbone, place.mesh, place.local
+        self.backbone, self.mesh, self.local = place.studio.backbone, place.studio.mesh, place.studio.local
         self.recorded = bench_rows.recorded(assets.benches())
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):

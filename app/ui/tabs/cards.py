@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from app.ui.method_menu import PLAIN, title_of
+from app.requests.sides import PLAIN
+from app.ui.method_menu import title_of
 from app.ui.tabs.speeds import Seen, Speed, of_model, speed
 from engine.backbones import DRAFTERS, imported
 from engine.checkpoints.families import FAMILIES, Family

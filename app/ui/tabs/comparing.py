@@ -6,30 +6,23 @@ dropped file, from a link, or from what this browser remembers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import gradio as gr
 from gradio.components import Component
 
-from app.live.stream import Costs, Growth, Throttle, updates
+from app.live.stream import Costs, Shown, Throttle, updates
+from app.requests.sides import PLAIN, Sides
 from app.ui import knobs as knob_panel
-from app.ui.method_menu import PLAIN, cards, run_badge
+from app.ui.method_menu import PLAIN_SIDE, cards
 from app.ui.panels import methods, notice
-from app.ui.tabs import checked_values as asked
 from app.ui.tabs import restoring
 from app.ui.tabs.racing import DIRECT, Racing
-from engine.core import Backbone, Knob, Prompt
+from engine.core import Backbone, Prompt
 from engine.errors import ForetokenError
 from engine.mesh.read import Input
 from engine.run import Run
-
-ONCE, OFTEN, TIMES = "once", "5 times", 5
-REPEAT = Knob("repeat", "", ONCE, choices=(ONCE, OFTEN), help=f"{OFTEN}: the median time of every side, and its quartiles.", live=False)
-PLAIN_SIDE = ("Plain decoding", "One token at a time.")
-
-Shown = TypeVar("Shown", bound=Growth)
-Sides = Sequence[tuple[str, Mapping[str, Any]]]  # (method or preset, knobs), the right one first
 
 
 class Raced(NamedTuple):
@@ -91,17 +84,6 @@ class Comparing(Racing):
     def move_other(self, value: object, request: gr.Request) -> Any:
         """Writes a moved knob into the visitor's run on the left."""
         return self.steer(value, request.session_hash, side=1)
-
-    def asked_sides(
-        self, backbone: Backbone, name: object, knobs: object, compare: object, other: object, other_knobs: object
-    ) -> list[tuple[str, Mapping[str, Any]]]:
-        """The checked sides of a race, the right one first; raises NotSupported, BadKnob or BadPrompt."""
-        chosen, method = asked.method(name, backbone)
-        sides: list[tuple[str, Mapping[str, Any]]] = [(chosen, asked.knobs(knobs, method.knobs))]
-        if asked.flag(compare):
-            left, method = asked.method(other, backbone)
-            sides.append((left, asked.knobs(other_knobs, method.knobs)))
-        return sides
 
     def left_words(self, name: str) -> str:
         """What an empty left side says."""
@@ -165,18 +147,3 @@ class Comparing(Racing):
         if "knobs" in values:
             badge = {"badge": self.badge_of(values["knobs"]["name"], values["knobs"]["values"])}
         return {**values, **badge, "messages": []}
-
-
-def times_of(chosen: Mapping[str, Any]) -> int:
-    """How often every side runs, from the checked settings."""
-    return TIMES if chosen["repeat"] == OFTEN else 1
-
-
-def pair(boards: Sequence[Shown]) -> tuple[Shown, Shown | None]:
-    """The right board, and the left one if there is any."""
-    return boards[0], boards[1] if len(boards) > 1 else None
-
-
-def left_badge(run: Run) -> dict[str, Any] | None:
-    """The badge of the left side; plain decoding is what exact means, so it has none."""
-    return None if run.method.name == PLAIN else run_badge(run)

@@ -12,36 +12,31 @@ import gradio as gr
 from app.live.boards.odds import odds
 from app.live.boards.patches import Patches
 from app.live.boards.picture import Board
+from app.live.stream import pair
 from app.live.worker import Here
-from app.runs import history, race_files, video
+from app.requests import validation as asked
+from app.requests.limits import LONGEST_PROMPT
+from app.requests.pictures import EXAMPLES, read_prompt, settings
+from app.requests.sides import PLAIN, checked_sides, start_values, times_of
+from app.runs import history, race_files, replay_page, video
 from app.ui import knobs as knob_panel
-from app.ui.method_menu import PLAIN, choices, start_values, title_of, with_auto
+from app.ui.method_menu import PLAIN_SIDE, choices, title_of, with_auto
 from app.ui.panels import bar, canvas, live, notice, overlay, replay, runs, trace, tree, verdict, words
 from app.ui.panels import example as example_panel
 from app.ui.panels import odds as odds_panel
 from app.ui.panels.made import made_with
-from app.ui.tabs import checked_values as asked
-from app.ui.tabs import example, replay_page, restoring, video_button, vocabulary
-from app.ui.tabs.comparing import PLAIN_SIDE, REPEAT, Comparing, Ended, pair, times_of
+from app.ui.picture_side import draw_race
+from app.ui.tab_context import TabContext
+from app.ui.tabs import example, restoring, video_button, vocabulary
+from app.ui.tabs.comparing import Comparing, Ended
 from app.ui.tabs.multi_race import Lanes
-from app.ui.tabs.picture_side import draw_race
 from app.ui.tabs.racing import DIRECT, fill
 from app.ui.tabs.saving import keep
 from app.ui.tabs.speeds import speedups
-from app.ui.tabs.tab_context import Place
-from engine.core import Backbone, Knob, Prompt, Sampling
+from engine.core import Backbone, Prompt
 from engine.errors import ForetokenError
 from engine.run import Run
 
-FAVOURITE = "sjdpp"  # of the Lab tab
-USUAL_SIZE = 256  # pixels: at 128 an object has four to eight tokens along a side, and looks coarse
-EXAMPLES = (  # looked at with several seeds: the page must not begin with a picture that comes out wrong
-    "two foxes on snow",
-    "a penguin beside a pumpkin",
-    "a red apple on a blue background",
-    "three santas on a meadow",
-    "a ghost and a pumpkin at night",
-)
 FILES = {  # name of the offer: (label, ending of the file)
     "download": ("PNG", ".png"),
     "large": ("PNG, 4× as large", "-4x.png"),
@@ -55,38 +50,16 @@ LOOKED_UP = 40  # words of a prompt that are looked up while the user types; mor
 LONGEST_WORD = 40  # characters
 
 
-def build(place: Place) -> None:
+def build(place: TabContext) -> None:
     """Builds the tab's controls and panels and connects them."""
     ImageTab(place).wire()
-
-
-def settings(backbone: Backbone) -> tuple[Knob, ...]:
-    """The settings of a run besides the method's own knobs, declared like them so that one kind of panel shows both."""
-    sampling = backbone.sampling
-    sizes = tuple(f"{s} px" for s in backbone.sizes)
-    knobs = [
-        Knob("guidance", "", sampling.guidance, 1, 10, 0.1, help="How strongly the picture follows the prompt.", live=False),
-        Knob("temperature", "", sampling.temperature, 0, 2, 0.05, help="Randomness. 0: always the most probable token.", live=False),
-    ]
-    if len(sizes) > 1:
-        usual = min(sizes, key=lambda s: abs(int(s.split()[0]) - USUAL_SIZE))
-        knobs.append(Knob("size", "", usual, choices=sizes, help="Side length. Larger pictures have more tokens.", live=False))
-    return (*knobs, REPEAT)
-
-
-def read_prompt(text: object, seed: object, values: object, backbone: Backbone) -> Prompt:
-    """The Prompt that the page's fields describe; raises BadPrompt or BadKnob for wrong values."""
-    own, chosen = backbone.sampling, asked.knobs(values, settings(backbone))
-    sampling = Sampling(float(chosen["temperature"]), own.top_k, own.top_p, float(chosen["guidance"]))
-    size = int(str(chosen["size"]).split()[0]) if "size" in chosen else None
-    return Prompt(asked.text(text), seed=asked.seed(seed), size=size, sampling=sampling)
 
 
 def unknown(backbone: Backbone, text: object) -> list[dict[str, Any]]:
     """A notice of the words that a model does not know, among the first of a prompt that is being typed."""
     if not isinstance(text, str):
         return []
-    asked_for = " ".join(word[:LONGEST_WORD] for word in text[: asked.LONGEST_PROMPT].split()[:LOOKED_UP])
+    asked_for = " ".join(word[:LONGEST_WORD] for word in text[:LONGEST_PROMPT].split()[:LOOKED_UP])
     warning = backbone.warning(asked_for) if asked_for else ""
     return notice.unknown(backbone.name, backbone.unknown_words(asked_for), warning=warning)
 
@@ -97,9 +70,9 @@ class ImageTab(Comparing):
     form_names = restoring.PICTURE
     replays = True
 
-    def __init__(self, place: Place):
+    def __init__(self, place: TabContext):
         super().__init__(place)
-        self.backbone = place.backbone
+        self.backbone = place.studio.backbone
         self.suits = self.backbone.suits
         self.patches = Patches(self.backbone)
         self._build_request()
@@ -112,7 +85,7 @@ class ImageTab(Comparing):
         self.offers = self.downloads
         self.live = live.build(self.panels, "live")
         self.page = place.page
-        self.shown_first = self._example(place.examples)
+        self.shown_first = self._example(place.studio.examples)
         self.example = example_panel.build("example")
 
     @property
@@ -124,7 +97,7 @@ class ImageTab(Comparing):
         with gr.Row(elem_classes="ft-ask"):
             self.prompt = gr.Textbox(
                 EXAMPLES[0], label="Prompt", placeholder="Describe what to draw", lines=1, max_lines=1, elem_id="prompt",
-                show_label=False, container=False, scale=1, max_length=asked.LONGEST_PROMPT,
+                show_label=False, container=False, scale=1, max_length=LONGEST_PROMPT,
             )  # fmt: skip
             self.build_buttons()
         with gr.Row(elem_classes="ft-bar"):
@@ -250,7 +223,7 @@ class ImageTab(Comparing):
 
         def race(number: int) -> Iterator[dict[str, Any]]:
             prompt = read_prompt(text, seed, values, self.backbone)
-            sides = self.asked_sides(self.backbone, name, knobs, compare, other, other_knobs)
+            sides = checked_sides(self.backbone, name, knobs, compare, other, other_knobs)
             times = times_of(asked.knobs(values, settings(self.backbone)))
             yield from self.compare_runs(visitor, number, prompt, sides, times)
 

@@ -9,11 +9,11 @@ from typing import Any
 from app.live.boards.loop import LoopBoard
 from app.live.boards.picture import Board
 from app.live.worker import Here
-from app.ui.method_menu import PLAIN, start_values
+from app.requests.pictures import EXAMPLES, FAVOURITE
+from app.requests.sides import PLAIN, start_values
 from app.ui.panels import kinds, lab
 from app.ui.panels.runs import thumbnail
 from app.ui.tabs import example
-from app.ui.tabs.image_tab import EXAMPLES, FAVOURITE
 from engine.core import Backbone, Prompt
 
 SEED = 7

@@ -12,18 +12,21 @@ import gradio as gr
 from app.live.boards.loop import LoopBoard
 from app.live.boards.picture import Board
 from app.live.stream import Throttle
+from app.requests import validation as asked
+from app.requests.limits import LARGEST_SEED, LONGEST_PROMPT
+from app.requests.meshes import FIRST
+from app.requests.pictures import EXAMPLES
+from app.requests.sides import PLAIN, start_values
 from app.ui import knobs as knob_panel
-from app.ui.method_menu import PLAIN, cards, preset_title, start_values
+from app.ui.method_menu import cards, preset_title
 from app.ui.panels import clouds, kinds, lab, live, mesh, notice, offered, wanted
 from app.ui.panels.runs import thumbnail
-from app.ui.tabs import checked_values as asked
+from app.ui.tab_context import TabContext
 from app.ui.tabs import lab_example, subject
-from app.ui.tabs.image_tab import EXAMPLES
 from app.ui.tabs.looping import NO_MESH, Loop, Stage, settings, settings_panel
-from app.ui.tabs.mesh_input import FIRST, example_clouds
+from app.ui.tabs.mesh_input import example_clouds
 from app.ui.tabs.racing import DIRECT, fill
 from app.ui.tabs.subject import Subject
-from app.ui.tabs.tab_context import Place
 from app.ui.tabs.turns import Turns
 from engine.core import Knobs, Method
 from engine.errors import BadKnob, ForetokenError
@@ -44,7 +47,7 @@ IS_EMPTY = """() => [(document.querySelector("#lab-stage .ft-lab")?.dataset.stat
 NOTHING_FASTER = "No exact method is faster than plain decoding on this machine."
 
 
-def build(place: Place) -> None:
+def build(place: TabContext) -> None:
     """Builds the tab's controls and panels and connects them."""
     LabTab(place).wire()
 
@@ -55,10 +58,10 @@ class LabTab(Turns):
     prefix = "lab-"
     idle = lab.IDLE
 
-    def __init__(self, place: Place):
+    def __init__(self, place: TabContext):
         super().__init__(place)
-        self.backbone, self.suits, self.mesh = place.backbone, place.backbone.suits, place.mesh
-        self.pictures = subject.pictures(place.backbone)
+        self.backbone, self.suits, self.mesh = place.studio.backbone, place.studio.backbone.suits, place.studio.mesh
+        self.pictures = subject.pictures(place.studio.backbone)
         self.loops: dict[str, Loop] = {}
         self._build_request()
         with gr.Row(elem_classes="ft-main"):
@@ -72,7 +75,7 @@ class LabTab(Turns):
         self.live = live.build(self.panels, "lab-live")
         self.wanted = wanted.build("lab-wanted")
         self.tab, self.is_empty = place.tab, gr.Checkbox(False, visible="hidden", elem_id="lab-is-empty")
-        self.shown_first = lab_example.read(place.examples, place.backbone)
+        self.shown_first = lab_example.read(place.studio.examples, place.studio.backbone)
 
     @property
     def model_name(self) -> str:
@@ -84,7 +87,7 @@ class LabTab(Turns):
             self.kind = kinds.build("lab-kind")
             self.prompt = gr.Textbox(
                 EXAMPLES[0], label="Prompt", placeholder="Describe what to draw", lines=1, max_lines=1, elem_id="lab-prompt",
-                elem_classes="ft-prompt", show_label=False, container=False, scale=1, max_length=asked.LONGEST_PROMPT,
+                elem_classes="ft-prompt", show_label=False, container=False, scale=1, max_length=LONGEST_PROMPT,
             )  # fmt: skip
             self.build_buttons()
             self.go.value, self.cancel.value = "Start loop", "Stop"
@@ -108,7 +111,7 @@ class LabTab(Turns):
         gr.HTML("<h2>Loop</h2>", elem_classes="ft-heading")
         self.settings = knob_panel.build(settings_panel(self.pictures), "lab-settings")
         self.seed = gr.Number(
-            7, label="First seed", precision=0, elem_id="lab-seed", minimum=0, maximum=asked.LARGEST_SEED, elem_classes="ft-first-seed"
+            7, label="First seed", precision=0, elem_id="lab-seed", minimum=0, maximum=LARGEST_SEED, elem_classes="ft-first-seed"
         )
 
     def wire(self) -> None:

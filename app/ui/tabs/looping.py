@@ -12,9 +12,10 @@ from app.live.boards.mesh import MeshBoard
 from app.live.boards.picture import Board
 from app.live.stream import Growth
 from app.ui import knobs as knob_panel
+from app.ui import mesh_side
 from app.ui.method_menu import run_badge, title_of
 from app.ui.panels import lab, mesh
-from app.ui.tabs import mesh_side, subject
+from app.ui.tabs import subject
 from app.ui.tabs.subject import Subject
 from engine.core import Knob, Prompt
 

@@ -10,12 +10,14 @@ from typing import Any
 
 import gradio as gr
 
-from app.live.uploads import SECONDS, WAIT, read_upload
+from app.live.uploads import SECONDS, WAIT, adopt, read_upload
+from app.requests import validation as asked
+from app.requests.meshes import EXAMPLES, FIRST, ORDER
+from app.sentences import brief, without_paths
 from app.ui.method_menu import title_of
 from app.ui.panels import live, mesh, notice, trace, tree
-from app.ui.tabs import checked_values as asked
 from app.ui.tabs.comparing import Comparing
-from app.ui.tabs.mesh_input import EXAMPLES, FIRST, ORDER, Given, adopt, axis, checked_axis, describe, example_name, shown_points
+from app.ui.tabs.mesh_input import Given, axis, describe, example_name, shown_points
 from app.ui.tabs.racing import DIRECT, READING, fill
 from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.mesh.read import read
@@ -83,7 +85,7 @@ class MeshInput(Comparing):
         if given is None:
             return fill(self.table, {})
         try:
-            up = checked_axis(value)
+            up = asked.axis(value)
         except ForetokenError as e:
             return fill(self.table, {"axis": axis(given), "messages": notice.error(e)})
         self.sessions.reads(visitor, given.shape.name, WAIT)
@@ -152,9 +154,9 @@ class MeshInput(Comparing):
         if is_here and given.shape.frame.up == up:
             return {}
         if is_here or example in ORDER:  # the text of a file becomes a path
-            return self.take(visitor, given.path if is_here else EXAMPLES / f"{example}.ply", checked_axis(up), method, other)
+            return self.take(visitor, given.path if is_here else EXAMPLES / f"{example}.ply", asked.axis(up), method, other)
         now = given.shape.name if given is not None else f"{FIRST}.ply"
-        return {"messages": notice.hint(notice.without_paths(WITHOUT.format(asked.brief(name), now)))}
+        return {"messages": notice.hint(without_paths(WITHOUT.format(brief(name), now)))}
 
     def check_idle(self, visitor: str) -> None:
         """Raises BadPrompt while the visitor waits or has a run on this tab: its input must not change."""

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from app.live.boards.mesh import MeshBoard
+from app.live.stream import pair
 from app.runs.mesh_files import FILES, write_files
 from app.runs.run_store import Shelf
+from app.ui.mesh_side import FLAT, WORDS, without_a_face
 from app.ui.panels import notice, runs, verdict
 from app.ui.tabs import quality_table
-from app.ui.tabs.comparing import pair
-from app.ui.tabs.mesh_side import FLAT, WORDS, without_a_face
 from app.ui.tabs.quality_table import Measured
 from app.ui.tabs.saving import keep
 from engine.mesh.fit import Fit, fit_of

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
+from app.requests import validation as asked
 from app.ui import knobs as knob_panel
-from app.ui.tabs import checked_values as asked
 from engine.core import VERIFY, Backbone
 from engine.errors import BadKnob
 from engine.nearest import Tried, nearest, seeded

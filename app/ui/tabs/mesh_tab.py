@@ -4,46 +4,43 @@ another method, on the right the chosen."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
-import torch
 
 from app.live.boards.mesh import MeshBoard
 from app.live.worker import Here
-from app.runs import history, video
+from app.requests import validation as asked
+from app.requests.limits import LARGEST_SEED
+from app.requests.meshes import FAVOURITE, WARM_STEPS, read_prompt, settings
+from app.requests.sides import PLAIN, checked_sides, start_values, times_of
+from app.runs import history, replay_page, video
 from app.runs.mesh_files import FILES, wrapped, write_shrinkwrapped
 from app.runs.mesh_pictures import Drawn, draw_race, write_race, write_turntable, write_video
 from app.runs.race_files import write_folders
 from app.ui import knobs as knob_panel
-from app.ui.method_menu import PLAIN, badge, cards, choices, choices_for, start_values, title_of, with_auto
+from app.ui import mesh_side
+from app.ui.mesh_side import MEASURING, WORDS, without_a_face
+from app.ui.method_menu import PLAIN_SIDE, badge, cards, choices, choices_for, title_of, with_auto
 from app.ui.panels import axes, bar, clouds, live, mesh, notice, replay, runs, trace, tree, verdict, wanted
 from app.ui.panels import offered as offered_panel
-from app.ui.tabs import checked_values as asked
-from app.ui.tabs import mesh_outcome, mesh_seeds, mesh_side, quality_table, replay_page, restoring, video_button
-from app.ui.tabs.comparing import PLAIN_SIDE, REPEAT, Ended, times_of
+from app.ui.tab_context import TabContext
+from app.ui.tabs import mesh_outcome, mesh_seeds, quality_table, restoring, video_button
+from app.ui.tabs.comparing import Ended
 from app.ui.tabs.mesh_given import MeshInput, stays
 from app.ui.tabs.mesh_input import Given, example_clouds, shown_points
-from app.ui.tabs.mesh_side import MEASURING, WORDS, without_a_face
 from app.ui.tabs.multi_race import Lanes
 from app.ui.tabs.racing import DIRECT, ENGINE, GIVES_WAY, fill
 from app.ui.tabs.speeds import speedups
-from app.ui.tabs.tab_context import Place
 from engine.backbones.lowpoly import Lowpoly
-from engine.core import Backbone, Knob, Prompt, Sampling
+from engine.core import Backbone, Prompt, Sampling
 from engine.errors import BadPrompt, ForetokenError, NotSupported
-from engine.mesh.read import READERS, Input
+from engine.mesh.read import READERS
 from engine.methods import METHODS
 from engine.nearest import nearest, try_seeds
 
-FAVOURITE = "xspecmesh"
 FIRST_METHOD = "xspecmesh_exact"  # until the model is loaded: an impatient click must not get another distribution
-WARM_STEPS = 3  # the first pass of a method has no draft yet
-BUDGET = Knob(
-    "face_budget", "", 0, 0, 512, 8, "log", live=False, help="Most faces of the mesh. The model is told, and stops before it exceeds it."
-)
 IDLE = {
     "state": "empty",
     "headline": "Same model, same points. How much faster?",
@@ -68,21 +65,9 @@ OPENED = "opened"  # under this name a visitor's form waits for the model
 REMEMBERED = "(name, other, kept, shown) => [name, other, kept, Boolean(sessionStorage.getItem('foretoken-race-mesh'))]"
 
 
-def build(place: Place) -> None:
+def build(place: TabContext) -> None:
     """Builds the tab's controls and panels and connects them."""
     MeshTab(place).wire(place.tab)
-
-
-def settings(sampling: Sampling) -> tuple[Knob, ...]:
-    """The settings of a run besides the method's own knobs, declared like them."""
-    temperature = Knob(
-        "temperature", "", sampling.temperature, 0, 2, 0.05, help="Randomness. 0: always the most probable token.", live=False
-    )
-    adherence = Knob(
-        "adherence", "", sampling.adherence, 0, 100, 5, live=False,
-        help="How strongly corners keep to the points. 0: as the model would set them. 50 helps most when it misreads a shape.",
-    )  # fmt: skip
-    return temperature, adherence, BUDGET, REPEAT
 
 
 def settings_panel(sampling: Sampling) -> dict[str, Any]:
@@ -93,13 +78,6 @@ def settings_panel(sampling: Sampling) -> dict[str, Any]:
 def offered(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """The methods and presets of the menu, the favourite first."""
     return sorted(found, key=lambda choice: not choice[1].startswith(FAVOURITE))
-
-
-def read_prompt(given: Input, seed: object, values: object, own: Sampling) -> Prompt:
-    """The Prompt that the page's fields describe; raises BadPrompt or BadKnob. own: the model's sampling, where the page has no control"""
-    chosen = asked.knobs(values, settings(own))
-    sampling = replace(own, temperature=float(chosen["temperature"]), adherence=float(chosen["adherence"]))
-    return Prompt(points=torch.from_numpy(given.points), seed=asked.seed(seed), size=int(chosen["face_budget"]) or None, sampling=sampling)
 
 
 def download(name: str, label: str) -> gr.DownloadButton:
@@ -115,9 +93,9 @@ class MeshTab(MeshInput):
     form_names = restoring.MESH
     right_words = "Several tokens at a time, each one verified."
 
-    def __init__(self, place: Place):
+    def __init__(self, place: TabContext):
         super().__init__(place)
-        self.model = place.mesh
+        self.model = place.studio.mesh
         self.suits = Lowpoly.suits  # known before the model is loaded
         self._build_request()
         with gr.Row(elem_classes="ft-main"):
@@ -236,7 +214,7 @@ class MeshTab(MeshInput):
             if given is None or self.waits_for(visitor):
                 raise BadPrompt(self.waits_for(visitor) or NO_INPUT)
             backbone = self.model.get()
-            prompt = read_prompt(given.shape, min(asked.seed(seed), asked.LARGEST_SEED + 1 - mesh_seeds.TRIED), values, backbone.sampling)
+            prompt = read_prompt(given.shape, min(asked.seed(seed), LARGEST_SEED + 1 - mesh_seeds.TRIED), values, backbone.sampling)
             panel = mesh_seeds.with_seed(name, knobs, backbone)
             found = try_seeds(backbone, prompt, mesh_seeds.TRIED)
         except ForetokenError as e:
@@ -385,7 +363,7 @@ class MeshTab(MeshInput):
                 raise BadPrompt(NO_INPUT)
             backbone = self.model.get()
             prompt = read_prompt(given.shape, seed, values, backbone.sampling)
-            sides = self.asked_sides(backbone, name, knobs, compare, other, other_knobs)
+            sides = checked_sides(backbone, name, knobs, compare, other, other_knobs)
             times = times_of(asked.knobs(values, settings(backbone.sampling)))
             yield from self.compare_runs(visitor, number, backbone, given, prompt, sides, times)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from PIL import Image
 
+from app.sentences import without_paths
 from app.ui.method_menu import title_of
-from app.ui.panels.notice import without_paths
 from app.ui.tabs.cards import Card, Curve, Lack
 from app.ui.tabs.speeds import Speed
 from engine.checkpoints.families import Family

@@ -9,11 +9,11 @@ from typing import Any
 
 import gradio as gr
 
-from app.ui.panels import notice
+from app.sentences import without_paths
+from app.ui.tab_context import TabContext
 from app.ui.tabs import model_cards
 from app.ui.tabs.cards import Card, brought_cards, families, shipped
 from app.ui.tabs.speeds import seen
-from app.ui.tabs.tab_context import Place
 from engine.converting import convert, look
 from engine.errors import BadFile, ForetokenError
 from engine.machine import facts
@@ -27,18 +27,18 @@ COMMAND = "python launch.py models import PATH"
 LONGEST_PATH = 4096
 
 
-def build(place: Place) -> None:
+def build(place: TabContext) -> None:
     """Builds the tab."""
     with gr.Column(elem_classes="ft-about"):
         shown = gr.HTML(page(place), elem_id="models")
-        if place.local:
+        if place.studio.local:
             with gr.Column(elem_classes="ft-add"):
                 _build_import(place, shown)
-        elif not place.limits.shared:
+        elif not place.studio.limits.shared:
             gr.HTML(f'<section><h2>Add a model</h2><p class="ft-words">{IN_A_TERMINAL} <code>{COMMAND}</code></p></section>')
         gr.HTML(f"<section><h2>What can be added</h2>{model_cards.families_html(families())}</section>")
-        kept = {"Runs are kept in": "the folder that the terminal shows at the start"} if place.limits.runs else {}
-        about = f'<p class="ft-words">{place.limits.privacy}</p>'
+        kept = {"Runs are kept in": "the folder that the terminal shows at the start"} if place.studio.limits.runs else {}
+        about = f'<p class="ft-words">{place.studio.limits.privacy}</p>'
         gr.HTML(f"<section><h2>This machine</h2>{model_cards.facts_html(machine() | kept)}{about}</section>")
     place.tab.select(lambda: page(place), None, shown, **DIRECT)
 
@@ -46,21 +46,21 @@ def build(place: Place) -> None:
 DIRECT: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 
 
-def page(place: Place) -> str:
+def page(place: TabContext) -> str:
     """The cards as they are now: runs and imports of this session count."""
     return model_cards.cards_html(cards(place))
 
 
-def cards(place: Place) -> list[Card]:
+def cards(place: TabContext) -> list[Card]:
     """A card for each model: the loaded one first, then those that ship, then the imported ones."""
-    runs, backbone = seen(place.shelf.folder), place.backbone
+    runs, backbone = seen(place.studio.shelf.folder), place.studio.backbone
     loaded = backbone.name == PICTURES
-    folder = place.weights if loaded and place.weights else MODELS / PICTURES
+    folder = place.studio.weights if loaded and place.studio.weights else MODELS / PICTURES
     own = shipped(PICTURES, folder, runs, loaded, backbone if loaded else None)
-    own_mesh = place.mesh.name in OWN_MESHES
-    mesh_folder = place.mesh.folder if own_mesh else MODELS / OWN_MESHES[0]
+    own_mesh = place.studio.mesh.name in OWN_MESHES
+    mesh_folder = place.studio.mesh.folder if own_mesh else MODELS / OWN_MESHES[0]
     meshes = [shipped(OWN_MESHES[0], mesh_folder, runs, own_mesh)] if (mesh_folder / "card.json").exists() else []
-    mine = brought_cards(runs, None if loaded else backbone.weights_hash, place.mesh.folder)
+    mine = brought_cards(runs, None if loaded else backbone.weights_hash, place.studio.mesh.folder)
     return sorted([own, *meshes, *mine], key=lambda card: card.state != "in use")
 
 
@@ -79,7 +79,7 @@ def machine() -> dict[str, str]:
 # --- import -----------------------------------------------------------------------------------------------------------
 
 
-def _build_import(place: Place, shown: gr.HTML) -> None:
+def _build_import(place: TabContext, shown: gr.HTML) -> None:
     """The fields of an import and their handlers."""
     gr.HTML("<section><h2>Add a model</h2></section>")
     with gr.Row(elem_classes="ft-import"):
@@ -134,11 +134,11 @@ def add(text: object) -> Iterator[str]:
 
 def told(text: str, percent: int | None = None) -> str:
     """Lines of text, the first one bold, with a progress bar."""
-    first, *rest = (escape(notice.without_paths(line.strip())) for line in text.splitlines())
+    first, *rest = (escape(without_paths(line.strip())) for line in text.splitlines())
     bar = f'<progress max="100" value="{percent}" aria-label="Import">{percent} %</progress>' if percent is not None else ""
     return f'<div class="ft-told" role="status"><b>{first}</b>{"".join(f"<span>{line}</span>" for line in rest)}{bar}</div>'
 
 
 def complaint(error: ForetokenError) -> str:
     """An error, without this machine's folders."""
-    return f'<div class="ft-told" data-kind="error" role="status"><span>{escape(notice.without_paths(str(error)))}</span></div>'
+    return f'<div class="ft-told" data-kind="error" role="status"><span>{escape(without_paths(str(error)))}</span></div>'

@@ -13,14 +13,13 @@ from typing import Any
 import gradio as gr
 
 from app.live.session import Sessions
-from app.runs import mesh_pictures, race_files, video
+from app.runs import mesh_pictures, race_files, replay_page, video
 from app.runs import uploaded_runs as sent
+from app.runs.replay_page import Told
 from app.runs.uploaded_runs import Lane
 from app.ui.panels import canvas, mesh, notice, replay, runs
 from app.ui.panels import lanes as lanes_panel
-from app.ui.tabs import replay_page
 from app.ui.tabs.racing import DIRECT
-from app.ui.tabs.replay_page import Told
 from app.ui.tabs.saving import keep
 from engine.errors import BadPrompt, ForetokenError
 from engine.methods import METHODS

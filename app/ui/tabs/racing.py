@@ -16,14 +16,16 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from app.live.session import Sessions
+from app.live.session import GOING, Sessions
+from app.requests import validation as asked
+from app.requests.limits import LARGEST_SEED
+from app.requests.sides import start_values
 from app.ui import knobs as knob_panel
-from app.ui.method_menu import badge, cards, start_values
+from app.ui.method_menu import badge, cards
 from app.ui.panels import badge as badge_panel
 from app.ui.panels import live, methods, notice, verdict
-from app.ui.tabs import checked_values as asked
+from app.ui.tab_context import TabContext
 from app.ui.tabs.saving import keep
-from app.ui.tabs.tab_context import Place
 from engine.core import ANY_SUIT, Backbone, Prompt, Suits
 from engine.errors import BadKnob, BadOutput, BadPrompt, ForetokenError
 from engine.run import Run
@@ -32,7 +34,6 @@ from engine.run import Run
 # "show_progress_on": the browser copies all that a component holds which shows progress, hidden or not, at each update of any event
 DIRECT = {"queue": False, "show_progress": "hidden", "show_progress_on": [], "api_visibility": "private", "preprocess": False}
 GIVES_WAY = 20.0  # seconds that a larger file waits for the end of a run, which would be less than half as fast beside it
-GOING = "Your last run is still in progress. Cancel it first."
 # The page holds a request back for 60 ms that would reach the server before the run, which was asked for first
 BEHIND = "() => new Promise((go) => setTimeout(() => go([]), 60))"
 # "multiple": a second wait may begin while Gradio still holds the event of one that was given up
@@ -63,10 +64,10 @@ class Racing:
     panels: dict[str, Component]
     offers: dict[str, Component]
 
-    def __init__(self, place: Place):
-        self.sessions: Sessions = place.sessions
-        self.runner, self.shelf = place.runner, place.shelf
-        self.may_install = not place.limits.shared  # the visitor is at home on this machine
+    def __init__(self, place: TabContext):
+        self.sessions: Sessions = place.studio.sessions
+        self.runner, self.shelf = place.studio.runner, place.studio.shelf
+        self.may_install = not place.studio.limits.shared  # the visitor is at home on this machine
         self.warmed: set[tuple[Any, ...]] = set()
 
     # --- parts ----------------------------------------------------------------------------------------------------
@@ -107,7 +108,7 @@ class Racing:
     def build_seed(self) -> None:
         """The seed, a button that rolls another one, and a checkbox that keeps it."""
         with gr.Row(elem_classes="ft-seed") as self.seed_row:
-            limits = {"minimum": 0, "maximum": asked.LARGEST_SEED}
+            limits = {"minimum": 0, "maximum": LARGEST_SEED}
             self.seed = gr.Number(7, label="Seed", precision=0, elem_id=self._id("seed"), scale=1, min_width=90, **limits)
             self.dice = gr.Button("Roll", size="sm", elem_id=self._id("dice"), elem_classes="ft-dice", scale=0, min_width=72)
             self.keep = gr.Checkbox(
@@ -126,7 +127,7 @@ class Racing:
         self.method.input(
             self.choose, [self.method, self.knobs], [self.knobs, self.badge, self.messages], trigger_mode="always_last", **DIRECT
         )
-        self.dice.click(lambda: secrets.randbelow(asked.LARGEST_SEED), None, self.seed, **DIRECT)
+        self.dice.click(lambda: secrets.randbelow(LARGEST_SEED), None, self.seed, **DIRECT)
         return delivered
 
     def wire_start(
@@ -173,7 +174,7 @@ class Racing:
         given, changed = list(fields), gr.skip()
         try:
             if not asked.flag(keep):
-                changed = given[self.seed_at] = secrets.randbelow(asked.LARGEST_SEED)
+                changed = given[self.seed_at] = secrets.randbelow(LARGEST_SEED)
         except ForetokenError as e:
             return self._entered(visitor, {"messages": notice.error(e)}), gr.skip()
         number = self.take_ticket(visitor, given)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from app.requests import validation as asked
+from app.sentences import brief
 from app.ui import knobs as knob_panel
-from app.ui.tabs import checked_values as asked
 from engine.core import Backbone, Knob
 from engine.errors import BadFile, ForetokenError
 from engine.methods import AUTO, PRESETS
@@ -90,7 +91,7 @@ def mesh_run(value: object, backbone: Backbone, panel: dict[str, Any], declared:
         "knobs": knobs,
         "settings": panel | {"values": asked.knobs({"values": chosen}, declared)},
     }
-    return values, Wished(asked.text(found.get("prompt")), asked.brief(given.get("up")))
+    return values, Wished(asked.text(found.get("prompt")), brief(given.get("up")))
 
 
 def _settings(value: object) -> tuple[Mapping[str, Any], bool]:
@@ -105,7 +106,7 @@ def _settings(value: object) -> tuple[Mapping[str, Any], bool]:
 def _check_model(found: Mapping[str, Any], backbone: Backbone) -> None:
     """Raises BadFile if another model made the run."""
     if found.get("backbone") != backbone.name:
-        raise BadFile(OTHER.format(asked.brief(found.get("backbone")), backbone.name))
+        raise BadFile(OTHER.format(brief(found.get("backbone")), backbone.name))
 
 
 def _method(found: Mapping[str, Any], backbone: Backbone) -> tuple[str, dict[str, Any]]:

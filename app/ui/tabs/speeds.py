@@ -8,12 +8,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from app.requests.sides import PLAIN
 from app.runs.history import SETTINGS, read_settings
 from engine.errors import BadFile
 from engine.machine import processor
 
 NEWEST = 200  # runs that are read; older ones say little about the machine as it is now
-PLAIN = "ar"
 
 
 @dataclass(frozen=True)

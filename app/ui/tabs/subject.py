@@ -12,11 +12,14 @@ from app.live.boards.lazy import Lazy
 from app.live.boards.mesh import MeshBoard
 from app.live.boards.picture import Board
 from app.live.stream import Growth
+from app.requests import meshes as mesh_requests
+from app.requests import pictures as picture_requests
+from app.requests import validation as asked
+from app.requests.meshes import EXAMPLES, FIRST, ORDER
+from app.sentences import brief
 from app.ui.method_menu import choices
 from app.ui.panels.kinds import KINDS, MESHES, PICTURES
-from app.ui.tabs import checked_values as asked
-from app.ui.tabs import image_tab, mesh_tab
-from app.ui.tabs.mesh_input import EXAMPLES, FIRST, ORDER
+from app.ui.tabs.mesh_tab import offered
 from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import BadPrompt
 from engine.mesh.read import read
@@ -67,7 +70,7 @@ class Subject:
 def of(kind: object, backbone: Backbone, mesh: Lazy) -> Subject:
     """The subject that a page asks for. Raises BadPrompt for another word, MissingWeights without the model of meshes."""
     if not isinstance(kind, str) or kind not in KINDS:
-        raise BadPrompt(f"There is no kind {asked.brief(kind)}. Choose pictures or meshes.")
+        raise BadPrompt(f"There is no kind {brief(kind)}. Choose pictures or meshes.")
     return pictures(backbone) if kind == PICTURES else meshes(mesh.get())
 
 
@@ -82,18 +85,18 @@ def pictures(backbone: Backbone) -> Subject:
         return Prompt(thing, seed=seed, size=side, sampling=sampling)
 
     found = tuple(choices(backbone))
-    return Subject(PICTURES, backbone, image_tab.EXAMPLES, "prompts", size, image_tab.FAVOURITE, found, Board, 1, prompt)
+    return Subject(PICTURES, backbone, picture_requests.EXAMPLES, "prompts", size, picture_requests.FAVOURITE, found, Board, 1, prompt)
 
 
 def meshes(backbone: Backbone) -> Subject:
     """Meshes of the example clouds."""
-    found = tuple(mesh_tab.offered(choices(backbone)))
+    found = tuple(offered(choices(backbone)))
 
     def prompt(thing: str, seed: int, faces: int | None, sampling: Sampling) -> Prompt:
         points = read(EXAMPLES / f"{thing}.ply").points
         return Prompt(thing, points=torch.from_numpy(points), seed=seed, size=faces, sampling=sampling)
 
-    return Subject(MESHES, backbone, ORDER, "clouds", mesh_tab.BUDGET, found[0][1], found, MeshBoard, mesh_tab.WARM_STEPS, prompt)
+    return Subject(MESHES, backbone, ORDER, "clouds", mesh_requests.BUDGET, found[0][1], found, MeshBoard, mesh_requests.WARM_STEPS, prompt)
 
 
 def panel_words(subject: Subject) -> dict[str, dict[float, str]] | None:

@@ -15,15 +15,17 @@ import pytest
 from app.live import reading, uploads
 from app.live.boards.lazy import Lazy
 from app.live.session import Sessions
+from app.requests import meshes
 from app.runs import history
-from app.ui.tabs import mesh_given, mesh_input, mesh_outcome, mesh_tab
-from app.ui.tabs.tab_context import Place
+from app.shared import Shared
+from app.ui.tab_context import TabContext
+from app.ui.tabs import mesh_given, mesh_outcome, mesh_tab
 from engine.errors import BadFile
 from engine.mesh.read import read
 from engine.sandbox import Died, TookTooLong
 from tests.app.conftest import ROOT
 
-CHAIR = mesh_input.EXAMPLES / "chair.ply"
+CHAIR = meshes.EXAMPLES / "chair.ply"
 VISITOR = SimpleNamespace(session_hash="a")
 POINTS = "\n".join(" ".join(map(str, row)) for row in read(CHAIR).points[:300, :3].tolist())
 
@@ -32,7 +34,9 @@ POINTS = "\n".join(" ".join(map(str, row)) for row in read(CHAIR).points[:300, :
 def tab(picto, low, tmp_path) -> mesh_tab.MeshTab:
     """A tab on a page of its own, with an example on the table."""
     with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Mesh") as place:
-        made = mesh_tab.MeshTab(Place(page, place, picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(folder=tmp_path / "visitors")))
+        made = mesh_tab.MeshTab(
+            TabContext(page, place, Shared(picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(folder=tmp_path / "visitors")))
+        )
     made.open("xspecmesh", "ar", {}, False, VISITOR)
     return made
 

@@ -20,9 +20,9 @@ from app.live.boards.picture import Board
 from app.runs import exporting, history, mesh_pictures, race_files, video
 from app.runs.mesh_pictures import Drawn
 from app.runs.recorded import grid, open_run
+from app.runs.replay_page import script_text
 from app.ui.panels import canvas
 from app.ui.panels.made import made_with
-from app.ui.tabs.replay_page import script_text
 from engine.core import Prompt
 from engine.errors import BadFile, NotSupported
 from engine.mesh.read import read

@@ -11,7 +11,7 @@ from app.limits import STRANGERS, Limits
 from app.live.boards.lazy import Lazy
 from app.runs.run_store import Shelf
 from app.server import endpoints, studio
-from app.ui.tabs.tab_context import Place
+from app.shared import Shared
 from engine.core import Prompt
 from engine.files import part_beside
 from engine.methods import find
@@ -76,10 +76,10 @@ def test_strangers_leave_no_run_on_the_server(tmp_path, ar_run):
 def test_a_studio_writes_its_runs_where_it_was_told_and_says_so(tmp_path, picto, low, monkeypatch):
     """What `launch.py studio --data` names reaches the tabs, and nothing lands in the user's own folder."""
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
-    places: list[Place] = []
-    monkeypatch.setattr(endpoints, "build", places.append)
+    studios: list[Shared] = []
+    monkeypatch.setattr(endpoints, "build", lambda page, shared: studios.append(shared))
     shelf = Shelf(tmp_path / "data", Limits(runs=5, run_bytes=3 * 2**30))
     studio.build(picto, Lazy("lowpoly", tmp_path, lambda: low), shelf=shelf)
-    assert places[0].shelf is shelf and not (tmp_path / "home" / "runs").exists()
+    assert studios[0].shelf is shelf and not (tmp_path / "home" / "runs").exists()
     assert studio.kept_where(shelf) == f"Runs are saved in {tmp_path / 'data'}, at most 5 or 3 GiB; then the oldest are deleted."
     assert studio.kept_where(Shelf(tmp_path, STRANGERS)) == "No run is kept."

@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
+from app.requests.sides import TIMES
 from app.runs import video
 from app.ui.panels.verdict import quartiles
-from app.ui.tabs.comparing import TIMES
 from engine.decoding.initializers import WINDOW
 from tests.app.conftest import settle
 from tests.app.test_page import choose, finish, move, take

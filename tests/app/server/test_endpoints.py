@@ -11,11 +11,11 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 from PIL import Image
 
-from app.ui.tabs import mesh_input
+from app.requests import meshes
 from engine.mesh.read import read
 from engine.methods import METHODS
 
-CHAIR = str(mesh_input.EXAMPLES / "chair.ply")
+CHAIR = str(meshes.EXAMPLES / "chair.ply")
 NAMES = {"/generate_image": ["prompt", "method", "seed", "size", "settings"], "/generate_mesh": ["cloud", "method", "seed", "settings"]}
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from app.requests.limits import LARGEST_SEED
 from app.server.fields import MOST_FIELDS, parse
 from app.server.images_request import ImagesRequest, read
 from app.server.picture_file import FORMATS
 from app.server.refusals import Refused
-from app.ui.tabs.checked_values import LARGEST_SEED
 
 
 def request_of(backbone: Any, any_model: bool = False, text: str = "", **fields: Any) -> ImagesRequest:

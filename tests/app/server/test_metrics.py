@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from app.live.session import Sessions
+from app.requests import pictures
+from app.requests.sides import start_values
 from app.server import exposition
 from app.server.exposition import Counted, Histogram
 from app.server.metrics import POSITIONS, Metrics
-from app.ui.tabs import image_tab
 from engine.diagnostics import per_token
 from engine.methods import find
 from engine.run import Run, generate
@@ -61,8 +62,8 @@ def test_the_counters_are_those_of_the_runs(studio, picto, method):
     ask = {"prompt": "a red apple", "size": "64x64", "seed": 5, "method": method}
     assert httpx.post(f"{studio}/v1/images/generations", json=ask, timeout=120).status_code == 200
     after = until(studio, idle)
-    knobs = image_tab.start_values(method, picto.suits)[1]
-    prompt = image_tab.read_prompt("a red apple", 5, {"values": {"size": "64 px"}}, picto)
+    knobs = start_values(method, picto.suits)[1]
+    prompt = pictures.read_prompt("a red apple", 5, {"values": {"size": "64 px"}}, picto)
     expected = counts_of(run := generate(picto, find(method)[0], prompt, knobs).finish())
     grown = {key: total(after, name, **labels) - total(before, name, **labels) for key, name in DECODING.items()}
     assert grown == expected and grown["tokens"] == 64
@@ -102,7 +103,7 @@ def test_times_are_counted_from_the_request(picto):
     assert samples(metrics.text())["vllm:num_requests_waiting", frozenset()] == 1
     assert sessions.begin("a", number)
     clock.now += 2  # it warms up
-    run = generate(picto, find("sjdpp")[0], image_tab.read_prompt("a cat", 1, {"values": {"size": "64 px"}}, picto))
+    run = generate(picto, find("sjdpp")[0], pictures.read_prompt("a cat", 1, {"values": {"size": "64 px"}}, picto))
     sessions.hold("a", number, [run])
     assert samples(metrics.text())["vllm:num_requests_running", frozenset()] == 1
     run.finish()
@@ -121,7 +122,7 @@ def test_runs_that_follow_each_other_on_a_ticket_count_once_each(picto):
     number = sessions.enter("a")
     assert sessions.begin("a", number)
     for seed in range(3):
-        prompt = image_tab.read_prompt("a cat", seed, {"values": {"size": "64 px"}}, picto)
+        prompt = pictures.read_prompt("a cat", seed, {"values": {"size": "64 px"}}, picto)
         sessions.hold("a", number, [generate(picto, find("sjdpp")[0], prompt).finish()])
     sessions.end("a", number)
     found = samples(metrics.text())
@@ -134,7 +135,7 @@ def test_a_stopped_run_is_an_aborted_request(picto):
     sessions.watch(metrics)
     number = sessions.enter("a")
     assert sessions.begin("a", number)
-    run = generate(picto, find("sjdpp")[0], image_tab.read_prompt("a cat", 0, {"values": {"size": "64 px"}}, picto))
+    run = generate(picto, find("sjdpp")[0], pictures.read_prompt("a cat", 0, {"values": {"size": "64 px"}}, picto))
     sessions.hold("a", number, [run])
     next(run)
     sessions.stop("a")
@@ -144,7 +145,7 @@ def test_a_stopped_run_is_an_aborted_request(picto):
 
 def test_places_far_back_have_no_counter_of_their_own(picto):
     metrics = Metrics(lambda: 0, lambda: 0)
-    run = generate(picto, find("ar")[0], image_tab.read_prompt("a cat", 0, {"values": {"size": "128 px"}}, picto)).finish()
+    run = generate(picto, find("ar")[0], pictures.read_prompt("a cat", 0, {"values": {"size": "128 px"}}, picto)).finish()
     step = run.steps[0]
     step.tokens, step.positions, step.drafted = run.tokens, run.positions, 255  # as if it had committed all
     step.trace = type(step.trace)(accepted=np.ones(256))

@@ -13,9 +13,9 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
 from app.limits import STRANGERS
+from app.requests import pictures
 from app.runs import history
 from app.server import replaying
-from app.ui.tabs import image_tab
 from engine.diagnostics import per_token
 from engine.errors import BadFile
 from engine.methods import find
@@ -38,7 +38,7 @@ def client(studio, tmp_path_factory) -> Client:
 @pytest.fixture(scope="module")
 def run(picto) -> Run:
     """A finished run."""
-    return generate(picto, find("sjdpp")[0], image_tab.read_prompt("a red apple", 2, {"values": {"size": "64 px"}}, picto)).finish()
+    return generate(picto, find("sjdpp")[0], pictures.read_prompt("a red apple", 2, {"values": {"size": "64 px"}}, picto)).finish()
 
 
 @pytest.fixture(scope="module")

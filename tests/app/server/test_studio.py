@@ -14,10 +14,11 @@ from safetensors.torch import save_file
 
 from app.live.session import Sessions
 from app.server import studio
+from app.shared import Shared
 from app.ui import TABS
 from app.ui.style import theme
+from app.ui.tab_context import TabContext
 from app.ui.tabs import image_tab
-from app.ui.tabs.tab_context import Place
 from engine.errors import MissingWeights, NotSupported
 
 
@@ -100,7 +101,7 @@ def test_a_full_disk_costs_neither_the_picture_nor_the_rest(picto, tmp_path, mon
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(image_tab.history, {"history": "save", "download": "picture_with_settings"}[place], full)
     with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Image") as where:
-        tab = image_tab.ImageTab(Place(page, where, picto, studio.mesh_model(), Sessions(folder=tmp_path)))
+        tab = image_tab.ImageTab(TabContext(page, where, Shared(picto, studio.mesh_model(), Sessions(folder=tmp_path))))
     asked = SimpleNamespace(session_hash="a")
     settings = {"values": {"size": "64 px"}}
     screens = list(tab.run(tab.enter(asked, True)[0], "a cat", 7, "ar", {"values": {}}, settings, False, "ar", {"values": {}}, asked))

@@ -17,14 +17,14 @@ from mcp.types import CallToolResult, ImageContent, TextContent
 from PIL import Image
 
 from app.commands import studio as command
+from app.requests import meshes, pictures
 from app.server import tools
-from app.ui.tabs import image_tab, mesh_input
 from engine.errors import NotSupported
 from engine.mesh.read import read
 from engine.methods import find
 from engine.run import generate
 
-CHAIR = mesh_input.EXAMPLES / "chair.ply"
+CHAIR = meshes.EXAMPLES / "chair.ply"
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_a_mesh_comes_from_a_cloud_in_the_call(studio):
 
 
 def test_a_run_is_replayed(studio, picto):
-    prompt = image_tab.read_prompt("a red apple", 2, {"values": {"size": "64 px"}}, picto)
+    prompt = pictures.read_prompt("a red apple", 2, {"values": {"size": "64 px"}}, picto)
     run = generate(picto, find("sjdpp")[0], prompt).finish()
     folder = studio.shelf.keep(run)
     result = call(studio, named(studio)["replay"].name, run=folder.name)

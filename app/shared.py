@@ -1,11 +1,9 @@
-"""What every tab is built from: the page, its tab, the models, the visitors."""
+"""What the page and the API of one studio share: its models, its visitors, its runs and its limits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import gradio as gr
 
 from app.limits import Limits
 from app.live.boards.lazy import Lazy
@@ -17,23 +15,25 @@ from engine.files import home
 
 
 @dataclass(frozen=True)
-class Place:
-    """One tab of the studio's page.
+class Shared:
+    """One studio.
 
     backbone, mesh : the picture model and the mesh model; weights : the folder of the picture model, None = the shipped one
     examples       : the folder where the first race of a page is kept; None = a page begins without one
     local          : only this machine can open the page, so it may name folders
-    limits, shelf  : what the page may keep and take, and where it keeps finished runs; runner : where it decodes
+    shelf          : where it keeps finished runs; runner : where it decodes
     """
 
-    page: gr.Blocks
-    tab: gr.Tab
     backbone: Backbone
     mesh: Lazy
     sessions: Sessions
     local: bool = False
     weights: Path | None = None
     examples: Path | None = None
-    limits: Limits = field(default_factory=Limits)
     shelf: Shelf = field(default_factory=lambda: Shelf(home() / "runs", Limits()))
     runner: Here | Away = field(default_factory=Here)
+
+    @property
+    def limits(self) -> Limits:
+        """What the page may keep and take."""
+        return self.shelf.limits

@@ -7,10 +7,10 @@ from typing import Any
 
 from app.live.boards.patches import Patches
 from app.live.boards.picture import Board
-from app.ui.method_menu import run_badge, title_of
+from app.live.stream import pair
+from app.ui.method_menu import left_badge, run_badge, title_of
 from app.ui.panels import canvas, trace, tree, verdict
 from app.ui.panels.made import made_with
-from app.ui.tabs.comparing import left_badge, pair
 
 
 def draw_race(boards: Sequence[Board], changed: set[int], patches: Patches, ends: bool = True) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from app.live.stream import Growth
-from app.ui.method_menu import PLAIN, title_of
+from app.requests.sides import PLAIN
+from app.ui.method_menu import title_of
 from app.ui.panels import canvas
 from app.ui.panels.made import made_with
 from app.ui.style import header, theme

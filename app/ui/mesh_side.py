@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from app.live.boards.mesh import MeshBoard
-from app.ui.method_menu import run_badge, title_of
+from app.live.stream import pair
+from app.ui.method_menu import left_badge, run_badge, title_of
 from app.ui.panels import canvas, mesh, trace, tree, verdict
 from app.ui.panels.made import bpt_words, made_with
-from app.ui.tabs.comparing import left_badge, pair
 from engine.run import Run
 
 SPAN = 128  # the number of tokens of a mesh is not known before, so the trace is drawn over a multiple of this

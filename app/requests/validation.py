@@ -1,7 +1,7 @@
-"""Checks what a page sent: every value of a field, or of an HTTP request without a page, becomes a checked value or an error message.
+"""Single values of a request: each becomes a checked value, or BadPrompt, BadKnob or NotSupported with a sentence.
 
-The handlers take raw values (`preprocess=False`), because Gradio's own checks would end an event before its handler could release what
-it holds. Everything here raises BadPrompt or BadKnob.
+The page's handlers take raw values (`preprocess=False`), because Gradio's own checks would end an event before its handler could release
+what it holds.
 """
 
 from __future__ import annotations
@@ -9,21 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from app.requests.limits import LARGEST_SEED, LONGEST_PROMPT
+from app.sentences import brief
 from engine.core import Backbone, Knob, KnobArray, Method
 from engine.errors import BadKnob, BadPrompt, NotSupported
+from engine.mesh.frame import UP
 from engine.methods import AUTO, find
 
-LARGEST_SEED = 2**31 - 1
-LONGEST_PROMPT = 1000  # characters
 LARGEST_NUMBER = 2**53  # up to here a float holds every whole number
 LONGEST_NAME = 100  # characters of what auto took, such as "auto:sjdpp,window=16"
-SHOWN = 40  # characters of a wrong value that a message shows
-
-
-def brief(value: object) -> str:
-    """A wrong value as a message shows it: printable, at most SHOWN characters."""
-    text = "".join(c if c.isprintable() else "?" for c in str(value)[: SHOWN + 1])
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
 def seed(value: object) -> int:
@@ -71,6 +65,14 @@ def method(value: object, backbone: Backbone | None = None) -> tuple[str, Method
     if backbone is not None and (missing := sorted(found.needs - backbone.capabilities)):
         raise NotSupported(f"{found.name} needs {', '.join(missing)}; {backbone.name} does not have it. Choose another method.")
     return value, found
+
+
+def axis(value: object) -> str:
+    """The up axis of an input: the value of the page's panel, or a name. Raises BadPrompt."""
+    name = value.get("up") if isinstance(value, Mapping) else value
+    if name != AUTO and name not in tuple(UP):
+        raise BadPrompt(f"The up axis cannot be {brief(name)}. Choose one of the pictures.")
+    return str(name)
 
 
 def knobs(value: object, declared: Iterable[Knob]) -> dict[str, float | str]:

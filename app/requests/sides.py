@@ -1,0 +1,62 @@
+"""The sides of a race: methods with their knobs, the accelerated one first, and how often each runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.requests import validation
+from app.sentences import brief
+from engine.core import ANY_SUIT, Backbone, Knob, Knobs, Method, Suits
+from engine.errors import BadPrompt
+from engine.methods import METHODS, PRESETS, find
+
+PLAIN = "ar"
+ONCE, OFTEN, TIMES = "once", "5 times", 5
+REPEAT = Knob("repeat", "", ONCE, choices=(ONCE, OFTEN), help=f"{OFTEN}: the median time of every side, and its quartiles.", live=False)
+NO_SETTINGS = "settings must hold names with numbers or words, not {}. Leave it out for the defaults."
+
+Side = tuple[str, Mapping[str, Any]]  # (method or preset, knobs)
+Sides = Sequence[Side]
+
+
+def start_values(name: str, suits: Suits = ANY_SUIT) -> tuple[Method, dict[str, Any]]:
+    """A method and its initial knobs: what suits the model, a preset's own values, and "match seed" verification where that is exact, so
+    that both sides give the same tokens."""
+    method, preset = find(name)
+    values = {**suits.get(method.name, {}), **preset}
+    if name not in PRESETS and any(k.name == "verify" for k in method.knobs):
+        taken = preset if name not in METHODS else {}  # auto's own knobs
+        seeded = {k.name: k.default for k in method.knobs} | taken | {"verify": "match seed"}
+        if method.exact(Knobs(seeded)):
+            values["verify"] = "match seed"
+    return method, values
+
+
+def checked_side(name: object, knobs: object, backbone: Backbone) -> Side:
+    """One side of a race; raises NotSupported or BadKnob."""
+    chosen, method = validation.method(name, backbone)
+    return chosen, validation.knobs(knobs, method.knobs)
+
+
+def checked_sides(backbone: Backbone, name: object, knobs: object, compare: object, other: object, other_knobs: object) -> list[Side]:
+    """The sides of a race; raises NotSupported, BadKnob or BadPrompt. compare : a left side is wanted, too"""
+    sides = [checked_side(name, knobs, backbone)]
+    return [*sides, checked_side(other, other_knobs, backbone)] if validation.flag(compare) else sides
+
+
+def times_of(chosen: Mapping[str, Any]) -> int:
+    """How often every side runs, from the checked settings."""
+    return TIMES if chosen["repeat"] == OFTEN else 1
+
+
+def settings_and_knobs(
+    settings: object, name: str, method: Method, declared: Sequence[Knob], backbone: Backbone
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings that are in `declared`, as a panel has them, and the values of all of the method's knobs; raises BadKnob."""
+    if settings is not None and not isinstance(settings, Mapping):
+        raise BadPrompt(NO_SETTINGS.format(brief(settings)))
+    others, own = dict(settings or {}), {knob.name for knob in declared}
+    first = {key: others.pop(key) for key in [*others] if key in own}
+    _, start = start_values(name, backbone.suits)
+    return {"values": first}, validation.knobs({"values": start | others}, method.knobs)

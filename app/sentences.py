@@ -1,0 +1,20 @@
+"""Parts of the sentences that people read: wrong values cut short, folders of this machine left out."""
+
+from __future__ import annotations
+
+import re
+
+SHOWN = 40  # characters of a wrong value that a message shows
+# A path on this machine: a drive letter or nothing, then two or more names after slashes. The user recognises the last name.
+PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:|~)?(?:[/\\][^\s/\\:;,()\"']+)+[/\\]([^\s/\\:;,()\"']+)[/\\]?")
+
+
+def brief(value: object) -> str:
+    """A wrong value as a message shows it: printable, at most SHOWN characters."""
+    text = "".join(c if c.isprintable() else "?" for c in str(value)[: SHOWN + 1])
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def without_paths(text: str) -> str:
+    """A text for other people: paths on this machine are shortened to their last name."""
+    return PATH.sub(r"\1", text)

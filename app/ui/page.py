@@ -1,0 +1,23 @@
+"""Assembles the page: the header and the tabs of TABS. The server gives it the page and what a studio shares."""
+
+from __future__ import annotations
+
+import importlib
+
+import gradio as gr
+
+from app.shared import Shared
+from app.ui import TABS
+from app.ui.style import header
+from app.ui.tab_context import TabContext
+
+
+def build(page: gr.Blocks, studio: Shared) -> None:
+    """Builds header, tabs and the note on privacy inside the page's context."""
+    header.build(studio.backbone, studio.mesh)
+    with gr.Tabs(elem_id="tabs"):
+        for name, module in TABS.items():
+            with gr.Tab(name, id=name.lower()) as tab:
+                importlib.import_module(module).build(TabContext(page, tab, studio))
+    if studio.limits.shared:
+        gr.HTML(f'<p class="ft-privacy">{studio.limits.privacy}</p>', elem_id="privacy", apply_default_css=False)

@@ -1,0 +1,18 @@
+"""What every tab is built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import gradio as gr
+
+from app.shared import Shared
+
+
+@dataclass(frozen=True)
+class TabContext:
+    """One tab of a studio's page."""
+
+    page: gr.Blocks
+    tab: gr.Tab
+    studio: Shared
