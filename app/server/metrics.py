@@ -10,15 +10,27 @@ import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from prometheus_client import (
+    CONTENT_TYPE_PLAIN_0_0_4,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 
-from app.server.exposition import Counted, Histogram, text
 from engine.core import Step
 from engine.diagnostics import per_token
 from engine.run import Run
 
+MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 POSITIONS = 64  # that have a counter of their own; a step of some methods commits hundreds of tokens
 QUICK = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)  # bounds of buckets, in seconds
 LONG = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0)
+
+
+disable_created_metrics()  # else each number has a second one, the time of its birth, which vLLM does not have either
 
 
 class Metrics:
@@ -26,18 +38,30 @@ class Metrics:
 
     def __init__(self, running: Callable[[], int], waiting: Callable[[], int]):
         self._lock, self._running, self._waiting = threading.Lock(), running, waiting
-        self.drafts = Counted("vllm:spec_decode_num_drafts_total", "Steps that verified drafts.")
-        self.drafted = Counted("vllm:spec_decode_num_draft_tokens_total", "Drafts that were verified.")
-        self.accepted = Counted("vllm:spec_decode_num_accepted_tokens_total", "Drafts that were accepted.")
-        self.places = Counted(
-            "vllm:spec_decode_num_accepted_tokens_per_pos_total", f"Accepted drafts by their place in the step, the first {POSITIONS}."
+        self.registry = CollectorRegistry()
+        self.running = Gauge("vllm:num_requests_running", "Requests that have the engine.", registry=self.registry)
+        self.waiting = Gauge("vllm:num_requests_waiting", "Requests that wait for the engine.", registry=self.registry)
+        self.drafts = self._counter("vllm:spec_decode_num_drafts", "Steps that verified drafts.")
+        self.drafted = self._counter("vllm:spec_decode_num_draft_tokens", "Drafts that were verified.")
+        self.accepted = self._counter("vllm:spec_decode_num_accepted_tokens", "Drafts that were accepted.")
+        self.places = self._counter(
+            "vllm:spec_decode_num_accepted_tokens_per_pos",
+            f"Accepted drafts by place in the step, up to {POSITIONS}.",
+            "position",
         )
-        self.tokens = Counted("vllm:generation_tokens_total", "Committed tokens.")
-        self.passes = Counted("foretoken:forward_passes_total", "Passes of the model.")
-        self.ended = Counted("vllm:request_success_total", "Requests that had the engine, by the reason of their end.")
-        self.first = Histogram("vllm:time_to_first_token_seconds", "Seconds from the request to the first committed tokens.", QUICK)
-        self.queued = Histogram("vllm:request_queue_time_seconds", "Seconds that a request waited for the engine.", LONG)
-        self.whole = Histogram("vllm:e2e_request_latency_seconds", "Seconds from the request to its end.", LONG)
+        self.tokens = self._counter("vllm:generation_tokens", "Committed tokens.")
+        self.passes = self._counter("foretoken:forward_passes", "Passes of the model.")
+        about = "Requests that had the engine, by the reason of their end."
+        self.ended = Counter("vllm:request_success", about, ("model_name", "finished_reason"), registry=self.registry)
+        self.first = self._seconds("vllm:time_to_first_token_seconds", "Seconds from the request to the first committed tokens.", QUICK)
+        self.queued = self._seconds("vllm:request_queue_time_seconds", "Seconds that a request waited for the engine.", LONG)
+        self.whole = self._seconds("vllm:e2e_request_latency_seconds", "Seconds from the request to its end.", LONG)
+
+    def _counter(self, name: str, about: str, *more: str) -> Counter:
+        return Counter(name, about, ("model_name", "method", *more), registry=self.registry)
+
+    def _seconds(self, name: str, about: str, bounds: Sequence[float]) -> Histogram:
+        return Histogram(name, about, ("model_name",), buckets=bounds, registry=self.registry)
 
     def count(self, runs: Sequence[Run]) -> None:
         """Adds runs that have ended."""
@@ -49,32 +73,30 @@ class Metrics:
         labels = {"model_name": run.backbone.name, "method": run.method.name}
         drafts = [step for step in run.steps if step.drafted]
         kept = accepted(drafts)
-        self.tokens.add(len(run.tokens), **labels)
-        self.passes.add(sum(step.forwards for step in run.steps), **labels)
-        self.drafts.add(len(drafts), **labels)
-        self.drafted.add(sum(step.drafted for step in drafts), **labels)
-        self.accepted.add(float(kept.sum()), **labels)
+        self.tokens.labels(**labels).inc(len(run.tokens))
+        self.passes.labels(**labels).inc(sum(step.forwards for step in run.steps))
+        self.drafts.labels(**labels).inc(len(drafts))
+        self.drafted.labels(**labels).inc(sum(step.drafted for step in drafts))
+        self.accepted.labels(**labels).inc(kept.sum())
         for place, count in enumerate(kept[:POSITIONS]):
-            self.places.add(float(count), **labels, position=str(place))
+            self.places.labels(**labels, position=str(place)).inc(count)
 
     def request(self, runs: Sequence[Run], waited: float, first: float, lasted: float) -> None:
         """Adds a request whose last runs these are. waited, first, lasted : seconds until it had the engine, its first token, its end"""
         labels = {"model_name": runs[0].backbone.name}
         with self._lock:
-            self.ended.add(1, **labels, finished_reason="stop" if all(run.finished for run in runs) else "abort")
-            self.queued.observe(waited, **labels)
-            self.first.observe(first, **labels)
-            self.whole.observe(lasted, **labels)
+            self.ended.labels(**labels, finished_reason="stop" if all(run.finished for run in runs) else "abort").inc()
+            self.queued.labels(**labels).observe(waited)
+            self.first.labels(**labels).observe(first)
+            self.whole.labels(**labels).observe(lasted)
 
-    def text(self) -> str:
+    def text(self) -> bytes:
         """All of them as Prometheus reads them."""
-        now = [
-            Counted("vllm:num_requests_running", "Requests that have the engine.", "gauge", {(): self._running()}),
-            Counted("vllm:num_requests_waiting", "Requests that wait for the engine.", "gauge", {(): self._waiting()}),
-        ]
-        kept = [self.drafts, self.drafted, self.accepted, self.places, self.tokens, self.passes, self.ended]
+        running, waiting = self._running(), self._waiting()  # before our lock: they take the sessions', which may be waiting for ours
         with self._lock:
-            return text([*now, *kept, self.first, self.queued, self.whole])
+            self.running.set(running)
+            self.waiting.set(waiting)
+            return generate_latest(self.registry)
 
 
 def accepted(steps: Sequence[Step]) -> np.ndarray:

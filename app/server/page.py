@@ -9,9 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from app.server.exposition import MEDIA_TYPE
 from app.server.key import Key
-from app.server.metrics import Metrics
+from app.server.metrics import MEDIA_TYPE, Metrics
 from app.server.routes import ImagesApi
 from app.server.turns import Turns
 from app.shared import Shared

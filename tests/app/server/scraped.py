@@ -19,8 +19,9 @@ def numbers(address: str) -> Numbers:
     return samples(answer.text)
 
 
-def samples(text: str) -> Numbers:
+def samples(text: str | bytes) -> Numbers:
     """All samples in a text."""
+    text = text.decode() if isinstance(text, bytes) else text
     return {(s.name, frozenset(s.labels.items())): s.value for family in text_string_to_metric_families(text) for s in family.samples}
 
 

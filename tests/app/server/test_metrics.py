@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import httpx
@@ -11,8 +12,6 @@ import pytest
 from app.live.session import Sessions
 from app.requests import pictures
 from app.requests.sides import start_values
-from app.server import exposition
-from app.server.exposition import Counted, Histogram
 from app.server.metrics import POSITIONS, Metrics
 from engine.diagnostics import per_token
 from engine.methods import find
@@ -155,19 +154,24 @@ def test_places_far_back_have_no_counter_of_their_own(picto):
     assert total(found, DECODING["accepted"]) == 256 and total(found, BY_PLACE) == POSITIONS
 
 
-def test_a_histogram_counts_up_to_each_bound():
-    histogram = Histogram("seconds", "Seconds.", (0.5, 2.0))
-    for value in (0.5, 1.0, 3.0):
-        histogram.observe(value, where="here")
-    found = samples(exposition.text([histogram]))
-    buckets = {dict(labels)["le"]: value for (name, labels), value in found.items() if name == "seconds_bucket"}
-    assert buckets == {"0.5": 1, "2": 2, "+Inf": 3}
-    assert (total(found, "seconds_sum"), total(found, "seconds_count")) == (4.5, 3)
+def test_a_scrape_never_waits_for_itself(picto):
+    """Runs are counted while the sessions' lock is held, and a scrape asks the sessions: neither waits for ever."""
+    sessions = Sessions()
+    metrics = Metrics(sessions.running, sessions.waiting)
+    seen: list[bytes] = []
+    scraping = threading.Thread(target=lambda: seen.append(metrics.text()), daemon=True)
+    run = generate(picto, find("sjdpp")[0], pictures.read_prompt("a cat", 0, {"values": {"size": "64 px"}}, picto)).finish()
+    with sessions._lock:
+        scraping.start()
+        metrics.count([run])
+    scraping.join(30)
+    assert b"vllm:num_requests_running 0.0" in seen[0] and b"_created" not in seen[0]
 
 
-def test_any_label_is_read_as_it_was_written():
-    counted = Counted("odd_total", "Odd.")
+def test_a_label_is_read_as_it_was_written(picto):
+    metrics = Metrics(lambda: 0, lambda: 0)
     for odd in ('a "name"', "back\\slash", "two\nlines", "ü"):
-        counted.add(1, name=odd)
-    found = samples(exposition.text([counted]))
-    assert {dict(labels)["name"] for _, labels in found} == {'a "name"', "back\\slash", "two\nlines", "ü"}
+        metrics.tokens.labels(odd, "ar").inc()
+    found = samples(metrics.text())
+    names = {dict(labels)["model_name"] for name, labels in found if name == DECODING["tokens"]}
+    assert names == {'a "name"', "back\\slash", "two\nlines", "ü"}
