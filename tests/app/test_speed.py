@@ -17,7 +17,7 @@ from statistics import median
 
 import pytest
 
-from app.ui.tabs.mesh_input import EXAMPLES
+from app.requests.meshes import EXAMPLES
 from tests.app.shipped import Server, studio
 from tests.app.visitor import QUICK, Visitor
 
