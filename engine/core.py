@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.decimals import decimal
 from engine.errors import BadKnob, BadPrompt
 from engine.trace import Trace
 
@@ -87,19 +88,25 @@ class Knob:
             if key not in names:
                 raise BadKnob(f"{self.name} cannot be '{value}'. Choose one of: {', '.join(self.choices)}.")
             return float(names[key])
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            raise BadKnob(f"{self.name} needs a number, not '{value}'.") from None
+        number = decimal(value)
+        if number is None:
+            raise BadKnob(f"{self.name} needs a number, not '{value}'.")
         if not self.low <= number <= self.high:  # also refuses nan
             raise BadKnob(f"{self.name} = {value} is out of range. Choose {self.low:g} to {self.high:g}.")
-        return number
+        if self.is_whole and number != int(number):
+            raise BadKnob(f"{self.name} = {value} is not a whole number. Choose {self.low:g} to {self.high:g}.")
+        return float(number)
+
+    @property
+    def is_whole(self) -> bool:
+        """True if its values are whole numbers."""
+        return not self.choices and float(self.step).is_integer() and float(self.low).is_integer()
 
     def to_value(self, number: float) -> float | str:
         """The value of a stored number: the name of a choice, an int if the step is whole, else a float."""
         if self.choices:
             return self.choices[int(number)]
-        return int(number) if float(self.step).is_integer() and float(self.low).is_integer() else float(number)
+        return int(number) if self.is_whole else float(number)
 
 
 class KnobArray:

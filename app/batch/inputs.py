@@ -20,6 +20,7 @@ from typing import Any
 from app.requests.limits import LARGEST_SEED_HERE, LARGEST_SIDE, MOST_FACES, SAMPLING
 from app.requests.meshes import files_in
 from engine.core import Prompt, Sampling
+from engine.decimals import decimal, whole_number
 from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.mesh.read import READERS
 from engine.sampling import changed
@@ -198,10 +199,9 @@ def changes_of(fields: Fields) -> dict[str, float]:
 
 def whole(name: str, value: Any, low: int, high: int) -> int:
     """A whole number from low to high; raises BadPrompt."""
-    try:
-        found = int(str(value))
-    except ValueError:
-        raise BadPrompt(f"{name} = {str(value)[:40]!r} is not a whole number. Correct it, or leave it out.") from None
+    found = whole_number(value)
+    if found is None:
+        raise BadPrompt(f"{name} = {str(value)[:40]!r} is not a whole number. Correct it, or leave it out.")
     if not low <= found <= high:
         raise BadPrompt(f"{name} = {str(value)[:40]} is out of range. Choose {low:,} to {high:,}.")
     return found
@@ -211,10 +211,10 @@ def number(name: str, value: Any) -> float:
     """A number, a whole one for top_k; raises BadPrompt."""
     if name == "top_k":
         return whole(name, value, 0, 2**31 - 1)
-    try:
-        return float(str(value))
-    except ValueError:
-        raise BadPrompt(f"{name} = {str(value)[:40]!r} is not a number. Correct it, or leave it out.") from None
+    found = decimal(value)
+    if found is None:
+        raise BadPrompt(f"{name} = {str(value)[:40]!r} is not a number. Correct it, or leave it out.")
+    return float(found)
 
 
 def digest(path: Path) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from app.requests.limits import LARGEST_SEED_HERE, LARGEST_SIDE, SAMPLING
+from engine.decimals import decimal, whole_number
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,15 +38,22 @@ def whole(low: int, high: int, named: str = "") -> Callable[[str], int]:
     """The type of an option that is a whole number from low to high. named: how messages write the highest."""
 
     def convert(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+        value = whole_number(text)
+        if value is None:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
         if not low <= value <= high:
             raise argparse.ArgumentTypeError(f"{value} is out of range; choose {low} to {named or f'{high:,}'}")
         return value
 
     return convert
+
+
+def number(text: str) -> float:
+    """The type of an option that is a number."""
+    value = decimal(text)
+    if value is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return float(value)
 
 
 def file_path(text: str) -> Path:
@@ -82,13 +90,13 @@ def add_model(parser: Parser, backbone: str = "pictogram") -> None:
 
 def add_sampling(parser: Parser, guidance: bool = True, adherence: bool = False) -> None:
     """--temperature, --top-k, --top-p, --guidance of pictures and --adherence of meshes."""
-    parser.add_argument("--temperature", type=float, help="randomness of the draws; 0: always the most probable token")
-    parser.add_argument("--top-k", type=int, help="draw among this many of the most probable tokens; 0: all")
-    parser.add_argument("--top-p", type=float, help="draw among the most probable tokens whose probabilities add up to this")
+    parser.add_argument("--temperature", type=number, help="randomness of the draws; 0: always the most probable token")
+    parser.add_argument("--top-k", type=whole(0, 2**31 - 1), help="draw among this many of the most probable tokens; 0: all")
+    parser.add_argument("--top-p", type=number, help="draw among the most probable tokens whose probabilities add up to this")
     if guidance:
-        parser.add_argument("--guidance", type=float, help="how strongly the picture follows the prompt")
+        parser.add_argument("--guidance", type=number, help="how strongly the picture follows the prompt")
     if adherence:
-        parser.add_argument("--adherence", type=float, help="how strongly a mesh's vertices keep to the input, 0 to 200; 50 is much (0)")
+        parser.add_argument("--adherence", type=number, help="how strongly a mesh's vertices keep to the input, 0 to 200; 50 is much (0)")
 
 
 def add_knobs(parser: Parser) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from app.sentences import brief
 from app.server.refusals import Refused
 from engine.core import Knob
+from engine.decimals import decimal
 from engine.errors import BadKnob
 
-NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 FLAGS = {"true": True, "false": False}
 LONGEST_INTEGER = 1000  # digits that are read exactly; Python refuses to read more than 4,300
 MOST_FIELDS = 100
@@ -72,16 +71,9 @@ def shown(value: object) -> str:
     return f"'{brief(value)}'" if isinstance(value, str) else brief(value)
 
 
-def number(value: object) -> int | float | None:
-    """The number that a value means: itself, or that of its text in decimal notation; None for booleans and everything else."""
-    if isinstance(value, str):
-        return float(value) if NUMBER.fullmatch(value.strip()) else None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def whole(name: str, value: object, low: int, high: int) -> int:
     """The whole number from low to high that a field means; raises Refused."""
-    read = number(value)
+    read = decimal(value)
     if read is None or not low <= read <= high or read != int(read):
         raise Refused(NO_COUNT.format(name, shown(value), low, high), param=name, code="invalid_value")
     return int(read)
@@ -97,7 +89,7 @@ def flag(name: str, value: object) -> bool:
 
 def setting(value: object, knob: Knob, name: str) -> float | str:
     """The value of a knob that a field means; raises BadKnob. name : of the field"""
-    read = number(value)
+    read = decimal(value)
     if knob.choices:
         if isinstance(value, bool) and knob.choices == ("off", "on"):
             return knob.choices[value]
@@ -108,7 +100,7 @@ def setting(value: object, knob: Knob, name: str) -> float | str:
         raise BadKnob(f"{name} needs a number, not {shown(value)}. Choose {knob.low:g} to {knob.high:g}.")
     if not knob.low <= read <= knob.high:
         raise BadKnob(f"{name} = {shown(value)} is out of range. Choose {knob.low:g} to {knob.high:g}.")
-    if isinstance(knob.to_value(read), int) and read != int(read):
+    if knob.is_whole and read != int(read):
         raise BadKnob(f"{name} = {shown(value)} is not a whole number. Choose {knob.low:g} to {knob.high:g}.")
     return read
 

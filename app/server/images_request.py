@@ -15,12 +15,13 @@ from app.requests.limits import LARGEST_SEED
 from app.requests.sides import settings_and_knobs
 from app.sentences import brief
 from app.server import foreign_options
-from app.server.fields import flag, given, number, setting, shown, whole
+from app.server.fields import flag, given, setting, shown, whole
 from app.server.picture_file import FORMATS, PictureFormat
 from app.server.prompt_notes import prompt_notes
 from app.server.refusals import Refused, concerning
 from engine.backbones.prompts import readable_text
 from engine.core import Backbone, Prompt
+from engine.decimals import decimal
 
 MOST = 10  # pictures of a request, as OpenAI has it
 MOST_PARTIALS = 16  # previews of a picture
@@ -168,7 +169,7 @@ def nearest(pixels: float, backbone: Backbone) -> int:
 
 def pixels_of(value: object) -> tuple[int, int] | None:
     """(width, height) of a size in text, or of a whole number, which is a square's side; None for anything else."""
-    if (side := number(value)) is not None and 0 < side < 1e5 and side == int(side):
+    if (side := decimal(value)) is not None and 0 < side < 1e5 and side == int(side):
         return int(side), int(side)
     found = SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     return (int(found[1]), int(found[2] or found[1])) if found else None

@@ -66,7 +66,7 @@ BAD = [
     ("a.csv", b"prompt,seed\na red apple,1\nx,-2\n", "seed = -2 is out of range"),
     ("a.csv", b"prompt,seed\na red apple,1\nx,two\n", "'two' is not a whole number"),
     ("a.csv", b"prompt,seed\na red apple,1\nx,1,2,3\n", "4 values for 2 columns"),
-    ("a.csv", b"prompt,top_p\na red apple,1\nx,nan\n", "top_p = nan is out of range"),
+    ("a.csv", b"prompt,top_p\na red apple,1\nx,nan\n", "top_p = 'nan' is not a number"),
     ("a.csv", b"prompt,size\na red apple,64\nx,9999999\n", "size = 9999999 is out of range"),
 ]
 
