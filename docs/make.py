@@ -6,7 +6,6 @@ A part stands between `<!-- KIND ... -->` and `<!-- end -->`; PARTS names the ki
     shared knobs             knobs that at least three methods have in the same form
     bench FILE: COMMAND      rows of docs/bench/FILE, written by COMMAND with --csv
     passes FILE: COMMAND     passes on a CPU
-    many FILE: COMMAND       several runs at once
     compiled FILE: COMMAND   compiled kernels
     bounds                   least times of kernels, computed
     aims                     the best recorded row for each aim
@@ -40,6 +39,7 @@ AIMS = (  # subject, aim, file, exact or not, and the column that the aim is abo
     ("relaxed pictures, tokens per pass", "13", "epyc-image.csv", False, "step_compression"),
 )
 SHARED = 3  # methods: a knob that this many have in the same form is described once
+SHARES = ("model", "drafter", "sampling", "bookkeeping", "rest")  # of a step; what a file has
 SAMPLING = ("temperature", "top_k", "top_p", "guidance")
 
 
@@ -163,7 +163,7 @@ def passes_table(path: Path, command: str) -> str:
         "| model | type | pass | PyTorch ms | native ms | times as fast | bound ms | times the bound |", "|---|---|---|---|---|---|---|---|"
     ]  # fmt: skip
     wholes = [
-        "| model | type | method | ms per pass | seconds | times as fast | model, drafter, sampling, bookkeeping |",
+        "| model | type | method | ms per pass | seconds | times as fast | shares of a native step |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -174,28 +174,13 @@ def passes_table(path: Path, command: str) -> str:
                 f"{start} {row['what'][8:]} | {before:.2f} | {after:.2f} | {before / after:.2f} | {float(row['bound_ms']):.2f} | {over} |"
             )
         else:
-            shares = ", ".join(f"{float(row[f'native_{part}_share']):.0%}" for part in ("model", "drafter", "sampling", "bookkeeping"))
+            shares = ", ".join(f"{part} {float(row[name]):.0%}" for part in SHARES if row.get(name := f"native_{part}_share"))
             slow, quick = float(row["reference_seconds"]), float(row["native_seconds"])
             name = row["what"].split(",")[0]
             wholes.append(f"{start} `{name}` | {before:.2f} to {after:.2f} | {slow:.2f} to {quick:.2f} | {slow / quick:.2f} | {shares} |")
     machine = f"{first['processor']}, {first['threads']} thread(s), {first['clock']} time, PyTorch {first['torch']}"
     made = f"`python launch.py {command}`: {machine}, commit {first['commit']}; {first['kept']} tokens in the cache."
     return "\n".join([made, "", *passes, "", *wholes, ""])
-
-
-def many_table(path: Path, command: str) -> str:
-    """The throughput of several runs at once relative to one after another, by the clock and in processor time."""
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["what"] == "runs"]
-    assert all(row["equal"] == "True" for row in rows), "different tokens"
-    first, at_once = rows[0], list(dict.fromkeys(row["at_once"] for row in rows))
-    lines = [f"| model | method | results/s alone | {' | '.join(f'{n} at once' for n in at_once)} |", "|---" * (3 + len(at_once)) + "|"]
-    for backbone, method in dict.fromkeys((row["backbone"], row["method"]) for row in rows):
-        runs = [row for row in rows if (row["backbone"], row["method"]) == (backbone, method)]
-        times = " | ".join(f"{float(row['times']):.2f} ({float(row['processor_times']):.2f})" for row in runs)
-        lines.append(f"| {backbone} | `{method}` | {float(runs[0]['alone_per_second']):.2f} | {times} |")
-    machine = f"{first['processor']}, {first['threads']} thread(s), PyTorch {first['torch']}, commit {first['commit']}"
-    return "\n".join([f"`python launch.py {command}`: {first['inputs']} inputs, {machine}.", "", *lines, ""])
 
 
 def bounds_table() -> str:
@@ -241,7 +226,6 @@ PARTS: dict[str, Callable[[str], str]] = {
     "shared knobs": lambda _: shared_table(),
     "bench": from_file(bench_table),
     "passes": from_file(passes_table),
-    "many": from_file(many_table),
     "compiled": from_file(compiled_table),
     "bounds": lambda _: bounds_table(),
     "aims": lambda _: aims_table(),

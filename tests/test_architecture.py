@@ -14,7 +14,6 @@ import pytest
 from app.cli import COMMANDS, RESEARCH
 from engine.backbones import BACKBONES
 from engine.methods import METHODS, PRESETS
-from research.commands.bench import KINDS
 from research.train import RECIPES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -221,7 +220,7 @@ def test_every_command_is_in_the_table():
     rooms = ("app.commands", "research.commands")
     app, research = ({module.rsplit(".", 1)[1] for module in modules_in(room) if defines(module, "main")} for room in rooms)
     assert set(COMMANDS) - set(RESEARCH) == app
-    assert set(RESEARCH) | {f"bench_{kind}" for kind in KINDS} == research
+    assert set(RESEARCH) == research
 
 
 def test_every_tab_is_in_the_table():

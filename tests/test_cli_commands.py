@@ -15,12 +15,13 @@ import torch
 from safetensors.torch import save_file
 
 from app import cli
+from research.commands import bench
 
 ROOT = Path(__file__).resolve().parent.parent
 MODEL = {"--backbone", "--device", "--dtype"}
 SAMPLING = {"--temperature", "--top-k", "--top-p"}
 RUN = {"--method", "--set", "--verify", "--seed", "--compare", "--out", "--json"}
-TABLE = {"--methods", "--sweep", "--grid", "--set", "--verify", "--count", "--repeats", "--csv", "--sheet", "--json"}
+TABLE = {"--methods", "--sweep", "--grid", "--set", "--verify", "--count", "--repeats", "--judge", "--csv", "--sheet", "--figure", "--json"}
 OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     "studio": MODEL | {"--port", "--host", "--allow-host", "--no-browser", "--data", "--keep", "--mcp", "--any-model", "--root-path"},
     "image": MODEL | SAMPLING | RUN | {"--guidance", "--size"},
@@ -31,17 +32,13 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
     | {"--adherence", "--guidance", "--size", "--faces", "--up", "--formats"}
     | {"--retries", "--no-sheet", "--ray", "--actors", "--at-once"},
     "verify": {"--full", "--json"},
-    "bench_image": MODEL | SAMPLING | TABLE | {"--guidance", "--size", "--prompts", "--figure", "--judge", "--eye"},
-    "bench_mesh": MODEL
-    | SAMPLING
-    | TABLE
-    | {"--adherence", "--faces", "--size", "--full", "--up", "--judge", "--each", "--packs", "--upright", "--best-of", "--shrinkwrap"},
-    "bench_generate": {"--size", "--tokens", "--window", "--method", "--guidance", "--repeats", "--device", "--dtype", "--csv", "--json"},
-    "bench_kernels": {"--only", "--csv", "--json"},
-    "bench_expected": MODEL | {"--count", "--write", "--json"},
-    "bench_cpu": {"--threads", "--csv", "--json"},
-    "bench_many": {"--models", "--at-once", "--inputs", "--repeats", "--size", "--faces", "--threads", "--csv", "--json"},
-    "bench_gpu": {"--tokens", "--csv", "--json"},
+    "bench image": MODEL | SAMPLING | TABLE | {"--guidance", "--size", "--prompts"},
+    "bench mesh": MODEL | SAMPLING | TABLE | {"--adherence", "--faces", "--size", "--up", "--packs", "--seeds"},
+    "bench generate": {"--size", "--tokens", "--window", "--method", "--guidance", "--repeats", "--device", "--dtype", "--csv", "--json"},
+    "bench kernels": {"--only", "--csv", "--json"},
+    "bench expected": MODEL | {"--count", "--write", "--json"},
+    "bench cpu": {"--threads", "--csv", "--json"},
+    "bench gpu": {"--tokens", "--csv", "--json"},
     "models": {"--json"},
     "export": {"--out", "--json"},
     "space": {"--name", "--hardware", "--json"},
@@ -52,7 +49,9 @@ OPTIONS = {  # the public ones; who takes one away breaks somebody's script
 @pytest.mark.parametrize("command", OPTIONS)
 def test_the_options_of_a_command(command: str) -> None:
     room = "app" if command in cli.COMMANDS and command not in cli.RESEARCH else "research"
-    found = importlib.import_module(f"{room}.commands.{command}").parser()._option_string_actions
+    kind = command.removeprefix("bench ")
+    own = bench.parser_of(kind) if kind != command else importlib.import_module(f"{room}.commands.{command}").parser()
+    found = own._option_string_actions
     assert set(found) - {"-h", "--help"} == OPTIONS[command]
 
 
@@ -188,12 +187,13 @@ def parsers_with_a_device() -> dict[str, Any]:
     names = [(room, path.stem) for room in ("app", "research") for path in sorted((ROOT / room / "commands").glob("*.py"))]
     found = {name: importlib.import_module(f"{room}.commands.{name}") for room, name in names if name != "__init__"}
     made = {name: module.parser() for name, module in found.items() if hasattr(module, "parser")}
+    made |= {f"bench {name}": bench.parser_of(name) for name in bench.KINDS}
     return {name: parser for name, parser in made.items() if any(a.dest == "device" for a in parser._actions)}
 
 
 def test_every_command_that_takes_a_device_takes_it_from_the_same_words() -> None:
     found = parsers_with_a_device()
-    assert set(found) >= {"image", "mesh", "studio", "bench_image", "bench_mesh", "bench_generate"}
+    assert set(found) >= {"image", "mesh", "studio", "bench image", "bench mesh", "bench generate"}
     for parser in found.values():
         action = next(a for a in parser._actions if a.dest == "device")
         assert (action.default, action.choices) == ("auto", ["auto", "cpu", "cuda"])

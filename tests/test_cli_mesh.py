@@ -194,22 +194,16 @@ def last_line_rows(capsys: pytest.CaptureFixture) -> list[dict]:
     return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
 
 
-def test_bench_prints_the_rows_that_the_weights_allow(folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meshes, "SWEPT", 1)
-    monkeypatch.setattr(meshes, "DEPTHS", (2,))
-    monkeypatch.setattr(meshes, "THRESHOLDS", (0.3,))
+def test_bench_prints_the_rows_that_the_weights_allow(folder: Path, capsys: pytest.CaptureFixture) -> None:
     torch.manual_seed(0)
     assert cli.main(["bench", "mesh", "--backbone", str(folder), "--count", "2", "--faces", "8", "--json"]) == 0
-    output = capsys.readouterr().out
-    rows = {row["row"]: row for row in json.loads(output.strip().splitlines()[-1])}
-    assert {"A plain", "B MLP", "D cross-attention", "D exact", "lookup", "sweep: depth 2", "sweep: threshold 0.3"} <= set(rows)
-    assert "E cross-attention + LoRA" not in rows and "E cross-attention + LoRA: its heads" in output
+    output = capsys.readouterr()
+    rows = {row["row"]: row for row in json.loads(output.out.strip().splitlines()[-1])}
+    assert {"A plain", "B MLP", "D cross-attention", "D exact", "lookup"} <= set(rows)
+    assert "E cross-attention + LoRA" not in rows and "E cross-attention + LoRA: its heads" in output.err
     assert rows["A plain"]["step_compression"][0] == 1.0
     assert rows["D exact"]["exact"] is True and rows["D cross-attention"]["exact"] is False
-    assert 0 <= rows["held-out boxes, with grammar mask"]["valid"] <= 1
-    assert rows["held-out families, with grammar mask"]["valid"] == 1.0
-    budgets = [rows[name]["faces_allowed"] for name in ("A plain", "held-out boxes, with grammar mask, with budget")]
-    assert budgets == [8, "of the input"]
+    assert {row["faces_allowed"] for row in rows.values()} == {8}
     named = {"weights", "dtype", "temperature", "top_k", "top_p", "knobs", "commit", "processor", "inputs", "seeds", "repeats"}
     assert all(named <= set(row) for row in rows.values())
     swept = ["bench", "mesh", "--backbone", str(folder), "--count", "1", "--faces", "8", "--methods", "lookup,xspecmesh", "--json"]
@@ -218,8 +212,6 @@ def test_bench_prints_the_rows_that_the_weights_allow(folder: Path, capsys: pyte
     mine = {row["row"]: row for row in last_line_rows(capsys)}
     assert set(mine) == {"A plain", "xspecmesh depth=1", "xspecmesh depth=3", "lookup drafted=2"}
     assert mine["xspecmesh depth=1"]["step_compression"][0] <= 2 and mine["lookup drafted=2"]["exact"] is True
-    states = rows["D cross-attention: accepted by state"]["states"]
-    assert set(states) <= {"q0", "q1", "q2c", "q2s", "q3", "q4"} and all(0 <= share <= 1 for _, share in states.values())
 
 
 def test_bench_measures_what_it_is_told(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -260,7 +252,7 @@ def test_bench_compares_bfloat16_with_plain_decoding_in_float32(folder: Path, ca
 
 
 def test_the_seeds_and_the_repeats_are_run(folder: Path) -> None:
-    plan = MeshBench(backbone=str(folder), methods=("lookup",), count=1, seeds=3, repeats=2, faces=4)
+    plan = MeshBench(backbone=str(folder), methods=("lookup",), count=1, seeds=3, repeats=2, size=4)
     models = meshes.Models(plan)
     inputs = meshes.subjects(1, "boxes", models.model("plain").card["families"])
     runs = models.measure({"A plain": meshes.Row("plain", "ar")}, inputs, plan.seeds, plan.repeats)["A plain"]

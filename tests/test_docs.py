@@ -200,7 +200,7 @@ def test_a_benchmark_s_table_has_the_rows_of_its_file_after_the_settings_and_the
 
 
 def test_every_file_of_measurements_stands_in_a_page(make):
-    shown = {argument.partition(": ")[0] for kind in ("bench", "compiled", "passes", "many") for argument in parts(make, kind)}
+    shown = {argument.partition(": ")[0] for kind in ("bench", "compiled", "passes") for argument in parts(make, kind)}
     assert {path.name for path in (ROOT / "docs/bench").glob("*.csv")} == shown != set()
 
 

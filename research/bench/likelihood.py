@@ -15,18 +15,13 @@ def log_probabilities(backbone: Backbone, prompt: Prompt, tokens: list[int], pos
     tokens, positions : as a Run holds them, in any order; together the first N positions. p is the sampling distribution (guided and
     warped), so a token that plain decoding could never draw has -inf.
     """
-    found = torch.log_softmax(scores(backbone, prompt, tokens, positions), -1)
-    return found.gather(1, torch.tensor(in_order(tokens, positions), device=found.device)[:, None]).squeeze(1)
-
-
-@torch.inference_mode()
-def scores(backbone: Backbone, prompt: Prompt, tokens: list[int], positions: list[int]) -> Tensor:
-    """Returns the scores [N, V] of every place given all tokens at smaller positions: their softmax is the sampling distribution."""
+    ordered = torch.tensor(in_order(tokens, positions), dtype=torch.int64)
     sequence = backbone.start(prompt)
     try:
-        return sequence.forward(Draft(torch.tensor(in_order(tokens, positions)[:-1], dtype=torch.int64))).scores
+        found = torch.log_softmax(sequence.forward(Draft(ordered[:-1])).scores, -1)
     finally:
         sequence.close()
+    return found.gather(1, ordered.to(found.device)[:, None]).squeeze(1)
 
 
 def in_order(tokens: list[int], positions: list[int]) -> list[int]:

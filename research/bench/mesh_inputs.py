@@ -1,34 +1,40 @@
-"""The inputs of `bench mesh`: point clouds of held-out procedural shapes."""
+"""The inputs of `bench mesh`: point clouds of held-out procedural shapes, or of files."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 
+from engine.errors import BadFile, BadPrompt
 from engine.mesh.bpt_tokens import frame_of
+from engine.recognition.up import read_standing
 from research.worlds.lowpoly_shapes import Shape, held_out_shapes, sample_points
 
 CLOUD = 16_384  # points of an input
+SUFFIXES = (".glb", ".obj", ".ply", ".stl")
 
 
 @dataclass
 class Subject:
-    """A held-out shape as an input: its surface in the model's frame and a point cloud of it [N, 6]."""
+    """An input: its surface in the model's frame and a point cloud of it [N, 6]. family : of a held-out shape, "" for a file"""
 
     name: str
     vertices: np.ndarray
     faces: np.ndarray
     points: torch.Tensor
+    family: str = ""
 
 
 def subject_of(shape: Shape, seed: int) -> Subject:
     """Returns the input for a shape; the seed draws its points."""
     vertices = frame_of(shape.vertices).to_model(shape.vertices)
     points = sample_points(vertices, shape.faces, CLOUD, np.random.default_rng(seed))
-    return Subject(shape.family, vertices, shape.faces, torch.from_numpy(points))
+    return Subject(shape.family, vertices, shape.faces, torch.from_numpy(points), shape.family)
 
 
 def subjects(count: int, kind: str, families: Iterable[str]) -> list[Subject]:
@@ -37,3 +43,31 @@ def subjects(count: int, kind: str, families: Iterable[str]) -> list[Subject]:
     shapes = held_out_shapes(8 * count, kind)
     chosen = [s for s in shapes if kind == "families" or s.family in taught][:count]
     return [subject_of(s, i) for i, s in enumerate(chosen)]
+
+
+def files(folders: Iterable[Path], count: int) -> list[Path]:
+    """`count` files of asset packs, not selected: all files in a random order that never changes. Raises BadPrompt if there are none."""
+    found = [path for folder in folders for path in sorted(folder.rglob("*")) if path.suffix.lower() in SUFFIXES]
+    if not found:
+        raise BadPrompt(f"The folders of assets hold no file that ends in {', '.join(SUFFIXES)}. Give other folders with --packs.")
+    return [found[i] for i in np.random.default_rng(0).permutation(len(found))[:count]]
+
+
+def assets(folders: Iterable[Path], count: int, up: str = "auto") -> list[Subject]:
+    """Inputs of `count` files; one that cannot be read, or has no faces, is named on the terminal and left out."""
+    subjects = []
+    for number, path in enumerate(files(folders, count)):
+        try:
+            read = read_standing(path, up)
+        except BadFile as e:
+            print(e, file=sys.stderr)
+            continue
+        if read.surface is None:
+            print(f"{path.name} has no faces and is left out.", file=sys.stderr)
+            continue
+        vertices, faces = read.frame.to_model(read.surface[0]), read.surface[1]
+        points = sample_points(vertices, faces, CLOUD, np.random.default_rng([number, 77]))
+        subjects.append(Subject(path.stem, vertices, faces, torch.from_numpy(points)))
+    if not subjects:
+        raise BadPrompt("No file of the folders can be read as a mesh. Give other folders with --packs.")
+    return subjects

@@ -30,7 +30,7 @@ from research.bench.step_split import split
 
 KINDS = (REFERENCE, NATIVE)
 METHOD_ROWS = {"pictogram": ("ar", "sjdpp"), "lowpoly": ("ar", "sjdpp", "xspecmesh_exact")}  # whole generations
-SHARES = ("model", "drafter", "sampling", "bookkeeping")
+SHARES = ("model", "drafter", "rest")
 SPLITS = 9  # generations whose shares are measured; the median of each counts
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from engine.backbones import resolve
 from engine.core import Backbone, KnobArray, Prompt, Sampling
@@ -17,7 +17,6 @@ from engine.errors import BadKnob, BadPrompt, NotSupported
 from engine.machine import device_of
 from engine.mesh.frame import UP
 from engine.methods import AUTO, METHODS, PRESETS, find
-from engine.nearest import MOST as MOST_SEEDS
 from engine.sampling import RANGES, changed
 from engine.tuning.auto import resolve as resolve_auto
 from engine.tuning.prepare import prepared
@@ -78,8 +77,6 @@ class Choice(Model):
     grid    : one row for each combination of the sweeps' values instead
     """
 
-    side: ClassVar[str] = "size"  # the field that a sweep of `size` sets
-
     methods: tuple[str, ...] = ()
     knobs: Mapping[str, str] = field(default_factory=dict)
     verify: str | None = None
@@ -118,8 +115,8 @@ class Choice(Model):
     def at(self, values: Mapping[str, float]) -> Self:
         """Returns the plan with these values of settings."""
         sampling = {name: value for name, value in values.items() if name != SIZE}
-        side = {self.side: values[SIZE]} if SIZE in values else {}
-        return replace(self, sampling=dict(self.sampling) | sampling, **side)
+        size = {SIZE: values[SIZE]} if SIZE in values else {}
+        return replace(self, sampling=dict(self.sampling) | sampling, **size)
 
     def without_auto(self) -> Self:
         """Returns the plan as it can be checked before a model is loaded: what `auto` takes is known after that."""
@@ -200,177 +197,88 @@ def copied(plan: Choice, methods: tuple[str, ...]) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageBench(Choice):
-    """`bench image`: the time of methods against plain decoding.
+class Bench(Choice):
+    """Methods against plain decoding on some inputs.
 
-    prompts : texts (None: `count` held-out ones); prompts_from : the source of the prompts, as the rows name it
-    size    : pixels (None: the backbone's default); csv, figure : files to write
+    count   : inputs; repeats : how often each row decodes each input, twice each time; 0: once, and times are rough
+    size    : pixels of a picture, or the most faces of a mesh (None: the model's own)
+    judge   : also count how often results show what was asked for
+    csv, sheet, figure : files to write: rows, results of the last row, and speed over quality
     """
 
-    prompts: tuple[str, ...] | None = None
-    prompts_from: str = "held out"
     count: int = 20
     repeats: int = 1
     size: int | None = None
+    judge: bool = False
     csv: Path | None = None
+    sheet: Path | None = None
     figure: Path | None = None
 
     def __post_init__(self) -> None:
         """Raises BadPrompt, BadKnob or NotSupported for a plan that cannot be measured."""
         super().__post_init__()
         check_count("count", self.count, MOST_INPUTS)
-        check_count("repeats", self.repeats, MOST_REPEATS)
-        check_size(self.size)
-        for text in self.prompts or ():
-            Prompt(text)
+        if self.repeats != 0:
+            check_count("repeats", self.repeats, MOST_REPEATS)
+        if self.size is not None:
+            check_count("size", self.size, 10_000)
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeBench(Choice):
-    """`bench image --judge`: how often pictures of `count` held-out scenes match their prompts."""
+class ImageBench(Bench):
+    """`bench image`. prompts : texts (None: `count` held-out ones); prompts_from : their source, as the rows name it"""
 
-    count: int = 20
-    size: int | None = None
-    csv: Path | None = None
+    prompts: tuple[str, ...] | None = None
+    prompts_from: str = "held out"
 
     def __post_init__(self) -> None:
         """Raises BadPrompt, BadKnob or NotSupported for a plan that cannot be measured."""
         super().__post_init__()
-        check_count("count", self.count, MOST_INPUTS)
-        check_size(self.size)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EyeBench(Model):
-    """`bench image --judge --eye FILE`: the judge against human answers in a CSV file."""
-
-    answers: Path
-    size: int | None = None
-    csv: Path | None = None
-
-    def __post_init__(self) -> None:
-        """Raises BadPrompt for a size that cannot be measured."""
-        super().__post_init__()
-        check_size(self.size)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageSheet(Model):
-    """`bench image --sheet FILE`: the pictures of some prompts (None: `count` held-out ones) on one sheet."""
-
-    path: Path
-    prompts: tuple[str, ...] | None = None
-    count: int = 20
-    size: int | None = None
-
-    def __post_init__(self) -> None:
-        """Raises BadPrompt for a plan that cannot be drawn."""
-        super().__post_init__()
-        check_count("count", self.count, MOST_INPUTS)
-        check_size(self.size)
         for text in self.prompts or ():
             Prompt(text)
+        if self.prompts and self.judge:
+            raise BadPrompt("--judge compares pictures with held-out scenes, so --prompts cannot replace them. Leave one of them out.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeshBench(Choice):
-    """`bench mesh`: methods on point clouds of `count` held-out shapes with `seeds` seeds each; XSpecMesh's table by default.
+class MeshBench(Bench):
+    """`bench mesh`: point clouds of held-out shapes, or of files; without methods and sweeps, the rows of XSpecMesh's table.
 
-    faces : the most faces of a mesh (None: no budget); a sweep of `size` sets it
+    seeds : of each cloud; packs : folders of files; up : the files' axis that is up, or auto
     """
-
-    side: ClassVar[str] = "faces"
 
     count: int = 40
     seeds: int = 1
-    repeats: int = 1
-    faces: int | None = None
-    csv: Path | None = None
+    packs: tuple[Path, ...] = ()
+    up: str = "auto"
 
     def __post_init__(self) -> None:
         """Raises BadPrompt, BadKnob or NotSupported for a plan that cannot be measured."""
         super().__post_init__()
-        if not self.methods and not self.sweep and (self.knobs or self.verify):
+        if self.is_table and (self.knobs or self.verify):
             raise BadKnob("The rows of the table have their own knobs. Name the methods that --set or --verify applies to with --methods.")
-        check_mesh(self)
-        check_count("count", self.count, MOST_INPUTS)
+        name = resolve(self.backbone)[0]
+        if name not in MESHES:
+            raise NotSupported(f"bench mesh measures {' and '.join(MESHES)}, not {name}. Choose one of them with --backbone.")
+        if "guidance" in self.sampling:
+            raise NotSupported(f"{name} has no guidance: it was not trained without a point cloud. Leave guidance out.")
         check_count("seeds", self.seeds, MOST_REPEATS)
-        check_count("repeats", self.repeats, MOST_REPEATS)
-
-    @property
-    def is_table(self) -> bool:
-        """Whether the plan is XSpecMesh's table."""
-        return not self.methods and not self.sweep
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeshSheet(Model):
-    """`bench mesh --sheet FILE`: one sheet of `count` held-out point clouds and the meshes that plain decoding makes of them."""
-
-    path: Path
-    count: int = 24
-    faces: int | None = None
-
-    def __post_init__(self) -> None:
-        """Raises BadPrompt or NotSupported for a plan that cannot be drawn."""
-        super().__post_init__()
-        check_mesh(self)
-        check_count("count", self.count, MOST_INPUTS)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeshJudgeBench(Model):
-    """`bench mesh --judge`: plain decoding of `each` held-out shapes of every family, and of `count` files of asset packs.
-
-    each : 0 leaves the families out; packs : folders; up : the files' axis that is up, or auto; faces : the most of a mesh (None: any)
-    best_of : seeds of each input, of which the nearest mesh is judged; shrinkwrap : its vertices are moved to the input's points first
-    """
-
-    each: int = 2
-    packs: tuple[Path, ...] = ()
-    count: int = 100
-    up: str = "auto"
-    faces: int | None = None
-    best_of: int = 1
-    shrinkwrap: bool = False
-    csv: Path | None = None
-
-    def __post_init__(self) -> None:
-        """Raises BadPrompt or NotSupported for a plan that cannot be measured."""
-        super().__post_init__()
-        check_mesh(self)
-        check_count("count", self.count, MOST_INPUTS)
-        if self.each or not self.packs:
-            check_count("each", self.each, MOST_REPEATS)
         if self.up not in ("auto", *UP):
             raise BadPrompt(f"The axis that is up cannot be '{self.up}'. Choose one of: auto, {', '.join(UP)}.")
-        check_count("best_of", self.best_of, MOST_SEEDS)
         for folder in self.packs:
             if not folder.is_dir():
                 raise BadPrompt(f"{folder} is not a folder. Give folders of OBJ, GLB, PLY or STL files with --packs.")
 
-
-def check_mesh(plan: MeshBench | MeshSheet | MeshJudgeBench) -> None:
-    """Raises NotSupported for a backbone that makes no meshes, or for guidance; BadPrompt for a budget out of range."""
-    name = resolve(plan.backbone)[0]
-    if name not in MESHES:
-        raise NotSupported(f"bench mesh measures {' and '.join(MESHES)}, not {name}. Choose one of them with --backbone.")
-    if "guidance" in plan.sampling:
-        raise NotSupported(f"{name} has no guidance: it was not trained without a point cloud. Leave guidance out.")
-    if plan.faces is not None:
-        check_count("faces", plan.faces, 10_000)
+    @property
+    def is_table(self) -> bool:
+        """True for XSpecMesh's table."""
+        return not self.methods and not self.sweep
 
 
 def check_count(name: str, value: int, most: int) -> None:
     """Raises BadPrompt if the value is not 1 to `most`."""
     if not 1 <= value <= most:
         raise BadPrompt(f"{name} = {value} is out of range. Choose 1 to {most:,}.")
-
-
-def check_size(size: int | None) -> None:
-    """Raises BadPrompt for a size that no picture can have."""
-    if size is not None:
-        check_count("size", size, 4096)
 
 
 def read_prompts(path: Path, count: int) -> tuple[tuple[str, ...], str]:

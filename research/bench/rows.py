@@ -54,6 +54,36 @@ def bootstrap(values: np.ndarray, draws: int = 2000) -> list[float]:
     return [round(float(np.quantile(medians, q)), 3) for q in (0.025, 0.975)]
 
 
+# --- the table --------------------------------------------------------------------------------------------------------
+
+DRAFTING = ("accepted_a_pass", "nodes", "depth", "mean_deviation")
+
+
+def readable(row: Row) -> str:
+    """One line of a row about a method on pictures or meshes: time, passes, speed-up, quality, drafts, and what the judge says."""
+    parts = [f"{row.get('row') or row['method']:28} {'exact' if row['exact'] else 'NOT EXACT':9} {row['seconds'][0]:7.2f} s"]
+    parts.append(f"{spread(row['step_compression'])} tokens per pass")
+    parts += [f"{spread(row['speedup'])} x in time"] if "speedup" in row else []
+    parts += [f"log p {row['log_probability'][0]:.3f}"] if "log_probability" in row else []
+    if "chamfer_over_floor" in row:
+        over = row["chamfer_over_floor"]
+        parts.append("no faces" if over is None else f"{spread(over)} x floor, chamfer {row['chamfer_16k']:.4f}")
+    parts += [f"{name.replace('_', ' ')} {row[name]:.3g}" for name in DRAFTING if name in row]
+    parts += [f"by place {' '.join(f'{share:.0%}'[:-1] for share in row['accepted_by_place'])} %"] if "accepted_by_place" in row else []
+    parts += [f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"] if "same_tokens_as_plain" in row else []
+    parts += [f"{name} {row[name]:.1%}" for name in JUDGED if name in row]
+    parts += [f"objects against plain {row['objects_more']:+.1%} \u00b1 {row['half_width']:.1%}"] if "objects_more" in row else []
+    return "   ".join(parts)
+
+
+JUDGED = ("objects", "counts", "relation", "colours", "background", "all", "single", "pair", "right_kind")
+
+
+def spread(values: list[float]) -> str:
+    """A median with its quartiles in brackets."""
+    return f"{values[0]:5.2f} ({values[1]:.2f}-{values[2]:.2f})"
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 

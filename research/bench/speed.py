@@ -19,61 +19,66 @@ import torch
 from engine.core import Backbone, Prompt, Step
 from engine.diagnostics import per_token, reached
 from engine.loading import model_columns
-from engine.methods import METHODS, find
+from engine.methods import find
 from engine.run import Run, generate, speedup
-from engine.tuning.alternate import Timing, alternate, timed
-from engine.words.emoji_scenes import held_out_prompts, lessons_of
-from research.bench.against_best import against_best
-from research.bench.against_best import readable as best_of
-from research.bench.figures import style
+from engine.tuning.alternate import alternate
+from engine.words.emoji_scenes import Scene, held_out_pairs, held_out_prompts, lessons_of
+from research.bench import sheet
+from research.bench.judging import judge_of, of_pictures
 from research.bench.likelihood import log_probabilities
-from research.bench.plan import Entry, ImageBench, ImageSheet
-from research.bench.rows import bootstrap, check_csv, check_file, experiment, of_sampling, publish, quartiles
+from research.bench.plan import Entry, ImageBench
+from research.bench.plot import check_figure, plot
+from research.bench.rows import bootstrap, check_csv, experiment, of_sampling, publish, quartiles, readable
+from research.bench.sheet import check_sheet, write_sheet
 
-DRAFTING = ("accepted_a_pass", "nodes", "depth", "mean_deviation")  # the numbers that `drafting` may return
 PLACES = 16  # places of a draft whose acceptance is counted separately
 BASELINE = "ar in float32"  # its own row if the other rows run in another dtype
 
 
 def bench(plan: ImageBench) -> list[dict[str, Any]]:
-    """Returns the rows of the table and prints them. Raises for files that cannot be written and prompts that cannot be decoded before
-    anything is measured."""
+    """Returns the rows of the table and prints them; writes the sheet and the figure that the plan names. Raises for files that cannot be
+    written and prompts that cannot be decoded before anything is measured."""
     check_csv(plan.csv)
-    check_file(plan.figure, "--figure")
+    check_sheet(plan.sheet)
+    check_figure(plan.figure)
     backbone = plan.load()
+    reader = judge_of(lessons_of(backbone.card)) if plan.judge else None
     parts = {label: part.resolved(backbone) for label, part in plan.parts().items()}
     entries = {label: part.entries(backbone.capabilities) for label, part in parts.items()}
-    names = [find(entry.name)[0].name for of in entries.values() for entry in of.values()]
-    figure = style.drawn([*(knob for knob, _ in plan.sweep), *names]) if plan.figure else None
     prompts = {label: prompts_of(part, backbone) for label, part in parts.items()}
     for prompt in (each for of in prompts.values() for each in of):
         backbone.start(prompt).close()  # raises for a prompt that the model cannot read
     exact = backbone if backbone.dtype == "float32" else plan.load("float32")
     rows: list[dict[str, Any]] = []
-    drawn: dict[str, list[list[Run]]] = {}
+    runs: dict[str, list[list[Run]]] = {}
     for label in parts:
         runs = measure(backbone, exact, entries[label], prompts[label], plan.repeats)
-        rows += [labelled(row, label) for row in summaries(backbone, prompts[label], runs)]
-        drawn |= {f"{name} {label}".strip(): of for name, of in runs.items()}
-    if figure:
-        style.draw(figure, drawn, plan.figure)
+        judged = of_pictures(reader, scenes_of(plan, backbone), shown(runs)) if reader else {}
+        rows += [labelled(row | judged.get(row["method"], {}), label) for row in summaries(backbone, prompts[label], runs)]
     sampling, own = plan.sampling_of(backbone), next(iter(prompts.values()))
-    if backbone.name == "pictogram" and sampling == backbone.sampling and not plan.settings:
-        from research.bench.step_split import split  # like the peers, it imports transformers, which takes seconds
-
-        rows += peer_rows(exact, own[:5])
-        rows += [split(backbone, n, e.knobs, own[0]) for n, e in entries[""].items() if n in ("sjd", "sjdpp")]
     stamp = experiment(backbone, sampling, prompts_from=plan.prompts_from, seeds=f"0..{len(own) - 1}", repeats=plan.repeats)
-    return publish(rows, readable, stamp, plan.csv)
+    rows = publish(rows, readable, stamp, plan.csv)
+    if plan.sheet:
+        write_sheet(sheet.pictures([*shown(runs).values()][-1], [prompt.text for prompt in own]), plan.sheet)
+    if plan.figure:
+        plot(rows, plan.figure)
+    return rows
+
+
+def shown(runs: dict[str, list[list[Run]]]) -> dict[str, list[np.ndarray]]:
+    """Returns the pictures of the first run of each row and prompt."""
+    return {name: [same[0].result() for same in of] for name, of in runs.items()}
+
+
+def scenes_of(plan: ImageBench, backbone: Backbone) -> list[Scene]:
+    """Returns the held-out scenes that the prompts of a plan describe."""
+    return [scene for scene, _ in held_out_pairs(plan.count, lessons_of(backbone.card))]
 
 
 def summaries(backbone: Backbone, prompts: list[Prompt], runs: dict[str, list[list[Run]]]) -> list[dict[str, Any]]:
     """Returns the rows of the table for runs with equal settings, which the rows name."""
     settings = of_sampling(prompts[0].sampling or backbone.sampling) | {"size": prompts[0].size or pixels(runs["ar"][0][0])}
-    return [
-        summary(n, runs) | against_best(n, runs) | drafting([of[0] for of in runs[n]]) | plausibility(backbone, prompts, runs[n]) | settings
-        for n in runs
-    ]
+    return [summary(n, runs) | drafting([of[0] for of in runs[n]]) | plausibility(backbone, prompts, runs[n]) | settings for n in runs]
 
 
 def labelled(row: dict[str, Any], label: str) -> dict[str, Any]:
@@ -87,7 +92,7 @@ def prompts_of(plan: ImageBench, backbone: Backbone) -> list[Prompt]:
     return [Prompt(text, seed=i, size=plan.size, sampling=sampling) for i, text in enumerate(texts_of(plan, backbone))]
 
 
-def texts_of(plan: ImageBench | ImageSheet, backbone: Backbone) -> Sequence[str]:
+def texts_of(plan: ImageBench, backbone: Backbone) -> Sequence[str]:
     """Returns the prompts of a plan, or held-out ones of the lessons that the model was trained on."""
     return plan.prompts or held_out_prompts(plan.count, lessons_of(backbone.card))
 
@@ -196,66 +201,3 @@ def plausible(found: Sequence[tuple[float, float, float]]) -> dict[str, Any]:
 def first_difference(a: list[int], b: list[int]) -> int | None:
     """Returns the first position where two runs differ, None if there is none."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), None)
-
-
-def peer_rows(exact: Backbone, prompts: list[Prompt]) -> list[dict[str, Any]]:
-    """Returns the rows of transformers' `generate`, its prompt lookup and its assisted generation on the same weights in float32, timed in
-    alternation with our plain decoding."""
-    from research.bench import peer
-
-    models = [peer.GuidedModel(exact, prompt) for prompt in prompts]
-    assistants = [peer.assistant_of(exact, prompt) for prompt in prompts]
-    ways: dict[str, Callable[[int], dict[str, Any]]] = {
-        "transformers generate": lambda i: {},
-        "transformers prompt lookup": lambda i: {"prompt_lookup_num_tokens": peer.DRAFTED},
-        "transformers assisted": lambda i: {"assistant_model": assistants[i]},
-    }
-
-    def maker(name: str) -> Callable[[int], Timing]:
-        return lambda i: timed(lambda: peer.generate(models[i], prompts[i].seed, **ways[name](i)))
-
-    kinds = {"plain": lambda i: generate(exact, METHODS["ar"], prompts[i]).finish()} | {name: maker(name) for name in ways}
-    runs = alternate(kinds, len(prompts))
-    seconds = {name: np.array([np.median([r.seconds for r in of]) for of in runs[name]]) for name in runs}
-    return [
-        {
-            "method": name,
-            "exact": True,
-            "prompts": len(prompts),
-            "knobs": {},
-            "dtype": "float32",
-            "seconds": quartiles(seconds[name]),
-            "plain_seconds": quartiles(seconds["plain"]),
-            "slower_than_plain": quartiles(np.array([speedup(a, b) for a, b in zip(runs[name], runs["plain"], strict=True)])),
-        }
-        for name in ways
-    ]
-
-
-def readable(row: dict[str, Any]) -> str:
-    """Formats one line of the table."""
-    if "slower_than_plain" in row:
-        theirs, ours, ratio = row["seconds"][0], row["plain_seconds"][0], row["slower_than_plain"][0]
-        return f"{row['method']}: {theirs:.2f} s against {ours:.2f} s, so our plain decoding is {ratio:.2f}x as fast"
-    if "model_share" in row:
-        return (
-            f"{row['method']:24} model {row['model_share']:.1%}, drafter {row['drafter_share']:.1%}, sampling {row['sampling_share']:.1%}, "
-            f"bookkeeping {row['bookkeeping_share']:.1%} of a step of {row['milliseconds_per_step']:.2f} ms"
-        )
-    s, c, t = row["speedup"], row["step_compression"], row["seconds"]
-    return (
-        f"{row['method']:24} {'exact' if row['exact'] else 'NOT EXACT':9} {t[0]:6.2f} s   {row['forwards'][0]:5.0f} passes   "
-        f"{c[0]:5.2f} ({c[1]:.2f}-{c[2]:.2f}) tokens a pass   {s[0]:5.2f}x ({s[1]:.2f}-{s[2]:.2f}) in time   "
-        f"log p {row['log_probability'][0]:.3f}   "
-        + drafted(row)
-        + f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"
-        + best_of(row)
-    )
-
-
-def drafted(row: dict[str, Any]) -> str:
-    """Formats the numbers of `drafting`."""
-    said = [f"{name.replace('_', ' ')} {row[name]:.3g}   " for name in DRAFTING if name in row]
-    if "accepted_by_place" in row:
-        said.append(f"by place {' '.join(f'{share:.0%}'[:-1] for share in row['accepted_by_place'])} %   ")
-    return "".join(said)

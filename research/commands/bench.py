@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Sequence
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from app.commands.options import Parser
+from app.commands.options import (
+    Parser,
+    add_device,
+    add_json,
+    add_knobs,
+    add_model,
+    add_sampling,
+    add_size,
+    file_path,
+    number,
+    pairs_of,
+    sampling_of,
+    whole,
+)  # fmt: skip
+from app.commands.report import print_json
+from app.requests.limits import MOST_FACES
 
-KINDS = {
-    "image": "methods on pictures",
-    "mesh": "methods on meshes",
-    "generate": "methods inside transformers",
-    "kernels": "the GPU's kernels",
-    "cpu": "passes on a CPU",
-    "many": "several runs at once",
-    "gpu": "graphs and windows on a GPU",
-    "expected": "tokens a pass, for auto",
-}  # each is research/commands/bench_NAME.py
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What can be measured: a short and a long description, the options besides --json, and the function that measures."""
+
+    about: str
+    description: str
+    add: Callable[[Parser], object]
+    measure: Callable[[argparse.Namespace], Rows]
 
 
 def parser() -> Parser:
     """The parser of what to measure."""
-    p = Parser("bench", "Measures speed. " + "; ".join(f"{name}: {about}" for name, about in KINDS.items()) + ". Each has its own --help.")
+    p = Parser(
+        "bench", "Measures speed. " + "; ".join(f"{name}: {kind.about}" for name, kind in KINDS.items()) + ". Each has its own --help."
+    )
     p.add_argument("what", choices=list(KINDS))
+    return p
+
+
+def parser_of(name: str) -> Parser:
+    """The parser of a kind's options."""
+    p = Parser(f"bench {name}", KINDS[name].description)
+    KINDS[name].add(p)
+    add_json(p)
     return p
 
 
@@ -30,4 +58,213 @@ def main(arguments: Sequence[str]) -> int:
     """Measures. What to measure may come after options too."""
     at = next((i for i, argument in enumerate(arguments) if argument in KINDS), 0)
     what = parser().read(arguments[at : at + 1]).what
-    return importlib.import_module(f"research.commands.bench_{what}").main([*arguments[:at], *arguments[at + 1 :]])
+    options = parser_of(what).read([*arguments[:at], *arguments[at + 1 :]])
+    rows = KINDS[what].measure(options)
+    if options.json:
+        print_json(rows)
+    return 0
+
+
+# --- methods on pictures and meshes -----------------------------------------------------------------------------------
+
+
+def add_plan(p: Parser) -> None:
+    """The options of methods, knobs, repeats, the judge, and files."""
+    p.add_argument("--methods", default="all", help="methods and presets, separated by commas (all that the backbone supports)")
+    p.add_argument(
+        "--sweep", action="append", default=[], metavar="NAME=A,B",
+        help="a row for each value of this knob; of temperature, top_k, top_p, guidance or size: all rows at each value",
+    )  # fmt: skip
+    p.add_argument("--grid", action="store_true", help="a row for each combination of the swept values")
+    add_knobs(p)
+    p.add_argument(
+        "--repeats", type=whole(0, 1_000), default=1, help="how often each row decodes each input, twice each time; 0: once, roughly (1)"
+    )
+    p.add_argument("--judge", action="store_true", help="also count how often results show what was asked for")
+    p.add_argument("--csv", type=file_path, help="append the rows to this file")
+    p.add_argument("--sheet", type=file_path, help="draw the results of the last row to this picture file")
+    p.add_argument("--figure", type=file_path, help="draw speed over quality to this PNG")
+
+
+def plan_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields of a plan; raises BadKnob for text that is not NAME=VALUE."""
+    from engine.errors import BadKnob
+
+    sweep = []
+    for text in options.sweep:
+        name, equals, values = text.partition("=")
+        if not equals or not name.strip():
+            raise BadKnob(f"--sweep needs NAME=A,B, not '{text}'.")
+        sweep.append((name.strip(), tuple(value for value in values.split(",") if value)))
+    same = ("backbone", "device", "dtype", "grid", "repeats", "size", "judge", "csv", "sheet", "figure")
+    return {name: getattr(options, name) for name in same} | {
+        "sampling": sampling_of(options),
+        "methods": () if options.methods == "all" else tuple(name.strip() for name in options.methods.split(",")),
+        "knobs": pairs_of(options),
+        "verify": options.verify and options.verify.replace("-", " "),
+        "sweep": tuple(sweep),
+        "count": options.count,
+    }
+
+
+def add_image(p: Parser) -> None:
+    """The options of `bench image`."""
+    add_plan(p)
+    p.add_argument("--prompts", type=file_path, help="a file with one prompt per line (default: held-out prompts)")
+    p.add_argument("--count", type=whole(1, 10_000), default=20, help="number of prompts (20)")
+    add_size(p)
+    add_sampling(p)
+    add_model(p)
+
+
+def image(options: argparse.Namespace) -> Rows:
+    """Measures methods on pictures."""
+    from research.bench import speed
+    from research.bench.plan import ImageBench, read_prompts
+
+    plan = plan_of(options)
+    if options.prompts is not None:
+        plan["prompts"], plan["prompts_from"] = read_prompts(options.prompts, options.count)
+    return speed.bench(ImageBench(**plan))
+
+
+def add_mesh(p: Parser) -> None:
+    """The options of `bench mesh`."""
+    add_plan(p)
+    p.add_argument("--count", type=whole(1, 10_000), default=40, help="number of point clouds, or of files of --packs (40)")
+    p.add_argument("--seeds", type=whole(1, 1_000), default=1, help="seeds of each cloud (1)")
+    p.add_argument("--faces", "--size", type=whole(1, MOST_FACES), dest="size", help="most faces of a mesh (unlimited)")
+    p.add_argument("--packs", type=file_path, nargs="+", default=(), metavar="DIR", help="clouds of files in these folders, not selected")
+    p.add_argument(
+        "--up", default="auto", help="with --packs: the files' axis that is up: x, y, z or auto; a negative one as --up=-x (auto)"
+    )
+    add_sampling(p, guidance=False, adherence=True)
+    add_model(p, "lowpoly")
+
+
+def mesh(options: argparse.Namespace) -> Rows:
+    """Measures methods on meshes."""
+    from research.bench import meshes
+    from research.bench.plan import MeshBench
+
+    return meshes.bench(MeshBench(**plan_of(options), seeds=options.seeds, packs=tuple(options.packs), up=options.up))
+
+
+# --- the other kinds --------------------------------------------------------------------------------------------------
+
+
+def add_generate(p: Parser) -> None:
+    """The options of `bench generate`."""
+    p.add_argument("--size", default="1b", help="1b: 1.3 billion parameters, in the shape of Janus-Pro-1B; tiny (1b)")
+    p.add_argument("--method", default="sjdpp", help="a method that needs no trained drafter (sjdpp)")
+    p.add_argument("--window", type=whole(1, 256), default=16, help="its window (16)")
+    p.add_argument("--tokens", type=whole(2, 4000), default=32, help="new tokens of a generation (32)")
+    p.add_argument("--guidance", type=number, default=1.0, help="scale of the guidance; 1: none (1)")
+    p.add_argument("--repeats", type=whole(1, 1_000), default=1, help="how often each row runs, twice each time (1)")
+    add_device(p)
+    p.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16"], help="auto is bfloat16 where it is fast")
+    add_csv(p)
+
+
+def add_csv(p: Parser) -> None:
+    """--csv."""
+    p.add_argument("--csv", type=file_path, help="append the rows to this file")
+
+
+def fields_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The options of a kind as fields of its plan."""
+    return {name: value for name, value in vars(options).items() if name != "json"}
+
+
+def generate(options: argparse.Namespace) -> Rows:
+    """Measures methods inside transformers."""
+    from engine.machine import device_of
+    from research.bench import generation
+
+    device_of(options.device)
+    return generation.bench(generation.GenerateBench(**fields_of(options)))
+
+
+def add_kernels(p: Parser) -> None:
+    """The options of `bench kernels`."""
+    p.add_argument("--only", metavar="NAMES", help="kernels by name, separated by commas (all)")
+    add_csv(p)
+
+
+def kernels(options: argparse.Namespace) -> Rows:
+    """Compiles the kernels, and times them where there is a GPU."""
+    from research.bench import kernels
+    from research.bench.rows import check_csv
+
+    check_csv(options.csv)
+    return kernels.bench(kernels.chosen(options.only), options.csv)
+
+
+def add_cpu(p: Parser) -> None:
+    """The options of `bench cpu`."""
+    p.add_argument("--threads", type=int, help="threads of a pass (PyTorch's default); with 1 it counts processor time")
+    add_csv(p)
+
+
+def cpu(options: argparse.Namespace) -> Rows:
+    """Times passes on a CPU."""
+    import torch
+
+    from research.bench import passes
+
+    if options.threads is not None:
+        torch.set_num_threads(max(1, options.threads))
+    return passes.bench(options.csv)
+
+
+def add_gpu(p: Parser) -> None:
+    """The options of `bench gpu`."""
+    p.add_argument("--tokens", type=whole(8, 900), default=64, help="tokens of a generation, and timed steps (64)")
+    add_csv(p)
+
+
+def gpu(options: argparse.Namespace) -> Rows:
+    """Times steps on a GPU."""
+    from research.bench import gpu
+
+    return gpu.bench(gpu.GpuBench(**fields_of(options)))
+
+
+def add_expected(p: Parser) -> None:
+    """The options of `bench expected`."""
+    p.add_argument("--count", type=whole(1, 10_000), default=8, help="number of inputs (8)")
+    p.add_argument("--write", action="store_true", help="store them in the model's card")
+    add_model(p)
+
+
+def expected(options: argparse.Namespace) -> Rows:
+    """Records tokens per pass."""
+    from research.bench import expected
+
+    return expected.bench(expected.ExpectedBench(**fields_of(options)))
+
+
+KINDS = {
+    "image": Kind("methods on pictures", "Times plain decoding and methods on pictures, in alternation.", add_image, image),
+    "mesh": Kind("methods on meshes", "Times plain decoding and methods on point clouds, in alternation.", add_mesh, mesh),
+    "generate": Kind(
+        "methods inside transformers", "Times our methods inside transformers' generate, on random weights in the shape of a real model.",
+        add_generate, generate,
+    ),
+    "kernels": Kind(
+        "the GPU's kernels", "Compiles the Triton kernels for compute capabilities 8.0, 9.0, 10.0 and 12.0 and prints what they need. That "
+        "needs no GPU; where there is one, times them against their references and against copying as many bytes.", add_kernels, kernels,
+    ),
+    "cpu": Kind(
+        "passes on a CPU", "Times passes and whole generations of pictogram and lowpoly on a CPU, by PyTorch's operations and by native "
+        "functions in alternation. Prints the least time that this machine needs for a pass.", add_cpu, cpu,
+    ),
+    "gpu": Kind(
+        "graphs and windows on a GPU", "Times plain decoding with CUDA graphs against transformers' generate, and a window's step over a "
+        "plain step, on random weights in the sizes of lowpoly, Janus and Emu3. Needs an NVIDIA GPU and at most ten minutes.", add_gpu, gpu,
+    ),
+    "expected": Kind(
+        "tokens per pass, for auto", "Records the tokens per pass of the exact methods on held-out inputs: what auto expects of a model.",
+        add_expected, expected,
+    ),
+}  # fmt: skip

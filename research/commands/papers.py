@@ -26,7 +26,7 @@ def parser() -> Parser:
     p.add_argument("--count", type=whole(1, 10_000), help="the most inputs (as declared)")
     p.add_argument("--minutes", type=whole(1, 1_000), help=f"stop each after this time; run again to go on ({MOST_MINUTES})")
     p.add_argument("--once", action="store_true", help="decode each input once for each row: sooner, and times are rough")
-    p.add_argument("--out", "--to", dest="out", type=file_path, help="folder of the CSV files, the figures and the page (papers)")
+    p.add_argument("--out", "--to", dest="out", type=file_path, default=Path("papers"), help="folder of the files (papers)")
     p.add_argument("--backbone", metavar="NAME|PATH", help="a model or a folder of weights in the place of the declared one")
     add_device(p)
     add_json(p)
@@ -38,11 +38,18 @@ def main(arguments: Sequence[str]) -> int:
     own = parser()
     options = own.read(arguments)
     if options.paper == ALL or options.experiment == ALL:
-        return go_through(options)
+        return run_all(options)
     if options.experiment is None:
         refuse_unused(own, options, ("paper", "json"), "papers without an experiment")
         return show(options)
-    return go(options)
+    from research.papers import experiment_of, paper_of
+
+    paper = paper_of(options.paper)
+    files, text = measured(options, paper, experiment_of(paper, options.experiment))
+    print(text)
+    if options.json:
+        print_json(files)
+    return 0
 
 
 def show(options: argparse.Namespace) -> int:
@@ -64,7 +71,7 @@ def show(options: argparse.Namespace) -> int:
     return 0
 
 
-def row_of(paper: Any, each: Any) -> dict[str, Any]:
+def row_of(paper: Paper, each: Experiment) -> dict[str, Any]:
     """A row of the list. generations : decodings of a whole measurement; most_minutes : of one start, unless --minutes says otherwise"""
     return {
         "paper": paper.name, "experiment": each.key, "title": each.title, "asks": each.asks, "reports": each.reports,
@@ -74,73 +81,48 @@ def row_of(paper: Any, each: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def go(options: argparse.Namespace) -> int:
-    """Measures an experiment, draws it and writes the page."""
-    from research.papers import experiment_of, paper_of
-
-    paper = paper_of(options.paper)
-    asked = experiment_of(paper, options.experiment)
-    stem, text = measured(options, paper, asked)
-    print(text)
-    if options.json:
-        print_json(files_of(stem))
-    return 0
-
-
-def go_through(options: argparse.Namespace) -> int:
+def run_all(options: argparse.Namespace) -> int:
     """Measures all experiments that can run, of all papers or of one, those with the fewest stored inputs first, and of these the cheapest.
     One that is refused is named, and the others are measured; then the code is 1."""
     from engine.errors import ForetokenError
-    from research.papers import paper_of, running, that_run
+    from research.papers import page, paper_of, running, that_run
 
     if options.paper == ALL and options.experiment not in (None, ALL):
         raise ForetokenError(f"'{options.experiment}' belongs to one paper. Write: python launch.py papers PAPER {options.experiment}")
     wanted = that_run(None if options.paper == ALL else paper_of(options.paper))
-    wanted.sort(key=lambda pair: running.stored(stem_of(options, *pair).with_suffix(".csv")))
+    wanted.sort(key=lambda pair: running.stored(options.out / f"{page.stem_of(*pair)}.csv"))
     written, refused = [], 0
-    for number, (paper, asked) in enumerate(wanted, 1):
-        print(f"{number} of {len(wanted)}: {paper.name} {asked.key}", file=sys.stderr, flush=True)
+    for number, (paper, experiment) in enumerate(wanted, 1):
+        print(f"{number} of {len(wanted)}: {paper.name} {experiment.key}", file=sys.stderr, flush=True)
         try:
-            stem, _ = measured(options, paper, asked)
+            written.append(measured(options, paper, experiment)[0])
         except ForetokenError as e:
             refused += 1
-            print(f"{paper.name} {asked.key}: {e}", file=sys.stderr, flush=True)
+            print(f"{paper.name} {experiment.key}: {e}", file=sys.stderr, flush=True)
             continue
-        written.append(files_of(stem))
         if not options.json:
-            print(f"{stem}.csv", flush=True)
+            print(written[-1]["csv"], flush=True)
     if options.json:
         print_json(written)
     return 1 if refused else 0
 
 
-def measured(options: argparse.Namespace, paper: Paper, asked: Experiment) -> tuple[Path, str]:
-    """Measures an experiment, draws it and writes the page of the folder. Returns its files without their endings, and its section."""
+def measured(options: argparse.Namespace, paper: Paper, experiment: Experiment) -> tuple[dict[str, str], str]:
+    """Measures an experiment, draws it and writes the page of the folder. Returns its files, and the text about it."""
     from engine.errors import BadOutput
-    from research.papers import figures, page, running
+    from research.papers import drawing, page, running
 
-    assert asked.runs is not None
-    stem, count = stem_of(options, paper, asked), asked.runs.most(options.count or asked.runs.count)
+    assert experiment.runs is not None
+    stem, count = options.out / page.stem_of(paper, experiment), options.count or experiment.runs.count
     if options.experiment in (None, ALL):
-        count = min(count, asked.runs.count)
+        count = min(count, experiment.runs.count)
     try:
         stem.parent.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise BadOutput(f"Cannot make {stem.parent} ({e.strerror}). Choose another folder with --out.") from e
-    seconds = 60 * (options.minutes or MOST_MINUTES)
-    rows = running.run(asked, stem.with_suffix(".csv"), count, seconds, options.backbone or "", options.device, options.once)
-    figures.draw(asked, rows, stem.with_suffix(".png"))
-    page.write_page(stem.parent)
-    return stem, "\n\n".join(page.section(paper, asked, rows))
-
-
-def stem_of(options: argparse.Namespace, paper: Paper, asked: Experiment) -> Path:
-    """The files of an experiment without their endings."""
-    return (options.out or Path("papers")) / f"{paper.name}-{asked.key}"
-
-
-def files_of(stem: Path) -> dict[str, str]:
-    """The files of an experiment."""
-    from research.papers.page import NAME
-
-    return {"csv": f"{stem}.csv", "figure": f"{stem}.png", "page": str(stem.parent / NAME)}
+    table, seconds = stem.with_suffix(".csv"), 60 * (options.minutes or MOST_MINUTES)
+    rows = running.run(experiment, table, count, seconds, options.backbone or "", options.device, options.once)
+    drawing.draw(experiment, rows, stem.with_suffix(".png"))
+    whole_page = page.write_page(stem.parent)
+    files = {"csv": str(table), "figure": str(stem.with_suffix(".png")), "page": str(whole_page)}
+    return files, page.text_of(paper, experiment, rows)

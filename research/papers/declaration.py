@@ -1,7 +1,7 @@
 """The words an experiment of a paper is declared with: what it asks, what the paper reports, what runs here and what is claimed.
 
-A declaration holds no code. `running.py` measures it with the loops of `bench`, `kept.py` keeps what a figure needs of single runs,
-`results.py` sums it up, `figures.py` and `sheets.py` draw it and `report.py` tells it.
+A declaration holds no code. `running.py` measures it with the loops of `bench`, `results.py` sums it up, `drawing.py` draws it and
+`page.py` tells it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 from engine.methods import find
 from research.bench.meshes import Row as MeshRow
-from research.papers.kept import KEPT, PICTURE
 
 NAMED = {  # the metrics that a declaration may name
     "step_compression": "tokens a pass",
@@ -23,14 +22,10 @@ NAMED = {  # the metrics that a declaration may name
     "milliseconds_per_step": "ms a step",
     "log_probability": "mean log p of a token",
     "log_probability_deviation": "deviation of log p over a picture's tokens",
-    "frechet": "Fréchet distance of the judge's features from plain decoding's pictures",
     "accepted_a_pass": "drafts accepted a pass",
     "depth": "levels of the draft tree",
     "nodes": "nodes of the draft tree",
-    "detail": "rank correlation of top-1 probability and contrast",
     "mean_deviation": "total variation from the model's distribution",
-    "accuracy": "share of places where the drafter names the model's most probable token",
-    "overlap": "overlap with the model's distribution, sum of min(p, q)",
     "objects": "pictures with the right objects",
     "counts": "right objects and numbers",
     "colours": "right colours",
@@ -40,9 +35,9 @@ NAMED = {  # the metrics that a declaration may name
     "hausdorff_published": "Hausdorff distance, published protocol",
     "chamfer_16k": "Chamfer distance, 16,384 points",
 }
-OF_SETS = ("frechet",)  # metrics of all pictures of a row together, which cannot be paired by input
 YES_OR_NO = ("objects", "counts", "colours", "relation", "all")  # metrics that are 0 or 1 of an input
 RELATIONS = ("more", "less", "alike")
+KINDS = ("dots", "curve", "plane", "panels")  # of a figure
 DECIDES = 6  # inputs that a claim needs: so many differences have one sign by chance in 2 of 64 cases, fewer in more than 5 %
 
 
@@ -79,25 +74,12 @@ class Pictures:
     """Rows measured on held-out prompts, each over plain decoding with its settings.
 
     count : prompts; backbone : the one that the experiment is declared for; settings : of all rows; an arm's own win
-    prompts : in the place of held-out ones, one for each input; the judge does not read their pictures
-    keeps   : what is kept of every run: names of KEPT in kept.py, and "picture" for a file
     """
 
     arms: tuple[Arm, ...]
     count: int = 20
     backbone: str = "pictogram"
     settings: Mapping[str, float] = field(default_factory=dict)
-    prompts: tuple[str, ...] = ()
-    keeps: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Checks that there is a prompt for each input and that what is kept has a name."""
-        assert not self.prompts or self.count <= len(self.prompts), f"{self.count} inputs, {len(self.prompts)} prompts"
-        assert {*self.keeps} <= {*KEPT, PICTURE}, self.keeps
-
-    def most(self, count: int) -> int:
-        """Returns how many of `count` inputs there are."""
-        return min(count, len(self.prompts) or count)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -110,66 +92,18 @@ class Meshes:
     """Rows measured on point clouds of held-out shapes, as `bench mesh` measures its table.
 
     rows  : by label, plain decoding first
-    first : the number of the first shape, so that sheets do not show the same ones
     temperature : that of BPT's script, which the paper measures with
-    keeps : as of Pictures
     """
 
     rows: Mapping[str, MeshRow]
     count: int = 20
     backbone: str = "lowpoly"
-    first: int = 0
     temperature: float = 0.5
-    keeps: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Checks that what is kept has a name."""
-        assert {*self.keeps} <= {*KEPT, PICTURE}, self.keeps
-
-    def most(self, count: int) -> int:
-        """Returns how many of `count` inputs there are: all."""
-        return count
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The names of the rows."""
         return tuple(self.rows)
-
-
-@dataclass(frozen=True)
-class Point:
-    """One row of an experiment that reads a drafter. line, x : as of an Arm"""
-
-    line: str
-    x: float | str
-
-    @property
-    def label(self) -> str:
-        """The row's name, which is its own in the experiment."""
-        return f"{self.line}, {self.x}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Readings:
-    """Rows read from the shipped drafter or adapter on pictures that the model draws itself.
-
-    reads : a name of READ in readings.py; arms : its rows; count : pictures; keeps : nothing
-    """
-
-    reads: str
-    arms: tuple[Point, ...]
-    count: int = 8
-    backbone: str = "pictogram"
-    keeps: tuple[str, ...] = ()
-
-    def most(self, count: int) -> int:
-        """Returns how many of `count` inputs there are: all."""
-        return count
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The names of the rows."""
-        return tuple(arm.label for arm in self.arms)
 
 
 @dataclass(frozen=True)
@@ -189,7 +123,6 @@ class Claim:
     def __post_init__(self) -> None:
         """Checks the words; a wrong one is a mistake in a declaration."""
         assert self.relation in RELATIONS and self.metric in NAMED, self
-        assert self.metric not in OF_SETS, f"{self.metric} belongs to a set of pictures, not to a picture: {self}"
         assert (self.relation == "alike") == (self.margin > 0), self
 
     @property
@@ -198,22 +131,11 @@ class Claim:
         return max(DECIDES, math.ceil(3 / self.margin - 1e-9)) if self.metric in YES_OR_NO and self.margin else DECIDES
 
 
-@dataclass(frozen=True)
-class Conclusion:
-    """A question that several claims answer together: yes if all of them agree, no if one contradicts, else it is open.
-
-    text : the statement that is asked about; claims : their texts
-    """
-
-    text: str
-    claims: tuple[str, ...]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
     """How the rows are drawn.
 
-    kind : a name of DRAWN in figures.py, or of SHEETS in sheets.py; x, y : metrics, or x the axis that the arms name
+    kind : dots, curve, plane or panels; x, y : metrics, or x the axis that the arms name
     rows : the labels that are drawn, () = all
     panels : of "panels": (title, metric, labels) of each; the labels end with the value on the axis, as in "D = 4"
     """
@@ -234,14 +156,13 @@ class Experiment:
     runs     : what is measured here; None: `reason` says why not and `nearest` what comes nearest, if anything
     reported : the paper's numbers, by row and metric; reported_on : what they were measured on
     differs  : how this measurement differs from the paper's
-    concludes : questions that its claims answer together
     """
 
     key: str
     title: str
     asks: str
     reports: str
-    runs: Pictures | Meshes | Readings | None = None
+    runs: Pictures | Meshes | None = None
     reason: str = ""
     nearest: str = ""
     reported: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -249,7 +170,6 @@ class Experiment:
     differs: str = ""
     drawing: Drawing = field(default_factory=Drawing)
     claims: tuple[Claim, ...] = ()
-    concludes: tuple[Conclusion, ...] = ()
 
     def __post_init__(self) -> None:
         """Checks that the declaration is whole; a hole is a mistake in it."""
@@ -263,16 +183,12 @@ class Experiment:
         asked = {*self.reported, *(name for claim in self.claims for name in (claim.left, claim.right))}
         few = [claim.text for claim in self.claims if claim.least > self.runs.count]
         assert not few, f"{self.key}: {self.runs.count} inputs cannot decide {few}"
-        texts = {claim.text for claim in self.claims}
-        assert all({*each.claims} <= texts for each in self.concludes), f"{self.key} concludes from claims that it does not make"
         assert asked <= {*labels}, f"{self.key} names rows that it does not have: {asked - {*labels}}"
         assert {name for row in self.reported.values() for name in row} <= {*NAMED}, self.key
         assert {*self.drawing.rows} <= {*labels}, f"{self.key} draws rows that it does not have"
-        assert self.drawing.kind != "sheet" or PICTURE in self.runs.keeps, f"{self.key}: a sheet needs keeps=('picture',)"
+        assert self.drawing.kind in KINDS, f"{self.key}: {self.drawing.kind}"
         for _, metric, drawn in self.drawing.panels:
             assert metric in NAMED and {*drawn} <= {*labels}, f"{self.key} has a panel of something else"
-        column = {"map": "committed", "stages": "stages"}.get(self.drawing.kind)
-        assert column is None or column in self.runs.keeps, f"{self.key}: its figure needs keeps=('{column}',)"
 
     @property
     def backbone(self) -> str:
@@ -284,8 +200,6 @@ class Experiment:
         """How many pictures or meshes are decoded, unmeasured first runs left out: two of each row and input, and plain decoding."""
         if self.runs is None:
             return 0
-        if isinstance(self.runs, Readings):
-            return self.runs.count * len({arm.x for arm in self.runs.arms})
         plain = len({tuple(sorted(arm.settings.items())) for arm in self.runs.arms}) if isinstance(self.runs, Pictures) else 0
         own = [arm for arm in self.runs.arms if arm.method != "ar"] if isinstance(self.runs, Pictures) else self.runs.labels
         return 2 * self.runs.count * (len(own) + plain)

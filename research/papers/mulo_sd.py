@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from research.papers.declaration import Arm, Claim, Conclusion, Drawing, Experiment, Paper, Pictures, at_settings
+from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings
 
 MASSES = (1e-5, 1e-4, 1e-3, 1e-2)
-SHOWN = "What is seen is for the eye; speed and quality are in figure 8."
 DIFFERS = (
     "Quality is our judge's, on pictograms of 128 pixels from drafts of 64. Rows say whether they draft and redraw serially or in parallel."
 )
@@ -27,32 +23,14 @@ def forms(at: str, serial: str, parallel: str) -> tuple[Claim, Claim]:
             Claim(f"{AS_GOOD}, {at}", parallel, "alike", serial, "objects", EQUAL))  # fmt: skip
 
 
-def better(at: str) -> Conclusion:
-    """What both claims together say."""
-    return Conclusion(f"In parallel it is faster at equal judged quality, {at}", (f"{QUICKER}, {at}", f"{AS_GOOD}, {at}"))
-
-
 def masses(line: str, radius: float, **more: float | str) -> tuple[Arm, ...]:
     """A line of the plane: the sweep over τ at a radius."""
     return tuple(Arm(line, "mulo", {"least_mass": mass, "radius": radius} | more, x=mass) for mass in MASSES)
 
 
-PLAIN_AND: dict[str, tuple[str, dict[str, Any]]] = {"plain": ("ar", {})}
-
-
-def sheet(n: int, title: str, rows: Mapping[str, tuple[str, Mapping[str, Any]]], size: int, prompts: tuple[str, ...]) -> Experiment:
-    """A figure of pictures: a column for every method or value, a line for every prompt."""
-    arms = tuple(Arm(line, method, knobs) for line, (method, knobs) in rows.items())
-    return Experiment(
-        key=f"figure-{n}", title=f"Figure {n}: {title}", asks="What do the pictures look like?", reports="Slightly worse, and sooner.",
-        runs=Pictures(arms=arms, prompts=prompts, count=len(prompts), keeps=("picture",), settings={"size": size}),
-        drawing=Drawing(kind="sheet"), differs=SHOWN,
-    )  # fmt: skip
-
-
 PAPER = Paper(
     name="mulo_sd", title="MuLo-SD", method="mulo", tables=(2, 2), figures=(6, 13),
-    illustrations={"figure-6": "three methods as diagrams"},
+    illustrations={"figure-6": "three methods as diagrams", **{f"figure-{n}": "pictures" for n in (10, 11, 12, 13)}},
     experiments=(
         Experiment(
             key="table-2", title="Table 2: time by resolution", asks="How long does plain decoding take at each size?",
@@ -65,12 +43,11 @@ PAPER = Paper(
         Experiment(
             key="figure-7", title="Figure 7: time by step", asks="Where does the time go, serial and in parallel?",
             reports="Into drafting and redrawing; redrawing in parallel (steps 1 and 6) takes most of it away.",
-            runs=Pictures(arms=FORMS, count=54, settings={"size": 256}, keeps=("stages",)), drawing=Drawing(kind="stages", y="seconds"),
+            runs=Pictures(arms=FORMS, count=54, settings={"size": 256}), drawing=Drawing(y="seconds"),
             differs="Pictograms of 256 pixels, drafted at 128 and 64. The judge reads them at 128. The parallel form drafts blocks of 4 "
             "small rows. Of C columns each, they take C + 12 passes in the place of 4 C: 28 for 64 at 2x, 20 for 32 at 4x, and one "
             "verification in the place of four. But what is repaired in a block reaches the small picture later, so more may be refused.",
             claims=tuple(claim for factor in ("2x", "4x") for claim in forms(factor, f"{factor}, serial", f"{factor}, parallel")),
-            concludes=(better("2x"), better("4x")),
         ),
         Experiment(
             key="figure-8", title="Figure 8: speed and quality", asks="What does speed cost in quality?",
@@ -82,7 +59,6 @@ PAPER = Paper(
             claims=(Claim("A lower τ is faster", "MuLo-SD, 1e-05", "more", "MuLo-SD, 0.001", "speedup"),
                     Claim("ZipAR is faster than MuLo-SD", "ZipAR", "more", "MuLo-SD, 0.0001", "speedup"),
                     *(claim for mass in MASSES[1:3] for claim in forms(f"τ = {mass:g}", f"MuLo-SD, {mass}", f"MuLo-SD, parallel, {mass}"))),
-            concludes=tuple(better(f"τ = {mass:g}") for mass in MASSES[1:3]),
         ),
         Experiment(
             key="figure-9", title="Figure 9: radius", asks="Which radius of rejection is best?", reports="3, closely followed by 1.",
@@ -90,13 +66,5 @@ PAPER = Paper(
             drawing=Drawing(kind="plane", x="speedup", y="objects"), differs=DIFFERS,
             claims=(Claim("A smaller radius is faster", "radius 1, 0.0001", "more", "radius 5, 0.0001", "speedup"),),
         ),
-        sheet(10, "twice the size", PLAIN_AND | {"MuLo-SD, 2x": ("mulo", {"factor": "2"})}, 128,
-              ("a dog on the grass", "a rainbow in a cloudy sky", "two gifts on a blue background", "a ghost on the grass at night")),
-        sheet(11, "four times the size", PLAIN_AND | {"MuLo-SD, 4x": ("mulo", {"factor": "4"})}, 256,
-              ("a strawberry on a white background", "a boat in the sea")),
-        sheet(12, "four times the size, more", PLAIN_AND | {"MuLo-SD, 4x": ("mulo", {"factor": "4"})}, 256,
-              ("a pine in the snow", "a sun above a house")),
-        sheet(13, "quality by τ", PLAIN_AND | {f"τ = {mass:g}": ("mulo", {"least_mass": mass}) for mass in reversed(MASSES)}, 128,
-              ("a frog on a green background", "the moon right of a rocket in space", "three hearts on pink")),
     ),
 )  # fmt: skip

@@ -1,22 +1,25 @@
-"""One HTML page about every experiment that was measured in a folder: question, the paper's answer, ours, tables, claims and the figure."""
+"""One HTML page about every experiment that was measured in a folder: question, the paper's answer, table, claims and figure."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from engine.errors import BadOutput
 from research.papers import PAPERS
-from research.papers.declaration import Experiment, Paper
-from research.papers.report import answers_of, measured_on, paragraph, tables_of
-from research.papers.running import digest, read
+from research.papers.declaration import NAMED, Experiment, Paper
+from research.papers.results import Answer, Value, answers_of, disturbance, values_of
+from research.papers.running import REPEATS, digest, read
 
 NAME = "papers.html"
 VERDICTS = ("agrees", "contradicts", "undecided")
+SHOWN = (  # in every table that has them: speed, then quality
+    "forwards", "step_compression", "seconds", "speedup", "log_probability", "log_probability_deviation", "objects",
+    "chamfer_published", "hausdorff_published",
+)  # fmt: skip
 FRAME = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Experiments of the papers</title><style>
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem }}
@@ -24,11 +27,10 @@ table {{ display: block; overflow-x: auto; border-collapse: collapse; font-size:
 th, td {{ border: 1px solid #ccc; padding: .2rem .5rem; text-align: left }}
 img {{ max-width: 100% }}
 </style></head><body>
+<h1>Experiments of the papers, measured here</h1>
 {body}
 </body></html>
 """
-MARKS = ((r"!\[(.*?)\]\((.*?)\)", r'<img src="\2" alt="\1">'), (r"`(.*?)`", r"<code>\1</code>"),
-         (r"\*\*(.*?)\*\*", r"<strong>\1</strong>"), (r"\*(.*?)\*", r"<em>\1</em>"))  # fmt: skip
 Row = dict[str, Any]
 
 
@@ -38,7 +40,7 @@ def stem_of(paper: Paper, experiment: Experiment) -> str:
 
 
 def write_page(folder: Path) -> Path:
-    """Write the page of a folder that `launch.py papers` measured in; returns its path. Raises BadOutput if it cannot be written."""
+    """Writes the page of a folder that `launch.py papers` measured in; returns its path. Raises BadOutput if it cannot be written."""
     path = folder / NAME
     try:
         path.write_text(page_of(folder), encoding="utf-8")
@@ -55,56 +57,112 @@ def page_of(folder: Path) -> str:
         for each in paper.experiments
         if each.runs and (rows := read(folder / f"{stem_of(paper, each)}.csv"))
     ]
-    sections = [part for paper, each, rows in measured for part in section(paper, each, rows)]
-    parts = ["# Experiments of the papers, measured here", summary(measured), *sections]
-    return FRAME.format(body="\n".join(html_of(block) for part in parts for block in part.split("\n\n")))
+    return FRAME.format(body="\n".join([summary(measured), *(section(*each) for each in measured)]))
 
 
 def summary(measured: Sequence[tuple[Paper, Experiment, list[Row]]]) -> str:
     """A table of the measured experiments: inputs, and claims of the paper by verdict."""
-    lines = ["| paper | experiment | inputs | " + " | ".join(VERDICTS) + " |", "|---" * (3 + len(VERDICTS)) + "|"]
+    lines = []
     for paper, each, rows in measured:
         verdicts = Counter(answer.verdict for answer in answers_of(each, rows))
-        cells = (paper.title, each.title, len({row["input"] for row in rows}), *(verdicts[name] or "" for name in VERDICTS))
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return "\n".join(lines)
+        lines.append((paper.title, each.title, inputs_of(rows), *(verdicts[name] or "" for name in VERDICTS)))
+    return html_table(("paper", "experiment", "inputs", *VERDICTS), lines)
 
 
-def section(paper: Paper, experiment: Experiment, rows: list[Row]) -> list[str]:
-    """The parts about one experiment that has rows, as Markdown, which a terminal shows as it is."""
-    assert experiment.runs is not None
-    done, declared = len({row["input"] for row in rows}), digest(experiment.runs)
-    older = "" if rows[0].get("declared", declared) == declared else "The rows were measured before the experiment was last changed. "
+def section(paper: Paper, experiment: Experiment, rows: list[Row]) -> str:
+    """The part about one experiment that has rows."""
+    stem, heads = stem_of(paper, experiment), columns(experiment, values_of(rows))
+    table = html_table(("row", *(NAMED[name] for name in heads)), cells(experiment, rows, heads))
+    claims = "".join(f"<li>{escape(line)}</li>" for line in told(experiment, rows))
+    words = " ".join(part for part in (experiment.asks, f"The paper: {experiment.reports}", experiment.differs) if part)
+    parts = (f"<h2>{escape(f'{paper.title}: {experiment.title}')}</h2>", f"<p>{escape(words)}</p>",
+             f'<img src="{stem}.png" alt="{escape(experiment.title)}">', table, f"<ul>{claims}</ul>" if claims else "",
+             f"<p>{escape(measured_on(paper, experiment, rows))}</p>")  # fmt: skip
+    return "\n".join(part for part in parts if part)
+
+
+def text_of(paper: Paper, experiment: Experiment, rows: list[Row]) -> str:
+    """The same for a terminal: rows, claims, and what was measured."""
+    heads = columns(experiment, values_of(rows))
+    lines = [
+        f"{line[0]:32} " + "  ".join(f"{NAMED[n]} {c}" for n, c in zip(heads, line[1:], strict=True))
+        for line in cells(experiment, rows, heads)
+    ]
+    return "\n".join([f"{paper.title}: {experiment.title}", *lines, *told(experiment, rows), measured_on(paper, experiment, rows)])
+
+
+def inputs_of(rows: Sequence[Row]) -> int:
+    """The number of inputs of some rows."""
+    return len({row["input"] for row in rows})
+
+
+def columns(experiment: Experiment, values: dict[str, dict[str, Value]]) -> list[str]:
+    """The metrics of the table: those that the experiment names, and those that every table shows."""
+    named = (experiment.drawing.y, experiment.drawing.x, *(name for row in experiment.reported.values() for name in row),
+             *(claim.metric for claim in experiment.claims), *SHOWN)  # fmt: skip
+    known = {name for row in values.values() for name in row}
+    return [name for name in dict.fromkeys(named) if name in known]
+
+
+def cells(experiment: Experiment, rows: Sequence[Row], heads: Sequence[str]) -> list[list[str]]:
+    """The lines of the table: mean and interval, and the paper's number after a semicolon."""
+    values = values_of(rows)
     return [
-        f"## {paper.title}: {experiment.title}",
-        older + paragraph(experiment, rows),
-        f"![{experiment.title}]({stem_of(paper, experiment)}.png)",
-        *tables_of(experiment, rows),
-        measured_on(paper, experiment, rows, done, experiment.runs.count),
+        [label, *(cell(row.get(name), experiment.reported.get(label, {}).get(name)) for name in heads)] for label, row in values.items()
     ]
 
 
-def html_of(block: str) -> str:
-    """One block as HTML: a heading, a table, a list or a paragraph, in the Markdown that a report uses."""
-    lines = block.split("\n")
-    if heading := re.match("#+ ", block):
-        level = len(heading[0]) - 1
-        return f"<h{level}>{marked(block[level + 1 :])}</h{level}>"
-    if block.startswith("|"):
-        return "<table>" + row_html(lines[0], "th") + "".join(row_html(line, "td") for line in lines[2:]) + "</table>"
-    if block.startswith("- "):
-        return "<ul>" + "".join(f"<li>{marked(line[2:])}</li>" for line in lines) + "</ul>"
-    return f"<p>{marked(block)}</p>"
+def cell(value: Value | None, paper: float | None) -> str:
+    """One cell."""
+    ours = "-" if value is None else short(value)
+    return ours if paper is None else f"{ours}; paper {paper:g}"
 
 
-def row_html(line: str, tag: str) -> str:
-    """One row of a table."""
-    return "<tr>" + "".join(f"<{tag}>{marked(cell.strip())}</{tag}>" for cell in line[1:-1].split("|")) + "</tr>"
+def short(value: Value) -> str:
+    """A mean with its interval."""
+    return f"{value.mean:.3g}" + ("" if value.low != value.low else f" ({value.low:.3g} to {value.high:.3g})")
 
 
-def marked(text: str) -> str:
-    """A line with images, code and emphasis."""
-    text = escape(text)
-    for pattern, replacement in MARKS:
-        text = re.sub(pattern, replacement, text)
-    return text
+def told(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
+    """A line for each claim, and one for rows that were left out."""
+    assert experiment.runs is not None
+    measured = {row["label"] for row in rows}
+    missing = [label for label in experiment.runs.labels if label not in measured]
+    same = rows[0].get("declared", digest(experiment.runs)) == digest(experiment.runs)
+    left_out = [f"left out, because the model lacks what they need: {'; '.join(missing)}"] if missing and same else []
+    return [line_of(each) for each in answers_of(experiment, rows)] + left_out
+
+
+def line_of(answer: Answer) -> str:
+    """A line about a claim."""
+    claim = answer.claim
+    if answer.difference is None:
+        return f"not measured: {claim.text}"
+    margin = f", margin {claim.margin:g}" if claim.margin else ""
+    between = f"{claim.left} minus {claim.right}"
+    return f"{answer.verdict}: {claim.text} ({NAMED[claim.metric]}, {between}: {short(answer.difference)}{margin})"
+
+
+def measured_on(paper: Paper, experiment: Experiment, rows: Sequence[Row]) -> str:
+    """The command, the inputs and the machine, and whether other programs disturbed the times."""
+    assert experiment.runs is not None
+    first, done, count = rows[0], inputs_of(rows), experiment.runs.count
+    once = " --once" if any(row.get(REPEATS) == "0" for row in rows) else ""
+    declared = digest(experiment.runs)
+    parts = [
+        f"python launch.py papers {paper.name} {experiment.key}{once}: {done} of {count} inputs, {first['backbone']}, weights "
+        f"{first['weights']}, float32, {first['processor']}, PyTorch {first['torch']}, commit {first['commit']}.",
+        f"The paper's numbers are of {experiment.reported_on}." if experiment.reported_on else "",
+        "The rows were measured before the experiment was last changed." if first.get("declared", declared) != declared else "",
+        f"Times are rough, because {why}; they decide no claim." if (why := disturbance(rows)) else "",
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def html_table(heads: Iterable[object], lines: Iterable[Iterable[object]]) -> str:
+    """A table."""
+
+    def line(cells: Iterable[object], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(each))}</{tag}>" for each in cells) + "</tr>"
+
+    return "<table>" + line(heads, "th") + "".join(line(each, "td") for each in lines) + "</table>"

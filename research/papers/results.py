@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from research.papers import frechet
-from research.papers.declaration import DECIDES, NAMED, YES_OR_NO, Claim
-from research.papers.running import number
+from research.papers.declaration import DECIDES, NAMED, YES_OR_NO, Claim, Experiment
+from research.papers.running import OTHERS, REPEATS, number
 
 DRAWS = 4000
+TIMES = ("seconds", "speedup", "milliseconds_per_step")  # metrics that other programs disturb
+BUSY = 0.25  # cores that other programs may use before times are called rough
 FEWEST = 3  # inputs; with fewer an interval says nothing
 
 
@@ -30,17 +29,11 @@ class Value:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a claim. verdict : agrees, contradicts, undecided or not measured; difference : left minus right
-
-    needs : of an undecided claim, about how many inputs decide it if the difference stays; None: that cannot be said yet
-    rough : undecided because it is about times that other programs disturbed, or that were taken once
-    """
+    """The verdict about a claim: agrees, contradicts, undecided or not measured. difference : left minus right"""
 
     claim: Claim
     verdict: str
     difference: Value | None
-    needs: int | None = None
-    rough: bool = False
 
 
 Table = dict[str, dict[str, dict[int, float]]]  # by row, metric and input
@@ -68,29 +61,8 @@ def value_of(numbers: Sequence[float]) -> Value:
 
 
 def values_of(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Value]]:
-    """Returns the mean of every row and metric, and the distance of every row's pictures from those of its plain decoding."""
-    table = table_of(rows)
-    found = {label: {name: value_of([*by.values()]) for name, by in metrics.items()} for label, metrics in table.items()}
-    for label, value in distances(rows).items():
-        found[label]["frechet"] = value
-    return found
-
-
-def distances(rows: Sequence[dict[str, Any]]) -> dict[str, Value]:
-    """Returns the distance of each row's pictures from plain decoding's with the same settings, of rows with enough pictures."""
-    features: dict[str, dict[int, list[float]]] = {}
-    plain: dict[str, str] = {}
-    for row in rows:
-        if row.get("features"):
-            features.setdefault(row["label"], {})[int(row["input"])] = json.loads(row["features"])
-            plain[row["label"]] = row["plain"]
-    found = {}
-    for label, own in features.items():
-        both = sorted({*own} & {*features.get(plain[label], {})})
-        if label != plain[label] and len(both) >= frechet.FEWEST:
-            sets = (np.array([of[i] for i in both]) for of in (own, features[plain[label]]))
-            found[label] = Value(*frechet.distance(*sets), len(both))
-    return found
+    """Returns the mean of every row and metric."""
+    return {label: {name: value_of([*by.values()]) for name, by in metrics.items()} for label, metrics in table_of(rows).items()}
 
 
 def answer(claim: Claim, table: Table) -> Answer:
@@ -102,23 +74,24 @@ def answer(claim: Claim, table: Table) -> Answer:
     difference = value_of([left[i] - right[i] for i in both])
     if claim.metric in YES_OR_NO and difference.low == difference.high:
         difference = widened(difference)
-    verdict = judged(claim, difference)
-    return Answer(claim, verdict, difference, needed(claim, difference) if verdict == "undecided" else None)
+    return Answer(claim, judged(claim, difference), difference)
 
 
-def needed(claim: Claim, difference: Value) -> int | None:
-    """Returns about how many inputs decide a claim: an interval shrinks with the root of their number, and one of equal answers with their
-    number. None with too few inputs, or for a difference on the border itself, which no number of inputs decides."""
-    border = abs(abs(difference.mean) - claim.margin)
-    if difference.inputs < DECIDES or border < 1e-9:
-        return None
-    shrinks = ((difference.high - difference.low) / 2 / border) ** (1 if equal_answers(claim, difference) else 2)
-    return max(difference.inputs + 1, math.ceil(difference.inputs * shrinks - 1e-9))
+def answers_of(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[Answer]:
+    """Returns what became of the claims of an experiment. Times that are rough decide none."""
+    table, is_rough = table_of(rows), bool(disturbance(rows))
+    found = [answer(claim, table) for claim in asked.claims]
+    return [replace(a, verdict="undecided") if is_rough and a.difference and a.claim.metric in TIMES else a for a in found]
 
 
-def equal_answers(claim: Claim, difference: Value) -> bool:
-    """Returns whether the interval is that of equal answers; see `widened`."""
-    return claim.metric in YES_OR_NO and math.isclose(difference.high - difference.mean, 3 / difference.inputs)
+def disturbance(rows: Sequence[dict[str, Any]]) -> str:
+    """Returns why the times of some rows are rough, "" if they are not, or if there are none."""
+    if not any(row.get(name) for row in rows for name in TIMES):
+        return ""
+    others = [float(row[OTHERS]) for row in rows if row.get(OTHERS)]
+    mean = sum(others) / max(1, len(others))
+    why = [f"other programs used {mean:.1f} cores meanwhile"] if mean > BUSY else []
+    return " and ".join(why + (["each row decoded an input once"] if any(row.get(REPEATS) == "0" for row in rows) else []))
 
 
 def widened(value: Value) -> Value:

@@ -27,20 +27,18 @@ from engine.run import Run, drafter_for
 from engine.tuning.load_monitor import taken
 from engine.words.emoji_scenes import Scene, held_out_pairs, lessons_of
 from research.bench import meshes, speed
-from research.bench.judged import judge_of
+from research.bench.judging import judge_of
 from research.bench.mesh_inputs import subjects
 from research.bench.plan import SIZE, Entry, ImageBench, MeshBench, Model
 from research.bench.rows import append_csv, check_csv, experiment
-from research.papers.declaration import Arm, Experiment, Meshes, Pictures, Readings
-from research.papers.kept import PICTURE, kept, picture_at, save, save_meshes
-from research.papers.readings import READ
+from research.papers.declaration import Arm, Experiment, Meshes, Pictures
 
 CHUNK = 4  # inputs that are measured in turns and stored together
 OTHERS = "others"  # the column that says how many cores other programs used meanwhile
 REPEATS = "repeats"  # the column that says how often an input was decoded: 0 = once, else twice so often, after a first run
 PLAIN = "plain"  # the label of plain decoding where no arm is plain decoding
 Row = dict[str, Any]
-Pair = tuple[Scene | None, str]  # what a picture should show, if the judge is to read it, and its prompt
+Pair = tuple[Scene, str]  # what a picture should show, and its prompt
 Groups = dict[tuple[tuple[str, float], ...], list[Arm]]
 
 
@@ -54,10 +52,9 @@ def run(
     """
     assert asked.runs is not None
     check_csv(path)
-    started, count = time.monotonic(), asked.runs.most(count)
-    if PICTURE not in asked.runs.keeps:
-        borrow(path, digest(asked.runs), once)
-    measure = {Pictures: of_pictures, Meshes: of_meshes, Readings: of_readings}[type(asked.runs)]
+    started = time.monotonic()
+    borrow(path, digest(asked.runs), once)
+    measure = of_meshes if isinstance(asked.runs, Meshes) else of_pictures
     begun = started, taken()
     for done, rows in measure(asked.runs, path, count, backbone or asked.backbone, device, 0 if once else 1):
         now = time.monotonic(), taken()
@@ -81,8 +78,8 @@ def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str, 
     """Yields the number of prompts that are done and the new rows, chunk by chunk."""
     backbone = Model(backbone=name, device=device, dtype="float32").load()
     groups = grouped(runs, backbone)
-    pairs: Sequence[Pair] = [(None, text) for text in runs.prompts[:count]] or scenes_of(backbone, count)
-    reader = judge_of(lessons_of(backbone.card)) if name == "pictogram" and not runs.prompts else None
+    pairs = held_out_pairs(count, lessons_of(backbone.card))
+    reader = judge_of(lessons_of(backbone.card)) if name == "pictogram" else None
     stamp = experiment(backbone, backbone.sampling, declared=digest(runs))
     start = resumed(path, stamp)
     yield start, []
@@ -99,19 +96,12 @@ def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str, 
                 for row in speed.summaries(backbone, [prompt], each):
                     label = row["method"]
                     run, scene = each[label][0][0], chunk[i][0]
-                    judged = verdict(reader, run, scene) if reader and scene else {}
+                    judged = verdict(reader, run, scene) if reader else {}
                     judged |= {"plain": plain or f"{PLAIN} {told(settings)}".strip()}
                     said = (plain or f"{PLAIN} {told(settings)}".strip()) if label == "ar" else label
-                    own = judged | kept(runs.keeps, run) | {"label": said, "input": first + i, "prompt": chunk[i][1]}
+                    own = judged | {"label": said, "input": first + i, "prompt": chunk[i][1]}
                     rows.append(row | own | stamp_of(stamp, row))
-                    if PICTURE in runs.keeps and said in runs.labels:
-                        save(run.result(), picture_at(path, first + i, runs.labels.index(said)))
         yield first + len(chunk), rows
-
-
-def scenes_of(backbone: Backbone, count: int) -> list[tuple[Scene, str]]:
-    """Returns the first held-out scenes with their captions."""
-    return held_out_pairs(count, lessons_of(backbone.card))
 
 
 def grouped(runs: Pictures, backbone: Backbone) -> Groups:
@@ -146,22 +136,9 @@ def prompts_at(name: str, settings: dict[str, float], backbone: Backbone, chunk:
 
 
 def verdict(reader: Any, run: Run, scene: Scene) -> Row:
-    """Returns what the judge says of a run's picture, and its features."""
-    picture = run.result()
-    found = compare(reader.read([picture])[0], scene)
-    said = {name: getattr(found, name) for name in ("objects", "counts", "colours", "relation", "all")}
-    return said | {"features": [round(x, 4) for x in reader.features([picture])[0].tolist()]}
-
-
-def of_readings(runs: Readings, path: Path, count: int, name: str, device: str, _: int) -> Iterator[tuple[int, list[Row]]]:
-    """Yields the number of pictures that are read and the new rows, picture by picture."""
-    backbone = Model(backbone=name, device=device, dtype="float32").load()
-    stamp = experiment(backbone, backbone.sampling, declared=digest(runs))
-    start = resumed(path, stamp)
-    yield start, []
-    for number in range(start, count):
-        found = READ[runs.reads](backbone, number)
-        yield number + 1, [found[label] | {"label": label, "input": number} | stamp for label in runs.labels if label in found]
+    """Returns what the judge says of a run's picture."""
+    answers = compare(reader.read([run.result()])[0], scene)
+    return {name: getattr(answers, name) for name in ("objects", "counts", "colours", "relation", "all")}
 
 
 def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str, repeats: int) -> Iterator[tuple[int, list[Row]]]:
@@ -171,7 +148,7 @@ def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str, repe
     for label in [label for label in runs.rows if label not in table]:
         print(f"{label}: its heads or its adapter are not here, so this row is left out.", file=sys.stderr)
     own = models.model(models.own)
-    inputs = subjects(runs.first + count, "boxes", own.card["families"])[runs.first :]
+    inputs = subjects(count, "boxes", own.card["families"])
     stamp = experiment(own, models.sampling, declared=digest(runs))
     start = resumed(path, stamp)
     yield start, []
@@ -184,12 +161,7 @@ def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str, repe
             each = {label: [of[i]] for label, of in found.items()}
             summed = {label: meshes.summary(label, each, [subject], plain) | speed.drafting([of[0][0]]) for label, of in each.items()}
             named = {"input": first + i, "family": subject.name}
-            rows += [
-                row | kept(runs.keeps, each[label][0][0]) | {"label": label} | named | stamp_of(stamp, row) for label, row in summed.items()
-            ]
-            if PICTURE in runs.keeps:
-                shown = {runs.labels.index(label): each[label][0][0].result() for label in each}
-                save_meshes(subject.points, shown, path, first + i)
+            rows += [row | {"label": label} | named | stamp_of(stamp, row) for label, row in summed.items()]
         yield first + len(chunk), rows
 
 
@@ -206,7 +178,7 @@ def stamp_of(stamp: Row, row: Row) -> Row:
     return {name: value for name, value in stamp.items() if name not in row}
 
 
-def digest(runs: Pictures | Meshes | Readings) -> str:
+def digest(runs: Pictures | Meshes) -> str:
     """Returns a hash of what is measured; the number of inputs is no part of it."""
     return hashlib.sha256(repr(replace(runs, count=1)).encode()).hexdigest()[:12]
 
@@ -247,7 +219,7 @@ def resumed(path: Path, stamp: Row) -> int:
     for name in ("declared", "weights", "device", "processor", "threads"):
         if rows and rows[0].get(name) != ("" if stamp[name] is None else str(stamp[name])):
             said = f"{name.replace('_', ' ')} {rows[0].get(name)}, and now it is {stamp[name]}"
-            raise BadFile(f"{path} was measured with {said}. Move it away, or choose another folder with --to.")
+            raise BadFile(f"{path} was measured with {said}. Move it away, or choose another folder with --out.")
     return 1 + max((int(row["input"]) for row in rows), default=-1)
 
 

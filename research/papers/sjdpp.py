@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings, listed, swept
 
 LUMINA = "Lumina-mGPT 7B at 768 pixels"
@@ -22,9 +19,6 @@ ALIKE = Claim("SJD++ keeps the quality of plain decoding", "SJD++", "alike", "pl
 TOP_K = (1, 10, 100, 2000)
 SIZES = (64, 128, 256)
 WINDOWS = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-MAPPED = (*(Arm(title, name) for title, name in (("Jacobi", "jacobi"), ("SJD", "sjd"))), Arm("SJD++", "sjdpp_published"),
-          Arm("GSD", "gsd"), Arm("ZipAR", "zipar"))  # fmt: skip
-SMOOTH = ("a moon in the night sky", "a house on the grass", "three apples on a yellow background")
 REFINED = (Arm("plain", "ar"), Arm("refined", "sjdpp", {"refresh": "redraw"}), Arm("not refined", "sjdpp", {"refresh": "initialise"}),
            Arm("refined, random", "sjdpp", {"refresh": "redraw", "init": "random"}),
            Arm("not refined, random", "sjdpp", {"refresh": "initialise", "init": "random"}))  # fmt: skip
@@ -51,26 +45,14 @@ def benchmark(key: str, data: str, compression: tuple[float, float], faster: tup
 
 
 JACOBI_FAILS = Claim("Jacobi decoding gains nothing at a high top-k", "Jacobi, 2000", "alike", "plain, 2000", "step_compression", 0.1)
-SHOWN = "What is seen is for the eye; speed and quality are in the tables."
-PAIR = (Arm("plain", "ar"), Arm("SJD++", "sjdpp_published"))
-FOUR = (Arm("plain", "ar"), Arm("Jacobi", "jacobi"), Arm("SJD", "sjd"), Arm("SJD++", "sjdpp_published"))
-
-
-def sheet(key: str, title: str, asks: str, reports: str, arms: tuple[Arm, ...], prompts: tuple[str, ...], **more: Any) -> Experiment:
-    """A figure of pictures: a column for every arm, a line for every prompt."""
-    runs = Pictures(arms=arms, prompts=prompts, count=len(prompts), keeps=("picture",), settings=more.pop("settings", {}))
-    return Experiment(key=key, title=f"Figure {key[7:]}: {title}", asks=asks, reports=reports, runs=runs, drawing=Drawing(kind="sheet"),
-                      differs=SHOWN, **more)  # fmt: skip
-
-
-def diversity(methods: Mapping[str, str], values: tuple[int, ...]) -> tuple[Arm, ...]:
-    """Each method at each top-k."""
-    return tuple(Arm(line, method, {}, {"top_k": k}, x=f"top-k {k}") for line, method in methods.items() for k in values)
+SHEETS = (1, 2, 7, 8, 9, 10, 14)  # figures of pictures; `bench image --sheet FILE` draws ours
 
 
 PAPER = Paper(
     name="sjdpp", title="SJD++", method="sjdpp", tables=(1, 10), figures=(1, 14),
-    illustrations={"figure-3": "Jacobi decoding as a diagram", "figure-4": "an iteration of SJD++ as a diagram"},
+    illustrations={"figure-3": "Jacobi decoding as a diagram", "figure-4": "an iteration of SJD++ as a diagram",
+                   "figure-11": "maps of the tokens that a pass commits; the page draws ours",
+                   **{f"figure-{n}": "pictures" for n in SHEETS}},
     experiments=(
         benchmark("table-1", "MS-COCO 2017", (2.22, 6.44), (2.04, 3.12)),
         benchmark("table-2", "GenEval", (2.23, 6.44), (2.04, 3.13)),
@@ -130,10 +112,6 @@ PAPER = Paper(
                       for w, v in ((16, 0.3971), (32, 0.3438), (64, 0.3325), (128, 0.3330))},
             differs="The paper's windows are 16 to 512 of 576 tokens; these are of 256. It prints passes a token; here is the inverse.",
         ),
-        sheet("figure-1", "pictures with steps", "What do the pictures look like, and in how many passes?", "The same, in fewer steps.",
-              PAIR, ("a red car on a beach", "two pandas in a field", "a rocket above the moon in the night sky", "a house in the snow")),
-        sheet("figure-2", "diversity by top-k", "Does a higher top-k make pictures more diverse?", "It does; greedy ones are repetitive.",
-              diversity({"plain": "ar"}, (1, 10, 100, 2000)), ("a cat on the grass",) * 6),
         Experiment(
             key="figure-5", title="Figure 5: speed by top-k", asks="Does the gain hold at each top-k?",
             reports="SJD and SJD++ gain over 2 times at each; Jacobi decoding gains at top-1 only.", runs=Pictures(arms=by("top_k", TOP_K)),
@@ -145,20 +123,6 @@ PAPER = Paper(
             reports="Slightly, to 2.43 times at 1,024 pixels.",
             runs=Pictures(arms=by("size", SIZES), count=12), drawing=Drawing(kind="curve", x="pixels"), differs=OURS,
             claims=(Claim("SJD gains more at a larger size", "SJD, 256", "more", "SJD, 64", "step_compression"),),
-        ),
-        sheet("figure-7", "four decoders", "Do the pictures of four decoders look alike?", "They do, in fewer steps.",
-              FOUR, ("a fox in the snow", "three apples on a yellow background", "a boat at sunset", "a ghost left of a pumpkin")),
-        sheet("figure-8", "four decoders, scenes", "Do scenes with places and several objects look alike?", "They do, in fewer steps.",
-              FOUR, ("four footballs on a meadow at night", "the cactus above a mushroom in a clear sky", "a penguin and a gift on snow",
-                     "a bus right of a tree on the grass")),
-        sheet("figure-9", "SJD++ on larger pictures", "Does SJD++ hold on another model and size?", "It does, on Emu3.",
-              PAIR, ("a sunflower in a field", "a panda on a white background", "two balloons in a clear sky"), settings={"size": 256}),
-        sheet("figure-10", "randomness", "Does the decoder change the diversity at a top-k?", "It does not.",
-              diversity({"plain": "ar", "SJD": "sjd", "SJD++": "sjdpp_published"}, (10, 100, 2000)), ("a house on the grass",) * 4),
-        Experiment(
-            key="figure-11", title="Figure 11: acceleration map", asks="Where are many tokens committed at once?",
-            reports="In smooth regions.", drawing=Drawing(kind="map"), differs="ZipAR's passes commit a token of each of several rows.",
-            runs=Pictures(arms=MAPPED, prompts=SMOOTH, count=len(SMOOTH), keeps=("picture", "committed")),
         ),
         Experiment(
             key="figure-12", title="Figure 12: without refinement", asks="Is refinement what accelerates?",
@@ -175,7 +139,5 @@ PAPER = Paper(
             runs=Pictures(arms=swept("SJD", "sjd", "init", STARTS)),
             claims=(Claim("Drafts from the left beat random ones", "SJD, sample left", "more", "SJD, random", "step_compression"),),
         ),
-        sheet("figure-14", "failures", "Which details does it break?", "Fine ones; SJD carries an artifact on.", FOUR,
-              ("two stars and a rocket in the night sky", "four rainbows on a black background", "a cat, a dog and a fox in the snow")),
     ),
 )  # fmt: skip

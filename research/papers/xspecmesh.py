@@ -33,22 +33,13 @@ PANELS = tuple(
     for metric in metrics
 )
 TOPS = {f"top {k}": Row("cross", knobs={"accept": "top k", "accept_top": k}) for k in (1, 3, 5, 10)}
-SHOWN = "What is seen is for the eye; distances are in table 2. DeepMesh is not here."
-
-
-def sheet(n: int, title: str, rows: tuple[str, ...], first: int, count: int) -> Experiment:
-    """A figure of meshes: a column for every row, a line for every cloud."""
-    return Experiment(
-        key=f"figure-{n}", title=f"Figure {n}: {title}", asks="Do the meshes look alike?", reports="They do, and come sooner.",
-        runs=Meshes(rows={name: TABLE[name] for name in rows}, first=first, count=count, keeps=("picture",)),
-        drawing=Drawing(kind="sheet"), differs=SHOWN,
-    )  # fmt: skip
 
 
 PAPER = Paper(
     name="xspecmesh", title="XSpecMesh", method="xspecmesh", tables=(1, 4), figures=(1, 9),
     illustrations={"table-1": "the sizes of vocabularies", "figure-1": "two frameworks as diagrams", "figure-2": "the method as a diagram",
-                   "figure-3": "verification as a diagram", "figure-7": "samples of the test data"},
+                   "figure-3": "verification as a diagram", "figure-7": "samples of the test data",
+                   **{f"figure-{n}": "meshes by method" for n in (4, 8, 9)}},
     experiments=(
         Experiment(
             key="table-2", title="Table 2: quality and latency", asks="Is it faster at equal quality?",
@@ -76,8 +67,6 @@ PAPER = Paper(
             claims=(Claim("A tree commits more tokens a pass", "PTS 4", "more", BEST, "step_compression"),
                     Claim("A tree is slower", "PTS 4", "less", BEST, "speedup")),
         ),
-        sheet(4, "meshes by method", (PLAIN, "B MLP", "C MLP + LoRA", "D cross-attention", BEST), 0, 4),
-        sheet(8, "more meshes", (PLAIN, BEST), 4, 6), sheet(9, "still more meshes", (PLAIN, BEST, "E exact"), 10, 6),
         Experiment(
             key="figure-5", title="Figure 5: heads and threshold", asks="How many heads, and which threshold?", reports="4 heads, δ = 0.5.",
             runs=Meshes(rows={PLAIN: TABLE[PLAIN], **DEPTHS, **THRESHOLDS}),

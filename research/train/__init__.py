@@ -12,7 +12,4 @@ RECIPES: dict[str, str] = {  # name on the command line: module with `main(optio
     "predictive-stream": "research.train.predictive_stream",
     "spatial-heads": "research.train.spatial_heads",
     "resampler": "research.train.resampler",
-    "queue": "research.train.queue",  # all of these, one after another
-    "status": "research.train.status",
-    "keep": "research.train.keep",
 }

@@ -6,7 +6,7 @@ They replace them if their held-out number is not worse. `--export` skips this c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,20 +37,6 @@ class Measure:
         return new < old if self.higher else new > old
 
 
-def patient(measure: Measure, patience: int) -> Callable[[Sequence[Mapping[str, Any]]], bool]:
-    """Returns a rule of early stopping, which says of a curve whether its last `patience` rows hold no number better than all before."""
-
-    def enough(curve: Sequence[Mapping[str, Any]]) -> bool:
-        found = [number for row in curve if (number := measure.of(row)) is not None]
-        before, newest = found[:-patience], found[-patience:]
-        if not before:
-            return False
-        best = max(before) if measure.higher else min(before)
-        return not any(measure.worse(best, number) for number in newest)
-
-    return enough
-
-
 def may_ship(training: Training, options: Options, measure: Measure, shipped: Mapping[str, Any] | None, incomparable: str = "") -> bool:
     """Returns whether to write the weights; prints the reason if not.
 
@@ -69,7 +55,7 @@ def obstacle(training: Training, options: Options, measure: Measure, shipped: Ma
         raise BadKnob(f"There is no checkpoint {training.path} to export. Train first, without --export.")
     if options.export:
         return ""
-    if training.step == training.first and not training.spent:
+    if training.step == training.first:
         return "no step was made"
     if training.stopped:
         return "the training was stopped before its end"

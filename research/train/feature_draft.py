@@ -43,9 +43,9 @@ from engine.words.emoji_scenes import caption, held_out_scenes, lessons_of, trai
 from engine.words.looks import Look, looks_of_scene
 from research.train import loop
 from research.train.decision import Measure, may_ship, needs_out, prepare, target
+from research.train.head_lessons import generate_together
 from research.train.loop import Training
 from research.train.lowpoly import PAD, collate, sample_of
-from research.train.mesh_heads import generate_together
 from research.train.recorded import Recorded
 from research.worlds.lowpoly_shapes import held_out_shapes, training_shapes, turned
 
@@ -518,7 +518,7 @@ def main(options: Options) -> None:
     begin(network, teacher)
     name = f"feature-draft-{teacher.name}-{teacher.weights_hash}{'' if options.loss == 'kl' else f'-{options.loss}'}"
     training = Training(name, network, RATE, options.minutes_of(preset), device, average=0.995)
-    training.resume(options.fresh, options.slice)
+    training.resume(options.fresh)
 
     def loss_on(step: int) -> Tensor:
         return loss_of_rows(network, teacher, seen.batch(step), preset["rows"], options.loss, step)
@@ -530,7 +530,7 @@ def main(options: Options) -> None:
         return {"held_out_loss": round(loss.item(), 4), "acceptance": acceptance(network, teacher, unseen.recorded)} | right
 
     if not options.export:
-        training.run(loss_on, held_out, profile=options.profile)
+        training.run(loss_on, held_out)
     known = teacher.backbone.card.get(NAME)
     if known is not None and known.get("backbone") != teacher.weights_hash:
         known = None  # the backbone refuses to load it

@@ -32,10 +32,10 @@ from engine.mesh.read import READERS, read
 from engine.networks.card import has_card, read_card
 from engine.networks.shipping import ship
 from research.train.decision import may_ship, prepare, target
+from research.train.head_lessons import DECIDES, Library, Memory, Options, Pupil
 from research.train.later_tokens import DEPTH, KINDS, weighted
 from research.train.loop import Training, cosine_to_a_tenth
 from research.train.lowpoly import Sample, sample_of
-from research.train.mesh_heads import DECIDES, Library, Memory, Options, Pupil
 from research.worlds.lowpoly_shapes import held_out_shapes, stretch, training_shapes
 
 PRESETS = {  # longest: tokens of a sequence; together: sequences that the backbone runs on at once
@@ -153,7 +153,7 @@ def train_kind(options: Options, preset: dict[str, Any], kind: str, course: Cour
         betas=(0.9, 0.99),
         schedule=cosine_to_a_tenth,
     )
-    training.resume(options.fresh, options.slice)
+    training.resume(options.fresh)
     half = device == "cuda" or has_fast_bfloat16()
 
     def loss_of(step: int) -> Tensor:
@@ -170,7 +170,7 @@ def train_kind(options: Options, preset: dict[str, Any], kind: str, course: Cour
         }
 
     if not options.export:
-        training.run(loss_of, held_out, profile=options.profile)
+        training.run(loss_of, held_out)
     name = f"heads_{kind}"
     known = known_heads(course.folder).get(name)
     if known is not None and known.get("backbone") != backbone.weights_hash:

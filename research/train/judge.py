@@ -146,7 +146,7 @@ def main(options: Options) -> None:
         f"judge{suffix(taught)}", model, preset["rate"], options.minutes_of(preset), device, weight_decay=0.01,
         schedule=straight_down if device == "cpu" else trapezoid,
     )  # fmt: skip
-    if not training.resume(options.fresh, options.slice) and not options.fresh and (judge.FOLDER / "judge.safetensors").exists():
+    if not training.resume(options.fresh) and not options.fresh and (judge.FOLDER / "judge.safetensors").exists():
         training.warm_start(moved(judge.load(), model), read_card(judge.FOLDER)["judge"])
     scenes = held_out_scenes(HELD_OUT, lessons)
     drawn = [render(s, 128) for s in scenes]
@@ -169,7 +169,7 @@ def main(options: Options) -> None:
         return numbers
 
     if not options.export:
-        training.run(loss_of, held_out, profile=options.profile)
+        training.run(loss_of, held_out)
     shipped = read_card(judge.FOLDER) if (judge.FOLDER / "card.json").exists() else {}
     other = "judge" in shipped and tuple(shipped["names"]) != lessons.objects
     if not may_ship(training, options, DECIDES, shipped.get("judge"), "the shipped one was trained on other objects" if other else ""):

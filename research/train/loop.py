@@ -1,9 +1,9 @@
 """The training loop that every recipe shares: resumable at any time, with averaged weights and a curve of held-out numbers.
 
 A checkpoint is written once a minute and when the process receives SIGTERM or SIGINT, which stop it; it is written completely or not at
-all, so a kill at any moment costs at most a minute. Batches are a function of the step number; a resumed run goes on with fresh scenes. The
-learning rate is warmed up, held, and lowered linearly over the last third of the given minutes (or follows another schedule); a later run
-warms up again.
+all, so a kill at any moment costs at most a minute. The time of a paused process (SIGSTOP) does not count. Batches are a function of the
+step number; a resumed run goes on with fresh scenes. The learning rate is warmed up, held, and lowered linearly over the last third of the
+given minutes (or follows another schedule); a later run warms up again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import signal
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,11 +25,10 @@ from torch import Tensor, nn
 from engine.errors import BadFile, BadKnob, BadOutput, NotSupported
 from engine.files import clean, home, refusal, whole_file
 from engine.machine import keep_freed_memory, processor
-from research.train import unfinished
-from research.train.data_parallel import LossOf, alone
 from research.train.muon import StackedMuon
-from research.train.pausable_clock import Awake
-from research.train.profiling import report
+
+LossOf = Callable[[int], Tensor]  # the loss of a step
+LONGEST = 600.0  # seconds that one step, its checkpoint and its held-out numbers can take: what is longer was a pause
 
 
 def checkpoints(root: Path) -> Path:
@@ -57,12 +57,8 @@ class Options:
     export: bool = False  # True: write the checkpoint to assets/models and stop
     compiled: bool = False  # True: torch.compile the loss (needs a C++ compiler on a CPU)
     out: Path | None = None  # a model folder that is written instead of the shipped one
-    profile: int = 0  # above 0: only measure so many steps
-    slice: str = ""  # the queue's key of this run: minutes already spent on it count
 
     def __post_init__(self) -> None:
-        if self.profile < 0:
-            raise BadKnob(f"--profile {self.profile} is not a valid number of steps. Give a number above 0, such as 8.")
         if self.minutes is not None and not (math.isfinite(self.minutes) and self.minutes > 0):
             raise BadKnob(f"--minutes {self.minutes:g} is not a valid number of minutes. Give a number above 0, such as 30.")
 
@@ -90,7 +86,6 @@ class Options:
             "--export", action="store_true", help="only write the newest checkpoint to assets/models, even if its numbers are worse"
         )
         p.add_argument("--out", type=Path, metavar="DIR", help="write to this model folder instead of the shipped one")
-        p.add_argument("--profile", type=int, default=0, metavar="N", help="only measure N steps, and where their time goes; keep nothing")
         p.add_argument("--compile", action="store_true", dest="compiled", help="compile the loss; on a CPU this needs a C++ compiler")
         return p
 
@@ -129,9 +124,6 @@ class Training:
     step: int = 0
     seconds: float = 0.0
     curve: list[dict] = field(default_factory=list)
-    slice: str = ""  # the queue's key of this run
-    spent: float = 0.0  # seconds of this run so far
-    gradient: Callable[[LossOf, int], float] = alone  # of a step: see `run`
 
     def __post_init__(self) -> None:
         torch.set_flush_denormal(True)  # denormals made CPU training eight times slower
@@ -160,30 +152,21 @@ class Training:
         single = [p for p in matrices if p.ndim == 2] + [piece for piece, _, _ in self.slices]
         return [StackedMuon(single, self.learning_rate, self.weight_decay, momentum=0.95), adam]
 
-    def resume(self, fresh: bool, slice: str = "") -> bool:
-        """Loads the checkpoint if there is one, or the weights that `train keep` wrote, unless `fresh`; returns whether it did. Leaves one
-        with other frozen weights alone.
-
-        slice : the queue's key of this run; if the checkpoint has the same key, its minutes count. Raises BadFile for a checkpoint that is
-        damaged or of another network.
-        """
-        self.slice = slice
+    def resume(self, fresh: bool) -> bool:
+        """Loads the checkpoint if there is one, unless `fresh`; returns True if it did. Leaves one with other frozen weights alone. Raises
+        BadFile for a checkpoint that is damaged or of another network."""
         clean(self.path.parent)
-        if not self.path.exists():
-            return not fresh and self._pick_up()
-        if fresh and not slice:
+        if fresh or not self.path.exists():
             return False
         try:
             state = torch.load(self.path, map_location=self.device, weights_only=True)
-            if fresh and state.get("slice") != slice:
-                return False
             if state.get("recipe", self.name) != self.name:
                 raise ValueError(f"it is a checkpoint of {state['recipe']}")
             frozen = [n for n, p in self.model.named_parameters() if not p.requires_grad]
             if any(not torch.equal(state["model"][n], self.model.get_parameter(n)) for n in frozen):
                 print(f"{self.name}: the checkpoint is of another model's weights and is left alone", flush=True)
                 return False
-            self._take(state)
+            self._restore(state)
         except (OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, EOFError, UnpicklingError) as e:
             reason = (str(e) or type(e).__name__).splitlines()[0].rstrip(".:")
             raise BadFile(f"The checkpoint {self.path} cannot be resumed ({reason}). Move it away, or start over with --fresh.") from e
@@ -191,31 +174,16 @@ class Training:
         print(f"{self.name}: resumed at step {self.step}, {self.seconds / 60:.0f} minutes", flush=True)
         return True
 
-    def _pick_up(self) -> bool:
-        """Starts from the weights that `train keep` wrote for this training, if there are any for this network; returns whether it did.
-        A network may have gained parts since: they start as they are."""
-        found = unfinished.kept(self.name)
-        if found is None:
-            return False
-        state, card = found
-        own = {name: tensor.shape for name, tensor in self.model.state_dict().items()}
-        if any(own.get(name) != tensor.shape for name, tensor in state.items()):
-            print(f"{self.name}: the weights in {unfinished.FOLDER / self.name} are of another network and are left alone", flush=True)
-            return False
-        self.warm_start(state, card, "unfinished")
-        return True
-
-    def _take(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: dict[str, Any]) -> None:
         """Restores the state that `save` wrote."""
         self.model.load_state_dict(state["model"])
-        for optimizer, kept in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(kept)
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
         self.averaged = state["averaged"]
         self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
-        self.spent = state["spent"] if self.slice and state.get("slice") == self.slice else 0.0
 
-    def warm_start(self, state: dict[str, Tensor], before: Mapping[str, Any], kind: str = "shipped") -> None:
-        """Starts from shipped or unfinished weights; steps, minutes and curve continue from `before`, the summary in their card.
+    def warm_start(self, state: dict[str, Tensor], before: Mapping[str, Any]) -> None:
+        """Starts from shipped weights; steps, minutes and curve continue from `before`, the summary in their card.
 
         Missing names keep their initial values; the optimisers start fresh.
         """
@@ -223,13 +191,12 @@ class Training:
         self.averaged = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
         self.step, self.seconds, self.curve = before["steps"], before["minutes"] * 60, list(before.get("curve", []))
         self.first = self.step
-        print(f"{self.name}: warm start from the {kind} weights, step {self.step}", flush=True)
+        print(f"{self.name}: warm start from the shipped weights, step {self.step}", flush=True)
 
     def save(self) -> None:
         """Writes the checkpoint, completely or not at all; raises BadOutput if the disk does not take it."""
         state = {"recipe": self.name, "model": self.model.state_dict(), "averaged": self.averaged}
         state["optimizers"] = [o.state_dict() for o in self.optimizers]
-        state |= {"slice": self.slice, "spent": self.spent}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(self.path) as part:
@@ -237,62 +204,44 @@ class Training:
         except (OSError, RuntimeError) as e:  # torch raises RuntimeError for a full disk
             raise refusal(self.path, e, "The previous checkpoint is untouched; free some space.") from e
 
-    def run(
-        self, loss_of: LossOf, held_out: Callable[[], dict], every: float = 300, profile: int = 0,
-        enough: Callable[[list[dict]], bool] | None = None, gradient: Callable[[LossOf, int], float] = alone,
-    ) -> None:  # fmt: skip
+    def run(self, loss_of: LossOf, held_out: Callable[[], dict], every: float = 300) -> None:
         """Trains until the minutes are over or a signal stops it; takes the held-out numbers every `every` seconds. It raises the signal
-        again with the previous handler, which by default ends the process.
-
-        profile : above 0, it only makes and measures some steps, and saves nothing
-        enough : asked with the curve after each row; the training ends as if its minutes were over if it says so
-        gradient : computes that of a step, in this process or in several (`Team.gradient`)
-        """
-        self.gradient = gradient
-        if profile:
-            self.stopped = True  # so that nothing is shipped
-            print(report(profile, lambda: self._advance(loss_of, self.warm_steps, 0.0)), flush=True)
-            return
+        again with the previous handler, which by default ends the process."""
         caught: list[int] = []
 
         def stop(number: int, _: object) -> None:
             self.stopped = True
             caught.append(number)
 
-        kept = {n: signal.signal(n, stop) for n in (signal.SIGTERM, signal.SIGINT)}
+        before = {n: signal.signal(n, stop) for n in (signal.SIGTERM, signal.SIGINT)}
         try:
-            with Awake() as clock:
-                self._loop(loss_of, held_out, every, enough or (lambda curve: False), clock)
+            self._loop(loss_of, held_out, every)
         finally:
-            for number, handler in kept.items():
+            for number, handler in before.items():
                 signal.signal(number, handler)
         if caught:
             print(f"{self.name}: stopped at step {self.step}; run the same command to continue", flush=True)
             signal.raise_signal(caught[0])
 
-    def _loop(
-        self, loss_of: LossOf, held_out: Callable[[], dict], every: float, enough: Callable[[list[dict]], bool], clock: Awake
-    ) -> None:  # fmt: skip
-        start, seconds, spent = clock.now(), self.seconds, self.spent
-        saved = reported = start
-        first, running = self.step, None
-        while not self.stopped and spent + (now := clock.now()) - start < self.minutes * 60:
-            self.seconds, self.spent = seconds + now - start, spent + now - start
-            loss = self._advance(loss_of, self.step - first, self.spent / (self.minutes * 60))
+    def _loop(self, loss_of: LossOf, held_out: Callable[[], dict], every: float) -> None:
+        clock, seconds, first = time.monotonic(), self.seconds, self.step
+        spent = saved = reported = 0.0
+        running = None
+        while not self.stopped and spent < self.minutes * 60:
+            loss = self._advance(loss_of, self.step - first, spent / (self.minutes * 60))
             running = loss if running is None else 0.99 * running + 0.01 * loss
-            if now - saved > 60:
+            clock, before = time.monotonic(), clock
+            spent += min(clock - before, LONGEST)
+            self.seconds = seconds + spent
+            if spent - saved > 60:
                 self._try_to_save()
-                saved = now
-            if now - reported > every:
+                saved = spent
+            if spent - reported > every:
                 self.report(held_out, running)
-                reported = clock.now()
-                if enough(self.curve):
-                    print(f"{self.name}: ended at step {self.step}, because its held-out numbers no longer got better", flush=True)
-                    break
+                reported = spent
         if self.step == first:
             return
         if not self.stopped:
-            self.spent = max(self.spent, self.minutes * 60)
             self.report(held_out, running)
         self.save()
 
@@ -310,7 +259,8 @@ class Training:
             for group, full in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = full * rate
         self.model.zero_grad(set_to_none=True)
-        loss = self.gradient(loss_of, self.step)
+        loss = loss_of(self.step)
+        loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for piece, stack, i in self.slices:
             piece.grad = stack.grad[i]
@@ -320,7 +270,7 @@ class Training:
         decay = min(self.average, (1 + self.step) / (10 + self.step))
         live = {k: v for k, v in self.model.state_dict().items() if v.is_floating_point()}
         torch._foreach_lerp_([self.averaged[k] for k in live], list(live.values()), 1 - decay)
-        return loss
+        return loss.item()
 
     def report(self, held_out: Callable[[], dict], loss: float | None) -> None:
         """Computes the held-out numbers with the averaged weights, prints them and adds them to the curve."""

@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +39,10 @@ from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.networks.cloud_blocks import CONTENTS
 from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, Settings, budget_bucket, describe
 from engine.networks.weights import hash_of, parts, read_card, read_tensors, ship, split
-from research.train import data_parallel, loop
-from research.train.data_parallel import WHOLE, LossOf, Share, Team
+from research.train import loop
 from research.train.decision import Measure, may_ship, prepare, target
 from research.train.later_tokens import DEPTH, KINDS, PAD, cross_entropies, head_logits, labels_behind, some_places, top_1, weighted
-from research.train.loop import Training, straight_down, trapezoid
+from research.train.loop import LossOf, Training, straight_down, trapezoid
 from research.worlds.lowpoly_shapes import (
     HELD_OUT_FAMILIES,
     TRAINED_FAMILIES,
@@ -104,25 +102,25 @@ class World:
 
     def __init__(
         self, families: tuple[str, ...], batch: int, vary: Callable[[Shape, Generator], Shape], degraded: float, longest: int,
-        points: int = lowpoly.POINTS, share: Share = WHOLE, packs: MeshPacks | None = None,
+        points: int = lowpoly.POINTS, packs: MeshPacks | None = None,
     ):  # fmt: skip
-        self.families, self.vary, self.degraded, self.longest, self.points, self.share = families, vary, degraded, longest, points, share
-        self.size, self.packs = batch // share.count, packs
+        self.families, self.vary, self.degraded, self.longest, self.points = families, vary, degraded, longest, points
+        self.size, self.packs = batch, packs
         self._group: tuple[int, list[Sample]] = (-1, [])
 
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
         """Returns points [B, N, 6], budgets int64 [B], tokens int64 [B, L] padded with -1."""
-        rng = Generator(PCG64([7, self._own(step)]))
+        rng = Generator(PCG64([7, step]))
         samples = self._samples(step // GROUP)
-        order = Generator(PCG64([8, step // GROUP])).permutation(GROUP)  # the same for all shares: they take equally long
+        order = Generator(PCG64([8, step // GROUP])).permutation(GROUP)
         first = int(order[step % GROUP]) * self.size
         return collate(samples[first : first + self.size], rng, self.degraded, self.points)
 
     def _samples(self, group: int) -> list[Sample]:
         """Returns the shapes of a group of batches, shortest first."""
         if self._group[0] != group:
-            rng = Generator(PCG64([9, self._own(group)]))
-            shapes = training_shapes(self._own(group) * GROUP * self.size, GROUP * self.size, self.families)
+            rng = Generator(PCG64([9, group]))
+            shapes = training_shapes(group * GROUP * self.size, GROUP * self.size, self.families)
             samples = [self._of_packs(rng) if self.packs and rng.random() < PACK_SHARE else sample_of(self.vary(s, rng)) for s in shapes]
             samples = [s if len(s.tokens) <= self.longest else samples[0] for s in samples]
             self._group = (group, sorted(samples, key=lambda s: len(s.tokens)))
@@ -134,10 +132,6 @@ class World:
             sample = sample_of(augment(self.packs.trained[rng.integers(len(self.packs.trained))], rng))
             if len(sample.tokens) <= self.longest:
                 return replace(sample, disturbed=DISTURBED)
-
-    def _own(self, number: int) -> int:
-        """The number of a step or group among those of all shares."""
-        return number * self.share.count + self.share.index
 
 
 def collate(samples: list[Sample], rng: Generator, degraded: float, points: int = lowpoly.POINTS) -> tuple[Tensor, Tensor, Tensor]:
@@ -293,7 +287,7 @@ def main(options: Options) -> None:
         schedule=straight_down if device == "cpu" else trapezoid,
     )
     control = options.later is not None  # starts from random weights: the shipped ones have learned from their heads
-    if not training.resume(options.fresh, options.slice) and not options.fresh and not control and parts(lowpoly.FOLDER, "model"):
+    if not training.resume(options.fresh) and not options.fresh and not control and parts(lowpoly.FOLDER, "model"):
         shipped = lowpoly.load_model()
         if replace(shipped.settings, contents=settings.contents) == settings:  # without a reader of blocks, a new one begins
             training.warm_start(unfolded(shipped) | shipped_heads(trainee), read_card(lowpoly.FOLDER)["model"])
@@ -321,32 +315,30 @@ def main(options: Options) -> None:
         return found
 
     if not options.export:
-        lesson = partial(lessons, preset=options.preset, weight=options.weight, compiled=options.compiled, packs=packs)
-        with Team(trainee, lesson, data_parallel.processes(device, preset["batch"])) as team:
-            every = 1500 if packs else 300  # seconds: meshes of packs are longer, and so is their measurement
-            training.run(lesson(trainee, team.share), held_out, every, options.profile, gradient=team.gradient)
+        every = 1500 if packs else 300  # seconds: meshes of packs are longer, and so is their measurement
+        training.run(lessons(trainee, options, packs), held_out, every)
     if may_ship(training, options, DECIDES_ON_PACKS if "packs" in checks else DECIDES, *shipped_row(preset["families"])):
         write_weights(prepare(options, lowpoly.FOLDER), training, trainee, options.preset, packs)
 
 
-def lessons(trainee: Trainee, share: Share, preset: str, weight: float, compiled: bool, packs: MeshPacks | None = None) -> LossOf:
-    """Returns the loss of a step as a function of its number: of a share of its batch. weight : of the heads' loss"""
-    device, own = trainee.digits.device.type, PRESETS[preset]
+def lessons(trainee: Trainee, options: Options, packs: MeshPacks | None) -> LossOf:
+    """Returns the loss of a step as a function of its number."""
+    device, own, weight = trainee.digits.device.type, PRESETS[options.preset], options.weight
     half = device == "cuda" or has_fast_bfloat16()
     settings = trainee.model.settings
     points = lowpoly.points_of(settings)
-    world = World(own["families"], own["batch"], own["vary"], own["degraded"], settings.length, points, share, packs)
+    world = World(own["families"], own["batch"], own["vary"], own["degraded"], settings.length, points, packs)
 
     def loss(points: Tensor, budgets: Tensor, tokens: Tensor, known: Tensor, places: Tensor, labels: Tensor) -> Tensor:
         with torch.autocast(device, torch.bfloat16, enabled=half):
             own, later = trainee(points, budgets, tokens, known, places)
         return own + weight * sum(weighted(cross_entropies(each, labels)) for each in later)
 
-    fast = compiled_by_torch(loss, dynamic=True) if compiled else loss
+    fast = compiled_by_torch(loss, dynamic=True) if options.compiled else loss
 
     def loss_of(step: int) -> Tensor:
         points, budgets, tokens = world.batch(step)
-        places = some_places(tokens, LATER_ROWS // share.count, Generator(PCG64([12, step * share.count + share.index])))
+        places = some_places(tokens, LATER_ROWS, Generator(PCG64([12, step])))
         labels = labels_behind(tokens, places, DEPTH)
         return fast(*(x.to(device) for x in (points, budgets, tokens, known_places(tokens), places, labels)))
 

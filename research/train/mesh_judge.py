@@ -109,7 +109,7 @@ def main(options: Options) -> None:
     training = Training("mesh-judge", model, preset["rate"], options.minutes_of(preset), device, average=0.998, weight_decay=0.02)
     shipped = read_card(mesh_judge.FOLDER) if (mesh_judge.FOLDER / "card.json").exists() else {}
     same = tuple(shipped.get("names", ())) == NAMES
-    if not training.resume(options.fresh, options.slice) and not options.fresh and "mesh_judge" in shipped and same:
+    if not training.resume(options.fresh) and not options.fresh and "mesh_judge" in shipped and same:
         training.warm_start(mesh_judge.load().network.state_dict(), shipped["mesh_judge"])
     lessons = Lessons(lesson)
 

@@ -267,7 +267,7 @@ def main(options: Options) -> None:
         warm_steps=50, weight_decay=0.05, muon="decoder.", average=0.997,
         schedule=schedule,
     )  # fmt: skip
-    if not training.resume(options.fresh, options.slice) and not options.fresh and parts(pictogram.FOLDER, "decoder"):
+    if not training.resume(options.fresh) and not options.fresh and parts(pictogram.FOLDER, "decoder"):
         training.warm_start(matching_words(names), read_card(pictogram.FOLDER)["decoder"])
     drilled = end_of_drills(training.step, shipped_decoder()) if lessons.even else 0
     scenes = Scenes(tokenizer, words, device, half, lessons)
@@ -303,7 +303,7 @@ def main(options: Options) -> None:
         return numbers
 
     if not options.export:
-        training.run(loss_of, held_out, profile=options.profile)
+        training.run(loss_of, held_out)
     if may_ship(training, options, DECIDES, *shipped_row(taught, names)):
         ship(prepare(options, pictogram.FOLDER), training, model, scenes, offer, options.preset, taught)
 

@@ -134,7 +134,7 @@ def main(options: Options) -> None:
         average=0.998, schedule=straight_down if device == "cpu" else trapezoid,
     )  # fmt: skip
     from_shipped = options.decoders or not options.fresh
-    if not training.resume(options.fresh, options.slice) and from_shipped and (pictogram.FOLDER / "tokenizer.safetensors").exists():
+    if not training.resume(options.fresh) and from_shipped and (pictogram.FOLDER / "tokenizer.safetensors").exists():
         training.warm_start(pictogram.load_tokenizer().state_dict(), read_card(pictogram.FOLDER)["tokenizer"])
     pictures = {p: to_tensor([render(make_scene(s, lessons), p) for s in HELD_OUT_SEEDS], device) for p in (64, 128, 256)}
     half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
@@ -160,7 +160,7 @@ def main(options: Options) -> None:
         return numbers | {"codes_used": len(used)}
 
     if not options.export:
-        training.run(loss_of, held_out, profile=options.profile)
+        training.run(loss_of, held_out)
     known = read_card(pictogram.FOLDER).get("tokenizer") if (pictogram.FOLDER / "card.json").exists() else None
     other = known is not None and known.get("lessons", taught) != taught
     if not may_ship(training, options, DECIDES, known, f"the shipped one learned the lessons '{known['lessons']}'" if other else ""):

@@ -1,5 +1,4 @@
-"""Trains a predictive stream: `launch.py train predictive-stream [--backbone pictogram|lowpoly] [--both-ways]
-[--skip LAYERS] [--layers A-B] [--temperature T] [--partial-correct P] [--patience N]`.
+"""Trains a predictive stream: `launch.py train predictive-stream [--backbone pictogram|lowpoly] [--both-ways]`.
 
 Paper: Unifying Autoregressive and Discrete Diffusion Language Modeling via Cross-Regressive Decoding, Abulkhanov et al., algorithm 3. The
 labels are sequences that the backbone generated. Control rows read them and give distributions p. Windows of predictive rows, which use the
@@ -9,16 +8,15 @@ Deviations: Both guidance branches are trained together on the guided distributi
 from q, as in decoding, and are not its most probable tokens. Noise follows a front of random length, as in decoding. A window's first row
 reads a token that would have been rejected there, drawn from the residual of q against p: a joint pass does not know the replacement yet,
 so in decoding that row never reads the true token. "Right" is the probability of acceptance, the sum of min(p, q); it equals the paper's
-indicator if both distributions have a single token. The paper's table 6 has a "partial-correct threshold" of 0.05, which its text does
-not explain; `--partial-correct` reads it as the probability under the model above which the most probable draft is right. Several windows
-of a sequence share its control rows, which are computed once and without gradient. Windows for meshes are shorter than the paper's 16,
-because drafts are never accepted that far. p includes the grammar of meshes, q learns it. Training is timed in minutes, not epochs.
+indicator if both distributions have a single token. Several windows of a sequence share its control rows, which are computed once and
+without gradient. Windows for meshes are shorter than the paper's 16, because drafts are never accepted that far. p includes the grammar of
+meshes, q learns it. Training is timed in minutes, not epochs.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +25,10 @@ from numpy.random import PCG64, Generator
 from torch import Tensor, nn
 
 from engine.drafters.predictive_stream import folder_of, fresh, is_trained, layers_of, read_stream, write_adapter
-from engine.errors import BadKnob
 from engine.networks.weights import read_card, ship
 from engine.sampling import draw, guide, residual, warp
 from research.train import loop
-from research.train.decision import Measure, may_ship, needs_out, patient, prepare, target
+from research.train.decision import Measure, may_ship, prepare, target
 from research.train.feature_draft import TEACHERS, Library, Teacher, padded, teacher_of
 from research.train.loop import Training, cosine_to_a_tenth
 from research.train.recorded import Recorded
@@ -51,25 +48,11 @@ UNSEEN_ROWS = 192  # predictive rows of each
 
 @dataclass
 class Options(loop.Options):
-    """The options of this recipe, with the backbone, the attention mask and the layers without adapter."""
+    """The options of this recipe, with the backbone and the attention mask."""
 
     backbone: str = "pictogram"
     prompts: Path | None = None
     both_ways: bool = False
-    skip: int = 0
-    layers: str = ""
-    temperature: float | None = None
-    partial_correct: float | None = None
-    patience: int = 0
-
-    def __post_init__(self) -> None:
-        """Raises BadKnob for numbers out of range."""
-        super().__post_init__()
-        for option, value, most in (("--temperature", self.temperature, 5.0), ("--partial-correct", self.partial_correct, 1.0)):
-            if value is not None and not 0 <= value <= most:
-                raise BadKnob(f"{option} {value} is out of range. Choose 0 to {most:g}.")
-        if self.patience < 0:
-            raise BadKnob(f"--patience {self.patience} is out of range. Choose 0 (never) or more.")
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
@@ -82,11 +65,6 @@ class Options(loop.Options):
             action="store_true",
             help="let predictive rows also see later ones, as in the paper; an adapter beside the causal one",
         )
-        p.add_argument("--skip", type=int, default=0, metavar="LAYERS", help="number of first layers without the adapter")
-        p.add_argument("--layers", default="", metavar="A-B", help="layers with the adapter, from 0, both included (all)")
-        p.add_argument("--temperature", type=float, metavar="T", help="of the sequences, the targets and the check (the model's own)")
-        p.add_argument("--partial-correct", type=float, metavar="P", help="a draft is right if the model gives it more than P (expected)")
-        p.add_argument("--patience", type=int, default=0, metavar="N", help="end after N checks without a better one (0: never)")
         return p
 
 
@@ -109,10 +87,9 @@ class Frozen:
 class Pupil(nn.Module):
     """An adapter on a frozen backbone."""
 
-    def __init__(self, teacher: Teacher, causal: bool, first: int = 0, last: int | None = None):
-        """first, last : the layers with the adapter, both included (all)"""
+    def __init__(self, teacher: Teacher, causal: bool):
         super().__init__()
-        self.lora = fresh(teacher.trunk, teacher.linear, RANK, ALPHA, first, last)
+        self.lora = fresh(teacher.trunk, teacher.linear, RANK, ALPHA)
         self.causal = causal
         self._teacher = [teacher]  # never trained, not part of the state
 
@@ -158,15 +135,12 @@ class Pupil(nn.Module):
         return guide(logits, teacher.sampling.guidance).unflatten(0, (count, -1))
 
 
-def right_behind(p: Tensor, q: Tensor, width: int, least: float | None = None) -> Tensor:
+def right_behind(p: Tensor, q: Tensor, width: int) -> Tensor:
     """Returns s of algorithm 3, line 6: the expected number of consecutive right drafts after each position, [B, windows, width].
 
-    p, q : [B, windows * width, V]; least : None, or the probability under p above which the most probable draft is right
+    p, q : [B, windows * width, V]
     """
-    if least is None:
-        chance = torch.minimum(p, q).sum(-1).unflatten(1, (-1, width))
-    else:
-        chance = (p.gather(-1, q.argmax(-1, keepdim=True))[..., 0] > least).to(p).unflatten(1, (-1, width))
+    chance = torch.minimum(p, q).sum(-1).unflatten(1, (-1, width))
     found = torch.zeros_like(chance)
     for t in range(width - 2, -1, -1):
         found[..., t] = (found[..., t + 1] + 1) * chance[..., t + 1]
@@ -221,20 +195,6 @@ def window_starts(lengths: list[int], count: int, width: int, rng: Generator) ->
     return sorted(rng.integers(0, room, count).tolist())
 
 
-def range_of(options: Options, layers: int, name: str) -> tuple[int, int]:
-    """Returns the first and the last layer with the adapter; raises BadKnob for a range that the model does not have."""
-    if not 0 <= options.skip < layers:
-        raise BadKnob(f"--skip {options.skip} is out of range: {name} has {layers} layers. Choose 0 to {layers - 1}.")
-    if not options.layers:
-        return options.skip, layers - 1
-    if options.skip:
-        raise BadKnob("--skip and --layers both name layers. Leave one out.")
-    first, _, last = options.layers.partition("-")
-    if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < layers):
-        raise BadKnob(f"--layers {options.layers} is no range of layers: {name} has {layers}. Write for instance 0-{layers - 1}.")
-    return int(first), int(last)
-
-
 def main(options: Options) -> None:
     """Trains, resumes or exports the adapter; writes it in peft's format, with its card."""
     preset = PRESETS[options.preset]
@@ -242,31 +202,17 @@ def main(options: Options) -> None:
     teacher = teacher_of(options.backbone, device, options.prompts)
     if teacher.name not in TEACHERS:  # an imported model, whose layers are packed for decoding
         teacher.trainable()
-    if options.temperature is not None:
-        teacher.sampling = teacher.backbone.sampling = replace(teacher.sampling, temperature=options.temperature)
     layers, width = layers_of(teacher.trunk), WIDTHS.get(teacher.name, WIDTH)
-    worn = range_of(options, layers, teacher.name)
-    asked_layers = f"--layers {options.layers}" if options.layers else f"--skip {options.skip}"
-    asked = {  # what makes it another adapter than the shipped one
-        asked_layers: worn != (0, layers - 1),
-        f"--temperature {options.temperature:g}" if options.temperature is not None else "": options.temperature is not None,
-        f"--partial-correct {options.partial_correct:g}" if options.partial_correct is not None else "": options.partial_correct
-        is not None,
-    }
-    needs_out(options, asked)
-    given = [option for option, is_given in ({"--both-ways": options.both_ways} | asked).items() if is_given]
     target(options, teacher.folder)
-    recorded = teacher.name + ("" if options.temperature is None else f"_T{options.temperature:g}")
-    seen = Library(recorded, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
-    unseen = Library(recorded, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
-    pupil = Pupil(teacher, not options.both_ways, *worn)
-    variant = "".join(f"-{option.strip('-').replace(' ', '-')}" for option in given)
-    name = f"predictive-stream-{teacher.name}-{teacher.weights_hash}{variant}"
+    seen = Library(teacher.name, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
+    unseen = Library(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
+    pupil = Pupil(teacher, not options.both_ways)
+    name = f"predictive-stream-{teacher.name}-{teacher.weights_hash}{'-both-ways' if options.both_ways else ''}"
     training = Training(
         name, pupil, RATE, options.minutes_of(preset), device, 50, 0.995, 0.0, betas=(0.9, 0.99), schedule=cosine_to_a_tenth
     )
     known = known_card(teacher, options)
-    if not training.resume(options.fresh, options.slice) and not options.fresh and not any(asked.values()) and known is not None:
+    if not training.resume(options.fresh) and not options.fresh and known is not None:
         training.warm_start(state_of(folder_of(teacher.folder, options.both_ways), pupil, teacher), known)
     replay = Replay(seen.recorded, teacher.vocabulary, device)
 
@@ -278,7 +224,7 @@ def main(options: Options) -> None:
         guesses = noisy(replay.read(ids, places, width), width, teacher.vocabulary, rng)
         p, q = pupil.laws([seen.recorded[i] for i in ids], starts, guesses)
         with torch.no_grad():
-            weight = right_behind(p, q.exp(), width, options.partial_correct).flatten(1) + 1
+            weight = right_behind(p, q.exp(), width).flatten(1) + 1
             u, v = torch.from_numpy(rng.random((2, q.shape[0] * q.shape[1])))
             found, wrong = draw(q.flatten(0, 1).exp(), u), refused(p, q.exp(), v)
             replay.write(ids, places + 1, found.view(len(ids), -1), wrong.view(len(ids), -1))
@@ -288,18 +234,18 @@ def main(options: Options) -> None:
         return acceptance(pupil, unseen.recorded, width, teacher.vocabulary, device)
 
     if not options.export:
-        training.run(loss_of, held_out, profile=options.profile, enough=patient(DECIDES, options.patience) if options.patience else None)
+        training.run(loss_of, held_out)
     if not may_ship(training, options, DECIDES, known):
         return
     pupil.load_state_dict(training.averaged)
     of_backbone = [f"--backbone {teacher.name}"] if teacher.name != "pictogram" else []
-    command = " ".join(["predictive-stream", *given, *of_backbone])
+    command = " ".join(["predictive-stream", *(["--both-ways"] if options.both_ways else []), *of_backbone])
     card = {
         "base": {"name": teacher.backbone.name, "weights_hash": teacher.weights_hash},
         "causal": pupil.causal,
         "window": width,
-        "skipped_layers": worn[0],
-        "layers": list(worn),
+        "skipped_layers": 0,
+        "layers": [0, layers - 1],
         "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
     } | training.summary(options.preset, command)
     folder = folder_of(prepare(options, teacher.folder), options.both_ways)

@@ -1,8 +1,7 @@
-"""Trains the up-samplers between pictogram's scales: `launch.py train resampler --preset cpu|gpu [--progressive]`.
+"""Trains the up-samplers between pictogram's scales: `launch.py train resampler --preset cpu|gpu`.
 
 Paper: MuLo-SD, section 3.2. A scene drawn at two sizes gives a pair of token grids; the network learns the distribution of the finer one
-given the coarser one. `--progressive` trains as in the supplement: half of the time the network of factor 2 alone, whose layers then become
-the first ones of the network of factor 4.
+given the coarser one.
 Deviations: The loss is the cross-entropy of the codes instead of pixel, perceptual and adversarial losses, because exact methods need a
 distribution and pooled acceptance needs codes. Each factor has half a million parameters instead of 20 million. The network is row-causal,
 so that an unfinished draft needs no special handling. The one parameter of the training-free variant is fitted on trained scenes.
@@ -10,10 +9,8 @@ so that an unfinished draft needs no special handling. The one parameter of the 
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +24,8 @@ from engine.machine import has_fast_bfloat16
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import read_card, read_tensors, ship
 from engine.words.emoji_scenes import Lessons, Scene, held_out_scenes, lessons_of, render, trained_scenes
-from research.train import loop
 from research.train.decision import Measure, may_ship, prepare, target
-from research.train.loop import Training
+from research.train.loop import Options, Training
 from research.train.pictogram_tokenizer import to_tensor
 
 PRESETS = {
@@ -40,39 +36,13 @@ PAIRS = {(8, 16): 0.4, (16, 32): 0.3, (8, 32): 0.3}  # sides of both grids: shar
 SPREADS = torch.logspace(-2, 0.3, 47).tolist()  # candidates for s of the training-free variant
 
 
-BEGUN = "begun"
-ALONE = 0.5  # of the time that factor 2 trains alone, with --progressive
-
-
-@dataclass
-class Options(loop.Options):
-    """The options of this recipe."""
-
-    progressive: bool = False
-
-    @staticmethod
-    def parser(name: str) -> argparse.ArgumentParser:
-        """Returns the parser of `launch.py train NAME`."""
-        p = loop.Options.parser(name)
-        p.add_argument("--progressive", action="store_true", help="factor 2 first, factor 4 from its layers, as in MuLo-SD; starts anew")
-        return p
-
-
 class Samplers(nn.Module):
     """The networks by factor, as one module."""
 
-    def __init__(self, codebook: Tensor, progressive: bool = False, **settings: int):
+    def __init__(self, codebook: Tensor, **settings: int):
         super().__init__()
         factors = sorted({fine // coarse for coarse, fine in PAIRS})
         self.networks = nn.ModuleDict({str(factor): UpSampler(codebook, factor, **settings) for factor in factors})
-        if progressive:
-            self.register_buffer(BEGUN, torch.tensor(False))  # whether factor 4 has begun from factor 2
-
-    def grown(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Returns the tensors of factor 4's first layers and of its head, as factor 2's are in a state dict of this module."""
-        small, large = ({k: v for k, v in tensors.items() if k.startswith(f"networks.{factor}.")} for factor in "24")
-        pairs = {name: name.replace("networks.4.", "networks.2.", 1) for name in large}
-        return {name: small[own].clone() for name, own in pairs.items() if own in small and small[own].shape == large[name].shape}
 
     def logits(self, coarse: Tensor, fine: Tensor) -> Tensor:
         """Returns logits [B, V, H, W] for coarse tokens int64 [B, h, w]; `fine` [B, H, W] gives the size."""
@@ -141,13 +111,12 @@ def main(options: Options) -> None:
     device = options.device
     half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
     tokenizer = pictogram.load_tokenizer().to(device).requires_grad_(False)
-    samplers = Samplers(tokenizer.quantizer.codebook(), options.progressive)
-    name = "resampler-progressive" if options.progressive else "resampler"
-    training = Training(name, samplers, preset["rate"], options.minutes_of(preset), device, average=0.995)
+    samplers = Samplers(tokenizer.quantizer.codebook())
+    training = Training("resampler", samplers, preset["rate"], options.minutes_of(preset), device, average=0.995)
     target(options, pictogram.FOLDER)
     whole = read_card(pictogram.FOLDER)
     card, lessons = whole.get("resampler"), lessons_of(whole)
-    if not training.resume(options.fresh, options.slice) and not (options.fresh or options.progressive) and card is not None:
+    if not training.resume(options.fresh) and not options.fresh and card is not None:
         training.warm_start(with_prefix(read_tensors(weights_file(pictogram.FOLDER))), card)
     spreads = spreads_of(tokenizer, preset["unseen"], device, lessons)
     resampler = PictureResampler(tokenizer, spreads)
@@ -155,10 +124,7 @@ def main(options: Options) -> None:
     unseen = dict(zip(sides, grids(tokenizer, held_out_scenes(preset["unseen"], lessons), tuple(sides), device), strict=True))
 
     def loss_of(step: int) -> Tensor:
-        pairs = PAIRS
-        if options.progressive:
-            pairs = phase(training, samplers)
-        pair = random.Random(step).choices(list(pairs), list(pairs.values()))[0]
+        pair = random.Random(step).choices(list(PAIRS), list(PAIRS.values()))[0]
         with torch.no_grad(), half:
             coarse, fine = grids(tokenizer, trained_scenes(step * 4096, preset["batch"], lessons=lessons), pair, device)
         with half:
@@ -172,24 +138,11 @@ def main(options: Options) -> None:
         return numbers
 
     if not options.export:
-        training.run(loss_of, held_out, profile=options.profile)
+        training.run(loss_of, held_out)
     tokens = whole.get("tokenizer", {}).get("tokens")
     known = card if card is not None and card.get("tokens") == tokens else None  # one for other tokens is refused
     if may_ship(training, options, Measure("nats_{}_{}".format(*next(iter(PAIRS)))), known):
         ship_samplers(prepare(options, pictogram.FOLDER), training, samplers, spreads, options, tokens)
-
-
-def phase(training: Training, samplers: Samplers) -> Mapping[tuple[int, int], float]:
-    """Returns the pairs of this step of a progressive training. When the first phase is over, factor 4 begins with factor 2's layers."""
-    if training.spent < ALONE * 60 * training.minutes and not samplers.begun:
-        return {pair: share for pair, share in PAIRS.items() if pair[1] == 2 * pair[0]}
-    if not samplers.begun:
-        with torch.no_grad():
-            for state in (samplers.state_dict(), training.averaged):
-                for name, tensor in samplers.grown(state).items():
-                    state[name].copy_(tensor)
-            samplers.begun.fill_(True)
-    return PAIRS
 
 
 def with_prefix(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -201,9 +154,7 @@ def ship_samplers(
     folder: Path, training: Training, samplers: Samplers, spreads: Mapping[int, float], options: Options, tokens: str | None
 ) -> None:
     """Writes the averaged networks and their entry in the card."""
-    tensors = {name.removeprefix("networks."): tensor for name, tensor in training.averaged.items() if name != BEGUN}
+    tensors = {name.removeprefix("networks."): tensor for name, tensor in training.averaged.items()}
     row: dict[str, Any] = {"tokens": tokens, "networks": {name: network.settings for name, network in samplers.networks.items()}}
-    row |= {"spreads": {str(factor): s for factor, s in spreads.items()}} | training.summary(
-        options.preset, "resampler --progressive" if options.progressive else "resampler"
-    )
+    row |= {"spreads": {str(factor): s for factor, s in spreads.items()}} | training.summary(options.preset, "resampler")
     ship(folder, {weights_file(folder).name: tensors}, {"resampler": row})

@@ -172,7 +172,7 @@ def main(options: Options) -> None:
     begin(heads, teacher)
     name = f"spatial-heads-{teacher.name}-{teacher.weights_hash}"
     training = Training(name, heads, RATE, options.minutes_of(preset), device, average=0.995)
-    training.resume(options.fresh, options.slice)
+    training.resume(options.fresh)
 
     def loss_on(step: int) -> Tensor:
         return loss_on_rows(heads, teacher, seen.batch(step), preset["rows"], step)
@@ -187,7 +187,7 @@ def main(options: Options) -> None:
         }
 
     if not options.export:
-        training.run(loss_on, held_out, profile=options.profile)
+        training.run(loss_on, held_out)
     known = teacher.backbone.card.get(NAME)
     if known is not None and known.get("backbone") != teacher.weights_hash:
         known = None  # the backbone refuses to load it

@@ -72,7 +72,7 @@ def main(options: Options) -> None:
     model = CloudNetwork(1)
     training = Training("upright", model, preset["rate"], options.minutes_of(preset), device, average=0.998, weight_decay=0.02)
     shipped = read_card(up.FOLDER) if (up.FOLDER / "card.json").exists() else {}
-    if not training.resume(options.fresh, options.slice) and not options.fresh and "upright" in shipped:
+    if not training.resume(options.fresh) and not options.fresh and "upright" in shipped:
         training.warm_start(up.load().network.state_dict(), shipped["upright"])
     lessons = Lessons(lesson)
 

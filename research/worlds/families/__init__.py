@@ -17,8 +17,3 @@ GROUPS: dict[str, tuple[Family, ...]] = {
     "vessels": VESSELS, "implements": IMPLEMENTS, "figures": FIGURES, "assemblies": ASSEMBLIES,
 }  # fmt: skip
 FAMILIES: dict[str, Family] = {family.name: family for group in GROUPS.values() for family in group}
-
-
-def group_of(name: str) -> str:
-    """The name of the group that a family belongs to. Raises KeyError."""
-    return {family.name: group for group, families in GROUPS.items() for family in families}[name]

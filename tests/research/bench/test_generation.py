@@ -15,9 +15,9 @@ from research.bench.generation import GenerateBench, bench, break_even
 def test_rows(guidance: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = bench(GenerateBench(size="tiny", tokens=6, window=4, dtype="float32", guidance=guidance, csv=tmp_path / "rows.csv"))
     by_name = {row["method"]: row for row in rows}
+    lookup = [] if guidance > 1 else ["transformers prompt lookup"]  # with guidance it gives wrong tokens
     assert [*by_name] == [
-        "cost of a pass", "sjdpp: cost of a step", "transformers generate", "transformers prompt lookup", "foretoken ar", "foretoken sjdpp",
-        "memory",
+        "cost of a pass", "sjdpp: cost of a step", "transformers generate", "foretoken ar", "foretoken sjdpp", *lookup, "memory",
     ]  # fmt: skip
     assert by_name["foretoken ar"]["forwards"] == by_name["foretoken ar"]["tokens"] == 6
     assert 0 < by_name["sjdpp: cost of a step"]["model_share"] < 1

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from engine.errors import BadKnob, BadPrompt, NotSupported
-from research.bench.plan import EyeBench, ImageBench, ImageSheet, JudgeBench, MeshBench, MeshSheet, read_prompts
+from research.bench.plan import ImageBench, MeshBench, read_prompts
 
 TOY = {"backbone": "toy"}
 ALL = frozenset(
@@ -21,7 +21,7 @@ ALL = frozenset(
     ("kind", "given", "error"),
     [
         (ImageBench, {"count": 0}, BadPrompt),
-        (ImageBench, {"repeats": 0}, BadPrompt),
+        (ImageBench, {"repeats": -1}, BadPrompt),
         (ImageBench, {"size": 0}, BadPrompt),
         (ImageBench, {"sampling": {"temperature": float("nan")}}, BadPrompt),
         (ImageBench, {"sampling": {"warmth": 1.0}}, BadPrompt),
@@ -37,15 +37,14 @@ ALL = frozenset(
         (ImageBench, {"sweep": (("size", ("0",)),)}, BadPrompt),
         (ImageBench, {"backbone": "nowhere"}, NotSupported),
         (ImageBench, {"device": "abacus"}, NotSupported),
-        (JudgeBench, {"count": -1}, BadPrompt),
-        (EyeBench, {"answers": Path("eye.csv"), "size": -1}, BadPrompt),
-        (ImageSheet, {"path": Path("sheet.png"), "count": 10**9}, BadPrompt),
         (MeshBench, {}, NotSupported),  # the toy makes no meshes
         (MeshBench, {"backbone": "lowpoly", "seeds": 0}, BadPrompt),
-        (MeshBench, {"backbone": "lowpoly", "faces": 0}, BadPrompt),
+        (MeshBench, {"backbone": "lowpoly", "size": 0}, BadPrompt),
+        (MeshBench, {"backbone": "lowpoly", "size": 10**6}, BadPrompt),
+        (ImageBench, {"count": 10**9}, BadPrompt),
+        (ImageBench, {"judge": True, "prompts": ("a red cat",)}, BadPrompt),
         (MeshBench, {"backbone": "lowpoly", "sampling": {"guidance": 2.0}}, NotSupported),
         (MeshBench, {"backbone": "lowpoly", "verify": "residual"}, BadKnob),  # the table's rows have knobs of their own
-        (MeshSheet, {"backbone": "lowpoly", "path": Path("sheet.png"), "faces": 10**6}, BadPrompt),
     ],
 )
 def test_a_wrong_plan_cannot_be_made(kind: type, given: dict, error: type[Exception]) -> None:
@@ -109,4 +108,4 @@ def test_a_grid_of_settings_and_knobs_has_every_combination() -> None:
 
 def test_a_mesh_s_size_is_its_number_of_faces() -> None:
     parts = MeshBench(backbone="lowpoly", methods=("lookup",), sweep=(("size", ("20", "40")),)).parts()
-    assert [part.faces for part in parts.values()] == [20, 40]
+    assert [part.size for part in parts.values()] == [20, 40]

@@ -1,27 +1,21 @@
-"""The clocks that divide a step."""
+"""The stop-watches that divide a step."""
 
 from __future__ import annotations
 
 from itertools import count
+from types import SimpleNamespace
 
-import pytest
-
-from research.bench.step_split import _Clock, reading
+from research.bench.step_split import Stopwatch
 
 
-def test_a_nested_call_counts_once_and_the_clock_itself_does_not() -> None:
+def test_a_nested_call_counts_once_and_functions_come_back() -> None:
     seconds = count()
-    clock = _Clock(lambda: next(seconds), tick=1)
+    clock = Stopwatch(lambda: next(seconds))
     inner = clock.timed(lambda: [next(seconds) for _ in range(5)])
-    outer = clock.timed(lambda: (next(seconds), inner()))
-    outer()
-    assert clock.calls == 1 and clock.seconds == 6  # what passed between two reads, which lie one second apart by themselves
+    owner = SimpleNamespace(act=lambda: (next(seconds), inner()))
+    before = owner.act
+    with clock.on([(owner, "act")]):
+        owner.act()
+    assert clock.seconds == 7 and owner.act is before  # six readings between the two of the outer call
     inner()
-    assert clock.calls == 2 and clock.seconds == 11
-    clock.begin()
-    assert clock.calls == 0 and clock.seconds == 0
-
-
-def test_the_time_of_a_reading_is_that_of_one() -> None:
-    halves = count()
-    assert reading(lambda: next(halves) / 2, tries=9) == pytest.approx(0.5)
+    assert clock.seconds == 13

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from app.cli import main
 from research import papers
-from research.papers import PAPERS, page, report
+from research.papers import PAPERS, page, results
 from research.papers.declaration import Arm, Claim, Experiment, Paper, Pictures
 from research.papers.running import cores_between, digest
 
-RUNS = Pictures(arms=(Arm("plain", "ar"), Arm("SJD", "sjd")), count=20, backbone="toy", prompts=tuple("abcdefghijklmnopqrst"))
+RUNS = Pictures(arms=(Arm("plain", "ar"), Arm("SJD", "sjd")), count=20, settings={"size": 64})
 ASKED = Experiment(
     key="table-1", title="Table 1: one", asks="Is it faster?", reports="It is.", runs=RUNS, reported={"SJD": {"step_compression": 2.5}},
     claims=(Claim("SJD commits more", "SJD", "more", "plain", "step_compression"),), differs="All is small.",
@@ -34,12 +32,11 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Paper:
 
 
 def rows_of(count: int, others: float = 0.0) -> list[dict[str, str]]:
-    """Stored rows of ASKED with features of the judge."""
-    r = np.random.default_rng(3)
+    """Stored rows of ASKED."""
     stamp = {"backbone": "toy", "weights": "w", "processor": "c", "threads": "1", "torch": "t", "commit": "k", "declared": digest(RUNS)}
     return [
         {"label": label, "input": str(i), "plain": "plain", "step_compression": f"[{n + i / 1e5}, 1, 2]", "speedup": "[1.5, 1, 2]"}
-        | {"features": json.dumps((r.normal(size=40) + n).tolist()), "others": str(others), "platform": "long " * 9}
+        | {"others": str(others), "platform": "long " * 9}
         | stamp
         for i in range(count)
         for n, label in enumerate(("plain", "SJD"), 1)
@@ -60,15 +57,10 @@ def test_a_page_tells_every_experiment_that_was_measured(tmp_path: Path, only: P
     write_rows(tmp_path / "p-table-1.csv", rows_of(8, others=1.25))
     text = page.write_page(tmp_path).read_text()
     assert "<td>P</td><td>Table 1: one</td><td>8</td><td>1</td><td></td><td></td>" in text and "Table 2" not in text
-    assert (
-        "Here, tokens a pass: SJD 2 (2 to 2), in the paper 2.5." in text
-        and "that hold here: <em>SJD commits more</em>. All is small." in text
-    )
+    assert "<td>2 (2 to 2); paper 2.5</td>" in text and "The paper: It is. All is small." in text
+    assert "<li>agrees: SJD commits more (tokens a pass, SJD minus plain: 1 (1 to 1))</li>" in text
     assert '<img src="p-table-1.png" alt="Table 1: one">' in text and "because other programs used 1.2 cores meanwhile;" in text
-    assert (
-        "<code>python launch.py papers p table-1</code>: 8 inputs" in text
-        and "Of 20 inputs, 8 are measured; run it again to go on." in text
-    )
+    assert "python launch.py papers p table-1: 8 of 20 inputs" in text
 
 
 def test_a_page_says_if_the_experiment_was_changed_since(tmp_path: Path, only: Paper) -> None:
@@ -77,15 +69,15 @@ def test_a_page_says_if_the_experiment_was_changed_since(tmp_path: Path, only: P
 
 
 def test_times_are_called_rough_if_other_programs_used_the_processor() -> None:
-    assert report.disturbed(rows_of(4, others=0.1)) == ""
-    assert "used 0.9 cores" in report.disturbed(rows_of(4, others=0.9))
-    assert "because each row decoded an input once;" in report.disturbed([row | {"repeats": "0"} for row in rows_of(4)])
+    assert results.disturbance(rows_of(4, others=0.1)) == ""
+    assert "used 0.9 cores" in results.disturbance(rows_of(4, others=0.9))
+    assert "each row decoded an input once" in results.disturbance([row | {"repeats": "0"} for row in rows_of(4)])
     fast = replace(ASKED, claims=(Claim("SJD is faster", "SJD", "more", "plain", "speedup"), *ASKED.claims))
     rows = [row | {"speedup": str(2.0 if row["label"] == "SJD" else 1.0)} for row in rows_of(6)]
     for more, verdict in (({}, "agrees"), ({"repeats": "0"}, "undecided")):  # rough times decide nothing, other numbers do
-        assert [a.verdict for a in report.answers_of(fast, [row | more for row in rows])] == [verdict, "agrees"]
+        assert [a.verdict for a in results.answers_of(fast, [row | more for row in rows])] == [verdict, "agrees"]
     untimed = [{name: cell for name, cell in row.items() if name != "speedup"} for row in rows_of(4, others=0.9)]
-    assert report.disturbed(untimed) == ""
+    assert results.disturbance(untimed) == ""
     assert cores_between((10.0, 5.0), (20.0, 12.0)) == 0.7 and cores_between((0.0, None), (1.0, 2.0)) is None
 
 

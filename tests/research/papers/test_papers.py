@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import csv
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,17 +14,14 @@ import pytest
 from app.cli import main
 from engine.backbones.toy import Toy
 from engine.core import KnobArray
-from engine.errors import BadFile, BadPrompt, MissingWeights, NotSupported
+from engine.errors import BadFile, BadOutput, BadPrompt, MissingWeights, NotSupported
 from engine.methods import find
-from engine.words.emoji_scenes import LESSONS
 from research.bench.plan import ImageBench
+from research.bench.rows import append_csv
 from research.papers import PAPERS, experiment_of, running
-from research.papers.declaration import Arm, Experiment, Meshes, Pictures, Readings
-from research.papers.figures import DRAWN
-from research.papers.panels import PANELS
-from research.papers.readings import READ, in_proportion
-from research.papers.sheets import SHEETS
+from research.papers.declaration import Arm, Experiment, Meshes, Pictures
 
+ROOT = Path(__file__).resolve().parents[3]
 ALL = [(paper, each) for paper in PAPERS.values() for each in paper.experiments]
 RUN = [each for _, each in ALL if each.runs]
 
@@ -35,25 +36,13 @@ def test_every_table_and_figure_is_listed(capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.parametrize("each", RUN, ids=lambda each: each.key)
 def test_a_declaration_can_be_measured_and_drawn(each: Experiment) -> None:
-    assert each.drawing.kind in {**DRAWN, **SHEETS, **PANELS, "panels": None}
     if isinstance(each.runs, Meshes):
         assert next(iter(each.runs.rows.values())).method == "ar"
         for row in each.runs.rows.values():
             KnobArray(find(row.method)[0].knobs, row.knobs)
         return
-    if isinstance(each.runs, Readings):
-        assert each.runs.reads in READ
-        return
     for arm in each.runs.arms:
         ImageBench(backbone="pictogram", methods=(arm.method,)).at({**each.runs.settings, **arm.settings})
-
-
-def test_a_sheet_names_objects_that_the_lessons_of_every_model_have() -> None:
-    """A sheet is made anew after a model was trained on other lessons."""
-    prompts = [text for each in RUN if isinstance(each.runs, Pictures) for text in each.runs.prompts]
-    for name in ("first", "common"):
-        known = LESSONS[name].objects
-        assert len(prompts) > 30 and all(any(word in text for word in known) for text in prompts), name
 
 
 def test_what_lacks_something_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,6 +95,71 @@ def test_a_run_goes_on_where_it_stopped_and_refuses_another_declaration(tmp_path
         running.run(other, path, 3, 60)
 
 
-def test_ranges_of_the_papers_layers_are_taken_in_proportion() -> None:
-    assert in_proportion(0, 31, 6) == (0, 5) and in_proportion(0, 3, 32) == (0, 3)
-    assert all(0 <= a <= b < 6 for a, b in (in_proportion(n, n, 6) for n in range(32)))
+# --- kills, and equal rows --------------------------------------------------------------------------------------------
+
+PAIR = Pictures(arms=(Arm("plain", "ar"), Arm("SJD", "sjd")), count=8, settings={"size": 64})
+ASKED = Experiment(key="table-1", title="One", asks="A?", reports="B.", runs=PAIR)
+CHILD = """
+import sys
+from pathlib import Path
+from research.papers import running
+from tests.research.papers.test_papers import ASKED
+running.run(ASKED, Path(sys.argv[1]), 8, 600, once=True)
+"""
+
+
+def measured(path: Path) -> list[tuple[str, int]]:
+    """The rows of a file, by label and input."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [(row["label"], int(row["input"])) for row in csv.DictReader(file)]
+
+
+def test_a_killed_experiment_goes_on_and_has_every_row_once(tmp_path: Path) -> None:
+    """The first process is killed as soon as a row is stored; the second one measures what is missing."""
+    path = tmp_path / "rows.csv"
+    child = subprocess.Popen([sys.executable, "-c", CHILD, str(path)], cwd=ROOT, stderr=subprocess.DEVNULL)
+    while not (path.is_file() and path.stat().st_size) and child.poll() is None:
+        time.sleep(0.002)
+    child.kill()
+    child.wait()
+    before = measured(path)
+    assert before and len(before) % (2 * running.CHUNK) == 0  # whole chunks only
+    running.run(ASKED, path, 8, 600, once=True)
+    assert measured(path)[: len(before)] == before
+    assert sorted(measured(path)) == sorted((label, i) for i in range(8) for label in ("plain", "SJD"))
+
+
+def test_a_kill_while_rows_are_written_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rows.csv"
+    append_csv(path, [{"input": 0}], whole=True)
+    before = path.read_bytes()
+
+    def killed(*_: object) -> None:
+        raise OSError("killed")
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(BadOutput, match="killed"):
+        append_csv(path, [{"input": 1}, {"input": 2}], whole=True)
+    assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
+
+
+def test_experiments_with_the_same_rows_are_measured_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = tmp_path / "p-table-1.csv", tmp_path / "p-table-2.csv"
+    running.run(ASKED, first, 2, 60, once=True)
+    running.run(ASKED, second, 2, 60, once=True)
+    assert "p-table-1.csv has the same rows" in capsys.readouterr().err and first.read_bytes() == second.read_bytes()
+    twice = tmp_path / "p-table-3.csv"  # rows that were decoded once do not stand for others
+    running.run(ASKED, twice, 1, 60)
+    assert measured(twice) == [("plain", 0), ("SJD", 0)]
+    running.run(ASKED, second, 3, 60, once=True)
+    assert len(measured(second)) == 6 and len(measured(first)) == 4
+
+
+def test_the_tables_that_share_their_rows() -> None:
+    groups: dict[str, set[str]] = {}
+    for paper, each in ALL:
+        if each.runs:
+            groups.setdefault(running.digest(each.runs), set()).add(f"{paper.name} {each.key}")
+    shared = [{"sjdpp table-1", "sjdpp table-2", "sjdpp table-4"}, {"sjdpp table-6", "sjdpp figure-5"}, {"sjdpp table-7", "sjdpp figure-6"},
+              {"cross_regression table-12", "cross_regression table-13"}]  # fmt: skip
+    assert [group for group in groups.values() if len(group) > 1] == shared

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
+import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from research.papers import figures, frechet, report
-from research.papers.declaration import Arm, Claim, Conclusion, Drawing, Experiment, Paper, Pictures, at_settings, listed
-from research.papers.page import section
-from research.papers.results import answer, distances, table_of
+from engine.errors import NotSupported
+from research.papers import drawing as figures
+from research.papers import page
+from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings, listed
+from research.papers.results import answer, table_of
 from research.papers.running import number
+from research.papers.xspecmesh import PAPER as XSPECMESH
 
 
 def rows_of(**by: list[float]) -> list[dict[str, str]]:
@@ -48,43 +48,6 @@ def test_a_claim_is_decided_by_the_paired_interval(claim: Claim, a: list[float],
     assert answer(claim, table).verdict == verdict
 
 
-def test_an_undecided_claim_says_how_many_inputs_decide_it() -> None:
-    """An interval shrinks with the root of the number of inputs; that of equal answers with the number itself."""
-    found = answer(claimed("more"), table_of(rows_of(a=[1, -1, 2, -1, 1, 0, 1, 0.2], b=[0.0] * 8)))
-    assert found.verdict == "undecided" and found.needs is not None and found.difference is not None
-    half = (found.difference.high - found.difference.low) / 2
-    assert found.needs == pytest.approx(8 * (half / abs(found.difference.mean)) ** 2, abs=1)
-    assert answer(claimed("more"), table_of(rows_of(a=[1.0], b=[0.0]))).needs is None
-    equal = [{"label": label, "input": str(i), "objects": "True"} for label in "ab" for i in range(12)]
-    alike = Claim("a as good as b", "a", "alike", "b", "objects", 0.05)
-    assert answer(alike, table_of(equal)).needs == 60 == alike.least
-    runs = Pictures(arms=(Arm("a", "sjd"), Arm("b", "ar")), count=60)
-    asked = Experiment(key="table-1", title="One", asks="A?", reports="B.", runs=runs, claims=(alike, claimed("more")))
-    told = report.paragraph(asked, [*equal, *rows_of(a=[1, 2], b=[0, 0])])
-    assert "*a as good as b* (about 60 inputs decide it, if the difference stays)" in told
-    assert "*a against b* (36 inputs or more can decide it; declared are 60)" in told  # 2 of 12 inputs ask for it
-
-
-@pytest.mark.parametrize(("faster", "better", "word"), [(2.0, True, "yes"), (0.5, True, "no"), (2.0, False, "no"), (1.0, True, "open")])
-def test_two_claims_answer_a_question_together(faster: float, better: bool, word: str) -> None:
-    """Faster and as good: yes. One contradicted: no. One undecided: open."""
-    claims = (Claim("faster", "a", "more", "b", "speedup"), Claim("as good", "a", "alike", "b", "objects", 0.15))
-    runs = Pictures(arms=(Arm("a", "sjd"), Arm("b", "ar")))
-    question = Conclusion("a is faster and as good", ("faster", "as good"))
-    asked = Experiment(key="table-1", title="One", asks="A?", reports="B.", runs=runs, claims=claims, concludes=(question,))
-    r = np.random.default_rng(0)
-    rows = [
-        {"label": label, "input": str(i), "speedup": str((faster if label == "a" else 1.0) + 0.1 * r.normal())}
-        | {"objects": str(label == "b" or better)}
-        for label in "ab"
-        for i in range(20)
-    ]
-    told = report.paragraph(asked, rows)
-    assert f"**a is faster and as good: {word}.** The differences: times as fast as plain decoding" in told
-    with pytest.raises(AssertionError, match="does not make"):
-        replace(asked, concludes=(Conclusion("", ("nothing",)),))
-
-
 def test_a_claim_that_its_inputs_cannot_decide_is_refused() -> None:
     runs = Pictures(arms=(Arm("a", "sjd"), Arm("b", "ar")), count=40)
     with pytest.raises(AssertionError, match="40 inputs cannot decide"):
@@ -109,7 +72,7 @@ def test_cells_become_numbers() -> None:
 
 
 def test_a_page_has_our_numbers_beside_the_paper_s_and_a_figure_is_drawn(tmp_path) -> None:
-    runs = Pictures(arms=at_settings("SJD", "sjd", "top_k", (1, 10)), backbone="toy", count=5)
+    runs = Pictures(arms=at_settings("SJD", "sjd", "top_k", (1, 10)), count=5)
     for drawing in (Drawing(), Drawing(kind="curve", x="top-k"), Drawing(kind="plane", x="step_compression")):
         asked = Experiment(
             key="table-1", title="One", asks="A?", reports="B.", runs=runs, drawing=drawing, reported={"SJD, 10": {"step_compression": 7.5}}
@@ -118,8 +81,9 @@ def test_a_page_has_our_numbers_beside_the_paper_s_and_a_figure_is_drawn(tmp_pat
             name="p", title="P", method="sjd", tables=(1, 1), figures=(1, 1), experiments=(asked,), illustrations={"figure-1": "x"}
         )
         rows = rows_of(**{"SJD, 1": [1, 2, 3], "SJD, 10": [2, 2, 2]})
-        text = "\n".join(section(paper, asked, rows))
-        assert "| SJD, 10 | 2 (2 to 2); paper 7.5 |" in text and "Of 5 inputs, 3 are measured" in text
+        text = page.section(paper, asked, rows)
+        assert "<td>SJD, 10</td><td>2 (2 to 2); paper 7.5</td>" in text and "3 of 5 inputs" in text
+        assert "tokens a pass 2 (2 to 2); paper 7.5" in page.text_of(paper, asked, rows)
         figures.draw(asked, rows, tmp_path / "figure.png")
         assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
@@ -129,8 +93,8 @@ def test_rows_that_were_left_out_are_named_and_the_others_drawn(drawing: Drawing
     arms = (*at_settings("SJD", "sjd", "top_k", (1, 10)), *at_settings("EAGLE", "eagle", "top_k", (1, 10)))
     asked = Experiment(key="table-1", title="One", asks="A?", reports="B.", runs=Pictures(arms=arms, count=6), drawing=drawing)
     rows = rows_of(**{"SJD, 1": [1, 2, 3], "EAGLE, 10": [2, 2, 2]})
-    assert "Left out, because the model lacks what they need: SJD, 10; EAGLE, 1." in report.paragraph(asked, rows)
-    assert "Left out" not in report.paragraph(asked, [row | {"declared": "older"} for row in rows])
+    assert page.told(asked, rows) == ["left out, because the model lacks what they need: SJD, 10; EAGLE, 1"]
+    assert page.told(asked, [row | {"declared": "older"} for row in rows]) == []
     figures.draw(asked, rows, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
@@ -145,27 +109,16 @@ def test_a_declaration_with_a_hole_is_refused() -> None:
         Experiment(key="table-1", title="", asks="", reports="", runs=runs, reported={"nobody": {"speedup": 1.0}})
 
 
-def test_the_distance_between_sets_of_pictures() -> None:
-    """Near 0 for draws of one distribution, near the squared distance of the means for a shifted one, and nothing for few pictures."""
-    r = np.random.default_rng(1)
-    same, plain = r.normal(size=(60, 12)), r.normal(size=(60, 12))
-    value, low, high = frechet.distance(same, plain)
-    assert low < 0.3 and abs(value) < 0.3 and low < value < high
-    assert frechet.frechet(plain, plain) == pytest.approx(0, abs=1e-9)
-    assert frechet.frechet(plain + 2, plain) == pytest.approx(12 * 4)
-    shifted = frechet.distance(plain + 2, plain)
-    assert shifted[1] > high
-    assert np.isnan(frechet.distance(same[:15], plain[:15])[0])
+def test_panels_of_meshes_are_drawn(tmp_path: Path) -> None:
+    asked = XSPECMESH.find("figure-5")
+    assert asked is not None and asked.runs is not None and len(asked.drawing.panels) == 6
+    rows = [{"label": label, "input": str(i), "speedup": "1.5", "step_compression": "2"} for label in asked.runs.labels for i in range(3)]
+    figures.draw(asked, rows, tmp_path / "panels.png")
+    assert (tmp_path / "panels.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_rows_with_features_get_a_distance_from_their_own_plain_decoding() -> None:
-    r = np.random.default_rng(2)
-
-    def rows(label: str, plain: str, shift: float) -> list[dict[str, str]]:
-        return [
-            {"label": label, "plain": plain, "input": str(i), "features": json.dumps((r.normal(size=10) + shift).tolist())}
-            for i in range(20)
-        ]
-
-    found = distances([*rows("plain", "plain", 0), *rows("fast", "plain", 3), *rows("plain top_k=1", "plain top_k=1", 3)])
-    assert {*found} == {"fast"} and found["fast"].inputs == 20 and found["fast"].low > 1
+def test_a_figure_without_matplotlib_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    asked = Experiment(key="table-1", title="", asks="", reports="", runs=Pictures(arms=(Arm("SJD", "sjd"),)))
+    with pytest.raises(NotSupported, match=r"foretoken\[research\]"):
+        figures.draw(asked, rows_of(SJD=[1]), tmp_path / "figure.png")

@@ -19,7 +19,7 @@ from engine.mesh.bpt_tokens import parse
 from engine.methods import find
 from engine.networks.mesh_decoder import MeshModel
 from engine.run import generate
-from research.train import imported_mesh_heads, loop, mesh_heads
+from research.train import head_lessons, imported_mesh_heads, loop, mesh_heads
 from research.train.imported_mesh_heads import mesh_files, sample_in, samples_of
 from tests.engine.backbones import test_bpt, tiny, tiny_originals
 
@@ -52,8 +52,8 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return imported()[0]
 
 
-def options(tmp_path: Path, **more: object) -> mesh_heads.Options:
-    return mesh_heads.Options(backbone=NAME, shapes=tmp_path / "meshes", **more)
+def options(tmp_path: Path, **more: object) -> head_lessons.Options:
+    return head_lessons.Options(backbone=NAME, shapes=tmp_path / "meshes", **more)
 
 
 def test_heads_are_trained_beside_the_model_and_give_its_tokens(model: Path, tmp_path: Path) -> None:
@@ -81,15 +81,15 @@ def test_heads_are_trained_beside_the_model_and_give_its_tokens(model: Path, tmp
 def test_heads_learn_from_the_states_of_the_backbone(tmp_path: Path) -> None:
     """What they learn from are the states of decoding, and the loss falls."""
     _, backbone = imported_mesh_heads.usable(NAME, "cpu")
-    library = mesh_heads.Library(backbone, samples_of(mesh_files(tmp_path / "meshes"), 6, False), 2, 2, 0, together=2, longest=60)
-    memory = mesh_heads.Memory(mesh_heads.Pupil(backbone.model, None, False), library, "cpu", 2)
+    library = head_lessons.Library(backbone, samples_of(mesh_files(tmp_path / "meshes"), 6, False), 2, 2, 0, together=2, longest=60)
+    memory = head_lessons.Memory(head_lessons.Pupil(backbone.model, None, False), library, "cpu", 2)
     order = torch.randperm(bpt.POINTS, generator=torch.Generator().manual_seed(0))
     sequence = load(NAME).start(Prompt(points=library.points[0][order.argsort()]))
     for i, token in enumerate(library.tokens[0]):
         torch.testing.assert_close(sequence.forward(NO_DRAFT).hidden[0, 0], memory.hidden[0][i].float(), atol=2e-2, rtol=1e-2)
         sequence.commit([], token)
     heads = mesh_heads.MeshHeads(3, 64, 1, LEVELS.vocabulary)
-    pupil, optimizer = mesh_heads.Pupil(backbone.model, heads, False), torch.optim.Adam(heads.parameters(), 1e-2)
+    pupil, optimizer = head_lessons.Pupil(backbone.model, heads, False), torch.optim.Adam(heads.parameters(), 1e-2)
     losses = []
     for _ in range(12):
         losses.append(pupil.head_losses(*memory.of([0, 3]), None, None)[0].sum())
@@ -101,7 +101,7 @@ def test_heads_learn_from_the_states_of_the_backbone(tmp_path: Path) -> None:
 
 def test_procedural_shapes_too_long_for_the_model_are_refused() -> None:
     with pytest.raises(BadKnob, match="--shapes"):
-        mesh_heads.main(mesh_heads.Options(backbone=NAME))
+        mesh_heads.main(head_lessons.Options(backbone=NAME))
 
 
 def test_a_bfloat16_model_takes_its_heads(tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ def test_the_tokens_of_a_file_spell_its_mesh(tmp_path: Path) -> None:
 
 def test_sequences_of_a_batch_are_cut_at_the_length_of_the_preset() -> None:
     backbone = load(NAME)
-    found = mesh_heads.generate_together(backbone, torch.stack([tiny.sphere(), -tiny.sphere()]), Generator(PCG64(0)), 9)
+    found = head_lessons.generate_together(backbone, torch.stack([tiny.sphere(), -tiny.sphere()]), Generator(PCG64(0)), 9)
     assert max(map(len, found)) <= 9
-    whole = mesh_heads.generate_together(backbone, torch.stack([tiny.sphere(), -tiny.sphere()]), Generator(PCG64(0)))
+    whole = head_lessons.generate_together(backbone, torch.stack([tiny.sphere(), -tiny.sphere()]), Generator(PCG64(0)))
     assert found == [row[:9] for row in whole]
 
 
@@ -147,7 +147,7 @@ def test_what_has_no_recipe_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotSupported, match="no recipe of heads"):
         imported_mesh_heads.usable("toy", "cpu")
     with pytest.raises(BadKnob, match="--shapes is for imported"):
-        mesh_heads.main(mesh_heads.Options(shapes=tmp_path))
+        mesh_heads.main(head_lessons.Options(shapes=tmp_path))
     with pytest.raises(BadFile, match="needs 20 or more"):
         mesh_files(tmp_path / "nowhere")
     (tmp_path / "cloud.ply").write_text(

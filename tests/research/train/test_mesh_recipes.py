@@ -22,8 +22,8 @@ from engine.run import generate
 from research.bench import meshes
 from research.bench.plan import MeshBench
 from research.papers import PAPERS, experiment_of
+from research.train import head_lessons, mesh_heads
 from research.train import lowpoly as lowpoly_recipe
-from research.train import mesh_heads
 from research.train.later_tokens import some_places
 from research.train.lowpoly import PAD, Trainee, World, collate, digit_matrix, folded, known_places, sample_of, unfolded
 from research.worlds.lowpoly_shapes import EASY, held_out_shapes, stretch, training_shapes
@@ -100,7 +100,7 @@ def test_generating_together_is_generating_alone(shipped: Path) -> None:
     backbone = lowpoly.load()
     backbone.sampling = type(backbone.sampling)(temperature=0.0)
     points = torch.stack([tiny.sphere(lowpoly.READ), tiny.sphere(lowpoly.READ) * 0.5])
-    together = mesh_heads.generate_together(backbone, points, Generator(PCG64(0)))
+    together = head_lessons.generate_together(backbone, points, Generator(PCG64(0)))
     order = torch.randperm(lowpoly.READ, generator=torch.Generator().manual_seed(0))
     for cloud, tokens in zip(points, together, strict=True):
         assert generate(backbone, METHODS["ar"], Prompt(points=cloud[order.argsort()])).finish().tokens == tokens
@@ -112,7 +112,7 @@ def test_heads_and_adapters_are_trained_written_and_read(shipped: Path, monkeypa
         mesh_heads.PRESETS, "cpu", {"minutes": 0.1, "generated": 4, "drawn": 4, "batch": 2, "rows": (64, 64), "rates": (5e-4, 1e-4)}
     )
     monkeypatch.setattr(mesh_heads, "UNSEEN", 4)
-    mesh_heads.main(mesh_heads.Options())
+    mesh_heads.main(head_lessons.Options())
     names = {p.name for p in shipped.iterdir()}
     assert {"heads_cross.safetensors", "heads_mlp.safetensors", "heads_cross_lora.safetensors", "lora_cross", "lora_mlp"} <= names
     both = ["cross-attention", "multilayer"]
@@ -166,10 +166,10 @@ def test_a_control_in_another_folder_gets_heads_and_adapters_of_its_own(shipped:
     tiny.spread(trainee, 0.3)
     folder.ship(control, folder.split(folded(trainee.state_dict()), "model"), lowpoly.read_card(shipped))
     with pytest.raises(BadKnob, match="holds no model"):
-        mesh_heads.Options(start=shipped.parent)
+        head_lessons.Options(start=shipped.parent)
     with pytest.raises(BadKnob, match="imported"):
-        mesh_heads.Options(start=control, backbone="bpt")
-    mesh_heads.main(mesh_heads.Options(start=control))
+        head_lessons.Options(start=control, backbone="bpt")
+    mesh_heads.main(head_lessons.Options(start=control))
     assert sorted(p.name for p in shipped.iterdir()) == before  # the shipped weights have no part in it
     own = lowpoly.load(str(control)).weights_hash
     assert own != lowpoly.load().weights_hash
@@ -179,7 +179,7 @@ def test_a_control_in_another_folder_gets_heads_and_adapters_of_its_own(shipped:
     assert all(models.can(row) for row in rows)
     other = shipped.parent / "untied"  # heads with output layers of their own, for the same weights
     monkeypatch.setitem(mesh_heads.PRESETS, "cpu", preset | {"minutes": 0.02})
-    mesh_heads.main(mesh_heads.Options(start=control, untied=True, out=other))
+    mesh_heads.main(head_lessons.Options(start=control, untied=True, out=other))
     assert not any(row["settings"]["tied"] for row in lowpoly.read_card(other)["heads"].values())
     models = meshes.Models(MeshBench(backbone=str(other), dtype="float32"))
     assert lowpoly.load(str(other)).weights_hash == own and all(models.can(row) for row in rows)
@@ -202,11 +202,11 @@ def test_heads_go_on_from_the_shipped_ones_that_fit(shipped: Path) -> None:
 
 
 def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Path) -> None:
-    library = mesh_heads.Library(lowpoly.load(), map(sample_of, training_shapes(0, 6, ("table", "tree"))), 3, 3, 0)
+    library = head_lessons.Library(lowpoly.load(), map(sample_of, training_shapes(0, 6, ("table", "tree"))), 3, 3, 0)
     heads = mesh_heads.MeshHeads(3, SMALL.width, SMALL.heads, SMALL.vocabulary)
     torch.nn.init.normal_(heads.down, std=0.1)
-    pupil = mesh_heads.Pupil(lowpoly.load_model(), heads, False)
-    memory = mesh_heads.Memory(pupil, library, "cpu")
+    pupil = head_lessons.Pupil(lowpoly.load_model(), heads, False)
+    memory = head_lessons.Memory(pupil, library, "cpu")
     for step in range(3):
         points, tokens = library.batch(step)
         _, *passed = pupil.losses(points, tokens, None, None)
@@ -217,10 +217,10 @@ def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Pa
 
 
 def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(shipped: Path) -> None:
-    library = mesh_heads.Library(lowpoly.load(), map(sample_of, training_shapes(0, 1, ("table",))), 1, 1, 0)
+    library = head_lessons.Library(lowpoly.load(), map(sample_of, training_shapes(0, 1, ("table",))), 1, 1, 0)
     heads = mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary)
     torch.nn.init.ones_(heads.gain)
-    pupil = mesh_heads.Pupil(lowpoly.load_model(), heads, False)
+    pupil = head_lessons.Pupil(lowpoly.load_model(), heads, False)
     points, tokens = library.batch(0)
     hidden, _ = pupil.hidden(points, tokens)
     laws = torch.log_softmax(pupil.decoder.head(hidden[0]), -1)  # a head that was never trained hands on what it is given
@@ -232,15 +232,18 @@ def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(ship
 def test_merging_an_adapter_is_wearing_it(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """W + AB gives the hidden states that the adapter gave in training."""
     model = lowpoly.load_model()
-    pupil = mesh_heads.Pupil(model, mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary), True)
+    pupil = head_lessons.Pupil(model, mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary), True)
     for name, p in pupil.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(p, std=0.1)
     mesh_heads.save_adapter(pupil.decoder.blocks, shipped / "lora_cross")
-    merged = mesh_heads.Pupil(lowpoly_lora.load().model, pupil.heads, False)
+    merged = head_lessons.Pupil(lowpoly_lora.load().model, pupil.heads, False)
     points, _, tokens = World(EASY, 2, stretch, 0.0, 460).batch(0)
     with torch.no_grad():
-        worn, plain = pupil.hidden(points, tokens)[0], mesh_heads.Pupil(lowpoly.load_model(), pupil.heads, False).hidden(points, tokens)[0]
+        worn, plain = (
+            pupil.hidden(points, tokens)[0],
+            head_lessons.Pupil(lowpoly.load_model(), pupil.heads, False).hidden(points, tokens)[0],
+        )
         torch.testing.assert_close(merged.hidden(points, tokens)[0], worn, atol=5e-3, rtol=1e-2)  # adapters are kept in half precision
     assert (worn - plain).abs().max() > 0.05
 
@@ -254,7 +257,7 @@ def test_a_control_learns_nothing_from_its_heads_and_does_not_replace_the_shippe
     with pytest.raises(BadKnob, match="--out"):
         lowpoly_recipe.Options(later=0)
     with pytest.raises(BadKnob, match="--out"):
-        mesh_heads.Options(untied=True)
+        head_lessons.Options(untied=True)
     assert lowpoly_recipe.Options(later=0, out=tmp_path / "out").weight == lowpoly_recipe.LATER
     points, budgets, tokens = World(EASY, 2, stretch, 0.0, 460).batch(0)
     places = some_places(tokens, 8, Generator(PCG64(0)))

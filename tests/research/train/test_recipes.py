@@ -8,17 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from engine.errors import BadFile, BadKnob, BadOutput
-from research.train import keep, loop, unfinished
+from engine.errors import BadOutput
+from research.train import loop
 from research.train.loop import Training
-from research.train.profiling import kind_of
 
 
 @pytest.fixture
 def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Makes trainings of one small regression, whose checkpoints go to a temporary folder."""
     monkeypatch.setattr(loop, "CHECKPOINTS", tmp_path)
-    monkeypatch.setattr(unfinished, "FOLDER", tmp_path / "unfinished")
 
     def make(minutes: float = 0.02, inputs: int = 4) -> tuple[Training, nn.Linear]:
         torch.manual_seed(0)
@@ -131,47 +129,3 @@ def test_recipes_can_be_imported(name: str) -> None:
     from research.train import RECIPES
 
     assert callable(importlib.import_module(RECIPES[name]).main)
-
-
-def test_a_profile_measures_steps_and_keeps_nothing(training, capsys: pytest.CaptureFixture[str]) -> None:
-    first, model = training()
-    first.run(loss_of(model), lambda: {}, profile=3)
-    said = capsys.readouterr().out
-    assert "ms a step" in said and "products" in said and "optimiser" in said
-    assert first.step == 1 + 3 + 3 and first.stopped and not first.path.exists()
-
-
-def test_an_operator_counts_as_what_it_is_part_of() -> None:
-    assert kind_of(["aten::bmm", "foretoken::attend_by_blocks"]) == "attention"
-    assert kind_of(["aten::mm", "aten::matmul"]) == "products"
-    assert kind_of(["aten::relu"]) == "other operators"
-
-
-def test_a_negative_number_of_steps_is_refused() -> None:
-    with pytest.raises(BadKnob, match="--profile -1"):
-        loop.Options(profile=-1)
-
-
-def test_kept_weights_take_the_place_of_a_lost_checkpoint(training, capsys: pytest.CaptureFixture[str]) -> None:
-    first, model = training()
-    loss = loss_of(model)
-    first.run(loss, lambda: {"number": loss(0).item()})
-    keep.main(keep.Options("tiny"))
-    first.path.unlink()
-    second, other = training()
-    assert second.resume(fresh=False) and not second.resumed  # there is no checkpoint to export
-    assert (second.step, second.curve) == (first.step, first.curve)
-    torch.testing.assert_close(other.weight, first.averaged["weight"], atol=1e-3, rtol=0)  # stored in half precision
-    third, _ = training()
-    assert not third.resume(fresh=True) and third.step == 0
-    larger, _ = training(inputs=5)
-    assert not larger.resume(fresh=False)
-    assert "left alone" in capsys.readouterr().out
-
-
-def test_only_a_checkpoint_is_kept(training, tmp_path: Path) -> None:
-    with pytest.raises(BadKnob, match=r"no checkpoint 'tiny'\. There are: none"):
-        keep.main(keep.Options("tiny"))
-    (tmp_path / "tiny.pt").write_bytes(b"nothing")
-    with pytest.raises(BadFile, match=r"tiny\.pt cannot be read"):
-        keep.main(keep.Options("tiny"))

@@ -49,31 +49,6 @@ def test_it_learns_ships_and_goes_on(folder: Path) -> None:
     again = json.loads((folder / "card.json").read_text())["resampler"]
     assert again["steps"] > row["steps"]
     assert weights_file(folder).exists()
-    recipe.main(Options(progressive=True))
-    card = json.loads((folder / "card.json").read_text())
-    assert "--progressive" in card["resampler"]["command"] or card["resampler"]["steps"] == again["steps"]  # it may be worse
-    assert isinstance(read_resampler(folder, card, tiny.pictogram().tokenizer), TrainedResampler)
-
-
-def test_a_progressive_training_gives_factor_4_the_layers_of_factor_2(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recipe, "PAIRS", {(2, 4): 0.7, (2, 8): 0.3})
-    samplers = recipe.Samplers(tiny.pictogram().codebook(), progressive=True, width=8, blocks=1)
-    training = loop.Training("tiny", samplers, 1e-3, 1.0, "cpu")
-    assert recipe.phase(training, samplers) == {(2, 4): 0.7} and not samplers.begun
-    for small in samplers.networks["2"].parameters():
-        torch.nn.init.normal_(small)
-    training.averaged = {name: tensor + 1 for name, tensor in samplers.state_dict().items() if name != recipe.BEGUN}
-    training.spent = 31.0
-    assert recipe.phase(training, samplers) == recipe.PAIRS and samplers.begun
-    two, four = (samplers.networks[factor].state_dict() for factor in "24")
-    shared = [name for name in four if name in two and name.startswith(("stages.0", "stages.1", "stages.2", "head"))]
-    assert len(shared) == 10 and all(torch.equal(two[name], four[name]) for name in shared)
-    averaged = training.averaged
-    assert all(torch.equal(averaged[f"networks.4.{name}"], averaged[f"networks.2.{name}"]) for name in shared)
-    with torch.no_grad():
-        samplers.networks["4"].head.bias.add_(1)
-    recipe.phase(training, samplers)  # it begins once
-    assert not torch.equal(samplers.networks["4"].head.bias, samplers.networks["2"].head.bias)
 
 
 def test_the_network_learns_what_a_finer_token_is() -> None:

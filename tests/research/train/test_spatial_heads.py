@@ -15,14 +15,11 @@ from engine.errors import MissingWeights
 from engine.methods import METHODS
 from engine.run import generate
 from research.train import feature_draft, loop, spatial_heads
-from research.train.dependencies import THINGS, state_of
 from research.train.feature_draft import Library, PictureTeacher
 from research.train.spatial_heads import Options, Slots, acceptance, begin, loss_on_rows
 from tests.engine.backbones import tiny
 from tests.engine.backbones.tiny import save_tokenizer
 from tests.research.train import tiny_folders
-
-HEADS = next(thing for thing in THINGS if thing.entry == "spatial_heads")
 
 
 @pytest.fixture(autouse=True)
@@ -59,9 +56,7 @@ def test_a_few_steps_lower_the_loss_and_raise_acceptance(guided: bool) -> None:
 
 
 def test_heads_ship_beside_the_backbone_and_are_its_own(shipped: Path) -> None:
-    assert state_of(HEADS) == "missing"
     spatial_heads.main(Options())
-    assert state_of(HEADS) == "fits"
     backbone = pictogram.load(str(shipped / "pictogram"))
     assert "spatial_heads" in backbone.capabilities and backbone.card["spatial_heads"]["steps"] > 0
     assert backbone.card["spatial_heads"]["settings"]["guided"]  # its output layer is a matrix

@@ -10,8 +10,7 @@ from engine.backbones.pictogram import Pictogram
 from engine.core import Prompt, Sampling
 from engine.methods import METHODS
 from engine.run import generate
-from research.bench import peer
-from tests.engine.backbones import tiny
+from tests.engine.backbones import peer, tiny
 
 
 @pytest.mark.parametrize("make", [tiny.pictogram, tiny.looking])

@@ -1,49 +1,54 @@
-"""`launch.py bench image --sheet FILE`: a contact sheet of held-out prompts, each picture above its prompt."""
+"""Contact sheets: pictures under their prompts, or meshes beside their inputs."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from engine.core import Prompt
 from engine.errors import BadOutput
-from engine.methods import METHODS
-from engine.run import generate
-from research.bench.plan import ImageSheet
+from engine.mesh.picture import View, contact_sheet
 from research.bench.rows import check_file
-from research.bench.speed import texts_of
 
 COLUMNS, CELL, TEXT, GAP = 6, 192, 46, 14
-METHOD = "sjdpp"
+PAIRS = 4  # of a cloud and its mesh in a row
+SHOWN = 2048  # points of a cloud
 
 
-def draw(plan: ImageSheet) -> None:
-    """Writes the sheet; picture i has seed i. Raises BadOutput if the file cannot be written, before anything is drawn."""
-    check(plan.path)
-    backbone = plan.load()
-    prompts, sampling = texts_of(plan, backbone), plan.sampling_of(backbone)
-    rows = -(-len(prompts) // COLUMNS)
+def pictures(drawn: Sequence[np.ndarray], texts: Sequence[str]) -> Image.Image:
+    """Returns a sheet of pictures uint8 [H, W, 3] with their prompts."""
+    rows = -(-len(drawn) // COLUMNS)
     sheet = Image.new("RGB", (COLUMNS * (CELL + GAP) + GAP, rows * (CELL + TEXT + GAP) + GAP), (16, 20, 26))
     pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
-    for i, text in enumerate(prompts):
-        picture = generate(backbone, METHODS[METHOD], Prompt(text, seed=i, size=plan.size, sampling=sampling)).finish().result()
+    for i, (picture, text) in enumerate(zip(drawn, texts, strict=True)):
         x, y = GAP + i % COLUMNS * (CELL + GAP), GAP + i // COLUMNS * (CELL + TEXT + GAP)
         sheet.paste(Image.fromarray(picture).resize((CELL, CELL), Image.LANCZOS), (x, y))
         pen.multiline_text((x, y + CELL + 4), "\n".join(textwrap.wrap(text, 30)[:3]), (206, 214, 224), font, spacing=1)
-    write(sheet, plan.path)
+    return sheet
 
 
-def check(path: Path) -> None:
+def meshes(inputs: Sequence[tuple[str, np.ndarray]], results: Sequence[tuple[np.ndarray, np.ndarray]]) -> Image.Image:
+    """Returns a sheet of named point clouds [N, 6] beside their meshes, vertices and faces."""
+    views = []
+    for (name, points), (vertices, faces) in zip(inputs, results, strict=True):
+        views += [View(points[:SHOWN], title=f"{name[:24]}: input"), View(vertices, faces, title=f"{len(faces)} faces")]
+    return Image.fromarray(contact_sheet([views[i : i + 2 * PAIRS] for i in range(0, len(views), 2 * PAIRS)], CELL))
+
+
+def check_sheet(path: Path | None) -> None:
     """Raises BadOutput if the file cannot be written, or if its name does not end in a known image format."""
+    if path is None:
+        return
     kinds = {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.SAVE}
     if path.suffix.lower() not in kinds:
         raise BadOutput(f"The file name {path.name} does not end in a known image format. Give --sheet a name that ends in .png or .jpg.")
     check_file(path, "--sheet")
 
 
-def write(sheet: Image.Image, path: Path) -> None:
+def write_sheet(sheet: Image.Image, path: Path) -> None:
     """Saves a sheet in the image format of its file name; raises BadOutput if that is impossible."""
     try:
         sheet.save(path, optimize=True)

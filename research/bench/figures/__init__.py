@@ -1,1 +1,0 @@
-"""Figures and contact sheets of the benchmarks."""
