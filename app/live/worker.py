@@ -11,7 +11,6 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -57,6 +56,19 @@ class Job:
     warm: int = 1
 
 
+@dataclass(frozen=True)
+class LayoutOnly:
+    """A sequence that is not here, as far as a board asks for it."""
+
+    layout: Any
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+ELSEWHERE = object()  # the drafter of a run that is decoded in another process, or was
+
+
 class Mirror(Run):
     """A run that another process decodes: it shows the steps that come from there. Moved knobs and stop go there through shared memory."""
 
@@ -69,7 +81,7 @@ class Mirror(Run):
 
     def begin(self, layout: Any, made_with: dict[str, str | None]) -> None:
         """Takes what the boards ask of a sequence, and what the worker's model is."""
-        self.sequence = SimpleNamespace(layout=layout, close=lambda: None)
+        self.sequence = LayoutOnly(layout)
         self._made_with = made_with
 
     @property
@@ -84,9 +96,6 @@ class Mirror(Run):
         """Ends the run before its next step, in both processes."""
         super().stop()
         self._stop[0] = 1.0
-
-
-ELSEWHERE = SimpleNamespace()  # the drafter of a mirror: the worker has the real one
 
 
 class Here:

@@ -14,7 +14,7 @@ from app.live.boards.patches import Patches
 from app.live.boards.picture import Board
 from app.live.stream import Growth, pair
 from app.runs import mesh_pictures, race_files, replay_page
-from app.runs.recorded import Recorded, open_run
+from app.runs.finished import FinishedRun
 from app.ui import mesh_side, picture_side
 from app.ui.method_menu import PLAIN_SIDE, run_badge, title_of
 from app.ui.panels import canvas, mesh, overlay, replay, trace, tree, verdict
@@ -29,7 +29,7 @@ def write(folders: Sequence[Path], out: Path, kind: str) -> Path:
 
     Raises BadFile for damaged folders, NotSupported for a picture beside a mesh, and where nothing can be drawn or encoded.
     """
-    runs = [open_run(folder) for folder in folders]
+    runs = [FinishedRun.open(folder) for folder in folders]
     are_meshes = [run.prompt.points is not None for run in runs]
     if any(are_meshes) != all(are_meshes):
         raise NotSupported("A picture and a mesh cannot stand side by side. Give two runs of one kind.")
@@ -46,7 +46,7 @@ def write(folders: Sequence[Path], out: Path, kind: str) -> Path:
     return (race_files.write_video if kind == ".mp4" else race_files.write_gif)(shown, titles[::-1], out)
 
 
-def write_several(boards: Sequence[Growth], runs: Sequence[Recorded], out: Path, kind: str) -> Path:
+def write_several(boards: Sequence[Growth], runs: Sequence[FinishedRun], out: Path, kind: str) -> Path:
     """The file of three or four runs."""
     meshes, names, colours = runs[0].prompt.points is not None, canvas.LANES[: len(runs)], race_files.LANES[: len(runs)]
     titles = [title_of(run.name) for run in runs]
@@ -62,7 +62,7 @@ def write_several(boards: Sequence[Growth], runs: Sequence[Recorded], out: Path,
 
 
 def lanes_of_pictures(
-    boards: Sequence[Board], runs: Sequence[Recorded], titles: Mapping[str, str]
+    boards: Sequence[Board], runs: Sequence[FinishedRun], titles: Mapping[str, str]
 ) -> tuple[dict[str, gr.HTML], dict[str, Any]]:
     """The panels of several pictures, and what they show. titles: by the names of the lanes"""
     scales = canvas.scales(list(boards))
@@ -74,7 +74,7 @@ def lanes_of_pictures(
 
 
 def lanes_of_meshes(
-    boards: Sequence[MeshBoard], runs: Sequence[Recorded], titles: Mapping[str, str]
+    boards: Sequence[MeshBoard], runs: Sequence[FinishedRun], titles: Mapping[str, str]
 ) -> tuple[dict[str, gr.HTML], dict[str, Any]]:
     """The same of meshes."""
     sides = {
@@ -85,7 +85,7 @@ def lanes_of_meshes(
     return parts, {"viewer": mesh.encode(sides, points_of(runs[0]), canvas.LANES)}
 
 
-def points_of(run: Recorded) -> np.ndarray:
+def points_of(run: FinishedRun) -> np.ndarray:
     """The points that a mesh was made of, as many as a view shows."""
     points = run.prompt.points.numpy()
     return points[:: -(-len(points) // SHOWN)].astype(np.float32)
@@ -98,7 +98,7 @@ def played(board: Growth) -> Growth:
     return board
 
 
-def write_pictures(boards: Sequence[Board], runs: Sequence[Recorded], out: Path) -> Path:
+def write_pictures(boards: Sequence[Board], runs: Sequence[FinishedRun], out: Path) -> Path:
     """The HTML file of pictures."""
     parts = {
         "verdict": verdict.build(), "left": canvas.build("plain", *PLAIN_SIDE), "right": canvas.build("fast", "", ""),
@@ -109,7 +109,7 @@ def write_pictures(boards: Sequence[Board], runs: Sequence[Recorded], out: Path)
     return replay_page.write(out, replay_page.PICTURES, parts, values, told)
 
 
-def write_meshes(boards: Sequence[MeshBoard], runs: Sequence[Recorded], out: Path) -> Path:
+def write_meshes(boards: Sequence[MeshBoard], runs: Sequence[FinishedRun], out: Path) -> Path:
     """The HTML file of meshes. Their quality is not in it: the folder of a run holds the points that the model read, not the input."""
     waiting = {name: mesh.Side.waiting("") for name in mesh.SIDES}
     parts = {

@@ -8,32 +8,29 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
-import torch
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from engine import files
 from engine.backbones.lowpoly import Mesh
-from engine.core import Backbone, Prompt, Sampling, Step
+from engine.core import Step
 from engine.diagnostics import arrays, per_face
-from engine.errors import BadFile, BadOutput, ForetokenError
+from engine.errors import BadOutput, ForetokenError
 from engine.files import home as home
 from engine.mesh.read import Input
 from engine.mesh.write import write
-from engine.methods import find
-from engine.run import Run, generate
+from engine.run import Run
 
 MESH_FORMATS = ("glb", "obj", "ply", "stl")
 UNKNOWN = (150, 152, 156)  # colour of a face whose tokens had no drafts
-SETTINGS, POINTS = "run.json", "points.npz"
+SETTINGS, TRACE, PICTURE, POINTS = "run.json", "trace.npz", "result.png", "points.npz"
 TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EACCES)  # errors of a rename to a name that is taken
 SAME_SECOND = 1000  # most runs of one method and seed in one second
 
@@ -75,65 +72,6 @@ def moves(steps: list[Step]) -> list[dict[str, Any]]:
     for number, (before, step) in enumerate(pairwise(steps), start=1):
         changed = [name for name, value in step.knobs.items() if before.knobs[name] != value]
         found += [{"step": number, "name": name, "value": step.knobs[name]} for name in changed]
-    return found
-
-
-def repeat(folder: Path, backbone: Backbone) -> Run:
-    """Repeats a saved run, moved knobs included, and returns it finished; the same weights give the same tokens.
-
-    folder : the run's; backbone : the model that made it, loaded. Raises BadFile for damaged files or another model's run.
-    """
-    settings = read_settings(folder)
-    try:
-        made = (settings["backbone"], settings["weights"], settings["dtype"])
-        here = (backbone.name, backbone.weights_hash, backbone.dtype)
-        if made != here:
-            raise BadFile(f"The run in {folder} was made by {_model(*made)}, not by {_model(*here)}. Load that model.")
-        name = settings["preset"] or settings["method"]
-        run = generate(backbone, find(name)[0], _prompt(folder, settings), settings["knobs"], name=name)
-        turns: dict[int, dict[str, Any]] = {}
-        for move in settings["moves"]:
-            turns.setdefault(int(move["step"]), {})[move["name"]] = move["value"]
-        count = int(settings["steps"])
-        limit = None if settings["finished"] else count  # a run that was stopped ends at the same step
-    except (KeyError, TypeError, ValueError, AttributeError) as e:
-        raise BadFile(f"{folder / SETTINGS} is damaged ({type(e).__name__}: {e}). Take another run.") from e
-    while limit is None or len(run.steps) < limit:
-        run.set(**turns.get(len(run.steps), {}))
-        if next(run, None) is None:
-            break
-    run.close()
-    return run
-
-
-def _model(name: str, weights: str | None, dtype: str | None) -> str:
-    return f"{name} ({weights or 'no hash'}, {dtype or 'its own dtype'})"
-
-
-def _prompt(folder: Path, settings: Mapping[str, Any]) -> Prompt:
-    """The prompt of a saved run; the points of a mesh's prompt are in a file."""
-    sampling = Sampling(**settings["sampling"])
-    if not all(isinstance(value, int | float) for value in vars(sampling).values()):
-        raise ValueError("its sampling holds something else than numbers")
-    if settings["input"] is None:
-        return Prompt(settings["prompt"], seed=settings["seed"], size=settings["size"], sampling=sampling)
-    try:
-        with (folder / POINTS).open("rb") as raw, np.load(raw) as found:
-            points = torch.from_numpy(found["points"])
-    except (OSError, KeyError, ValueError, EOFError, BadZipFile) as e:
-        raise BadFile(f"{folder / POINTS} cannot be read ({e}). Give the run's own folder, with all of its files.") from e
-    return Prompt(points=points, seed=settings["seed"], size=settings["size"], sampling=sampling)
-
-
-def read_settings(folder: Path) -> dict[str, Any]:
-    """The content of a run's run.json; raises BadFile."""
-    path = folder / SETTINGS
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as e:
-        raise BadFile(f"{path} cannot be read ({e}). Give the folder of a saved run.") from e
-    if not isinstance(found, dict):
-        raise BadFile(f"{path} holds no settings of a run. Give the folder of a saved run.")
     return found
 
 
@@ -197,10 +135,10 @@ def write_run(run: Run, folder: Path, given: Input | None, formats: tuple[str, .
     if isinstance(result, Mesh):
         write_mesh(run, result, folder, settings, given, formats)
     else:
-        picture_with_settings(result, settings, folder / "result.png")
+        picture_with_settings(result, settings, folder / PICTURE)
     if run.prompt.points is not None:
         np.savez_compressed(folder / POINTS, points=run.prompt.points.cpu().numpy())
-    np.savez_compressed(folder / "trace.npz", **arrays(run.steps))
+    np.savez_compressed(folder / TRACE, **arrays(run.steps))
     write_settings(settings, folder / SETTINGS)
 
 

@@ -11,7 +11,6 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,11 +43,26 @@ class Lane(NamedTuple):
         return f"{self.title} · {self.about}" if self.about else self.title
 
 
+class StepOnly(NamedTuple):
+    """A step of which only the time and the number of tokens are known."""
+
+    seconds: float
+    tokens: range
+
+
+class Course(NamedTuple):
+    """What files of a race read of a run; a FinishedRun has it, too."""
+
+    seconds: float
+    steps: Sequence[StepOnly]
+    positions: list[int]
+
+
 @dataclass(frozen=True)
 class Picture:
     """A finished picture: uint8 [H, W, 3], and the positions of its tokens in the order of commitment are the run's."""
 
-    run: SimpleNamespace
+    run: Course
     rows: int
     columns: int
     picture: np.ndarray
@@ -62,7 +76,7 @@ class Picture:
 class Shape:
     """A finished mesh. faces : uint8 [F, 3, 3], corners in 0..127; step : int64 [F], which step completed it"""
 
-    run: SimpleNamespace
+    run: Course
     faces: np.ndarray
     step: np.ndarray
     ended: bool = True
@@ -98,7 +112,7 @@ def _picture(value: Mapping[str, Any]) -> Picture:
     positions, clock = _numbers(course["position"], "<i4"), _numbers(course["end"], "<f4")
     if min(rows, columns) < 1 or rows * columns != len(positions) or (np.sort(positions) != np.arange(len(positions))).any():
         raise ValueError("not every position once")
-    return Picture(_run(clock, np.arange(1, len(clock) + 1), positions.tolist()), rows, columns, pixels)
+    return Picture(_course(clock, np.arange(1, len(clock) + 1), positions.tolist()), rows, columns, pixels)
 
 
 def _shape(value: Mapping[str, Any]) -> Shape:
@@ -108,17 +122,16 @@ def _shape(value: Mapping[str, Any]) -> Shape:
     clock, tokens = _numbers(value["course"]["seconds"], "<f4"), _numbers(value["course"]["tokens"], "<i4")
     if (faces >= CELLS).any() or (np.diff(step) < 0).any() or (step >= len(clock)).any():
         raise ValueError("faces that are none")
-    return Shape(_run(clock, tokens, []), faces, step)
+    return Shape(_course(clock, tokens, []), faces, step)
 
 
 def _numbers(text: str, kind: str) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text, validate=True), kind)
 
 
-def _run(clock: np.ndarray, tokens: np.ndarray, positions: list[int]) -> SimpleNamespace:
-    """What files ask of a run. clock, tokens : [S], its seconds and its number of tokens after every step"""
+def _course(clock: np.ndarray, tokens: np.ndarray, positions: list[int]) -> Course:
+    """A run's course. clock, tokens : [S], its seconds and its number of tokens after every step"""
     seconds, counts = np.diff(clock.astype(float), prepend=0.0), np.diff(tokens, prepend=0)
     if not len(clock) or clock.shape != tokens.shape or not np.isfinite(clock).all() or (seconds < 0).any() or (counts < 0).any():
         raise ValueError("no course")
-    steps = [SimpleNamespace(seconds=each, tokens=range(count)) for each, count in zip(seconds.tolist(), counts.tolist(), strict=True)]
-    return SimpleNamespace(seconds=float(clock[-1]), steps=steps, positions=positions)
+    return Course(float(clock[-1]), list(map(StepOnly, seconds.tolist(), map(range, counts.tolist()))), positions)

@@ -7,38 +7,29 @@ It yields {"step", "positions", "tokens", "accepted", "drafted", "passes", "draf
 from __future__ import annotations
 
 import shutil
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
 
 import gradio as gr
 import numpy as np
 from gradio.data_classes import FileData
 
 from app.live.uploads import adopt
+from app.runs.finished import read_trace
+from app.runs.history import TRACE
 from app.sentences import brief, without_paths
 from app.server.endpoints import path_sent
 from app.shared import Shared
 from engine.core import Step
 from engine.diagnostics import per_token, replay
 from engine.errors import BadFile, BadPrompt, ForetokenError
-from engine.mesh.formats.source import plain, said
 
-TRACE = "trace.npz"
 BYTES = 64 * 2**20  # of a trace's arrays
-LARGEST = 100_000  # steps
-WHOLE = ("tokens", "positions", "step_tokens", "step_drafted", "step_forwards", "step_draft_forwards")
-NEEDED = (*WHOLE, "step_seconds", "step_exact")
 NO_FILE = "trace must be a file that was sent with this call. Use gradio_client's handle_file."
 NO_RUN = "There is no run '{}' in this studio. Name the folder of a saved run, such as 20260101-120000-sjdpp-7."
 NOT_HERE = "This studio is used by others, so runs are not named. Send the run's trace.npz."
 NOTHING = "There is nothing to replay. Send a run's trace.npz, or name its folder."
-NO_TRACE = "{} holds no trace of a run ({}). Send the trace.npz of a saved run."
-TOO_LARGE = "{} holds {} of arrays; a trace can have at most {}. Send the trace of a shorter run."
-REASONS = (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile, NotImplementedError, RuntimeError,
-           MemoryError, zlib.error)  # fmt: skip
 
 
 def build(page: gr.Blocks, studio: Shared) -> None:
@@ -52,7 +43,7 @@ def build(page: gr.Blocks, studio: Shared) -> None:
         try:
             path, own = found(studio, request.session_hash, trace, run)
             try:
-                arrays = read(path)
+                arrays = read_trace(path, BYTES)
             finally:
                 if own:
                     shutil.rmtree(path.parent, ignore_errors=True)
@@ -77,35 +68,6 @@ def found(studio: Shared, caller: str, trace: object, run: object) -> tuple[Path
     if not isinstance(run, str) or run not in names:
         raise BadFile(NO_RUN.format(brief(run)))
     return names[run] / TRACE, False
-
-
-def read(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a trace; raises BadFile."""
-    name = plain(path.name)
-    try:
-        with ZipFile(path) as packed:
-            size = sum(each.file_size for each in packed.infolist())
-        if size > BYTES:
-            raise BadFile(TOO_LARGE.format(name, said(size), said(BYTES)))
-        with path.open("rb") as raw, np.load(raw) as stored:
-            arrays = {each: stored[each] for each in stored.files if each in NEEDED or each == "accepted" or each.startswith("knob_")}
-        check(arrays)
-    except REASONS as e:
-        raise BadFile(NO_TRACE.format(name, type(e).__name__)) from e
-    return arrays
-
-
-def check(arrays: dict[str, np.ndarray]) -> None:
-    """Raises ValueError or KeyError unless the arrays fit together."""
-    steps, tokens = len(arrays["step_tokens"]), len(arrays["tokens"])
-    counts, wrong = arrays["step_tokens"], []
-    for name in {*NEEDED, *arrays}:
-        values = arrays[name]
-        fits = values.shape == ((steps,) if name.startswith(("step_", "knob_")) else (tokens,))
-        if not fits or (name in WHOLE and values.dtype.kind not in "iu"):
-            wrong.append(name)
-    if wrong or steps > LARGEST or (counts < 0).any() or int(counts.sum()) != tokens:
-        raise ValueError(f"do not fit: {wrong}")
 
 
 def told(arrays: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:

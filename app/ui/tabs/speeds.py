@@ -9,7 +9,8 @@ from statistics import median
 from typing import Any
 
 from app.requests.sides import PLAIN
-from app.runs.history import SETTINGS, read_settings
+from app.runs.finished import read_settings
+from app.runs.history import SETTINGS
 from engine.errors import BadFile
 from engine.machine import processor
 

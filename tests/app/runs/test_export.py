@@ -17,9 +17,9 @@ from PIL import Image
 from app import cli
 from app.live.boards.mesh import MeshBoard
 from app.live.boards.picture import Board
-from app.runs import exporting, history, mesh_pictures, race_files, video
+from app.runs import exporting, finished, history, mesh_pictures, race_files, video
+from app.runs.finished import FinishedRun, grid
 from app.runs.mesh_pictures import Drawn
-from app.runs.recorded import grid, open_run
 from app.runs.replay_page import script_text
 from app.ui.panels import canvas
 from app.ui.panels.made import made_with
@@ -61,7 +61,7 @@ def test_a_saved_picture_comes_back_without_its_model(picto, tmp_path):
     made = Board(generate(picto, find("sjdpp")[0], Prompt(WORDS, seed=3, size=64), {"window": 8}))
     for step in made.run:
         made.add(step)
-    back = exporting.played(Board(open_run(history.save(made.run, tmp_path))))
+    back = exporting.played(Board(FinishedRun.open(history.save(made.run, tmp_path))))
     assert back.run.finished and back.ended and back.run.totals == pytest.approx(made.run.totals)
     assert (back.verdict == made.verdict).all() and (back.token == made.token).all() and (back.step == made.step).all()
     assert (back.final() == made.final()).all() and (back.rows, back.columns, back.factor) == (8, 8, 8)
@@ -76,7 +76,7 @@ def test_a_saved_mesh_comes_back_without_its_model(low, meshes):
     made = MeshBoard(run)
     for step in run.steps:
         made.add(step)
-    back = exporting.played(MeshBoard(open_run(meshes[0])))
+    back = exporting.played(MeshBoard(FinishedRun.open(meshes[0])))
     assert (
         len(back.faces) and (back.faces == made.faces).all() and (back.step == made.step).all() and (back.accepted == made.accepted).all()
     )
@@ -87,19 +87,19 @@ def test_what_cannot_be_replayed_is_a_sentence(picto, pictures, meshes, tmp_path
     next(run)
     run.stop()
     with pytest.raises(BadFile, match="was stopped before its end"):
-        open_run(history.save(run, tmp_path / "stopped"))
+        FinishedRun.open(history.save(run, tmp_path / "stopped"))
     with pytest.raises(BadFile, match=r"run\.json cannot be read"):
-        open_run(tmp_path)
+        FinishedRun.open(tmp_path)
     broken = tmp_path / "broken"
     broken.mkdir()
     for name in ("run.json", "result.png", "trace.npz"):
         (broken / name).write_bytes((pictures[0] / name).read_bytes())
     (broken / "trace.npz").write_bytes(b"PK nothing")
-    with pytest.raises(BadFile, match=r"trace\.npz cannot be read"):
-        open_run(broken)
+    with pytest.raises(BadFile, match=r"trace\.npz holds no trace of a run"):
+        FinishedRun.open(broken)
     np.savez(broken / "trace.npz", tokens=np.zeros(64, np.int32))
-    with pytest.raises(BadFile, match=r"trace\.npz is damaged"):
-        open_run(broken)
+    with pytest.raises(BadFile, match=r"trace\.npz holds no trace of a run"):
+        FinishedRun.open(broken)
     with pytest.raises(NotSupported, match="cannot stand side by side"):
         exporting.write([pictures[0], meshes[0]], tmp_path / "both.html", ".html")
 
@@ -117,8 +117,8 @@ def test_the_folders_in_the_archive_are_runs(picto, tmp_path):
         file.extractall(tmp_path / "out")
     found = sorted((tmp_path / "out").iterdir())
     assert [folder.name for folder in found] == ["left-ar-3", "right-sjdpp-3"]
-    assert open_run(found[1]).finish().tokens == runs[0].tokens
-    assert history.read_settings(found[1]) == json.loads(json.dumps(history.describe(runs[0])))
+    assert FinishedRun.open(found[1]).finish().tokens == runs[0].tokens
+    assert finished.read_settings(found[1]) == json.loads(json.dumps(history.describe(runs[0])))
 
 
 def test_the_command_writes_the_kind_of_its_ending(pictures, tmp_path, capsys, monkeypatch):
@@ -167,7 +167,7 @@ def test_an_mp4_has_the_frames_of_the_race(pictures, tmp_path):
 
     path = exporting.write(pictures, tmp_path / "race.mp4", ".mp4")
     assert count_frames_and_secs(str(path)) == (144, pytest.approx(race_files.SECONDS + race_files.HOLD))
-    boards = [exporting.played(Board(open_run(folder))) for folder in reversed(pictures)]
+    boards = [exporting.played(Board(FinishedRun.open(folder))) for folder in reversed(pictures)]
     wanted = {i: np.asarray(each).astype(int) for i, each in enumerate(race_files.frames(boards, ["Plain decoding", "SJD++"], 12))}
     high, wide = (side + side % 2 for side in wanted[0].shape[:2])
     with closing(read_frames(str(path))) as frames:
@@ -186,7 +186,7 @@ def test_an_mp4_has_the_frames_of_the_race(pictures, tmp_path):
 def test_an_mp4_of_meshes_has_their_frames(meshes, tmp_path):
     from imageio_ffmpeg import count_frames_and_secs
 
-    boards = [exporting.played(MeshBoard(open_run(folder))) for folder in meshes]
+    boards = [exporting.played(MeshBoard(FinishedRun.open(folder))) for folder in meshes]
     blank = np.zeros((mesh_pictures.SIDE, mesh_pictures.SIDE, 3), np.uint8)
     drawn = Drawn([blank, blank], [[blank, blank]] * mesh_pictures.FRAMES, [blank])
     path = mesh_pictures.write_video(drawn, boards, ["XSpecMesh", "Plain decoding"], tmp_path / "race.mp4")
@@ -250,7 +250,7 @@ def test_a_file_of_pictures_plays_from_the_disk(open_file, pictures, tmp_path):
     assert "number 1 of 64" in page.inner_text("#trace output")
     with page.expect_download() as waiting:
         page.click(".ft-made a")
-    assert json.loads(waiting.value.path().read_text()) == history.read_settings(pictures[0])
+    assert json.loads(waiting.value.path().read_text()) == finished.read_settings(pictures[0])
 
 
 @pytest.mark.browser

@@ -16,7 +16,7 @@ from PIL import Image
 from app.limits import Limits
 from app.live.session import Sessions
 from app.live.worker import Here
-from app.runs import history
+from app.runs import finished, history
 from app.runs.mesh_files import write_files
 from app.runs.run_store import Shelf
 from app.server import studio
@@ -66,7 +66,7 @@ def test_a_runs_file_says_which_knob_changed_when(tmp_path: Path) -> None:
 def test_a_run_with_moved_knobs_is_made_again(tmp_path: Path, steps: int | None) -> None:
     run = moved(run_of(window=3, verify="residual"), (1, "window", 8), (3, "window", 2), steps=steps)
     other = moved(run_of(window=3, verify="residual"), steps=steps)
-    again = history.repeat(history.save(run, tmp_path), tiny.pictogram())
+    again = finished.repeat(history.save(run, tmp_path), tiny.pictogram())
     assert again.tokens == run.tokens != other.tokens
     assert [s.knobs for s in again.steps] == [s.knobs for s in run.steps] and again.finished == run.finished == (steps is None)
 
@@ -76,10 +76,10 @@ def test_a_mesh_is_made_again_from_its_folder_alone(tmp_path: Path) -> None:
     prompt = Prompt(points=torch.from_numpy(given.points), seed=3, size=8, sampling=tiny.lowpoly().sampling)
     run = moved(run_of("sjd", prompt, tiny.lowpoly(), window=3), (2, "window", 6))
     folder = history.save(run, tmp_path, given)
-    assert history.repeat(folder, tiny.lowpoly()).tokens == run.tokens
+    assert finished.repeat(folder, tiny.lowpoly()).tokens == run.tokens
     (folder / "points.npz").write_bytes(b"PK\3\4 damaged")
     with pytest.raises(BadFile, match=r"points\.npz cannot be read"):
-        history.repeat(folder, tiny.lowpoly())
+        finished.repeat(folder, tiny.lowpoly())
 
 
 def test_a_preset_gives_its_name_to_the_run_the_folder_and_the_files(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_preset_gives_its_name_to_the_run_the_folder_and_the_files(tmp_path: P
     assert folder.name.endswith("-sjdpp_published-5")
     assert (settings["method"], settings["preset"]) == ("sjdpp", "sjdpp_published")
     assert json.loads(Image.open(folder / "result.png").text["foretoken"]) == settings
-    assert history.repeat(folder, tiny.pictogram()).name == "sjdpp_published"
+    assert finished.repeat(folder, tiny.pictogram()).name == "sjdpp_published"
     assert json.loads((history.save(run_of("sjd").finish(), tmp_path) / "run.json").read_text())["preset"] is None
     given = read(CHAIR, "y")
     prompt = Prompt(points=torch.from_numpy(given.points), seed=3, size=8)
@@ -106,7 +106,7 @@ def test_a_damaged_file_of_a_run_is_a_sentence(tmp_path: Path, content: bytes) -
     whole = json.loads(path.read_text())
     path.write_bytes(json.dumps(whole | {content.decode(): ["x"]}).encode() if content.decode("latin1") in whole else content)
     with pytest.raises(BadFile) as caught:
-        history.repeat(folder, tiny.pictogram())
+        finished.repeat(folder, tiny.pictogram())
     assert str(folder) in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -115,7 +115,7 @@ def test_a_run_of_other_weights_is_not_made_again(tmp_path: Path) -> None:
     path = folder / "run.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"weights": "abc"}))
     with pytest.raises(BadFile, match=r"was made by pictogram \(abc"):
-        history.repeat(folder, tiny.pictogram())
+        finished.repeat(folder, tiny.pictogram())
 
 
 def test_two_runs_that_end_at_the_same_moment_both_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +229,7 @@ def test_a_kill_at_any_moment_of_saving_leaves_a_whole_run_or_none(tmp_path: Pat
         ended = ends_within(calls, lambda root=root: history.save(run, root))
         saved = [path for path in root.glob("*") if not path.name.startswith(".")]
         whole += len(saved)
-        assert all(history.repeat(path, tiny.pictogram()).tokens == run.tokens for path in saved)
+        assert all(finished.repeat(path, tiny.pictogram()).tokens == run.tokens for path in saved)
         files.clean(root)
         assert sorted(root.glob("*")) == saved
         calls += 1

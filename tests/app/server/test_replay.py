@@ -15,6 +15,7 @@ from gradio_client.exceptions import AppError
 from app.limits import STRANGERS
 from app.requests import pictures
 from app.runs import history
+from app.runs.finished import read_trace
 from app.server import replaying
 from engine.diagnostics import per_token
 from engine.errors import BadFile
@@ -143,7 +144,7 @@ def test_a_damaged_trace_is_a_sentence(folder, tmp_path, damage):
         arrays = DAMAGES[damage](dict(stored))
     np.savez_compressed(tmp_path / "trace.npz", **arrays)
     with pytest.raises(BadFile, match=r"trace.npz holds no trace of a run"):
-        replaying.read(tmp_path / "trace.npz")
+        read_trace(tmp_path / "trace.npz", replaying.BYTES)
 
 
 @pytest.mark.parametrize("content", [b"", b"nothing of the kind", b"PK\x05\x06" + b"\0" * 18, b"\x93NUMPY"])
@@ -157,11 +158,11 @@ def test_pickled_objects_are_not_opened(folder, tmp_path):
     with np.load(folder / "trace.npz") as stored:
         np.savez(tmp_path / "trace.npz", **{**stored, "knob_window": np.array([{}] * len(stored["step_tokens"]), object)})
     with pytest.raises(BadFile, match="no trace"):
-        replaying.read(tmp_path / "trace.npz")
+        read_trace(tmp_path / "trace.npz", replaying.BYTES)
 
 
 def test_a_file_that_swells_is_refused_before_it_is_unpacked(tmp_path):
     with zipfile.ZipFile(tmp_path / "trace.npz", "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("tokens.npy", bytes(replaying.BYTES + 1))
     with pytest.raises(BadFile, match="can have at most"):
-        replaying.read(tmp_path / "trace.npz")
+        read_trace(tmp_path / "trace.npz", replaying.BYTES)

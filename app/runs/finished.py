@@ -1,0 +1,233 @@
+"""A finished run from its folder: settings, steps and result. The model that made it is not needed, and not loaded.
+
+Replay, restore, export and the endpoint read runs here and nowhere else; app/runs/history.py writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+
+from app.live.worker import ELSEWHERE, LayoutOnly
+from app.runs.history import PICTURE, POINTS, SETTINGS, TRACE
+from engine.core import ANY_SUIT, Backbone, Method, Prompt, Sampling, Step, Suits
+from engine.diagnostics import PER_TOKEN, replay
+from engine.errors import BadFile, ForetokenError
+from engine.mesh.bpt_tokens import BPT
+from engine.mesh.formats.source import plain, said
+from engine.methods import find
+from engine.run import Run, generate
+
+LARGEST = 100_000  # steps
+WHOLE = ("tokens", "positions", "step_tokens", "step_drafted", "step_forwards", "step_draft_forwards")
+NEEDED = (*WHOLE, "step_seconds", "step_exact")
+NO_TRACE = "{} holds no trace of a run ({}). Give the trace.npz of a saved run."
+TOO_LARGE = "{} holds {} of arrays; a trace can have at most {}. Give the trace of a shorter run."
+UNREADABLE = "{} cannot be read ({}). Give the run's own folder, with all of its files."
+REASONS = (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile, NotImplementedError, RuntimeError,
+           MemoryError, zlib.error)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AbsentModel:
+    """The model that made a run, as far as the run's folder knows it. picture : the finished one; None: a mesh"""
+
+    name: str
+    weights_hash: str | None
+    dtype: str
+    device: str
+    sampling: Sampling
+    capabilities: frozenset[str]
+    picture: np.ndarray | None
+    end: int | None = BPT.eos
+    suits: Suits = field(default_factory=lambda: ANY_SUIT)
+
+    def warning(self, text: str) -> str:
+        """Nothing: only the model knows its words."""
+        return ""
+
+    def added(self, prompt: Prompt) -> str:
+        """Nothing: only the model knows its words."""
+        return ""
+
+    def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> np.ndarray | None:
+        """The finished picture."""
+        return self.picture
+
+
+class FinishedRun(Run):
+    """A run whose steps are those of a trace; `next` gives one after the other, as if they had just been made.
+
+    folder : its own; settings : of its run.json
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any], prompt: Prompt, trace: Mapping[str, np.ndarray], picture: Any = None):
+        name = settings["preset"] or settings["method"]
+        method = find(name)[0]
+        made_by = settings["backbone"], settings["weights"], settings["dtype"], settings["device"]
+        model = AbsentModel(*made_by, prompt.sampling, method.needs, picture)
+        super().__init__(model, method, prompt, settings["knobs"], drafter=ELSEWHERE, name=name)
+        self.folder, self.settings = folder, settings
+        self._steps = iter([as_told(step, method) for step in replay(trace)])
+        if picture is not None:
+            rows, columns = grid(picture.shape, len(trace["tokens"]))
+            self.sequence = LayoutOnly(SimpleNamespace(rows=rows, columns=columns, factor=picture.shape[1] // columns))
+
+    @classmethod
+    def open(cls, folder: Path) -> FinishedRun:
+        """The run of a folder, before its first step. Raises BadFile for a damaged folder, and for a run that was stopped."""
+        settings, trace = read_settings(folder), read_trace(folder / TRACE)
+        picture = read_picture(folder / PICTURE) if settings.get("input") is None else None
+        try:
+            if not settings["finished"]:
+                raise BadFile(f"The run in {folder} was stopped before its end. Take a finished one.")
+            return cls(folder, settings, prompt_of(folder, settings), trace, picture)
+        except ForetokenError:
+            raise
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as e:
+            raise BadFile(f"{folder / SETTINGS} or its {TRACE} is damaged ({type(e).__name__}: {e}). Take another run.") from e
+
+    def __next__(self) -> Step:
+        step = next(self._steps, None)
+        if step is None:
+            self.seconds = float(self.settings["totals"]["seconds"])
+            self.finished = True
+            raise StopIteration
+        self.take(step)
+        return step
+
+    @property
+    def made_with(self) -> dict[str, str | None]:
+        """The dtype and the device of the model that made the steps."""
+        return {"dtype": self.settings["dtype"], "device": self.settings["device"]}
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """The machine that made the steps."""
+        return {"processor": "an unknown machine", "threads": "?", "torch": "?", "commit": ""} | dict(self.settings["machine"])
+
+
+def as_told(step: Step, method: Method) -> Step:
+    """A step with its knobs as the method was told them: a trace keeps them as float32."""
+    kinds = {knob.name: knob for knob in method.knobs}
+    values = {name: value if isinstance(value, str) else kinds[name].to_value(float(f"{value:.7g}")) for name, value in step.knobs.items()}
+    return replace(step, knobs=values)
+
+
+def grid(shape: tuple[int, ...], count: int) -> tuple[int, int]:
+    """Rows and columns of `count` tokens, each a square, that fill a picture [H, W, 3]; raises ValueError if they do not."""
+    columns = round(math.sqrt(count * shape[1] / shape[0]))
+    if not columns or count % columns or shape[0] * columns != shape[1] * (count // columns):
+        raise ValueError(f"{count} tokens do not fill a picture of {shape[1]} x {shape[0]} pixels")
+    return count // columns, columns
+
+
+def repeat(folder: Path, backbone: Backbone) -> Run:
+    """Repeats a saved run, moved knobs included, and returns it finished; the same weights give the same tokens.
+
+    folder : the run's; backbone : the model that made it, loaded. Raises BadFile for damaged files or another model's run.
+    """
+    settings = read_settings(folder)
+    try:
+        made = (settings["backbone"], settings["weights"], settings["dtype"])
+        here = (backbone.name, backbone.weights_hash, backbone.dtype)
+        if made != here:
+            raise BadFile(f"The run in {folder} was made by {_model(*made)}, not by {_model(*here)}. Load that model.")
+        name = settings["preset"] or settings["method"]
+        run = generate(backbone, find(name)[0], prompt_of(folder, settings), settings["knobs"], name=name)
+        turns: dict[int, dict[str, Any]] = {}
+        for move in settings["moves"]:
+            turns.setdefault(int(move["step"]), {})[move["name"]] = move["value"]
+        count = int(settings["steps"])
+        limit = None if settings["finished"] else count  # a run that was stopped ends at the same step
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise BadFile(f"{folder / SETTINGS} is damaged ({type(e).__name__}: {e}). Take another run.") from e
+    while limit is None or len(run.steps) < limit:
+        run.set(**turns.get(len(run.steps), {}))
+        if next(run, None) is None:
+            break
+    run.close()
+    return run
+
+
+def _model(name: str, weights: str | None, dtype: str | None) -> str:
+    return f"{name} ({weights or 'no hash'}, {dtype or 'its own dtype'})"
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The content of a run's run.json; raises BadFile."""
+    path = folder / SETTINGS
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as e:
+        raise BadFile(f"{path} cannot be read ({e}). Give the folder of a saved run.") from e
+    if not isinstance(found, dict):
+        raise BadFile(f"{path} holds no settings of a run. Give the folder of a saved run.")
+    return found
+
+
+def prompt_of(folder: Path, settings: Mapping[str, Any]) -> Prompt:
+    """The prompt of a saved run; the points of a mesh's prompt are in a file."""
+    sampling, points, text = Sampling(**settings["sampling"]), None, settings["prompt"]
+    if not all(isinstance(value, int | float) for value in vars(sampling).values()):
+        raise ValueError("its sampling holds something else than numbers")
+    if settings["input"] is not None:
+        try:
+            with (folder / POINTS).open("rb") as raw, np.load(raw) as stored:
+                points = torch.from_numpy(stored["points"])
+        except (OSError, KeyError, ValueError, EOFError, BadZipFile) as e:
+            raise BadFile(UNREADABLE.format(folder / POINTS, e)) from e
+    return Prompt(text, points=points, seed=settings["seed"], size=settings["size"], sampling=sampling)
+
+
+def read_picture(path: Path) -> np.ndarray:
+    """uint8 [H, W, 3]: the finished picture; raises BadFile."""
+    try:
+        with Image.open(path) as picture:
+            return np.asarray(picture.convert("RGB"))
+    except (OSError, ValueError, UnidentifiedImageError) as e:
+        raise BadFile(UNREADABLE.format(path, e)) from e
+
+
+def read_trace(path: Path, most: int | None = None) -> dict[str, np.ndarray]:
+    """The arrays of a trace that fit together; raises BadFile. most : bytes of arrays, None = any number"""
+    name = plain(path.name)
+    try:
+        if most is not None:
+            with ZipFile(path) as packed:
+                size = sum(each.file_size for each in packed.infolist())
+            if size > most:
+                raise BadFile(TOO_LARGE.format(name, said(size), said(most)))
+        with path.open("rb") as raw, np.load(raw) as stored:
+            arrays = dict(stored)
+        check_trace(arrays)
+    except REASONS as e:
+        raise BadFile(NO_TRACE.format(name, type(e).__name__)) from e
+    return arrays
+
+
+def check_trace(arrays: Mapping[str, np.ndarray]) -> None:
+    """Raises ValueError or KeyError unless the arrays fit together."""
+    steps, tokens = len(arrays["step_tokens"]), len(arrays["tokens"])
+    counts, wrong = arrays["step_tokens"], []
+    for name in {*NEEDED, *arrays}:
+        of_step = name.startswith(("step_", "knob_"))
+        fits = arrays[name].shape == ((steps,) if of_step else (tokens,)) or not (of_step or name in (*NEEDED, *PER_TOKEN))
+        if not fits or (name in WHOLE and arrays[name].dtype.kind not in "iu"):
+            wrong.append(name)
+    if wrong or steps > LARGEST or (counts < 0).any() or int(counts.sum()) != tokens:
+        raise ValueError(f"do not fit: {wrong}")
