@@ -29,8 +29,27 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(config.foretoken_home, ignore_errors=True)
 
 
+# What only `launch.py test --all` runs. The short suite has, of each, the nearest claims that take less.
+SLOW = (
+    "tests/app/batch/test_killed.py",
+    "tests/app/batch/test_with_ray.py",
+    "tests/faults/test_disk.py",
+    "tests/faults/test_http.py",
+    "tests/faults/test_sessions.py",
+    "tests/faults/test_threads.py",
+    "tests/research/exactness/test_exactness.py::test_every_mutant_is_found",
+    "tests/test_cli_commands.py::test_ctrl_c_in_a_running_benchmark",
+    "tests/test_cli_mesh.py::test_bench_prints_the_rows_that_the_weights_allow",
+    "tests/test_readme_block.py",
+    "tests/test_wheel.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked gpu are skipped, with the reason, where PyTorch sees none."""
+    """Marks the slow tests. Tests marked gpu are skipped, with the reason, where PyTorch sees none."""
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
     needy = [item for item in items if item.get_closest_marker("gpu")]
     if not needy:
         return

@@ -1,6 +1,6 @@
-"""`launch.py test`: runs the test suite; every option goes to pytest.
+"""`launch.py test`: runs the tests. Without options the short suite, with --all everything; other options go to pytest.
 
-Without options its two halves run at once. In the page's half a server, a browser and the tests take turns, so most of the time it leaves a
+The two suites run as two halves at once. In the page's half a server, a browser and the tests take turns, so most of the time it leaves a
 core to the other.
 """
 
@@ -17,6 +17,7 @@ from typing import IO
 from app.commands.options import ROOT
 
 PAGE = "tests/app"
+SHORT = ("-m", "not slow")
 
 
 def main(arguments: Sequence[str], root: Path = ROOT) -> int:
@@ -26,23 +27,25 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
 
     if checkout() is None:
         raise NotSupported("The tests are not part of an installed Foretoken. Run 'python launch.py test' in a checkout.")
-    return _begun(arguments, root).wait() if arguments else _halves(root)
+    if list(arguments) in ([], ["--all"]):
+        return _halves(() if arguments else SHORT, root)
+    return _start(arguments, root).wait()
 
 
-def _halves(root: Path) -> int:
-    """Runs both halves, the page's in sight; what the other one says is printed when it has ended."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
-        others, page = _begun([f"--ignore={PAGE}"], root, said), _begun([PAGE], root)
+def _halves(options: Sequence[str], root: Path) -> int:
+    """Runs both halves, the page's in sight; the output of the other one is printed when it has ended."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+        others, page = _start([*options, f"--ignore={PAGE}"], root, output), _start([*options, PAGE], root)
         try:
             codes = page.wait(), others.wait()
         finally:
             for each in (page, others):
                 each.terminate()  # after an interrupt
-        said.seek(0)
-        sys.stdout.writelines(said)
+        output.seek(0)
+        sys.stdout.writelines(output)
     return next((code for code in codes if code), 0)
 
 
-def _begun(arguments: Sequence[str], root: Path, out: IO[str] | None = None) -> subprocess.Popen:
+def _start(arguments: Sequence[str], root: Path, out: IO[str] | None = None) -> subprocess.Popen:
     command, environment = [sys.executable, "-m", "pytest", *arguments], os.environ | {"PYTHONPATH": str(root)}
     return subprocess.Popen(command, cwd=root, env=environment, stdout=out, stderr=None if out is None else subprocess.STDOUT)

@@ -59,6 +59,7 @@ class Task:
     case: Case
     mutant: str | None
     full: bool
+    target: float = TARGET
 
     @property
     def key(self) -> str:
@@ -110,12 +111,12 @@ def cases_of(method: Method) -> tuple[Case, ...]:
     return (*method.cases, *common)
 
 
-def tasks(names: Iterable[str], full: bool) -> list[Task]:
+def tasks(names: Iterable[str], full: bool, target: float = TARGET, mutants: bool = True) -> list[Task]:
     """Returns all measurements of some methods, long ones first, grouped by toy."""
     found = []
     for name in names:
         for case in cases_of(table()[name]):
-            found += [Task(name, case, mutant, full) for mutant in (None, *case.mutants)]
+            found += [Task(name, case, mutant, full, target) for mutant in (None, *(case.mutants if mutants else ()))]
     return sorted(found, key=lambda t: (t.case.claim not in BY_LAW, sorted(t.case.toy.items())))
 
 
@@ -141,7 +142,7 @@ def _run(task: Task, toy: Toy, seed: int) -> Run:
 def _by_law(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
     """Runs until the runs suffice, or until a difference that must be found is found."""
     law = CLOSED_FORMS[task.case.law](on.toy, task.case.knobs) if task.case.law else on.law
-    most = MUTANT_RUNS if task.must_be_found and not task.full else FULL_RUNS if task.full else runs_for(law, TARGET, ACCEPTED)
+    most = MUTANT_RUNS if task.must_be_found and not task.full else FULL_RUNS if task.full else runs_for(law, task.target, ACCEPTED)
     counts: Counter[tuple[int, ...]] = Counter()
     done = 0
     found = {"z": 0.0}
@@ -246,14 +247,15 @@ def judge(task: Task, z: float) -> bool:
     return abs(z) < ACCEPTED if task.case.claim in BY_LAW else z == 0
 
 
-def verify(names: Iterable[str], full: bool = False) -> tuple[dict[str, Any], bool, float]:
-    """Returns the table by METHOD[CASE], whether every claim holds, and the seconds it took. Runs one process per core.
+def verify(names: Iterable[str], full: bool = False, target: float = TARGET, mutants: bool = True) -> tuple[dict[str, Any], bool, float]:
+    """Returns the table by METHOD[CASE], whether every claim holds, and the seconds it took. Runs one process per core. target: the total
+    variation distance that a claim by distribution must detect.
 
     Each row has exact, z, tv and floor (None for claims about tokens), runs; detects, the smallest total variation distance, or share of
     differing runs, that these runs detect with probability 99 %; and mutants, z by name.
     """
     start = time.monotonic()
-    todo = tasks(names, full)
+    todo = tasks(names, full, target, mutants)
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         results = list(zip(todo, pool.map(measure, todo), strict=True))
     rows: dict[str, Any] = {}

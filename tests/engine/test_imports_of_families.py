@@ -13,7 +13,7 @@ from engine.converting import convert
 from engine.core import Prompt, Sampling
 from engine.methods import METHODS
 from engine.run import generate
-from tests.engine.backbones import test_bpt, test_llamagen, tiny, tiny_chameleon, tiny_originals
+from tests.engine.backbones import tiny, tiny_chameleon, tiny_originals
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def brought(path: Path) -> Path:
 
 @pytest.mark.parametrize("text", [False, True])
 def test_llamagen_keeps_the_names_of_its_files_and_its_text_encoder(tmp_path: Path, text: bool) -> None:
-    own = test_llamagen.save(tmp_path / "LlamaGen", text)
+    own = tiny_originals.save_llamagen(tmp_path / "LlamaGen", text)
     folder = brought(own)
     names = {str(path.relative_to(folder)) for path in folder.rglob("*.safetensors")}
     encoder = {"flan-t5-xl/model.safetensors"} if text else set()
@@ -44,13 +44,13 @@ def test_llamagen_keeps_the_names_of_its_files_and_its_text_encoder(tmp_path: Pa
 
 
 def test_a_single_file_brings_its_picture_tokenizer(tmp_path: Path) -> None:
-    own = test_llamagen.save(tmp_path / "LlamaGen")
+    own = tiny_originals.save_llamagen(tmp_path / "LlamaGen")
     folder = brought(own / "c2i_B_256.pt")
     assert folder.name == "c2i_B_256" and (folder / "vq_ds16_c2i.safetensors").exists()
 
 
 def test_bpt_is_one_file(tmp_path: Path) -> None:
-    own = Path(test_bpt.saved(test_bpt.bpt_tensors(), tmp_path / "bpt-8-16-500m.pt"))
+    own = Path(tiny_originals.save_bpt(tmp_path / "bpt-8-16-500m.pt"))
     folder = brought(own)
     assert folder.name == "bpt-8-16-500m" and (folder / "bpt-8-16-500m.safetensors").exists()
     prompt = Prompt(points=tiny.sphere(), seed=3)

@@ -1,4 +1,4 @@
-"""Prints the harness's own table, what was tried and how it ended, after the tests."""
+"""The harness needs Linux."""
 
 from __future__ import annotations
 
@@ -8,16 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from tests.faults.tally import Tally
-
-HERE = sys.platform == "linux"  # limits of memory and of files, and what an open file is, are asked of the kernel
-collect_ignore_glob = [] if HERE else ["test_*.py"]
-TALLY = pytest.StashKey[Tally]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """An empty table."""
-    config.stash[TALLY] = Tally()
+collect_ignore_glob = [] if sys.platform == "linux" else ["test_*.py"]  # limits of memory and of files are asked of the kernel
 
 
 @pytest.fixture(autouse=True)
@@ -27,18 +18,3 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="session")
-def tally(pytestconfig: pytest.Config) -> Tally:
-    """The table that the tests of the harness fill."""
-    return pytestconfig.stash[TALLY]
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Prints the table."""
-    lines = config.stash[TALLY].lines() if HERE else ["Not run: the harness needs Linux."]
-    if lines:
-        terminalreporter.section("faults")
-        for line in lines:
-            terminalreporter.write_line(line)

@@ -33,9 +33,8 @@ PATIENCE = 120  # seconds on the wall, for a case that waits instead of working
 
 @dataclass(frozen=True)
 class Case:
-    """Something to run. do() returns a few words about the value; kind is the line of the harness's table it is counted in."""
+    """Something to run. do() returns a few words about the value."""
 
-    kind: str
     name: str
     do: Callable[[], str]
 
@@ -109,7 +108,7 @@ class _Lane:
             text = (
                 f"the child ended with {status}" if end == "killed" else f"more than {self.seconds} s of work, or {PATIENCE} s of waiting"
             )
-            found[self.left.pop(0)] = Outcome(case.kind, case.name, end, text)
+            found[self.left.pop(0)] = Outcome(case.name, end, text)
             self._fork()
         return found
 
@@ -144,27 +143,19 @@ def _child(pipe: int, cases: list[Case], before: Callable[[], None], seconds: in
 
 
 def _outcome(case: Case) -> Outcome:
-    before = _resident("VmRSS")
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew; Linux alone has it
-    start = time.process_time()
     try:
         end, text = "value", case.do()
     except ForetokenError as e:
         end, text = "sentence", str(e)
     except Exception:
         end, text = "bug", traceback.format_exc(limit=-6)
-    took = time.process_time() - start
-    return Outcome(case.kind, case.name, end, text.encode("utf-8", "replace").decode(), took, max(0.0, _resident("VmHWM") - before))
+    return Outcome(case.name, end, text.encode("utf-8", "replace").decode())
 
 
-def _resident(name: str) -> float:
-    """A size of this process in megabytes, as /proc says it; 0 where there is none."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{name}:")), 0.0)
+def _writable() -> float:
+    """The memory of this process that can be written to, in megabytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmData:"))
 
 
 @contextlib.contextmanager
@@ -174,7 +165,7 @@ def _limited(seconds: int) -> Iterator[None]:
     RLIMIT_DATA counts what can be written to. RLIMIT_AS would count the address space too, of which PyTorch reserves gigabytes.
     """
     kept = [(which, resource.getrlimit(which)) for which in (resource.RLIMIT_DATA, resource.RLIMIT_CPU)]
-    resource.setrlimit(resource.RLIMIT_DATA, (_below(int((_resident("VmData") + MEGABYTES) * 2**20), kept[0][1][1]), kept[0][1][1]))
+    resource.setrlimit(resource.RLIMIT_DATA, (_below(int((_writable() + MEGABYTES) * 2**20), kept[0][1][1]), kept[0][1][1]))
     resource.setrlimit(resource.RLIMIT_CPU, (_below(int(time.process_time()) + seconds, kept[1][1][1]), kept[1][1][1]))
     try:
         yield

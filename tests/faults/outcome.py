@@ -11,12 +11,8 @@ class Outcome:
 
     end  : "value", "sentence" (a ForetokenError), "bug" (any other exception), "killed" (the child died) or "slow"
     text : what the value was, the sentence, or the traceback
-    megabytes : the most that it held beyond what the child held before it
     """
 
-    kind: str
     name: str
     end: str
     text: str
-    seconds: float = 0.0
-    megabytes: float = 0.0

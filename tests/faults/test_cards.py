@@ -12,7 +12,6 @@ import pytest
 from tests.faults import folders, forked, mutate
 from tests.faults.mutate import Mutator
 from tests.faults.sentences import hold
-from tests.faults.tally import Tally
 
 CORPUS = Path(__file__).parent / "corpus" / "cards"
 KINDS = {"pictogram": folders.pictogram, "lowpoly": folders.lowpoly, "judge": folders.judging}
@@ -67,28 +66,24 @@ def test_good_folders_can_be_used(good: dict[str, Path]) -> None:
         assert folders.use(name)(good[kind])
 
 
-def test_mutants_of_model_folders(good: dict[str, Path], tmp_path: Path, tally: Tally) -> None:
+def test_mutants_of_model_folders(good: dict[str, Path], tmp_path: Path) -> None:
     """A file in its folder is changed; all others are links to the good ones."""
     cases = []
     for kind, file, number, content in mutants(good):
         name = f"{kind}-{file.replace('/', '-')}-{number}"
         folder = folders.linked(good[kind], tmp_path / name, file, content)
-        cases += [
-            forked.Case(f"{Path(file).suffix[1:]} mutants", f"{name} as {user}", using(user, folder)) for user in users_of(kind, file)
-        ]
+        cases += [forked.Case(f"{name} as {user}", using(user, folder)) for user in users_of(kind, file)]
     outcomes = forked.run(cases)
-    tally.add(outcomes)
     assert min(sum(o.end == end for o in outcomes) for end in ("value", "sentence")) > 30, "the mutants are all alike"
     hold(outcomes, f"Each is a folder in {tmp_path}. Keep the file of a failure as {CORPUS}/KIND--PATH-WITH-DASHES--WHAT-IS-WRONG")
 
 
 @pytest.mark.parametrize("path", sorted(p for p in CORPUS.iterdir() if p.name != "README.md"), ids=lambda p: p.name)
-def test_folders_that_failed_once(path: Path, good: dict[str, Path], tmp_path: Path, tally: Tally) -> None:
+def test_folders_that_failed_once(path: Path, good: dict[str, Path], tmp_path: Path) -> None:
     kind, dashed, _ = path.name.split("--", 2)
     file = next(f for f in files_of(good[kind]) if f.replace("/", "-") == dashed)
     folder = folders.linked(good[kind], tmp_path / "broken", file, fitted(path, good[kind] / file))
-    outcomes = forked.run([forked.Case("corpus folders", f"{path.name} as {user}", using(user, folder)) for user in users_of(kind, file)])
-    tally.add(outcomes)
+    outcomes = forked.run([forked.Case(f"{path.name} as {user}", using(user, folder)) for user in users_of(kind, file)])
     hold(outcomes)
 
 

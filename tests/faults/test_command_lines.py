@@ -21,7 +21,6 @@ from tests.faults import folders, forked
 from tests.faults.command_lines import Row, rows
 from tests.faults.faulty_disk import ALWAYS, Disk
 from tests.faults.sentences import hold
-from tests.faults.tally import Tally
 
 ROOT = Path(__file__).resolve().parents[2]
 FEWEST = 150
@@ -83,11 +82,10 @@ def _begins(*_: object, **__: object) -> None:
     raise AssertionError("it was not refused: a training, or the studio, begins")
 
 
-def test_the_table_of_command_lines(places: dict[str, str], tally: Tally) -> None:
+def test_the_table_of_command_lines(places: dict[str, str]) -> None:
     table = list(rows())
     assert len(table) >= FEWEST and len({row.argv for row in table}) == len(table)
-    cases = [forked.Case("command lines", row.title, typed(row, places)) for row in table]
+    cases = [forked.Case(row.title, typed(row, places)) for row in table]
     outcomes = forked.run(cases, guard, SECONDS)
-    tally.add(outcomes)
     assert sum(o.end == "value" for o in outcomes) >= 10
     hold(outcomes)

@@ -32,7 +32,6 @@ from tests.faults import folders, forked
 from tests.faults.faulty_disk import ERRORS, Disk, full_at
 from tests.faults.outcome import Outcome
 from tests.faults.sentences import hold
-from tests.faults.tally import Tally
 
 MOST = 400  # operations of one change; more would be an endless loop
 BYTES = (0, 1, 100, 1_000, 4_096, 20_000, 60_000)
@@ -168,7 +167,7 @@ def judged(change: Change, name: str, do: Callable[[], Any], whole: Path) -> Out
         shutil.rmtree(change.folder)
         shutil.copytree(whole, change.folder, symlinks=True)
     end = "bug" if wrong else "sentence" if status == 3 else "value"
-    return Outcome(f"disk: {change.name}", name, end, wrong or text)
+    return Outcome(name, end, wrong or text)
 
 
 def complaint(change: Change, status: int, text: str) -> str:
@@ -192,7 +191,7 @@ def litter(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_faults_and_kills_leave_the_old_state_or_the_new_one(name: str, tmp_path: Path, tally: Tally) -> None:
+def test_faults_and_kills_leave_the_old_state_or_the_new_one(name: str, tmp_path: Path) -> None:
     (folder := tmp_path / "disk").mkdir()
     change = CHANGES[name](folder)
     assert change.state() == "old"
@@ -212,5 +211,4 @@ def test_faults_and_kills_leave_the_old_state_or_the_new_one(name: str, tmp_path
         for deadly in (False, True):
             how = f"{name}: {'killed' if deadly else 'full'} at {size} bytes of a file"
             outcomes.append(judged(change, how, with_limit(change, size, deadly), whole))
-    tally.add(outcomes)
     hold(outcomes)

@@ -53,16 +53,16 @@ def mapped(megabytes: int) -> str:
 def test_every_end_is_told_from_the_others() -> None:
     work = {"value": lambda: "fine", "sentence": refuse, "bug": fail, "killed": die, "slow": spin}
     names = [*work, *work]  # a child that has died or was ended is followed by another one
-    outcomes = forked.run([Case("kind", name, work[name]) for name in names], seconds=1)
+    outcomes = forked.run([Case(name, work[name]) for name in names], seconds=1)
     assert [o.end for o in outcomes] == names
     assert outcomes[1].text == "The file is empty. Export it again." and "KeyError: 'a bug'" in outcomes[2].text
 
 
-def test_memory_is_limited_and_measured() -> None:
+def test_memory_is_limited() -> None:
     held = Path("/proc/self/statm").read_text().split()[5]  # pages that can be written to; a block larger than all of them is a new one
     too_much = int(held) * mmap.PAGESIZE // 2**20 + 2 * MEGABYTES
-    small, large = forked.run([Case("kind", "small", lambda: mapped(100)), Case("kind", "large", lambda: grow(too_much))])
-    assert small.end == "value" and 90 < small.megabytes < 200
+    small, large = forked.run([Case("small", lambda: mapped(100)), Case("large", lambda: grow(too_much))])
+    assert small.end == "value"
     assert large.end == "bug" and "MemoryError" in large.text
 
 
@@ -110,8 +110,8 @@ def test_what_is_no_sentence(text: str) -> None:
 
 
 def test_bad_ends_fail_a_test_and_good_ones_do_not() -> None:
-    good = [Outcome("kind", "a", "value", ""), Outcome("kind", "b", "sentence", "The file is empty. Export it again.")]
+    good = [Outcome("a", "value", ""), Outcome("b", "sentence", "The file is empty. Export it again.")]
     hold(good)
     for end, text in (("bug", "KeyError"), ("killed", ""), ("slow", ""), ("sentence", "no end")):
         with pytest.raises(pytest.fail.Exception, match="1 cases failed"):
-            hold([*good, Outcome("kind", "c", end, text)])
+            hold([*good, Outcome("c", end, text)])

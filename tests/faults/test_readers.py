@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -18,7 +19,6 @@ from tests.faults import forked, mutate, mutate_arrays
 from tests.faults.corpus import clouds, meshes
 from tests.faults.mutate import BYTES, TEXT, Mutator
 from tests.faults.sentences import hold
-from tests.faults.tally import Tally
 
 EACH = 30  # mutants of each of the good files
 CORPUS = Path(__file__).parent / "corpus" / "readers"
@@ -89,16 +89,18 @@ def _sparse(vertices: np.ndarray, faces: np.ndarray) -> files.Scene:
 
 
 def mutants(folder: Path) -> dict[str, bytes]:
-    """The mutants by name: NUMBER-GOODFILE, and SAMPLE-NAME for one of each sample of the corpus."""
+    """The mutants by name: NUMBER-GOODFILE, as-OTHER-GOODFILE for another format under a name, and SAMPLE-NAME of the corpus."""
     found = {}
     for at, sample in enumerate((*clouds.SAMPLES, *meshes.SAMPLES)):
         (own := folder / f"sample{at}").mkdir()
         path, random = sample.write(own), Random(sample.name)
         found[f"{at}-{path.name}"] = random.choice(TEXT + BYTES)(random, path.read_bytes())
-    for name, (content, mutators) in good(folder).items():
+    whole = good(folder)
+    for name, (content, mutators) in whole.items():
         for number in range(EACH):
             random = Random(f"{name} {number}")
             found[f"{number:02}-{name}"] = random.choice(mutators)(random, content)
+        found |= {f"as-{other.replace('.', '-')}-{name}": content for other, (content, _) in list(whole.items())[::5]}
     return found
 
 
@@ -107,6 +109,8 @@ def reading(path: Path, up: str = "auto") -> Callable[[], str]:
 
     def do() -> str:
         limits.FACES = 100_000  # in the child alone: what takes seconds at five million must end at a hundred thousand as well
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "Duplicate name")  # which is what a mutant of an archive is about
         given = read(path, up)
         check(given)
         return f"{given.kind} of {len(given.points)}"
@@ -128,22 +132,20 @@ def check(given: Input) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")  # which is what a mutant of an archive is about
-def test_mutants_of_files(tmp_path: Path, tally: Tally) -> None:
+def test_mutants_of_files(tmp_path: Path) -> None:
     """Deterministic: the same names are the same bytes everywhere."""
     made = mutants(tmp_path)
     assert len(made) >= 900
     cases = []
     for number, (name, content) in enumerate(made.items()):
         (path := tmp_path / f"x{name}").write_bytes(content)
-        cases.append(forked.Case("reader mutants", path.name, reading(path, ("auto", "auto", *UP)[number % (2 + len(UP))])))
+        cases.append(forked.Case(path.name, reading(path, ("auto", "auto", *UP)[number % (2 + len(UP))])))
     outcomes = forked.run(cases)
-    tally.add(outcomes)
     assert min(sum(o.end == end for o in outcomes) for end in ("value", "sentence")) > 100, "the mutants are all alike"
     hold(outcomes, f"Each is a file in {tmp_path}. Keep a failure: cp {tmp_path}/NAME {CORPUS}/WHAT-IS-WRONG.SUFFIX")
 
 
 @pytest.mark.parametrize("path", sorted(p for p in CORPUS.iterdir() if p.name != "README.md"), ids=lambda p: p.name)
-def test_files_that_failed_once(path: Path, tally: Tally) -> None:
-    outcomes = forked.run([forked.Case("corpus files", path.name, reading(path))])
-    tally.add(outcomes)
+def test_files_that_failed_once(path: Path) -> None:
+    outcomes = forked.run([forked.Case(path.name, reading(path))])
     hold(outcomes)

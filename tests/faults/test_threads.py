@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -19,7 +18,6 @@ from tests.engine.backbones import tiny
 from tests.faults import folders
 from tests.faults.outcome import Outcome
 from tests.faults.sentences import hold
-from tests.faults.tally import Tally
 
 PATIENCE = 300  # seconds until a thread counts as stuck
 TOKENS = 30  # of a run, after which it is stopped
@@ -84,22 +82,20 @@ def pairs(backbone: Backbone) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly"])
-def test_pairs_of_runs_give_the_tokens_of_the_runs_alone(name: str, backbones: dict[str, Backbone], tally: Tally) -> None:
+def test_pairs_of_runs_give_the_tokens_of_the_runs_alone(name: str, backbones: dict[str, Backbone]) -> None:
     backbone, outcomes = backbones[name], []
     alone = {(method, seed): tokens(backbone, method, seed) for method in names_for(backbone) for seed in (1, 2)}
     for first, second in pairs(backbone):
-        start = time.monotonic()
         found = together([lambda m=first: tokens(backbone, m, 1), lambda m=second: tokens(backbone, m, 2)])
         same = found == [alone[first, 1], alone[second, 2]]
         text = "" if same else f"{found} instead of {[alone[first, 1], alone[second, 2]]}"
         title = f"{name}: {first} beside {second}"
-        outcomes.append(Outcome("pairs of runs in threads", title, "value" if same else "bug", text, time.monotonic() - start))
-    tally.add(outcomes)
+        outcomes.append(Outcome(title, "value" if same else "bug", text))
     assert len(outcomes) >= 20
     hold(outcomes)
 
 
-def test_loads_in_threads_give_the_same_weights(tmp_path: Path, tally: Tally) -> None:
+def test_loads_in_threads_give_the_same_weights(tmp_path: Path) -> None:
     paths = {"pictogram": folders.pictogram(tmp_path / "pictures"), "lowpoly": folders.lowpoly(tmp_path / "meshes")}
     outcomes = []
     for pair in (("pictogram", "pictogram"), ("pictogram", "lowpoly"), ("lowpoly", "lowpoly_lora"), ("lowpoly_lora", "lowpoly_lora")):
@@ -107,6 +103,5 @@ def test_loads_in_threads_give_the_same_weights(tmp_path: Path, tally: Tally) ->
         alone = [load(name, path).weights_hash for name, path in zip(pair, where, strict=True)]
         found = together([lambda name=name, path=path: load(name, path) for name, path in zip(pair, where, strict=True)])
         same = [getattr(b, "weights_hash", b) for b in found] == alone
-        outcomes.append(Outcome("loads in threads", " beside ".join(pair), "value" if same else "bug", "" if same else str(found)))
-    tally.add(outcomes)
+        outcomes.append(Outcome(" beside ".join(pair), "value" if same else "bug", "" if same else str(found)))
     hold(outcomes)

@@ -5,11 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import random
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,28 +68,6 @@ def test_each_prompt_becomes_the_picture_that_the_image_command_makes(tmp_path: 
     assert cli.main(["batch", str(prompts(tmp_path, [*PROMPTS, "a blue fish"])), "--out", str(out), *OPTIONS, "--seed", "3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["before"] == 6
     assert {name: mark for name, mark in marks(out).items() if name in before} == before and len(marks(out)) == 7
-
-
-def test_killed_in_the_middle_it_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    path, out = prompts(tmp_path), tmp_path / "out"
-    command = [sys.executable, "launch.py", "batch", str(path), "--out", str(out), *OPTIONS, "--at-once", "1"]
-    running = subprocess.Popen(
-        [sys.executable, "-c", "import sys; from app import cli; cli.main(sys.argv[1:])", *command[2:]],
-        cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    for _ in range(random.randint(1, 4)):
-        while " done" not in (line := running.stderr.readline()):
-            assert line, "it ended before it was killed"
-    os.kill(running.pid, signal.SIGKILL)
-    running.wait()
-    running.stderr.close()
-    before = marks(out)
-    assert 0 < len(before) <= len(PROMPTS)
-    assert cli.main(command[2:]) == 0
-    assert {name: mark for name, mark in marks(out).items() if name in before} == before  # what was done was not done again
-    rows = rows_of(out)
-    assert len(rows) == len(marks(out)) == len({row["hash"] for row in rows}) == len(PROMPTS)
-    assert {row["status"] for row in rows} == {"done"} and not list(out.rglob(".part-*"))
 
 
 def test_bad_lines_are_refused_and_the_others_are_made(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -65,7 +65,7 @@ def test_a_folder_with_its_file_is_recognised(tmp_path: Path) -> None:
 
 def test_half_precision_is_read(tmp_path: Path) -> None:
     """The published file is in float16; the point encoder stays in float32 when the decoder does not."""
-    path = save_bpt(tmp_path / "bpt.pt", half=True)
+    path = save_bpt(tmp_path / "bpt.pt", {name: tensor.half() for name, tensor in bpt_tensors().items()})
     found = bpt.load(path, dtype="bfloat16")
     assert found.dtype == "bfloat16" and found.model.encoder.queries.dtype == torch.float32
     run = generate(found, METHODS["lookup"], Prompt(points=tiny.sphere(), seed=1)).finish()

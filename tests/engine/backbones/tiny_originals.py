@@ -141,8 +141,7 @@ def save_llamagen(folder: Path, text: bool = False) -> Path:
     return folder
 
 
-def save_bpt(path: Path, half: bool = False) -> str:
+def save_bpt(path: Path, tensors: dict[str, Tensor] | None = None) -> str:
     """A file as the authors save it: the module's tensors beside other things."""
-    tensors = {name: tensor.half() if half else tensor for name, tensor in bpt_tensors().items()}
-    torch.save({"model": tensors, "config": b"pickled", "version": "1.0"}, path)
+    torch.save({"model": bpt_tensors() if tensors is None else tensors, "config": b"pickled", "version": "1.0"}, path)
     return str(path)

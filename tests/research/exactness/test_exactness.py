@@ -1,4 +1,7 @@
-"""Every claim of exactness, by distribution, and every mutant: the table of `launch.py verify` in one test."""
+"""Every claim of exactness, by distribution, and every mutant: the table of `launch.py verify`, measured once.
+
+The short suite measures the claims and leaves the mutants to the whole one.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,14 @@ from engine.methods import METHODS
 from research.exactness import exactness
 from research.exactness.mutants import MUTANTS
 
+POWER = 0.1  # the total variation distance that every claim's runs find
+
 
 @pytest.fixture(scope="module")
-def table() -> dict:
-    """All rows, measured once."""
-    rows, holds, _ = exactness.verify(exactness.table())
+def table(request: pytest.FixtureRequest) -> dict:
+    """All rows; without mutants where no test of them is left."""
+    mutants = any(item.originalname == "test_every_mutant_is_found" for item in request.session.items)
+    rows, holds, _ = exactness.verify(exactness.table(), target=POWER, mutants=mutants)
     return {"rows": rows, "holds": holds}
 
 
@@ -22,11 +28,14 @@ def test_every_claim_holds(table: dict) -> None:
     assert table["holds"], table["rows"]
 
 
-def test_exact_rows_pass_and_their_mutants_fail(table: dict) -> None:
+def test_exact_rows_pass(table: dict) -> None:
     for key, row in table["rows"].items():
-        if row["exact"]:
-            assert abs(row["z"]) < exactness.ACCEPTED, (key, row)
-            assert row["mutants"], f"{key} has no mutant: a claim that nothing can break proves nothing"
+        assert not row["exact"] or abs(row["z"]) < exactness.ACCEPTED, (key, row)
+
+
+def test_every_mutant_is_found(table: dict) -> None:
+    for key, row in table["rows"].items():
+        assert row["mutants"] or not row["exact"], f"{key} has no mutant: a claim that nothing can break proves nothing"
         for mutant, z in row["mutants"].items():
             assert z > exactness.FOUND, (key, mutant, z)
 
@@ -34,7 +43,7 @@ def test_exact_rows_pass_and_their_mutants_fail(table: dict) -> None:
 def test_every_claim_says_what_it_could_have_found(table: dict) -> None:
     for key, row in table["rows"].items():
         if row["exact"]:
-            assert row["detects"] <= (exactness.TARGET if row["tv"] is not None else 0.012), (key, row)
+            assert row["detects"] <= (POWER if row["tv"] is not None else 0.012), (key, row)
 
 
 def test_the_published_reuse_rule_is_found_inexact(table: dict) -> None:

@@ -21,7 +21,7 @@ from engine.methods import METHODS
 from engine.run import generate
 from research.train import checkpoint_teacher, feature_draft, loop, predictive_stream
 from research.train.checkpoint_teacher import CheckpointTeacher
-from tests.engine.backbones import test_llamagen, tiny_chameleon, tiny_glm_image, tiny_originals
+from tests.engine.backbones import tiny_chameleon, tiny_glm_image, tiny_originals
 from tests.engine.backbones import tiny_checkpoints as tiny
 
 MAKERS: dict[str, Callable[[], PictureCheckpoint]] = {  # not those that tests share: training changes a trunk's attention
@@ -151,7 +151,7 @@ def test_row_ends_and_places_have_drafters_of_their_own(family: str, tmp_path: P
 
 @pytest.mark.parametrize("text", [False, True])
 def test_llamagen_has_drafters_of_its_own(text: bool, tmp_path: Path) -> None:
-    list(convert(test_llamagen.save(tmp_path / "LlamaGen", text)))
+    list(convert(tiny_originals.save_llamagen(tmp_path / "LlamaGen", text)))
     if text:
         (tmp_path / "prompts.txt").write_text("\n".join(["red apple"[: 3 + 6 * (i % 2)] for i in range(20)]))
     check_both(

@@ -21,7 +21,7 @@ from engine.networks.mesh_decoder import MeshModel
 from engine.run import generate
 from research.train import head_lessons, imported_mesh_heads, loop, mesh_heads
 from research.train.imported_mesh_heads import mesh_files, sample_in, samples_of
-from tests.engine.backbones import test_bpt, tiny, tiny_originals
+from tests.engine.backbones import tiny, tiny_originals
 
 NAME = "Tiny-BPT"
 SIZES = [(1 + i % 5, 1 + i % 3, 1 + i % 4) for i in range(24)]
@@ -33,7 +33,7 @@ def original(path: Path) -> Path:
     torch.manual_seed(8)
     tensors = tiny_originals.bpt_tensors()
     positions = MeshModel(replace(tiny_originals.BPT, length=200)).decoder.positions.detach()
-    return Path(test_bpt.saved(tensors | {"abs_pos_emb.weight": 20 * positions}, path))
+    return Path(tiny_originals.save_bpt(path, tensors | {"abs_pos_emb.weight": 20 * positions}))
 
 
 @pytest.fixture(autouse=True)
