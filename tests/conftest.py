@@ -33,6 +33,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 SLOW = (
     "tests/app/batch/test_killed.py",
     "tests/app/batch/test_with_ray.py",
+    "tests/app/test_speed.py",
     "tests/faults/test_disk.py",
     "tests/faults/test_http.py",
     "tests/faults/test_sessions.py",

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -260,14 +259,10 @@ def start(checkout: Path, *arguments: str, **env: str) -> subprocess.CompletedPr
 
 
 def test_second_start_enters_the_environment_at_once(checkout):
-    seconds = []
-    for _ in range(3):
-        begun = time.perf_counter()
-        done = start(checkout, "image", "a red apple", "--json")
-        seconds.append(time.perf_counter() - begun)
-    assert done.stdout.strip() == f"{checkout / '.venv'}|image|a red apple|--json"
+    """Nothing but a comparison of a stamp: Python of the environment is called once, and for no pip."""
+    done = start(checkout, "image", "a red apple", "--json")
+    assert done.stdout.strip() == f"{checkout / '.venv'}|image|a red apple|--json" and done.stderr == ""
     assert done.returncode == 7
-    assert min(seconds) < 1  # nothing but a comparison of a stamp
 
 
 def test_guard_ends_a_loop(checkout):
