@@ -62,7 +62,7 @@ OPTIONS: tuple[tuple[tuple[tuple[str, ...], ...], str, str, tuple[str, ...]], ..
     ((MESH,), "--formats", "format", ("fbx", "", "glb,,", "glb,x")),
     (BENCHES, "--methods", "method", ("nothing", "sjd,nothing", ",", "")),
     (BENCHES, "--count", WHOLE, ("0", "-1", "x", "1.5", DIGITS)),
-    (BENCHES, "--repeats", WHOLE, ("0", "-1", "x", "nan")),
+    (BENCHES, "--repeats", WHOLE, ("-1", "x", "nan")),
     (BENCHES, "--sweep", "NAME=A,B|sweep|knob", ("x", "=1", "nothing=1,2", "window=")),
     (BENCHES, "--sheet", "write|picture|Cannot|PNG|format", ("{file}/sheet.png", "{folder}", "{missing}/sheet.png")),
     (BENCHES, "--csv", "write|Cannot", ("{file}/rows.csv", "{folder}", "{missing}/rows.csv")),
