@@ -182,7 +182,7 @@ def test_readme_shows_commands():
 
 @pytest.mark.parametrize("path", PAGES, ids=names(PAGES))
 def test_files_that_are_named_exist(path):
-    for name in re.findall(r"`((?:app|engine|tests|docs|assets)/[\w./-]+)`", text(path)):
+    for name in re.findall(r"`((?:app|engine|research|tests|docs|assets)/[\w./-]+)`", text(path)):
         assert (ROOT / name).exists(), f"{name} does not exist"
 
 
