@@ -143,15 +143,15 @@ def compiled_table(path: Path, command: str) -> str:
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     capabilities = list(dict.fromkeys(row["capability"] for row in rows))
-    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    programs: dict[tuple[str, str, str], dict[str, str]] = {}
     for row in rows:
         needs = f"{row['registers']}, {row['spilled_bytes']}, {int(row['shared_bytes']):,}"
-        found.setdefault((row["kernel"], row["program"], row["warps"]), {})[row["capability"]] = needs
+        programs.setdefault((row["kernel"], row["program"], row["warps"]), {})[row["capability"]] = needs
     lines = ["| kernel | program | warps | " + " | ".join(capabilities) + " |", "|---" * (3 + len(capabilities)) + "|"]
-    for (kernel, program, warps), needs in found.items():
+    for (kernel, program, warps), needs in programs.items():
         lines.append(f"| `{kernel}` | `{program}` | {warps} | " + " | ".join(needs[each] for each in capabilities) + " |")
-    made = f"`python launch.py {command}`: Triton {rows[0]['triton']}, commit {rows[0]['commit']}."
-    return "\n".join([made, "", *lines, ""])
+    source = f"`python launch.py {command}`: Triton {rows[0]['triton']}, commit {rows[0]['commit']}."
+    return "\n".join([source, "", *lines, ""])
 
 
 def passes_table(path: Path, command: str) -> str:
@@ -179,8 +179,8 @@ def passes_table(path: Path, command: str) -> str:
             name = row["what"].split(",")[0]
             wholes.append(f"{start} `{name}` | {before:.2f} to {after:.2f} | {slow:.2f} to {quick:.2f} | {slow / quick:.2f} | {shares} |")
     machine = f"{first['processor']}, {first['threads']} thread(s), {first['clock']} time, PyTorch {first['torch']}"
-    made = f"`python launch.py {command}`: {machine}, commit {first['commit']}; {first['kept']} tokens in the cache."
-    return "\n".join([made, "", *passes, "", *wholes, ""])
+    source = f"`python launch.py {command}`: {machine}, commit {first['commit']}; {first['kept']} tokens in the cache."
+    return "\n".join([source, "", *passes, "", *wholes, ""])
 
 
 def bounds_table() -> str:

@@ -42,7 +42,7 @@ def outside_fences(page: str) -> str:
 
 
 def anchors(path: Path) -> set[str]:
-    """What a link may name after `#`: the headings, as GitHub writes them."""
+    """Anchors of a page: its headings, as GitHub writes them."""
     headings = re.findall(r"^#+ (.+)$", outside_fences(text(path)), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -151,14 +151,14 @@ def test_links_lead_somewhere(path):
 
 
 def test_no_page_is_an_orphan():
-    found: set[Path] = set()
+    reached: set[Path] = set()
     waiting = [README]
     while waiting:
         path = waiting.pop()
-        if path not in found and path.suffix == ".md":
-            found.add(path)
+        if path not in reached and path.suffix == ".md":
+            reached.add(path)
             waiting += [(path.parent / link.partition("#")[0]).resolve() for link in links(path)]
-    assert set(PAGES) <= found
+    assert set(PAGES) <= reached
 
 
 @pytest.mark.parametrize("path", PAGES, ids=names(PAGES))
