@@ -24,10 +24,10 @@ from engine.errors import BadFile, NotSupported
 from engine.kernels.cpu.steady_linear import plain
 from engine.layout import Layout
 from engine.networks.hosted import Hosted, RowEnds
-from engine.networks.transformer import causal
 from engine.sampling import draw, guide, warp
 from engine.words.emoji_scenes import caption, held_out_scenes, trained_scenes
 from research.train.recorded import Recorded
+from research.train.teachers import Teacher
 
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 HELD_OUT = 10  # every tenth prompt of a file is held out
@@ -35,8 +35,8 @@ FEWEST = 2 * HELD_OUT  # prompts in a file
 NOTHING = -1  # the id of padding on the left of a prompt
 
 
-class CheckpointTeacher:
-    """A Teacher (see feature_draft.py) on a checkpoint of transformers that was imported.
+class CheckpointTeacher(Teacher):
+    """A teacher on a checkpoint of transformers that was imported.
 
     `said` is, for each prompt, the ids of its guidance rows, int64 [branches, P], with -1 on the left. If the model's prompts are no
     ids, it is their inputs, [branches, P, H], with NaN on the left.
@@ -46,9 +46,7 @@ class CheckpointTeacher:
         """prompts : a file with a prompt in each line (default: captions of scenes of emoji)"""
         name, path = resolve(name_or_folder)
         backbone = load(name, path, device, "float32" if device == "cpu" else "auto")
-        self.backbone = usable(backbone, name_or_folder)
-        self.name, self.folder = Path(str(path)).name, self.backbone.folder
-        self.weights_hash, self.sampling = str(backbone.weights_hash), backbone.sampling
+        super().__init__(usable(backbone, name_or_folder), Path(str(path)).name)
         self.hosted, self.trunk = self.backbone.hosted, self.backbone.hosted.decoder
         self.layout_of_it, self.vocabulary = self.backbone.layout, backbone.vocabulary
         config = self.trunk.config
@@ -131,10 +129,6 @@ class CheckpointTeacher:
         """Returns the inputs of the prompts."""
         return self._rows(said)[0]
 
-    def mask(self, count: int) -> Tensor:
-        """Returns a causal mask."""
-        return causal(count, 0, self.trunk.device)
-
     def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
         """Runs the decoder. Row ends run with the tokens before them; padding on the left is hidden from all rows but its own."""
         if self.hosted.row_end is None:
@@ -176,9 +170,6 @@ class CheckpointTeacher:
     def layout(self, length: int) -> Layout:
         """Returns the layout of its pictures."""
         return self.layout_of_it
-
-    def allowed(self, tokens: list[int]) -> None:
-        """Returns None: any picture token may follow any other."""
 
 
 class _Kept(CacheLayerMixin):

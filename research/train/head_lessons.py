@@ -51,14 +51,11 @@ class Options(loop.Options):
 
     backbone: str = "lowpoly"
     shapes: Path | None = None
-    untied: bool = False
     start: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises BadKnob for heads of another shape that would replace the shipped ones, and for a start that is no model of lowpoly."""
+        """Raises BadKnob for a start that is no model of lowpoly."""
         super().__post_init__()
-        if self.untied and (self.out is None or self.backbone != "lowpoly"):
-            raise BadKnob("--untied trains other heads of lowpoly than the shipped ones. Name a folder for them with --out.")
         if self.start is None:
             return
         if self.backbone != "lowpoly":
@@ -78,7 +75,6 @@ class Options(loop.Options):
         p.add_argument("--backbone", metavar="NAME|PATH", default="lowpoly", help="lowpoly, or an imported model of meshes")
         p.add_argument("--shapes", type=Path, metavar="FOLDER", help="for an imported model: train on these meshes (procedural shapes)")
         p.add_argument("--start", type=Path, metavar="FOLDER", help="heads for other weights of lowpoly; without --out, written there")
-        p.add_argument("--untied", action="store_true", help="give every head an output layer of its own, as in the paper; needs --out")
         return p
 
 

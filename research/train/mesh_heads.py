@@ -81,13 +81,13 @@ def train_stage(
     rows = preset["rows"][adapted]
     model = lowpoly.load_model(options.base).to(device)
     s = model.settings
-    heads = MeshHeads(DEPTH, s.width, s.heads, s.vocabulary, kind, tied=not options.untied)
+    heads = MeshHeads(DEPTH, s.width, s.heads, s.vocabulary, kind)
     if adapted:
         heads.load_state_dict(start.state_dict())
     name = f"heads_{kind}{'_lora' if adapted else ''}"
     pupil = Pupil(model, heads, adapted)
     training = Training(
-        f"mesh-heads-{name.removeprefix('heads_').replace('_', '-')}{'-untied' if options.untied else ''}{of_start(options)}",
+        f"mesh-heads-{name.removeprefix('heads_').replace('_', '-')}{of_start(options)}",
         pupil,
         preset["rates"][adapted],
         minutes,
@@ -99,7 +99,7 @@ def train_stage(
         betas=(0.9, 0.99),
         schedule=cosine_to_a_tenth,
     )
-    known, resumed = None if options.untied else shipped_row(name, options.base), training.resume(options.fresh)
+    known, resumed = shipped_row(name, options.base), training.resume(options.fresh)
     if not resumed and not options.fresh and not adapted and known and known["settings"] == heads.settings:
         shipped = read_tensors(options.base / f"{name}.safetensors")
         training.warm_start({f"heads.{k}": v for k, v in shipped.items()}, known)

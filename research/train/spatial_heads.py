@@ -23,9 +23,10 @@ from engine.networks.weights import ship
 from engine.sampling import guide, warp
 from research.train import loop
 from research.train.decision import Measure, may_ship, prepare, target
-from research.train.feature_draft import NOISE, Library, Teacher, loss_of_states, teacher_of, together
+from research.train.feature_draft import NOISE, Library, loss_of_states, teacher_of, together
 from research.train.loop import Training
 from research.train.recorded import Recorded
+from research.train.teachers import Teacher
 
 PRESETS = {
     "cpu": {"minutes": 20.0, "sequences": 768, "batch": 8, "rows": 512},

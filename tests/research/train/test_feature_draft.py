@@ -14,7 +14,9 @@ from engine.drafters.feature_draft import NAME, FeatureDrafter, NetworkFeatures
 from engine.methods import METHODS
 from engine.run import generate
 from research.train import feature_draft, loop
-from research.train.feature_draft import Library, MeshTeacher, Options, PictureTeacher, Recorded, acceptance, chains, loss_of_rows
+from research.train.feature_draft import Library, Options, acceptance, chains, loss_of_rows
+from research.train.recorded import Recorded
+from research.train.teachers import MeshTeacher, PictureTeacher
 from tests.engine.backbones import tiny
 from tests.research.train import tiny_folders
 

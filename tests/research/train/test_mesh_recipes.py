@@ -177,12 +177,6 @@ def test_a_control_in_another_folder_gets_heads_and_adapters_of_its_own(shipped:
     models = meshes.Models(MeshBench(backbone=str(control), dtype="float32"))
     rows = experiment_of(PAPERS["xspecmesh"], "table-3").runs.rows.values()
     assert all(models.can(row) for row in rows)
-    other = shipped.parent / "untied"  # heads with output layers of their own, for the same weights
-    monkeypatch.setitem(mesh_heads.PRESETS, "cpu", preset | {"minutes": 0.02})
-    mesh_heads.main(head_lessons.Options(start=control, untied=True, out=other))
-    assert not any(row["settings"]["tied"] for row in lowpoly.read_card(other)["heads"].values())
-    models = meshes.Models(MeshBench(backbone=str(other), dtype="float32"))
-    assert lowpoly.load(str(other)).weights_hash == own and all(models.can(row) for row in rows)
     card = lowpoly.read_card(control)
     card["heads"]["heads_cross"]["backbone"] = "other"
     folder.ship(control, {}, card)
@@ -256,8 +250,6 @@ def test_padding_has_no_part_in_the_loss() -> None:
 def test_a_control_learns_nothing_from_its_heads_and_does_not_replace_the_shipped_weights(tmp_path: Path) -> None:
     with pytest.raises(BadKnob, match="--out"):
         lowpoly_recipe.Options(later=0)
-    with pytest.raises(BadKnob, match="--out"):
-        head_lessons.Options(untied=True)
     assert lowpoly_recipe.Options(later=0, out=tmp_path / "out").weight == lowpoly_recipe.LATER
     points, budgets, tokens = World(EASY, 2, stretch, 0.0, 460).batch(0)
     places = some_places(tokens, 8, Generator(PCG64(0)))

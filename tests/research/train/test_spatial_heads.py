@@ -15,8 +15,9 @@ from engine.errors import MissingWeights
 from engine.methods import METHODS
 from engine.run import generate
 from research.train import feature_draft, loop, spatial_heads
-from research.train.feature_draft import Library, PictureTeacher
+from research.train.feature_draft import Library
 from research.train.spatial_heads import Options, Slots, acceptance, begin, loss_on_rows
+from research.train.teachers import PictureTeacher
 from tests.engine.backbones import tiny
 from tests.engine.backbones.tiny import save_tokenizer
 from tests.research.train import tiny_folders

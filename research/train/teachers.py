@@ -1,0 +1,261 @@
+"""Backbones as teachers of drafters: they generate their own training sequences, and return the hidden states that predicted each token."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from numpy.random import PCG64, Generator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.backbones import lowpoly, pictogram
+from engine.backbones.pictogram import TEXT_SLOTS, split_words, text_mask
+from engine.cache import Slab
+from engine.layout import Layout, Line, Raster
+from engine.networks.mesh_decoder import Reading
+from engine.networks.transformer import causal
+from engine.networks.vq import FACTOR
+from engine.sampling import draw, guide, warp
+from engine.words.emoji_scenes import caption, held_out_scenes, lessons_of, trained_scenes
+from engine.words.looks import Look, looks_of_scene
+from research.train.head_lessons import generate_together
+from research.train.lowpoly import PAD, collate, sample_of
+from research.train.recorded import Recorded
+from research.worlds.lowpoly_shapes import held_out_shapes, training_shapes, turned
+
+LOOKED = (48, 48)  # sizes of what the captions name, if pictogram reads looks: prefixes of a batch have one length
+DROPPED = 10  # one caption in so many is empty, so that the drafter also learns pictures without a condition (ADT-Tree)
+
+
+class Teacher(ABC):
+    """A backbone that generates sequences and returns its hidden states.
+
+    name, folder : of the backbone, for files and messages; where the drafter is written to
+    width, heads, inner : of the drafter; its feed-forward part is such that its file stays near 2 MB
+    final_norm : weight and bias, each [H]; vocabulary : of tokens
+    trunk  : with the `blocks` that `run` applies; linear : names of the blocks' linear layers that process the rows of a sequence
+    """
+
+    width: int
+    heads: int
+    inner: int
+    final_norm: tuple[Tensor, Tensor | None]
+    vocabulary: int
+    trunk: nn.Module
+    linear: tuple[str, ...]
+
+    def __init__(self, backbone: Any, name: str):
+        self.backbone, self.name, self.folder, self.sampling = backbone, name, backbone.folder, backbone.sampling
+        self.weights_hash = str(backbone.weights_hash)
+
+    @abstractmethod
+    def questions(self, count: int, held_out: bool) -> Tensor:
+        """Returns conditions to generate from, [count, ...]."""
+
+    @abstractmethod
+    def generate(self, said: Tensor, rng: Generator) -> list[Recorded]:
+        """Returns sequences for conditions [B, ...], one token of each per pass, with the backbone's default sampling."""
+
+    @abstractmethod
+    def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
+        """Returns embeddings [branches * B, L, H] of tokens int64 [B, L], branch by branch."""
+
+    @abstractmethod
+    def prefix(self, said: Tensor) -> Tensor:
+        """Returns the rows before the tokens, [branches * B, P, H]; the last one predicts the first token."""
+
+    @abstractmethod
+    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
+        """Returns last hidden states of rows [branches * B, R, H] at slots int64 [R] (0 = the first of the prefix); the slab holds their
+        keys and values."""
+
+    @abstractmethod
+    def head(self, hidden: Tensor) -> Tensor:
+        """Returns logits [..., V] of hidden states [..., H]."""
+
+    @abstractmethod
+    def layout(self, length: int) -> Layout:
+        """Returns the layout of a sequence of this length."""
+
+    def mask(self, count: int) -> Tensor:
+        """Returns the attention mask of the first `count` rows, prefix included: bool [count, count]. Causal by default."""
+        return causal(count, 0, self.final_norm[0].device)
+
+    def allowed(self, tokens: list[int]) -> Tensor | None:
+        """Returns the ids that may follow each token, bool [L, V]; None without a grammar."""
+        return None
+
+
+class PictureTeacher(Teacher):
+    """pictogram, with captions of the lessons that it was trained on."""
+
+    def __init__(self, device: str):
+        super().__init__(pictogram.load(device=device), "pictogram")
+        self.model = self.backbone.model.requires_grad_(False)
+        self.side = self.backbone._side(None)
+        self.width, self.heads, self.inner = self.model.width, self.model.decoder.heads, 6 * self.model.width // 5
+        self.final_norm = (self.model.decoder.norm.weight, None)
+        self.table, self.rows = self.model.token_table(), self.model.head_table()
+        self.vocabulary, self.trunk = len(self.rows), self.model.decoder
+        self.linear = ("query_key_value", "attention_out", "gate_up", "feed_out")
+        widths = [Look("", "", size).tokens(self.side) for size in LOOKED] if self.backbone.looks else []
+        self.rotary = tuple(t.to(self.table.device) for t in self.model.rotary(self.side, widths))
+        self.spelt = ["", *self.backbone.card["words"]]
+        self.before = TEXT_SLOTS + sum(n * n for n in widths)
+
+    def questions(self, count: int, held_out: bool) -> Tensor:
+        """Returns word ids int64 [count, 32]."""
+        lessons = lessons_of(self.backbone.card)
+        many = 8 * count if self.backbone.looks else count
+        scenes = held_out_scenes(many, lessons) if held_out else trained_scenes(2**42, many, lessons=lessons)
+        if self.backbone.looks:
+            scenes = [scene for scene in scenes if [look.side for look in looks_of_scene(scene)] == list(LOOKED)][:count]
+        found = torch.zeros(count, TEXT_SLOTS, dtype=torch.int64)
+        for i, scene in enumerate(scenes):
+            if not held_out and i % DROPPED == DROPPED - 1:
+                continue
+            found[i] = torch.tensor(self.backbone.ids_of(split_words(caption(scene, i))))
+        return found
+
+    def _pair(self, said: Tensor) -> Tensor:
+        """Returns captions [B, 32] followed by as many empty ones, [branches * B, 32]."""
+        said = said.to(self.table.device)
+        return said if self.sampling.guidance == 1 else torch.cat([said, torch.zeros_like(said)])
+
+    @torch.inference_mode()
+    def generate(self, said: Tensor, rng: Generator) -> list[Recorded]:
+        """Returns pictures for captions [B, 32]."""
+        pair, model, device = self._pair(said), self.model, self.table.device
+        decoder, length = model.decoder, self.side**2
+        slab = Slab(
+            len(decoder.blocks), len(pair), decoder.heads, self.before + length, decoder.width // decoder.heads, device, torch.float32
+        )
+        cos, sin = self.rotary
+        prefix, gist, before = self.prefix(said), model.gist(pair, self.side), self.before
+        decoder(prefix[:, :before], cos[:before], sin[:before], self.mask(before), slab)
+        slab.keep(list(range(before)))
+        x, states, tokens = prefix[:, before:], [], []
+        for slot in range(before, before + length):
+            states.append(decoder(x, cos[slot : slot + 1], sin[slot : slot + 1], None, slab))
+            slab.keep([0])
+            logits = self.head(states[-1]).view(-1, len(said), len(self.rows))
+            p = torch.softmax(warp(guide(logits.float(), self.sampling.guidance), self.sampling), -1)
+            tokens.append(draw(p, torch.from_numpy(rng.random(len(said)))))
+            x = self.table[tokens[-1]].repeat(len(pair) // len(said), 1)[:, None] + gist
+        hidden = torch.cat(states, 1).unflatten(0, (-1, len(said))).half().cpu()
+        return [Recorded(*row) for row in zip(said.cpu(), torch.stack(tokens, 1).cpu(), hidden.transpose(0, 1).contiguous(), strict=True)]
+
+    def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
+        """Returns the token's row of the table plus the gist of the caption, which is empty in the second branch."""
+        pair = self._pair(said)
+        return self.table[tokens].repeat(len(pair) // len(said), 1, 1) + self.model.gist(pair, self.side)
+
+    def prefix(self, said: Tensor) -> Tensor:
+        """Returns the rows of the caption, the looks and the gist."""
+        pair = self._pair(said)
+        return self.model.prefix(pair, self.side, self._looks(pair))
+
+    def _looks(self, said: Tensor) -> list[Tensor]:
+        """Returns the tokens of the looks of captions [B, 32], each [B, 3, n*n]; anything for an empty caption, which has none."""
+        if not self.backbone.looks:
+            return []
+        some = [torch.zeros(3, Look("", "", size).tokens(self.side) ** 2, dtype=torch.int64) for size in LOOKED]
+        rows = [self.backbone.looks_of([self.spelt[i] for i in ids if i], self.side) or some for ids in said.tolist()]
+        return [torch.stack(each).to(self.table.device) for each in zip(*rows, strict=True)]
+
+    def mask(self, count: int) -> Tensor:
+        """Returns a mask in which words and looks see each other."""
+        return text_mask(count, self.table.device, self.before)
+
+    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
+        """Runs the decoder."""
+        cos, sin = self.rotary
+        return self.trunk(x, cos[slots], sin[slots], mask, slab)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Returns logits of picture tokens."""
+        return F.linear(hidden, self.rows)
+
+    def layout(self, length: int) -> Layout:
+        """Returns a square."""
+        return Raster(self.side, self.side, FACTOR)
+
+
+class MeshTeacher(Teacher):
+    """lowpoly, with point clouds of the families that it was trained on."""
+
+    def __init__(self, device: str):
+        super().__init__(lowpoly.load(device=device), "lowpoly")
+        self.model = self.backbone.model.requires_grad_(False)
+        s = self.model.settings
+        self.width, self.heads, self.inner = s.width, s.heads, s.inner
+        self.final_norm = (self.model.decoder.norm.weight, self.model.decoder.norm.bias)
+        self.table = self.model.decoder.table()
+        self.vocabulary, self.trunk = s.vocabulary, self.model.decoder
+        self.linear = ("query_key_value", "query", "out", "value_gate")
+        self._newest: tuple[Tensor, Reading] | None = None
+
+    def questions(self, count: int, held_out: bool) -> Tensor:
+        """Returns points [count, N, 6], as many as lowpoly reads, of shapes that face any side, as those that lowpoly learned from."""
+        families, rng = tuple(self.backbone.card["families"]), Generator(PCG64(8))
+        if held_out:
+            shapes = iter([s for s in held_out_shapes(8 * count) if s.family in families][:count])
+        else:
+            shapes = training_shapes(2**34, count, families)
+        return collate([sample_of(turned(s, rng)) for s in shapes], rng, 0.0, self.backbone.points)[0]
+
+    @torch.no_grad()
+    def _read(self, said: Tensor) -> Reading:
+        """What the model reads of point clouds; the newest is kept, because a step of the stream asks four times for the same."""
+        if self._newest is None or self._newest[0] is not said:
+            self._newest = said, self.model.read(said.to(self.table.device))
+        return self._newest[1]
+
+    @torch.inference_mode()
+    def generate(self, said: Tensor, rng: Generator) -> list[Recorded]:
+        """Returns meshes for point clouds [B, N, 6]; their states come from one pass over the generated tokens."""
+        found = generate_together(self.backbone, said, rng)
+        tokens = padded([torch.tensor(row) for row in found]).to(self.table.device)
+        reading = self._read(said)
+        embedded = reading.embedded(self.table, tokens.clamp(min=0)[:, :-1])
+        hidden = self.model.training_hidden(reading.condition, embedded).half().cpu()
+        rows = zip(said.cpu(), found, hidden, strict=True)
+        return [Recorded(cloud, torch.tensor(row), states[None, : len(row)].clone()) for cloud, row, states in rows]
+
+    def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
+        """Returns the tokens' rows of the table, with what the clouds add to them, without their positions."""
+        return self._read(said).embedded(self.table, tokens)
+
+    def prefix(self, said: Tensor) -> Tensor:
+        """Returns the start vector."""
+        return self.trunk.start.expand(len(said), 1, -1)
+
+    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
+        """Runs the decoder on the point clouds."""
+        looked = self.trunk.look(self._read(said).condition)
+        positions = F.pad(self.trunk.positions, (0, 0, 1, 0))  # the start vector has no position
+        return self.trunk(x + positions[slots], mask, looked, slab)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Returns logits of all ids."""
+        return self.model.decoder.head(hidden)
+
+    def layout(self, length: int) -> Layout:
+        """Returns a line."""
+        return Line()
+
+    def allowed(self, tokens: list[int]) -> Tensor:
+        """Returns the ids that BPT's grammar allows after each token."""
+        grammar = lowpoly.MaskedGrammar(None)
+        state, found = grammar.start, []
+        for token in tokens:
+            state = grammar.next(state, token)
+            found.append(grammar.allowed(state))
+        return torch.stack(found).to(self.table.device)
+
+
+def padded(rows: list[Tensor]) -> Tensor:
+    """Returns int64 [B, L], short rows padded with -1."""
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
