@@ -179,31 +179,3 @@ def per_face(faces: Items[Face], values: np.ndarray) -> np.ndarray:
         if not np.isnan(own).all():
             found[i] = np.nanmean(own)
     return found
-
-
-def multi_scale_speedup(stayed: float, fine: int, coarse: int) -> float:
-    """MuLo-SD, equation 10: S = T_p / ((1 - a) T_p + T_q), how many plain passes one pass replaces.
-
-    stayed : a, the share of drafts kept; fine, coarse : T_p and T_q, tokens of the full and of the drafted picture. The equation counts
-    one pass per drawn token at either size, at equal cost, and does not count the (wide) verification passes.
-    """
-    return fine / ((1 - stayed) * fine + coarse)
-
-
-def multi_scale_point(steps: Items[Step], coarse: int) -> dict[str, float]:
-    """A finished run of MuLo-SD compared with equation 10.
-
-    coarse : tokens of the drafted picture. Returns stayed, the share of tokens that are drafts; theory, equation 10 at that share; passes,
-    tokens per pass as measured; verification, the share of passes that equation 10 does not count. A verification pass also draws the
-    first refused token, so only blocks without a refusal add a pass; islands redrawn side by side make the share negative.
-    """
-    tokens = sum(len(s.tokens) for s in steps)
-    stayed = float(np.nansum([np.nansum(per_token(s, "accepted")) for s in steps])) / tokens
-    made = sum(s.forwards + s.draft_forwards for s in steps)
-    known = (1 - stayed) * tokens + coarse
-    return {
-        "stayed": stayed,
-        "theory": multi_scale_speedup(stayed, tokens, coarse),
-        "passes": tokens / made,
-        "verification": (made - known) / made,
-    }

@@ -102,26 +102,14 @@ class PredictiveStream:
         return lambda rows, first: guide(rows.logits[:, first:].float(), guidance)
 
 
-def fresh(trunk: nn.Module, layers: tuple[str, ...], rank: int, alpha: float, first: int = 0, last: int | None = None) -> RowLora:
-    """A new adapter on the linear layers with these names, in the trunk's `blocks` from `first` to `last`, both included (all)."""
+def fresh(trunk: nn.Module, layers: tuple[str, ...], rank: int, alpha: float, first: int = 0) -> RowLora:
+    """A new adapter on the linear layers with these names, in the trunk's `blocks` from `first` on."""
     shapes = {
         path: (layer.out_features, layer.in_features)
         for path, layer in trunk.named_modules()
-        if path.rsplit(".", 1)[-1] in layers
-        and (number := layer_of(path)) is not None
-        and first <= number
-        and (last is None or number <= last)
+        if path.rsplit(".", 1)[-1] in layers and (number := layer_of(path)) is not None and first <= number
     }
     return RowLora(trunk, shapes, rank, alpha / rank)
-
-
-def within(stream: PredictiveStream, trunk: nn.Module, first: int, last: int) -> PredictiveStream:
-    """The part of an adapter that lies in layers `first` to `last`, both included; it shares the weights."""
-    lora = stream.lora
-    kept = [i for i, path in enumerate(lora.paths) if first <= (layer_of(path) or 0) <= last]
-    part = RowLora(trunk, {lora.paths[i]: (len(lora.up[i]), lora.down[i].shape[1]) for i in kept}, len(lora.down[0]), lora.scale)
-    part.down, part.up = nn.ParameterList(lora.down[i] for i in kept), nn.ParameterList(lora.up[i] for i in kept)
-    return PredictiveStream(part, stream.causal)
 
 
 def layer_of(path: str) -> int | None:

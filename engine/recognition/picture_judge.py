@@ -118,11 +118,6 @@ class Judge(nn.Module):
         return x.to(self.background.weight.device)
 
     @torch.inference_mode()
-    def features(self, pictures: Sequence[np.ndarray]) -> np.ndarray:
-        """The means over the last layer, float32 [B, 4 width], of pictures as for `read`: for distances between sets of pictures."""
-        return self.trunk(self._input(pictures)).mean((2, 3)).cpu().numpy()
-
-    @torch.inference_mode()
     def read(self, pictures: Sequence[np.ndarray]) -> list[Reading]:
         """The readings of pictures uint8 [H, W, 3], all of one size; other sizes are first box-filtered to 128 pixels."""
         said = Logits(*(logits.float().cpu() for logits in self(self._input(pictures))))

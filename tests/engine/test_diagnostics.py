@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from engine.core import Step
-from engine.diagnostics import arrays, candidates, multi_scale_point, multi_scale_speedup, per_face, replay
+from engine.diagnostics import arrays, candidates, per_face, replay
 from engine.mesh.bpt_tokens import parse, tokenize
 from engine.trace import DeviationTrace, RoundTrace, Trace, TreeTrace
 from research.worlds.lowpoly_shapes import shape
@@ -84,20 +84,3 @@ def test_candidates_stand_in_the_order_in_which_they_were_asked() -> None:
     assert candidates(step) == [[(6, 0.5, 1.0), (9, 0.25, 1.0)], [(8, 0.75, 0.5)], [(4, 0.0, 0.125)]]
     assert candidates(Step([1, 2], [0, 1])) == [[], []]
     assert candidates(Step([6], [4], trace=Trace(tree=tree))) == [[(6, 0.5, 1.0), (9, 0.25, 1.0)]]  # cut at the end of the picture
-
-
-def test_the_theory_line_of_two_scales() -> None:
-    """The paper's numbers: at most 4x from half the size and 16x from a quarter; 1.7x where 47 % stay at a quarter."""
-    assert multi_scale_speedup(1.0, 1024, 256) == 4.0 and multi_scale_speedup(1.0, 4096, 256) == 16.0
-    assert round(multi_scale_speedup(0.47, 4096, 256), 1) == 1.7
-    assert multi_scale_speedup(0.0, 1024, 256) == 0.8
-
-
-def test_a_run_beside_the_theory_line() -> None:
-    """A block of four tokens, of which three stay: a verification that draws the one, one draft pass."""
-    steps = [Step([1, 2, 3, 4], [0, 1, 2, 3], drafted=4, draft_forwards=1, trace=Trace([True, False, True, True]))]
-    point = multi_scale_point(steps, 1)
-    assert point["stayed"] == 0.75 and point["theory"] == 2.0 and point["passes"] == 2.0 and point["verification"] == 0.0
-    steps = [Step([1, 2, 3, 4], [0, 1, 2, 3], drafted=4, draft_forwards=1, trace=Trace([True] * 4))]
-    point = multi_scale_point(steps, 1)
-    assert point["theory"] == 4.0 and point["passes"] == 2.0 and point["verification"] == 0.5
