@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,10 @@ def readable(row: Row) -> str:
     if "chamfer_over_floor" in row:
         over = row["chamfer_over_floor"]
         parts.append("no faces" if over is None else f"{spread(over)} x floor, chamfer {row['chamfer_16k']:.4f}")
-    parts += [f"{name.replace('_', ' ')} {row[name]:.3g}" for name in DRAFTING if name in row]
+    parts += [f"{name.replace('a_pass', 'per_pass').replace('_', ' ')} {row[name]:.3g}" for name in DRAFTING if name in row]
     parts += [f"by place {' '.join(f'{share:.0%}'[:-1] for share in row['accepted_by_place'])} %"] if "accepted_by_place" in row else []
     parts += [f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"] if "same_tokens_as_plain" in row else []
-    parts += [f"{name} {row[name]:.1%}" for name in JUDGED if name in row]
+    parts += [f"{name.replace('_', ' ')} {row[name]:.1%}" for name in JUDGED if not isnan(row.get(name, nan))]  # nan: nobody asked for it
     parts += [f"objects against plain {row['objects_more']:+.1%} \u00b1 {row['half_width']:.1%}"] if "objects_more" in row else []
     return "   ".join(parts)
 
