@@ -77,7 +77,7 @@ def decide(
     asked = options.get("torch") or (old.get("torch", "") if old.get("torch_asked") else "")  # a choice holds until the next one
     torch = asked or ("cuda" if nvidia_seen else "cpu")
     extras = {"cuda"} if torch == "cuda" and system == "linux" else set()
-    extras |= {"test"} if command[0] == "test" else set()
+    extras |= {"test": {"test"}, "papers": {"research"}}.get(command[0], set())
     new = {
         "pyproject": hashlib.sha256(pyproject.encode()).hexdigest(),
         "constraints": "" if latest else hashlib.sha256(constraints.encode()).hexdigest(),

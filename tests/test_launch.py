@@ -163,7 +163,7 @@ def test_stamp_is_void(change):
 def test_test_extras_are_added_once_and_stay():
     plain = decide().stamp
     tests = decide("test", stamp=plain)
-    assert project(tests) == ".[test]"
+    assert project(tests) == ".[test]" and project(decide("papers", stamp=plain)) == ".[research]"
     assert not decide("test", stamp=tests.stamp).steps
     assert not decide("studio", stamp=tests.stamp).steps  # more than needed is fine
     assert project(decide("studio", stamp=tests.stamp, pyproject=PYPROJECT + "\n")) == ".[test]"

@@ -34,7 +34,7 @@ def judge_of(lessons: Lessons) -> Judge:
     return reader
 
 
-def of_pictures(reader: Judge, scenes: Sequence[Scene], pictures: dict[str, list[np.ndarray]]) -> dict[str, dict[str, float]]:
+def picture_columns(reader: Judge, scenes: Sequence[Scene], pictures: dict[str, list[np.ndarray]]) -> dict[str, dict[str, float]]:
     """Returns the columns of each row: the share of correct answers by aspect, and how much more often than with plain decoding ("ar") the
     objects are correct, paired, with the half width of its 95 % interval."""
     verdicts = {name: [compare(r, s) for r, s in zip(reader.read(of), scenes, strict=True)] for name, of in pictures.items()}
@@ -62,7 +62,7 @@ def difference(verdicts: Sequence[Verdict], plain: Sequence[Verdict]) -> dict[st
     return {"objects_more": round(float(paired.mean()), 4), "half_width": round(float(1.96 * paired.std() / np.sqrt(len(paired))), 4)}
 
 
-def of_meshes(reader: MeshJudge, subjects: Sequence[Subject], runs: Sequence[Run]) -> dict[str, Any]:
+def mesh_columns(reader: MeshJudge, subjects: Sequence[Subject], runs: Sequence[Run]) -> dict[str, Any]:
     """Returns the columns of a row: the share of meshes named as their shape's family, or as the judge names a file's input; the verdicts
     of the fit; and the most frequent names."""
     names = [reader.name(reader.chances_of_mesh(m.vertices, m.faces)) for m in (run.result() for run in runs)]

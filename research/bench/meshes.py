@@ -27,7 +27,7 @@ from engine.tuning.alternate import alternate
 from engine.tuning.prepare import use_threads
 from research import mesh_judge
 from research.bench import sheet
-from research.bench.judging import of_meshes
+from research.bench.judging import mesh_columns
 from research.bench.mesh_fidelity import Near, apart, together
 from research.bench.mesh_inputs import Subject, assets, subjects
 from research.bench.plan import MeshBench
@@ -148,7 +148,7 @@ def bench(plan: MeshBench) -> list[dict[str, Any]]:
     inputs = assets(plan.packs, plan.count, plan.up) if plan.packs else subjects(plan.count, "boxes", own.card["families"])
     told = {"inputs": len(inputs), "seeds": f"0..{plan.seeds - 1}", "repeats": plan.repeats, "faces_allowed": plan.size}
     last: list[Run] = []
-    rows = publish(measured(models, plan, inputs, reader, last), readable, experiment(own, models.sampling, **told), plan.csv)
+    rows = publish(table_rows(models, plan, inputs, reader, last), readable, experiment(own, models.sampling, **told), plan.csv)
     if plan.sheet:
         results = [(mesh.vertices, mesh.faces) for mesh in (run.result() for run in last[:: plan.seeds])]
         write_sheet(sheet.meshes([(s.name, s.points.numpy()) for s in inputs], results), plan.sheet)
@@ -157,7 +157,9 @@ def bench(plan: MeshBench) -> list[dict[str, Any]]:
     return rows
 
 
-def measured(models: Models, plan: MeshBench, inputs: list[Subject], reader: MeshJudge | None, last: list[Run]) -> Iterator[dict[str, Any]]:
+def table_rows(
+    models: Models, plan: MeshBench, inputs: list[Subject], reader: MeshJudge | None, last: list[Run]
+) -> Iterator[dict[str, Any]]:
     """Yields the rows at each value of the swept settings, each over plain decoding at that value. last : receives the runs of the last
     row, one for each input and seed"""
     repeated = [s for s in inputs for _ in range(plan.seeds)]
@@ -169,7 +171,7 @@ def measured(models: Models, plan: MeshBench, inputs: list[Subject], reader: Mes
         for name in table:
             first = [of[0] for of in runs[name]]
             last[:] = first
-            judged = of_meshes(reader, repeated, first) if reader else {}
+            judged = mesh_columns(reader, repeated, first) if reader else {}
             row = summary(name, runs, repeated, plain) | drafting(first) | judged | settings
             yield row | {"row": f"{name} {label}".strip()}
 

@@ -17,14 +17,19 @@ QUALITY = {  # column: what the axis says; the first that a row has
 }
 
 
-def check_figure(path: Path | None) -> None:
-    """Raises NotSupported without matplotlib, BadOutput if the file cannot be written."""
-    if path is None:
-        return
+def need_matplotlib() -> None:
+    """Raises NotSupported without matplotlib: called before anything is measured."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as e:
         raise NotSupported(f"Figures need matplotlib, which is not installed ({e}). Install it: pip install 'foretoken[research]'.") from e
+
+
+def check_figure(path: Path | None) -> None:
+    """Raises NotSupported without matplotlib, BadOutput if the file cannot be written."""
+    if path is None:
+        return
+    need_matplotlib()
     check_file(path, "--figure")
 
 

@@ -24,7 +24,7 @@ from engine.run import Run, generate, speedup
 from engine.tuning.alternate import alternate
 from engine.words.emoji_scenes import Scene, held_out_pairs, held_out_prompts, lessons_of
 from research.bench import sheet
-from research.bench.judging import judge_of, of_pictures
+from research.bench.judging import judge_of, picture_columns
 from research.bench.likelihood import log_probabilities
 from research.bench.plan import Entry, ImageBench
 from research.bench.plot import check_figure, plot
@@ -53,19 +53,19 @@ def bench(plan: ImageBench) -> list[dict[str, Any]]:
     runs: dict[str, list[list[Run]]] = {}
     for label in parts:
         runs = measure(backbone, exact, entries[label], prompts[label], plan.repeats)
-        judged = of_pictures(reader, scenes_of(plan, backbone), shown(runs)) if reader else {}
+        judged = picture_columns(reader, scenes_of(plan, backbone), pictures_of(runs)) if reader else {}
         rows += [labelled(row | judged.get(row["method"], {}), label) for row in summaries(backbone, prompts[label], runs)]
     sampling, own = plan.sampling_of(backbone), next(iter(prompts.values()))
     stamp = experiment(backbone, sampling, prompts_from=plan.prompts_from, seeds=f"0..{len(own) - 1}", repeats=plan.repeats)
     rows = publish(rows, readable, stamp, plan.csv)
     if plan.sheet:
-        write_sheet(sheet.pictures([*shown(runs).values()][-1], [prompt.text for prompt in own]), plan.sheet)
+        write_sheet(sheet.pictures([*pictures_of(runs).values()][-1], [prompt.text for prompt in own]), plan.sheet)
     if plan.figure:
         plot(rows, plan.figure)
     return rows
 
 
-def shown(runs: dict[str, list[list[Run]]]) -> dict[str, list[np.ndarray]]:
+def pictures_of(runs: dict[str, list[list[Run]]]) -> dict[str, list[np.ndarray]]:
     """Returns the pictures of the first run of each row and prompt."""
     return {name: [same[0].result() for same in of] for name, of in runs.items()}
 

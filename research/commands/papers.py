@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     from research.papers import experiment_of, paper_of
 
     paper = paper_of(options.paper)
-    files, text = measured(options, paper, experiment_of(paper, options.experiment))
+    files, text = run_one(options, paper, experiment_of(paper, options.experiment))
     print(text)
     if options.json:
         print_json(files)
@@ -95,7 +95,7 @@ def run_all(options: argparse.Namespace) -> int:
     for number, (paper, experiment) in enumerate(wanted, 1):
         print(f"{number} of {len(wanted)}: {paper.name} {experiment.key}", file=sys.stderr, flush=True)
         try:
-            written.append(measured(options, paper, experiment)[0])
+            written.append(run_one(options, paper, experiment)[0])
         except ForetokenError as e:
             refused += 1
             print(f"{paper.name} {experiment.key}: {e}", file=sys.stderr, flush=True)
@@ -107,12 +107,14 @@ def run_all(options: argparse.Namespace) -> int:
     return 1 if refused else 0
 
 
-def measured(options: argparse.Namespace, paper: Paper, experiment: Experiment) -> tuple[dict[str, str], str]:
+def run_one(options: argparse.Namespace, paper: Paper, experiment: Experiment) -> tuple[dict[str, str], str]:
     """Measures an experiment, draws it and writes the page of the folder. Returns its files, and the text about it."""
     from engine.errors import BadOutput
+    from research.bench.plot import need_matplotlib
     from research.papers import drawing, page, running
 
     assert experiment.runs is not None
+    need_matplotlib()
     stem, count = options.out / page.stem_of(paper, experiment), options.count or experiment.runs.count
     if options.experiment in (None, ALL):
         count = min(count, experiment.runs.count)

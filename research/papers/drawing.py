@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import BadOutput, NotSupported
+from engine.errors import BadOutput
 from research.papers.declaration import NAMED, Experiment, Meshes
 from research.papers.results import Value, values_of
 
@@ -21,11 +21,8 @@ REPORTED = {"color": "#777777", "markerfacecolor": "white", "linestyle": "none",
 
 
 def draw(experiment: Experiment, rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Writes the figure of stored rows as a PNG; raises BadOutput if it cannot be written, NotSupported without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as e:
-        raise NotSupported(f"Figures need matplotlib, which is not installed ({e}). Install it: pip install 'foretoken[research]'.") from e
+    """Writes the figure of stored rows as a PNG; raises BadOutput if it cannot be written."""
+    from matplotlib.figure import Figure
 
     drawing, values = experiment.drawing, values_of(rows)
     labels = [label for label in drawing.rows or (experiment.runs.labels if experiment.runs else ()) if label in values]
@@ -59,7 +56,7 @@ def bars(values: Sequence[Value]) -> list[list[float]]:
     return [[v.mean - x for v, x in zip(values, low, strict=True)], [x - v.mean for v, x in zip(values, high, strict=True)]]
 
 
-def reported(axes: Axes, points: Iterable[tuple[float, float | None]], mark: str = "D") -> None:
+def draw_reported(axes: Axes, points: Iterable[tuple[float, float | None]], mark: str = "D") -> None:
     """Draws the paper's numbers."""
     for x, y in points:
         if y is not None:
@@ -86,7 +83,7 @@ def panel(axes: Axes, experiment: Experiment, values: Values, metric: str, label
     shown = [label for label in labels if metric in values.get(label, {})]
     means = [values[label][metric] for label in shown]
     axes.errorbar(range(len(shown)), [v.mean for v in means], yerr=bars(means), marker="o", capsize=2, color=SHADES[0])
-    reported(axes, ((x, experiment.reported.get(label, {}).get(metric)) for x, label in enumerate(shown)))
+    draw_reported(axes, ((x, experiment.reported.get(label, {}).get(metric)) for x, label in enumerate(shown)))
     axes.set_xticks(range(len(shown)), [label.split()[-1] for label in shown])
     axes.set_ylabel(wrapped(metric, 30), fontsize=8)
 
@@ -110,7 +107,9 @@ def curve(axes: Axes, experiment: Experiment, values: Values, metric: str, label
         means = [values[arm.label][metric] for arm in mine]
         xs = [places.index(arm.x) + 0.04 * (n - (len(lines) - 1) / 2) for arm in mine]
         axes.errorbar(xs, [v.mean for v in means], yerr=bars(means), capsize=2, label=line, **style(n))
-        reported(axes, ((x, experiment.reported.get(arm.label, {}).get(metric)) for x, arm in zip(xs, mine, strict=True)), MARKS[n % 7])
+        draw_reported(
+            axes, ((x, experiment.reported.get(arm.label, {}).get(metric)) for x, arm in zip(xs, mine, strict=True)), MARKS[n % 7]
+        )
     names = [f"{x:g}" if isinstance(x, float | int) else str(x) for x in places]
     axes.set_xticks(range(len(places)), names, rotation=45 if len(places) > 10 else 0)
     axes.set(xlabel=experiment.drawing.x, ylabel=wrapped(metric, 40))

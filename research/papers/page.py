@@ -73,11 +73,11 @@ def section(paper: Paper, experiment: Experiment, rows: list[Row]) -> str:
     """The part about one experiment that has rows."""
     stem, heads = stem_of(paper, experiment), columns(experiment, values_of(rows))
     table = html_table(("row", *(NAMED[name] for name in heads)), cells(experiment, rows, heads))
-    claims = "".join(f"<li>{escape(line)}</li>" for line in told(experiment, rows))
+    claims = "".join(f"<li>{escape(line)}</li>" for line in claim_lines(experiment, rows))
     words = " ".join(part for part in (experiment.asks, f"The paper: {experiment.reports}", experiment.differs) if part)
     parts = (f"<h2>{escape(f'{paper.title}: {experiment.title}')}</h2>", f"<p>{escape(words)}</p>",
              f'<img src="{stem}.png" alt="{escape(experiment.title)}">', table, f"<ul>{claims}</ul>" if claims else "",
-             f"<p>{escape(measured_on(paper, experiment, rows))}</p>")  # fmt: skip
+             f"<p>{escape(provenance(paper, experiment, rows))}</p>")  # fmt: skip
     return "\n".join(part for part in parts if part)
 
 
@@ -88,7 +88,7 @@ def text_of(paper: Paper, experiment: Experiment, rows: list[Row]) -> str:
         f"{line[0]:32} " + "  ".join(f"{NAMED[n]} {c}" for n, c in zip(heads, line[1:], strict=True))
         for line in cells(experiment, rows, heads)
     ]
-    return "\n".join([f"{paper.title}: {experiment.title}", *lines, *told(experiment, rows), measured_on(paper, experiment, rows)])
+    return "\n".join([f"{paper.title}: {experiment.title}", *lines, *claim_lines(experiment, rows), provenance(paper, experiment, rows)])
 
 
 def inputs_of(rows: Sequence[Row]) -> int:
@@ -123,7 +123,7 @@ def short(value: Value) -> str:
     return f"{value.mean:.3g}" + ("" if value.low != value.low else f" ({value.low:.3g} to {value.high:.3g})")
 
 
-def told(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
+def claim_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     """A line for each claim, and one for rows that were left out."""
     assert experiment.runs is not None
     measured = {row["label"] for row in rows}
@@ -143,7 +143,7 @@ def line_of(answer: Answer) -> str:
     return f"{answer.verdict}: {claim.text} ({NAMED[claim.metric]}, {between}: {short(answer.difference)}{margin})"
 
 
-def measured_on(paper: Paper, experiment: Experiment, rows: Sequence[Row]) -> str:
+def provenance(paper: Paper, experiment: Experiment, rows: Sequence[Row]) -> str:
     """The command, the inputs and the machine, and whether other programs disturbed the times."""
     assert experiment.runs is not None
     first, done, count = rows[0], inputs_of(rows), experiment.runs.count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,3 +103,12 @@ def test_all_experiments_run_by_one_command(
 def test_experiments_that_run_begin_with_the_cheapest() -> None:
     cost = [each.generations / each.runs.count for _, each in papers.that_run() if each.runs]
     assert cost == sorted(cost) and {of.name for of, _ in papers.that_run(PAPERS["mulo_sd"])} == {"mulo_sd"}
+
+
+@pytest.mark.parametrize("arguments", [["papers", "p", "table-1"], ["bench", "image", "--figure", "plane.png"]])
+def test_without_matplotlib_nothing_is_measured(
+    arguments: list[str], only: Paper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(arguments) == 2
+    assert "pip install 'foretoken[research]'" in capsys.readouterr().err

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from engine.errors import NotSupported
 from research.papers import drawing as figures
 from research.papers import page
 from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings, listed
@@ -93,8 +91,8 @@ def test_rows_that_were_left_out_are_named_and_the_others_drawn(drawing: Drawing
     arms = (*at_settings("SJD", "sjd", "top_k", (1, 10)), *at_settings("EAGLE", "eagle", "top_k", (1, 10)))
     asked = Experiment(key="table-1", title="One", asks="A?", reports="B.", runs=Pictures(arms=arms, count=6), drawing=drawing)
     rows = rows_of(**{"SJD, 1": [1, 2, 3], "EAGLE, 10": [2, 2, 2]})
-    assert page.told(asked, rows) == ["left out, because the model lacks what they need: SJD, 10; EAGLE, 1"]
-    assert page.told(asked, [row | {"declared": "older"} for row in rows]) == []
+    assert page.claim_lines(asked, rows) == ["left out, because the model lacks what they need: SJD, 10; EAGLE, 1"]
+    assert page.claim_lines(asked, [row | {"declared": "older"} for row in rows]) == []
     figures.draw(asked, rows, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
@@ -115,10 +113,3 @@ def test_panels_of_meshes_are_drawn(tmp_path: Path) -> None:
     rows = [{"label": label, "input": str(i), "speedup": "1.5", "step_compression": "2"} for label in asked.runs.labels for i in range(3)]
     figures.draw(asked, rows, tmp_path / "panels.png")
     assert (tmp_path / "panels.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_figure_without_matplotlib_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    asked = Experiment(key="table-1", title="", asks="", reports="", runs=Pictures(arms=(Arm("SJD", "sjd"),)))
-    with pytest.raises(NotSupported, match=r"foretoken\[research\]"):
-        figures.draw(asked, rows_of(SJD=[1]), tmp_path / "figure.png")
