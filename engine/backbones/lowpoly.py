@@ -231,7 +231,7 @@ class Lowpoly:
         refuse_stale(path, row, self.base_hash, self.heads_recipe)
         heads = built(MeshHeads, need(row, "settings", dict), read_tensors(path), path)
         head, dtype = self.model.decoder.head, self.model.decoder.start.dtype
-        return BoundHeads(heads.to(self.device), lambda states: head(states.to(dtype)), head)
+        return BoundHeads(heads.to(self.device), lambda states: head(states.to(dtype)))
 
     def _drafter_file(self) -> Path:
         return weights_file(self.folder or FOLDER, self.heads_suffix)

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.core import Rows
 from engine.errors import NotSupported
-from engine.kernels.cpu.heads import NativeHeads, Weights, native_heads
-from engine.kernels.cpu.library import native
 from engine.networks.attention import attend
 from engine.networks.initial import small
 from engine.networks.mesh_decoder import COSINE_SCALE
 from engine.networks.sequence import TransformerSequence
 
 EPSILON = 1e-5  # of the norm of the hidden state
+NO_LENGTH = 1e-12  # a query is divided by its length, or by this
 SHORT = {"cross-attention": "cross", "multilayer": "mlp"}  # kinds by their names in the interface, and in the names of files
 
 
@@ -90,44 +90,71 @@ class MeshHeads(nn.Module):
         rows = torch.bmm(features.reshape(depth, -1, features.shape[-1]), self.rows[:depth].transpose(1, 2)) + self.bias[:depth, None]
         return rows.view(*features.shape[:-1], -1)
 
-    def quick(self, output: nn.Module) -> NativeHeads | None:
-        """The same in one call on a CPU, with an output layer; None where the compiled function does not know them."""
-        if not self.tied:
-            return None
-        cross = (self.norm_weight, self.query, self.cross_out) if self.kind == "cross" else (None,) * 3
-        return native_heads(native(), Weights(self.gain, self.up, self.down, *cross, self.heads, COSINE_SCALE), output, EPSILON)
+
+class HostHeads:
+    """The features of heads for one row on a CPU, in numpy: a call of numpy costs a quarter of one of PyTorch. `MeshHeads.features` is the
+    reference."""
+
+    def __init__(self, heads: MeshHeads):
+        """heads : on the host, float32; later changes of a weight have no effect"""
+        self.heads = heads.heads
+        self.gain, self.up, self.down = (_array(each) for each in (heads.gain[:, 0], heads.up, heads.down))
+        if heads.kind == "cross":
+            self.query, self.cross_out = _array(heads.query * heads.norm_weight.transpose(1, 2)), _array(heads.cross_out)
+
+    def __call__(self, hidden: np.ndarray, looked: tuple[np.ndarray, np.ndarray] | None, count: int) -> np.ndarray:
+        """hidden [width] -> [count, width]. looked : keys and values [D, heads, C, d] of heads with cross-attention"""
+        centred = hidden - hidden.mean()
+        read = centred / np.sqrt(centred @ centred / len(hidden) + EPSILON)
+        x = hidden * self.gain[:count]
+        if looked is not None:
+            found = self._look(read, looked, count)
+            x, read = x + found, (read + found)[:, None]
+        wide = np.matmul(read, self.up[:count]).reshape(count, 1, -1)
+        wide /= 1 + np.exp(-wide)  # silu
+        return x + np.matmul(wide, self.down[:count])[:, 0]
+
+    def _look(self, read: np.ndarray, looked: tuple[np.ndarray, np.ndarray], count: int) -> np.ndarray:
+        """Attention of a normalised row [width] to the condition: [count, width]."""
+        keys, values = (each[:count] for each in looked)
+        query = np.matmul(read, self.query[:count]).reshape(count, self.heads, -1, 1)
+        query *= COSINE_SCALE / np.maximum(np.sqrt(np.square(query).sum(2, keepdims=True)), NO_LENGTH)
+        scores = np.matmul(keys, query)
+        shares = np.exp(scores - scores.max(2, keepdims=True))
+        shares /= shares.sum(2, keepdims=True)
+        return np.matmul(np.matmul(shares.swapaxes(2, 3), values).reshape(count, 1, -1), self.cross_out[:count])[:, 0]
+
+
+def _array(x: Tensor) -> np.ndarray:
+    return x.detach().contiguous().numpy()
 
 
 class BoundHeads:
     """Heads with the backbone's output layer."""
 
-    def __init__(self, heads: MeshHeads, head: Callable[[Tensor], Tensor], layer: nn.Module | None = None):
-        """layer : the module that `head` calls, for heads in one call; None: there is no such module"""
+    def __init__(self, heads: MeshHeads, head: Callable[[Tensor], Tensor]):
         self.heads, self.head = heads.eval(), head
         self.depth = heads.depth
-        self.quick = None if layer is None else heads.quick(layer)
+        on_host = heads.up.device.type == "cpu" and heads.up.dtype == torch.float32
+        self.host = HostHeads(heads) if on_host else None
 
     def start(self, sequence: TransformerSequence) -> Callable[[Rows, int, int], Tensor]:
         """For one run: a pass, one of its rows, count -> logits [count, V]; row j is for the token j + 2 places after the row's own input.
         The heads compute in float32, whatever the backbone does. A pass in fixed shapes computes all of them with its verdict, for the row
         after the accepted drafts; then no other row may be asked for."""
-        looked, quick = self.heads.look(sequence.condition[None].float()), self.quick
-        laid = None if looked is None or quick is None else tuple(each[:, 0].contiguous() for each in looked)
+        looked, host = self.heads.look(sequence.condition[None].float()), self.host
+        laid = None if looked is None or host is None else tuple(_array(each[:, 0]) for each in looked)
 
-        def logits(hidden: Tensor, count: int | None = None) -> Tensor:
+        def logits(hidden: Tensor, count: int) -> Tensor:
             """hidden [width]"""
-            if quick is not None and quick.can_run(hidden):
-                return quick(hidden, laid, self.depth if count is None else count)
+            if host is not None:
+                return self.heads.logits(torch.from_numpy(host(_array(hidden.float()), laid, count)), self.head)
             return self.heads.logits(self.heads.features(hidden[None, None].float(), looked, count)[:, 0, 0], self.head)
 
         def guess(rows: Rows, row: int, count: int) -> Tensor:
-            if rows.ahead is not None:
-                return rows.ahead[:count]
-            if quick is not None and quick.can_run(rows.hidden):
-                return quick(rows.hidden, laid, count, row)  # of the first branch: an index would cost more than a head
-            return logits(rows.hidden[0, row], count)
+            return rows.ahead[:count] if rows.ahead is not None else logits(rows.hidden[0, row], count)
 
-        sequence.look_ahead(lambda hidden, row: logits(hidden[0].index_select(0, row[None])[0]))
+        sequence.look_ahead(lambda hidden, row: logits(hidden[0].index_select(0, row[None])[0], self.depth))
         return guess
 
 

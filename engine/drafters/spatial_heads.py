@@ -21,11 +21,9 @@ from torch.nn import functional as F
 
 from engine.core import Rows, Sequence
 from engine.errors import MissingWeights
-from engine.kernels.cpu.library import native
-from engine.kernels.cpu.spatial import NativeSpatial, Weights, native_layers
 from engine.layout import Layout
 from engine.networks.initial import small
-from engine.networks.native_blocks import quick_linear, row_of
+from engine.networks.native_blocks import quick_linear
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Norm
 from engine.networks.weights import built, need, read_tensors, refuse_stale
@@ -135,20 +133,7 @@ class NetworkHeads:
 
     def start(self, sequence: TransformerSequence) -> SpatialRun:
         """For one run."""
-        return SpatialRun(sequence, self.reach, Reader(self.network, sequence), self._quick(sequence))
-
-    def _quick(self, sequence: TransformerSequence) -> NativeSpatial | None:
-        """The heads of a run by the compiled function; None where it does not know them."""
-        network, output, library = self.network, sequence.trunk.head, native()
-        layers = [network.above, network.left, network.gate_up, network.down]
-        if not network.guided or sequence.slab.branches > 2 or not native_layers(layers, output, library):
-            return None
-        rows = [row_of(norm) for norm in (network.state_norm, network.token_norm, network.feed_norm)]
-        weights = Weights(*rows, *layers, network.no_row, network.places, network.scale, network.bias)
-        tokens = torch.arange(sequence.vocabulary, device=sequence.device)
-        branches, guidance = sequence.slab.branches, sequence.sampling.guidance
-        table = guide(sequence.trunk.embed(tokens).expand(branches, -1, -1).float(), guidance).contiguous()
-        return NativeSpatial(library, weights, output, table, branches, guidance, sequence.layout.reach)
+        return SpatialRun(sequence, self.reach, Reader(self.network, sequence))
 
 
 class Reader:
@@ -178,11 +163,11 @@ Heads = Callable[[Around, Tensor, Tensor, Tensor, Tensor], Tensor]
 class SpatialRun:
     """One run: the newest state of every position, from the passes that were seen.
 
-    states : [branches, positions, H]; quick : the heads by one compiled function, where it knows them
+    states : [branches, positions, H]
     """
 
-    def __init__(self, sequence: Sequence, reach: int, heads: Heads, quick: NativeSpatial | None = None):
-        self.sequence, self.reach, self.heads, self.quick = sequence, reach, heads, quick
+    def __init__(self, sequence: Sequence, reach: int, heads: Heads):
+        self.sequence, self.reach, self.heads = sequence, reach, heads
         self.states = torch.empty(0)
         self.newest = -1  # the last position with a state of the newest pass
         self._waiting: tuple[int, Rows] | None = None
@@ -221,8 +206,6 @@ class SpatialRun:
         first = max(0, slots.start - self.sequence.layout.reach)
         committed = torch.tensor(self.sequence.tokens[first:n], dtype=torch.int64, device=self.sequence.device)
         tokens = torch.cat([committed, drafts.to(committed.device)])
-        if self.quick is not None and self.quick.can_run(self.states):
-            return self.quick(self.states, tokens, first, slots, newest, known, rows, columns)
         around = Around.of(slots, newest, self.sequence.layout, self.reach, rows, columns, known)
         where = (around.above - first).clamp(min=0)
         left = max(0, newest)

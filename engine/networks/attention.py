@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.kernels.cpu.learned import learned_attention, learns
 from engine.kernels.tree_attention import Seen, tree_attention
 
 ROWS = 128  # of a block; 64 and 96 are slower
@@ -69,8 +68,6 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | Seen | Steady | None 
         return steady_attention(q, k, v, mask, scale)
     if not isinstance(mask, Seen) and by_blocks(q, v, mask):
         factor = q.shape[-1] ** -0.5 if scale is None else scale
-        if learns(*(x.to(v.dtype) for x in (q, k, v)), mask):
-            return learned_attention(*(x.to(v.dtype) for x in (q, k, v)), mask, factor)
         parts = ((q * factor).to(v.dtype), k.to(v.dtype), v)
         return _attend_by_blocks(*(x.flatten(0, -3) for x in parts), mask)[0].view(*q.shape[:-1], v.shape[-1])
     return tree_attention(q, k, v, mask, scale)

@@ -19,9 +19,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.kernels.cpu.cloud import cloud_contents
-from engine.kernels.cpu.library import native
-
 PER_AXIS, CELLS = 8, 16  # blocks along an axis of the model's cube, and cells along an axis of a block
 BLOCKS = PER_AXIS**3
 MARGIN = 4  # cells
@@ -40,9 +37,6 @@ def block_contents(points: Tensor, slots: int = SLOTS) -> tuple[Tensor, Tensor]:
     -1 where there are no more; and their contents float32 [B, slots, CONTENTS]. A cloud in more blocks loses flat ones and those with few
     points."""
     count, many = points.shape[:2]
-    if points.device.type == "cpu" and points.dtype == torch.float32 and (library := native()) is not None:
-        found, sums = cloud_contents(library, points.contiguous(), slots, FLAT)
-        return found, torch.log1p(sums.mul_(USUAL / many))
     owner, block, place, normal = _members(points)
     key = owner * BLOCKS + block
     best, ids = _worth(key, normal, count * BLOCKS).view(count, BLOCKS).topk(slots)

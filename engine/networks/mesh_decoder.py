@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.kernels.cpu.learned import Gate, gates, learned_attention, learns
 from engine.kernels.tree_attention import Chain, Seen
 from engine.networks.attention import attend
 from engine.networks.cloud_blocks import BlockReader
@@ -85,8 +84,6 @@ class SelfAttention(CosineAttention):
     def forward(self, x: Tensor, mask: Tensor | Seen | None, slab: Slab | None, layer: int) -> Tensor:
         """x [B, R, width]; mask bool [R, all], or sets, or None (see everything)."""
         mixed = self.query_key_value(x).view(*x.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4)  # [3, B, heads, R, d]
-        if slab is None and learns(*(parts := mixed.unbind()), mask):
-            return self.joined(learned_attention(*parts, mask, COSINE_SCALE, unit=True))
         q, k = F.normalize(mixed[:2], dim=-1)
         v = mixed[2]
         if slab is not None:
@@ -113,8 +110,6 @@ class CrossAttention(CosineAttention):
     def forward(self, x: Tensor, looked: tuple[Tensor, Tensor]) -> Tensor:
         """x [B, R, width]"""
         q, (k, v) = self.split(self.query(x)), looked
-        if learns(q, k.to(v.dtype), v, None):
-            return self.joined(learned_attention(q, k.to(v.dtype), v, None, COSINE_SCALE, unit=True))
         return self.attend(F.normalize(q, dim=-1), k, v, None)
 
 
@@ -128,10 +123,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., width]"""
-        mixed = self.value_gate(x)
-        if gates(mixed):
-            return self.out(Gate.apply(mixed))
-        value, gate = mixed.chunk(2, -1)
+        value, gate = self.value_gate(x).chunk(2, -1)
         return self.out(value * F.gelu(gate))
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from engine.core import Backbone, Prompt
 from engine.drafters.feature_draft import NetworkGrowth
-from engine.drafters.mesh_heads import MeshHeads
+from engine.drafters.mesh_heads import HostHeads, MeshHeads
 from engine.methods import find
 from engine.networks.sequence import TransformerSequence
 from engine.run import generate
 from engine.tuning.bound import clock
 
 MODEL = ((TransformerSequence, "forward"),)
-DRAFTERS = ((MeshHeads, "features"), (MeshHeads, "logits"), (NetworkGrowth, "_pass"))
+DRAFTERS = ((HostHeads, "__call__"), (MeshHeads, "features"), (MeshHeads, "logits"), (NetworkGrowth, "_pass"))
 
 
 class Stopwatch:

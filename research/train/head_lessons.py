@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from numpy.random import PCG64, Generator
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from engine.backbones import lowpoly
 from engine.backbones.lowpoly import Lowpoly
@@ -21,7 +22,6 @@ from engine.core import Prompt
 from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
 from engine.files import write_text
-from engine.kernels.cpu.learned import mean_loss
 from engine.nearest import SEEDS
 from engine.networks.card import has_card
 from engine.networks.mesh_decoder import MeshModel
@@ -165,7 +165,7 @@ class Pupil(nn.Module):
         """Returns the backbone's cross-entropy, and the results of `head_losses`."""
         hidden, condition = self.hidden(points, tokens)
         real = tokens != PAD
-        own = mean_loss(hidden[real], self.decoder.head.weight, self.decoder.head.bias, tokens[real])
+        own = F.cross_entropy(self.decoder.head(hidden[real]).float(), tokens[real])
         return own, *self.head_losses(hidden, condition, tokens, rows, rng)
 
     def head_losses(

@@ -33,7 +33,6 @@ from torch.nn import functional as F
 from engine.backbones import lowpoly
 from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
-from engine.kernels.cpu.learned import compiled_by_torch, mean_loss
 from engine.machine import has_fast_bfloat16
 from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.networks.cloud_blocks import CONTENTS
@@ -181,7 +180,8 @@ class Trainee(nn.Module):
 
         later = [head_logits(heads, seen[0], seen[1], places, later_head) for heads in self.heads.values()]
         labels = tokens.flatten().index_select(0, known)
-        return mean_loss(hidden.flatten(0, 1).index_select(0, known), out, d.head.bias, labels), later
+        logits = F.linear(hidden.flatten(0, 1).index_select(0, known), out, d.head.bias)
+        return F.cross_entropy(logits.float(), labels), later
 
 
 def digit_matrix(vocabulary: int) -> Tensor:
@@ -334,7 +334,7 @@ def lessons(trainee: Trainee, options: Options, packs: MeshPacks | None) -> Loss
             own, later = trainee(points, budgets, tokens, known, places)
         return own + weight * sum(weighted(cross_entropies(each, labels)) for each in later)
 
-    fast = compiled_by_torch(loss, dynamic=True) if options.compiled else loss
+    fast = torch.compile(loss, dynamic=True) if options.compiled else loss
 
     def loss_of(step: int) -> Tensor:
         points, budgets, tokens = world.batch(step)

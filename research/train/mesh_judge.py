@@ -17,7 +17,6 @@ from numpy.random import PCG64, Generator
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.kernels.cpu.learned import compiled_by_torch
 from engine.mesh.frame import centred
 from engine.mesh.rotation import rotation
 from engine.networks.weights import read_card, ship
@@ -116,7 +115,7 @@ def main(options: Options) -> None:
     def loss(seen: Tensor, families: Tensor) -> Tensor:
         return F.cross_entropy(model.answers(seen), families)
 
-    compiled = compiled_by_torch(loss) if options.compiled else loss
+    compiled = torch.compile(loss) if options.compiled else loss
 
     def loss_of(step: int) -> Tensor:
         return compiled(*(part.to(device) for part in lessons.batch(step)))

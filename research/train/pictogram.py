@@ -37,7 +37,6 @@ from engine.backbones import pictogram
 from engine.backbones.looks import Looks, said
 from engine.backbones.pictogram import TEXT_SLOTS, PictogramModel, split_words
 from engine.errors import BadKnob
-from engine.kernels.cpu.learned import compiled_by_torch
 from engine.machine import has_fast_bfloat16
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import parts, read_card, read_parts, split
@@ -279,7 +278,7 @@ def main(options: Options) -> None:
         targets = tokens if chosen is None else tokens.gather(1, chosen)
         return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
-    loss = compiled_by_torch(likelihood) if options.compiled else likelihood
+    loss = torch.compile(likelihood) if options.compiled else likelihood
 
     def loss_of(step: int) -> Tensor:
         r = random.Random(step)

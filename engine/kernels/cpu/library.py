@@ -27,7 +27,7 @@ from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
 from engine.machine import has_matrix_units
 
 FOLDER = Path(__file__).parent
-PARTS = ("native.c", "native_cloud.c", "native_heads.c", "native_learned.c", "native_spatial.c", "native_verdict.c", "native_team.c")
+PARTS = ("native.c", "native_verdict.c", "native_team.c")
 SOURCES = tuple(FOLDER / name for name in PARTS)
 INCLUDED = tuple(FOLDER / name for name in ("native_vectors.c", "native_team.h"))
 FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
@@ -112,20 +112,11 @@ SIGNATURES: dict[str, tuple[object, ...]] = {  # what each compiled function tak
     "window": ONE,
     "draw_alike": (c_void_p, c_long, c_uint64, c_uint64, c_uint64, c_int64, c_long, c_void_p, c_void_p),
     "draw_rows": (c_void_p, c_long, c_long, c_long, c_void_p, c_void_p),  # p, rows, stride, vocabulary, uniforms, tokens
-    "draft_heads": ONE,
-    "spatial_heads": ONE,
     "best_along": (c_void_p, c_long, c_long, c_void_p, c_void_p, c_int64, c_void_p),
-    "learned_attention": (c_void_p, c_int),
-    "learned_losses": (c_void_p, c_void_p, c_long, c_long, c_float, c_void_p, c_void_p, c_void_p),
-    "learned_gate": (c_void_p, c_long, c_long, c_void_p, c_int),
-    "learned_gate_backward": (c_void_p, c_void_p, c_long, c_long, c_void_p, c_int),
-    "cloud_contents": (c_void_p, c_long, c_long, c_long, c_float, c_void_p, c_void_p, c_int),
     "waited_at": (c_void_p, c_int, c_int64, c_int64, c_int64),  # of native_team.h, for its tests: the first argument is a Team
 }
 NUMBERS: dict[str, tuple[tuple[object, ...], type]] = {  # those that return one, with its type
     "best_allowed": ((c_void_p, c_long, c_void_p), c_long),  # logits, vocabulary, allowed or 0
-    "spatial_work": (ONE, c_long),
-    "learned_scratch": ((c_long, c_long), c_long),
     "verdict_scratch": ((c_long,), c_long),
     "team_at": ((c_void_p, c_int, c_int64), c_int),
 }
@@ -141,7 +132,6 @@ class Library:
             self._take(found[name], taken, None)
         for name, (taken, result) in NUMBERS.items():
             self._take(found[name], taken, result)
-        self.contents_size = int(found.cloud_contents_size())
         self.lanes = int(found.lanes())
         self.multiplies_half = bool(found.multiplies_half())
         self.has_units = bool(found.ask_for_units())  # the matrix units of AMX, for products in bfloat16

@@ -109,8 +109,28 @@ void uniform(const uint64_t *bases, long streams, const int64_t *positions, long
         for (long r = 0; r < rows; r++) out[s * rows + r] = ((double)(mix(key_of(bases[s], positions[r]) + slot) >> 12) + 0.5) * 0x1p-52;
 }
 
-/* native_heads.c */
-long best_allowed(const float *logits, long vocabulary, const uint8_t *allowed);
+
+/* The first of the greatest logits that are allowed; 0 if none is. allowed : [vocabulary], or null: all */
+long best_allowed(const float *logits, long vocabulary, const uint8_t *allowed) {
+    float best = -INFINITY;
+    long found = 0;
+    vec greatest = all(-INFINITY);
+    const long whole = vocabulary / LANES * LANES;
+    for (long i = 0; i < whole; i += LANES) {
+        vec x = load(logits + i);
+        if (allowed) x = chosen(permitted(allowed + i), x, all(-INFINITY));
+        greatest = larger(x, greatest);
+    }
+    best = largest_of(greatest);
+    for (long i = whole; i < vocabulary; i++) best = (!allowed || allowed[i]) && logits[i] > best ? logits[i] : best;
+    for (; found < whole; found += LANES) { /* the vector that holds it */
+        vec x = load(logits + found);
+        if (allowed) x = chosen(permitted(allowed + found), x, all(-INFINITY));
+        if (largest_of(x) >= best) break;
+    }
+    while (found < vocabulary && ((allowed && !allowed[found]) || !(logits[found] == best))) found++;
+    return found < vocabulary ? found : 0;
+}
 
 /* --- grammars -------------------------------------------------------------------------------------------------------- */
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.kernels.choice import REFERENCE, VARIABLE
 from engine.networks import attention
 from engine.networks.attention import ROWS, STEADY_KEYS, STEADY_ROWS, attend, steady
 from engine.networks.transformer import causal
@@ -34,20 +33,9 @@ def relative(found: Tensor, true: Tensor) -> float:
     return ((found.float() - true).norm() / true.norm()).item()
 
 
-@pytest.fixture(params=[REFERENCE, "compiled"])
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attention by blocks in PyTorch, and by the compiled function where there is one."""
-    if request.param == REFERENCE:
-        monkeypatch.setenv(VARIABLE, REFERENCE)
-    else:
-        monkeypatch.delenv(VARIABLE, raising=False)
-
-
-@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "traced"])
 @pytest.mark.parametrize("name", MASKS)
 def test_attention_with_gradients_agrees_with_float32(name: str, compiled: bool) -> None:
-    torch.compiler.reset()  # what was traced with the other kernels
     rows, keys, mask = MASKS[name]
     q, k, v = inputs(rows, keys)
     assert attention.by_blocks(q, v, mask)
@@ -63,7 +51,6 @@ def test_attention_with_gradients_agrees_with_float32(name: str, compiled: bool)
         assert relative(own.grad, other.grad) < 0.02
 
 
-@pytest.mark.usefixtures("kernels")
 def test_what_a_row_must_not_see_does_not_reach_it() -> None:
     rows, keys, mask = MASKS["many blocks"]
     q, k, v = inputs(rows, keys)
